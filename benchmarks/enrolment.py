@@ -30,7 +30,7 @@ from attribune.metrics.bootstrap import interval, paired
 from attribune.metrics.formulas import accuracy, log_loss
 from attribune.metrics.metric import Metric
 from attribune.runs.enrol import enrol
-from attribune.runs.folder import load_run
+from attribune.runs.loading import load_run
 from attribune.runs.recipe import Recipe
 from attribune.training.train import train
 

@@ -32,7 +32,7 @@ from harness import Child, arguments, by_turns, ratio, seconds, snippets, write_
 from predict_engines import COLUMNS, train
 from yardstick import BarePredictor
 
-from attribune import AttributeModel, Plain, Predictor, Schema, load_tokenizer
+from attribune import AttributeModel, Plain, Predictor, PredictorGroup, Schema, load_tokenizer
 from attribune.apps.cli import main as attribune
 from attribune.backbones.loading import DEFAULT_BACKBONE, locate_backbone
 
@@ -65,7 +65,7 @@ def plain(group: Any) -> Predictor:
 
 def throughput(folder: Path, texts: list[dict[str, Any]], lot: int, rounds: int) -> dict[str, Any]:
     """Texts per second of the cases, and the ratios."""
-    group = Predictor.of_runs({name: folder / name for name in names()}, device="cpu")
+    group = PredictorGroup.from_pretrained({name: folder / name for name in names()}, device="cpu")
     backbone, first = plain(group), group[names()[0]]
     bare = BarePredictor(first)
     columns = {name: [row[name] for row in texts] for name in COLUMNS}
@@ -125,7 +125,7 @@ def holder(folder: str, kind: str, count: int) -> Iterator[float]:
     """Load so many runs, let them predict, and say how many MB this process holds when asked."""
     runs = {f"{kind}-{number}": Path(folder) / f"{kind}-{number}" for number in range(count)}
     torch.set_num_threads(1)
-    group = Predictor.of_runs(runs, device="cpu")
+    group = PredictorGroup.from_pretrained(runs, device="cpu")
     texts = {"text": [row["text"] for row in snippets()[:64]]}
     group.score({name: predictor.encode_rows(texts) for name, predictor in group.items()})
     while True:

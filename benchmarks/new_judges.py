@@ -37,7 +37,7 @@ from attribune.metrics.metric import Metric
 from attribune.models.linear import choose_c
 from attribune.models.predictor import Predictor
 from attribune.runs.enrol import EnrolSettings, enrol
-from attribune.runs.folder import load_run
+from attribune.runs.loading import load_run
 from attribune.runs.recipe import Recipe
 from attribune.schema import Schema
 from attribune.training.train import train

@@ -113,7 +113,7 @@ def train_both(folder: Path, options: argparse.Namespace) -> None:
 
 def rates_alone(folder: str, seed: int, rows: int, users: int | None, lot: int | None) -> dict[str, list[float]]:
     """Texts per second of the models and of the bare one by turns, given all rows at once or so many at a time."""
-    from attribune.runs.folder import load_run
+    from attribune.runs.loading import load_run
 
     traffic, given = Traffic(seed, rows, users), {name: [] for name in MODELS}
     while sum(map(len, given.values())) < TEXTS:

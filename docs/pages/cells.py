@@ -20,7 +20,8 @@ def measured(name: str) -> dict[str, Any]:
 def machine_line(found: Mapping[str, Any]) -> str:
     """What the figures were measured on."""
     machine = found["machine"]
-    return f"{machine['processor']}, {machine['threads']} threads, torch {machine['torch']}."
+    threads = "1 thread" if machine["threads"] == 1 else f"{machine['threads']} threads"
+    return f"{machine['processor']}, {threads}, torch {machine['torch']}."
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]], *, words: Collection[int] = (0,)) -> list[str]:

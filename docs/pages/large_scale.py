@@ -92,7 +92,7 @@ def around_it() -> list[str]:
     return facts(
         [
             ["a billion rows as CSV", f"{one['csv_bytes'] / 1e9:,.0f} GB"],
-            ["reading, encoding and tokenising, one core", f"{one['rows_per_core_second']:,.0f} rows/s"],
+            ["reading, encoding and tokenizing, one core", f"{one['rows_per_core_second']:,.0f} rows/s"],
             ["a billion rows, once", f"{one['reading_core_hours']:,.0f} core hours"],
             [
                 "a billion rows in every process, with two cores",
@@ -193,7 +193,7 @@ def two_processes() -> list[str]:
         [
             ["one process, 32 rows: step", f"{1e3 * one['one_seconds']:,.0f} ms"],
             ["two processes, 16 rows each: step, measured", f"{1e3 * one['two_seconds']:,.0f} ms"],
-            ["two processes that share nothing: step of the slower", f"{1e3 * one['alone_seconds']:,.0f} ms"],
+            ["two processes that exchange nothing: step of the slower", f"{1e3 * one['alone_seconds']:,.0f} ms"],
             ["all-reduce between two processes", f"{one['bytes_per_second'] / 1e6:,.0f} MB/s"],
             ["bytes of dense, of gather", f"{one['dense_bytes'] / 1e6:.1f} MB, {one['gather_bytes'] / 1e3:.0f} kB"],
             ["two processes, on paper", f"{1e3 * one['paper_seconds']:,.0f} ms"],

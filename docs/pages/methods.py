@@ -168,14 +168,21 @@ def tunings() -> list[str]:
 def recommended() -> list[str]:
     """What to take for which need, with what it keeps of the bare model's throughput and what it explains."""
     shares = next((one["of_bare"] for one in measured("prediction")["measured"] if _is_short(one)), {})
-    lines = {line.name: line for line in record("judges_small").tables[0].lines}
-    rows = []
-    for method, when in RECOMMENDED:
-        share = shares.get("made anew" if method == "injector" else method)
-        line = lines.get(method)
-        explained = line and between(*_ends(line), places=3)
-        rows.append([f"`{method}`", when, "" if share is None else f"{share:.2f}", explained or ""])
-    return table(["`--method`", "take it when", "speed", "R²"], rows, words=(0, 1))
+    tables = record("judges_small").tables
+    explained = [{line.name: line for line in each.lines} for each in tables]
+    rows = [
+        [
+            f"`{method}`",
+            when,
+            "" if (share := shares.get("made anew" if method == "injector" else method)) is None else f"{share:.2f}",
+            *(between(*_ends(lines[method]), places=3) if method in lines else "" for lines in explained),
+        ]
+        for method, when in RECOMMENDED
+    ]
+    alone = [between(*_ends(lines["text alone"]), places=3) for lines in explained]
+    rows.append(["`none`", "a reference: the same backbone, fine-tuned on the text alone", "1.00", *alone])
+    head = ["`--method`", "use it when", "speed", *(f"R², {each.plan.title}" for each in tables)]
+    return table(head, rows, words=(0, 1))
 
 
 def _is_short(one: Mapping[str, Any]) -> bool:
@@ -187,4 +194,7 @@ def _ends(line: Line) -> tuple[float, float, float]:
     return found.value, found.low, found.high
 
 
-TABLES = {"methods.md": {"families": matrix, "counts": counts, "recommended": recommended}}
+TABLES = {
+    "methods.md": {"families": matrix, "counts": counts, "recommended": recommended},
+    "../README.md": {"recommended": recommended},
+}

@@ -112,7 +112,7 @@ def many_tasks() -> list[str]:
         rows.append([name, *(cell for pair in zip(rates, ratios, strict=True) for cell in pair)])
     head = ["texts/s", *(word for kind in kinds for word in (kind, "speed of shared batches relative to it"))]
     return [
-        f"{machine_line(found)} MiniLM, {found['runs']} adapters of 64 with layer norms of their own, "
+        f"{machine_line(found)} MiniLM, {found['runs']} adapters of size 64 with their own layer norms, "
         f"{found['texts']:,} film snippets. The largest difference from `predict` "
         f"is {found['difference']:.0e}.",
         "",

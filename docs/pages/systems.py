@@ -27,12 +27,12 @@ def takeaways() -> list[str]:
     injectors = [line for one in tables for line in one.lines if line.name == "MiniLM, injector"]
     lower = sum(line.loss is not None and line.loss.high < 0 for line in injectors)
     linear = [one.plan.heading for one in tables for line in one.lines if line.name == "linear" and line.better]
-    counted = ", ".join(
+    counted = "; ".join(
         f"{count} of {len(lines)} on {one.plan.heading}" for count, lines, one in zip(worse, older, tables, strict=True)
     )
     return [
-        f"- Compared with systems over word vectors, the pretrained MiniLM has a lower log loss than {counted}, "
-        "although it does not read the attributes.",
+        "- Although it does not read the attributes, the pretrained MiniLM is shown to have a lower log loss than "
+        f"these numbers of systems over word vectors: {counted}.",
         f"- The Injector lowers the log loss of MiniLM on {lower} of {len(tables)} data sets: by "
         f"{', '.join(f'{-line.loss.difference:.3f}' for line in injectors if line.loss is not None)}.",
         f"- A linear model of words and attributes is shown to be more accurate than MiniLM on {' and '.join(linear)}.",

@@ -57,12 +57,13 @@ from .models.layers import PersonalisedNorm as PersonalisedNorm
 from .models.layers import ValueVectors as ValueVectors
 from .models.panel import Panel as Panel
 from .models.predictor import Predictor as Predictor
+from .models.predictor_group import PredictorGroup as PredictorGroup
 from .models.writer import Decoding as Decoding
 from .models.writer import Writer as Writer
 from .prediction.generate import generate as generate
 from .prediction.predict import predict as predict
-from .runs.folder import load_run as load_run
 from .runs.live_run import LiveRun as LiveRun
+from .runs.loading import load_run as load_run
 from .runs.recipe import Recipe as Recipe
 from .schema import Schema as Schema
 from .schema.description_kinds import Text as Text

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, cast
 
@@ -13,11 +14,13 @@ import torch
 
 from attribune.analysis.ablation import METHOD, ablate
 from attribune.apps.cli import main
+from attribune.apps.report.ablation_page import ablation_page, ablation_table
 from attribune.errors import ConfigError
 from attribune.methods.base import Ablation
+from attribune.metrics.bootstrap import PairedResult
 from attribune.models.base import ConditionedModel
 from attribune.models.predictor import Predictor
-from attribune.runs.folder import load_run
+from attribune.runs.loading import load_run
 
 pytestmark = pytest.mark.slow
 
@@ -127,6 +130,58 @@ def test_the_command(method: str, data: Path, runs: Path, tmp_path: Path, capsys
     assert "The whole method" in page
     assert ("Attribute user" in page) == (method != "adapter")
     assert capsys.readouterr().out.startswith("off ")
+
+
+def span_of(first: int, last: int, difference: float, low: float, high: float) -> dict[str, Any]:
+    p_value = 0.5 if low <= 0 <= high else 0.01
+    pair = PairedResult(difference=difference, low=low, high=high, p_value=p_value, resamples=100)
+    return {"what": METHOD, "first": first, "last": last, **asdict(pair)}
+
+
+@pytest.mark.parametrize(
+    ("metric", "sign", "expected"),
+    [
+        (
+            "accuracy",
+            1,
+            (
+                "With the method switched off in all layers, accuracy falls by 19.2 points [10.0, 27.5].",
+                "In the lower half (layer 0), no difference is shown: accuracy +0.8 points [-2.5, +4.2].",
+                "In the upper half (layer 1), accuracy falls by 2.5 points [1.0, 4.0].",
+                "The single layer that matters most is layer 1: accuracy falls by 2.5 points [1.0, 4.0].",
+            ),
+        ),
+        (
+            "rmse",
+            -1,
+            (
+                "With the method switched off in all layers, rmse rises by 0.192 [0.100, 0.275].",
+                "In the lower half (layer 0), no difference is shown: rmse -0.008 [-0.042, +0.025].",
+                "In the upper half (layer 1), rmse rises by 0.025 [0.010, 0.040].",
+                "The single layer that matters most is layer 1: rmse rises by 0.025 [0.010, 0.040].",
+            ),
+        ),
+    ],
+)
+def test_the_page_says_what_is_worse_without_layers(metric: str, sign: int, expected: tuple[str, ...]) -> None:
+    costs = {(0, 0): (-0.008, -0.042, 0.025), (0, 1): (0.192, 0.1, 0.275), (1, 1): (0.025, 0.01, 0.04)}
+    spans = [
+        span_of(*ends, sign * cost, *sorted((sign * low, sign * high))) for ends, (cost, low, high) in costs.items()
+    ]
+    record = {"run": "runs/one", "method": "injector", "data": "t.csv", "rows": 9, "metric": metric, "notes": []}
+    page = ablation_page({**record, "layers": [0, 1], "spans": spans})
+    assert [sentence for sentence in expected if sentence not in page] == []
+    table = ablation_table({**record, "layers": [0, 1], "spans": spans})
+    assert table[0][2] == ("accuracy lost" if sign == 1 else "rmse added")
+    assert float(table[-1][2]) > 0  # what is worse costs, whichever way the metric goes
+
+
+def test_no_layer_is_named_when_none_is_shown_to_matter() -> None:
+    spans = [span_of(*ends, 0.01, -0.02, 0.04) for ends in ((0, 0), (0, 1), (1, 1))]
+    record = {"run": "runs/one", "method": "injector", "data": "t.csv", "rows": 9, "metric": "accuracy", "notes": []}
+    page = ablation_page({**record, "layers": [0, 1], "spans": spans})
+    assert "No single layer is shown to matter." in page
+    assert "matters most" not in page
 
 
 @pytest.mark.parametrize("method", ["none", "tokens", "linear", "automl"])

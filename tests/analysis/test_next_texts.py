@@ -16,7 +16,7 @@ from attribune.apps.cli import main
 from attribune.errors import AttribuneError, ConfigError
 from attribune.functional import prediction_gain, value_covariance_after
 from attribune.models.classifier import AttributeModel
-from attribune.runs.folder import load_run
+from attribune.runs.loading import load_run
 from attribune.tasks import Classification, Ordinal, Preference, Rating, Regression, Task
 
 D, N = 5, 7

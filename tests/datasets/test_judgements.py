@@ -30,7 +30,7 @@ from attribune.datasets.prepared import load_prepared
 from attribune.datasets.row_log import Row, RowLog
 from attribune.datasets.sets import find_card
 from attribune.errors import DataError
-from attribune.runs.folder import load_run
+from attribune.runs.loading import load_run
 from attribune.runs.recipe import Recipe
 
 FILES = {name: file for name, (file, _, _) in (OLD | NEW).items()}

@@ -15,7 +15,8 @@ from attacks import ATTACKS, VERBS, Attacks
 from tally import tell
 
 from attribune.runs.enrol import enrolments
-from attribune.runs.folder import RunFolder, load_run
+from attribune.runs.folder import RunFolder
+from attribune.runs.loading import load_run
 
 pytestmark = pytest.mark.slow
 

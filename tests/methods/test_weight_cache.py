@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 import pickle
 from collections.abc import Callable
 from typing import Any
@@ -17,6 +18,7 @@ from attribune import AttributeModel, Categorical, Classification, Combined, Inj
 from attribune.errors import ConfigError
 from attribune.methods.chim import Chim
 from attribune.methods.weight_cache import WeightCache
+from attribune.schema.revision import Revision
 
 SETTINGS = Injector(bottleneck=4, hypercomplex=2, vector_size=4)
 
@@ -123,6 +125,31 @@ def train(model: AttributeModel) -> None:
     for parameter in model.method.parameters():
         parameter.data.mul_(1.1)  # which autograd does not count
     model.eval()
+
+
+def test_a_table_at_the_address_of_an_earlier_one_is_another() -> None:
+    """A value is forgotten and added again, and the memory of the first table is that of the last."""
+    model = model_of()
+    model.enable_weight_cache(10)
+    batch = {name: x[:1] for name, x in make_batch(1).items()}
+
+    def answer(user: str) -> Tensor:
+        ids = SCHEMA.encode({"user": [user], "tags": [["x"]], "film": ["f0"]})[0]
+        ids[0, 0] = model.schema["user"].values.ids([user])[0]
+        return answers(model, [{**batch, "attribute_ids": torch.from_numpy(ids)}])[0]
+
+    users = list(SCHEMA["user"].values)
+    before, known = {user: answer(user) for user in users}, model.known_values()
+    (name,) = [name for name, owner in known.owners.items() if owner == "user"]
+    fewer = known.revised(Revision.removing(known.schema, {"user": (users[0],)}))
+    model.use_values(fewer)
+    again = fewer.revised(Revision.adding(fewer.schema, {"user": {users[0]: 1}}))
+    again.tables[name][-1] = known.tables[name][1]
+    memory = known.tables[name].data
+    memory.copy_(again.tables[name])
+    model.use_values(dataclasses.replace(again, tables={**again.tables, name: memory}), adds=True)
+    for user, expected in before.items():
+        torch.testing.assert_close(answer(user), expected, rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize("change", [step, load, replace, train])

@@ -78,6 +78,7 @@ def test_they_go_through_a_frame_and_a_file(model: AttributeModel, tmp_path: Any
         (lambda v: v.__setitem__("v0", [np.nan] * v.size), "finite numbers"),
         (lambda v: v.load(5), "give a DataFrame"),
         (lambda v: v.load(pd.concat([v.to_pandas()] * 2)), "has several rows"),
+        (lambda v: v.load(v.to_pandas().iloc[:2].set_axis(["v3 ", "v3"])), "the value 'v3' has several rows"),
         (lambda v: v.load(v.to_pandas().rename({"v0": "w"})), "does not know the value 'w'"),
         (lambda v: v.load(v.to_pandas()[[0]]), "numbers for a value"),
     ],

@@ -21,6 +21,7 @@ from attribune.methods import Injector, MethodConfig, Plain, Upa
 from attribune.models.classifier import AttributeModel
 from attribune.models.predictor import Predictor
 from attribune.schema import Categorical, Schema
+from attribune.schema.revision import Revision
 from attribune.tasks import Classification, Preference, Regression, Similarity, Task
 
 ROWS = small_runs.reviews(23)
@@ -39,6 +40,17 @@ def build(backbone: Path, method: MethodConfig = INJECTOR, task: Task | None = N
     tokenizer = AutoTokenizer.from_pretrained(backbone)
     settings = {"task": task or Classification(classes=2), "tokenizer": tokenizer, "text_input": "text", **options}
     return AttributeModel.build(str(backbone), schema, method=method, **settings)
+
+
+def test_a_module_reads_the_values_that_the_model_knows_now(backbone: Path) -> None:
+    model = build(backbone).eval()
+    known, module = model.known_values(), AttributeModule(model)
+    first, *_, last = known.schema["user"].values
+    before = model.encode("a great film", user=last)
+    model.use_values(known.revised(Revision.removing(known.schema, {"user": (first,)})))
+    with torch.no_grad():
+        found = module(module.preprocess(["a great film"], user=last))["sentence_embedding"][0]
+    np.testing.assert_allclose(found.numpy(), before, atol=1e-6)
 
 
 @pytest.mark.parametrize(

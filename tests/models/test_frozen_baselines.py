@@ -18,7 +18,8 @@ from attribune.models.linear import LinearModel
 from attribune.models.predictor import Predictor
 from attribune.models.sentence_vectors import SentenceVectors
 from attribune.models.vector_features import VectorFeatures
-from attribune.runs.folder import RunFolder, load_run
+from attribune.runs.folder import RunFolder
+from attribune.runs.loading import load_run
 from attribune.schema import Categorical, MultiLabel, Schema
 from attribune.schema.revision import Revision
 

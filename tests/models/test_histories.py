@@ -24,8 +24,10 @@ from attribune.data.history_encoding import HistoryEncoder, with_histories
 from attribune.errors import ConfigError, DataError, ModelFolderError
 from attribune.methods.history import History
 from attribune.models.predictor import Predictor
+from attribune.models.predictor_group import PredictorGroup
 from attribune.models.sentence_vectors import SentenceVectors
-from attribune.runs.folder import RunFolder, load_run
+from attribune.runs.folder import RunFolder
+from attribune.runs.loading import load_run
 from attribune.schema import Categorical, MultiLabel, Schema
 from attribune.schema.revision import Revision
 from attribune.training.train import train
@@ -378,7 +380,7 @@ def test_runs_over_one_backbone_share_batches(timed: Path, folder: Path) -> None
     other = folder / "none"
     words = small_runs.train_command(folder / "train.csv", other, backbone=folder / "backbone", method="none")
     assert main([*words, "--tuning", "frozen"]) == 0
-    group = Predictor.of_runs({"history": timed, "none": other})
+    group = PredictorGroup.from_pretrained({"history": timed, "none": other})
     rows = {"text": ["great film", "awful"], "user": ["u0", "u3"]}
     found = group.predict({"history": rows, "none": rows})
     for name in group:

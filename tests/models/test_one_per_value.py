@@ -17,7 +17,9 @@ from attribune.apps.cli import main
 from attribune.core.progress import Reporter
 from attribune.methods.one_per_value import OnePerValueMethod
 from attribune.models.predictor import Predictor
-from attribune.runs.folder import RunFolder, load_run
+from attribune.models.predictor_group import PredictorGroup
+from attribune.runs.folder import RunFolder
+from attribune.runs.loading import load_run
 from attribune.training import own_values
 from attribune.training.train import train
 
@@ -160,7 +162,7 @@ def test_runs_over_one_backbone_share_batches(run: Path, folder: Path) -> None:
         folder / "train.csv", folder / "plora", backbone=folder / "backbone", method="plora"
     )
     assert main(words) == 0
-    group = Predictor.of_runs({"own": run, "plora": folder / "plora"})
+    group = PredictorGroup.from_pretrained({"own": run, "plora": folder / "plora"})
     assert group.together_with("own") == ["own", "plora"]
     rows = {"text": ["great film", "awful", "fine"], "user": ["u0", "u3", None]}
     found = group.predict({"own": rows, "plora": rows})

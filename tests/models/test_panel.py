@@ -15,9 +15,11 @@ from datasets import Dataset
 from attribune.apps.cli import main
 from attribune.errors import ConfigError, DataError
 from attribune.metrics.distributions import disagreement
+from attribune.models.classifier import AttributeModel
 from attribune.models.panel import Panel
 from attribune.models.predictor import Predictor
-from attribune.runs.folder import load_run
+from attribune.runs.loading import load_run
+from attribune.schema.revision import Revision
 
 TEXTS = {"text": ["great film", "awful", "", "dull dull dull but great"]}
 
@@ -152,6 +154,19 @@ def test_panels_that_cannot_be(folder: Path, tmp_path: Path, members: Any, messa
         members = str(tmp_path / "members.csv")
     with pytest.raises((ConfigError, DataError), match=message):
         Panel.of(predictor, members)
+
+
+def test_nobody_can_be_asked_when_all_values_are_forgotten(folder: Path) -> None:
+    predictor = trained(folder, "injector")
+    model = predictor.model
+    assert isinstance(model, AttributeModel)
+    known = model.known_values()
+    try:
+        model.use_values(known.revised(Revision.removing(known.schema, {"user": tuple(known.schema["user"].values)})))
+        with pytest.raises(ConfigError, match="'user', of which the model knows no value"):
+            Panel.of(predictor, "user").predict(predictor, TEXTS)
+    finally:
+        model.use_values(known)
 
 
 def test_all_is_for_one_attribute(folder: Path) -> None:

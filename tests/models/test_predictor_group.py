@@ -33,7 +33,8 @@ from attribune.methods import (
     Upa,
 )
 from attribune.models.classifier import AttributeModel
-from attribune.models.predictor import Predictor, PredictorGroup
+from attribune.models.predictor import Predictor
+from attribune.models.predictor_group import PredictorGroup
 from attribune.schema import Categorical, MultiLabel, Schema
 from attribune.tasks import Classification, Regression, Task
 
@@ -119,7 +120,7 @@ def test_every_family(family: str, schema: Schema, tmp_path: Path) -> None:
     pairs = TextInput.of("text", pair="tags", window=WINDOW)  # in one batch with single texts
     if family != "qwen2":  # whose own tokenizer knows none of these words
         runs["injector"] = save(tmp_path / "pairs", backbone, schema, "injector", text_input=pairs)
-    group = Predictor.of_runs(runs, device="cpu", batch_size=16)
+    group = PredictorGroup.from_pretrained(runs, device="cpu", batch_size=16)
     row = placement_for(family)
     own_code = row.relative_attention or row.mixes_precisions or row.has_global_attention or row.is_block_sparse
     apart = set(names) if own_code else set()
@@ -141,7 +142,7 @@ def runs(backbone: Path, schema: Schema, tmp_path_factory: pytest.TempPathFactor
 def test_what_all_share_is_computed_once(runs: dict[str, Path]) -> None:
     """For all rows of a batch, those of models with low-rank maps too; a model alone may have weights of its own."""
     names = ["adapter", "injector", "lora", "head", "top"]
-    group = Predictor.of_runs({name: runs[name] for name in names}, device="cpu", batch_size=100)
+    group = PredictorGroup.from_pretrained({name: runs[name] for name in names}, device="cpu", batch_size=100)
     ((together, _),) = group._passes
     trunk, seen = together.trunk, dict[str, list[int]]()
     for path in ("attention.output.dense", "attention.self.query", "output.dense"):
@@ -173,7 +174,7 @@ def test_what_all_share_is_computed_once(runs: dict[str, Path]) -> None:
 
 def test_models_that_cannot_share_a_batch_are_asked_alone(runs: dict[str, Path]) -> None:
     names = ["adapter", *ALONE, "injector"]
-    group = Predictor.of_runs({name: runs[name] for name in names}, device="cpu")
+    group = PredictorGroup.from_pretrained({name: runs[name] for name in names}, device="cpu")
     assert group.refusals == {
         "tokens": "tokens changes what the layers of the backbone attend to",
         "e2ln": "it reads texts in chunks",
@@ -193,7 +194,7 @@ def test_backbones_and_windows_of_several_kinds(
         tmp_path / "chunks", backbone, schema, "adapter", text_input=TextInput.of("text", window=Chunks(4))
     )
     mixed["short"] = save(tmp_path / "short", other, schema, "upa", text_input=TextInput.of("text", window=Head(4)))
-    group = Predictor.of_runs(mixed, device="cpu", batch_size=7)
+    group = PredictorGroup.from_pretrained(mixed, device="cpu", batch_size=7)
     assert group.together_with("a") == ["a", "b"]
     assert group.together_with("chim") == ["injector", "chim", "head", "short"]
     assert group.refusals == {"chunks": "it reads texts in chunks"}
@@ -205,10 +206,10 @@ def test_padding_on_the_left_and_half_precision(schema: Schema, tmp_path: Path) 
     config = backbone / "tokenizer_config.json"
     config.write_text(config.read_text().replace("{", '{"padding_side": "left",', 1))
     runs = save_all(tmp_path, backbone, schema, dict.fromkeys(["adapter", "lora", "pln"]))
-    group = Predictor.of_runs(runs, device="cpu")
+    group = PredictorGroup.from_pretrained(runs, device="cpu")
     assert group["pln"].model.tokenizer.padding_side == "left"
     assert_as_alone(group, runs)
-    assert_as_alone(Predictor.of_runs(runs, device="cpu", precision="bf16"), runs, atol=0.1)
+    assert_as_alone(PredictorGroup.from_pretrained(runs, device="cpu", precision="bf16"), runs, atol=0.1)
 
 
 @pytest.mark.parametrize("precision", [None, "bf16"])
@@ -216,7 +217,9 @@ def test_adapters_of_one_size_are_joined(
     backbone: Path, schema: Schema, tmp_path: Path, precision: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     runs = save_all(tmp_path, backbone, schema, ADAPTERS)
-    group = Predictor.of_runs(runs, device="cpu", **({} if precision is None else {"precision": precision}))
+    group = PredictorGroup.from_pretrained(
+        runs, device="cpu", **({} if precision is None else {"precision": precision})
+    )
     calls = []
     grouped = functional.grouped_bottleneck
     monkeypatch.setattr(functional, "grouped_bottleneck", lambda *a: calls.append(a[1]) or grouped(*a))
@@ -232,7 +235,7 @@ def test_adapters_of_one_size_are_joined(
 
 def test_norms_of_their_own_in_half_precision(runs: dict[str, Path]) -> None:
     chosen = {name: runs[name] for name in ("adapter", "injector", "head", "pln")}
-    group = Predictor.of_runs(chosen, device="cpu", precision="bf16")
+    group = PredictorGroup.from_pretrained(chosen, device="cpu", precision="bf16")
     assert group.together_with("head") == list(chosen)
     rows = {name: one.encode_rows(rows_of(4, 12)) for name, one in group.items()}
     for name, scores in group.score(rows).items():
@@ -240,7 +243,7 @@ def test_norms_of_their_own_in_half_precision(runs: dict[str, Path]) -> None:
 
 
 def test_predictions_by_name(runs: dict[str, Path]) -> None:
-    group = Predictor.of_runs([runs["adapter"], runs["injector"], runs["pln"]], device="cpu", cache_mb=3)
+    group = PredictorGroup.from_pretrained([runs["adapter"], runs["injector"], runs["pln"]], device="cpu", cache_mb=3)
     assert list(group) == ["adapter", "injector", "pln"]
     assert len(group) == 3
     asked = {"injector": ROWS[:5], "pln": rows_of(1, 8), "adapter": []}
@@ -259,7 +262,9 @@ def test_predictions_by_name(runs: dict[str, Path]) -> None:
 
 
 def test_threads_do_not_mix_the_attributes_of_their_batches(runs: dict[str, Path]) -> None:
-    group = Predictor.of_runs({name: runs[name] for name in ("injector", "pln", "lora")}, device="cpu", batch_size=5)
+    group = PredictorGroup.from_pretrained(
+        {name: runs[name] for name in ("injector", "pln", "lora")}, device="cpu", batch_size=5
+    )
     rows = {name: one.encode_rows(rows_of(2, 20)) for name, one in group.items()}
     expected = group.score(rows)
 
@@ -274,12 +279,12 @@ def test_threads_do_not_mix_the_attributes_of_their_batches(runs: dict[str, Path
 
 def test_what_cannot_be(runs: dict[str, Path], tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"the runs are .*give several folders"):
-        Predictor.of_runs([])
+        PredictorGroup.from_pretrained([])
     with pytest.raises(ConfigError, match=r"the runs are '.*adapter': give several folders"):
-        Predictor.of_runs(str(runs["adapter"]))
+        PredictorGroup.from_pretrained(str(runs["adapter"]))
     with pytest.raises(ConfigError, match="two of the runs are named 'adapter'"):
-        Predictor.of_runs([runs["adapter"], runs["adapter"]])
-    group = Predictor.of_runs([runs["adapter"], runs["pln"]], device="cpu")
+        PredictorGroup.from_pretrained([runs["adapter"], runs["adapter"]])
+    group = PredictorGroup.from_pretrained([runs["adapter"], runs["pln"]], device="cpu")
     with pytest.raises(ConfigError, match="there is no run 'stars': choose from adapter, pln"):
         group.predict({"stars": ROWS})
     with pytest.raises(DataError, match="'text'"):

@@ -22,6 +22,7 @@ from attribune.errors import ConfigError
 from attribune.methods import Adapter, Combined, Injector, MethodConfig, Plain, Pln, Plora, Upa
 from attribune.models.classifier import AttributeModel
 from attribune.models.predictor import Predictor
+from attribune.models.predictor_group import PredictorGroup
 from attribune.models.quantised import quantised
 from attribune.schema import Categorical, MultiLabel, Schema
 from attribune.tasks import Classification
@@ -108,7 +109,7 @@ def test_predictions_stay_what_they_were(folder: Path, name: str) -> None:
 def test_models_together(folder: Path) -> None:
     """Over one backbone, whose rounded weights they share."""
     runs = {name: folder / name for name in RUNS}
-    group = Predictor.of_runs(runs, device="cpu", quantise="int8")
+    group = PredictorGroup.from_pretrained(runs, device="cpu", quantise="int8")
     assert set(group.together_with("injector")) == set(RUNS)
     found = group.score({name: group[name].encode_rows(TABLE) for name in RUNS})
     for name in RUNS:

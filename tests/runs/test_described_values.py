@@ -19,8 +19,8 @@ from attribune.benchmark.experiment import Experiment, SetPlan
 from attribune.benchmark.source import SetSource
 from attribune.errors import ConfigError, DataError
 from attribune.runs.enrol import EnrolSettings, enrol, enrolments
-from attribune.runs.folder import load_run
 from attribune.runs.live_run import LiveRun
+from attribune.runs.loading import load_run
 
 ROWS = small_runs.reviews(80, seed=3)
 NOT_REVISED = (

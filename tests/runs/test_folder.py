@@ -7,7 +7,8 @@ import pytest
 
 from attribune.core.files import draft_of
 from attribune.errors import ConfigError, ModelFolderError
-from attribune.runs.folder import RunFolder, load_run
+from attribune.runs.folder import RunFolder
+from attribune.runs.loading import load_run
 from attribune.runs.recipe import Recipe
 
 

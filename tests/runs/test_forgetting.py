@@ -24,8 +24,8 @@ from safetensors.numpy import load_file, save_file
 from attribune import Categorical, MultiLabel, Schema
 from attribune.apps.cli import main
 from attribune.export.export import export
-from attribune.runs.folder import load_run
 from attribune.runs.forget import forget
+from attribune.runs.loading import load_run
 from attribune.runs.value_marks import drop_rows, marked_rows, value_marks
 from attribune.runs.value_search import files_with_value
 

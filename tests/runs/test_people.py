@@ -24,8 +24,9 @@ from attribune.methods import METHODS
 from attribune.models.base import ConditionedModel
 from attribune.models.predictor import Predictor
 from attribune.runs.enrol import ENROLMENTS, EnrolSettings, enrol, enrolments, undo_enrolment
-from attribune.runs.folder import RunFolder, load_run
+from attribune.runs.folder import RunFolder
 from attribune.runs.forget import files_with_value, forget
+from attribune.runs.loading import load_run
 from attribune.schema.revision import Revision
 
 OLD = small_runs.reviews(80, seed=3)

@@ -13,7 +13,8 @@ from datasets import Dataset
 from attribune.apps.cli import main
 from attribune.errors import AttribuneError, ConfigError, DataError
 from attribune.runs.enrol import enrol
-from attribune.runs.folder import RunFolder, load_run
+from attribune.runs.folder import RunFolder
+from attribune.runs.loading import load_run
 from attribune.schema import Categorical, Number, Numeric, Schema, ValueTable
 from attribune.schema.fitting import number_levels
 

@@ -14,6 +14,7 @@ from scipy.stats import pearsonr, spearmanr
 from attribune.errors import ConfigError, DataError
 from attribune.metrics import ranking
 from attribune.tasks import Similarity, fit_task, task_from_dict
+from attribune.tasks.base import validation_score
 
 QUERIES = ["cats", "dogs", "cats", "fish", "birds"]
 FOUND = ["on cats", "on dogs", "on cats ", "on fish", "on birds"]
@@ -108,6 +109,23 @@ def test_metrics_of_scores_and_triplets() -> None:
     cosines = np.array([[0.5, 0.1], [0.1, 0.5], [0.2, 0.2], [0.9, -0.9]])
     assert triplets.metrics(cosines, np.zeros(4))["accuracy"].value() == 2.5 / 4
     assert triplets.decode(cosines).predictions["prediction"].tolist() == [0.5, 0.1, 0.2, 0.9]
+
+
+@pytest.mark.parametrize(
+    ("form", "columns"),
+    [
+        ("pairs", [QUERIES, FOUND]),
+        ("triplets", [QUERIES, FOUND, OTHERS]),
+        ("scores", [[0.5, 1, -1, 0, 0.2], QUERIES, FOUND]),
+    ],
+)
+def test_settings_are_compared_by_the_main_metric(form: str, columns: list[list[Any]]) -> None:
+    """Labels of pairs and triplets are whole numbers, but no classes."""
+    task = fitted(columns, form).with_vector_size(SIZE)
+    labels, _ = task.encode_labels(columns)
+    logits = np.random.default_rng(0).normal(size=(len(labels), task.outputs))
+    expected = -task.metrics(logits, labels)[task.main_metric].value()
+    assert validation_score(task, logits, labels) == expected
 
 
 def test_weights_count_as_repeated_rows() -> None:

@@ -22,7 +22,7 @@ from attribune.core.checksums import CHECKSUMS
 from attribune.data.word_vectors import read_word_vectors
 from attribune.errors import ConfigError, DataError, ModelFolderError
 from attribune.models.automl import AutoMLModel
-from attribune.runs.folder import load_run
+from attribune.runs.loading import load_run
 from attribune.runs.recipe import Recipe
 from attribune.training import automl
 from attribune.training.automl import NetworkTrial, network_space

@@ -19,7 +19,7 @@ from attribune import AttribuneError, MultiLabel, Predictor, Recipe, Schema, com
 from attribune.apps.cli import main
 from attribune.core.files import read_json
 from attribune.models.row_inputs import Predictions
-from attribune.runs.folder import load_run
+from attribune.runs.loading import load_run
 
 ROWS = small_runs.reviews(60)
 FRAME = pd.DataFrame(ROWS, index=[f"r{number}" for number in range(60)])

@@ -18,7 +18,9 @@ from attribune.apps.serve import create_app, load_models
 from attribune.data.tables import read_table
 from attribune.models.panel import Panel
 from attribune.models.predictor import Predictor
-from attribune.runs.folder import RunFolder, load_run
+from attribune.models.predictor_group import PredictorGroup
+from attribune.runs.folder import RunFolder
+from attribune.runs.loading import load_run
 
 pytestmark = pytest.mark.slow
 
@@ -192,7 +194,7 @@ def test_verbs_for_single_texts_are_refused(words: list[str], run: Path, folder:
 def test_runs_over_one_backbone_score_alone(run: Path, folder: Path, tmp_path: Path) -> None:
     other = tmp_path / "other"
     assert main(command(folder, other, "training.epochs=1")) == 0
-    group = Predictor.of_runs({"a": other, "b": run})
+    group = PredictorGroup.from_pretrained({"a": other, "b": run})
     assert group.refusals["a"] == "it compares texts"
     found = group.predict({"a": ROWS[:9]})["a"]["probability_first"]
     assert found.tolist() == pytest.approx(load_run(other)[1].predict(ROWS[:9])["probability_first"].tolist(), abs=1e-5)

@@ -6,10 +6,11 @@ import datasets
 import numpy as np
 import pytest
 
-from attribune.errors import DataError
+from attribune.errors import ConfigError, DataError
 from attribune.runs.recipe import Recipe
+from attribune.tasks import Similarity
 from attribune.training.plan import DataPlan
-from attribune.training.preparation import prepare
+from attribune.training.preparation import _check_form, prepare
 
 
 def recipe(**data: Any) -> Recipe:
@@ -99,3 +100,16 @@ def test_only_the_first_rows_are_read() -> None:
     prepared = prepare(DataPlan.of(recipe(rows=30)), with_labels(table()["answer"]))
     assert sum(len(part.rows) for part in prepared.splits.values()) == 30
     assert "train: 30 rows read from train, at most its first 30" in prepared.notes
+
+
+@pytest.mark.parametrize("form", ["pairs", "triplets", "scores"])
+def test_a_similarity_goes_on_with_rows_of_its_form_alone(form: Any) -> None:
+    """Three columns may be read as triplets, as a score with its texts, or as a pair with an attribute."""
+    data = {"train": "searches.csv", "text": "query", "text_pair": "document", "attributes": [{"name": "user"}]}
+    data |= {"triplets": {"text_negative": "other"}, "scores": {"label": "score"}}.get(form, {})
+    plan = DataPlan.of(Recipe.from_dict({"data": data, "task": {"kind": "similarity"}}))
+    _check_form(Similarity(form=form), plan)
+    others: list[Any] = [other for other in ("pairs", "triplets", "scores") if other != form]
+    for other in others:
+        with pytest.raises(ConfigError, match=f"learned from {other}, and the columns that are named make {form}"):
+            _check_form(Similarity(form=other), plan)

@@ -9,8 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import similarity_tables
 import small_runs
 import yaml
+from token_tables import questions, write_json_lines
 
 from attribune.apps.cli import main
 from attribune.errors import ConfigError
@@ -73,6 +75,24 @@ def test_a_search_repeats_goes_on_and_never_reads_test_rows(
     assert written.training.learning_rate == whole.best.values["training.learning_rate"]
     assert written.method["bottleneck"] == whole.best.values["method.bottleneck"]
     assert not list(tmp_path.rglob("model")), "weights of trials are not kept"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("task", ["similarity", "spans"])
+def test_tasks_without_classes_are_scored_by_their_main_metric(task: str, recipe: Recipe, tmp_path: Path) -> None:
+    texts, label = ("query", "document"), []
+    if task == "spans":
+        texts, label = ("question", "context"), ["answers"]
+        table = write_json_lines(tmp_path / "rows.jsonl", questions(60))
+    else:
+        table = small_runs.write_csv(tmp_path / "rows.csv", similarity_tables.pairs(60))
+    data = {"train": str(table), "text": [texts[0]], "text_pair": [texts[1]], "label": label}
+    other = Recipe.from_dict(
+        {**recipe.model_dump(), "data": {**recipe.data.model_dump(), **data}, "task": {"kind": task}}
+    )
+    best = search(other, tmp_path / "out", trials=1, space=SPACE).best
+    assert best is not None
+    assert best.score == -next(iter(best.metrics.values()))
 
 
 @pytest.mark.slow

@@ -24,7 +24,7 @@ from attribune.models.set_encoder import LabelledDocuments
 from attribune.models.value_slopes import value_slopes
 from attribune.models.value_vectors import spread_of_value
 from attribune.runs.enrol import EnrolSettings, enrol
-from attribune.runs.folder import load_run
+from attribune.runs.loading import load_run
 from attribune.training import set_encoders
 from attribune.training.set_encoders import can_encode_sets, learn_set_encoder
 

@@ -16,7 +16,8 @@ from similarity_tables import DOCUMENTS, fitting, pairs
 from attribune.apps.cli import main
 from attribune.apps.serve import create_app, load_models
 from attribune.models.predictor import Predictor
-from attribune.runs.folder import RunFolder, load_run
+from attribune.runs.folder import RunFolder
+from attribune.runs.loading import load_run
 
 pytestmark = pytest.mark.slow
 
@@ -200,6 +201,9 @@ def test_hostile_tables(folder: Path, tmp_path: Path, capsys: Any) -> None:
 def test_settings_that_cannot_be(folder: Path, tmp_path: Path, capsys: Any) -> None:
     for change, message in (
         (["data.text_pair=[]"], "compares two texts: name the column of the second one with --text-pair"),
+        (["data.text=[query, title]"], "compares one column with another: name one with --text, one with --text-pair"),
+        (["data.text_pair=[document, title]"], "compares one column with another"),
+        (["data.text_negative=[other, title]"], "at most one with --text-negative"),
         (["data.label=user", "data.text_negative=other"], "leave label or text_negative out"),
         (["data.prompt=other"], "task 'similarity' reads no prompt"),
         (["task.form=scores"], "task.form is 'scores', and the columns that are named make pairs"),

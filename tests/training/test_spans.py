@@ -18,7 +18,7 @@ from attribune.apps.cli import main
 from attribune.apps.serve import create_app, load_models
 from attribune.data.tables import read_table
 from attribune.metrics.answers import answer_scores
-from attribune.runs.folder import load_run
+from attribune.runs.loading import load_run
 from attribune.runs.stored_scores import StoredScores
 
 ROWS = questions(150, unanswerable=0.25)

@@ -24,7 +24,8 @@ from attribune.apps.serve import create_app, load_models
 from attribune.data.tables import read_table
 from attribune.models.baselines import BASELINES
 from attribune.models.predictor import Predictor
-from attribune.runs.folder import load_run
+from attribune.models.predictor_group import PredictorGroup
+from attribune.runs.loading import load_run
 from attribune.runs.stored_scores import StoredScores
 
 REFUSED = ("la", "upa", "chim", "concat-text", "e2ln", "upnn", "basis", "hcsc", "history")
@@ -121,7 +122,7 @@ def test_the_service_takes_words(run: Path) -> None:
 
 
 def test_runs_that_score_tokens_are_served_beside_each_other(run: Path) -> None:
-    group = Predictor.of_runs({"one": run, "two": run})
+    group = PredictorGroup.from_pretrained({"one": run, "two": run})
     assert group.refusals == dict.fromkeys(("one", "two"), "it scores tokens, in windows of its own")
     rows = ROWS[:3]
     alone = load_run(run)[1].predict(rows)["prediction"]

@@ -26,7 +26,7 @@ from attribune.benchmark.tables import benchmark_tables
 from attribune.errors import DataError
 from attribune.models.auto import load_model
 from attribune.models.predictor import Predictor
-from attribune.runs.folder import load_run
+from attribune.runs.loading import load_run
 
 pytestmark = pytest.mark.slow
 

@@ -20,8 +20,8 @@ from attribune.metrics.bootstrap import interval, paired
 from attribune.metrics.metric import Metric
 from attribune.models.base import ConditionedModel
 from attribune.models.predictor import Predictor
-from attribune.runs.folder import load_run
 from attribune.runs.labelled import LabelledRows
+from attribune.runs.loading import load_run
 
 __all__ = ["METHOD", "ablate"]
 

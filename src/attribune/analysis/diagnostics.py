@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
@@ -44,6 +45,7 @@ _BINS = 10
 VALUE_LIMIT = 50
 """Values of an attribute that are analysed: the most frequent in the rows."""
 _DRAWS, _DRAW_CHUNK = 10_000, 500
+_CELLS = 2_000_000  # numbers in an array of draws; those of a correlation are as many as there are rows
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,9 +84,18 @@ class ScoredRows:
             clusters={name: kind[mask] for name, kind in self.clusters.items()},
         )
 
+    @cached_property
+    def _given(self) -> Metric:
+        return self._metric(self.logits)
+
     def metric(self) -> Metric:
         """Return the main metric of the task."""
-        return self._metric(self.logits)
+        return self._given
+
+    def metric_of(self, mask: Array) -> Metric:
+        """Return the main metric of the rows for which a mask (n,) holds; ranks are those among the texts of all."""
+        metric = self.metric()
+        return metric.select(mask) if len(metric) == len(self) else self.select(mask).metric()
 
     def hidden_metric(self) -> Metric | None:
         """Return the same with every attribute hidden."""
@@ -235,7 +246,7 @@ def row_bins(scored_rows: ScoredRows) -> dict[str, list[Bin]]:
                 Bin(
                     name=label,
                     rows=int(mask.sum()),
-                    figure=interval(scored_rows.select(mask).metric(), resamples=_RESAMPLES),
+                    figure=interval(scored_rows.metric_of(mask), resamples=_RESAMPLES),
                 )
                 for label, mask in masks.items()
             ]
@@ -275,10 +286,11 @@ def value_figures(scored_rows: ScoredRows, attribute: FittedAttribute) -> list[V
     frequent = [index for index in by_rows if row_counts[index] >= LEAST_ROWS][:VALUE_LIMIT]
     metric, figures, rng = scored_rows.metric(), [], np.random.default_rng(0)
     for index in frequent:
-        rows = scored_rows.select((ids == index + 1).any(axis=1))
-        low, high = random_row_range(metric, len(rows), rng, tests=len(frequent))
-        value, figure = str(attribute.values[index]), rows.metric().value()
-        figures.append(ValueFigure(value=value, rows=len(rows), figure=figure, low=low, high=high))
+        mask = (ids == index + 1).any(axis=1)
+        rows, figure = int(mask.sum()), scored_rows.metric_of(mask).value()
+        low, high = random_row_range(metric, rows, rng, tests=len(frequent))
+        value = str(attribute.values[index])
+        figures.append(ValueFigure(value=value, rows=rows, figure=figure, low=low, high=high))
     return sorted(figures, key=lambda item: item.figure)
 
 
@@ -295,9 +307,13 @@ def random_row_range(metric: Metric, rows: int, rng: np.random.Generator, *, tes
 
 
 def _random_row_values(metric: Metric, rows: int, rng: np.random.Generator) -> Array:
-    statistics = metric.statistics.toarray() if sparse.issparse(metric.statistics) else metric.statistics
-    values = []
+    groups, size = metric.statistics.shape
+    step, values = max(1, min(_DRAW_CHUNK, _CELLS // size)), []
     for _ in range(_DRAWS // _DRAW_CHUNK):
         drawn = metric.rows[rng.integers(len(metric), size=(_DRAW_CHUNK, rows))]
-        values.append(metric.formula(statistics[drawn].mean(axis=1)))
+        for start in range(0, _DRAW_CHUNK, step):
+            some = drawn[start : start + step]
+            place = np.repeat(np.arange(len(some)), rows), some.reshape(-1)
+            sums = sparse.csr_array((np.ones(some.size), place), shape=(len(some), groups)) @ metric.statistics
+            values.append(metric.formula((sums.toarray() if sparse.issparse(sums) else sums) / rows))
     return np.concatenate(values)

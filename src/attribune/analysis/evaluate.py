@@ -22,8 +22,9 @@ from attribune.metrics.shown import Comparisons, html_blocks
 from attribune.metrics.tables import comparison_lines, table_cells, text_table
 from attribune.models.predictor import Predictor
 from attribune.models.quantised import Quantisation
-from attribune.runs.folder import RunFolder, load_run
+from attribune.runs.folder import RunFolder
 from attribune.runs.labelled import LabelledRows
+from attribune.runs.loading import load_run
 from attribune.runs.recipe import Recipe
 from attribune.runs.stored_scores import StoredScores
 from attribune.runs.training_record import TrainingRecord

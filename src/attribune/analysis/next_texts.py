@@ -28,7 +28,7 @@ from attribune.models.panel import Panel, check_panel
 from attribune.models.predictor import Predictor
 from attribune.models.value_slopes import value_slopes
 from attribune.models.value_vectors import numbers_of_value
-from attribune.runs.folder import load_run
+from attribune.runs.loading import load_run
 from attribune.schema.attributes import FittedAttribute
 from attribune.schema.revision import check_listed
 from attribune.tasks import Regression, Task

@@ -32,7 +32,7 @@ from attribune.models.classifier import AttributeModel
 from attribune.models.config import AttributeConfig
 from attribune.models.predictor import Predictor
 from attribune.models.quantised import Quantisation, check_quantisation
-from attribune.runs.folder import load_run
+from attribune.runs.loading import load_run
 from attribune.schema import Schema
 from attribune.schema.assignments import assigned_ids, assignments_text
 

@@ -114,6 +114,9 @@ class AttributeMethod(Method):
         """Keep cached weights over a change in which all known values keep their ids and vectors."""
         yield
 
+    def clear_caches(self) -> None:
+        """Forget cached weights, if there are any, since ids are of other values from now on."""
+
     def rows_of_values(self) -> Iterator[tuple[nn.Parameter, str]]:
         """Yield each parameter with one row per id of an attribute, and the name of that attribute."""
         for slots, table in zip(self.slots, self.tables, strict=False):  # there may be no tables

@@ -114,9 +114,14 @@ class InjectorMethod(VectorMethod):
 
     def train(self, mode: bool = True) -> Self:
         """Switch to training, which clears the caches, or to evaluation."""
-        for cache in self._caches.values() if mode else ():
-            cache.clear()
+        if mode:
+            self.clear_caches()
         return super().train(mode)
+
+    def clear_caches(self) -> None:
+        """Forget cached weights: a table may get the address of one before, by which it would pass for that."""
+        for cache in self._caches.values():
+            cache.clear()
 
     @property
     def weight_caches(self) -> Mapping[str, WeightCache]:

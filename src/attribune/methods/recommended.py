@@ -15,11 +15,11 @@ class Recommendation(NamedTuple):
 
 
 RECOMMENDED = (
-    Recommendation("injector", "you start: no other is shown to be better, and one frozen backbone serves many runs"),
-    Recommendation("plora", "each row has another user, and you need nearly the speed of the bare backbone"),
-    Recommendation("pln", "you may fine-tune the whole backbone for this one task"),
-    Recommendation("tokens", "a causal model writes, also on servers that take prompt embeddings"),
+    Recommendation("injector", "you start: no method is shown to be better, and many runs share one frozen backbone"),
+    Recommendation("plora", "every row has another user, and prediction must be nearly as fast as the bare backbone"),
+    Recommendation("pln", "you can fine-tune the whole backbone for this one task"),
+    Recommendation("tokens", "a causal language model writes, also on servers that accept prompt embeddings"),
     Recommendation("intercept", "you do not fine-tune: vectors of a frozen backbone, and a shift for each value"),
-    Recommendation("linear", "you need an answer in seconds on any machine, or a baseline to beat"),
-    Recommendation("auto", "the rows should decide, within a budget of time"),
+    Recommendation("linear", "you need an answer in seconds on any machine, or a baseline"),
+    Recommendation("auto", "the rows should decide, within a time budget"),
 )

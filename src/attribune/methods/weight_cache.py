@@ -87,9 +87,11 @@ class WeightCache:
         self._stamp: tuple[Hashable, torch.dtype] | None = None
 
     def restamp(self, before: Hashable, after: Hashable) -> None:
-        """Keep what was cached with one stamp for another."""
+        """Keep what was cached with one stamp for another; what was cached with a third is cleared."""
         if self._stamp is not None and self._stamp[0] == before:
             self._stamp = (after, self._stamp[1])
+        else:
+            self.clear()
 
     def __reduce__(self) -> tuple[Any, ...]:
         sizes = {"value_size": self.value_size, "sites": self.sites, "vocabulary_size": self.vocabulary_size}

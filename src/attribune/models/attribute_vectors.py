@@ -76,9 +76,9 @@ class AttributeVectors(Mapping[str, npt.NDArray[np.float64]]):
         """
         if not isinstance(frame, pd.DataFrame):
             raise DataError(f"the vectors are {type(frame).__name__}: give a DataFrame, with the values as its index")
-        if not frame.index.is_unique:
-            raise DataError(f"the value {frame.index[frame.index.duplicated()][0]!r} has several rows: keep one")
         ids = np.array([self._id(value) for value in frame.index], dtype=np.int64)
+        if (repeated := pd.Series(ids).duplicated()).any():
+            raise DataError(f"the value {frame.index[repeated][0]!r} has several rows: keep one")
         self._set(ids, self._numbers(frame, what="the DataFrame"))
 
     def _find(self, value: object) -> int | None:

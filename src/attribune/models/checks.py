@@ -11,14 +11,18 @@ from transformers import PreTrainedModel
 from attribune import functional
 from attribune.backbones.families import placement_for
 from attribune.backbones.loading import pooling_of
-from attribune.backbones.placement import Pooling
+from attribune.backbones.placement import Placement, Pooling
 from attribune.backbones.word_models import WordModel
 from attribune.data.texts import TextInput
 from attribune.errors import ConfigError, DataError
+from attribune.methods import MethodConfig, check_compares, check_gives_vectors, check_reads_tokens
+from attribune.methods.history import History
+from attribune.tasks import Task
 
 __all__ = [
     "check_head",
     "check_length",
+    "check_task",
     "checked_chunk",
     "claim",
     "own_pooling",
@@ -71,6 +75,36 @@ def check_head(dropout: float, head_size: int | None) -> None:
         raise ConfigError(f"dropout is {dropout}: it must be at least 0 and below 1")
     if head_size is not None and head_size < 1:
         raise ConfigError(f"head_size is {head_size}: it must be at least 1, or None for a linear head")
+
+
+def check_task(
+    task: Task, method: MethodConfig, placement: Placement, *, chunk: int | None, head_size: int | None
+) -> None:
+    """Refuse a task for which the method, the backbone or the model's settings do not give what it scores.
+
+    Raises:
+        ConfigError: naming both and the cure.
+    """
+    if placement.states != "token" and (task.reads_tokens or chunk is not None):
+        what = f"the task {task.kind!r} scores words" if task.reads_tokens else "chunks are cut by words"
+        raise ConfigError(
+            f"{what}, and backbones of type {placement.model_types[0]} have a state for each {placement.states}: "
+            "choose another backbone, such as bilstm"
+        )
+    if isinstance(method, History) and chunk is not None:
+        raise ConfigError(
+            "method 'history' reads a text at once, behind its history: choose the window head or head+tail"
+        )
+    if task.compares:
+        check_compares(method, task=task.kind)
+    if not task.head_outputs:
+        check_gives_vectors(method, task=task.kind)
+        if head_size is not None:
+            raise ConfigError(f"head_size is {head_size}: the task {task.kind!r} has no head; leave it out")
+    if task.reads_tokens:
+        check_reads_tokens(method, task=task.kind)
+        if chunk is not None:
+            raise ConfigError(f"chunk is {chunk}: the task {task.kind!r} has windows; leave it out")
 
 
 def checked_chunk(chunk: int | None, text_input: TextInput | None) -> int | None:

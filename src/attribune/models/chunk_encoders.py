@@ -13,8 +13,9 @@ from attribune import functional
 from attribune.backbones.word_models import Recurrent
 from attribune.backbones.word_options import RecurrentOptions
 from attribune.core.config import Settings, error_lines
+from attribune.data.windows import Chunks, SentenceChunks, Window
 from attribune.errors import ConfigError, DataError
-from attribune.methods import Host
+from attribune.methods import Host, MethodConfig
 from attribune.methods.ma_bert import build_layers
 from attribune.methods.shapes import Mask
 
@@ -25,6 +26,7 @@ __all__ = [
     "RobertConfig",
     "TobertConfig",
     "TransformerConfig",
+    "check_chunk_encoder",
     "chunk_encoder_from_dict",
 ]
 
@@ -114,6 +116,36 @@ def chunk_encoder_from_dict(settings: Any) -> ChunkEncoderConfig:
         return _ADAPTER.validate_python(tree)
     except ValidationError as error:
         raise ConfigError(f"chunk_encoder is {tree!r}: {'; '.join(error_lines(error))}") from None
+
+
+def check_chunk_encoder(
+    config: ChunkEncoderConfig, method: MethodConfig, *, chunk: int | None, window: Window | None
+) -> None:
+    """Refuse an encoder of chunks that are not there, are pooled otherwise, or are more than its positions.
+
+    Args:
+        chunk: ids that the backbone reads at once, if texts are read in chunks.
+        window: of the texts, if it is known.
+
+    Raises:
+        ConfigError: naming the setting and the cure.
+    """
+    if chunk is None:
+        raise ConfigError(
+            "a chunk encoder joins chunks: give a window of them, such as chunks:202x8:150 or sentences:50x32"
+        )
+    if "pool" in method.points:
+        raise ConfigError(
+            f"method {method.name!r} pools the states of all chunks, and the chunk encoder their vectors: leave one of "
+            "them out"
+        )
+    positions = config.positions if isinstance(config, TransformerConfig) else 0
+    most = window.count if isinstance(window, Chunks | SentenceChunks) else 0
+    if positions and most > positions:
+        raise ConfigError(
+            f"the window {str(window)!r} has up to {most} chunks, but the chunk encoder {positions} positions: give it "
+            "more, or shorten the window"
+        )
 
 
 class _Robert(ChunkEncoder):

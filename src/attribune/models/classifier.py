@@ -29,14 +29,13 @@ from attribune.data.candidates import CandidateCollator, CandidateEncoder
 from attribune.data.collator import Collator
 from attribune.data.texts import TextEncoder, TextInput
 from attribune.data.token_rows import TokenCollator
-from attribune.data.windows import Chunks, SentenceChunks
 from attribune.errors import ConfigError
-from attribune.methods import Host, MethodConfig, check_compares, check_gives_vectors, check_reads_tokens
+from attribune.methods import Host, MethodConfig
 from attribune.methods.attribute_method import AttributeMethod
 from attribune.methods.condition import Condition
 from attribune.methods.history import History
-from attribune.models.checks import check_head, checked_chunk, own_pooling, pooling_named
-from attribune.models.chunk_encoders import TransformerConfig, chunk_encoder_from_dict
+from attribune.models.checks import check_head, check_task, checked_chunk, own_pooling, pooling_named
+from attribune.models.chunk_encoders import check_chunk_encoder, chunk_encoder_from_dict
 from attribune.models.config import AttributeConfig
 from attribune.models.document_vectors import TextOf, encode_documents
 from attribune.models.reading import ReadingModel, TextStates
@@ -137,53 +136,18 @@ class AttributeModel(ReadingModel):
         return cls(config, schema=schema, backbone=loaded, tokenizer=tokenizer)
 
     def _check_method(self) -> None:
-        if self.placement.states != "token" and (self.task.reads_tokens or self.config.chunk is not None):
-            what = f"the task {self.task.kind!r} scores words" if self.task.reads_tokens else "chunks are cut by words"
-            raise ConfigError(
-                f"{what}, and backbones of type {self.placement.model_types[0]} have a state for each "
-                f"{self.placement.states}: choose another backbone, such as bilstm"
-            )
-        if isinstance(self.method_config, History) and self.config.chunk is not None:
-            raise ConfigError(
-                "method 'history' reads a text at once, behind its history: choose the window head or head+tail"
-            )
-        if self.task.compares:
-            check_compares(self.method_config, task=self.task.kind)
+        config = self.config
+        check_task(self.task, self.method_config, self.placement, chunk=config.chunk, head_size=config.head_size)
         if not self.task.head_outputs:
-            check_gives_vectors(self.method_config, task=self.task.kind)
             self.task.check_attributes(self.schema.names)
-            if self.config.head_size is not None:
-                raise ConfigError(
-                    f"head_size is {self.config.head_size}: the task {self.task.kind!r} has no head; leave it out"
-                )
-        if not self.task.reads_tokens:
-            return
-        check_reads_tokens(self.method_config, task=self.task.kind)
-        if self.config.chunk is not None:
-            raise ConfigError(f"chunk is {self.config.chunk}: the task {self.task.kind!r} has windows; leave it out")
 
     def _add_chunk_encoder(self, host: Host) -> int | None:
         self.chunk_encoder = None
         if self.config.chunk_encoder is None:
             return None
-        if self.config.chunk is None:
-            raise ConfigError(
-                "a chunk encoder joins chunks: give a window of them, such as chunks:202x8:150 or sentences:50x32"
-            )
-        if "pool" in self.method_config.points:
-            raise ConfigError(
-                f"method {self.method_config.name!r} pools the states of all chunks, and the chunk encoder their "
-                "vectors: leave one of them out"
-            )
         config = chunk_encoder_from_dict(self.config.chunk_encoder)
         window = None if self.text_input is None else self.text_input.window
-        positions = config.positions if isinstance(config, TransformerConfig) else 0
-        most = window.count if isinstance(window, Chunks | SentenceChunks) else 0
-        if positions and most > positions:
-            raise ConfigError(
-                f"the window {str(window)!r} has up to {most} chunks, but the chunk encoder {positions} positions: "
-                "give it more, or shorten the window"
-            )
+        check_chunk_encoder(config, self.method_config, chunk=self.config.chunk, window=window)
         self.chunk_encoder = config.build(host)
         return self.chunk_encoder.features
 

@@ -60,9 +60,10 @@ class DocumentReader:
             encoder, text = encoder.encoder, replace(text, columns=text.pair if of == "text_pair" else text.columns)
             text = replace(text, pair=(), negative=())
         place = get_args(TextOf).index(of)
-        self.text, self._schema, self._encoder = text, model.input_schema, encoder
-        read = [name for name in self._schema.names if model.task.reads_attribute(name, place=place)]
-        self._unread = [name for name in self._schema.names if name not in read]
+        self.text, self._model, self._encoder = text, model, encoder
+        names = model.input_schema.names
+        read = [name for name in names if model.task.reads_attribute(name, place=place)]
+        self._unread = [name for name in names if name not in read]
         self._names = RowNames(
             texts=text.names,
             needed=(*text.names, *read),
@@ -87,7 +88,8 @@ class DocumentReader:
         """Encode a batch; attributes with which the text is not read are missing."""
         texts = next(iter(columns.values()))
         columns |= dict.fromkeys(self._unread, [None] * len(texts))
-        return encode_rows(columns, self._schema, self._encoder, text=self.text, first_row=first_row)
+        schema = self._model.input_schema  # with the values that the model knows now
+        return encode_rows(columns, schema, self._encoder, text=self.text, first_row=first_row)
 
 
 def encode_documents(

@@ -72,6 +72,8 @@ class Panel:
                 )
             attribute = schema[name]
             names = tuple(attribute.values[:limit])
+            if not names:
+                raise ConfigError(f"the panel is {name!r}, of which the model knows no value: add one, or give a table")
             ids = np.zeros((len(names), schema.slots), dtype=np.int64)
             ids[:, attribute.columns.start] = np.arange(1, len(names) + 1)
             return cls(names=names, ids=ids, columns=_columns(predictor, [name]))

@@ -146,6 +146,8 @@ class StoredModel(PreTrainedModel):
                 caches.enter_context(method.cache_kept())
             for name, table in known.tables.items():
                 self.get_parameter(name).data = table
+        for method in () if adds else methods:
+            method.clear_caches()
         self.schema, self.slots = known.schema, known.schema.layout
         for method in methods:
             method.use_slots(self.slots)

@@ -18,7 +18,7 @@ from attribune.data.texts import TextInput
 from attribune.errors import ConfigError, DataError
 from attribune.models.generator import AttributeGenerator
 from attribune.models.text_stream import TextStream, WrittenText
-from attribune.schema import EncodingReport
+from attribune.schema import EncodingReport, Schema
 from attribune.schema.columns import missing_column
 
 __all__ = ["Decoding", "Writer"]
@@ -100,12 +100,16 @@ class Writer:
         self.model, self.batch_size, self.precision = model, batch_size, precision
         self._encoder = model.row_encoder(text_input)
         self.text_input = self._encoder.text
-        self._schema = model.input_schema
-        self._collator = model.collator(self._schema)
+        self._collator = model.collator(model.input_schema)
         self._collator.left = True
         self._lock = threading.Lock()
         self.device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
         model.prepare(self.device, cache_mb=cache_mb)
+
+    @property
+    def _schema(self) -> Schema:
+        """The attributes that the model reads, with the values that it knows now."""
+        return self.model.input_schema
 
     @property
     def attributes(self) -> tuple[str, ...]:

@@ -13,7 +13,7 @@ from attribune.errors import ConfigError, numbered_in_file
 from attribune.models.generator import AttributeGenerator
 from attribune.models.quantised import Quantisation
 from attribune.models.writer import Decoding, Writer
-from attribune.runs.folder import load_predictor
+from attribune.runs.loading import load_predictor
 from attribune.schema import EncodingReport
 from attribune.schema.columns import column_batches, missing_column
 

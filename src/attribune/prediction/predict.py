@@ -27,7 +27,7 @@ from attribune.prediction.parts import PartsFolder
 from attribune.prediction.reading import Job
 from attribune.prediction.to_folder import predict_parts
 from attribune.prediction.worker import panel_rows, score_rows
-from attribune.runs.folder import load_predictor
+from attribune.runs.loading import load_predictor
 from attribune.schema import EncodingReport
 
 __all__ = ["predict"]

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from attribune.models.row_inputs import RowInput, plain_value
-from attribune.runs.folder import load_predictor
+from attribune.runs.loading import load_predictor
 
 __all__ = ["predict_texts"]
 

@@ -14,7 +14,7 @@ from attribune.models.panel import Panel
 from attribune.models.predictor import Predictor
 from attribune.prediction.parts import Mark, PartsFolder
 from attribune.prediction.reading import FilePart, Job
-from attribune.runs.folder import load_predictor
+from attribune.runs.loading import load_predictor
 from attribune.schema import EncodingReport
 
 __all__ = ["PartScorer", "panel_rows", "score_rows"]

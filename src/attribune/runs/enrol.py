@@ -30,8 +30,9 @@ from attribune.models.predictor import Predictor
 from attribune.models.snapshot import ModelSnapshot
 from attribune.runs.card import run_card
 from attribune.runs.enrol_histories import add_histories, history_attribute
-from attribune.runs.folder import RunFolder, load_run, predictor_of
+from attribune.runs.folder import RunFolder
 from attribune.runs.labelled import LabelledRows
+from attribune.runs.loading import load_run, predictor_of
 from attribune.runs.new_values import NewValues
 from attribune.runs.recipe import Recipe
 from attribune.runs.recipe_parts import ValuesRecipe

@@ -11,21 +11,15 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from attribune.backbones.sharing import SharedBackbones
-from attribune.core.arguments import checked_arguments
 from attribune.core.checksums import CHECKSUMS
 from attribune.core.config import read_yaml
 from attribune.core.files import move_into_place, read_json_lines, replace_file, write_json
 from attribune.core.job_folder import JobFolder
-from attribune.core.process import keep_freed_memory
 from attribune.core.records import checked_record, read_record
 from attribune.errors import ConfigError, ModelFolderError
-from attribune.models.auto import load_scorer, model_class
+from attribune.models.auto import model_class
 from attribune.models.base import ConditionedModel
 from attribune.models.files import CARD, CONFIG, SCHEMA, TENSORS, find_model, read_config
-from attribune.models.predictor import Predictor
-from attribune.models.quantised import Quantisation, quantised
-from attribune.models.scorer import Scorer
 from attribune.models.sizes import Sizes
 from attribune.runs.recipe import RECIPE_END, Recipe
 from attribune.runs.results import RunResults
@@ -33,7 +27,7 @@ from attribune.runs.training_record import TrainingRecord
 from attribune.schema import Schema
 from attribune.schema.revision import Revision
 
-__all__ = ["RunFolder", "load_predictor", "load_run", "predictor_of"]
+__all__ = ["RunFolder"]
 
 
 @dataclass(frozen=True)
@@ -324,73 +318,6 @@ def _write(files: dict[Path, bytes], failure: str) -> None:
         raise ModelFolderError(
             f"{failure} ({error.strerror or error}): free some space, then continue the run with --resume"
         ) from error
-
-
-@checked_arguments
-def load_run(
-    path: str | Path,
-    *,
-    backbone: str | Path | None = None,
-    dtype: str = "float32",
-    shared: SharedBackbones | None = None,
-    quantise: Quantisation | None = None,
-) -> tuple[Recipe, Predictor]:
-    """Load the recipe and the predictor of a trained run.
-
-    Args:
-        path: the run's folder, or its model's.
-        backbone: new location of the backbone's weights, if they were moved.
-        dtype: of the backbone's weights.
-        shared: cache of backbones whose weights several models share.
-        quantise: ``int8`` for prediction on CPUs; see `attribune.models.quantised`.
-
-    Raises:
-        ModelFolderError: for a folder that is not a run, or whose model is missing or damaged.
-        ConfigError: for a model or a processor that has no int8.
-    """
-    folder = RunFolder.of(path)
-    recipe = folder.read_recipe()
-    folder.complete_model()
-    if not folder.outcome.is_file():
-        raise ModelFolderError(
-            f"{path} is an interrupted run without a model: resume it with `attribune train --resume`"
-        )
-    inode = folder.model_inode
-    try:
-        model = load_scorer(folder.model, backbone=backbone, dtype=dtype, shared=shared)
-    except ModelFolderError:
-        if not folder.is_held() and folder.model_inode == inode:
-            raise
-        with folder.held(wait=True):  # the model was replaced while it was read
-            model = load_scorer(folder.model, backbone=backbone, dtype=dtype, shared=shared)
-    return recipe, predictor_of(recipe, quantised(model, quantise, shared=shared))
-
-
-def load_predictor(
-    path: str | Path,
-    *,
-    backbone: str | Path | None = None,
-    dtype: str = "float32",
-    shared: SharedBackbones | None = None,
-    quantise: Quantisation | None = None,
-) -> Predictor:
-    """Load the predictor of a run, as `load_run` does, or of a model alone, such as an exported one."""
-    if not RunFolder.of(path).is_model_alone:
-        return load_run(path, backbone=backbone, dtype=dtype, shared=shared, quantise=quantise)[1]
-    keep_freed_memory()
-    model = load_scorer(Path(path), backbone=backbone, dtype=dtype, shared=shared)
-    return Predictor(quantised(model, quantise, shared=shared), precision="float32" if dtype == "float32" else "bf16")
-
-
-def predictor_of(recipe: Recipe, model: Scorer) -> Predictor:
-    """Return the predictor of a model trained with a recipe."""
-    keep_freed_memory()
-    return Predictor(
-        model,
-        text_input=recipe.data.text_input(),
-        batch_size=recipe.training.batch_size * 2,
-        precision=recipe.training.precision,
-    )
 
 
 def _differences(old: Any, new: Any, prefix: str = "") -> list[tuple[str, Any, Any]]:

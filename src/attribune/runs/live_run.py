@@ -28,9 +28,10 @@ from attribune.models.known_values import KnownValues
 from attribune.models.predictor import Predictor
 from attribune.models.snapshot import ModelSnapshot
 from attribune.runs.enrol import check_encoders, check_takes_values, enrolments, replace_with
-from attribune.runs.folder import RunFolder, load_run
+from attribune.runs.folder import RunFolder
 from attribune.runs.forget import Change, Forgotten, Record, forget
 from attribune.runs.labelled import LabelledRows
+from attribune.runs.loading import load_run
 from attribune.runs.new_values import NewValues
 from attribune.runs.recipe import Recipe
 from attribune.runs.value_learning import Enrolled, EnrolSettings, ValueLearner

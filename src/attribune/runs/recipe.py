@@ -137,6 +137,11 @@ class Recipe(Settings):
                 "task 'similarity' compares two texts: name the column of the second one with --text-pair, and with "
                 "--label that of scores, or with --text-negative that of a text that fits less, if there is one"
             )
+        if any(len(names) > 1 for names in (self.data.text, self.data.text_pair, self.data.text_negative)):
+            raise ConfigError(
+                "task 'similarity' compares one column with another: name one with --text, one with --text-pair and at "
+                "most one with --text-negative, and join others beforehand"
+            )
         if self.data.label and self.data.text_negative:
             raise ConfigError("task 'similarity' learns from scores or from triplets: leave label or text_negative out")
         if self.data.prompt:

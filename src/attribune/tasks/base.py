@@ -321,12 +321,17 @@ def validation_score(task: Task, logits: Array, labels: Array, *, by: SelectBy =
         by: the log loss, which distinguishes settings on few rows better than an accuracy, where there are single class
             labels; else, and for ``main_metric``, the task's main metric.
     """
-    if by == "log_loss" and labels.ndim == 1 and labels.dtype.kind == "i":
+    if by == "log_loss" and labels.ndim == 1 and labels.dtype.kind == "i" and _has_answers(task):
         known = labels >= 0
         metric = log_loss(labels[known], logits[known])
     else:
         metric = task.metrics(logits, labels)[task.main_metric]
     return -metric.value() if metric.higher_is_better else metric.value()
+
+
+def _has_answers(task: Task) -> bool:
+    """Whether logits are of answers, one of which a label is."""
+    return task.answer_probabilities(np.zeros((1, task.outputs))) is not None
 
 
 def checked_logits(logits: Array, outputs: int) -> Array:

@@ -29,7 +29,7 @@ from attribune.schema import MultiLabel, Schema
 from attribune.schema.columns import column_batches
 from attribune.schema.kinds import Number, Numeric
 from attribune.schema.revision import Revision
-from attribune.tasks import Task, fit_task
+from attribune.tasks import Similarity, Task, fit_task
 from attribune.training.plan import DataPlan
 from attribune.training.usable_rows import (
     UsableRows,
@@ -127,6 +127,7 @@ def prepare(plan: DataPlan, tables: Mapping[str, Any] | None = None) -> Prepared
         transferred = None if transfer is None else AttributeSource.load(transfer.run)
         if transferred is not None and transfer is not None and transfer.full_model:
             task = transferred.task(plan.task_kind)
+            _check_form(task, plan)
         else:
             task = _fit_task(plan, train.table)
     if plan.compares:
@@ -154,6 +155,20 @@ def prepare(plan: DataPlan, tables: Mapping[str, Any] | None = None) -> Prepared
 def _fit_task(plan: DataPlan, *tables: Dataset) -> Task:
     columns = [[label for table in tables for label in table[column]] for column in plan.label_columns]
     return fit_task(plan.task_kind, columns, **plan.task_options)
+
+
+def _check_form(task: Task, plan: DataPlan) -> None:
+    """Refuse to go on with a similarity on rows of another form.
+
+    Raises:
+        ConfigError: naming both forms.
+    """
+    form = plan.task_options.get("form")
+    if isinstance(task, Similarity) and task.form != form:
+        raise ConfigError(
+            f"the run that goes on learned from {task.form}, and the columns that are named make {form}: name the same "
+            "columns, or begin a new run"
+        )
 
 
 def _class_notes(splits: Mapping[str, PreparedSplit], task: Task) -> list[str]:

@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any
 
 import transformers
-from safetensors.numpy import load_file
 
 from attribune.backbones.loading import load_tokenizer, locate_backbone
 from attribune.core.files import read_json, replace_file
@@ -25,7 +24,7 @@ from attribune.core.progress import Reporter
 from attribune.errors import ConfigError, DataError
 from attribune.runs.folder import RunFolder
 from attribune.runs.recipe import Recipe
-from attribune.tasks import task_from_dict
+from attribune.runs.stored_scores import StoredScores
 from attribune.tasks.base import validation_score
 from attribune.training.callbacks.trackers import check_trackers
 from attribune.training.distributed import refuse_processes
@@ -172,8 +171,9 @@ def _run(trial: Trial, recipe: Recipe, folder: RunFolder, tables: Mapping[str, A
     except (ConfigError, DataError, RuntimeError) as error:  # sizes that do not fit, an infinite loss, memory
         reporter.note(f"trial {trial.number + 1} failed: {error}")
         return replace(trial, error=str(error))
-    results, rows = folder.read_results(), load_file(str(folder.logits("validation")))
-    score = validation_score(task_from_dict(results.task), rows["logits"], rows["labels"])
+    results, scores = folder.read_results(), StoredScores.read(folder.path)
+    rows = scores.parts["validation"]
+    score = validation_score(scores.task, rows["logits"], rows["labels"])
     if not math.isfinite(score):
         return replace(trial, error=f"the validation score is {score}")
     metrics = {name: interval.value for name, interval in results.models[0].parts["validation"].items()}

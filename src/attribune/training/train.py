@@ -27,7 +27,8 @@ from attribune.metrics.results import Scored
 from attribune.models.auto import load_scorer
 from attribune.models.predictor import Predictor
 from attribune.runs.card import run_card
-from attribune.runs.folder import RunFolder, predictor_of
+from attribune.runs.folder import RunFolder
+from attribune.runs.loading import predictor_of
 from attribune.runs.recipe import Recipe
 from attribune.runs.results import RunResults, run_results
 from attribune.runs.table_recipe import table_recipe

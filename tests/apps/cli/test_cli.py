@@ -26,7 +26,7 @@ from attribune.analysis.evaluate import evaluate
 from attribune.apps.cli import build_parser, main
 from attribune.apps.cli.arguments import add_renamed_flag
 from attribune.data.tables import read_table
-from attribune.runs.folder import load_run
+from attribune.runs.loading import load_run
 
 Words = Callable[..., list[str]]
 ROWS = small_runs.reviews(120, seed=3)

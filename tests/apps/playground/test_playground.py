@@ -154,7 +154,7 @@ def test_a_panel_of_a_model_without_vectors_is_asked_or_refused(method: str, run
 
 
 def test_a_map_has_the_vectors_and_the_mean_labels_of_training_rows(session: Session) -> None:
-    found = session.map("user")
+    found = session.values.map("user")
     assert found is not None
     rows = [row for row in ROWS if row["user"] == found.values[0]]
     place = 0
@@ -164,14 +164,14 @@ def test_a_map_has_the_vectors_and_the_mean_labels_of_training_rows(session: Ses
     assert found.means["share of good"][place] == pytest.approx(np.mean(mine))
     assert found.means["share of good"] + found.means["share of bad"] == pytest.approx(np.ones(len(found.values)))
     assert len(found.values) == len(found.positions) == 7
-    vectors = session._vectors("user")
+    vectors = session.values._vectors("user")
     centred = vectors - vectors.mean(axis=0)
     assert found.explained_variance_ratio == pytest.approx((found.positions**2).sum() / (centred**2).sum())
     assert (found.positions[:, 0] ** 2).sum() >= (found.positions[:, 1] ** 2).sum()
 
 
 def test_neighbours_are_those_of_the_smallest_angle(session: Session) -> None:
-    vectors = session._vectors("user")
+    vectors = session.values._vectors("user")
     values = list(session.predictor.schema["user"].values)
     me = values.index("u3")
     cosines = {
@@ -179,17 +179,17 @@ def test_neighbours_are_those_of_the_smallest_angle(session: Session) -> None:
         for other, value in enumerate(values)
         if other != me
     }
-    found = session.neighbours("user", "u3", limit=3)
+    found = session.values.neighbours("user", "u3", limit=3)
     assert [value for value, _ in found] == sorted(cosines, key=lambda value: -cosines[value])[:3]
     assert dict(found) == pytest.approx({value: cosines[value] for value, _ in found})
     with pytest.raises(ConfigError, match="no vector of 'stranger'"):
-        session.neighbours("user", "stranger")
+        session.values.neighbours("user", "stranger")
 
 
 def test_values_are_found_by_a_part_of_their_name(session: Session) -> None:
-    assert [value for value, _ in session.search("tags", " DRA ")] == ["drama"]
-    assert session.search("user", "nobody") == []
-    found = session.search("user", "")
+    assert [value for value, _ in session.values.search("tags", " DRA ")] == ["drama"]
+    assert session.values.search("user", "nobody") == []
+    found = session.values.search("user", "")
     assert [count for _, count in found] == sorted((count for _, count in found), reverse=True)
     assert len(found) == 7
 
@@ -239,7 +239,7 @@ def test_models_without_vectors_are_played_with_too(method: str, run_of: Callabl
     answer = session.ask("the film was great", {name: ["x"] for name in (a.name for a in session.attributes)})
     assert answer.numbers.sum(axis=1) == pytest.approx(np.ones(len(answer.cases)))
     for attribute in session.attributes:
-        assert session.map(attribute.name) is None
+        assert session.values.map(attribute.name) is None
 
 
 def test_without_the_training_table_only_examples_and_means_are_missing(
@@ -253,7 +253,7 @@ def test_without_the_training_table_only_examples_and_means_are_missing(
         (tmp_path / "train.csv").rename(place / "train.csv")
     assert session.examples() == []
     assert "train.csv" in session.notes[0]
-    found = session.map("user")
+    found = session.values.map("user")
     assert found is not None
     assert found.means == {}
     assert session.ask("the film", {}).cases[0] == "as given"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
+import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,14 +16,22 @@ import small_runs
 from datasets import Dataset
 from sklearn.metrics import precision_recall_fscore_support
 
-from attribune.analysis.diagnostics import ScoredRows, calibration, heads, row_bins, value_figures
+from attribune.analysis.diagnostics import (
+    ScoredRows,
+    calibration,
+    heads,
+    random_row_range,
+    row_bins,
+    value_figures,
+)
 from attribune.analysis.mistakes import class_figures, largest_mistakes
 from attribune.analysis.run_rows import rows_of_run
 from attribune.apps.cli import main
 from attribune.apps.report.run_page import _training_loss, run_page
+from attribune.metrics.correlations import spearman
 from attribune.metrics.formulas import mean_of
 from attribune.schema import Categorical, Schema
-from attribune.tasks import Aspects, Classification, Rating, Regression, Task
+from attribune.tasks import Aspects, Classification, Rating, Regression, Similarity, Task
 
 TAKEN, SURE = "Confusion matrix", "Calibration"
 ROWS = small_runs.reviews(420, seed=5)
@@ -147,6 +156,34 @@ def test_right_in_all_of_a_few_rows_does_not_stand_out() -> None:
     logits = np.stack([np.zeros(200), np.where(right, 1.0, -1.0)], axis=1)
     rows = scored_rows(Classification(classes=("no", "yes")), logits, np.ones(200, dtype=int), ids=ids)
     assert not any(one.stands_out for one in value_figures(rows, schema["user"]))
+
+
+def test_texts_of_a_value_are_ranked_among_those_of_all() -> None:
+    """Among the texts of its own rows alone each value would look better than random rows."""
+    chance, users = np.random.default_rng(2), np.repeat(["a", "b", "c"], 40)
+    schema = Schema.fit({"user": users}, [Categorical("user")])
+    vectors = chance.normal(size=(2, 120, 4))
+    vectors[1] += 2 * vectors[0]
+    logits = np.concatenate(vectors / np.linalg.norm(vectors, axis=2, keepdims=True), axis=1)
+    ids, task = schema.encode({"user": users})[0], Similarity(form="pairs", size=4)
+    rows = scored_rows(task, logits, np.arange(120), ids=ids, counts={"words": np.repeat([1, 30], 60)})
+    whole = rows.metric().value()
+    found, bins = value_figures(rows, schema["user"]), row_bins(rows)["words"]
+    assert np.mean([one.figure for one in found]) == pytest.approx(whole)
+    assert np.mean([one.figure.value for one in bins]) == pytest.approx(whole)
+
+
+def test_ranges_of_a_correlation_need_no_more_memory_than_others() -> None:
+    """Its statistics are as many as there are rows."""
+    metric, chance = spearman(*np.random.default_rng(0).normal(size=(2, 1000))), np.random.default_rng(0)
+    tracemalloc.start()
+    try:
+        low, high = random_row_range(metric, 100, chance, tests=1)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert -0.35 < low < 0 < high < 0.35
+    assert peak < 150 * 2**20
 
 
 def test_figures_of_classes_are_those_of_scikit_learn() -> None:

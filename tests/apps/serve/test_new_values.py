@@ -27,9 +27,10 @@ from attribune.errors import ConfigError, DataError, ModelFolderError
 from attribune.models.base import ConditionedModel
 from attribune.models.predictor import Predictor
 from attribune.runs.enrol import enrol, enrolments
-from attribune.runs.folder import RunFolder, load_run
+from attribune.runs.folder import RunFolder
 from attribune.runs.forget import forget
 from attribune.runs.live_run import LiveRun
+from attribune.runs.loading import load_run
 from attribune.runs.value_learning import EnrolSettings, ValueLearner
 
 pytestmark = pytest.mark.slow

@@ -18,12 +18,14 @@ from live_service import listening, until
 from transformers import AutoTokenizer
 
 from attribune.apps.serve import ServedModel, ServeSettings, create_app, load_models
+from attribune.apps.serve.batching import Batcher
 from attribune.data.texts import TextInput
 from attribune.methods import Injector
 from attribune.models.generator import AttributeGenerator
 from attribune.models.text_stream import TextStream
 from attribune.models.writer import Decoding, Writer
 from attribune.schema import Categorical, MultiLabel, Schema
+from attribune.schema.revision import Revision
 
 TABLE = {"user": ["u0", "u1", "u1"], "tags": [["war"], ["drama", "war"], []], "ask": ["n1"] * 3, "text": ["a film"] * 3}
 CHAT = "{% for m in messages %}{{ m.role }} {{ m.content }} {% endfor %}"
@@ -281,6 +283,40 @@ def test_others_are_answered_between_two_tokens_and_who_leaves_ends_it(
         assert len(steps) == ended
         page = client.get("/metrics").text
     assert 'attribune_tokens_total{kind="completion",model="plain"} 25.0' in page
+
+
+def forget(model: AttributeGenerator, user: str) -> None:
+    """Take a value from a model in memory, as a service does."""
+    known = model.known_values()
+    model.use_values(known.revised(Revision.removing(known.schema, {"user": (user,)})))
+
+
+def test_values_are_those_that_the_model_knows_now(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """When a value is forgotten the ids of others move up, for texts to come and for one that is being written."""
+    backbone = small_runs.save_backbone(tmp_path / "backbone", model_type="llama", is_generative=True)
+    models = load_models([save_model(tmp_path / "plain", backbone, chat=False)])
+    model = models["plain"].predictor.model
+    assert isinstance(model, AttributeGenerator)
+    known, steps = model.known_values(), list[int]()
+    first, second = known.schema["user"].values
+
+    def forgets(_: Batcher) -> None:
+        steps.append(len(steps))
+        if len(steps) == 2:
+            forget(model, first)
+
+    with TestClient(create_app(models), raise_server_exceptions=False) as client:
+        before = {user: texts(complete(client, attributes={"user": user})) for user in (first, second)}
+        assert before[first] != before[second]
+        forget(model, first)
+        assert texts(complete(client, attributes={"user": second})) == before[second]
+        assert complete(client, attributes={"user": first})["unknown"] == {"user": [first]}
+        model.use_values(known)
+        monkeypatch.setattr(Batcher, "give_way", forgets)
+        answer = client.post("/v1/completions", json={**ASKED, "attributes": {"user": second}})
+        assert (answer.status_code, len(steps)) == (503, 2), answer.text
+        assert "a value was forgotten while the text was written" in answer.json()["error"]["message"]
+        assert texts(complete(client, attributes={"user": second})) == before[second]
 
 
 def test_a_stream_that_takes_too_long_says_so(writers: dict[str, ServedModel], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,8 +15,8 @@ from attribune.core.deprecation import renamed_arguments
 from attribune.data.tables import read_table, table_source_name
 from attribune.errors import ConfigError, DataError, numbered_in_file
 from attribune.models.predictor import Predictor
-from attribune.runs.folder import load_run
 from attribune.runs.labelled import LabelledRows
+from attribune.runs.loading import load_run
 from attribune.schema.columns import cell_text
 
 __all__ = ["explain"]

@@ -49,7 +49,7 @@ def _run(options: argparse.Namespace) -> None:
     lines += [[name, "baseline", "-", _first_line(baseline)] for name, baseline in BASELINES.items()]
     show(wrapped_table(lines))
     show("\nWhich one?")
-    show(wrapped_table([["--method", "take it when"], *RECOMMENDED]))
+    show(wrapped_table([["--method", "use it when"], *RECOMMENDED]))
     show("\n" + wrapped("Methods can be added up where they do not act at the same point: --method a+b."))
     show(wrapped("`attribune methods METHOD` shows the settings of one."))
 

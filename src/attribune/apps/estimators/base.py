@@ -24,7 +24,7 @@ from attribune.errors import ConfigError
 from attribune.models.baselines import BASELINES
 from attribune.models.predictor import Predictor
 from attribune.models.row_inputs import Predictions, RowNames
-from attribune.runs.folder import load_run
+from attribune.runs.loading import load_run
 from attribune.schema.kinds import Kind, as_kinds
 from attribune.training.train import train
 

@@ -14,7 +14,8 @@ from starlette.middleware import Middleware
 
 from attribune.apps.playground.drawing import map_svg
 from attribune.apps.playground.guard import PageGuard
-from attribune.apps.playground.session import Answer, PanelAnswer, Session, ValueMap, is_listed, takes_several
+from attribune.apps.playground.session import Answer, PanelAnswer, Session, is_listed, takes_several
+from attribune.apps.playground.values import ValueMap
 from attribune.core.wording import shortened
 from attribune.errors import AttribuneError
 from attribune.schema import FittedAttribute
@@ -286,10 +287,10 @@ def _compare(session: Session, text: str, attribute: str, first: Any, second: An
 
 
 def _about(session: Session, attribute: str, value: str) -> str:
-    rows = dict(session.search(attribute, value)).get(value)
+    rows = dict(session.values.search(attribute, value)).get(value)
     known = f" ({rows:,} training rows)" if rows is not None else ""
     try:
-        near = ", ".join(f"{name} {cosine:+.2f}" for name, cosine in session.neighbours(attribute, value))
+        near = ", ".join(f"{name} {cosine:+.2f}" for name, cosine in session.values.neighbours(attribute, value))
     except AttribuneError:
         near = ""
     nearest = f" Nearest vectors, by cosine: {html.escape(near)}." if near else ""
@@ -327,8 +328,8 @@ def panel_html(answer: PanelAnswer, name: str) -> str:
 
 
 def _map(session: Session, names: Sequence[str], page: gr.Blocks) -> None:
-    value_map = cache(session.map)
-    colours = session.mean_labels
+    value_map = cache(session.values.map)
+    colours = session.values.mean_labels
     with gr.Row():
         attribute = gr.Dropdown(choices=list(names), value=names[0], label="Attribute", elem_id="map-attribute")
         colour = gr.Dropdown(choices=[*colours, _ROWS], value=(colours or [_ROWS])[-1], label="Coloured by")
@@ -376,7 +377,7 @@ def _search(session: Session, names: Sequence[str]) -> None:
     answer = gr.HTML(elem_id="search-answer")
 
     def look(name: str, part: str) -> str:
-        return _MATCHES.render(name=name, part=repr(part), matches=session.search(name, part))
+        return _MATCHES.render(name=name, part=repr(part), matches=session.values.search(name, part))
 
     for event in (query.submit, query.change):
         event(look, [attribute, query], answer, api_visibility="private", show_progress="hidden")

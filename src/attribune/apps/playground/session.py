@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
 from pathlib import Path
 from typing import Any, Self
 
@@ -13,24 +12,22 @@ import numpy.typing as npt
 from datasets import Dataset
 
 from attribune.analysis.explain.single import counterfactuals, rows_of
+from attribune.apps.playground.values import AttributeValues
 from attribune.core.wording import prediction_text
 from attribune.errors import AttribuneError, ConfigError
 from attribune.models.panel import Panel, check_panel
 from attribune.models.predictor import Predictor
-from attribune.runs.folder import load_run
 from attribune.runs.labelled import LabelledRows
+from attribune.runs.loading import load_run
 from attribune.runs.recipe import Recipe
 from attribune.schema import FittedAttribute, MultiLabel, Numeric, Schema
 from attribune.schema.assignments import assigned_ids, assignments_text
 from attribune.schema.columns import cell_text
-from attribune.tasks import Aspects, Classification, Rating, Regression, Task
 
-__all__ = ["Answer", "PanelAnswer", "Session", "TrainingRow", "ValueMap"]
+__all__ = ["Answer", "PanelAnswer", "Session", "TrainingRow"]
 
 Array = npt.NDArray[Any]
-_MAX_MAPPED = 2_000  # the most frequent values
 _MAX_EXAMPLES = 40
-_MAX_MATCHES = 50
 _MAX_TRAINING_ROWS = 200_000  # for the mean labels
 _MAX_TEXT_LENGTH = 100_000  # characters
 _MAX_MEMBERS = 500  # of a panel, some seconds on two cores
@@ -100,24 +97,6 @@ class PanelAnswer:
     notes: list[str]
 
 
-@dataclass(frozen=True, kw_only=True)
-class ValueMap:
-    """The vectors of an attribute's most frequent values, projected on their first two principal components.
-
-    Args:
-        positions: (n, 2).
-        rows: (n,), training rows of each value.
-        means: (n,) mean labels of the training rows of each value, NaN without such rows, by label.
-        explained_variance_ratio: of the two components together.
-    """
-
-    values: list[str]
-    positions: Array
-    rows: Array
-    means: dict[str, Array]
-    explained_variance_ratio: float
-
-
 @dataclass(kw_only=True)
 class Session:
     """A run that answers questions.
@@ -157,6 +136,11 @@ class Session:
     def attributes(self) -> tuple[FittedAttribute, ...]:
         """The attributes that the model reads."""
         return tuple(self.predictor.schema) if self.predictor.reads_attributes else ()
+
+    @property
+    def values(self) -> AttributeValues:
+        """What is known of the values of the attributes."""
+        return AttributeValues(predictor=self.predictor, training=self.training)
 
     def examples(self) -> list[TrainingRow]:
         """Return some of the training rows."""
@@ -317,99 +301,6 @@ class Session:
             is_ordered=task.positions is not None,
             notes=notes,
         )
-
-    # Values
-
-    def search(self, attribute: str, query: str) -> list[tuple[str, int]]:
-        """Find values that contain a query in any case, with their training rows, the most frequent first."""
-        fitted, query = self.predictor.schema[attribute], query.strip().casefold()
-        counts = zip(fitted.values, fitted.counts[1:], strict=False)
-        matches = ((value, int(count)) for value, count in counts if query in value.casefold())
-        return list(islice(matches, _MAX_MATCHES))
-
-    def neighbours(self, attribute: str, value: str, *, limit: int = 5) -> list[tuple[str, float]]:
-        """Find the values whose vectors are nearest by cosine similarity.
-
-        Raises:
-            ConfigError: for a value that has no vector.
-        """
-        fitted, vectors = self.predictor.schema[attribute], self._vectors(attribute)
-        values = list(fitted.values[: len(vectors)])
-        if value not in values:
-            raise ConfigError(f"attribute {attribute!r} has no vector of {value!r} among its {len(values):,} first")
-        normalized = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
-        cosines = normalized @ normalized[values.index(value)]
-        order = [index for index in np.argsort(-cosines, kind="stable").tolist() if values[index] != value]
-        return [(values[index], float(cosines[index])) for index in order[:limit]]
-
-    def map(self, attribute: str) -> ValueMap | None:
-        """Project the vectors of an attribute's values on two principal components.
-
-        The vector of a value concatenates everything that the model stores of it. None for a model without vectors, or
-        with fewer than three.
-        """
-        vectors, fitted = self._vectors(attribute), self.predictor.schema[attribute]
-        if len(vectors) < 3 or not vectors.shape[1]:
-            return None
-        centred = vectors - vectors.mean(axis=0)
-        _, singular_values, components = np.linalg.svd(centred, full_matrices=False)
-        positions = centred @ components[:2].T
-        positions = np.pad(positions, ((0, 0), (0, 2 - positions.shape[1])))
-        variances = singular_values**2
-        total = float(variances.sum())
-        return ValueMap(
-            values=list(fitted.values[: len(vectors)]),
-            positions=positions,
-            rows=fitted.counts[1 : len(vectors) + 1],
-            means=self._means(fitted, len(vectors)),
-            explained_variance_ratio=float(variances[:2].sum()) / total if total else 0.0,
-        )
-
-    @property
-    def mean_labels(self) -> list[str]:
-        """Names of the labels whose means a map can show."""
-        if self.training is None:
-            return []
-        return list(_label_numbers(self.predictor.task, self.training.labels[:1]))
-
-    def _vectors(self, attribute: str) -> Array:
-        """Concatenate what the model stores of each of the most frequent values: (values, numbers)."""
-        count = min(_MAX_MAPPED, len(self.predictor.schema[attribute].values))
-        return self.predictor.model.value_vectors(attribute, count=count)
-
-    def _means(self, fitted: FittedAttribute, count: int) -> dict[str, Array]:
-        if self.training is None:
-            return {}
-        ids = self.predictor.schema.encode(self.training.rows)[0][:, fitted.columns]
-        rows, slots = np.nonzero((ids > 0) & (ids <= count))
-        indices = ids[rows, slots] - 1
-        counts = np.bincount(indices, minlength=count).astype(np.float64)
-        counts[counts == 0] = np.nan
-        return {
-            name: np.bincount(indices, weights=numbers[rows], minlength=count) / counts
-            for name, numbers in _label_numbers(self.predictor.task, self.training.labels).items()
-        }
-
-
-def _label_numbers(task: Task, labels: Array) -> dict[str, Array]:
-    """Turn labels into numbers (n,) that can be averaged: the rating, the number, or the share of a class."""
-    if isinstance(task, Regression):
-        return {"number": labels.reshape(-1) * task.std + task.mean}
-    if isinstance(task, Rating):
-        values = np.array([float(name) for name in task.classes])
-        if task.soft_labels:
-            return {"rating": labels @ values}
-        return {"rating": np.where(labels >= 0, values[labels.clip(min=0)], values.mean())}
-    if isinstance(task, Classification):
-        has = labels if labels.ndim == 2 else labels[:, None] == np.arange(task.outputs)
-        return {f"share of {name}": has[:, index].astype(np.float64) for index, name in enumerate(task.class_names)}
-    if not isinstance(task, Aspects):
-        return {}  # a task of another package
-    return {
-        f"share of {name} {label}": (labels[:, aspect] == index).astype(np.float64)
-        for aspect, (name, classes) in enumerate(zip(task.names, task.class_lists, strict=True))
-        for index, label in enumerate(classes)
-    }
 
 
 def _values_of(attribute: FittedAttribute, rows: Dataset, schema: Schema) -> list[list[str]]:

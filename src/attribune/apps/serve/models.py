@@ -23,11 +23,13 @@ from attribune.methods.weight_cache import WeightCache
 from attribune.models.base import ConditionedModel
 from attribune.models.generator import AttributeGenerator
 from attribune.models.panel import Panel
-from attribune.models.predictor import Predictor, PredictorGroup
+from attribune.models.predictor import Predictor
+from attribune.models.predictor_group import PredictorGroup
 from attribune.models.quantised import Quantisation
 from attribune.models.writer import Writer
-from attribune.runs.folder import RunFolder, load_predictor
+from attribune.runs.folder import RunFolder
 from attribune.runs.live_run import LiveRun
+from attribune.runs.loading import load_predictor
 from attribune.schema import MultiLabel, Numeric, Schema
 from attribune.schema.attributes import FittedAttribute
 

@@ -14,6 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 from fastapi import Request
 from fastapi.responses import JSONResponse, Response, StreamingResponse
@@ -27,6 +28,7 @@ from attribune.apps.serve.models import Answer
 from attribune.apps.serve.service import Service
 from attribune.apps.serve.writing_requests import Writing, read_writing
 from attribune.models.text_stream import WrittenText
+from attribune.schema import Schema
 
 __all__ = ["EVENTS", "WritingPaths"]
 
@@ -135,6 +137,7 @@ class _Job:
         self._parts = asyncio.Queue[_Part | None]()
         self._loop = asyncio.get_running_loop()
         self._abandoned = threading.Event()
+        self._schema: Schema | None = None  # by which the text is written that is in hand
         self.unknown, self.missing = asked.model.unknown_and_missing(asked.attributes)
         self.future: Future[_Written] = batcher.call(self._write, rows=asked.count)
         self.future.add_done_callback(lambda _: self._put(None))
@@ -194,6 +197,7 @@ class _Job:
         for number, prompt in enumerate(asked.prompts):
             ids = writer.prompt_ids(prompt) if isinstance(prompt, str) else writer.chat_ids(prompt)
             prompt_tokens += len(ids)
+            self._schema = writer.model.schema
             texts += writer.write_one(
                 ids,
                 asked.attributes,
@@ -214,6 +218,17 @@ class _Job:
         assert self.asked.model.writer is not None
         with torch.inference_mode(False), torch.autocast(self.asked.model.writer.device.type, enabled=False):
             self._batcher.give_way()
+        self._check_values()
+
+    def _check_values(self) -> None:
+        """Refuse to write on by ids that are of other values, since one was taken away meanwhile."""
+        assert self.asked.model.writer is not None
+        before, now = self._schema, self.asked.model.writer.model.schema
+        if before is now or before is None:
+            return
+        columns = {name: [self.asked.attributes.get(name)] for name in now.names}
+        if not np.array_equal(before.encode(columns)[0], now.encode(columns)[0]):
+            raise Refused(503, "attributes", "a value was forgotten while the text was written: send it again")
 
 
 async def _result(future: Future[_Written]) -> _Written:

@@ -1,0 +1,85 @@
+"""A trained run loaded: its recipe, and a predictor of its model."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from attribune.backbones.sharing import SharedBackbones
+from attribune.core.arguments import checked_arguments
+from attribune.core.process import keep_freed_memory
+from attribune.errors import ModelFolderError
+from attribune.models.auto import load_scorer
+from attribune.models.predictor import Predictor
+from attribune.models.quantised import Quantisation, quantised
+from attribune.models.scorer import Scorer
+from attribune.runs.folder import RunFolder
+from attribune.runs.recipe import Recipe
+
+__all__ = ["load_predictor", "load_run", "predictor_of"]
+
+
+@checked_arguments
+def load_run(
+    path: str | Path,
+    *,
+    backbone: str | Path | None = None,
+    dtype: str = "float32",
+    shared: SharedBackbones | None = None,
+    quantise: Quantisation | None = None,
+) -> tuple[Recipe, Predictor]:
+    """Load the recipe and the predictor of a trained run.
+
+    Args:
+        path: the run's folder, or its model's.
+        backbone: new location of the backbone's weights, if they were moved.
+        dtype: of the backbone's weights.
+        shared: cache of backbones whose weights several models share.
+        quantise: ``int8`` for prediction on CPUs; see `attribune.models.quantised`.
+
+    Raises:
+        ModelFolderError: for a folder that is not a run, or whose model is missing or damaged.
+        ConfigError: for a model or a processor that has no int8.
+    """
+    folder = RunFolder.of(path)
+    recipe = folder.read_recipe()
+    folder.complete_model()
+    if not folder.outcome.is_file():
+        raise ModelFolderError(
+            f"{path} is an interrupted run without a model: resume it with `attribune train --resume`"
+        )
+    inode = folder.model_inode
+    try:
+        model = load_scorer(folder.model, backbone=backbone, dtype=dtype, shared=shared)
+    except ModelFolderError:
+        if not folder.is_held() and folder.model_inode == inode:
+            raise
+        with folder.held(wait=True):  # the model was replaced while it was read
+            model = load_scorer(folder.model, backbone=backbone, dtype=dtype, shared=shared)
+    return recipe, predictor_of(recipe, quantised(model, quantise, shared=shared))
+
+
+def load_predictor(
+    path: str | Path,
+    *,
+    backbone: str | Path | None = None,
+    dtype: str = "float32",
+    shared: SharedBackbones | None = None,
+    quantise: Quantisation | None = None,
+) -> Predictor:
+    """Load the predictor of a run, as `load_run` does, or of a model alone, such as an exported one."""
+    if not RunFolder.of(path).is_model_alone:
+        return load_run(path, backbone=backbone, dtype=dtype, shared=shared, quantise=quantise)[1]
+    keep_freed_memory()
+    model = load_scorer(Path(path), backbone=backbone, dtype=dtype, shared=shared)
+    return Predictor(quantised(model, quantise, shared=shared), precision="float32" if dtype == "float32" else "bf16")
+
+
+def predictor_of(recipe: Recipe, model: Scorer) -> Predictor:
+    """Return the predictor of a model trained with a recipe."""
+    keep_freed_memory()
+    return Predictor(
+        model,
+        text_input=recipe.data.text_input(),
+        batch_size=recipe.training.batch_size * 2,
+        precision=recipe.training.precision,
+    )
