@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from attribune.apps.report.plots import Estimate, forest_plot
@@ -45,9 +46,9 @@ def single_judgements() -> list[str]:
     return scores("judges_small")
 
 
-def drawing() -> str:
+def drawing(data: str) -> str:
     """The share of the variance of single judgements that each method explains, from the least to the most."""
-    lines = sorted(record("judges_small").tables[0].lines, key=lambda line: line.metrics["r2"].value)
+    lines = next(one.lines for one in record("judges_small").tables if one.plan.name == data)
     estimates = [
         Estimate(
             name=line.name,
@@ -56,7 +57,7 @@ def drawing() -> str:
             high=100 * line.metrics["r2"].high,
             highlighted=line.name in _HIGHLIGHTED,
         )
-        for line in lines
+        for line in sorted(lines, key=lambda line: line.metrics["r2"].value)
     ]
     return forest_plot(estimates, label="variance of single judgements explained (R², %), texts unseen")
 
@@ -123,7 +124,10 @@ def _with_difference(task: dict[str, Any], name: str) -> tuple[str, str]:
     return value, f"**{text}**" if gap[1] > 0 or gap[2] < 0 else text
 
 
-DRAWINGS = {"images/judges.svg": drawing}
+DRAWINGS = {
+    "images/judges.svg": partial(drawing, "politeness"),
+    "images/judges-arousal.svg": partial(drawing, "studemo-arousal"),
+}
 TABLES = {
     "judges.md": {
         "single judgements": single_judgements,
