@@ -188,6 +188,8 @@ def test_neighbours_are_those_of_the_smallest_angle(session: Session) -> None:
 
 def test_values_are_found_by_a_part_of_their_name(session: Session) -> None:
     assert [value for value, _ in session.values.search("tags", " DRA ")] == ["drama"]
+    assert session.values.rows("tags", "drama") == dict(session.values.search("tags", ""))["drama"]
+    assert session.values.rows("tags", "DRA") is None
     assert session.values.search("user", "nobody") == []
     found = session.values.search("user", "")
     assert [count for _, count in found] == sorted((count for _, count in found), reverse=True)

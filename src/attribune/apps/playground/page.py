@@ -287,7 +287,7 @@ def _compare(session: Session, text: str, attribute: str, first: Any, second: An
 
 
 def _about(session: Session, attribute: str, value: str) -> str:
-    rows = dict(session.values.search(attribute, value)).get(value)
+    rows = session.values.rows(attribute, value)
     known = f" ({rows:,} training rows)" if rows is not None else ""
     try:
         near = ", ".join(f"{name} {cosine:+.2f}" for name, cosine in session.values.neighbours(attribute, value))

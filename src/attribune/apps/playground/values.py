@@ -58,6 +58,12 @@ class AttributeValues:
         matches = ((value, int(count)) for value, count in counts if query in value.casefold())
         return list(islice(matches, _MAX_MATCHES))
 
+    def rows(self, attribute: str, value: str) -> int | None:
+        """Return the number of training rows of a value; None for one that the model does not know."""
+        fitted = self.predictor.schema[attribute]
+        known = int(fitted.values.ids([value])[0])
+        return int(fitted.counts[known]) if known else None
+
     def neighbours(self, attribute: str, value: str, *, limit: int = 5) -> list[tuple[str, float]]:
         """Find the values whose vectors are nearest by cosine similarity.
 
