@@ -47,7 +47,7 @@ def single_judgements() -> list[str]:
 
 
 def drawing(data: str) -> str:
-    """The share of the variance of single judgements that each method explains, from the least to the most."""
+    """The share of the variance of single judgements that each method explains, the most first."""
     lines = next(one.lines for one in record("judges_small").tables if one.plan.name == data)
     estimates = [
         Estimate(
@@ -57,7 +57,7 @@ def drawing(data: str) -> str:
             high=100 * line.metrics["r2"].high,
             highlighted=line.name in _HIGHLIGHTED,
         )
-        for line in sorted(lines, key=lambda line: line.metrics["r2"].value)
+        for line in sorted(lines, key=lambda line: line.metrics["r2"].value, reverse=True)
     ]
     return forest_plot(estimates, label="variance of single judgements explained (R², %), texts unseen")
 
