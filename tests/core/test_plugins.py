@@ -50,8 +50,8 @@ def test_what_a_package_offers_is_loaded_by_its_name(install: Install) -> None:
         ("import no_such_module", "ModuleNotFoundError: No module named 'no_such_module'"),
         ("raise RuntimeError('no driver')", "RuntimeError: no driver"),
         ("Other = 1", "AttributeError"),
-        ("class Gate: pass", "is no MethodConfig"),
-        ("Gate = 3", "TypeError: 3 is no MethodConfig"),
+        ("class Gate: pass", "is not a MethodConfig"),
+        ("Gate = 3", "TypeError: 3 is not a MethodConfig"),
     ],
 )
 def test_what_is_broken_is_named_and_left_out(install: Install, code: str, message: str) -> None:

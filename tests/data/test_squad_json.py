@@ -57,7 +57,7 @@ def test_the_published_format_is_read(indent: int | None, packed: bool, tmp_path
     ("change", "message"),
     [
         ({"data": [{"paragraphs": 3}]}, "article 1: 'paragraphs' is not a list"),
-        ({"data": [{"paragraphs": [{"context": 3, "qas": []}]}]}, "article 1, paragraph 1: 'context' is '3', no text"),
+        ({"data": [{"paragraphs": [{"context": 3, "qas": []}]}]}, "article 1, paragraph 1: 'context' is '3', not text"),
         ({"data": [{"paragraphs": [{"context": "a"}]}]}, "paragraph 1: 'qas' is not a list"),
         ({"data": [{"paragraphs": [{"context": "a", "qas": ["b"]}]}]}, "question 1: 'b' is not an object"),
         ({"data": [{"paragraphs": [{"context": "a", "qas": [{}]}]}]}, "question 1: 'question' is 'None'"),

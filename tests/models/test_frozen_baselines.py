@@ -182,7 +182,7 @@ def test_fits_find_what_values_add(folder: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("more", "message"),
     [
-        (["--backbone", "bilstm"], "method 'heads' reads the vectors of a pretrained backbone, and 'bilstm' learns"),
+        (["--backbone", "bilstm"], "'bilstm' is not pretrained"),
         (["--set", "method.C=3"], "method 'heads' has no option C"),
     ],
 )

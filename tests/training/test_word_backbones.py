@@ -210,7 +210,7 @@ def test_a_table_whose_words_never_repeat_is_refused(folder: Path, tmp_path: Pat
     small_runs.write_csv(tmp_path / "rows.csv", [row | {"text": f"w{n} x{n}"} for n, row in enumerate(ROWS)])
     given = command(folder, tmp_path / "run")
     assert main([given[0], str(tmp_path / "rows.csv"), *given[2:]]) == 1
-    assert "words of the training rows stands there twice" in capsys.readouterr().err
+    assert "occurs twice" in capsys.readouterr().err
 
 
 def test_tags_of_words(tmp_path: Path) -> None:

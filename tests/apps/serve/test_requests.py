@@ -60,8 +60,13 @@ WRONG: list[tuple[Any, int, str, str]] = [
     ({**GOOD, "Text": "x"}, 422, "Text", "there is no such field"),
     ({**GOOD, "\ud800": 1}, 422, "\\ud800", "there is no such field"),
     ({"model": "injector"}, 422, "text", "neither text nor rows"),
-    ({**GOOD, "rows": [ROW]}, 422, "text", "there are rows beside text"),
-    ({"model": "injector", "attributes": {"user": "u1"}, "rows": [ROW]}, 422, "attributes", "rows beside attributes"),
+    ({**GOOD, "rows": [ROW]}, 422, "text", "rows and text cannot"),
+    (
+        {"model": "injector", "attributes": {"user": "u1"}, "rows": [ROW]},
+        422,
+        "attributes",
+        "rows and attributes cannot",
+    ),
     # the text
     ({**GOOD, "text": 17}, 422, "text", "valid string"),
     ({**GOOD, "text": ["a great film"]}, 422, "text", "a list, but this model reads a text"),
