@@ -396,7 +396,7 @@ def test_two_workers_interrupted_and_one_of_them_killed(run: Path, tmp_path: Pat
     )
     progress = re.compile(r"[\d,]+ rows in \d+ parts done")  # now and then, where it takes long
     begin, *warned, end = (line for line in going_on.splitlines() if not progress.fullmatch(line))
-    assert begin == f"resuming after {125 * len(kept)} rows in {len(kept)} part{'s' * (len(kept) > 1)}"
+    assert begin == f"resuming after {125 * len(kept):,} rows in {len(kept)} part{'s' * (len(kept) > 1)}"
     lost = [line for line in warned if re.match(r"warning: .*\.csv: a worker was lost while it scored rows \d", line)]
     assert len(lost) == 1, warned
     guessed = [f"warning: {second} is neither UTF-8 nor Windows-1252 (1 byte fits neither): it is read as Latin-1"]
