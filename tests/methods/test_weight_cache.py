@@ -127,7 +127,8 @@ def train(model: AttributeModel) -> None:
     model.eval()
 
 
-def test_a_table_at_the_address_of_an_earlier_one_is_another() -> None:
+@pytest.mark.parametrize("adds", [True, False])
+def test_a_table_at_the_address_of_an_earlier_one_is_another(adds: bool) -> None:
     """A value is forgotten and added again, and the memory of the first table is that of the last."""
     model = model_of()
     model.enable_weight_cache(10)
@@ -147,7 +148,7 @@ def test_a_table_at_the_address_of_an_earlier_one_is_another() -> None:
     again.tables[name][-1] = known.tables[name][1]
     memory = known.tables[name].data
     memory.copy_(again.tables[name])
-    model.use_values(dataclasses.replace(again, tables={**again.tables, name: memory}), adds=True)
+    model.use_values(dataclasses.replace(again, tables={**again.tables, name: memory}), adds=adds)
     for user, expected in before.items():
         torch.testing.assert_close(answer(user), expected, rtol=1e-5, atol=1e-5)
 

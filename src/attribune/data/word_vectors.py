@@ -53,8 +53,8 @@ def read_word_vectors(path: str | Path, words: Collection[str]) -> WordVectors:
 
     The format is detected: in a text file, the first field of a line is the word, which may hold spaces, and the last
     E are the numbers; a first line of two whole numbers is a header. In a binary file of word2vec the header is
-    followed by words and little-endian float32 numbers. Both may be compressed (``.gz``, ``.bz2``). Of a word that
-    stands there twice the first vector counts; the numbers of other words are not parsed.
+    followed by words and little-endian float32 numbers. Both may be compressed (``.gz``, ``.bz2``). If a word
+    occurs twice, its first vector counts. The numbers of other words are not parsed.
 
     Raises:
         DataError: naming file and line of a vector of another width or without a finite number, of a word that is not
