@@ -76,9 +76,13 @@ bench: $(READY)
 	$(BIN)/attribune benchmark table benchmarks/runs/longer --json benchmarks/results/longer.json
 	$(BIN)/python docs/tables.py
 
-# In the environment where it is, or in that of the Python in use: a machine with a GPU has its own build of torch.
+# In the environment where it is, or in that of the Python in use, since a machine with a GPU has its own build of torch:
+# there the project is installed alone, without its dependencies and without a network.
 gpu:
-	PYTHONPATH=src $(if $(wildcard $(READY)),$(BIN)/python,"$(PYTHON)") benchmarks/gpu.py
+ifeq ($(wildcard $(READY)),)
+	"$(PYTHON)" -m pip install --quiet --no-deps --no-build-isolation --editable .
+endif
+	$(if $(wildcard $(READY)),$(BIN)/python,"$(PYTHON)") benchmarks/gpu.py
 
 clean:
 	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache

@@ -25,7 +25,7 @@ from harness import arguments, child, write_result
 
 LIMITS = {
     "agreement": 100,
-    "kernel": 20,
+    "kernel": 90,
     "threshold": 60,
     "steps": 120,
     "prediction": 80,

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -26,13 +27,16 @@ from harness import ROOT, by_turns, milliseconds, seconds, snippets, write_csv
 from models import SHAPES, Shape, batch, build, inputs_of
 from predict_engines import COLUMNS, train
 from torch import Tensor, nn
+from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 from yardstick import BARE, operations, shares_of_bare
 
 from attribune import AttributeModel, Classification, Injector
+from attribune.functional.fused import VARIABLE
 
 TESTS = ROOT.parent / "tests"
 PEAKS = {"H100": 989e12, "H200": 989e12, "A100": 312e12, "L4": 121e12, "L40S": 362e12}  # bf16, dense; the maker's
+KERNEL = "injector, fused kernel"
 TINY = Shape(hidden=32, layers=2, heads=2, rows=4, tokens=8, distinct=(4, 2))
 BERT = replace(SHAPES["bert-base"], rows=64, distinct=(64, 64))
 QWEN = {  # of Qwen2-0.5B
@@ -74,7 +78,7 @@ def agreement(device: str, small: bool) -> dict[str, Any]:
     environment = os.environ | ({} if device == "cpu" else {"ATTRIBUNE_SECOND_DEVICE": device})
     file = str(TESTS / "battery" / "test_second_device.py")
     ended = subprocess.run([*words, file], cwd=ROOT.parent, env=environment, capture_output=True, text=True)
-    last = ended.stdout.strip().splitlines()[-1]
+    last = [*ended.stderr.strip().splitlines(), *ended.stdout.strip().splitlines()][-1]
     found = {what: int(number) for number, what in re.findall(r"(\d+) (passed|failed|errors?|skipped)", last)}
     lines = [line for line in ended.stdout.splitlines() if line.startswith(("FAILED", "ERROR"))]
     return {"tests": found, "not passed": lines} | ({"failed": last} if ended.returncode else {})
@@ -145,12 +149,25 @@ def steps(device: str, small: bool) -> dict[str, Any]:
         "minilm, 256 x 64": TINY if small else replace(SHAPES["minilm, all distinct"], rows=256, distinct=(256,) * 4),
     }
     cases = (BARE, "full", "adapter", "chain", "injector")
-    found = {name: of_shape(cases, shape, device, build, rate, maker) for name, shape in shapes.items()}
-    shape = TINY if small else replace(BERT, rows=8)
-    found["decoder of half a billion, 8 x 512"] = of_shape(
-        ("full", "injector"), shape, device, lambda case, shape: decoder(case, shape, small), rate, maker
+    jobs = {name: partial(of_shape, cases, shape, device, build, rate, maker) for name, shape in shapes.items()}
+    shape, of_qwen = TINY if small else replace(BERT, rows=8), partial(decoder, small=small)
+    jobs["decoder of half a billion, 8 x 512"] = partial(
+        of_shape, ("full", "injector"), shape, device, of_qwen, rate, maker
     )
-    return {"product_tflops": rate / 1e12, "maker_tflops": maker / 1e12, "shapes": found}
+    return {"product_tflops": rate / 1e12, "maker_tflops": maker / 1e12, **each(jobs)}
+
+
+def each(jobs: Mapping[str, Callable[[], Any]]) -> dict[str, Any]:
+    """What each job answers, written as it comes; of one that fails, why, and the others go on."""
+    found: dict[str, Any] = {}
+    for name, job in jobs.items():
+        try:
+            found[name] = job()
+        except Exception as error:  # whatever a device, a driver or a compiler raises
+            found[name] = {"failed": f"{type(error).__name__}: {error}".splitlines()[0]}
+        print(f"{name}: {json.dumps(found[name])}", file=sys.stderr, flush=True)
+    failed = [name for name, answer in found.items() if "failed" in answer]
+    return {"shapes": found} | ({"failed": f"{', '.join(failed)}: see shapes"} if failed else {})
 
 
 def of_shape(
@@ -197,7 +214,7 @@ def peak(job: Callable[[], None], device: str) -> float | None:
 def used(job: Callable[[], None], took: float, rate: float, maker: float) -> dict[str, float]:
     """Operations of the matrix products per second, beside the rate of a large product and the maker's figure."""
     counter = FlopCounterMode(display=False)
-    with counter:
+    with sdpa_kernel(SDPBackend.MATH), counter:  # products that can be counted, also of queries that share keys
         job()
     speed = 1e3 * counter.get_total_flops() / took
     return {"tflops": speed / 1e12, "of_product_rate": speed / rate} | ({"mfu": speed / maker} if maker else {})
@@ -205,26 +222,36 @@ def used(job: Callable[[], None], took: float, rate: float, maker: float) -> dic
 
 def prediction(device: str, small: bool) -> dict[str, Any]:
     """Shares of bare throughput with as many users as rows, in bf16."""
-    cases = (BARE, "injector", "tokens", "pln", "plora", "modulated")
+    cases = (BARE, "injector", KERNEL, "tokens", "pln", "plora", "modulated")
+    cases = cases if device == "cuda" else tuple(case for case in cases if case != KERNEL)
     shapes = {
         "minilm, 256 x 64": replace(SHAPES["minilm"], rows=256, distinct=(256, 256)),
         "bert-base, 256 x 64": replace(BERT, rows=256, tokens=64, distinct=(256, 256)),
-        "bert-base, 256 x 512": replace(BERT, rows=256, distinct=(256, 256)),
+        "bert-base, 256 x 508": replace(BERT, rows=256, tokens=508, distinct=(256, 256)),  # two are of `tokens`
     }
-    return {name: shares(cases, TINY if small else shape, device) for name, shape in shapes.items()}
+    return each({name: partial(shares, cases, TINY if small else shape, device) for name, shape in shapes.items()})
+
+
+def method_of(case: str) -> str:
+    """The method, whichever way it computes."""
+    return "injector" if case == KERNEL else case
 
 
 def shares(cases: tuple[str, ...], shape: Shape, device: str) -> dict[str, Any]:
     """The methods and the stock class by turns on one batch."""
-    models = {case: build(case, shape).eval().to(device) for case in cases}
+    models = {case: build(method_of(case), shape).eval().to(device) for case in cases}
     given = {name: x for name, x in placed(batch(shape), device).items() if name != "labels"}
 
     def predict(case: str) -> None:
-        with torch.inference_mode(), half(device):
+        with (
+            torch.inference_mode(),
+            half(device),
+            mock.patch.dict(os.environ, {VARIABLE: "1" if case == KERNEL else ""}),
+        ):
             models[case](**inputs_of(case, given))
 
     times = by_turns({case: lambda case=case: timed(lambda: predict(case), device) for case in cases}, 15, warm=3)
-    counts = {case: operations(models[case], inputs_of(case, given), half(device)) for case in cases}
+    counts = {case: operations(models[case], inputs_of(case, given), half(device)) for case in cases if case != KERNEL}
     return {"milliseconds": milliseconds(times), **shares_of_bare(times, counts)}
 
 

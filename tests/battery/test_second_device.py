@@ -1,15 +1,17 @@
-"""Every kind of method on a pretended second device, where tensors of two devices do not mix."""
+"""Every kind of method on a pretended second device, where tensors of two devices do not mix, and in a recording."""
 
 from __future__ import annotations
 
 import os
 from typing import Any
+from unittest import mock
 
 import pytest
 import second_device
 import torch
 from families import VOCABULARY, tiny_backbone
 from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from attribune.backbones.families import placement_for
 from attribune.methods import METHODS, Chim, Combined, E2ln, Injector, Maa, MethodConfig, Pln, Upa
@@ -88,3 +90,25 @@ def test_the_pretended_device_refuses_what_a_gpu_refuses() -> None:
             there.numpy()
         assert there[torch.tensor([1])].cpu().tolist() == [[1, 1, 1]]
         assert (there * torch.tensor(2.0)).sum().item() == 12
+
+
+class Recording(TorchDispatchMode):
+    """Refuses what the recording of a CUDA graph refuses: to ask the device for a number."""
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        name = func.overloadpacket.__name__
+        if name.startswith(("_local_scalar_dense", "_unique", "unique", "nonzero", "equal", "is_nonzero")):
+            raise RuntimeError(f"{name} in a recording")
+        return func(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize("name", [name for name in CASES if name not in ("upnn", "huapa", "iaa")])  # find sentences
+def test_a_prediction_can_be_recorded_in_a_graph(name: str) -> None:
+    model, given = model_of(name).eval(), batch()
+    del given["labels"]
+    recorded = {"is_initialized": lambda: True, "is_current_stream_capturing": lambda: True}
+    with torch.inference_mode():
+        expected = model(**given).logits
+        with mock.patch.multiple(torch.cuda, **recorded), Recording():
+            found = model(**given).logits
+    torch.testing.assert_close(found, expected)

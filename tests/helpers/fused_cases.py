@@ -34,7 +34,7 @@ def tensors(
     drawn = torch.Generator().manual_seed(B * T + H * A + U)
 
     def draw(*shape: int) -> Tensor:
-        return torch.randn(shape, generator=drawn, dtype=torch.float32)
+        return torch.randn(shape, generator=drawn, dtype=torch.float32, device="cpu").to(torch.get_default_device())
 
     found = {"h": draw(B, T, H), "z": draw(U, Z) * size, "sigma": draw(O, A, Z), "s": draw(O, H // O**2)}
     return {name: x.double() for name, x in (found | {"A_o": draw(O, O, O), "C": draw(H, A)}).items()}

@@ -69,14 +69,36 @@ def test_adapters_side_by_side(task: int, attributes: int, own_bias: bool) -> No
     factors = [(draw(B, A, K), draw(K, H, scale=0.3)) for K in (4, 3)[:attributes]]
     shared = (draw(H, width), draw(B, width) if own_bias else draw(width), draw(width, H), draw(H))
     operands = [h := draw(B, T, H), *shared, *(factor for pair in factors for factor in pair)]
-    found, expected = functional.factored_adapter(h, factors, *shared), slow_adapter(h, factors, *shared)
+    adapter = factored.FactoredAdapter(factors, *shared)
+    found, expected = functional.factored_adapters(h, [adapter]), slow_adapter(h, factors, *shared)
     assert float((found - expected).detach().abs().max()) < TOLERANCE
     weights = torch.randn(B, T, H, dtype=torch.float64)
     for one, other in zip(*(torch.autograd.grad(y, operands, weights) for y in (found, expected)), strict=True):
         assert one.shape == other.shape
         assert float((one - other).abs().max()) < TOLERANCE * max(1.0, float(other.abs().max()))
     with torch.no_grad():
-        assert torch.equal(functional.factored_adapter(h, factors, *shared), found)
+        assert torch.equal(functional.factored_adapters(h, [adapter]), found)
+
+
+@pytest.mark.parametrize("of_states", [True, False])
+def test_adapters_one_after_the_other(of_states: bool) -> None:
+    """A task adapter and two of attributes, the second of which two stand side by side; states may need no gradient."""
+    counts, own = (0, 1, 2), []
+    for count in counts:
+        width = 3 * (count == 0) + count * A
+        factors = [(draw(B, A, K), draw(K, H, scale=0.3)) for K in (4, 3)[:count]]
+        own.append((factors, draw(H, width), draw(B, width) if count else draw(width), draw(width, H), draw(H)))
+    h = draw(B, T, H).requires_grad_(of_states)
+    found = functional.factored_adapters(h, [factored.FactoredAdapter(*one) for one in own])
+    expected = h
+    for one in own:
+        expected = slow_adapter(expected, *one)
+    operands = [x for factors, *rest in own for x in (*rest, *itertools.chain.from_iterable(factors))]
+    operands += [h] if of_states else []
+    assert float((found - expected).detach().abs().max()) < TOLERANCE
+    weights = torch.randn(B, T, H, dtype=torch.float64)
+    for one, other in zip(*(torch.autograd.grad(y, operands, weights) for y in (found, expected)), strict=True):
+        assert float((one - other).abs().max()) < TOLERANCE * max(1.0, float(other.abs().max()))
 
 
 @pytest.mark.parametrize("summed", [True, False])
@@ -169,18 +191,12 @@ def test_rows_that_stand_several_times() -> None:
 
 RIGHT = factored._weight
 MISTAKES: dict[str, Callable[..., Tensor]] = {
-    "column-major reshape": lambda C, factors, dtype: (
-        (RIGHT(torch.zeros_like(C), factors, dtype).flatten(1).view(-1, *C.shape[::-1]).transpose(1, 2) + C)
-        if factors
-        else C
+    "column-major reshape": lambda C, factors: (
+        (RIGHT(torch.zeros_like(C), factors).flatten(1).view(-1, *C.shape[::-1]).transpose(1, 2) + C) if factors else C
     ),
-    "no shared part": lambda C, factors, dtype: RIGHT(torch.zeros_like(C) if factors else C, factors, dtype),
-    "weights of other rows": lambda C, factors, dtype: (
-        RIGHT(C, [factors[0].flip(0), factors[1]], dtype) if factors else C
-    ),
-    "factors of another site": lambda C, factors, dtype: (
-        RIGHT(C, [factors[0], factors[1].flip(0)], dtype) if factors else C
-    ),
+    "no shared part": lambda C, factors: RIGHT(torch.zeros_like(C) if factors else C, factors),
+    "weights of other rows": lambda C, factors: RIGHT(C, [factors[0].flip(0), factors[1]]) if factors else C,
+    "factors of another site": lambda C, factors: RIGHT(C, [factors[0], factors[1].flip(0)]) if factors else C,
 }
 
 

@@ -133,8 +133,8 @@ def on_device(*shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
 @pytest.mark.parametrize(
     ("said", "tokens", "values", "dtype", "chosen"),
     [
-        (None, 128, 8, torch.bfloat16, True),
-        (None, 129, 8, torch.bfloat16, False),
+        (None, 256, 8, torch.bfloat16, True),
+        (None, 257, 8, torch.bfloat16, False),
         ("1", 129, 8, torch.float32, True),
         ("0", 1, 8, torch.float32, False),
         ("1", 1, 8, torch.float64, False),
@@ -152,8 +152,10 @@ def test_the_kernel_is_for_few_tokens_and_the_variable_decides(
     if said is not None:
         monkeypatch.setenv(fused.VARIABLE, said)
     h, membership = on_device(2, tokens, 16, dtype=dtype), on_device(2, values)
-    assert fused.is_better_fused(h, membership) is chosen
-    assert not fused.is_better_fused(torch.zeros(2, tokens, 16), torch.zeros(2, values)), "there is no GPU"
+    with torch.no_grad():
+        assert fused.is_better_fused(h, membership) is chosen
+        assert not fused.is_better_fused(torch.zeros(2, tokens, 16), torch.zeros(2, values)), "there is no GPU"
+    assert fused.is_better_fused(h, membership) is (chosen and said == "1"), "a backward pass writes the weights"
 
 
 def test_a_variable_that_says_nothing_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

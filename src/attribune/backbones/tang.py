@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import ClassVar, Self
 
 from torch import Tensor, nn
 
@@ -21,6 +21,14 @@ class TangConfig(SentenceConfig[TangOptions]):
     options_class: ClassVar[type[WordOptions]] = TangOptions
 
 
+class _GRU(nn.GRU):
+    """Always in training mode, in which alone cuDNN has gradients; it has no dropout."""
+
+    def train(self, mode: bool = True) -> Self:
+        """Stay in training mode."""
+        return super().train()
+
+
 class TangModel(SentenceModel):
     """Averaged windows of words; the only state is that of the text."""
 
@@ -32,7 +40,7 @@ class TangModel(SentenceModel):
         self.filters = FilterBank(options.input_size, options.widths, options.filters)
         self.tanh_before_mean = options.tanh_before_mean
         self.sentence_length = None if options.sentences is None else options.sentence_length
-        self.gru = nn.GRU(options.filters, options.filters, batch_first=True) if options.sentences == "gru" else None
+        self.gru = _GRU(options.filters, options.filters, batch_first=True) if options.sentences == "gru" else None
         self.post_init()
 
     def encode(self, x: Tensor, attention_mask: Tensor, input_ids: Tensor | None) -> WordOutput:

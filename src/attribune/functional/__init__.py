@@ -28,8 +28,8 @@ The parameters and their names in the papers:
 | `phm_weight`, `phm_projection` | `s` | O P | s_o |
 | `phm_weight`, `phm_projection`, `phm_full_weight` | `A_o` | O O O | A_o |
 | `phm_factors` | `sigma`, `s`, `A_o` | S O A Z, S O P, S O O O | σ_o, s_o, A_o of all S sites |
-| `factored_adapter` | `factors` | B A _ | left factor of the sum over o in eq. 9, beside the right one, (_, H) |
-| `factored_adapter` | `C`, `b` | H NA, B NA | C_weight, b_{z_j} of N adapters side by side |
+| `factored_adapters` | `factors` | B A _ | left factor of the sum over o in eq. 9, beside the right one, (_, H) |
+| `factored_adapters` | `C`, `b` | H NA, B NA | C_weight, b_{z_j} of N adapters side by side |
 | `low_rank_weight` | `sigma`, `s` | A Z, H | σ, s |
 | `phm_full_weight` | `sigma` | O A P Z | the full map in place of eq. 7 |
 | `full_weight` | `sigma` | H A Z | the linear projection in place of eq. 9 |
@@ -84,8 +84,8 @@ The parameters and their names in the papers:
 | `value_matrix_words` | `w`, `U_1`, `U_2` | B E, B E R, B R E | w, U', U'' of each row's value |
 
 Parameters of modules that have other names: of `AttributeAdapter`, ``W_down`` is C_weight and ``b_down`` c_bias; of
-personalised norms and biases, ``L`` (features, MZ) is linear_λ or linear_β. The weights of recurrent layers and
-of filters are described with `LSTMWeights`, `RowLSTMWeights` and `Filters`.
+personalised norms and biases, ``L`` (features, MZ) is linear_λ or linear_β. Recurrent layers, filters
+and adapters from factors are described with `LSTMWeights`, `RowLSTMWeights`, `Filters` and `FactoredAdapter`.
 """
 
 from attribune.functional.adapter import Activation, adapter, bottleneck, grouped_bottleneck, parallel_adapter
@@ -94,7 +94,7 @@ from attribune.functional.chim import chunk_importance_logits, chunk_importance_
 from attribune.functional.convolution import averaged_windows, convolved_words
 from attribune.functional.descriptions import described_vectors
 from attribune.functional.e2ln import layer_norm_pool, personalised_norm
-from attribune.functional.factored import factored_adapter, phm_factors
+from attribune.functional.factored import factored_adapters, phm_factors
 from attribune.functional.hcsc import attribute_gate, frequency_gate, shared_vector
 from attribune.functional.iaa import attribute_interaction, bilinear_attention_pool
 from attribune.functional.injector import (
@@ -152,7 +152,7 @@ __all__ = [
     "customised_words",
     "cut_points",
     "described_vectors",
-    "factored_adapter",
+    "factored_adapters",
     "first_token",
     "frequency_gate",
     "full_weight",

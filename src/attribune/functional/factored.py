@@ -1,4 +1,4 @@
-"""Injectors whose weights are products of two factors, on a CPU: fewer and larger operations, and less memory.
+"""Injectors whose weights are products of two factors: fewer and larger operations, and less memory.
 
 A generated weight is a sum of odd powers (see `attribune.functional.tanh_sum`), and so the product of a factor of the
 row's values and one of the parameters. The factors of all sites are computed together; each site multiplies them, adds
@@ -10,7 +10,8 @@ adapters side by side.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, TypeAlias
+from itertools import accumulate, chain
+from typing import Any, NamedTuple, TypeAlias
 
 import torch
 from jaxtyping import Float
@@ -18,11 +19,12 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.nn.functional import gelu
 
-from attribune.functional.fused import product_dtype
+from attribune.core.device import is_recorded
+from attribune.functional.fused import kernel_is_forced, product_dtype
 from attribune.functional.injector import kronecker_factors
 from attribune.functional.tanh_sum import tanh_factors, terms_within
 
-__all__ = ["can_be_factored", "factored_adapter", "phm_factors"]
+__all__ = ["FactoredAdapter", "can_be_factored", "factored_adapters", "phm_factors"]
 
 Factors: TypeAlias = tuple[Tensor, Tensor]
 
@@ -31,15 +33,13 @@ _LARGEST = 1 << 22  # numbers in one power of the values' factors at all sites; 
 
 
 def can_be_factored(z: Float[Tensor, "U Z"], rows: int, *, sites: int, size: int) -> bool:
-    """Whether `phm_factors` of vectors are worth computing at once: on a CPU, in float32 or bf16.
+    """Whether `phm_factors` of vectors are computed for all sites at once: in float32 and bf16, up to some memory.
 
     Args:
         rows: B.
         size: O·A, the numbers at one site from which a value's weight is made.
     """
-    if torch.compiler.is_compiling() or torch.compiler.is_exporting():
-        return False
-    if z.device.type != "cpu" or z.dtype != torch.float32 or product_dtype(z) not in _DTYPES:
+    if is_recorded() or kernel_is_forced(z) or z.dtype != torch.float32 or product_dtype(z) not in _DTYPES:
         return False
     return 0 < sites * size * (len(z) + rows) <= _LARGEST
 
@@ -74,32 +74,41 @@ def phm_factors(
     return left.to(dtype), right.to(dtype)
 
 
-def factored_adapter(
-    h: Float[Tensor, "B T H"],
-    factors: Sequence[tuple[Float[Tensor, "B A _"], Float[Tensor, "_ H"]]],
-    C: Float[Tensor, "H NA"],
-    b: Float[Tensor, "B NA"] | Float[Tensor, " NA"],
-    W_up: Float[Tensor, "NA H"],
-    b_up: Float[Tensor, " H"],
-) -> Float[Tensor, "B T H"]:
-    """Apply adapters side by side whose weights have factors: ``h + gelu(h W + b) W_up + b_up``.
+class FactoredAdapter(NamedTuple):
+    """Adapters side by side, as one of their widths together; the columns of a task adapter come first.
 
-    W is C plus ``reshape(left right, (H, A))`` in the columns of each attribute; the columns of a task adapter, which
-    has no factors, come first. Products run in the precision of `product_dtype`. Gradients can be taken once.
-
-    Source: Amplayo, Yoo and Lee 2022, eq. 1-3, 5 and 11.
-
-    Args:
-        factors: left and right of each attribute, from `phm_factors`, in the order of their columns.
+    Attributes:
+        factors: left and right of each attribute, from `phm_factors`, in the order of their columns; a task adapter has
+            none.
         C: the shared parts side by side; likewise b, and W_up one below the other.
         b_up: the sum of the adapters' own.
     """
-    operands = (h, C, b, W_up, b_up, *(factor for pair in factors for factor in pair))
+
+    factors: Sequence[tuple[Float[Tensor, "B A _"], Float[Tensor, "_ H"]]]
+    C: Float[Tensor, "H NA"]
+    b: Float[Tensor, "B NA"] | Float[Tensor, " NA"]
+    W_up: Float[Tensor, "NA H"]
+    b_up: Float[Tensor, " H"]
+
+
+def factored_adapters(h: Float[Tensor, "B T H"], adapters: Sequence[FactoredAdapter]) -> Float[Tensor, "B T H"]:
+    """Apply adapters whose weights have factors, one after the other: ``h + gelu(h W + b) W_up + b_up``.
+
+    W is C plus ``reshape(left right, (H, A))`` in the columns of each attribute. Products run in the precision of
+    `product_dtype`. Gradients can be taken once.
+
+    Source: Amplayo, Yoo and Lee 2022, eq. 1-3, 5 and 11.
+    """
+    dtype = product_dtype(h)
+    operands = [[*rest, *chain.from_iterable(factors)] for factors, *rest in adapters]
     if torch.is_grad_enabled():
-        result: Tensor = _FactoredAdapter.apply(product_dtype(h), *operands)  # type: ignore[no-untyped-call]
+        sizes = tuple(map(len, operands))
+        result: Tensor = _FactoredAdapters.apply(dtype, sizes, h, *chain.from_iterable(operands))  # type: ignore[no-untyped-call]
         return result
     with torch.autocast(h.device.type, enabled=False):
-        return _adapt(product_dtype(h), *operands)[0]
+        for own in operands:
+            h = _adapt(h, h.to(dtype), *(x.to(dtype) for x in own))[0]
+    return h
 
 
 def _parts(width: int, factors: Sequence[Tensor]) -> Iterator[tuple[slice, Factors | None]]:
@@ -113,9 +122,8 @@ def _parts(width: int, factors: Sequence[Tensor]) -> Iterator[tuple[slice, Facto
         start += left.shape[1]
 
 
-def _weight(C: Tensor, factors: Sequence[Tensor], dtype: torch.dtype) -> Tensor:
+def _weight(C: Tensor, factors: Sequence[Tensor]) -> Tensor:
     """Return the weights (B, H, NA) of the rows, or the one (H, NA) that all share."""
-    C = C.to(dtype)
     if not factors:
         return C
     H, width = C.shape
@@ -125,7 +133,7 @@ def _weight(C: Tensor, factors: Sequence[Tensor], dtype: torch.dtype) -> Tensor:
         if pair is None:
             W[..., columns] = C[:, columns]  # type: ignore[index]
             continue
-        left, right = (factor.to(dtype) for factor in pair)
+        left, right = pair
         generated = (left.view(B * A, -1) @ right).view(B, H, A)
         W = generated if W is None else W
         torch.add(generated, C[:, columns], out=W[..., columns])
@@ -134,49 +142,96 @@ def _weight(C: Tensor, factors: Sequence[Tensor], dtype: torch.dtype) -> Tensor:
 
 
 def _adapt(
-    dtype: torch.dtype, h: Tensor, C: Tensor, b: Tensor, W_up: Tensor, b_up: Tensor, *factors: Tensor
+    h: Tensor, x: Tensor, C: Tensor, b: Tensor, W_up: Tensor, b_up: Tensor, *factors: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """Compute `factored_adapter`; returned beside it is what the activation reads."""
-    x, W, b = h.to(dtype), _weight(C, factors, dtype), b.to(dtype)
+    """Apply an adapter to h, x in the precision of products; returned beside it is what the activation reads."""
+    W = _weight(C, factors)
     if W.dim() == 3:
         a = torch.baddbmm(b.unsqueeze(-2).expand(*x.shape[:2], -1), x, W)
     else:
         a = (x.reshape(-1, len(W)) @ W).view(*x.shape[:2], -1).add_(b.unsqueeze(-2))
-    change = torch.addmm(b_up.to(dtype), gelu(a).view(-1, a.shape[-1]), W_up.to(dtype)).view(h.shape)
+    change = torch.addmm(b_up, gelu(a).view(-1, a.shape[-1]), W_up).view(h.shape)
     return (change.add_(h) if change.dtype == h.dtype else h + change), a
 
 
-class _FactoredAdapter(torch.autograd.Function):
-    """`factored_adapter`, which saves the factors instead of the weights."""
+class _FactoredAdapters(torch.autograd.Function):
+    """`factored_adapters`, which saves the factors instead of the weights."""
 
     @staticmethod
-    def forward(ctx: Any, dtype: torch.dtype, *operands: Tensor) -> Tensor:
-        with torch.autocast(operands[0].device.type, enabled=False):
-            out, a = _adapt(dtype, *operands)
-        ctx.dtype = dtype
-        ctx.save_for_backward(*operands, a)
-        return out
+    def forward(ctx: Any, dtype: torch.dtype, sizes: Sequence[int], h: Tensor, *operands: Tensor) -> Tensor:
+        own = [x.to(dtype) for x in operands]
+        between: list[Tensor] = []  # what each adapter reads, and what its activation reads
+        with torch.autocast(h.device.type, enabled=False):
+            for place in _places(sizes):
+                x = h.to(dtype)
+                h, a = _adapt(h, x, *own[place])
+                between += [x, a]
+        ctx.sizes, ctx.dtypes = sizes, [x.dtype for x in operands]
+        ctx.save_for_backward(*own, *between)
+        return h
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
-        h, C, b, W_up, b_up, *factors, a = ctx.saved_tensors
-        _, h_needed, C_needed, b_needed, W_up_needed, b_up_needed, *factors_needed = ctx.needs_input_grad
-        dh = dC = db = dW_up = None
-        d_factors: list[Tensor | None] = [None] * len(factors)
-        with torch.autocast(h.device.type, enabled=False):
-            flat = grads[0].to(ctx.dtype).reshape(-1, h.shape[-1])
-            if W_up_needed:
-                dW_up = (gelu(a).view(-1, len(W_up)).T @ flat).to(W_up.dtype)
-            da = torch.ops.aten.gelu_backward((flat @ W_up.to(ctx.dtype).T).view(a.shape), a)
-            if b_needed:
-                db = da.sum(dim=1 if b.dim() == 2 else (0, 1), dtype=b.dtype)
-            if h_needed:
-                dh = _input_gradient(grads[0], da, _weight(C, factors, ctx.dtype))
-            if C_needed or any(factors_needed):
-                dC, d_factors = _weight_gradients(h.to(ctx.dtype), da, C, factors)
-            db_up = flat.sum(dim=0, dtype=b_up.dtype) if b_up_needed else None
-        return None, dh, dC, db, dW_up, db_up, *d_factors
+        grad, saved, needed = grads[0], ctx.saved_tensors, ctx.needs_input_grad[3:]
+        operands, between = saved[: len(needed)], saved[len(needed) :]
+        found: list[Tensor | None] = []
+        with torch.autocast(grad.device.type, enabled=False):
+            for number, place in reversed(list(enumerate(_places(ctx.sizes)))):
+                x, a = between[2 * number : 2 * number + 2]
+                reads_grad = number > 0 or ctx.needs_input_grad[2]
+                grad_below, own = _gradients(
+                    grad, x, a, operands[place], needed[place], ctx.dtypes[place], reads_grad=reads_grad
+                )
+                found[:0] = own
+                grad = grad if grad_below is None else grad_below
+        return None, None, grad if ctx.needs_input_grad[2] else None, *found
+
+
+def _places(sizes: Sequence[int]) -> list[slice]:
+    """Return where the operands of each adapter stand among those of all."""
+    ends = list(accumulate(sizes))
+    return [slice(end - size, end) for size, end in zip(sizes, ends, strict=True)]
+
+
+def _gradients(
+    grad: Tensor,
+    x: Tensor,
+    a: Tensor,
+    operands: Sequence[Tensor],
+    needed: Sequence[bool],
+    dtypes: Sequence[torch.dtype],
+    *,
+    reads_grad: bool,
+) -> tuple[Tensor | None, list[Tensor | None]]:
+    """Return the gradients of what an adapter reads and of its operands, each if it is needed.
+
+    Args:
+        grad: of what it returns.
+        dtypes: of the gradients of the operands.
+    """
+    C, b, W_up, _, *factors = operands
+    C_needed, b_needed, W_up_needed, b_up_needed, *factors_needed = needed
+    flat = grad.to(x.dtype).reshape(-1, x.shape[-1])
+    da = torch.ops.aten.gelu_backward((flat @ W_up.T).view(a.shape), a)
+    below = _input_gradient(grad, da, _weight(C, factors)) if reads_grad else None
+    dC = db = dW_up = db_up = None
+    d_factors: Sequence[Tensor | None] = [None] * len(factors)
+    if C_needed or any(factors_needed):
+        dC, d_factors = _weight_gradients(x, da, C, factors, dtypes[0])
+    if b_needed:
+        db = da.sum(dim=1 if b.dim() == 2 else (0, 1), dtype=dtypes[1])
+    if W_up_needed:
+        dW_up = (gelu(a).view(-1, len(W_up)).T @ flat).to(dtypes[2])
+    if b_up_needed:
+        db_up = flat.sum(dim=0, dtype=dtypes[3])
+    return below, [
+        dC,
+        db,
+        dW_up,
+        db_up,
+        *(None if x is None else x.to(dtype) for x, dtype in zip(d_factors, dtypes[4:], strict=True)),
+    ]
 
 
 def _input_gradient(grad: Tensor, da: Tensor, W: Tensor) -> Tensor:
@@ -186,19 +241,17 @@ def _input_gradient(grad: Tensor, da: Tensor, W: Tensor) -> Tensor:
 
 
 def _weight_gradients(
-    x: Tensor, da: Tensor, C: Tensor, factors: Sequence[Tensor]
-) -> tuple[Tensor, list[Tensor | None]]:
-    """Return the gradients of the shared part and of the factors, all by way of those of the weights."""
+    x: Tensor, da: Tensor, C: Tensor, factors: Sequence[Tensor], dtype: torch.dtype
+) -> tuple[Tensor, list[Tensor]]:
+    """Return the gradients of the shared part, in `dtype`, and of the factors, by way of those of the weights."""
     H, shared, of_factors = len(C), [], []
     for columns, pair in _parts(C.shape[1], factors):
         if pair is None:
-            shared.append((x.reshape(-1, H).T @ da[..., columns].flatten(0, 1)).to(C.dtype))
+            shared.append((x.reshape(-1, H).T @ da[..., columns].flatten(0, 1)).to(dtype))
             continue
-        left, right = (factor.to(x.dtype) for factor in pair)
+        left, right = pair
         dW = torch.bmm(x.transpose(1, 2), da[..., columns])
-        shared.append(dW.sum(dim=0, dtype=C.dtype))
+        shared.append(dW.sum(dim=0, dtype=dtype))
         flat = dW.view(-1, H)  # row-major in (A, H), as the product of the factors is
         of_factors += [(flat @ right.T).view(left.shape), left.view(len(flat), -1).T @ flat]
-    return torch.cat(shared, dim=1), [
-        gradient.to(factor.dtype) for gradient, factor in zip(of_factors, factors, strict=True)
-    ]
+    return shared[0] if len(shared) == 1 else torch.cat(shared, dim=1), of_factors

@@ -119,9 +119,9 @@ def phm_projection(
     """Multiply states by the weights of their rows: ``h (g + C)``, g from `phm_weight`.
 
     The implementation ``weights`` stores the weights, then multiplies; ``fused`` multiplies while computing them, on
-    CUDA. The results differ only in the rounding of float32 sums. ``auto`` is fused for up to 128 tokens in float32 and
-    the half precisions, where Triton is installed and its kernel passes a check in this process; the environment
-    variable `ATTRIBUNE_FUSED` overrides it.
+    CUDA. The results differ only in the rounding of float32 sums. ``auto`` is fused without gradients for up to 256
+    tokens in float32 and the half precisions, where Triton is installed and its kernel passes a check in this process;
+    the environment variable `ATTRIBUNE_FUSED` overrides it.
 
     Source: Amplayo, Yoo and Lee 2022, eq. 3, 6-9 and 11.
 

@@ -12,6 +12,9 @@ from torch import Tensor
 
 __all__ = ["LSTMWeights", "Padding", "RowLSTMWeights", "bilstm", "lstm", "lstm_by_row", "real_words_first"]
 
+# cuDNN has gradients in training mode alone; there is no dropout that the mode could turn on.
+_HAS_GRADIENTS = True
+
 Padding: TypeAlias = Literal["packed", "run"]
 """Whether a direction reads real words alone, or runs over padding as well."""
 
@@ -84,7 +87,7 @@ def _in_order(
 
 def _run(x: Float[Tensor, "B T E"], weights: LSTMWeights) -> Float[Tensor, "B T H"]:
     zeros = x.new_zeros(1, x.shape[0], weights.W_hh.shape[1])
-    states: Tensor = torch.lstm(x, (zeros, zeros), list(weights), True, 1, 0.0, False, False, True)[0]
+    states: Tensor = torch.lstm(x, (zeros, zeros), list(weights), True, 1, 0.0, _HAS_GRADIENTS, False, True)[0]
     return states
 
 

@@ -15,6 +15,8 @@ from jaxtyping import Float
 from numpy.polynomial import chebyshev
 from torch import Tensor
 
+from attribune.core.device import is_recorded
+
 __all__ = ["TanhImplementation", "tanh_factors", "tanh_sum", "terms_within"]
 
 TanhImplementation = Literal["auto", "polynomial", "exact"]
@@ -47,7 +49,7 @@ def tanh_sum(
     to the membership.
     """
     z_hat = z_hat.to(torch.promote_types(z_hat.dtype, torch.float32))
-    if implementation == "auto" and (z_hat.dtype != torch.float32 or torch.compiler.is_compiling()):
+    if implementation == "auto" and (z_hat.dtype != torch.float32 or is_recorded()):
         implementation = "exact"
     if torch.compiler.is_exporting():  # a loop over chunks would fix the number of values in the graph
         weights = torch.tanh(z_hat.unsqueeze(-1) * K.unsqueeze(-2)).sum(dim=1)

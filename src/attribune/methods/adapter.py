@@ -117,17 +117,9 @@ class AdapterSite(Bottleneck):
         is_alike = all(one.W_down.shape == first.W_down.shape and one.activation is first.activation for one in modules)
         return _GroupedAdapters(modules) if is_plain and is_alike else None
 
-    def forward(
-        self, hidden: Float[Tensor, "... H"], condition: Condition | None = None, *, at_once: bool = False
-    ) -> Float[Tensor, "... H"]:
-        """Adapt the states; the condition is not read.
-
-        Args:
-            at_once: whether a plain adapter is computed by `functional.factored_adapter`, in fewer operations.
-        """
+    def forward(self, hidden: Float[Tensor, "... H"], condition: Condition | None = None) -> Float[Tensor, "... H"]:
+        """Adapt the states; the condition is not read."""
         projections = (self.W_down, self.b_down, self.W_up, self.b_up)
-        if at_once:
-            return functional.factored_adapter(hidden, [], *projections)
         norm = None if self.norm is None else (self.norm.weight, self.norm.bias)
         maps = list(self.inner) if len(self.inner) else []
         inner = list(zip(maps[::2], maps[1::2], strict=True))

@@ -11,6 +11,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from attribune.core.device import is_recorded
 from attribune.errors import DataError
 from attribune.methods.shapes import AttributeIds, Mask
 from attribune.methods.weight_cache import CachedRows
@@ -26,9 +27,9 @@ class Generated(NamedTuple):
         times: how many rows of the batch each row stands for.
     """
 
-    left: Float[Tensor, "S B A K"]
-    right: Float[Tensor, "S K H"]
-    b: Float[Tensor, "S B A"] | Float[Tensor, "S A"]
+    left: Sequence[Float[Tensor, "B A K"]]
+    right: Sequence[Float[Tensor, "K H"]]
+    b: Sequence[Float[Tensor, "B A"]] | Sequence[Float[Tensor, " A"]]
     times: int = 1
 
     def at(self, site: int) -> tuple[Tensor, Tensor, Tensor]:
@@ -78,15 +79,15 @@ class Values:
     ) -> Values:
         """Find the distinct values of one attribute in a batch and look up their vectors.
 
-        Under ``torch.compile`` every slot counts as distinct, since the number of distinct values would break the
-        graph; the sums over a row's values are the same.
+        Where operations are recorded, every slot counts as distinct, since their number may not depend on the batch;
+        the sums over a row's values are the same.
 
         Args:
             look_up: returns the vectors (U, Z) of distinct ids (U,).
             unknown: whether rows without a value have the vector of id 0.
         """
         B, count = ids.shape
-        if torch.compiler.is_compiling():
+        if is_recorded():
             distinct = ids.reshape(-1)
             index = torch.arange(B * count, device=ids.device).view(B, count)
         else:

@@ -15,7 +15,9 @@ from torch import Tensor, nn
 
 from attribune import functional
 from attribune.backbones.placement import SiteKind
+from attribune.core.device import is_recorded
 from attribune.errors import ConfigError
+from attribune.functional.factored import FactoredAdapter
 from attribune.functional.fused import product_dtype
 from attribune.methods.adapter import Adapter, AdapterSite, Bottleneck
 from attribune.methods.attribute_method import VectorMethod
@@ -153,7 +155,7 @@ class InjectorMethod(VectorMethod):
         return replace(condition, values=values)
 
     def _with_caches(self, condition: Condition) -> Condition:
-        if not self._caches or self.training or torch.is_grad_enabled() or torch.compiler.is_compiling():
+        if not self._caches or self.training or torch.is_grad_enabled() or is_recorded():
             return condition
         stamp = self._stamp()
         if stamp is None:
@@ -184,8 +186,7 @@ class InjectorMethod(VectorMethod):
     def _with_factors(self, number: int, values: Values) -> Values:
         """Return the values with what all sites generate from them, where that has factors."""
         adapters = [cast(AttributeAdapter, cast(InjectorSite, site).attributes[number]) for site in self.sites]
-        is_traced = torch.compiler.is_compiling() or torch.compiler.is_exporting()
-        if values.cache is not None or not adapters or is_traced:
+        if values.cache is not None or not adapters or is_recorded():
             return values
         is_summed = self.slots[number].count == 1 or adapters[0].pre_aggregation  # each row has one vector, or none
         return replace(values, generated=_generated_at(adapters, values, is_summed=is_summed))
@@ -217,11 +218,12 @@ class InjectorSite(SiteModule):
 
     def forward(self, hidden: States, condition: Condition) -> States:
         """Apply the adapters, one after the other or all to the same states."""
-        has_factors = [values.generated is not None for values in condition.values]
+        if all(values.generated is not None for values in condition.values):
+            return functional.factored_adapters(hidden, self._factored(condition))
         if self.is_parallel:
-            return self._factored(hidden, condition) if all(has_factors) else self._side_by_side(hidden, condition)
+            return self._side_by_side(hidden, condition)
         if self.task is not None:
-            hidden = self.task(hidden, at_once=any(has_factors))
+            hidden = self.task(hidden)
         for adapter, values in zip(self.attributes, condition.values, strict=True):
             hidden = adapter(hidden, values)
         return hidden
@@ -234,15 +236,15 @@ class InjectorSite(SiteModule):
         W_up, b_up = self._up()
         return functional.projected_adapter(hidden, torch.cat(projected, dim=-1), _joined_rows(biases), W_up, b_up)
 
-    def _factored(self, hidden: States, condition: Condition) -> States:
-        """Apply all adapters to the same states, in one product down and one up."""
-        generated = [
-            cast(Generated, values.generated).at(adapter.number) for adapter, values in self._of_attributes(condition)
-        ]
-        task = [] if self.task is None else [self.task.b_down]
-        W_down = torch.cat([adapter.W_down for adapter in self._adapters()], dim=1)
-        factors, b = [(left, right) for left, right, _ in generated], _joined_rows([*task, *(b for *_, b in generated)])
-        return functional.factored_adapter(hidden, factors, W_down, b, *self._up())
+    def _factored(self, condition: Condition) -> list[FactoredAdapter]:
+        """Return the adapters from factors; if parallel, as one."""
+        task = [] if self.task is None else [_without_factors(self.task)]
+        adapters = [*task, *(adapter.from_factors(values) for adapter, values in self._of_attributes(condition))]
+        if not self.is_parallel:
+            return adapters
+        factors = [pair for one in adapters for pair in one.factors]
+        W_down, b = torch.cat([one.C for one in adapters], dim=1), _joined_rows([one.b for one in adapters])
+        return [FactoredAdapter(factors, W_down, b, *self._up())]
 
     def _up(self) -> tuple[Float[Tensor, "NA H"], Float[Tensor, " H"]]:
         """Return the up projections of all adapters one below the other, and the sum of their biases."""
@@ -283,9 +285,13 @@ class AttributeAdapter(Bottleneck):
     def forward(self, hidden: States, values: Values) -> States:
         """Adapt each row's states to its own values."""
         if values.generated is not None:
-            left, right, b = values.generated.at(self.number)
-            return functional.factored_adapter(hidden, [(left, right)], self.W_down, b, self.W_up, self.b_up)
+            return functional.factored_adapters(hidden, [self.from_factors(values)])
         return functional.projected_adapter(hidden, *self.down(hidden, values), self.W_up, self.b_up)
+
+    def from_factors(self, values: Values) -> FactoredAdapter:
+        """Return the adapter whose weight has factors."""
+        left, right, b = cast(Generated, values.generated).at(self.number)
+        return FactoredAdapter([(left, right)], self.W_down, b, self.W_up, self.b_up)
 
     def down(self, hidden: States, values: Values) -> tuple[Float[Tensor, "B T A"], Tensor]:
         """Return the product of the states with the rows' weights, and the rows' biases."""
@@ -329,6 +335,10 @@ class AttributeAdapter(Bottleneck):
         return b.expand(len(index), -1), W.to(product_dtype(W))
 
 
+def _without_factors(adapter: Bottleneck) -> FactoredAdapter:
+    return FactoredAdapter([], adapter.W_down, adapter.b_down, adapter.W_up, adapter.b_up)
+
+
 def _joined_rows(biases: Sequence[Tensor]) -> Float[Tensor, "B NA"] | Float[Tensor, " NA"]:
     """Join biases that belong to rows (B, A) and such that all rows share (A,)."""
     rows = next((len(b) for b in biases if b.dim() == 2), None)
@@ -353,4 +363,5 @@ def _generated_at(adapters: Sequence[AttributeAdapter], values: Values, *, is_su
         with torch.autocast(z.device.type, enabled=False):
             of_rows = functional.attribute_bias(z, membership, G, b.flatten())
         b = of_rows.view(len(membership), *b.shape).transpose(0, 1)
-    return Generated(*factors, b)
+    left, right = factors
+    return Generated(left.unbind(), right.unbind(), b.unbind())  # one gradient for all sites

@@ -17,6 +17,7 @@ from attribune.backbones.chunking import cut_chunks, without_empty_rows
 from attribune.backbones.sites import find_layers
 from attribune.backbones.sparse_attention import padded_inputs
 from attribune.backbones.word_models import WordModel, WordOutput
+from attribune.core.device import is_recorded
 from attribune.data.batching import batches_by_length
 from attribune.data.history_encoding import with_histories
 from attribune.data.rows import EncodedRows
@@ -184,7 +185,7 @@ class ReadingModel(ConditionedModel):
 
     def _shared_texts(self, keys: Tensor, rows: int) -> SharedTexts | None:
         """Find rows that share a text; None where what they share is nothing, or would not be what it is apart."""
-        if self.shared_depth == 0 or torch.compiler.is_compiling():
+        if self.shared_depth == 0 or is_recorded():
             return None
         if keys.shape != (rows,):
             raise DataError(f"text_keys are {len(keys)} numbers, and the batch has {rows} texts: give one for each")

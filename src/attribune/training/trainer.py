@@ -188,6 +188,15 @@ class _EpochOrder(TrainerCallback):
         batches.set_epoch(int(state.epoch or 0))
 
 
+def _checkpointing_option() -> str:
+    """Return the name that the installed version of transformers has for gradient checkpointing."""
+    return (
+        "activation_checkpointing"
+        if hasattr(TrainingArguments, "activation_checkpointing")
+        else "gradient_checkpointing"
+    )
+
+
 def training_arguments(
     settings: TrainingRecipe, *, checkpoints: Path, run_name: str, metric: MetricInfo
 ) -> TrainingArguments:
@@ -204,7 +213,7 @@ def training_arguments(
         per_device_train_batch_size=settings.batch_size,  # only recorded: the loader distributes batches
         per_device_eval_batch_size=-(-settings.batch_size * 2 // process_count()),
         gradient_accumulation_steps=settings.gradient_accumulation,
-        activation_checkpointing=settings.gradient_checkpointing,
+        **{_checkpointing_option(): settings.gradient_checkpointing},
         learning_rate=settings.learning_rate,
         warmup_steps=settings.warmup,
         lr_scheduler_type="linear" if settings.schedule == "linear" else "constant_with_warmup",
