@@ -19,10 +19,6 @@ from unittest import mock
 
 import torch
 import transformers
-from fused import ROWS as FUSED_ROWS
-from fused import SHAPES as FUSED_SHAPES
-from fused import TOKENS as FUSED_TOKENS
-from fused import measure as measure_fused
 from harness import ROOT, by_turns, milliseconds, seconds, snippets, write_csv
 from models import SHAPES, Shape, batch, build, inputs_of
 from predict_engines import COLUMNS, train
@@ -31,12 +27,10 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 from yardstick import BARE, operations, shares_of_bare
 
-from attribune import AttributeModel, Classification, Injector
-from attribune.functional.fused import VARIABLE
+from attribune import AttributeModel, Classification, Injector, Plain
 
 TESTS = ROOT.parent / "tests"
 PEAKS = {"H100": 989e12, "H200": 989e12, "A100": 312e12, "L4": 121e12, "L40S": 362e12}  # bf16, dense; the maker's
-KERNEL = "injector, fused kernel"
 TINY = Shape(hidden=32, layers=2, heads=2, rows=4, tokens=8, distinct=(4, 2))
 BERT = replace(SHAPES["bert-base"], rows=64, distinct=(64, 64))
 QWEN = {  # of Qwen2-0.5B
@@ -73,9 +67,9 @@ def placed(given: Mapping[str, Tensor], device: str) -> dict[str, Tensor]:
 
 def agreement(device: str, small: bool) -> dict[str, Any]:
     """Logits and gradients of every method on the device beside those on the CPU, by the tests of the battery."""
-    which = ["-k", "injector"] if small else []
+    which = ["-k", "another_device and injector" if small else "another_device"]
     words = [sys.executable, "-m", "pytest", "-o", "addopts=--import-mode=importlib", "-p", "no:cacheprovider", *which]
-    environment = os.environ | ({} if device == "cpu" else {"ATTRIBUNE_SECOND_DEVICE": device})
+    environment = os.environ | {"COLUMNS": "300"} | ({} if device == "cpu" else {"ATTRIBUNE_SECOND_DEVICE": device})
     file = str(TESTS / "battery" / "test_second_device.py")
     ended = subprocess.run([*words, file], cwd=ROOT.parent, env=environment, capture_output=True, text=True)
     last = [*ended.stderr.strip().splitlines(), *ended.stdout.strip().splitlines()][-1]
@@ -84,45 +78,7 @@ def agreement(device: str, small: bool) -> dict[str, Any]:
     return {"tests": found, "not passed": lines} | ({"failed": last} if ended.returncode else {})
 
 
-def kernel(device: str, small: bool) -> dict[str, Any]:
-    """The largest difference of the fused kernel to written weights in float64, of the result and of each gradient."""
-    sys.path.append(str(TESTS / "helpers"))
-    import fused_cases
-
-    found = {}
-    cases = list(fused_cases.CASES.items())
-    for name, case in cases[:2] if small else cases:
-        expected = fused_cases.run(case, "weights", torch.float64)
-        with torch.device(device):
-            seen = fused_cases.run(case, "fused", torch.float32)
-        apart = {part: (seen[part].cpu().double() - x).abs().max() / x.abs().max() for part, x in expected.items()}
-        found[name] = {part: float(difference) for part, difference in apart.items()}
-    return {"largest difference": max(max(one.values()) for one in found.values()), "cases": found}
-
-
 # How fast
-
-
-def threshold(device: str, small: bool) -> dict[str, Any]:
-    """From how many tokens on written weights are faster than the kernel."""
-    if device == "cpu":
-        return {"left out": "the kernel runs in an interpreter here, whose times say nothing"}
-    rows, tokens = (FUSED_ROWS[:1], FUSED_TOKENS[:2]) if small else (FUSED_ROWS, FUSED_TOKENS)
-    found = [measure_fused(name, B, T, 30) for name in FUSED_SHAPES for B in rows for T in tokens]
-    faster = {
-        f"{name}, {B} rows, {what}": max(
-            (
-                one["tokens"]
-                for one in found
-                if (one["shape"], one["rows"]) == (name, B) and one["weights_over_fused"][what] > 1
-            ),
-            default=0,
-        )
-        for name in FUSED_SHAPES
-        for B in rows
-        for what in ("forward", "both")
-    }
-    return {"fused is faster up to tokens": faster, "measured": found}
 
 
 def product_rate(device: str, small: bool) -> float:
@@ -136,8 +92,9 @@ def decoder(case: str, shape: Shape, small: bool) -> nn.Module:
     """An Injector, or a backbone tuned in full, of Qwen2-0.5B's size, in training mode."""
     config = transformers.Qwen2Config(**(TINY_QWEN if small else QWEN))
     backbone = transformers.AutoModel.from_config(config)
-    method = {"method": Injector()} if case == "injector" else {}
-    return AttributeModel.build(backbone, shape.schema(), task=Classification(classes=5), **method).train()
+    method, tuning = (Injector(), "frozen") if case == "injector" else (Plain(), "full")
+    model = AttributeModel.build(backbone, shape.schema(), task=Classification(classes=5), method=method, tuning=tuning)
+    return model.train()
 
 
 def steps(device: str, small: bool) -> dict[str, Any]:
@@ -222,8 +179,7 @@ def used(job: Callable[[], None], took: float, rate: float, maker: float) -> dic
 
 def prediction(device: str, small: bool) -> dict[str, Any]:
     """Shares of bare throughput with as many users as rows, in bf16."""
-    cases = (BARE, "injector", KERNEL, "tokens", "pln", "plora", "modulated")
-    cases = cases if device == "cuda" else tuple(case for case in cases if case != KERNEL)
+    cases = (BARE, "injector", "tokens", "pln", "plora", "modulated")
     shapes = {
         "minilm, 256 x 64": replace(SHAPES["minilm"], rows=256, distinct=(256, 256)),
         "bert-base, 256 x 64": replace(BERT, rows=256, tokens=64, distinct=(256, 256)),
@@ -232,26 +188,17 @@ def prediction(device: str, small: bool) -> dict[str, Any]:
     return each({name: partial(shares, cases, TINY if small else shape, device) for name, shape in shapes.items()})
 
 
-def method_of(case: str) -> str:
-    """The method, whichever way it computes."""
-    return "injector" if case == KERNEL else case
-
-
 def shares(cases: tuple[str, ...], shape: Shape, device: str) -> dict[str, Any]:
     """The methods and the stock class by turns on one batch."""
-    models = {case: build(method_of(case), shape).eval().to(device) for case in cases}
+    models = {case: build(case, shape).eval().to(device) for case in cases}
     given = {name: x for name, x in placed(batch(shape), device).items() if name != "labels"}
 
     def predict(case: str) -> None:
-        with (
-            torch.inference_mode(),
-            half(device),
-            mock.patch.dict(os.environ, {VARIABLE: "1" if case == KERNEL else ""}),
-        ):
+        with torch.inference_mode(), half(device):
             models[case](**inputs_of(case, given))
 
     times = by_turns({case: lambda case=case: timed(lambda: predict(case), device) for case in cases}, 15, warm=3)
-    counts = {case: operations(models[case], inputs_of(case, given), half(device)) for case in cases if case != KERNEL}
+    counts = {case: operations(models[case], inputs_of(case, given), half(device)) for case in cases}
     return {"milliseconds": milliseconds(times), **shares_of_bare(times, counts)}
 
 
@@ -297,6 +244,37 @@ def captured(model: nn.Module, given: dict[str, Tensor]) -> dict[str, float]:
         "speed_up": middle["launched"] / middle["graph"],
         "difference": float((kept - predict()).abs().max()),
     }
+
+
+def compiled(device: str, small: bool) -> dict[str, Any]:
+    """Training steps and predictions by `torch.compile`, beside the same without it, in bf16."""
+    shape = TINY if small else replace(SHAPES["minilm, all distinct"], rows=256, distinct=(256,) * 4)
+    cases = ("full",) if device == "cpu" else ("full", "injector")
+    return each({f"minilm, 256 x 64, {case}": partial(beside_compiled, case, shape, device) for case in cases})
+
+
+def beside_compiled(case: str, shape: Shape, device: str) -> dict[str, Any]:
+    """Both ways by turns, and the seconds of the first compiled step and prediction."""
+    model, given = build(case, shape).to(device), placed(inputs_of(case, batch(shape)), device)
+    ways = {"eager": model, "compiled": torch.compile(model, dynamic=False)}
+
+    def step(way: str) -> None:
+        with half(device):
+            loss = ways[way](**given).loss
+        loss.backward()
+        model.zero_grad()
+
+    def predict(way: str) -> None:
+        with torch.inference_mode(), half(device):
+            ways[way](**given)
+
+    found: dict[str, Any] = {}
+    for name, job in {"step": step, "prediction": predict}.items():
+        model.train(name == "step")
+        first = timed(lambda job=job: job("compiled"), device)
+        times = by_turns({way: lambda way=way, job=job: timed(lambda: job(way), device) for way in ways}, 15, warm=3)
+        found[name] = {"seconds_to_compile": first, "milliseconds": milliseconds(times)}
+    return found
 
 
 # The whole way

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -250,6 +251,60 @@ def scaling() -> list[str]:
     return lines
 
 
+def gpu() -> list[str]:
+    """What a GPU gave: agreement, prediction beside the bare model, training steps, CUDA graphs."""
+    found = measured("gpu")
+    parts = found["parts"]
+    tests = parts["agreement"]["tests"]
+    passed, failed = tests.get("passed", 0), tests.get("failed", 0)
+    names = [re.findall(r"\[(.+?)\]", line)[0] for line in parts["agreement"]["not passed"]]
+    lines = [f"{found['device']}; {machine_line(found)}", ""]
+    others = f"; not {', '.join(names)}" if names else ""
+    lines += [f"{passed} of {passed + failed} comparisons with the CPU agree{others}.", ""]
+    return [*lines, *_gpu_prediction(parts), "", *_gpu_steps(parts), "", *_gpu_graphs(parts)]
+
+
+def _gpu_prediction(parts: Mapping[str, Any]) -> list[str]:
+    shapes = parts["prediction"]["shapes"]
+    cases = list(dict.fromkeys(case for one in shapes.values() for case in one["of_bare"]))
+    rows = []
+    for name, one in shapes.items():
+        shares = (
+            f"{one['of_bare'][case]:.2f}"
+            + (f" ({one['floor_of_bare'][case]:.2f})" if case in one["floor_of_bare"] else "")
+            for case in cases
+        )
+        rows.append([name, f"{one['milliseconds']['bare']:.1f}", *shares])
+    return table(["prediction, rows x tokens", "bare, ms", *cases], rows)
+
+
+def _gpu_steps(parts: Mapping[str, Any]) -> list[str]:
+    rows = [
+        [
+            name if number == 0 else "",
+            case,
+            f"{one['milliseconds']:.0f}",
+            f"{one['of_full']:.2f}" if "of_full" in one else "",
+            f"{one['rows_per_second']:,.0f}",
+            f"{one['peak_megabytes']:,.0f}",
+            f"{one['mfu']:.1%}",
+        ]
+        for name, cases in parts["steps"]["shapes"].items()
+        for number, (case, one) in enumerate((case, one) for case, one in cases.items() if case != "bare")
+    ]
+    head = ["training step, rows x tokens", "case", "ms", "time / full", "rows/s", "MB", "of the peak rate"]
+    return table(head, rows, words=(0, 1))
+
+
+def _gpu_graphs(parts: Mapping[str, Any]) -> list[str]:
+    rows = [
+        [case, f"{one['launched']:.1f}", f"{one['graph']:.2f}", f"{one['speed_up']:.1f}"]
+        for case, one in parts["graphs"].items()
+        if isinstance(one, dict) and "graph" in one
+    ]
+    return table(["8 texts of 32 tokens, MiniLM", "launched, ms", "CUDA graph, ms", "faster"], rows)
+
+
 TABLES = {
     "performance.md": {
         "training step": training_step,
@@ -263,5 +318,6 @@ TABLES = {
         "tables accuracy": tables_accuracy,
         "engines": engines,
         "scaling": scaling,
+        "gpu": gpu,
     },
 }

@@ -27,7 +27,7 @@ MODULES = sorted(
     ".".join(file.relative_to(_SOURCE).with_suffix("").parts)
     for room in _ROOMS
     for file in (_SOURCE / "attribune" / room).glob("*.py")
-    if file.stem not in ("__init__", "fused_kernel")
+    if file.stem != "__init__"
 )
 
 

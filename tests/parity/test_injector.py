@@ -25,7 +25,6 @@ from slow_injector import (
 from torch import Tensor, nn
 
 from attribune import functional
-from attribune.functional import injector as injector_functions
 from attribune.functional import tanh_sum as tangents
 from attribune.methods import Injector
 from attribune.methods.condition import Slots, Values
@@ -321,7 +320,7 @@ PLANTED: dict[str, Callable[..., Tensor]] = {
 
 def test_the_frame_of_the_mistakes_is_right(monkeypatch: pytest.MonkeyPatch) -> None:
     """With nothing wrong it passes, so each failure below is due to the mistake alone."""
-    monkeypatch.setattr(injector_functions, "phm_weight", wrong())
+    monkeypatch.setattr(functional, "phm_weight", wrong())
     assert worst(Injector(hypercomplex=4, bottleneck=8, vector_size=5), TAGS, hidden=48) < TOLERANCE
 
 
@@ -329,7 +328,7 @@ def test_the_frame_of_the_mistakes_is_right(monkeypatch: pytest.MonkeyPatch) -> 
 def test_planted_mistakes_are_seen(mistake: str, monkeypatch: pytest.MonkeyPatch) -> None:
     config = Injector(hypercomplex=4, bottleneck=8, vector_size=5)
     assert worst(config, TAGS, hidden=48) < TOLERANCE
-    monkeypatch.setattr(injector_functions, "phm_weight", PLANTED[mistake])
+    monkeypatch.setattr(functional, "phm_weight", PLANTED[mistake])
     assert worst(config, TAGS, hidden=48) > MISTAKE
 
 

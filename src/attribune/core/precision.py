@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-__all__ = ["at_least_float32", "resolve_precision"]
+__all__ = ["at_least_float32", "product_dtype", "resolve_precision"]
 
 
 def resolve_precision(precision: str) -> str:
@@ -25,3 +25,9 @@ def resolve_precision(precision: str) -> str:
 def at_least_float32(x: Tensor) -> Tensor:
     """Return a tensor in float32, or as it is in float64."""
     return x.to(torch.promote_types(x.dtype, torch.float32))
+
+
+def product_dtype(x: Tensor) -> torch.dtype:
+    """Return the precision in which a matrix product of x runs, that of autocast if it is on."""
+    device = x.device.type
+    return torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else x.dtype

@@ -23,10 +23,10 @@ The parameters and their names in the papers:
 | `attribute_adapter` | `W`, `b` | B H A, B A | W_{z_j}, b_{z_j} |
 | `attribute_bias` | `G` | A Z | g_bias |
 | `attribute_bias` | `c` | A | c_bias |
-| `attribute_weight`, `phm_projection` | `C` | H A | C_weight |
-| `phm_weight`, `phm_projection` | `sigma` | O A Z | σ_o |
-| `phm_weight`, `phm_projection` | `s` | O P | s_o |
-| `phm_weight`, `phm_projection`, `phm_full_weight` | `A_o` | O O O | A_o |
+| `attribute_weight` | `C` | H A | C_weight |
+| `phm_weight` | `sigma` | O A Z | σ_o |
+| `phm_weight` | `s` | O P | s_o |
+| `phm_weight`, `phm_full_weight` | `A_o` | O O O | A_o |
 | `phm_factors` | `sigma`, `s`, `A_o` | S O A Z, S O P, S O O O | σ_o, s_o, A_o of all S sites |
 | `factored_adapters` | `factors` | B A _ | left factor of the sum over o in eq. 9, beside the right one, (_, H) |
 | `factored_adapters` | `C`, `b` | H NA, B NA | C_weight, b_{z_j} of N adapters side by side |
@@ -104,7 +104,6 @@ from attribune.functional.injector import (
     full_weight,
     low_rank_weight,
     phm_full_weight,
-    phm_projection,
     phm_weight,
     projected_adapter,
 )
@@ -177,7 +176,6 @@ __all__ = [
     "personalised_norm",
     "phm_factors",
     "phm_full_weight",
-    "phm_projection",
     "phm_weight",
     "prediction_gain",
     "preference_log_probability",

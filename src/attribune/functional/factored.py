@@ -20,7 +20,7 @@ from torch.autograd.function import once_differentiable
 from torch.nn.functional import gelu
 
 from attribune.core.device import is_recorded
-from attribune.functional.fused import kernel_is_forced, product_dtype
+from attribune.core.precision import product_dtype
 from attribune.functional.injector import kronecker_factors
 from attribune.functional.tanh_sum import tanh_factors, terms_within
 
@@ -39,7 +39,7 @@ def can_be_factored(z: Float[Tensor, "U Z"], rows: int, *, sites: int, size: int
         rows: B.
         size: O·A, the numbers at one site from which a value's weight is made.
     """
-    if is_recorded() or kernel_is_forced(z) or z.dtype != torch.float32 or product_dtype(z) not in _DTYPES:
+    if is_recorded() or z.dtype != torch.float32 or product_dtype(z) not in _DTYPES:
         return False
     return 0 < sites * size * (len(z) + rows) <= _LARGEST
 

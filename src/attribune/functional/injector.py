@@ -12,7 +12,6 @@ from torch import Tensor
 from torch.nn.functional import gelu
 
 from attribune.functional.adapter import Activation, affine
-from attribune.functional.fused import ProjectionImplementation, fused_projection, is_better_fused
 from attribune.functional.tanh_sum import tanh_sum
 
 __all__ = [
@@ -23,7 +22,6 @@ __all__ = [
     "kronecker_factors",
     "low_rank_weight",
     "phm_full_weight",
-    "phm_projection",
     "phm_weight",
     "projected_adapter",
 ]
@@ -103,34 +101,6 @@ def phm_weight(
     """
     z_hat, K = kronecker_factors(z, sigma, s, A_o)
     return tanh_sum(z_hat, K, membership).reshape(-1, K.shape[1], sigma.shape[1])
-
-
-def phm_projection(
-    h: Float[Tensor, "B T H"],
-    z: Float[Tensor, "U Z"],
-    membership: Float[Tensor, "B U"],
-    sigma: Float[Tensor, "O A Z"],
-    s: Float[Tensor, "O P"],
-    A_o: Float[Tensor, "O O O"],
-    C: Float[Tensor, "H A"],
-    *,
-    implementation: ProjectionImplementation = "auto",
-) -> Float[Tensor, "B T A"]:
-    """Multiply states by the weights of their rows: ``h (g + C)``, g from `phm_weight`.
-
-    The implementation ``weights`` stores the weights, then multiplies; ``fused`` multiplies while computing them, on
-    CUDA. The results differ only in the rounding of float32 sums. ``auto`` is fused without gradients for up to 256
-    tokens in float32 and the half precisions, where Triton is installed and its kernel passes a check in this process;
-    the environment variable `ATTRIBUNE_FUSED` overrides it.
-
-    Source: Amplayo, Yoo and Lee 2022, eq. 3, 6-9 and 11.
-
-    Raises:
-        ConfigError: for a value of the variable other than 0 and 1.
-    """
-    if implementation == "fused" or (implementation == "auto" and is_better_fused(h, membership)):
-        return fused_projection(h, *kronecker_factors(z, sigma, s, A_o), membership, C)
-    return h @ attribute_weight(phm_weight(z, membership, sigma, s, A_o), C)
 
 
 def kronecker_factors(

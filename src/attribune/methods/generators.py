@@ -14,7 +14,6 @@ from attribune import functional
 from attribune.errors import ConfigError
 from attribune.functional.factored import can_be_factored
 from attribune.methods.config import VectorMethodConfig
-from attribune.methods.shapes import States
 
 __all__ = ["Generator", "GeneratorSettings", "build_generator", "check_memory", "factors_of_sites"]
 
@@ -37,12 +36,6 @@ class Generator(nn.Module):
         """Generate the weights of the rows."""
         raise NotImplementedError(type(self).__name__)
 
-    def project(
-        self, hidden: States, z: Float[Tensor, "U Z"], membership: Float[Tensor, "B U"], C: Float[Tensor, "H A"]
-    ) -> Float[Tensor, "B T A"]:
-        """Multiply states by the weights of their rows: ``h (g + C)``."""
-        return hidden @ functional.attribute_weight(self(z, membership), C)
-
 
 class _Phm(Generator):
     """Low rank and PHM, the paper's own (eq. 6-9)."""
@@ -56,9 +49,6 @@ class _Phm(Generator):
 
     def forward(self, z: Tensor, membership: Tensor) -> Tensor:
         return functional.phm_weight(z, membership, self.sigma, self.s, self.A_o)
-
-    def project(self, hidden: Tensor, z: Tensor, membership: Tensor, C: Tensor) -> Tensor:
-        return functional.phm_projection(hidden, z, membership, self.sigma, self.s, self.A_o, C)
 
 
 class _LowRank(Generator):

@@ -16,9 +16,9 @@ from torch import Tensor, nn
 from attribune import functional
 from attribune.backbones.placement import SiteKind
 from attribune.core.device import is_recorded
+from attribune.core.precision import product_dtype
 from attribune.errors import ConfigError
 from attribune.functional.factored import FactoredAdapter
-from attribune.functional.fused import product_dtype
 from attribune.methods.adapter import Adapter, AdapterSite, Bottleneck
 from attribune.methods.attribute_method import VectorMethod
 from attribune.methods.base import Method, SiteModule
@@ -299,7 +299,11 @@ class AttributeAdapter(Bottleneck):
             b, W = values.cache.read(self, partial(self._of_values, values))
             return hidden @ W, b
         z, membership = self._aggregated(values.vectors, values.membership)
-        projected = hidden @ self.W_down if self.g is None else self.g.project(hidden, z, membership, self.W_down)
+        projected = (
+            hidden @ self.W_down
+            if self.g is None
+            else hidden @ functional.attribute_weight(self.g(z, membership), self.W_down)
+        )
         return projected, self._bias(z, membership)
 
     def merge(self, values: Values) -> dict[str, Tensor]:
