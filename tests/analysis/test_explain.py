@@ -8,13 +8,14 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
 import small_runs
 
-from attribune import load_run
-from attribune.analysis.explain import influence
+from attribune import Categorical, Classification, Schema, load_run
+from attribune.analysis.explain import influence, single
 from attribune.analysis.explain.influence import influential_values
 from attribune.analysis.explain.run import explain
 from attribune.analysis.explain.scores import Rescored
@@ -58,6 +59,20 @@ def run_of(place: Path) -> Callable[..., Path]:
 def record(run_of: Callable[..., Path], place: Path) -> dict[str, Any]:
     """Of the linear baseline, which learns from 160 rows whose users decide the label."""
     return explain(run_of("linear"), place / "test.csv", row=2, rare=20)
+
+
+def test_an_attribute_may_have_any_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Hiding the attribute "attributes" is not hiding all."""
+    schema = Schema.fit(
+        {"attributes": ["x", "y"], "user": ["a", "b"]}, [Categorical("attributes"), Categorical("user")]
+    )
+    predictor = mock.Mock(schema=schema, reads_attributes=True, task=Classification(classes=2))
+    predictor.score = lambda ids: np.stack([ids[:, 0], ids[:, 1]], axis=1).astype(np.float32)
+    monkeypatch.setattr(single, "rows_of", lambda predictor, texts, ids: ids)
+    cases = single.counterfactuals(predictor, "a text", np.array([1, 2]), instead=[], top=0)
+    assert [case["as"] for case in cases] == ["as given", "attributes hidden", "attributes hidden", "user hidden"]
+    seen = [case["numbers"] for case in cases]
+    assert len({tuple(numbers.values()) for numbers in seen}) == 4, "four predictions of four different ids"
 
 
 def metric_of(run: Path, place: Path, change: Callable[[np.ndarray], np.ndarray]) -> Any:

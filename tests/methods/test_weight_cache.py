@@ -256,3 +256,16 @@ def test_the_value_not_used_for_longest_gives_way() -> None:
     assert ask(2, 3) == [2, 3]
     assert made == [1, 2, 3, 2]
     assert (store.hits, store.misses) == (7, 7)
+
+
+def test_what_was_cached_with_another_stamp_is_not_kept() -> None:
+    """After a change in which values keep their vectors, weights of the parameters before it are right, no others."""
+    ids, index = torch.tensor([1, 2]), torch.tensor([0, 1])
+    for before, hits in (("before", 2), ("another", 0)):
+        cache = WeightCache(2**20, value_size=4, sites=1, vocabulary_size=3)
+        given = {"dtype": torch.float32}
+        assert cache.look_up(ids, index, stamp="before", **given) is not None
+        cache.sites_read = {"site"}
+        cache.restamp(before, "after")
+        cache.look_up(ids, index, stamp="after" if hits else "before", **given)
+        assert cache.hits == hits

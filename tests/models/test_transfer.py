@@ -251,6 +251,14 @@ def test_the_command_takes_the_recipe_of_the_run(place: Path, source: Path) -> N
     assert len(users) > len(old)
 
 
+def test_metrics_may_change_on_the_way(place: Path, backbone: Path, source: Path) -> None:
+    transfer = {"run": str(source), "frozen": False, "full_model": True}
+    short = {"steps": 1, "batch_size": 16}
+    changed = recipe(place, backbone, transfer=transfer, training=short, task={"score_by": "matthews"})
+    train(changed, place / "scored", baselines=False)
+    assert load_run(place / "scored")[1].task.main_metric == "matthews"
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
@@ -258,6 +266,10 @@ def test_the_command_takes_the_recipe_of_the_run(place: Path, source: Path) -> N
         (
             {"transfer": {"full_model": True, "frozen": False}, "task": {"kind": "rating"}, "label": "look"},
             "not rating: its head cannot",
+        ),
+        (
+            {"transfer": {"full_model": True, "frozen": False}, "task": {"class_weights": "balanced"}},
+            "the task's class_weights is 'balanced', but None in .*: give the same options and columns, or begin",
         ),
         (
             {"transfer": {"full_model": True, "frozen": False}, "method": {"name": "pln"}},

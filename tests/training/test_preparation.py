@@ -1,16 +1,20 @@
 from __future__ import annotations
 
+import itertools
+from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import datasets
 import numpy as np
 import pytest
 
 from attribune.errors import ConfigError, DataError
+from attribune.runs.folder import RunFolder
 from attribune.runs.recipe import Recipe
 from attribune.tasks import Similarity
 from attribune.training.plan import DataPlan
-from attribune.training.preparation import _check_form, prepare
+from attribune.training.preparation import _continued_task, prepare
 
 
 def recipe(**data: Any) -> Recipe:
@@ -102,14 +106,20 @@ def test_only_the_first_rows_are_read() -> None:
     assert "train: 30 rows read from train, at most its first 30" in prepared.notes
 
 
-@pytest.mark.parametrize("form", ["pairs", "triplets", "scores"])
-def test_a_similarity_goes_on_with_rows_of_its_form_alone(form: Any) -> None:
+FORMS = {"pairs": {}, "triplets": {"text_negative": "other"}, "scores": {"label": "score"}}
+
+
+@pytest.mark.parametrize(("form", "other"), list(itertools.permutations(FORMS, 2)))
+def test_a_similarity_goes_on_with_rows_of_its_form_alone(form: str, other: str, tmp_path: Path) -> None:
     """Three columns may be read as triplets, as a score with its texts, or as a pair with an attribute."""
-    data = {"train": "searches.csv", "text": "query", "text_pair": "document", "attributes": [{"name": "user"}]}
-    data |= {"triplets": {"text_negative": "other"}, "scores": {"label": "score"}}.get(form, {})
-    plan = DataPlan.of(Recipe.from_dict({"data": data, "task": {"kind": "similarity"}}))
-    _check_form(Similarity(form=form), plan)
-    others: list[Any] = [other for other in ("pairs", "triplets", "scores") if other != form]
-    for other in others:
-        with pytest.raises(ConfigError, match=f"learned from {other}, and the columns that are named make {form}"):
-            _check_form(Similarity(form=other), plan)
+
+    def recipe_of(form: str) -> Recipe:
+        data = {"train": "searches.csv", "text": "query", "text_pair": "document", "attributes": [{"name": "user"}]}
+        return Recipe.from_dict({"data": data | FORMS[form], "task": {"kind": "similarity"}})
+
+    source = mock.Mock(folder=tmp_path / "run")
+    source.task.return_value = Similarity(form=form)  # type: ignore[arg-type]
+    RunFolder(source.folder).begin(recipe_of(form), resume=False)
+    assert _continued_task(DataPlan.of(recipe_of(form)), source) == source.task()
+    with pytest.raises(ConfigError, match=f"the task's form is '{other}', but '{form}' in .*run, which is trained fur"):
+        _continued_task(DataPlan.of(recipe_of(other)), source)

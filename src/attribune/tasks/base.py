@@ -80,11 +80,13 @@ class Task(ABC):
 
     ``kind`` is its name in recipes and saved models, ``compares`` whether the model reads several texts of a row, each
     for itself, ``reads_tokens`` whether it is a `TokenTask`, ``reads_words`` whether a text is a list of words.
-    ``unusable`` says what the rows have that are left out, and ``label_scale`` which labels there may be.
+    ``changeable`` names the options that may change when a run is trained further. ``unusable`` says what the rows have
+    that are left out, and ``label_scale`` which labels there may be.
     """
 
     kind: ClassVar[str]
     compares: ClassVar[bool] = False
+    changeable: ClassVar[tuple[str, ...]] = ("missing", "score_by")
     unusable: ClassVar[str] = "no text or no label"
     label_scale: ClassVar[str] = ""
     reads_tokens: ClassVar[bool] = False

@@ -86,6 +86,13 @@ class Spans(TokenTask):
     kind: ClassVar[str] = "spans"
     main_metric: ClassVar[str] = "f1"
     outputs: ClassVar[int] = 2
+    changeable: ClassVar[tuple[str, ...]] = (
+        "missing",
+        "null_score_diff_threshold",
+        "max_answer_length",
+        "n_best",
+        "list_n_best",
+    )
     unanswerable: Flag = False
     null_score_diff_threshold: float = 0.0
     max_answer_length: Count = 30

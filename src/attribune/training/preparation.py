@@ -22,6 +22,7 @@ from attribune.data.selection import shuffle_columns
 from attribune.errors import ConfigError, numbered_in_file
 from attribune.models.base import ConditionedModel
 from attribune.models.transfer import AttributeSource
+from attribune.runs.folder import RunFolder
 from attribune.runs.recipe import Recipe
 from attribune.runs.recipe_parts import ValuesRecipe
 from attribune.runs.value_tables import value_tables
@@ -29,7 +30,7 @@ from attribune.schema import MultiLabel, Schema
 from attribune.schema.columns import column_batches
 from attribune.schema.kinds import Number, Numeric
 from attribune.schema.revision import Revision
-from attribune.tasks import Similarity, Task, fit_task
+from attribune.tasks import Task, fit_task
 from attribune.training.plan import DataPlan
 from attribune.training.usable_rows import (
     UsableRows,
@@ -126,8 +127,7 @@ def prepare(plan: DataPlan, tables: Mapping[str, Any] | None = None) -> Prepared
     with numbered_in_file(train.rows, train.source):
         transferred = None if transfer is None else AttributeSource.load(transfer.run)
         if transferred is not None and transfer is not None and transfer.full_model:
-            task = transferred.task(plan.task_kind)
-            _check_form(task, plan)
+            task = _continued_task(plan, transferred)
         else:
             task = _fit_task(plan, train.table)
     if plan.compares:
@@ -157,18 +157,28 @@ def _fit_task(plan: DataPlan, *tables: Dataset) -> Task:
     return fit_task(plan.task_kind, columns, **plan.task_options)
 
 
-def _check_form(task: Task, plan: DataPlan) -> None:
-    """Refuse to go on with a similarity on rows of another form.
+def _continued_task(plan: DataPlan, source: AttributeSource) -> Task:
+    """Return the task of the run that is trained further, with those of its options that may change.
 
     Raises:
-        ConfigError: naming both forms.
+        ConfigError: for another task, or an option on which the weights depend.
     """
-    form = plan.task_options.get("form")
-    if isinstance(task, Similarity) and task.form != form:
-        raise ConfigError(
-            f"the run that goes on learned from {task.form}, and the columns that are named make {form}: name the same "
-            "columns, or begin a new run"
-        )
+    task, run = source.task(plan.task_kind), RunFolder.of(source.folder)
+    if not run.is_begun:  # a model alone, whose task has only what was fitted
+        return task
+    before = DataPlan.of(run.read_recipe()).task_options
+    changes = {}
+    for name in sorted({*before, *plan.task_options}):
+        own, asked = before.get(name), plan.task_options.get(name)
+        if own == asked:
+            continue
+        if name not in task.changeable or asked is None:
+            raise ConfigError(
+                f"the task's {name} is {asked!r}, but {own!r} in {source.folder}, which is trained further: give the "
+                "same options and columns, or begin a new run"
+            )
+        changes[name] = asked
+    return replace(task, **changes)  # type: ignore[type-var]  # tasks are dataclasses
 
 
 def _class_notes(splits: Mapping[str, PreparedSplit], task: Task) -> list[str]:

@@ -45,22 +45,22 @@ def counterfactuals(
         For each prediction ``as`` in words, ``prediction`` and ``numbers`` by name.
     """
     attributes = tuple(predictor.schema) if predictor.reads_attributes else ()
-    cases = {"as given": ids}
+    cases = [("as given", ids)]  # names may be equal: that of an attribute may be "attributes"
     if attributes:
-        cases["attributes hidden"] = np.zeros_like(ids)
-    for attribute in attributes if len(attributes) > 1 else ():
-        cases[f"{attribute.name} hidden"] = _replaced(ids, attribute.columns, 0)
+        cases.append(("attributes hidden", np.zeros_like(ids)))
+    if len(attributes) > 1:
+        cases += [(f"{one.name} hidden", _replaced(ids, one.columns, 0)) for one in attributes]
     for assignments in instead:
         changed, assigned = ids.copy(), assigned_ids(predictor.schema, assignments)
         for name in assignments:
             columns = predictor.schema[name].columns
             changed[columns] = assigned[columns]
-        cases[assignments_text(assignments)] = changed
+        cases.append((assignments_text(assignments), changed))
     for attribute in () if instead else attributes:
         for index in np.argsort(-attribute.counts[1:], kind="stable")[: top if len(attribute.values) else 0].tolist():
             value = f"{attribute.name}={attribute.values[index]}"
-            cases[value] = _replaced(ids, attribute.columns, index + 1)
-    logits = predictor.score(rows_of(predictor, [(text, second)] * len(cases), np.stack(list(cases.values()))))
+            cases.append((value, _replaced(ids, attribute.columns, index + 1)))
+    logits = predictor.score(rows_of(predictor, [(text, second)] * len(cases), np.stack([ids for _, ids in cases])))
     numbers, names = numbers_of(predictor, logits)
     predictions = predictor.task.decode(logits).predictions
     return [
@@ -71,7 +71,7 @@ def counterfactuals(
             },
             "numbers": dict(zip(names, numbers[row].tolist(), strict=True)),
         }
-        for row, name in enumerate(cases)
+        for row, (name, _) in enumerate(cases)
     ]
 
 
