@@ -12,7 +12,7 @@ help:
 	@echo "make check   install, and run linters and the quick tests (two minutes on two cores)"
 	@echo "make test    install, and run all tests (half an hour on two cores)"
 	@echo "make golden  write the help and the tables that tests/apps/cli/golden holds anew"
-	@echo "make lint    check prose, style, types, and which room imports which"
+	@echo "make lint    check prose, style, types, and which subpackage imports which"
 	@echo "make format  write the code in the project's format"
 	@echo "make docs    build the pages of the documentation in build/site"
 	@echo "make bench   measure size, loading and step time, and every method on real data (hours; goes on where it stopped)"

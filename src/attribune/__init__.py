@@ -3,7 +3,7 @@
     schema = Schema.fit(table, [Categorical("user"), MultiLabel("tags", separator="|")])
     model = AttributeModel.build(backbone, schema, task=Classification(classes=5))
 
-The rooms of the package, the lowest first; each imports only from those above it in this list:
+The subpackages, the lowest first; each imports only from those above it in this list:
 
     errors      what can go wrong: the thing, the value seen, the cure
     core        settings, files, resumable folders, logs, the console, this process

@@ -1,8 +1,8 @@
-"""Shapes of tensors are checked in every call of the rooms that annotate them, by jaxtyping's import hook and beartype.
+"""Shapes of tensors are checked in every call of the subpackages that annotate them, by jaxtyping's import hook and beartype.
 
-Not the Triton kernel, whose source Triton compiles itself, and not what torch compiles or exports: the checks cannot be
-traced, and sizes that are symbols there would be fixed by them. Processes that tests start are not checked either. In a
-test with many calls, such as a training, the first 500 are checked, and then one in eleven.
+What torch compiles or exports is not checked: the checks cannot be traced, and sizes that are symbols there would be
+fixed by them. Processes that tests start are not checked either. In a test with many calls, such as a training, the
+first 500 are checked, and then one in eleven.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ import pytest
 import torch
 
 _SOURCE = Path(__file__).parents[2] / "src"
-_ROOMS = ("functional", "methods")
+_SUBPACKAGES = ("functional", "methods")
 _FIRST_CALLS, _ONE_IN = 500, 11
 
 MODULES = sorted(
     ".".join(file.relative_to(_SOURCE).with_suffix("").parts)
-    for room in _ROOMS
-    for file in (_SOURCE / "attribune" / room).glob("*.py")
+    for subpackage in _SUBPACKAGES
+    for file in (_SOURCE / "attribune" / subpackage).glob("*.py")
     if file.stem != "__init__"
 )
 

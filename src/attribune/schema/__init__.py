@@ -1,4 +1,4 @@
-"""The schema room: attribute kinds, vocabularies, and how columns become `attribute_ids`."""
+"""Attribute kinds, vocabularies, and how columns become `attribute_ids`."""
 
 from __future__ import annotations
 
