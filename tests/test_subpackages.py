@@ -46,7 +46,7 @@ def test_the_contract_is_kept(copied: Path) -> None:
     [
         ("functional/upward", "from attribune.apps.cli import main\n", "attribune.functional.upward -> attribune.apps"),
         ("core/upward", "import attribune.errors\nimport attribune.training.train\n", "attribune.core.upward -> "),
-        ("room_without_a_place/__init__", "", "room_without_a_place"),
+        ("one_without_a_place/__init__", "", "one_without_a_place"),
     ],
 )
 def test_a_violation_is_named(copied: Path, file: str, code: str, broken: str) -> None:
