@@ -1,4 +1,4 @@
-"""Shapes of tensors are checked in every call of subpackages that annotate them, by jaxtyping's import hook and beartype.
+"""Shapes of tensors are checked in every call of subpackages that annotate them, by the import hook of jaxtyping.
 
 What torch compiles or exports is not checked: the checks cannot be traced, and sizes that are symbols there would be
 fixed by them. Processes that tests start are not checked either. In a test with many calls, such as a training, the
