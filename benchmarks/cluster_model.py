@@ -31,7 +31,6 @@ class Profile:
         rows: b.
         tokens: of a row.
         step: seconds of a step of a process by itself.
-        step_range: of its assumption; both the same where it was measured.
         parameters: P.
         bandwidth: bytes per second that a process sends, while others of its node send too.
         latency: seconds of a message.
@@ -43,7 +42,6 @@ class Profile:
     rows: int
     tokens: int
     step: float
-    step_range: tuple[float, float]
     parameters: int
     bandwidth: float
     latency: float

@@ -4,11 +4,10 @@
 
 The formulas are those of cluster_model.py and of docs/large_scale.md. The simulation makes synchronous steps of N
 processes: each draws its rows' values by Zipf's law, asks for its distinct ones, waits for the slowest. What was
-measured is read from the result files of training_step.py, large_table.py and reading.py; what was not is an
-assumption, named in `profiles` and repeated in the result file. Rates of GPUs are none of our measurements. Trained
-parameters are counted by the library. Beside what the two processes of two_processes.py took is put what the formulas
-say of them; two processes that share nothing are started here to find what that needs. Writes
-benchmarks/results/cluster_on_paper.json.
+measured is read from the result files of training_step.py, gpu.py, large_table.py and reading.py; what was not is an
+assumption, named in `profiles` and repeated in the result file. Trained parameters are counted by the library. Beside
+what the two processes of two_processes.py took is put what the formulas say of them; two processes that share nothing
+are started here to find what that needs. Writes benchmarks/results/cluster_on_paper.json.
 """
 
 from __future__ import annotations
@@ -26,7 +25,6 @@ import torch.distributed as dist
 from cluster_model import DEALINGS, NUMBER, Profile, by_formula, dense_bytes, gather_bytes, simulated
 from harness import WARM, arguments, child, measured, write_result
 from models import SHAPES, Point, Training
-from training_step import floor_operations
 from transformers import BertConfig
 from zipf import Zipf
 
@@ -37,14 +35,12 @@ from attribune.core.process import keep_freed_memory
 ROWS, VALUES, EXPONENTS = 10**9, 10**8, (0.8, 1.0, 1.2)
 MIDDLE, MANY = 1.0, 64  # the exponent of steps, and the processes from which on skew is looked at
 STEPS, TIMED_STEPS = 30, 12  # simulated, and of two real processes
-GPU_PEAK = 989e12  # bf16, without sparsity, of an H100 SXM as its maker states it
 NETWORK = {  # bytes per second and seconds of a message, of a process
     "cpu": (25e9 / 8 / 16, 50e-6),  # a card of 25 Gbit/s for 16 processes of two cores
     "gpu": (400e9 / 8, 20e-6),  # a card of 400 Gbit/s for each GPU
 }
 PRICE = {"cpu": (2 * 0.02, 2 * 0.05), "gpu": (2.0, 6.0)}  # of two cores, of a GPU
-UTILISATION = {"minilm": (0.05, 0.25), "bert-base": (0.20, 0.45)}  # of the peak
-GPU_ROWS = {"minilm": 512, "bert-base": 64}
+GPU_STEPS = {"minilm": "minilm, 256 x 64", "bert-base": "bert-base, 64 x 512"}  # of gpu.py
 HOT, LEAST = 10_000, (2, 5, 10, 100)  # values that every process could have; rows that a value must have
 
 
@@ -58,24 +54,23 @@ def trained_parameters(shape: str) -> int:
 
 
 def profiles() -> dict[str, Profile]:
-    """Both backbones on CPUs, as measured, and on GPUs, as assumed."""
+    """Both backbones on CPUs and on GPUs, where one step was measured by itself."""
     steps = {
         one["shape"]: one["cases"]["injector"]["milliseconds"] / 1e3
         for one in measured("training_step")["measured"]
         if one["precision"] == "bf16"
     }
+    gpu_steps = measured("gpu")["parts"]["steps"]["shapes"]
     found = {}
-    for name, gpu_rows in GPU_ROWS.items():
-        shape, parameters = SHAPES[name], trained_parameters(name)
-        operations = floor_operations("injector", shape) / shape.rows * gpu_rows
-        low, high = (operations / GPU_PEAK / share for share in reversed(UTILISATION[name]))
+    for name, gpu_shape in GPU_STEPS.items():
+        shape, parameters, on_gpu = SHAPES[name], trained_parameters(name), gpu_steps[gpu_shape]["injector"]
+        gpu_rows = round(on_gpu["rows_per_second"] * on_gpu["milliseconds"] / 1e3)
         for kind, (bandwidth, latency) in NETWORK.items():
             cpu = kind == "cpu"
             found[f"{name}, {kind}"] = Profile(
                 rows=shape.rows if cpu else gpu_rows,
                 tokens=shape.tokens,
-                step=steps[name] if cpu else math.sqrt(low * high),
-                step_range=(steps[name], steps[name]) if cpu else (low, high),
+                step=steps[name] if cpu else on_gpu["milliseconds"] / 1e3,
                 parameters=parameters,
                 bandwidth=bandwidth,
                 latency=latency,

@@ -46,20 +46,18 @@ def assumptions() -> list[str]:
     """What each kind of process is taken to be."""
     rows = []
     for key, one in found()["profiles"].items():
-        low, high = one["step_range"]
         rows.append(
             [
                 name_of(key),
                 f"{one['rows']} x {one['tokens']}",
                 f"{one['step']:.3f}",
-                "measured" if low == high else f"assumed, {low:.3f} to {high:.3f}",
                 f"{one['parameters']:,}",
                 f"{one['bandwidth'] / 1e6:,.0f}",
                 f"{1e6 * one['latency']:.0f}",
                 " to ".join(f"{price:.2f}" for price in one["price"]),
             ]
         )
-    head = ["process", "rows x tokens", "step alone, s", "source", "trained", "MB/s", "latency, µs", "$ per hour"]
+    head = ["process", "rows x tokens", "step alone, s", "trained", "MB/s", "latency, µs", "$ per hour"]
     return table(head, rows)
 
 
@@ -150,19 +148,16 @@ def hours() -> list[str]:
     every, rows = found()["rows"], []
     for cells, one, profile in steps():
         processes = one["processes"]
-        at_once, network = processes * profile["rows"], one["step"] - one["compute"]
-        ends = [network + one["compute"] * end / profile["step"] for end in profile["step_range"]]
-        spans = [every / at_once * end / 3600 for end in ends]
-        units = [span * processes * (profile["cores"] or 1) for span in spans]
-        costs = [span * processes * price for span, price in zip(spans, profile["price"], strict=True)]
-        rates = [at_once / end for end in reversed(ends)]
-        rows.append([*cells, f"{at_once:,}", *(_span(one) for one in (rates, spans, units, costs))])
+        at_once = processes * profile["rows"]
+        span = every / at_once * one["step"] / 3600
+        units = span * processes * (profile["cores"] or 1)
+        costs = " to ".join(_rounded(span * processes * price) for price in profile["price"])
+        rows.append([*cells, f"{at_once:,}", *map(_rounded, (at_once / one["step"], span, units)), costs])
     return table(["process", "N", "rows per step", "rows/s", "hours", "core or GPU hours", "US dollars"], rows)
 
 
-def _span(ends: list[float]) -> str:
-    texts = [f"{end:,.0f}" if end >= 10 else f"{end:.1f}" for end in ends]
-    return texts[0] if texts[0] == texts[1] else " to ".join(texts)
+def _rounded(number: float) -> str:
+    return f"{number:,.0f}" if number >= 10 else f"{number:.1f}"
 
 
 def differences() -> list[str]:

@@ -43,7 +43,6 @@ def test_formulas_are_what_the_simulation_finds(benchmarks: Any, exponent: float
         rows=331,
         tokens=7,
         step=2.0,
-        step_range=(2.0, 2.0),
         parameters=100_003,
         bandwidth=1e6,
         latency=1e-4,
