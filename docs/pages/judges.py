@@ -7,7 +7,7 @@ from typing import Any
 
 from attribune.apps.report.plots import Estimate, forest_plot
 from pages.cells import between, machine_line, measured, table
-from pages.experiments import record, scores
+from pages.experiments import difference, record, scores
 
 _HIGHLIGHTED = ("injector", "plora", "pln", "tokens", "history")
 
@@ -44,6 +44,26 @@ def new_judges() -> list[str]:
 def single_judgements() -> list[str]:
     """What it brings to know who judges: every method on single judgements."""
     return scores("judges_small")
+
+
+def larger() -> list[str]:
+    """All judgements of politeness, and a backbone of base size."""
+    lines: list[str] = []
+    for name, title in (
+        ("politeness_whole", "43,825 training rows, MiniLM"),
+        ("politeness_base", "9,600 training rows, MPNet-base"),
+    ):
+        rows = [
+            [
+                line.name,
+                between(line.metrics["r2"].value, line.metrics["r2"].low, line.metrics["r2"].high, places=3),
+                difference(one, line),
+            ]
+            for one in record(name).tables
+            for line in one.lines
+        ]
+        lines += ["", *table([title, "R²", "difference from text alone"], rows)]
+    return lines[1:]
 
 
 def drawing(data: str) -> str:
@@ -131,6 +151,7 @@ DRAWINGS = {
 TABLES = {
     "judges.md": {
         "single judgements": single_judgements,
+        "larger": larger,
         "panel": panel,
         "ordinal or rating": ordinal,
         "new judges": new_judges,
