@@ -297,14 +297,9 @@ class AttributeAdapter(Bottleneck):
         """Return the product of the states with the rows' weights, and the rows' biases."""
         if values.cache is not None:
             b, W = values.cache.read(self, partial(self._of_values, values))
-            return hidden @ W, b
-        z, membership = self._aggregated(values.vectors, values.membership)
-        projected = (
-            hidden @ self.W_down
-            if self.g is None
-            else hidden @ functional.attribute_weight(self.g(z, membership), self.W_down)
-        )
-        return projected, self._bias(z, membership)
+        else:
+            b, W = self._of_rows(values.vectors, values.membership)
+        return hidden @ W, b
 
     def merge(self, values: Values) -> dict[str, Tensor]:
         """Return the tensors of the equivalent plain adapter for the values of the only row."""
