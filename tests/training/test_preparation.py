@@ -109,8 +109,9 @@ def test_only_the_first_rows_are_read() -> None:
 FORMS = {"pairs": {}, "triplets": {"text_negative": "other"}, "scores": {"label": "score"}}
 
 
+@pytest.mark.parametrize("has_run", [True, False])
 @pytest.mark.parametrize(("form", "other"), list(itertools.permutations(FORMS, 2)))
-def test_a_similarity_goes_on_with_rows_of_its_form_alone(form: str, other: str, tmp_path: Path) -> None:
+def test_a_similarity_goes_on_with_rows_of_its_form_alone(form: str, other: str, has_run: bool, tmp_path: Path) -> None:
     """Three columns may be read as triplets, as a score with its texts, or as a pair with an attribute."""
 
     def recipe_of(form: str) -> Recipe:
@@ -119,7 +120,8 @@ def test_a_similarity_goes_on_with_rows_of_its_form_alone(form: str, other: str,
 
     source = mock.Mock(folder=tmp_path / "run")
     source.task.return_value = Similarity(form=form)  # type: ignore[arg-type]
-    RunFolder(source.folder).begin(recipe_of(form), resume=False)
+    if has_run:
+        RunFolder(source.folder).begin(recipe_of(form), resume=False)
     assert _continued_task(DataPlan.of(recipe_of(form)), source) == source.task()
     with pytest.raises(ConfigError, match=f"the task's form is '{other}', but '{form}' in .*run, which is trained fur"):
         _continued_task(DataPlan.of(recipe_of(other)), source)

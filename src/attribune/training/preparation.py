@@ -164,9 +164,11 @@ def _continued_task(plan: DataPlan, source: AttributeSource) -> Task:
         ConfigError: for another task, or an option on which the weights depend.
     """
     task, run = source.task(plan.task_kind), RunFolder.of(source.folder)
-    if not run.is_begun:  # a model alone, whose task has only what was fitted
-        return task
-    before = DataPlan.of(run.read_recipe()).task_options
+    if run.is_begun:
+        before = DataPlan.of(run.read_recipe()).task_options
+    else:  # a model alone has only the fitted task, whose plain options are as they were given
+        fitted = {name: getattr(task, name, None) for name in plan.task_options}
+        before = {**plan.task_options, **{name: x for name, x in fitted.items() if isinstance(x, str | int | float)}}
     changes = {}
     for name in sorted({*before, *plan.task_options}):
         own, asked = before.get(name), plan.task_options.get(name)
