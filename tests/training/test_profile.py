@@ -46,24 +46,26 @@ def test_a_backward_pass_belongs_to_the_part_of_its_forward_pass() -> None:
     assert all(parts[name] >= microseconds for name, microseconds in slept.items()), "the part that slept, at least"
 
 
-@pytest.mark.parametrize(("steps", "seen"), [(20, 8), (4, 4)])
+@pytest.mark.parametrize(
+    ("method", "steps", "seen", "apart"), [("adapter+tokens", 20, 8, {"task adapters"}), ("injector", 4, 4, set())]
+)
 def test_train_writes_a_trace_and_a_summary(
-    steps: int, seen: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    method: str, steps: int, seen: int, apart: set[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     data = small_runs.write_csv(tmp_path / "rows.csv", small_runs.reviews(150, seed=5))
     backbone = small_runs.save_backbone(tmp_path / "backbone")
     runs = {}
     for name, flags in (("plain", []), ("seen", ["--profile"])):
-        words = small_runs.train_command(data, tmp_path / name, backbone=backbone)
+        words = small_runs.train_command(data, tmp_path / name, backbone=backbone, method=method)
         assert main([*words, f"training.steps={steps}", "--no-baselines", *flags]) == 0
         runs[name] = load_file(tmp_path / name / "model" / "model.safetensors")
     assert not (tmp_path / "plain" / "profile").exists()
     assert "where the time went" in capsys.readouterr().err
     assert all(torch.equal(tensor, runs["plain"][name]) for name, tensor in runs["seen"].items())
     text = (tmp_path / "seen" / "profile" / "summary.md").read_text()
-    assert text.startswith(f"# Where the time of {seen} steps went: injector")
+    assert text.startswith(f"# Where the time of {seen} steps went: {method}")
     shares = {name: float(share) for name, share in re.findall(r"^\| ([a-z ]+) \| [\d.]+ \| ([\d.]+)%", text, re.M)}
-    assert set(shares) == {"attributes", "task adapters", "backbone and head", "optimiser", "data"}
+    assert set(shares) == {"attributes", "backbone and head", "optimiser", "data", *apart}
     assert sum(shares.values()) == pytest.approx(100, abs=0.5)
     assert f"Attributes took {shares['attributes']:.1f}%" in text
     with gzip.open(tmp_path / "seen" / "profile" / "trace.json.gz", "rt") as file:

@@ -28,8 +28,6 @@ The parameters and their names in the papers:
 | `phm_weight` | `s` | O P | s_o |
 | `phm_weight`, `phm_full_weight` | `A_o` | O O O | A_o |
 | `phm_factors` | `sigma`, `s`, `A_o` | S O A Z, S O P, S O O O | σ_o, s_o, A_o of all S sites |
-| `factored_adapters` | `factors` | B A _ | left factor of the sum over o in eq. 9, beside the right one, (_, H) |
-| `factored_adapters` | `C`, `b` | H NA, B NA | C_weight, b_{z_j} of N adapters side by side |
 | `low_rank_weight` | `sigma`, `s` | A Z, H | σ, s |
 | `phm_full_weight` | `sigma` | O A P Z | the full map in place of eq. 7 |
 | `full_weight` | `sigma` | H A Z | the linear projection in place of eq. 9 |

@@ -30,8 +30,8 @@ _OPERATIONS = 15
 _ATTRIBUTES, _ADAPTERS, _REST = "attributes", "task adapters", "backbone and head"
 _OPTIMISER, _DATA = "optimiser", "data"
 _WORDS = {
-    _ATTRIBUTES: "all that the method does with attributes, at its points and in its sites",
-    _ADAPTERS: "what its sites do without reading attributes",
+    _ATTRIBUTES: "all that the method does with attributes, and task adapters that run in one operation with theirs",
+    _ADAPTERS: "the rest of what its sites do",
     _REST: "forward and backward passes of the rest of the model, and the loss",
     _OPTIMISER: "the update",
     _DATA: "waiting for the next batch",
