@@ -7,6 +7,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, cast
 
+import browser
 import numpy as np
 import pytest
 import small_runs
@@ -130,6 +131,13 @@ def test_the_command(method: str, data: Path, runs: Path, tmp_path: Path, capsys
     assert "The whole method" in page
     assert ("Attribute user" in page) == (method != "adapter")
     assert capsys.readouterr().out.startswith("off ")
+
+
+@browser.needs_browser
+def test_the_page_in_a_browser(data: Path, runs: Path, tmp_path: Path) -> None:
+    words = ["ablate", str(runs / "injector"), str(data), "--rows", "40"]
+    assert main([*words, "--output", str(tmp_path / "page.html")]) == 0
+    assert browser.page_findings(tmp_path / "page.html", tmp_path) == []
 
 
 def span_of(first: int, last: int, difference: float, low: float, high: float) -> dict[str, Any]:

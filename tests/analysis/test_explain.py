@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
+import browser
 import numpy as np
 import pytest
 import small_runs
@@ -294,6 +295,14 @@ def test_the_command_writes_text_json_and_a_page(
     assert main([*words, "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert as_text(found) == out.rstrip("\n")
+
+
+@pytest.mark.slow
+@browser.needs_browser
+def test_the_page_in_a_browser(run_of: Callable[..., Path], place: Path, tmp_path: Path) -> None:
+    words = ["explain", str(run_of("linear")), str(place / "test.csv"), "--row", "2", "--as", "user=u1"]
+    assert main([*words, "--output", str(tmp_path / "page.html")]) == 0
+    assert browser.page_findings(tmp_path / "page.html", tmp_path) == []
 
 
 @pytest.mark.slow

@@ -19,6 +19,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import browser
 import numpy as np
 import pandas as pd
 import pytest
@@ -198,6 +199,12 @@ def test_a_second_run_does_nothing(finished: BenchmarkFolder, capsys: pytest.Cap
     assert "14 of 14 cells done" in capsys.readouterr().err
     assert main(["benchmark", "status", str(finished.path)]) == 0
     assert capsys.readouterr().out == "14 of 14 cells done\n"
+
+
+@browser.needs_browser
+def test_the_page_in_a_browser(finished: BenchmarkFolder, tmp_path: Path) -> None:
+    assert main(["benchmark", "report", str(finished.path), "--output", str(tmp_path / "page.html")]) == 0
+    assert browser.page_findings(tmp_path / "page.html", tmp_path) == []
 
 
 def test_tables_need_no_torch(finished: BenchmarkFolder) -> None:

@@ -10,6 +10,7 @@ from attribune.data.windows import HeadTail
 from attribune.errors import AttribuneDeprecationWarning, ConfigError
 from attribune.runs.presets import preset_names, read_preset
 from attribune.runs.recipe import RECIPE_END, Recipe
+from attribune.runs.settings_tree import override, put
 from attribune.schema import Categorical, MultiLabel, Numeric
 
 DATA: dict[str, Any] = {"train": "a.csv", "text": "t", "label": "y", "attributes": [{"name": "u"}]}
@@ -88,6 +89,16 @@ def test_the_backbone_learns_more_slowly_when_all_of_it_learns() -> None:
 def test_what_cannot_be(parts: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         recipe(**parts)
+
+
+def test_the_name_of_a_method_or_a_task_stands_for_its_tree() -> None:
+    assert recipe(method="pln", task="rating") == recipe(method={"name": "pln"}, task={"kind": "rating"})
+    settings: dict[str, Any] = {"method": {"name": "injector", "bottleneck": 8}}
+    put(settings, "method", "pln")
+    assert settings == {"method": {"name": "pln"}}
+    override(settings, {"method": "injector", "task": "rating"})
+    put(settings, "method.bottleneck", 4)
+    assert settings == {"method": {"name": "injector", "bottleneck": 4}, "task": {"kind": "rating"}}
 
 
 def test_all_errors_come_at_once() -> None:

@@ -13,6 +13,7 @@ from pydantic import Field, field_validator, model_validator
 from attribune.core.config import Settings, read_yaml
 from attribune.errors import ConfigError
 from attribune.models.baselines import BASELINES
+from attribune.runs.settings_tree import method_name, written_out
 from attribune.tasks.base import SelectBy
 
 __all__ = ["Cell", "Choice", "Experiment", "RateSearch", "SetPlan", "Setting"]
@@ -109,11 +110,10 @@ class Setting(Settings):
     def _short_forms(cls, value: Any) -> Any:
         if isinstance(value, str):
             value = {"method": value}
-        if isinstance(value, dict) and isinstance(value.get("method"), str):
-            value = {**value, "method": {"name": value["method"]}}
-        if isinstance(value, dict) and isinstance(value.get("method"), dict):
-            value = {"name": value["method"].get("name"), **value}
-        return value
+        if not isinstance(value, dict):
+            return value
+        value = written_out(value)
+        return {"name": method_name(value), **value} if isinstance(value.get("method"), dict) else value
 
     @field_validator("method")
     @classmethod

@@ -28,6 +28,7 @@ from attribune.methods import (
 from attribune.methods.history import History
 from attribune.models.baselines import BASELINES, BaselineConfig, baseline_from_dict
 from attribune.runs.recipe_parts import BackboneRecipe, DataRecipe, EvaluationRecipe, TrainingRecipe, TransferRecipe
+from attribune.runs.settings_tree import written_out
 from attribune.schema import Categorical, canonical
 from attribune.tasks import TASKS, Similarity
 from attribune.tasks.similarity import Form
@@ -47,6 +48,11 @@ class Recipe(Settings):
     training: TrainingRecipe = TrainingRecipe()
     evaluation: EvaluationRecipe = EvaluationRecipe()
     transfer: TransferRecipe | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _short_forms(cls, settings: Any) -> Any:
+        return written_out(settings) if isinstance(settings, dict) else settings
 
     @field_validator("method")
     @classmethod

@@ -6,7 +6,10 @@ from typing import Any
 
 from attribune.errors import ConfigError
 
-__all__ = ["SETTINGS", "method_name", "override", "put"]
+__all__ = ["SETTINGS", "method_name", "override", "put", "written_out"]
+
+_SHORT_FORMS = {"method": "name", "task": "kind"}
+
 
 SETTINGS = {
     "data": "data.train",
@@ -40,8 +43,15 @@ SETTINGS = {
 """The setting of a recipe behind each flag, and each argument of `train`, that is taken as it is."""
 
 
+def written_out(settings: dict[str, Any]) -> dict[str, Any]:
+    """Return the settings with the short forms ``method: NAME`` and ``task: KIND`` as trees."""
+    short = {key: {name: settings[key]} for key, name in _SHORT_FORMS.items() if isinstance(settings.get(key), str)}
+    return {**settings, **short}
+
+
 def override(settings: dict[str, Any], overrides: dict[str, Any]) -> None:
     """Override a tree of settings by another; the options of another method are dropped."""
+    overrides = written_out(overrides)
     if method_name(overrides) is not None and not _same_method(method_name(settings), method_name(overrides)):
         settings.pop("method", None)
     for key, value in overrides.items():
@@ -53,6 +63,8 @@ def override(settings: dict[str, Any], overrides: dict[str, Any]) -> None:
 
 def put(settings: dict[str, Any], key: str, value: Any) -> None:
     """Set one value by its path, such as ``training.epochs``; the options of another method are dropped."""
+    if key in _SHORT_FORMS and isinstance(value, str):
+        key = f"{key}.{_SHORT_FORMS[key]}"
     if key == "method.name" and not _same_method(method_name(settings), value):
         settings["method"] = {}
     tree = settings

@@ -51,10 +51,10 @@ def table_recipe(arguments: Mapping[str, Any], settings: Mapping[str, Any]) -> t
 
 
 def _path(name: str, value: Any) -> str:
-    """Return the setting behind an argument; a method or a task with options is a whole group."""
+    """Return the setting behind an argument; a method or a task may have options."""
     if name in ("attributes", "values"):
         return f"data.{name}"
-    return name if name in ("method", "task") and not isinstance(value, str) else SETTINGS[name]
+    return name if name in ("method", "task") else SETTINGS[name]
 
 
 def _plain(name: str, value: Any) -> Any:

@@ -6,7 +6,6 @@ import contextlib
 import json
 import os
 import re
-import shutil
 import signal
 import subprocess
 import sys
@@ -15,6 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import browser
 import httpx
 import numpy as np
 import pytest
@@ -440,41 +440,23 @@ def test_mistakes_are_told(words: list[str], run_of: Callable[..., Path], capsys
     assert "Traceback" not in capsys.readouterr().err
 
 
-CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
-
-
-@pytest.mark.skipif(not (CHROMIUM and DRIVER), reason="needs chromium and chromedriver")
-@pytest.mark.parametrize(("width", "height"), [(1280, 900), (390, 844)], ids=["desktop", "phone"])
-def test_in_a_browser(width: int, height: int, address: str, tmp_path: Path) -> None:
-    selenium = pytest.importorskip("selenium.webdriver")
+@browser.needs_browser
+@pytest.mark.parametrize("size", browser.SIZES)
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+def test_in_a_browser(size: str, dark: bool, address: str, tmp_path: Path) -> None:
     from selenium.webdriver.common.by import By
     from selenium.webdriver.support.ui import WebDriverWait
 
-    options = selenium.ChromeOptions()
-    options.binary_location = str(CHROMIUM)
-    for word in ("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"):
-        options.add_argument(word)
-    options.add_argument("--disable-background-networking")
-    options.add_argument("--disable-component-update")
-    options.add_argument(f"--user-data-dir={tmp_path}")
-    options.set_capability("goog:loggingPrefs", {"performance": "ALL"})
-    driver = selenium.Chrome(options=options, service=selenium.ChromeService(str(DRIVER)))
-    try:
-        driver.execute_cdp_cmd(
-            "Emulation.setDeviceMetricsOverride",
-            {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 600},
-        )
+    with browser.open_browser(tmp_path, size=size, dark=dark) as driver:
         driver.get(address)
-        wait = WebDriverWait(driver, 60)
-        answer = wait.until(lambda d: d.find_element(By.CSS_SELECTOR, "#answer table"))
+        answer = WebDriverWait(driver, 60).until(lambda d: d.find_element(By.CSS_SELECTOR, "#answer table"))
         assert driver.find_element(By.ID, "label").text == f"Its label: {ROWS[0]['stars']}"
         assert driver.find_element(By.CSS_SELECTOR, "#value-user input").get_attribute("value") == ROWS[0]["user"]
         assert "as given" in answer.text
         wide = driver.execute_script("return document.documentElement.scrollWidth")
-        assert wide <= width, "nothing lies beyond the edge of the screen"
+        assert wide <= browser.SIZES[size][0], "nothing lies beyond the edge of the screen"
         asked = [json.loads(entry["message"])["message"] for entry in driver.get_log("performance")]
         urls = [one["params"]["request"]["url"] for one in asked if one["method"] == "Network.requestWillBeSent"]
         assert urls
         assert [url for url in urls if not url.startswith((address.rstrip("/"), "data:", "blob:", "chrome"))] == []
-    finally:
-        driver.quit()
+        assert browser.serious_findings(driver) == []

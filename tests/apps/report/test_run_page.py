@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import browser
 import numpy as np
 import pytest
 import small_runs
@@ -251,6 +252,13 @@ def test_the_page_of_a_run_says_what_its_files_hold(run_of: Callable[[str], Path
     best = results["training"]["best_step"] / (results["training"]["steps"] / results["training"]["epochs"])
     assert f"The weights are those after epoch {best:.3g} of 3" in page
     assert not re.findall(r'(?:src|href)="?http', page), "nothing is loaded from elsewhere"
+
+
+@pytest.mark.slow
+@browser.needs_browser
+def test_the_page_of_a_run_in_a_browser(run_of: Callable[[str], Path], tmp_path: Path) -> None:
+    assert main(["report", str(run_of("injector")), "--output", str(tmp_path / "page.html")]) == 0
+    assert browser.page_findings(tmp_path / "page.html", tmp_path) == []
 
 
 def test_a_curve_of_losses_is_their_mean_over_steps() -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from attribune.apps.cli.arguments import SEVERAL, add_renamed_flag, add_shared
 from attribune.apps.cli.output import tell
 from attribune.errors import ConfigError
-from attribune.runs.settings_tree import SETTINGS, override, put
+from attribune.runs.settings_tree import SETTINGS, method_name, override, put
 
 if TYPE_CHECKING:
     from attribune.runs.recipe import Recipe
@@ -131,7 +131,7 @@ def recipe_of(options: argparse.Namespace) -> Recipe:
     for key, value in values.items():
         if value is not None:
             put(settings, key, value)
-    for item in sorted(options.set, key=lambda item: not item.startswith("method.name=")):
+    for item in sorted(options.set, key=lambda item: not item.startswith(("method.name=", "method="))):
         key, equals, text = item.partition("=")
         if not equals:
             raise ConfigError(f"--set {item}: write KEY=VALUE, such as training.weight_decay=0.1")
@@ -196,7 +196,7 @@ def value_files(items: Sequence[str]) -> dict[str, str]:
 
 def _put_word_vectors(settings: dict[str, Any], files: list[str]) -> None:
     """Give the files to the search of automl, else one file to the backbone."""
-    if settings.get("method", {}).get("name") == "automl":
+    if method_name(settings) == "automl":
         put(settings, "method.word_vectors", files)
         return
     if len(files) > 1:
