@@ -14,7 +14,6 @@ from typing import Annotated, Any
 
 from fastapi import FastAPI, Query, Request
 from fastapi.responses import JSONResponse, RedirectResponse, Response
-from fastapi_offline import FastAPIOffline
 from starlette.exceptions import HTTPException
 
 from attribune.apps.serve.answering import in_time, while_connected
@@ -31,6 +30,7 @@ from attribune.apps.serve.bodies import (
     ReloadRequest,
 )
 from attribune.apps.serve.description import body_of, describe
+from attribune.apps.serve.docs_page import documented_app
 from attribune.apps.serve.faults import refusal, refusals
 from attribune.apps.serve.limits import LEFT, RELOAD, Gate
 from attribune.apps.serve.lines import LINES, LinePaths
@@ -69,6 +69,13 @@ _FAULTS: dict[int | str, dict[str, Any]] = {
     }.items()
 }
 _OF_VALUES = (403, 409)
+_PREDICTIONS, _TEXTS, _VALUES, _SERVICE = "Predictions", "Generated texts", "New values", "Service"
+_TAGS = {
+    _PREDICTIONS: "labels of texts",
+    _TEXTS: "the OpenAI API, for runs that write text",
+    _VALUES: "learn a value from a few labelled texts, and forget one",
+    _SERVICE: "models, health and metrics",
+}
 
 
 def create_app(
@@ -92,10 +99,11 @@ def create_app(
     settings = settings or ServeSettings()
     metrics = ServiceMetrics(models, workers)
     handlers = _Handlers(models, settings, metrics, reload)
-    app = FastAPIOffline(
+    app = documented_app(
         title="Attribune",
         version=metadata.version("attribune"),
-        summary="Predictions and texts by the attributes that texts come with.",
+        summary="Predictions and generated texts that depend on the attributes of a text.",
+        openapi_tags=[{"name": name, "description": text} for name, text in _TAGS.items()],
         lifespan=handlers.lifespan,
     )
     _add_paths(app, handlers)
@@ -110,30 +118,38 @@ def create_app(
 
 def _add_paths(app: FastAPI, handlers: _Handlers) -> None:
     faults = {status: fault for status, fault in _FAULTS.items() if status not in _OF_VALUES}
-    app.post("/v1/predict", response_model=PredictAnswer, responses=faults, openapi_extra=body_of(PredictRequest))(
-        handlers.predict
-    )
+    app.post(
+        "/v1/predict",
+        tags=[_PREDICTIONS],
+        response_model=PredictAnswer,
+        responses=faults,
+        openapi_extra=body_of(PredictRequest),
+    )(handlers.predict)
     written = {status: {**fault, "model": OpenAIErrorAnswer} for status, fault in faults.items() if status != 422}
     for path, body, handler in (
         ("/v1/completions", CompletionRequest, handlers.complete),
         ("/v1/chat/completions", ChatRequest, handlers.chat),
     ):
-        app.post(path, response_model=CompletionAnswer, responses=written, openapi_extra=body_of(body))(handler)
-    app.post("/v1/enrol", response_model=EnrolAnswer, responses=_FAULTS, openapi_extra=body_of(EnrolRequest))(
-        handlers.enrol
-    )
+        app.post(path, tags=[_TEXTS], response_model=CompletionAnswer, responses=written, openapi_extra=body_of(body))(
+            handler
+        )
+    app.post(
+        "/v1/enrol", tags=[_VALUES], response_model=EnrolAnswer, responses=_FAULTS, openapi_extra=body_of(EnrolRequest)
+    )(handlers.enrol)
     faults = {status: fault for status, fault in _FAULTS.items() if status != 400}
-    app.delete("/v1/values/{attribute}/{value:path}", response_model=RemoveAnswer, responses=faults)(handlers.remove)
-    app.post(RELOAD, response_model=ReloadAnswer, responses=_FAULTS, openapi_extra=body_of(ReloadRequest))(
-        handlers.reload
+    app.delete("/v1/values/{attribute}/{value:path}", tags=[_VALUES], response_model=RemoveAnswer, responses=faults)(
+        handlers.remove
     )
+    app.post(
+        RELOAD, tags=[_SERVICE], response_model=ReloadAnswer, responses=_FAULTS, openapi_extra=body_of(ReloadRequest)
+    )(handlers.reload)
     closed: dict[int | str, Any] = {status: _FAULTS[status] for status in (401, 421)}
-    app.get("/v1/models", response_model=ModelsAnswer, responses=closed)(handlers.list_models)
-    app.get("/v1/models/{model:path}", response_model=NamedModel, responses={**closed, 404: _FAULTS[404]})(
-        handlers.find_model
-    )
-    app.get("/health", responses={status: _FAULTS[status] for status in (421, 503)})(handlers.health)
-    app.get("/metrics", response_class=Response, responses=closed)(handlers.metrics)
+    app.get("/v1/models", tags=[_SERVICE], response_model=ModelsAnswer, responses=closed)(handlers.list_models)
+    app.get(
+        "/v1/models/{model:path}", tags=[_SERVICE], response_model=NamedModel, responses={**closed, 404: _FAULTS[404]}
+    )(handlers.find_model)
+    app.get("/health", tags=[_SERVICE], responses={status: _FAULTS[status] for status in (421, 503)})(handlers.health)
+    app.get("/metrics", tags=[_SERVICE], response_class=Response, responses=closed)(handlers.metrics)
     app.get("/", include_in_schema=False)(_to_docs)
 
 

@@ -1,0 +1,46 @@
+"""The page that documents the service."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import browser
+import pytest
+from fastapi.testclient import TestClient
+from live_service import listening
+
+from attribune.apps.serve import ServedModel
+
+
+def test_the_page_reads_the_description_below_the_proxy_s_path(client: TestClient) -> None:
+    page = client.get("/docs").text
+    assert 'url: "/openapi.json"' in page
+    assert 'src="/static-offline-docs/swagger-ui-bundle.js"' in page
+    assert client.get("/static-offline-docs/swagger-ui-bundle.js").status_code == 200
+    below = TestClient(client.app, root_path="/models").get("/docs").text
+    assert 'url: "/models/openapi.json"' in below
+    assert 'src="/models/static-offline-docs/swagger-ui-bundle.js"' in below
+
+
+def test_paths_have_groups(client: TestClient) -> None:
+    document = client.get("/openapi.json").json()
+    groups = {tag["name"] for tag in document["tags"]}
+    assert {tag for path in document["paths"].values() for one in path.values() for tag in one["tags"]} == groups
+
+
+@pytest.mark.slow
+@browser.needs_browser
+@pytest.mark.parametrize("size", browser.SIZES)
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+def test_in_a_browser(size: str, dark: bool, models: dict[str, ServedModel], tmp_path: Path) -> None:
+    from selenium.webdriver.common.by import By
+    from selenium.webdriver.support.ui import WebDriverWait
+
+    with listening(models) as (host, port), browser.open_browser(tmp_path, size=size, dark=dark) as driver:
+        driver.get(f"http://{host}:{port}/docs")
+        opened = WebDriverWait(driver, 60).until(lambda d: d.find_element(By.CSS_SELECTOR, ".opblock-post button"))
+        opened.click()
+        WebDriverWait(driver, 60).until(lambda d: d.find_element(By.CSS_SELECTOR, ".examples-select select"))
+        assert browser.serious_findings(driver) == []
+        assert driver.execute_script("return document.documentElement.scrollWidth") <= browser.SIZES[size][0]
+        assert ("dark-mode" in driver.execute_script("return document.documentElement.className")) == dark
