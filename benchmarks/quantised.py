@@ -4,10 +4,10 @@
 
 All cases take turns in one process, with as many threads each, on the same batch, in which every row has values of its
 own. Methods with their default settings in int8 (`injector`, ...), the model without attributes in int8 (`plain`) and
-in float32 (`plain, float32`), and in ONNX Runtime with its dynamic quantisation (`plain, onnx`). The share of another
-case is how much of its throughput is kept, the median over the rounds. With --run a trained run scores a table with
-labels in both precisions: the differences of its probabilities, and its accuracies. Writes
-benchmarks/results/quantised.json.
+in float32 (`plain, float32`), and in ONNX Runtime with its dynamic quantisation (`plain, onnx`); the model without
+attributes and the Injector also in bf16. The share of another case is how much of its throughput is kept, the median
+over the rounds. With --run a trained run scores a table with labels in both precisions: the differences of its
+probabilities, and its accuracies. Writes benchmarks/results/quantised.json.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ from attribune.models.quantised import quantised
 
 METHODS = ("injector", "pln", "plora", "modulated", "tokens")
 PLAIN, EXACT, ONNX = "plain", "plain, float32", "plain, onnx"
+HALF = {"plain": "plain, bf16", "injector": "injector, bf16"}
 SHAPES_HERE = {
     "minilm, one attribute": replace(SHAPES["minilm"], distinct=(32,)),
     "minilm, two attributes": replace(SHAPES["minilm"], distinct=(32, 32)),
@@ -50,14 +51,26 @@ def in_onnx(model: nn.Module, given: Mapping[str, Tensor]) -> Callable[[], objec
     return lambda: session.run(None, inputs)
 
 
+def in_half(model: nn.Module, given: Mapping[str, Tensor]) -> Callable[[], object]:
+    """A model's scores in bf16."""
+
+    def run() -> object:
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            return model(**given)
+
+    return run
+
+
 def measure(name: str, shape: Shape, rounds: int) -> dict[str, Any]:
     """All cases of one shape."""
     given = {key: tensor for key, tensor in batch(shape).items() if key != "labels"}
     models = {case: build(case, shape).eval() for case in (PLAIN, *METHODS)}
     jobs: dict[str, Callable[[], object]] = {ONNX: in_onnx(models[PLAIN], given)}
     exact = models[PLAIN]
+    halves = {name: in_half(models[case], given) for case, name in HALF.items()}
     models = {case: quantised(model, "int8") for case, model in models.items()} | {EXACT: exact}  # type: ignore[type-var]
     jobs |= {case: lambda model=model: model(**given) for case, model in models.items()}  # type: ignore[misc]
+    jobs |= halves
 
     def timed(job: Callable[[], object]) -> Callable[[], float]:
         def run() -> float:

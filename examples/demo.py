@@ -24,7 +24,8 @@ RUN = Path("runs/demo/run")
 
 TRAIN = (
     *("train", str(TABLE), "--text", "text", "--label", "category", "--attributes", "movie_name"),
-    *("--method", "injector", "--compare", "adapter", "--epochs", "2", "--max-length", "64"),
+    *("--method", "injector", "--compare", "adapter", "--epochs", "1", "--max-length", "64"),
+    *("--learning-rate", "0.001"),
     *("--set", "data.split.fractions=[0.7, 0.1, 0.2]"),
     *("--output", str(RUN), "--resume"),
 )
