@@ -305,12 +305,66 @@ def _gpu_graphs(parts: Mapping[str, Any]) -> list[str]:
     return table(["8 texts of 32 tokens, MiniLM", "launched, ms", "CUDA graph, ms", "faster"], rows)
 
 
+def quantised() -> list[str]:
+    """Predictions in int8 beside those without attributes, and what rounding changes."""
+    found = measured("quantised")
+    head = ["case", "ms", "/ model without attributes, int8", "/ ONNX Runtime, int8", "/ model without attributes, float32"]
+    lines = [f"{machine_line(found)} Fractions of the throughput of three references, which have no attributes."]
+    for one in found["measured"]:
+        rows = [
+            [
+                case,
+                f"{milliseconds:,.0f}",
+                *(f"{one[f'of_{key}'][case]:.2f}" if case in one[f"of_{key}"] else "" for key in ("plain", "onnx", "float32")),
+            ]
+            for case, milliseconds in one["milliseconds"].items()
+        ]
+        distinct = ", ".join(map(str, one["distinct"]))
+        lines += [
+            "",
+            f"### {one['shape']}, int8",
+            "",
+            f"{one['rows']} rows of {one['tokens']} tokens; distinct values of each attribute: {distinct}.",
+            "",
+            *table(head, rows),
+        ]
+    agreement = found["agreement"]
+    accuracy = agreement["accuracy"]
+    return [
+        *lines,
+        "",
+        f"A trained Injector, {agreement['rows']:,} test rows: probabilities differ by at most {agreement['largest']:.3f} "
+        f"({agreement['mean']:.4f} on average) from those in float32, {agreement['changed_predictions']} predictions "
+        f"change, and the accuracy is {100 * accuracy['int8']:.2f} % instead of {100 * accuracy['float32']:.2f} %.",
+    ]
+
+
+def compiled() -> list[str]:
+    """Steps and predictions by `torch.compile` on a processor."""
+    found = measured("compiled")
+    rows = [
+        [
+            case,
+            {"step": "training step", "prediction": "prediction"}[job],
+            *(f"{figures['milliseconds'][way]:,.0f}" for way in ("eager", "compiled")),
+            f"{figures['milliseconds']['eager'] / figures['milliseconds']['compiled']:.2f}",
+            f"{figures['seconds_to_compile']:.0f}",
+        ]
+        for case, jobs in found["cases"].items()
+        for job, figures in jobs.items()
+    ]
+    head = ["case", "", "eager, ms", "compiled, ms", "eager / compiled", "seconds to compile"]
+    return [machine_line(found), "", *table(head, rows, words=(0, 1))]
+
+
 TABLES = {
     "performance.md": {
         "training step": training_step,
         "generated weights": generated_weights,
         "prediction": prediction,
         "hit rates": hit_rates,
+        "quantised": quantised,
+        "compiled": compiled,
         "epoch": epoch,
         "large table": large_table,
         "reading": reading,
