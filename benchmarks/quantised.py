@@ -47,6 +47,7 @@ def in_onnx(model: nn.Module, given: Mapping[str, Tensor]) -> Callable[[], objec
     data = onnx_in_int8(onnx_bytes(model, make_program(model, given, ids=None), metadata={}))  # type: ignore[arg-type]
     settings = onnxruntime.SessionOptions()
     settings.intra_op_num_threads = torch.get_num_threads()
+    settings.add_session_config_entry("session.force_spinning_stop", "1")  # or its threads slow down the next case
     session = onnxruntime.InferenceSession(data, settings, providers=["CPUExecutionProvider"])
     inputs = {entry.name: given[entry.name].numpy() for entry in session.get_inputs()}
     return lambda: session.run(None, inputs)
