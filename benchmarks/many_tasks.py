@@ -69,7 +69,7 @@ def throughput(folder: Path, texts: list[dict[str, Any]], lot: int, rounds: int)
     backbone, first = plain(group), group[names()[0]]
     bare = BarePredictor(first)
     columns = {name: [row[name] for row in texts] for name in COLUMNS}
-    rows = first.encode(columns)
+    rows = first.encode_rows(columns)
     own = {name: rows.take(np.arange(number, len(texts), RUNS)) for number, name in enumerate(names())}
 
     def lots(size: int) -> list[Any]:
