@@ -5,14 +5,17 @@
 All cases take turns in one process, with as many threads each, on the same batch, in which every row has values of its
 own. Methods with their default settings in int8 (`injector`, ...), the model without attributes in int8 (`plain`) and
 in float32 (`plain, float32`), and in ONNX Runtime with its dynamic quantisation (`plain, onnx`); the model without
-attributes and the Injector also in bf16. The share of another case is how much of its throughput is kept, the median
-over the rounds. With --run a trained run scores a table with labels in both precisions: the differences of its
-probabilities, and its accuracies. Writes benchmarks/results/quantised.json.
+attributes and the Injector also in bf16, and in int8 with the rest in bf16, as a run that was trained in bf16 is
+served. The share of another case is how much of its throughput is kept, the median over the rounds. With --run a
+trained run scores a table with labels in each precision: the differences of its probabilities to those in float32, and
+its accuracies; an empty --shapes does this alone, and keeps what was measured before. Writes
+benchmarks/results/quantised.json.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
@@ -25,7 +28,7 @@ from models import SHAPES, Shape, batch, build
 from prediction import ROOM
 from torch import Tensor, nn
 
-from attribune import evaluate, load_run
+from attribune import Predictor, load_run
 from attribune.core.process import keep_freed_memory
 from attribune.data.tables import read_table
 from attribune.export.graph import make_program, onnx_bytes, onnx_in_int8
@@ -33,7 +36,14 @@ from attribune.models.quantised import quantised
 
 METHODS = ("injector", "pln", "plora", "modulated", "tokens")
 PLAIN, EXACT, ONNX = "plain", "plain, float32", "plain, onnx"
-HALF = {"plain": "plain, bf16", "injector": "injector, bf16"}
+HALF = ("plain", "injector")  # also in bf16, and with what is not in int8 in bf16
+FULL = "float32"
+PRECISIONS: dict[str, dict[str, Any]] = {
+    FULL: {},
+    "bf16": {"precision": "bf16"},
+    "int8": {"quantise": "int8"},
+    "int8, the rest in bf16": {"quantise": "int8", "precision": "bf16"},
+}
 SHAPES_HERE = {
     "minilm, one attribute": replace(SHAPES["minilm"], distinct=(32,)),
     "minilm, two attributes": replace(SHAPES["minilm"], distinct=(32, 32)),
@@ -69,10 +79,10 @@ def measure(name: str, shape: Shape, rounds: int) -> dict[str, Any]:
     models = {case: build(case, shape).eval() for case in (PLAIN, *METHODS)}
     jobs: dict[str, Callable[[], object]] = {ONNX: in_onnx(models[PLAIN], given)}
     exact = models[PLAIN]
-    halves = {name: in_half(models[case], given) for case, name in HALF.items()}
+    halves = {f"{case}, bf16": in_half(models[case], given) for case in HALF}
     models = {case: quantised(model, "int8") for case, model in models.items()} | {EXACT: exact}  # type: ignore[type-var]
     jobs |= {case: lambda model=model: model(**given) for case, model in models.items()}  # type: ignore[misc]
-    jobs |= halves
+    jobs |= halves | {f"{case}, the rest in bf16": in_half(models[case], given) for case in HALF}
 
     def timed(job: Callable[[], object]) -> Callable[[], float]:
         def run() -> float:
@@ -96,24 +106,29 @@ def measure(name: str, shape: Shape, rounds: int) -> dict[str, Any]:
 
 
 def agreement(run: str, data: str) -> dict[str, Any]:
-    """The differences of a trained run's probabilities in int8 and float32, and the accuracies."""
-    table, found, accuracy = read_table(data), {}, {}
-    for precision in (None, "int8"):
-        _, predictor = load_run(run, quantise=precision)
-        found[precision] = predictor.task.decode(predictor.logits(table)[0]).probabilities
-        accuracy[precision or "float32"] = evaluate(run, data, quantise=precision).metrics["as given"]["accuracy"].value
-    if found[None] is None:
-        raise SystemExit(f"{run} has a task without probabilities")
-    difference = np.abs(found["int8"] - found[None])
-    return {
-        "run": run,
-        "rows": len(table),
-        "largest": float(difference.max()),
-        "mean": float(difference.mean()),
-        "changed_predictions": int((found["int8"].argmax(axis=1) != found[None].argmax(axis=1)).sum()),
-        "accuracy": {name: float(value) for name, value in accuracy.items()},
-        "accuracy_difference": float(accuracy["int8"] - accuracy["float32"]),
-    }
+    """What lower precisions change of a trained run's probabilities in float32, and of its accuracy."""
+    recipe, table = load_run(run)[0], read_table(data)
+    found, right = {}, {}
+    for name, options in PRECISIONS.items():
+        predictor = Predictor.from_pretrained(run, **options)
+        found[name] = predictor.task.decode(predictor.logits(table)[0])
+        labels = predictor.task.encode([str(label) for label in table[recipe.data.label[0]]])
+        right[name] = found[name].probabilities.argmax(axis=1) == labels
+    exact = found[FULL].probabilities
+    changes = {}
+    for name in list(PRECISIONS)[1:]:
+        own, gain = found[name].probabilities, right[name].astype(float) - right[FULL]
+        difference = np.abs(own - exact).max(axis=1)
+        spread = 1.96 * gain.std() / np.sqrt(len(gain))
+        changes[name] = {
+            "largest": float(difference.max()),
+            "mean": float(difference.mean()),
+            "within_0.02": float((difference <= 0.02).mean()),
+            "changed_predictions": int((own.argmax(axis=1) != exact.argmax(axis=1)).sum()),
+            "accuracy_difference": [float(gain.mean() + sign * spread) for sign in (0, -1, 1)],
+        }
+    accuracy = {name: float(one.mean()) for name, one in right.items()}
+    return {"method": recipe.method["name"], "rows": len(table), "accuracy": accuracy, "changes": changes}
 
 
 def main() -> None:
@@ -125,9 +140,10 @@ def main() -> None:
     if (options.run is None) != (options.data is None):
         parser.error("--run and --data belong together")
     keep_freed_memory()
-    found: dict[str, Any] = {"measured": []}
+    found = {"measured": []} if options.shapes else json.loads(options.output.read_text(encoding="utf-8"))
     if options.run is not None:
         found["agreement"] = agreement(options.run, options.data)
+        write_result(options.output, found)
     for name in options.shapes:
         found["measured"].append(measure(name, SHAPES_HERE[name], options.rounds))
         write_result(options.output, found)
