@@ -112,7 +112,7 @@ def agreement(run: str, data: str) -> dict[str, Any]:
     for name, options in PRECISIONS.items():
         predictor = Predictor.from_pretrained(run, **options)
         found[name] = predictor.task.decode(predictor.logits(table)[0])
-        labels = predictor.task.encode([str(label) for label in table[recipe.data.label[0]]])
+        labels = [predictor.task.class_names.index(str(label)) for label in table[recipe.data.label[0]]]
         right[name] = found[name].probabilities.argmax(axis=1) == labels
     exact = found[FULL].probabilities
     changes = {}
