@@ -308,14 +308,23 @@ def _gpu_graphs(parts: Mapping[str, Any]) -> list[str]:
 def quantised() -> list[str]:
     """Predictions in int8 beside those without attributes, and what rounding changes."""
     found = measured("quantised")
-    head = ["case", "ms", "/ model without attributes, int8", "/ ONNX Runtime, int8", "/ model without attributes, float32"]
-    lines = [f"{machine_line(found)} Fractions of the throughput of three references, which have no attributes."]
+    head = [
+        "case",
+        "ms",
+        "of no attributes, int8",
+        "of no attributes, ONNX Runtime",
+        "of no attributes, float32",
+    ]
+    lines = [f"{machine_line(found)} The last three columns are fractions of the throughput of a reference."]
     for one in found["measured"]:
         rows = [
             [
-                case,
+                quantised_case(case),
                 f"{milliseconds:,.0f}",
-                *(f"{one[f'of_{key}'][case]:.2f}" if case in one[f"of_{key}"] else "" for key in ("plain", "onnx", "float32")),
+                *(
+                    f"{one[f'of_{key}'][case]:.2f}" if case in one[f"of_{key}"] else ""
+                    for key in ("plain", "onnx", "float32")
+                ),
             ]
             for case, milliseconds in one["milliseconds"].items()
         ]
@@ -329,14 +338,41 @@ def quantised() -> list[str]:
             *table(head, rows),
         ]
     agreement = found["agreement"]
-    accuracy = agreement["accuracy"]
+    rows = [["float32", f"{100 * agreement['accuracy']['float32']:.2f}", "", "", "", "", ""]]
+    for name, one in agreement["changes"].items():
+        rows.append(
+            [
+                name,
+                f"{100 * agreement['accuracy'][name]:.2f}",
+                between(*one["accuracy_difference"], scale=100, places=2, sign="+"),
+                f"{one['largest']:.3f}",
+                f"{one['mean']:.4f}",
+                f"{one['within_0.02']:.1%}",
+                f"{one['changed_predictions']}",
+            ]
+        )
+    head = [
+        "precision",
+        "accuracy, %",
+        "difference, points",
+        "largest change of a probability",
+        "mean",
+        "rows within 0.02",
+    ]
     return [
         *lines,
         "",
-        f"A trained Injector, {agreement['rows']:,} test rows: probabilities differ by at most {agreement['largest']:.3f} "
-        f"({agreement['mean']:.4f} on average) from those in float32, {agreement['changed_predictions']} predictions "
-        f"change, and the accuracy is {100 * accuracy['int8']:.2f} % instead of {100 * accuracy['float32']:.2f} %.",
+        f"What rounding changes, for a trained Injector on {agreement['rows']:,} test rows of the critics data:",
+        "",
+        *table([*head, "changed predictions"], rows),
     ]
+
+
+def quantised_case(case: str) -> str:
+    """A case of benchmarks/quantised.py in words: the method, or none, and its precision."""
+    name, _, precision = case.partition(", ")
+    words = {"": "int8", "onnx": "int8, ONNX Runtime", "the rest in bf16": "int8, the rest in bf16"}
+    return f"{'no attributes' if name == 'plain' else name}, {words.get(precision, precision)}"
 
 
 def compiled() -> list[str]:
