@@ -15,7 +15,10 @@ class Recommendation(NamedTuple):
 
 
 RECOMMENDED = (
-    Recommendation("injector", "you are starting: no other method is shown to be better, and many runs can share one frozen backbone"),
+    Recommendation(
+        "injector",
+        "you are starting: no other method is shown to be better, and many runs can share one frozen backbone",
+    ),
     Recommendation("plora", "every row has another user, and prediction must be nearly as fast as the bare backbone"),
     Recommendation("pln", "you can fine-tune the whole backbone for this one task"),
     Recommendation("tokens", "a causal language model writes, also on servers that accept prompt embeddings"),
