@@ -148,6 +148,7 @@ def test_gains_by_count_are_those_of_the_rows_alone() -> None:
     sentences = [gain.sentence("accuracy") for gain in found]
     assert sentences[0].startswith("Where the user has no training row (30 rows): no difference shown, accuracy +0.0 ")
     assert sentences[2].startswith("Where the user has 40 training rows (100 rows): the attributes help, accuracy +")
+    assert all(sentence.endswith(", against hidden attributes.") for sentence in sentences)
 
 
 def test_a_verdict_is_read_back_as_it_was_written() -> None:

@@ -193,7 +193,7 @@ class CountGain(Record):
         said = {"yes": "the attributes help", "no": "the model is worse with them", "not shown": "no difference shown"}
         return (
             f"Where the {self.attribute} has {count} ({counted(self.rows, 'row')}): {said[self.answer]}, "
-            f"{_figures(metric, self.gain)}."
+            f"{_figures(metric, self.gain)}, against hidden attributes."
         )
 
 
