@@ -71,6 +71,7 @@ def test_the_table_of_the_service_shows_users_and_shares_where_a_record_has_them
     times = {kind: {"p50": 1.0, "p95": 2.0, "p99": 3.0} for kind in ("one text", "several")}
     cold = {"texts_per_second": 90.0, "milliseconds": {kind: {**found, "p50": 7.0} for kind, found in times.items()}}
     new = old | {"users": 10_000, "cold": cold, "milliseconds": times, "of_bare": 0.71, "predict_of_bare": 0.84}
+    new |= {"seconds": 600.0, "texts_per_second": 186.0}
     (tmp_path / "serving.json").touch()
     (tmp_path / "serving_users.json").touch()
     monkeypatch.setattr(service, "RESULTS", tmp_path)
