@@ -99,6 +99,10 @@ def test_the_name_of_a_method_or_a_task_stands_for_its_tree() -> None:
     override(settings, {"method": "injector", "task": "rating"})
     put(settings, "method.bottleneck", 4)
     assert settings == {"method": {"name": "injector", "bottleneck": 4}, "task": {"kind": "rating"}}
+    described: dict[str, Any] = {"data": {"values": {"task": {"table": "old.csv"}, "method": {"table": "m.csv"}}}}
+    override(described, {"data": {"values": {"task": "new.csv", "method": {"key": "name"}}}})
+    values = {"task": "new.csv", "method": {"table": "m.csv", "key": "name"}}
+    assert described == {"data": {"values": values}}, "an attribute may have these names"
 
 
 def test_all_errors_come_at_once() -> None:

@@ -54,11 +54,16 @@ def override(settings: dict[str, Any], overrides: dict[str, Any]) -> None:
     overrides = written_out(overrides)
     if method_name(overrides) is not None and not _same_method(method_name(settings), method_name(overrides)):
         settings.pop("method", None)
-    for key, value in overrides.items():
-        if isinstance(value, dict) and isinstance(settings.get(key), dict):
-            override(settings[key], value)
+    _merge(settings, overrides)
+
+
+def _merge(tree: dict[str, Any], other: dict[str, Any]) -> None:
+    """Lay one tree over another; at this depth an attribute may be called method or task."""
+    for key, value in other.items():
+        if isinstance(value, dict) and isinstance(tree.get(key), dict):
+            _merge(tree[key], value)
         else:
-            settings[key] = value
+            tree[key] = value
 
 
 def put(settings: dict[str, Any], key: str, value: Any) -> None:
