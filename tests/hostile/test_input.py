@@ -178,7 +178,8 @@ def test_all_errors_of_a_recipe_come_at_once(
         (("--set", "data.foo=["), "--set data.foo=[: the value is not YAML"),
         (("--set", "data.foo"), "write KEY=VALUE"),
         (("--set", "data.train.x=1"), "data.train.x: 'train' is not a group of settings"),
-        (("--set", "method=adapter"), "method: Input should be a valid dictionary, it is 'adapter'"),
+        (("--set", "method=adapter"), "method 'adapter' has no option vector_size"),
+        (("--set", "method=[adapter]"), "method: Input should be a valid dictionary, it is ['adapter']"),
         (("--set", "method.name=[1]"), "unknown method [1]"),
         (("--set", "data.attributes=[{name: user, min_cnt: 3}]"), "attribute 'user' has no option min_cnt"),
         (("--set", "data.attributes=[{kind: numeric}]"), "of kind numeric has no name"),
@@ -202,7 +203,7 @@ def test_unusable_settings(
     assert not (tmp_path / "run").exists()
 
 
-@pytest.mark.parametrize("content", ["method: injector\n", "data:\n", "data: x.csv\n", "- a\n", "a: [", "1: 2\n"])
+@pytest.mark.parametrize("content", ["method: [injector]\n", "data:\n", "data: x.csv\n", "- a\n", "a: [", "1: 2\n"])
 def test_unusable_recipe_files(
     fails: Callable[..., str], train: Callable[..., list[str]], tmp_path: Path, content: str
 ) -> None:

@@ -131,14 +131,25 @@ def recipe_of(options: argparse.Namespace) -> Recipe:
     for key, value in values.items():
         if value is not None:
             put(settings, key, value)
-    for item in sorted(options.set, key=lambda item: not item.startswith(("method.name=", "method="))):
-        key, equals, text = item.partition("=")
-        if not equals:
-            raise ConfigError(f"--set {item}: write KEY=VALUE, such as training.weight_decay=0.1")
-        put(settings, key, _parse_value(item, text))
+    for key, value in sorted(map(_setting, options.set), key=_names_no_method):
+        put(settings, key, value)
     if files := getattr(options, "word_vectors", None):
         _put_word_vectors(settings, files)
     return Recipe.from_dict(settings)
+
+
+def _setting(item: str) -> tuple[str, Any]:
+    """Read the key and the value of ``--set KEY=VALUE``."""
+    key, equals, text = item.partition("=")
+    if not equals:
+        raise ConfigError(f"--set {item}: write KEY=VALUE, such as training.weight_decay=0.1")
+    return key, _parse_value(item, text)
+
+
+def _names_no_method(setting: tuple[str, Any]) -> bool:
+    """Sort the name of a method before its options, in whatever order they are given."""
+    key, value = setting
+    return not (key == "method.name" or (key == "method" and isinstance(value, str)))
 
 
 def _names_nothing(options: argparse.Namespace) -> bool:
