@@ -282,8 +282,8 @@ def beside_compiled(case: str, shape: Shape, device: str) -> dict[str, Any]:
 
 def serving(device: str, small: bool) -> dict[str, Any]:
     """A service with 10,000 users under Zipf's law, by `serving.py`."""
-    amount = ["--users", "100", "--minutes", "0.05", "--steps", "3", "--connections", "4"]
-    amount = amount if small else ["--users", "10000", "--minutes", "0.5", "--steps", "100"]
+    amount = ["--users", "100", "--minutes", "0.05", "--steps", "3", "--connections", "4", "--rounds", "1"]
+    amount = amount if small else ["--users", "10000", "--minutes", "0.5", "--rounds", "2", "--steps", "100"]
     with tempfile.TemporaryDirectory() as folder, hidden(device):
         file = Path(folder) / "serving.json"
         words = [sys.executable, str(ROOT / "serving.py"), *amount, "--precision", "bf16", "--output", str(file)]

@@ -8,14 +8,13 @@ in float32 (`plain, float32`), and in ONNX Runtime with its dynamic quantisation
 attributes and the Injector also in bf16, and in int8 with the rest in bf16, as a run that was trained in bf16 is
 served. The share of another case is how much of its throughput is kept, the median over the rounds. With --run a
 trained run scores a table with labels in each precision: the differences of its probabilities to those in float32, and
-its accuracies; an empty --shapes does this alone, and keeps what was measured before. Writes
-benchmarks/results/quantised.json.
+its accuracies. What was measured before on the same machine and is not measured anew stays; an empty --shapes measures
+none. Writes benchmarks/results/quantised.json.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
@@ -23,7 +22,7 @@ from typing import Any
 import numpy as np
 import onnxruntime
 import torch
-from harness import arguments, by_turns, milliseconds, ratio, seconds, write_result
+from harness import arguments, by_turns, earlier, milliseconds, ratio, seconds, write_result
 from models import SHAPES, Shape, batch, build
 from prediction import ROOM
 from torch import Tensor, nn
@@ -140,12 +139,13 @@ def main() -> None:
     if (options.run is None) != (options.data is None):
         parser.error("--run and --data belong together")
     keep_freed_memory()
-    found = {"measured": []} if options.shapes else json.loads(options.output.read_text(encoding="utf-8"))
+    found = {"measured": [], **earlier(options.output)}
     if options.run is not None:
         found["agreement"] = agreement(options.run, options.data)
         write_result(options.output, found)
     for name in options.shapes:
-        found["measured"].append(measure(name, SHAPES_HERE[name], options.rounds))
+        others = [one for one in found["measured"] if one["shape"] != name]
+        found["measured"] = [*others, measure(name, SHAPES_HERE[name], options.rounds)]
         write_result(options.output, found)
 
 

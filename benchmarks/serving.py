@@ -1,6 +1,7 @@
 """A service under mixed load: throughput beside that of the models alone, times, errors, and memory over minutes.
 
-    python benchmarks/serving.py [--minutes 10] [--connections 64] [--rows 8] [--dtype float32] [--users 10000]
+    python benchmarks/serving.py [--minutes 10] [--rounds 5] [--connections 64] [--rows 8] [--dtype float32]
+        [--users 10000]
 
 Two runs, an Injector and PLN with the film as attribute, are trained for a few steps over one MiniLM and served by
 `attribune serve`. Callers keep so many connections busy, each asking anew as soon as it has its answer. A request has
@@ -10,10 +11,12 @@ the Injector. With ``--users N`` each text has one of N users of training in pla
 in any order (`cold`), then as Zipf's law with exponent 1 has them, for so many minutes; all other figures are of these,
 but the number of texts scored together and the shares of unknown values, which the service counts from its start.
 
-`predict` is `Predictor` in a process of its own, given the same rows in the same proportions in batches as large as a
-table allows, before and after the load; `predict_in_lots` as many rows at a time as the service had together on
-average. `bare` takes turns with it in that process: the stock class of transformers with the same tokenizer, on the
-same texts, in the same batches. Ratios are of texts per second. Callers share the processor's cores with the service.
+After each of the `--rounds` parts of the time, `predict`, `predict_in_lots` and `bare` take a turn in a process of
+their own. `predict` is `Predictor`, given rows like those of the load in batches as large as a table allows;
+`predict_in_lots` gets as many rows at a time as the service had together on average; `bare` is the stock class of
+transformers with the same tokenizer, on the same texts, in the same batches. Ratios are medians over the rounds of
+texts per second, so that a machine that is slower for a while slows all alike. Callers share the processor's cores with
+the service; `processor_seconds` says who used them: the threads that predict, the rest of the service, and the callers.
 Other work on the machine makes the figures worthless. Writes benchmarks/results/serving.json.
 """
 
@@ -31,12 +34,15 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from harness import arguments, by_turns, child, ratio, seconds, snippets, write_csv, write_result
+import psutil
+import torch
+from harness import Child, arguments, ratio, seconds, snippets, write_csv, write_result
 from predict_engines import COLUMNS, MAX_LENGTH, train
 from yardstick import BarePredictor
 from zipf import Zipf
@@ -45,7 +51,6 @@ from attribune.apps.cli import main as attribune
 
 MODELS = ("injector", "pln")
 TEXTS = 3000  # that the models are given alone
-ROUNDS = 2  # of them by turns
 BODIES = 12_000
 PLACES = {"p50": 499, "p90": 899, "p95": 949, "p99": 989, "p99.9": 998}
 
@@ -111,8 +116,8 @@ def train_both(folder: Path, options: argparse.Namespace) -> None:
         train(data, folder / method, steps, "--method", method, *more)
 
 
-def rates_alone(folder: str, seed: int, rows: int, users: int | None, lot: int | None) -> dict[str, list[float]]:
-    """Texts per second of the models and of the bare one by turns, given all rows at once or so many at a time."""
+def rates_alone(folder: str, seed: int, rows: int, users: int | None) -> Generator[dict[str, float], str]:
+    """For each word, a number of rows, texts per second of the models given all rows at once or so many at a time."""
     from attribune.runs.loading import load_run
 
     traffic, given = Traffic(seed, rows, users), {name: [] for name in MODELS}
@@ -121,19 +126,23 @@ def rates_alone(folder: str, seed: int, rows: int, users: int | None, lot: int |
         given[request["model"]] += request["rows"]
     predictors = {name: load_run(Path(folder) / name)[1] for name in MODELS}
     bare = BarePredictor(next(iter(predictors.values())))
-    tables = [
-        (predictors[name], table(found[start : start + (lot or len(found))]))
-        for name, found in given.items()
-        for start in range(0, len(found), lot or len(found))
-    ]
-    jobs = {
-        "predict": lambda: [predictor.logits(part) for predictor, part in tables],
-        "bare": lambda: [bare.logits(part["text"], max_length=MAX_LENGTH) for _, part in tables],
+    for name, found in given.items():  # nothing is the first of its kind later
+        predictors[name].logits(table(found[:64]))
+        bare.logits(table(found[:64])["text"], max_length=MAX_LENGTH)
+    count, rates = sum(map(len, given.values())), dict[str, float]()
+    jobs: dict[str, Callable[[str, dict[str, list[Any]]], object]] = {
+        "predict": lambda name, part: predictors[name].logits(part),
+        "bare": lambda _, part: bare.logits(part["text"], max_length=MAX_LENGTH),
     }
-    for predictor, part in tables[:: max(1, len(tables) - 1)]:
-        predictor.logits({key: column[:64] for key, column in part.items()})
-    took = by_turns({case: lambda job=job: seconds(job) for case, job in jobs.items()}, ROUNDS, warm=0)
-    return {case: [sum(map(len, given.values())) / one for one in times] for case, times in took.items()}
+
+    def rate(case: str, lot: int) -> float:
+        starts = [(name, start) for name, found in given.items() for start in range(0, len(found), lot)]
+        tables = [(name, table(given[name][start : start + lot])) for name, start in starts]
+        return count / seconds(lambda: [jobs[case](name, part) for name, part in tables])
+
+    while True:
+        lot = int((yield rates) or 0)
+        rates = {case: rate(case, count) for case in jobs} | {"predict_in_lots": rate("predict", lot)}
 
 
 def table(rows: list[dict[str, Any]]) -> dict[str, list[Any]]:
@@ -159,6 +168,13 @@ class Service:
         """Resident."""
         status = Path(f"/proc/{self.process.pid}/status").read_text()
         return int(re.search(r"VmRSS:\s+(\d+)", status)[1]) / 1024  # type: ignore[index]
+
+    def processor_seconds(self) -> dict[str, float]:
+        """Of the threads that predict, which are the busiest, and of all others."""
+        threads = psutil.Process(self.process.pid).threads()
+        busy = sorted((one.user_time + one.system_time for one in threads), reverse=True)
+        count = torch.get_num_threads()
+        return {"model": sum(busy[:count]), "rest of the service": sum(busy[count:])}
 
     def stop(self) -> int:
         """Tell it to stop; returns its exit code."""
@@ -197,61 +213,88 @@ def encoded(bodies: Iterable[dict[str, Any]]) -> list[tuple[int, bytes]]:
     return [(len(body["rows"]), json.dumps(body).encode()) for body in bodies]
 
 
-async def load(service: Service, bodies: Bodies, connections: int, seconds: float = float("inf")) -> dict[str, Any]:
-    """Keep the connections busy for so long, or until there is nothing more to send, and look at the memory."""
-    statuses: Counter[int] = Counter()
-    times: dict[str, list[float]] = {"one text": [], "several": []}
-    texts, sent, busy = 0, iter(bodies), connections
-    started = time.perf_counter()
+@dataclass
+class Load:
+    """What came of the calls so far: seconds, texts that were answered, statuses, times and megabytes."""
 
-    async def call() -> None:
-        nonlocal texts, busy
-        async with Caller(service.port) as caller:
-            while time.perf_counter() < started + seconds and (given := next(sent, None)) is not None:
-                rows, body = given
-                asked = time.perf_counter()
-                status, _ = await caller.ask("POST", "/v1/predict", body)
-                statuses[status] += 1
-                texts += rows * (status == 200)
-                times["one text" if rows == 1 else "several"].append(time.perf_counter() - asked)
-        busy -= 1
+    seconds: float = 0
+    texts: int = 0
+    statuses: Counter[int] = field(default_factory=Counter)
+    times: dict[str, list[float]] = field(default_factory=lambda: {"one text": [], "several": []})
+    memory: list[float] = field(default_factory=list)
 
-    async def look() -> list[float]:
-        found = []
-        while busy or len(found) < 5:
-            found.append(service.megabytes())
-            await asyncio.sleep(0.5)
-        return found
+    async def go_on(self, service: Service, bodies: Bodies, connections: int, seconds: float = float("inf")) -> float:
+        """Keep the connections busy for so long, or until there is nothing more to send; returns texts per second."""
+        before, sent, busy = self.texts, iter(bodies), connections
+        started = time.perf_counter()
 
-    *_, memory = await asyncio.gather(*(call() for _ in range(connections)), look())
-    took = time.perf_counter() - started
-    fifths = np.array_split(memory, 5)
-    return {
-        "seconds": took,
-        "requests": statuses.total(),
-        "statuses": {str(status): count for status, count in sorted(statuses.items())},
-        "texts_per_second": texts / took,
-        "requests_per_second": statuses.total() / took,
-        "milliseconds": {kind: quantiles(found) for kind, found in times.items()},
-        "megabytes": {
-            "second_fifth": float(fifths[1].mean()),
-            "last_fifth": float(fifths[-1].mean()),
-            "least_of_fifths": [float(fifth.min()) for fifth in fifths],
-            "most": max(memory),
-        },
-    }
+        async def call() -> None:
+            nonlocal busy
+            async with Caller(service.port) as caller:
+                while time.perf_counter() < started + seconds and (given := next(sent, None)) is not None:
+                    rows, body = given
+                    asked = time.perf_counter()
+                    status, _ = await caller.ask("POST", "/v1/predict", body)
+                    self.statuses[status] += 1
+                    self.texts += rows * (status == 200)
+                    self.times["one text" if rows == 1 else "several"].append(time.perf_counter() - asked)
+            busy -= 1
+
+        async def look() -> None:
+            while busy or len(self.memory) < 5:
+                self.memory.append(service.megabytes())
+                await asyncio.sleep(0.5)
+
+        await asyncio.gather(*(call() for _ in range(connections)), look())
+        took = time.perf_counter() - started
+        self.seconds += took
+        return (self.texts - before) / took
+
+    def figures(self) -> dict[str, Any]:
+        """All as it is written."""
+        fifths = np.array_split(self.memory, 5)
+        return {
+            "seconds": self.seconds,
+            "requests": self.statuses.total(),
+            "statuses": {str(status): count for status, count in sorted(self.statuses.items())},
+            "texts_per_second": self.texts / self.seconds,
+            "requests_per_second": self.statuses.total() / self.seconds,
+            "milliseconds": {kind: quantiles(found) for kind, found in self.times.items()},
+            "megabytes": {
+                "second_fifth": float(fifths[1].mean()),
+                "last_fifth": float(fifths[-1].mean()),
+                "least_of_fifths": [float(fifth.min()) for fifth in fifths],
+                "most": max(self.memory),
+            },
+        }
 
 
-async def call_all(service: Service, options: argparse.Namespace) -> dict[str, Any]:
-    """Call with every user once, if there are users, then for so many minutes as they come."""
+def call_all(service: Service, alone: Child, options: argparse.Namespace) -> dict[str, Any]:
+    """Call with every user once, if there are users, then as they come, by turns with the models alone."""
     traffic, found = Traffic(0, options.rows, options.users), {}
     if options.users:
-        found["cold"] = await load(service, encoded(traffic.every_user(options.users)), options.connections)
-    bodies = encoded(traffic.request() for _ in range(BODIES))
-    found |= await load(service, itertools.cycle(bodies), options.connections, 60 * options.minutes)
+        cold = Load()
+        asyncio.run(cold.go_on(service, encoded(traffic.every_user(options.users)), options.connections))
+        found["cold"] = cold.figures()
+    load, rates = Load(), []
+    used: Counter[str] = Counter()
+    bodies = itertools.cycle(encoded(traffic.request() for _ in range(BODIES)))
+    for _ in range(options.rounds):
+        before, mine = service.processor_seconds(), time.process_time()
+        rate = asyncio.run(load.go_on(service, bodies, options.connections, 60 * options.minutes / options.rounds))
+        used.update({name: value - before[name] for name, value in service.processor_seconds().items()})
+        used["callers"] += time.process_time() - mine
+        metrics = asyncio.run(ask(service, "GET", "/metrics")).decode()
+        rates.append({"service": rate, **alone.ask(str(round(batch_size(metrics))))})
+    found |= load.figures() | {"shares": unknown_shares(metrics), "texts_together": batch_size(metrics)}
+    found["processor_seconds"] = dict(used)
+    return found | {"rates": {case: [one[case] for one in rates] for case in rates[0]}}
+
+
+async def ask(service: Service, method: str, path: str, body: bytes = b"") -> bytes:
+    """The body of the answer on a connection of its own."""
     async with Caller(service.port) as caller:
-        figures = (await caller.ask("GET", "/metrics"))[1].decode()
-    return found | {"shares": unknown_shares(figures), "texts_together": batch_size(figures)}
+        return (await caller.ask(method, path, body))[1]
 
 
 def quantiles(seconds: list[float]) -> dict[str, float]:
@@ -302,22 +345,15 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
         folder = Path(name)
         train_both(folder, options)
 
-        def alone(seed: int, lot: int | None = None) -> dict[str, list[float]]:
-            return child(rates_alone, name, seed, options.rows, options.users, lot)
-
-        rounds = [alone(101)]
-        service = Service(folder, options.dtype)
+        service, alone = Service(folder, options.dtype), Child(rates_alone, name, 101, options.rows, options.users)
         try:
             before = service.megabytes()
-            found = asyncio.run(call_all(service, options))
+            found = call_all(service, alone, options)
             worst = asyncio.run(largest_difference(service, folder, options))  # not before: no user has been asked for
         finally:
             code = service.stop()
-        rounds += [alone(103)]
-        lot = round(found["texts_together"])
-        in_lots = [alone(seed, lot)["predict"] for seed in (101, 103)]
-    rates = {case: [rate for one in rounds for rate in one[case]] for case in rounds[0]}
-    middle = {case: statistics.median(found) for case, found in rates.items()}
+            alone.end()
+    rates = found.pop("rates")
     return {
         "connections": options.connections,
         "rows": options.rows,
@@ -328,17 +364,16 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
         "megabytes_at_start": before,
         "exit_code": code,
         **found,
-        "predict_texts_per_second": rates["predict"],
-        "bare_texts_per_second": rates["bare"],
-        "predict_in_lots": {"texts": lot, "texts_per_second": [rate for rates in in_lots for rate in rates]},
-        "of_predict": found["texts_per_second"] / middle["predict"],
-        "of_bare": found["texts_per_second"] / middle["bare"],
+        "texts_per_second_by_turns": rates,
+        "of_predict": ratio(rates["service"], rates["predict"]),
+        "of_predict_in_lots": ratio(rates["service"], rates["predict_in_lots"]),
+        "of_bare": ratio(rates["service"], rates["bare"]),
         "predict_of_bare": ratio(rates["predict"], rates["bare"]),
     }
 
 
 def main() -> None:
-    parser = arguments(__doc__, "serving")
+    parser = arguments(__doc__, "serving", rounds=5)
     parser.add_argument("--minutes", type=float, default=10)
     parser.add_argument("--connections", type=int, default=64)
     parser.add_argument("--rows", type=int, default=8)

@@ -13,12 +13,12 @@ from attribune.backbones.families import PLACEMENTS, placement_for
 from attribune.backbones.loading import build_backbone
 from attribune.backbones.placement import Placement
 from attribune.backbones.tuning import tune_backbone
-from attribune.benchmark.tables import Line
+from attribune.benchmark.tables import Line, SetTable
 from attribune.methods import METHODS, Host, MethodConfig, method_from_dict
 from attribune.methods.condition import Slots
 from attribune.methods.recommended import RECOMMENDED
 from pages.cells import between, measured, table
-from pages.experiments import record
+from pages.experiments import difference, record, score
 
 ATTRIBUTES = [Slots(name="user", start=0, count=1, size=2), Slots(name="product", start=1, count=1, size=2)]
 
@@ -185,6 +185,35 @@ def recommended() -> list[str]:
     return table(head, rows, words=(0, 1))
 
 
+_CHEAP = {
+    "injector": "made anew",
+    "injector, parallel": "parallel",
+    "prefix at the input": "prefix",
+    **{name: name for name in ("pln", "plora", "modulated")},
+}
+
+
+def cheap() -> list[str]:
+    """What cheap methods keep of the Injector's accuracy, beside what they keep of the bare model's throughput."""
+    shares = next((one["of_bare"] for one in measured("prediction")["measured"] if _is_short(one)), {})
+    tables = record("cheap").tables
+    found = [{line.name: line for line in one.lines} for one in tables]
+    rows = [
+        [
+            name,
+            "" if (share := shares.get(_CHEAP.get(name))) is None else f"{share:.2f}",
+            *(cell for one, lines in zip(tables, found, strict=True) for cell in _against(one, lines[name])),
+        ]
+        for name in found[0]
+    ]
+    head = ["", "speed", *(cell for one in tables for cell in (f"{one.plan.heading}, {one.metric}", "difference"))]
+    return table(head, rows)
+
+
+def _against(one: SetTable, line: Line) -> tuple[str, str]:
+    return score(one, line), difference(one, line)
+
+
 def _is_short(one: Mapping[str, Any]) -> bool:
     return one["shape"] == "minilm, two attributes" and one["precision"] == "bf16" and "of_bare" in one
 
@@ -195,6 +224,6 @@ def _ends(line: Line) -> tuple[float, float, float]:
 
 
 TABLES = {
-    "methods.md": {"families": matrix, "counts": counts, "recommended": recommended},
+    "methods.md": {"families": matrix, "counts": counts, "recommended": recommended, "cheap": cheap},
     "../README.md": {"recommended": recommended},
 }

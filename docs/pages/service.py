@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import numpy as np
-
 from pages.cells import RESULTS, between, machine_line, measured, table
 
 
@@ -24,7 +22,6 @@ def serving() -> list[str]:
     for one in found:
         errors = sum(count for status, count in one["statuses"].items() if status != "200")
         times = [one["milliseconds"][kind] for kind in ("one text", "several")]
-        in_lots = one["texts_per_second"] / np.mean(one["predict_in_lots"]["texts_per_second"])
         users = f", {one['users']:,} users" if one.get("users") else ""
         rows.append(
             [
@@ -34,7 +31,7 @@ def serving() -> list[str]:
                 f"{errors:,}",
                 f"{one['texts_per_second']:,.0f}",
                 f"{one['of_predict']:.2f}",
-                f"{in_lots:.2f}",
+                f"{one['of_predict_in_lots']:.2f}",
                 *(f"{one[key]:.2f}" if key in one else "" for key in shares.values()),
                 *(f"{kind['p50']:,.0f} / {kind['p99']:,.0f}" for kind in times),
                 f"{one['megabytes']['second_fifth']:,.0f}, {one['megabytes']['last_fifth']:,.0f}",

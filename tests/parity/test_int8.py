@@ -9,7 +9,8 @@ from slow_layers import Matrix, Vector, draw
 from torch import Tensor, nn
 
 from attribune.backbones.int8 import quantise_backbone
-from attribune.functional.int8 import int8_linear, int8_states, int8_weight
+from attribune.errors import ConfigError
+from attribune.functional.int8 import int8_linear, int8_packed, int8_states, int8_weight
 
 pytestmark = needs_int8
 
@@ -23,9 +24,9 @@ def slow_weight(W: Matrix) -> tuple[list[list[int]], Vector]:
 
 
 def slow_row(x: Vector) -> tuple[list[int], float, float]:
-    """Whole numbers from -128, of the least state, to 127, of the largest."""
+    """Whole numbers from 0, of the least state, to 255, of the largest."""
     scale = (max(x) - min(x)) / 255
-    return [round((value - min(x)) / scale) - 128 for value in x], scale, min(x) + 128 * scale
+    return [round((value - min(x)) / scale) for value in x], scale, min(x)
 
 
 def slow_linear(x: Matrix, W: Matrix, b: Vector) -> Matrix:
@@ -62,7 +63,7 @@ def test_the_whole_numbers(layer: tuple[Tensor, Tensor, Tensor]) -> None:
     q, s, m = int8_states(x)
     rows = [slow_row(row) for row in x.tolist()]
     assert q.tolist() == [whole for whole, _, _ in rows]
-    assert {(int(row.min()), int(row.max())) for row in q} == {(-128, 127)}
+    assert {(int(row.min()), int(row.max())) for row in q} == {(0, 255)}
     torch.testing.assert_close((s * q + m), x, rtol=0, atol=float(s.max()) / 2 * (1 + 1e-9))
 
 
@@ -75,6 +76,43 @@ def test_the_linear_map(layer: tuple[Tensor, Tensor, Tensor]) -> None:
     assert float((result - (x @ W + b)).abs().max()) > 1e-6, "it rounds"
     wrong = int8_linear(x, q, s, s * q.sum(dim=0).roll(1), b)
     assert float((wrong - expected).abs().max()) > 1e-2
+
+
+@pytest.mark.parametrize("shape", [(5, 13, 7), (1, 1, 1), (3, 64, 17), (70, 33, 129)])
+def test_the_linear_map_in_the_layout_of_onednn(shape: tuple[int, int, int]) -> None:
+    """Which is as PyTorch comes for the processors that the tests run on; in float32, with states of one sign too."""
+    rows, n, k = shape
+    x, W, b = draw(rows, n).float(), draw(n, k).float(), draw(k).float()
+    x[-1] = x[-1].abs() * 100
+    q, s = int8_weight(W)
+    packed = int8_packed(q)
+    assert packed is not None
+    result = int8_linear(x, q, s, s * q.sum(dim=0), b, packed)
+    states, scales, least = int8_states(x)
+    expected = (states.double() * scales + least) @ (q.double() * s) + b
+    torch.testing.assert_close(result, expected.float(), rtol=1e-5, atol=1e-5 * float(expected.abs().max()))
+    torch.testing.assert_close(int8_linear(x, q, s, s * q.sum(dim=0), b), result, rtol=1e-5, atol=1e-3)
+
+
+@pytest.mark.parametrize("scale", [1e-3, 1.0, 1e4])
+def test_states_in_float32_are_rounded_as_in_float64(scale: float) -> None:
+    x = (draw(40, 33) * scale).float()
+    x[1] = x[1].relu()
+    (q, s, m), (exact, s_exact, m_exact) = int8_states(x), int8_states(x.double())
+    assert q.dtype == exact.dtype == torch.uint8
+    assert int((q.int() - exact.int()).abs().max()) <= 1, "a number halfway between two may go either way"
+    assert float((q != exact).double().mean()) < 0.01
+    torch.testing.assert_close(s.double(), s_exact, rtol=1e-6, atol=0)
+    torch.testing.assert_close(m.double(), m_exact, rtol=1e-6, atol=0)
+
+
+def test_weights_that_are_no_numbers_are_refused() -> None:
+    """Their scale would be none, and the largest of a token's states does not see them."""
+    for bad in (float("nan"), float("inf")):
+        layer = nn.Linear(N, K)
+        layer.weight.data[2, 3] = bad
+        with pytest.raises(ConfigError, match="NaN or infinite"):
+            quantise_backbone(nn.Sequential(layer), {})
 
 
 @pytest.mark.parametrize("value", [0.0, 3.7, -250.0, 1e-30])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
@@ -11,12 +11,23 @@ from transformers.pytorch_utils import Conv1D
 
 from attribune.backbones.word_models import WordModel
 from attribune.errors import ConfigError
-from attribune.functional.int8 import int8_linear, int8_weight
+from attribune.functional.int8 import int8_linear, int8_packed, int8_weight
 
-__all__ = ["Int8Linear", "Int8Weights", "check_int8", "quantise_backbone"]
+__all__ = ["Int8Linear", "Int8Weight", "Int8Weights", "check_int8", "quantise_backbone"]
 
-Int8Weights = dict[tuple[int, ...], tuple[Tensor, Tensor, Tensor, Tensor]]
-"""Weight, int8 weight, scales and sums by address and shape of the weight, for backbones that share weights."""
+
+class Int8Weight(NamedTuple):
+    """A weight that was rounded: the original, its whole numbers, these as oneDNN reads them, scales, and sums."""
+
+    original: Tensor
+    whole: Tensor
+    packed: Tensor | None
+    scales: Tensor
+    sums: Tensor
+
+
+Int8Weights = dict[tuple[int, ...], Int8Weight]
+"""Weights by address and shape of the original, for backbones that share weights."""
 _INSTRUCTIONS = ("avx512_vnni", "avx_vnni", "amx_int8")
 
 
@@ -28,11 +39,12 @@ class Int8Linear(nn.Module):
     scales: Tensor
     sums: Tensor
     zeros: Tensor
+    packed: Tensor | None
 
     def forward(self, states: Tensor) -> Tensor:
         """Map the states (..., inputs); the result is in float32."""
         bias = self.zeros if self.bias is None else self.bias
-        return int8_linear(states.float(), self.weight, self.scales, self.sums, bias)
+        return int8_linear(states.float(), self.weight, self.scales, self.sums, bias, self.packed)
 
 
 def check_int8(device: torch.device) -> None:
@@ -63,7 +75,7 @@ def quantise_backbone(backbone: nn.Module, weights: Int8Weights) -> None:
         weights: of backbones that share weights with this one; those of this one are added.
 
     Raises:
-        ConfigError: for a backbone that is no Transformer, or whose weights are not in float32.
+        ConfigError: for a backbone that is no Transformer, or whose weights are not in float32 or not finite.
     """
     if isinstance(backbone, WordModel):  # whose only linear map methods replace
         kind = backbone.config.model_type
@@ -91,9 +103,12 @@ def _quantise(layer: nn.Module, weights: Int8Weights) -> None:
     if place not in weights:  # the original is kept, so that no other weight gets its address
         W = original.T if isinstance(layer, nn.Linear) else original
         q, scales = int8_weight(W)
-        weights[place] = original, q.contiguous(), scales, q.sum(dim=0) * scales
-    _, q, scales, sums = weights[place]
+        if not scales.isfinite().all():
+            raise ConfigError("quantise='int8': weights of a linear map of the backbone are NaN or infinite")
+        weights[place] = Int8Weight(original, q.contiguous(), int8_packed(q), scales, q.sum(dim=0) * scales)
+    rounded = weights[place]
     layer.__class__ = Int8Linear
-    layer.weight = nn.Parameter(q, requires_grad=False)
-    for name, buffer in {"scales": scales, "sums": sums, "zeros": torch.zeros_like(sums)}.items():
+    layer.weight = nn.Parameter(rounded.whole, requires_grad=False)
+    buffers = {"scales": rounded.scales, "sums": rounded.sums, "zeros": torch.zeros_like(rounded.sums)}
+    for name, buffer in {**buffers, "packed": rounded.packed}.items():
         layer.register_buffer(name, buffer, persistent=False)

@@ -30,13 +30,18 @@ def check_task(recipe: RecipeFields) -> None:
         _check_tokens(recipe)
 
 
-def _check_tokens(recipe: RecipeFields) -> None:
-    """Refuse settings that a task which scores tokens does not have."""
+def _refuse_baseline(recipe: RecipeFields, lacks: str) -> None:
+    """Refuse a baseline for a task that it cannot do."""
     if recipe.is_baseline:
         raise ConfigError(
-            f"method {recipe.method['name']!r} scores no tokens, as the task {recipe.task_kind!r} does: choose one "
-            "that acts in a backbone"
+            f"method {recipe.method['name']!r} {lacks}, as the task {recipe.task_kind!r} does: choose one that acts in "
+            "a backbone"
         )
+
+
+def _check_tokens(recipe: RecipeFields) -> None:
+    """Refuse settings that a task which scores tokens does not have."""
+    _refuse_baseline(recipe, "scores no tokens")
     check_reads_tokens(recipe.method_config(), task=recipe.task_kind)
     if not isinstance(parse_window(recipe.data.window, max_length=recipe.data.max_length), Head):
         raise ConfigError(
@@ -59,11 +64,7 @@ def _check_tokens(recipe: RecipeFields) -> None:
 
 def _check_candidates(recipe: RecipeFields) -> None:
     """Refuse settings that a task which compares texts does not have."""
-    if recipe.is_baseline:
-        raise ConfigError(
-            f"method {recipe.method['name']!r} compares no texts, as the task {recipe.task_kind!r} does: choose one "
-            "that acts in a backbone"
-        )
+    _refuse_baseline(recipe, "compares no texts")
     check_compares(recipe.method_config(), task=recipe.task_kind)
     if recipe.task_kind == "similarity":
         _check_similarity(recipe)
