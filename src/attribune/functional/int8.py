@@ -6,6 +6,8 @@ map runs. So the result for a token does not depend on the others of its batch.
 
 from __future__ import annotations
 
+import platform
+
 import torch
 from jaxtyping import Float, Int, UInt8
 from torch import Tensor
@@ -44,8 +46,9 @@ def int8_states(
 
 
 def int8_packed(q: Int[Tensor, "N K"]) -> Tensor | None:
-    """Lay a weight out as oneDNN multiplies with it; None where PyTorch comes without its products of int8."""
-    if not (torch.backends.mkldnn.is_available() and hasattr(torch.ops.onednn, "qlinear_pointwise")):
+    """Lay a weight out as oneDNN multiplies with it; None where PyTorch comes without its products for x86."""
+    is_x86 = platform.machine() in ("x86_64", "AMD64")
+    if not (is_x86 and torch.backends.mkldnn.is_available() and hasattr(torch.ops.onednn, "qlinear_pointwise")):
         return None
     packed: Tensor = torch.ops.onednn.qlinear_prepack(q.T.contiguous(), None)
     return packed
