@@ -58,6 +58,7 @@ bench: $(READY)
 	$(BIN)/python benchmarks/epoch.py
 	$(BIN)/python benchmarks/serving.py
 	$(BIN)/python benchmarks/serving.py --precision bf16 --dtype bfloat16 --output benchmarks/results/serving_bf16.json
+	$(BIN)/python benchmarks/serving.py --precision bf16 --users 10000 --output benchmarks/results/serving_users.json
 	$(BIN)/python benchmarks/enrolment.py
 	$(BIN)/python benchmarks/chunk_memory.py
 	$(BIN)/python benchmarks/scaling.py
