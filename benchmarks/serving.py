@@ -161,7 +161,11 @@ class Service:
         assert self.process.stderr is not None
         found = None
         while found is None:
-            found = re.search(r"serving at http://127\.0\.0\.1:(\d+),", self.process.stderr.readline())
+            if not (line := self.process.stderr.readline()):
+                raise SystemExit("the service ended before it served: see the message above")
+            found = re.search(r"serving at http://127\.0\.0\.1:(\d+),", line)
+            if found is None:
+                sys.stderr.write(line)
         self.port = int(found[1])
 
     def megabytes(self) -> float:

@@ -23,6 +23,8 @@ def serving() -> list[str]:
         errors = sum(count for status, count in one["statuses"].items() if status != "200")
         times = [one["milliseconds"][kind] for kind in ("one text", "several")]
         users = f", {one['users']:,} users" if one.get("users") else ""
+        if one["machine"] != machine:
+            users += f" (on {one['machine']['processor']})"
         rows.append(
             [
                 f"{one['precision']}, {one['dtype']}{users}",
@@ -31,7 +33,7 @@ def serving() -> list[str]:
                 f"{errors:,}",
                 f"{one['texts_per_second']:,.0f}",
                 f"{one['of_predict']:.2f}",
-                f"{one['of_predict_in_lots']:.2f}",
+                f"{in_lots(one):.2f}",
                 *(f"{one[key]:.2f}" if key in one else "" for key in shares.values()),
                 *(f"{kind['p50']:,.0f} / {kind['p99']:,.0f}" for kind in times),
                 f"{one['megabytes']['second_fifth']:,.0f}, {one['megabytes']['last_fifth']:,.0f}",
@@ -46,6 +48,14 @@ def serving() -> list[str]:
         *table([*head, "largest difference from `predict`"], rows),
         *first_and_later(found),
     ]
+
+
+def in_lots(one: Mapping[str, Any]) -> float:
+    """The share of the throughput of `predict` in batches like the service's, of older records too."""
+    if "of_predict_in_lots" in one:
+        return float(one["of_predict_in_lots"])
+    rates = one["predict_in_lots"]["texts_per_second"]
+    return float(one["texts_per_second"]) * len(rates) / sum(rates)
 
 
 def first_and_later(measured: Sequence[Mapping[str, Any]]) -> list[str]:
