@@ -46,10 +46,11 @@ def names() -> list[str]:
 def train_all(folder: Path, steps: int) -> None:
     """Train the adapters, and one model in full, of which there are nine copies."""
     rows = snippets()
+    exact = ("--set", "training.precision=float32")  # as the group computes
     for number, name in enumerate(names()):
         data = write_csv(folder / "train.csv", COLUMNS, rows[number::RUNS][: 40 * steps])
-        train(data, folder / name, steps, "--method", "adapter", "--set", f"training.seed={number}")
-    train(data, folder / "full-0", steps, "--method", "none", "--tuning", "full")
+        train(data, folder / name, steps, "--method", "adapter", "--set", f"training.seed={number}", *exact)
+    train(data, folder / "full-0", steps, "--method", "none", "--tuning", "full", *exact)
     for number in range(1, RUNS):
         shutil.copytree(folder / "full-0", folder / f"full-{number}")
 
