@@ -48,7 +48,8 @@ def int8_states(
 def int8_packed(q: Int[Tensor, "N K"]) -> Tensor | None:
     """Lay a weight out as oneDNN multiplies with it; None where PyTorch comes without its products for x86."""
     is_x86 = platform.machine() in ("x86_64", "AMD64")
-    if not (is_x86 and torch.backends.mkldnn.is_available() and hasattr(torch.ops.onednn, "qlinear_pointwise")):
+    has_onednn = torch.backends.mkldnn.is_available()  # type: ignore[no-untyped-call]
+    if not (is_x86 and has_onednn and hasattr(torch.ops.onednn, "qlinear_pointwise")):
         return None
     packed: Tensor = torch.ops.onednn.qlinear_prepack(q.T.contiguous(), None)
     return packed
