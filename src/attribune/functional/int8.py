@@ -71,7 +71,7 @@ def int8_linear(
         q: the weight, of `int8_weight`.
         s: its scales.
         sums: of the weights of each output, ``s sum_n q``.
-        packed: the weight, of `int8_packed`: three to four times as fast, as oneDNN writes ``(q_x q) s`` at once.
+        packed: the weight, of `int8_packed`: two to four times as fast, as oneDNN writes ``(q_x q) s`` at once.
     """
     q_x, s_x, m_x = int8_states(x.reshape(-1, x.shape[-1]))
     if packed is None:

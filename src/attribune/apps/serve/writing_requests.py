@@ -126,7 +126,7 @@ class Writing:
         is_chat: whether it is answered as a conversation.
         prompts: texts, or conversations as pairs of role and text.
         attributes: a value of each attribute that is given.
-        max_tokens: of a text, if said.
+        max_tokens: maximum length of a text, if the request gives one.
     """
 
     model: ServedModel
