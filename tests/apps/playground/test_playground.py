@@ -83,7 +83,7 @@ def test_a_text_is_answered_as_the_predictor_does(session: Session, run_of: Call
 
 def test_what_the_model_does_not_know_is_read_as_unknown_and_said(session: Session) -> None:
     answer = session.ask("the film", {"user": ["stranger"]})
-    np.testing.assert_array_equal(answer.numbers[0], answer.numbers[1])
+    np.testing.assert_allclose(answer.numbers[0], answer.numbers[1], atol=1e-6)
     assert answer.notes == ["user 'stranger' was in no training row: it is read as unknown"]
 
 
