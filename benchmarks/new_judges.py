@@ -1,16 +1,18 @@
 """What a few judgements teach of people who were not there in training, beside a shrunken intercept.
 
     python benchmarks/new_judges.py --prepared data/politeness [--work FOLDER] [--shots 1 3 5 10 20] [--epochs 2]
+        [--draws 5]
 
 The politeness of requests (`attribune data prepare politeness`), MiniLM and an Injector with the judge as attribute. A
 fifth of the judges with 40 judgements or more is taken out, and three quarters of the texts. Of each new judge up to 20
-judgements of these texts are there to be learned from, and up to 60 others are scored. `enrolled`: after `attribune
-enrol` with so many judgements of each, with the weight of the prior that was learned at the end of the training, and
-with 1; `texts chosen`: the same with the judgements that `attribune next` would have asked for; `by the encoder`: in
-one pass, by what was trained with the model. `intercept`: a number
-for each judge on top of what the same model says without one, and on top of a linear model of the text: the mean of
-what is left over, shrunk by variances that are estimated on the validation rows. Intervals are over judges. What is
-done is not done again. Writes benchmarks/results/new_judges.json.
+judgements of these texts are there to be learned from, and up to 60 others are scored. Those that are learned from are
+drawn several times, and squared errors are means over the draws. `enrolled`: after `attribune enrol` with so many
+judgements of each, with the weight of the prior that was learned at the end of the training, and with 1; `texts
+chosen`: the same with the judgements that `attribune next` would have asked for, in one order; `by the encoder`: in one
+pass, by what was trained with the model. `intercept`: a number for each judge on top of what the same model says
+without one, and on top of a linear model of the text: the mean of what is left over, shrunk by variances that are
+estimated on the validation rows. Intervals are over judges. What is done is not done again.
+Writes benchmarks/results/new_judges.json.
 """
 
 from __future__ import annotations
@@ -103,8 +105,8 @@ def linear(parts: dict[str, Dataset], run: Path) -> dict[str, Array]:
     return found
 
 
-def intercepts(parts: dict[str, Dataset], text: dict[str, Array], shots: int) -> Array:
-    """Predictions for the scored rows with an intercept for each judge, learned from so many judgements."""
+def intercepts(parts: dict[str, Dataset], text: dict[str, Array], learned: Array) -> Array:
+    """Predictions for the scored rows with an intercept for each judge, learned from the rows of a mask."""
     left = {name: numbers(parts[name]) - text[name] for name in ("validation", "learn")}
     groups = by_judge(parts["validation"])
     several = [left["validation"][rows] for rows in groups.values() if len(rows) > 1]
@@ -113,9 +115,18 @@ def intercepts(parts: dict[str, Dataset], text: dict[str, Array], shots: int) ->
     between = max(0.0, sum(product for product, _ in pairs) / sum(count for _, count in pairs))
     found, scored = text["score"].copy(), by_judge(parts["score"])
     for name, rows in by_judge(parts["learn"]).items():
-        one = left["learn"][rows[:shots]]
+        one = left["learn"][rows[learned[rows]]]
         found[scored.get(name, [])] += between * one.sum() / (between * len(one) + within)
     return found
+
+
+def drawn(parts: dict[str, Dataset], draws: int) -> list[Array]:
+    """The place of each judgement that is there to be learned from among its judge's, in several orders."""
+    orders = [np.zeros(len(parts["learn"]), dtype=np.int64) for _ in range(draws)]
+    for rows in by_judge(parts["learn"]).values():
+        for draw, places in enumerate(orders):
+            places[rows] = np.random.default_rng(draw).permutation(len(rows)) if draw else np.arange(len(rows))
+    return orders
 
 
 def chosen(parts: dict[str, Dataset], run: Path) -> Array:
@@ -156,6 +167,7 @@ def main() -> None:
     parser.add_argument("--prepared", type=Path, required=True, metavar="FOLDER")
     parser.add_argument("--work", type=Path, default=RUNS / "new-judges", metavar="FOLDER")
     parser.add_argument("--epochs", type=int, default=2, metavar="N")
+    parser.add_argument("--draws", type=int, default=5, metavar="N", help="of the judgements that are learned from")
     parser.add_argument("--shots", type=int, nargs="+", default=[1, 3, 5, 10, 20], metavar="N")
     options = parser.parse_args()
     quiet_libraries()
@@ -164,18 +176,21 @@ def main() -> None:
     train(recipe(options.epochs), run, tables=given, baselines=False, resume=True)
     settings = ClusterSettings(cluster="judge", texts=("text",), judges=("judge",))
     clusters = tuple(find_clusters(parts["score"], settings).values())
-    true = numbers(parts["score"])
+    true, orders = numbers(parts["score"]), drawn(parts, options.draws)
 
-    def metric(predicted: Array) -> Metric:
-        return replace(rmse(true, predicted), clusters=clusters)
+    def metric(predicted: list[Array]) -> Metric:
+        """The errors of all draws; what is the same for each is given once."""
+        predicted = predicted if len(predicted) > 1 else predicted * len(orders)
+        each = rmse(np.tile(true, len(orders)), np.concatenate(predicted))
+        return replace(each, clusters=tuple(np.tile(one, len(orders)) for one in clusters))
 
     hidden = {name: told(run, rows, hide=True) for name, rows in parts.items() if name != "train"}
     texts = {"intercept": hidden, "linear, intercept": linear(parts, run)}
-    base = metric(hidden["score"])
+    base = metric([hidden["score"]])
     learned = (load_run(run)[1].model.config.value_priors or {}).get("judge")  # type: ignore[attr-defined]
     lines: list[dict[str, Any]] = []
 
-    def line(name: str, shots: int, predicted: Array, **more: Any) -> None:
+    def line(name: str, shots: int, predicted: list[Array], **more: Any) -> None:
         found = metric(predicted)
         value, gap = interval(found), paired(found, base)
         lines.append(
@@ -188,34 +203,49 @@ def main() -> None:
             }
         )
 
-    line("none", 0, hidden["score"])
-    line("linear", 0, texts["linear, intercept"]["score"])
-    place = {name: {int(row): at for at, row in enumerate(rows)} for name, rows in by_judge(parts["learn"]).items()}
-    places = np.array([place[str(name)][row] for row, name in enumerate(parts["learn"]["judge"])])
-    asked = chosen(parts, run)
+    line("none", 0, [hidden["score"]])
+    line("linear", 0, [texts["linear, intercept"]["score"]])
+    asked = [chosen(parts, run)]
     ways = {
-        "enrolled": (EnrolSettings(), places),
-        "enrolled, prior of 1": (EnrolSettings(prior=1.0 / (learned or 1.0)), places),
+        "enrolled": (EnrolSettings(), orders),
+        "enrolled, prior of 1": (EnrolSettings(prior=1.0 / (learned or 1.0)), orders),
         "enrolled, texts chosen": (EnrolSettings(), asked),
-        "enrolled by the encoder": (EnrolSettings(by="encoder"), places),
+        "enrolled by the encoder": (EnrolSettings(by="encoder"), orders),
         "enrolled by the encoder, texts chosen": (EnrolSettings(by="encoder"), asked),
     }
+
+    def enrolled(name: str, shots: int, draw: int) -> dict[str, Any]:
+        """Seconds a value and predictions, once they are computed, from the file that has them."""
+        done = options.work / f"{name.replace(', ', '-').replace(' ', '-')}-{shots}-{draw}.json"
+        if not done.is_file():
+            way, places = ways[name]
+            copy = options.work / "copy"
+            shutil.rmtree(copy, ignore_errors=True)
+            shutil.copytree(run, copy)
+            rows = parts["learn"].select(np.flatnonzero(places[draw] < shots))
+            result = enrol(copy, rows, settings=way)
+            seconds = result.seconds / len(result.values)
+            stored = {"seconds": seconds, "predicted": told(copy, parts["score"]).tolist()}
+            done.write_text(json.dumps(stored), encoding="utf-8")
+        found: dict[str, Any] = json.loads(done.read_text(encoding="utf-8"))
+        return found
+
     for shots in options.shots:
+        shifted: dict[str, list[Array]] = {}
         for name, text in texts.items():
-            line(name, shots, intercepts(parts, text, shots))
-        for name, (way, order) in ways.items():
-            done = options.work / f"{name.replace(', ', '-').replace(' ', '-')}-{shots}.json"
-            if not done.is_file():
-                copy = options.work / "copy"
-                shutil.rmtree(copy, ignore_errors=True)
-                shutil.copytree(run, copy)
-                rows = parts["learn"].select(np.flatnonzero(order < shots))
-                result = enrol(copy, rows, settings=way)
-                seconds = result.seconds / len(result.values)
-                stored = {"seconds": seconds, "predicted": told(copy, parts["score"]).tolist()}
-                done.write_text(json.dumps(stored), encoding="utf-8")
-            stored = json.loads(done.read_text(encoding="utf-8"))
-            line(name, shots, np.array(stored["predicted"]), seconds=stored["seconds"])
+            shifted[name] = [intercepts(parts, text, places < shots) for places in orders]
+            line(name, shots, shifted[name])
+        for name, (_, places) in ways.items():
+            found = [enrolled(name, shots, draw) for draw in range(len(places))]
+            predicted = [np.array(one["predicted"]) for one in found]
+            gap = paired(metric(predicted), metric(shifted["intercept"]))
+            line(
+                name,
+                shots,
+                predicted,
+                seconds=float(np.mean([one["seconds"] for one in found])),
+                against_intercept=[gap.difference, gap.low, gap.high],
+            )
         print(shots, [(one["name"], round(one["rmse"][0], 3)) for one in lines if one["shots"] == shots], flush=True)
     write_result(
         options.output,
@@ -224,6 +254,7 @@ def main() -> None:
             "new_judges": len(by_judge(parts["score"])),
             "scored_rows": len(true),
             "epochs": options.epochs,
+            "draws": options.draws,
             "prior_weight": learned,
             "lines": lines,
         },

@@ -25,19 +25,32 @@ def new_judges() -> list[str]:
         + [f"{by_name[name, count]['rmse'][0]:.3f}" for count in shots]
         for name in names
     ]
-    gaps = [[name, *(between(*by_name[name, count]["against_none"], sign="+") for count in shots)] for name in names]
+
+    def gaps(reference: str, places: int) -> list[list[str]]:
+        found = {name: [by_name[name, count].get(reference) for count in shots] for name in names}
+        return [
+            [name, *(between(*gap, sign="+", places=places) for gap in line)]
+            for name, line in found.items()
+            if all(line)
+        ]
+
     head = [str(count) for count in shots]
     return [
         f"RMSE on {found['scored_rows']:,} judgements by {found['new_judges']} judges who were not "
         f"among the {found['training_rows']:,} training rows ({found['epochs']} epochs), of texts that nobody judged "
-        "in training. The columns give the number of other judgements that are known of each judge:",
+        "in training. The columns give the number of other judgements that are known of each judge, drawn "
+        f"{found['draws']} times:",
         "",
         *table(["", "0", *head], rows),
         "",
         f"Differences from the model that knows nothing about the judge ({none['rmse'][0]:.3f}), with 95 % intervals "
         "over judges:",
         "",
-        *table(["", *head], gaps),
+        *table(["", *head], gaps("against_none", 2)),
+        "",
+        "Differences from `intercept`:",
+        "",
+        *table(["", *head], gaps("against_intercept", 3)),
     ]
 
 

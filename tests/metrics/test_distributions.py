@@ -86,7 +86,8 @@ def test_texts_that_one_person_judged_and_unknown_answers_are_left_out(kind: typ
     mean = np.array([p[[4, 5]].mean(axis=0), p[:3].mean(axis=0)])[::-1]
     assert found["manhattan"].value() == pytest.approx(np.abs(mean - true).sum(axis=1).mean())
     values = np.array([1.0, 2.0, 4.0])
-    off = np.abs(values[logits.argmax(axis=1)] - values[labels.clip(0)]) / 3  # as many as there are answers
+    off = np.abs(values[logits.argmax(axis=1)] - values[labels.clip(0)]) / 1.5  # in mean steps from answer to answer
+    off /= 3  # as many as there are answers
     assert found["absolute_distance"].value() == pytest.approx((off[:3].mean() + off[4:6].mean()) / 2)
     assert "worst_tenth" not in found
 

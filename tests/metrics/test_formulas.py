@@ -100,6 +100,17 @@ def test_a_pooled_correlation_is_that_of_all_rows(pairs, folds):
         assert pooled(several, keys).value() == pytest.approx(make(true, predicted).value(), abs=1e-9)
 
 
+@pytest.mark.parametrize("far", [1e2, 1e4, 1e6])
+def test_a_correlation_without_the_row_that_is_far_from_all_others(far):
+    chance = np.random.default_rng(0)
+    true = np.append(chance.normal(size=199), far)
+    predicted = true + np.append(chance.normal(size=199), 0)
+    near = np.arange(200) < 199
+    found = metrics.pearson(true, predicted).select(near).value()
+    assert found == pytest.approx(stats.pearsonr(true[near], predicted[near])[0], abs=1e-6)
+    assert metrics.pearson(np.append(np.full(199, 0.3), far), predicted).select(near).value() == 0
+
+
 @settings(deadline=None, max_examples=60)
 @given(IDS)
 def test_matthews_equals_scikit_learn(pairs):

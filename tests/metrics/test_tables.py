@@ -75,8 +75,8 @@ def test_differences_are_in_the_unit_of_tables():
     assert lines == [
         "x against y, test accuracy_taste: +2.13 points [+1.01, +3.00], p = 0.0100",
         "x against y, test mean_accuracy: +2.13 points [+1.01, +3.00], p = 0.0100",
-        "x against y, test rmse: +0.02 [+0.01, +0.03], p = 0.0100",
-        "x against y, test r2: +0.02 [+0.01, +0.03], p = 0.0100",
+        "x against y, test rmse: +0.021 [+0.010, +0.030], p = 0.0100",
+        "x against y, test r2: +0.021 [+0.010, +0.030], p = 0.0100",
     ]
 
 

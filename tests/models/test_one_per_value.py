@@ -218,3 +218,15 @@ def test_settings_that_cannot_be(
 ) -> None:
     assert main([*command(folder, tmp_path / "run"), *more]) == 1
     assert message in capsys.readouterr().err
+
+
+def test_weights_of_one_are_no_weights(folder: Path, run: Path, tmp_path: Path) -> None:
+    rows = [row | {"price": 1} for row in small_runs.reviews(150, seed=2)]
+    rows += [{**row, "user": "rare", "price": 1} for row in small_runs.reviews(4, seed=9)]
+    small_runs.write_csv(tmp_path / "train.csv", rows)
+    words = command(folder, tmp_path / "run", "--weight", "price")
+    words[words.index(str(folder / "train.csv"))] = str(tmp_path / "train.csv")
+    assert main(words) == 0
+    plain, weighted = (load_file(str(one / "model" / "model.safetensors")) for one in (run, tmp_path / "run"))
+    for name, values in plain.items():
+        np.testing.assert_allclose(weighted[name], values, atol=1e-5, err_msg=name)

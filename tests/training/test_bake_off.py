@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import small_runs
+from datasets import Dataset
 
 from attribune import ConfigError, train
 from attribune.apps.cli import main
@@ -17,8 +18,10 @@ from attribune.core.progress import Reporter
 from attribune.metrics import formulas
 from attribune.metrics.results import compare_metrics
 from attribune.runs.folder import RunFolder
+from attribune.runs.recipe import Recipe
 from attribune.training import bake_off
 from attribune.training.bake_off import CANDIDATES, Choice, choose_method, read_budget
+from attribune.training.preparation import with_all_classes
 from attribune.training.train import _recipe_of
 
 SETTINGS = {"training.steps": 2, "training.precision": "float32", "training.batch_size": 8}
@@ -160,3 +163,19 @@ def test_wrong_budgets_and_tasks_are_refused(frame: pd.DataFrame, tmp_path: Path
     words = ["train", str(path), "--task", "generation", "--text", "text", "--attributes", "user", "--method", "auto"]
     assert main([*words, "--output", str(tmp_path / "other")]) == 1
     assert not (tmp_path / "other" / "recipe.yaml").exists()
+
+
+def test_a_class_that_a_subset_lacks_keeps_its_balanced_weight(frame: pd.DataFrame) -> None:
+    """Weights are those of all training rows; a class of other parts alone counts 1."""
+    rows = frame.assign(stars=["good"] * 10 + ["bad"] * (len(frame) - 10))
+    parts = {
+        "train": Dataset.from_pandas(rows),
+        "validation": Dataset.from_pandas(rows.assign(stars=["ugly"] * 3 + ["bad"] * (len(rows) - 3))),
+    }
+    data = {"train": "given", "text": "text", "label": "stars", "attributes": [{"name": "user"}]}
+    recipe = Recipe.from_dict({"data": data, "task": {"class_weights": "balanced"}})
+    task = with_all_classes(recipe, parts).task
+    half = len(rows) / 2
+    assert dict(zip(task["classes"], task["class_weights"], strict=True)) == pytest.approx(
+        {"bad": half / (len(rows) - 10), "good": half / 10, "ugly": 1.0}
+    )

@@ -8,12 +8,14 @@ from typing import Any
 
 import pytest
 import small_runs
+import torch
 import yaml
 
 from attribune.errors import ConfigError
 from attribune.metrics.definitions import metric_info
 from attribune.runs.folder import RunFolder
 from attribune.runs.recipe import Recipe
+from attribune.runs.stored_scores import StoredScores
 from attribune.tasks import TASKS, Classification
 from attribune.tasks.ordinal import Ordinal
 from attribune.tasks.rating import Rating
@@ -31,14 +33,14 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def run_of(folder: Path, kind: str, **training: Any) -> RunFolder:
+def run_of(folder: Path, kind: str, *, task: dict[str, Any] | None = None, **training: Any) -> RunFolder:
     output = folder / "-".join([kind, *map(str, training.values())])
     data: dict[str, Any] = {name: str(folder / f"{name}.csv") for name in ("train", "validation", "test")}
     data |= {"text": "text", "label": "stars", "attributes": [{"name": "user"}], "max_length": 32}
     settings = {"epochs": 3, "batch_size": 16, "precision": "float32", "learning_rate": 0.05, **training}
     recipe = {
         "data": data,
-        "task": {"kind": kind},
+        "task": {"kind": kind, **(task or {})},
         "method": {"name": "tokens"},
         "backbone": {"name": str(folder / "backbone")},
         "training": settings,
@@ -83,3 +85,13 @@ def test_ordered_labels_are_chosen_by_the_loss_and_others_by_the_main_metric() -
     assert Classification(classes=2, score_by="macro_f1").selection_metric == "macro_f1"
     assert not metric_info("loss").higher_is_better
     assert {"rating", "ordinal", "classification"} <= set(TASKS)
+
+
+@pytest.mark.parametrize("batch_size", [4, 16])
+def test_the_loss_of_the_validation_rows_does_not_depend_on_their_batches(folder: Path, batch_size: int) -> None:
+    """With class weights, the batches of a mean would weigh unlike."""
+    task = {"class_weights": [1.0, 30.0]}
+    run = run_of(folder, "classification", task=task, select_by="loss", batch_size=batch_size)
+    scores = StoredScores.read(run.path)
+    logits, labels = (torch.from_numpy(scores.parts["validation"][name]) for name in ("logits", "labels"))
+    assert run.read_results().training.best_value == pytest.approx(float(scores.task.loss(logits, labels)), abs=1e-5)

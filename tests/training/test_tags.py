@@ -240,3 +240,14 @@ def test_class_numbers_in_lists_become_names(run: Path) -> None:
     table = datasets.Dataset.from_dict({"words": [["a", "b"], ["c"]], "tags": [[0, 2], [1]]}, features=features)
     assert list(read_table(table)["tags"]) == [["O", "I-GOOD"], ["B-GOOD"]]
     assert attribune.tasks.Tags.kind == "tags"
+
+
+@pytest.mark.slow
+def test_sentences_that_several_people_tag_train_to_the_end(folder: Path, tmp_path: Path) -> None:
+    """Validation and test rows then have clusters, and tags no probabilities of answers to compare by text."""
+    write_json_lines(tmp_path / "rows.jsonl", [row | {"user": f"u{judge}"} for row in ROWS[:40] for judge in range(3)])
+    words = command(folder, tmp_path / "run")
+    words[words.index(str(folder / "rows.jsonl"))] = str(tmp_path / "rows.jsonl")
+    assert main(words) == 0
+    results = json.loads((tmp_path / "run" / "metrics.json").read_text(encoding="utf-8"))
+    assert "majority" in json.dumps(results)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -113,8 +113,9 @@ def _figures_of(head: str, name: str, true: Array, predicted: Array, clusters: C
 def largest_mistakes(scored_rows: ScoredRows, *, limit: int) -> list[Mistake]:
     """Return the wrong rows with the largest loss, largest first; of a regression all rows are wrong.
 
-    The loss is that of the task: where a row has one class, minus the logarithm of the probability of that class.
-    Labels that no training row has have no loss, and come last. Texts and tags of words have no mistakes here.
+    The loss is that of the task, without class weights: where a row has one class, minus the logarithm of the
+    probability of that class. Labels that no training row has have no loss, and come last. Texts and tags of words have
+    no mistakes here.
     """
     wrong = _wrong(scored_rows)
     if wrong is None or not wrong.any():
@@ -123,7 +124,9 @@ def largest_mistakes(scored_rows: ScoredRows, *, limit: int) -> list[Mistake]:
 
     rows = np.flatnonzero(wrong)
     logits = torch.as_tensor(np.asarray(scored_rows.logits)[rows], dtype=torch.float32)
-    losses = scored_rows.task.row_losses(logits, torch.as_tensor(np.asarray(scored_rows.labels)[rows])).numpy()
+    task = scored_rows.task
+    task = replace(task, class_weights=None) if isinstance(task, Classification) else task
+    losses = task.row_losses(logits, torch.as_tensor(np.asarray(scored_rows.labels)[rows])).numpy()
     rows = rows[np.argsort(-losses, kind="stable")[:limit]]
     decoded = scored_rows.task.decode(scored_rows.logits[rows]).predictions
     return [

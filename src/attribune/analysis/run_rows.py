@@ -17,6 +17,7 @@ from attribune.data.clusters import unpacked_clusters
 from attribune.data.tables import read_table
 from attribune.errors import AttribuneError, DataError
 from attribune.metrics.results import Comparison, ResultRow
+from attribune.runs.enrol import schema_of_training
 from attribune.runs.folder import RunFolder
 from attribune.runs.recipe import Recipe
 from attribune.runs.stored_scores import StoredScores
@@ -88,7 +89,8 @@ def _stored_rows(folder: RunFolder) -> RunRows:
     part = "test" if "test" in scores.parts else "validation"
     arrays, source = scores.parts[part], getattr(recipe.data, part) or recipe.data.train
     # The table does not say which shuffled attributes a row had.
-    schema = folder.read_schema() if recipe.reads_attributes and not recipe.data.shuffled else Schema([])
+    reads = recipe.reads_attributes and not recipe.data.shuffled
+    schema = schema_of_training(folder) if reads else Schema([])
     notes = []
     table = None
     try:
@@ -99,11 +101,11 @@ def _stored_rows(folder: RunFolder) -> RunRows:
                 f"{source} has other labels than in the training of the run: pass the original table as DATA"
             )
         scored_rows = _with_counts(scores.task, arrays["logits"], labels, recipe=recipe, schema=schema, table=found)
-        scored_rows = replace(scored_rows, clusters=unpacked_clusters(arrays), hidden=arrays.get("hidden"))
         table = found
     except (AttribuneError, OSError, IndexError, KeyError) as error:
         notes.append(f"The rows themselves could not be read, so that their texts and values are missing here: {error}")
         scored_rows = ScoredRows(task=scores.task, logits=arrays["logits"], labels=arrays["labels"], counts={})
+    scored_rows = replace(scored_rows, clusters=unpacked_clusters(arrays), hidden=arrays.get("hidden"))
     verdict = run_verdict(
         recipe,
         results.training,

@@ -43,7 +43,8 @@ def judgement_metrics(task: Task, logits: Array, labels: Array, clusters: Cluste
     if positions is None:
         name, errors = "error_rate", (guesses != labels).astype(np.float64)
     else:
-        name, errors = "absolute_distance", np.abs(positions[guesses] - positions[labels]) / len(positions)
+        steps = np.abs(positions[guesses] - positions[labels]) / np.diff(positions).mean()
+        name, errors = "absolute_distance", steps / len(positions)
     judges = next((kind[used] for which, kind in clusters.items() if which != TEXT), None)
     return distribution_metrics(true, predicted, positions=positions) | judge_metrics(
         errors, texts=texts, judges=judges, name=name

@@ -52,10 +52,20 @@ def _correlation(pairs: Array) -> Formula:
 
     def formula(weights: Array) -> Array:
         mean_x, mean_y = weights @ x, weights @ y
-        spread = (weights @ (x * x) - mean_x**2) * (weights @ (y * y) - mean_y**2)
-        return quotient(weights @ (x * y) - mean_x * mean_y, spread)
+        x_unit, y_unit = _deviation(weights @ (x * x), mean_x), _deviation(weights @ (y * y), mean_y)
+        return np.asarray((weights @ (x * y) - mean_x * mean_y) / x_unit / y_unit)
 
     return formula
+
+
+def _deviation(square: Array, mean: Array) -> Array:
+    """Return the standard deviation from E[x²] and E[x]; infinity where no more than rounding is left of it.
+
+    That is judged by E[x²], as the rows that are drawn may lack the ones that are far from all others.
+    """
+    variance = square - mean**2
+    varies = variance > 1e-13 * square
+    return np.where(varies, np.sqrt(np.where(varies, variance, 1.0)), np.inf)
 
 
 def _rank_correlation(pairs: Array) -> Formula:

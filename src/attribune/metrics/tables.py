@@ -80,7 +80,9 @@ def comparison_lines(comparisons: Iterable[Comparison]) -> list[str]:
     lines = []
     for pair in comparisons:
         info = metric_info(pair.metric)
-        difference, low, high = (f"{info.scale * number:+.2f}" for number in (pair.difference, pair.low, pair.high))
+        decimals = 2 if info.is_share else 3
+        numbers = (pair.difference, pair.low, pair.high)
+        difference, low, high = (f"{info.scale * number:+.{decimals}f}" for number in numbers)
         lines.append(
             f"{pair.a} against {pair.b}, {pair.part}{pair.part and ' '}{pair.metric}: {difference}"
             f"{' points' if info.is_share else ''} "

@@ -232,6 +232,10 @@ class ConditionedModel(CheckpointedModel):
     def row_losses(self, logits: Tensor, labels: Tensor) -> Tensor:
         """Return the negative log-likelihood of each row, (B,), in nats."""
 
+    def mean_loss(self, scores: npt.NDArray[Any], labels: npt.NDArray[Any]) -> float:
+        """Return the loss of all rows as of one batch, from their `row_scores`."""
+        return float(self.task.loss(torch.from_numpy(np.asarray(scores)), torch.from_numpy(np.asarray(labels))))
+
     def row_counts(self, labels: Tensor) -> Tensor:
         """Return what the losses of rows are divided by in the mean of a batch, (B,)."""
         return self.task.row_counts(labels)

@@ -10,6 +10,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 from transformers import (
@@ -215,6 +217,11 @@ class AttributeGenerator(ConditionedModel, GenerationMixin):
     def row_losses(self, logits: Tensor, labels: Tensor) -> Tensor:
         """Return of each response the negative log-likelihood in nats, (B,)."""
         return self.row_scores(logits, labels)[:, 0]
+
+    def mean_loss(self, scores: npt.NDArray[Any], labels: npt.NDArray[Any]) -> float:
+        """Return the mean negative log-likelihood of an id in nats, from the `row_scores`."""
+        likelihood, ids = np.asarray(scores, dtype=np.float64).sum(axis=0)
+        return float(likelihood / max(ids, 1))
 
     def row_counts(self, labels: Tensor) -> Tensor:
         """Return the number of ids of each response, (B,)."""

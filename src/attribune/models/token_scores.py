@@ -33,11 +33,13 @@ def score_tokens(
     windows, cut, owners = windows_of(rows, task)
     parts: list[list[Any]] = [[] for _ in range(len(rows))]
     reduced: list[Any] = [None] * len(windows)
-    losses = 0.0
+    losses, counts = 0.0, 0.0
     for index, batch in model.batches(windows, size=size):
         with run():
             output = model(**batch)
-        losses += 0.0 if output.loss is None else len(index) * float(output.loss)
+        if "labels" in batch:
+            losses += float(model.row_losses(output.logits, batch["labels"]).sum())
+            counts += float(model.row_counts(batch["labels"]).sum())
         logits = output.logits.float().cpu().numpy()
         for window, scores in zip(index.tolist(), logits, strict=True):
             reduced[window] = task.window_scores(scores[: len(cut[window].ids)], cut[window])
@@ -46,4 +48,4 @@ def score_tokens(
     scored = task.empty_scores(len(rows))
     for row, (results, text) in enumerate(zip(parts, rows.inputs, strict=True)):
         scored[row] = task.row_scores(results, text)
-    return scored, losses / max(1, len(windows))
+    return scored, losses / max(1.0, counts)

@@ -38,7 +38,7 @@ from attribune.runs.recipe import Recipe
 from attribune.runs.recipe_parts import ValuesRecipe
 from attribune.runs.value_learning import Enrolled, EnrolSettings, ValueLearner
 from attribune.runs.value_tables import read_value_table
-from attribune.schema import ValueTable
+from attribune.schema import Schema, ValueTable
 from attribune.schema.revision import Revision
 
 __all__ = [
@@ -51,6 +51,7 @@ __all__ = [
     "enrol",
     "enrolments",
     "replace_with",
+    "schema_of_training",
     "undo_enrolment",
 ]
 
@@ -268,9 +269,24 @@ def _undo_enrolment(folder: RunFolder, *, backbone: str | Path | None) -> list[d
     if not record:
         raise ConfigError(f"{folder.path} has no values that were added after training: there is nothing to undo")
     last = record.pop()
-    removed: dict[str, tuple[str, ...]] = {}
-    for value in last:
-        removed[value["attribute"]] = (*removed.get(value["attribute"], ()), value["value"])
-    model = folder.revised_model(lambda schema: Revision.removing(schema, removed, count_rows=False), backbone=backbone)
+    model = folder.revised_model(lambda schema: _without(schema, last), backbone=backbone)
     replace_with(folder, model, record)
     return last
+
+
+def schema_of_training(folder: RunFolder) -> Schema:
+    """Return a run's schema without the values that were added since its training.
+
+    Raises:
+        ModelFolderError: for a model or a record that is damaged.
+    """
+    added = [value for step in enrolments(folder.path) for value in step]
+    return _without(folder.read_schema(), added).schema
+
+
+def _without(schema: Schema, added: Sequence[Mapping[str, Any]]) -> Revision:
+    """Remove values that were added after the training."""
+    values: dict[str, tuple[str, ...]] = {}
+    for one in added:
+        values[one["attribute"]] = (*values.get(one["attribute"], ()), one["value"])
+    return Revision.removing(schema, values, count_rows=False)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -77,7 +77,7 @@ def _batches(
     settings: TrainingRecipe,
     chance: np.random.Generator,
     collate: Callable[..., dict[str, torch.Tensor]],
-) -> Any:
+) -> Iterator[dict[str, torch.Tensor]]:
     """Yield the batches of all epochs of a value's rows."""
     for _ in range(config.epochs):
         order = chance.permutation(own)
@@ -85,21 +85,10 @@ def _batches(
             yield collate([rows[int(row)] for row in order[start : start + settings.batch_size]])
 
 
-def _weighed(model: ConditionedModel, batches: Iterable[dict[str, torch.Tensor]]) -> Iterator[tuple[Any, float]]:
-    """Yield batches, with what their rows with weights count over the mean of all."""
-    listed = list(batches)
-    if not listed or "weights" not in listed[0]:
-        yield from ((batch, 1.0) for batch in listed)
-        return
-    counts = [float((batch["weights"] * model.row_counts(batch["labels"])).sum()) for batch in listed]
-    mean = sum(counts) / len(counts)
-    yield from ((batch, count / mean if mean else 0.0) for batch, count in zip(listed, counts, strict=True))
-
-
 def _train(
     model: ConditionedModel,
     factors: list[torch.nn.Parameter],
-    batches: Any,
+    batches: Iterator[dict[str, torch.Tensor]],
     config: OnePerValue,
     settings: TrainingRecipe,
     run: Callable[[], AbstractContextManager[Any]],
@@ -108,10 +97,10 @@ def _train(
     for factor in factors:
         factor.requires_grad_(True)
     optimizer = torch.optim.AdamW(factors, lr=settings.learning_rate * config.rate, weight_decay=settings.weight_decay)
-    for batch, share in _weighed(model, batches):
+    for batch in batches:
         optimizer.zero_grad()
         with run():
-            loss = share * model(**{name: x.to(model.device) for name, x in batch.items()}).loss
+            loss = model(**{name: x.to(model.device) for name, x in batch.items()}).loss
         if not torch.isfinite(loss):
             raise DataError("the loss of a value's own rows became infinite or not a number: lower method.rate")
         loss.backward()

@@ -251,9 +251,21 @@ def _encode_labels(
 
 
 def with_all_classes(recipe: Recipe, tables: Mapping[str, Dataset]) -> Recipe:
-    """Return the recipe with the classes of all these rows, so that models of subsets have the same outputs."""
-    classes = _fit_task(DataPlan.of(recipe), *tables.values()).to_dict().get("classes")
-    return recipe if classes is None else recipe.model_copy(update={"task": {**recipe.task, "classes": classes}})
+    """Return the recipe with the classes of all these rows, so that models of subsets have the same outputs.
+
+    Balanced class weights become those of the training rows, 1 for a class that none of them has.
+    """
+    plan = DataPlan.of(recipe)
+    task = _fit_task(plan, *tables.values())
+    options = task.to_dict()
+    if "classes" not in options:
+        return recipe
+    chosen = {"classes": options["classes"]}
+    if plan.task_options.get("class_weights") == "balanced":
+        fitted = _fit_task(plan, tables["train"]).to_dict()
+        weights = dict(zip(fitted["classes"], fitted["class_weights"], strict=True))
+        chosen["class_weights"] = [weights.get(name, 1.0) for name in options["classes"]]
+    return recipe.model_copy(update={"task": {**recipe.task, **chosen}})
 
 
 def shuffle(data: PreparedData, *, seed: int) -> PreparedData:

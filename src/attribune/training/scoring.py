@@ -178,7 +178,7 @@ def score_baselines(
     judgements = {
         name: judgement_metrics(data.task, data.task.constant(labels, len(split.labels)), split.labels, split.clusters)
         for name, split in data.scored.items()
-        if split.clusters
+        if split.clusters and not data.task.reads_tokens
     }
     return [*scored, Scored(name=MAJORITY, metrics=majority, judgements=judgements)]
 

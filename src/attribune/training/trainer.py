@@ -118,7 +118,11 @@ class AttributeTrainer(transformers.Trainer):
         """Compute the metrics of the validation rows; those of a task that scores tokens are merged from windows."""
         rows, model = self.eval_dataset, self.model
         if not isinstance(rows, EncodedRows):
-            return super().evaluation_loop(dataloader, description, *args, **options)
+            output = super().evaluation_loop(dataloader, description, *args, **options)
+            if output.metrics and "eval_loss" in output.metrics and model.task.has_row_losses:
+                # The mean over all rows at once; the stock one is of the losses of batches, of which some weigh more.
+                output.metrics["eval_loss"] = model.mean_loss(output.predictions, output.label_ids)
+            return output
         model.eval()
         scores, loss = score_tokens(
             model, rows, model.task, size=self.args.per_device_eval_batch_size, run=self._evaluation_pass

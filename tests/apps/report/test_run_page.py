@@ -222,6 +222,9 @@ def test_the_largest_mistakes_are_wrong_rows_by_their_loss() -> None:
     assert [(one.row, one.predicted) for one in found] == [(3, "b"), (0, "a")]
     assert found[0].probability == pytest.approx(1 / (1 + np.exp(5)))
     assert largest_mistakes(scored_rows(task, logits, [0, 0, 1, 1, 0]), limit=2) == []
+    weighted = Classification(classes=("a", "b"), class_weights=(1.0, 100.0))
+    found = largest_mistakes(scored_rows(weighted, logits, [1, 1, 1, 0, 0]), limit=2)
+    assert [one.row for one in found] == [3, 0], "class weights say what counts in training, and not what is wrong"
     numbers = Regression(mean=10.0, std=2.0)
     far = largest_mistakes(scored_rows(numbers, [[0.0], [1.0], [0.5]], np.array([0.1, -2, 0.5], np.float32)), limit=2)
     assert [(one.row, one.predicted, one.probability) for one in far] == [(1, "12", None), (0, "10", None)]
@@ -300,6 +303,40 @@ def test_words_are_counted_and_values_are_known_from_training(run_of: Callable[[
     at_most = np.array([training.count(row["user"]) for row in ROWS[200:]])
     assert (rows.counts["user"] <= at_most).all()
     assert (rows.counts["user"] >= 0.6 * at_most).all(), "some training rows became validation rows"
+
+
+@pytest.mark.slow
+def test_values_that_were_added_later_were_unknown_when_the_rows_were_scored(place: Path, tmp_path: Path) -> None:
+    """Stored scores did not know the values that `enrol` adds: their rows stay those of unknown values."""
+    new = [row | {"user": f"n{row['user']}"} for row in small_runs.reviews(60, seed=5)]
+    small_runs.write_csv(tmp_path / "test.csv", ROWS[200:] + new)
+    small_runs.write_csv(tmp_path / "new.csv", new)
+    words = small_runs.train_command(place / "train.csv", tmp_path / "run", backbone=place / "backbone")
+    assert main([*words, "--test", str(tmp_path / "test.csv"), "--no-baselines"]) == 0
+    before = rows_of_run(tmp_path / "run")
+    assert main(["enrol", str(tmp_path / "run"), str(tmp_path / "new.csv")]) == 0
+    after = rows_of_run(tmp_path / "run")
+    assert before.scored_rows.ids is not None
+    assert (before.scored_rows.ids == 0).sum() == 60
+    np.testing.assert_array_equal(after.scored_rows.ids, before.scored_rows.ids)
+    np.testing.assert_array_equal(after.scored_rows.counts["user"], before.scored_rows.counts["user"])
+    assert after.verdict == before.verdict
+
+
+@pytest.mark.slow
+def test_clusters_and_hidden_scores_are_read_without_the_table(place: Path, tmp_path: Path) -> None:
+    rows = [row | {"user": f"u{judge}"} for row in small_runs.reviews(60, seed=3) for judge in range(4)]
+    small_runs.write_csv(tmp_path / "judged.csv", rows)
+    words = small_runs.train_command(
+        tmp_path / "judged.csv", tmp_path / "run", backbone=place / "backbone", method="attributes-only"
+    )
+    assert main([*words, "--no-baselines"]) == 0
+    before = rows_of_run(tmp_path / "run").scored_rows
+    (tmp_path / "judged.csv").unlink()
+    after = rows_of_run(tmp_path / "run").scored_rows
+    assert list(after.clusters) == list(before.clusters) == ["text", "user"]
+    assert after.hidden is not None
+    assert class_figures(after) == class_figures(before)
 
 
 @pytest.mark.slow
