@@ -16,6 +16,7 @@ from drawn_values import TASKS, drawn_rows, model_of
 
 from attribune import AttributeModel
 from attribune.apps.cli import main
+from attribune.models.config import TYPICAL_PRIOR_WEIGHT
 from attribune.models.predictor import Predictor
 from attribune.runs.enrol import EnrolSettings, enrol
 from attribune.schema import Categorical, Schema
@@ -39,6 +40,16 @@ def test_a_known_prior_is_found_again(kind: str, tmp_path: Path) -> None:
     assert 1.0 < found[1] < 4.0  # logits are not quite linear in vectors so large
 
 
+def test_few_values_leave_the_weight_near_a_typical_one(tmp_path: Path) -> None:
+    """Labels do not depend on the values: many of them say so, and four say little."""
+    task = TASKS["rating"]
+    model = model_of(task, tmp_path)
+    rows = drawn_rows(model, task, scale=0.0)
+    few = rows.take(np.flatnonzero(rows.attribute_ids[:, 0] <= 4))
+    found = [learn_value_priors(model, one.take, one.attribute_ids, run=nullcontext)["user"] for one in (rows, few)]
+    assert TYPICAL_PRIOR_WEIGHT < found[1] < found[0]
+
+
 def test_rows_are_of_values_that_have_two() -> None:
     schema = Schema.fit({"user": [f"v{value}" for value in range(30)] * 2}, [Categorical("user")])
     ids = np.concatenate([np.repeat(np.arange(1, 13), 20), np.arange(13, 31), np.zeros(5, int)])[:, None]
@@ -47,7 +58,7 @@ def test_rows_are_of_values_that_have_two() -> None:
     owners, counts = np.unique(ids[chosen], return_counts=True)
     assert owners.tolist() == list(range(1, 13))
     assert counts.tolist() == [8] * 12
-    assert rows_to_learn_from(ids[: 9 * 20], schema["user"], outputs=2) is None  # of nine values nothing is learned
+    assert rows_to_learn_from(ids[: 3 * 20], schema["user"], outputs=2) is None  # of three values nothing is learned
     fewer = rows_to_learn_from(ids, schema["user"], outputs=20)
     assert fewer is not None
     assert len(fewer) == 80  # a row costs a pass for each output
@@ -79,7 +90,7 @@ def test_it_is_stored_with_the_model(folder: Path, tmp_path: Path, method: str) 
 
 
 def test_enrolment_weighs_its_prior_by_it(folder: Path, tmp_path: Path) -> None:
-    """A tenth of ten times the weight that was learned is that weight, and a model without one has the weight 1."""
+    """A tenth of ten times the weight that was learned is that weight, and a model without one has a typical one."""
     run = trained(folder, tmp_path / "run")
     rows = {"text": ["great film"] * 4, "stars": ["good", "good", "bad", "good"], "user": ["new"] * 4}
 
@@ -94,5 +105,5 @@ def test_enrolment_weighs_its_prior_by_it(folder: Path, tmp_path: Path) -> None:
 
     first = vector(0.02, 5.0)
     assert vector(0.2, 0.5) == pytest.approx(first, abs=1e-6)
-    assert vector(None, 0.1) == pytest.approx(first, abs=1e-6)
+    assert vector(None, 0.1 / TYPICAL_PRIOR_WEIGHT) == pytest.approx(first, abs=1e-6)
     assert np.abs(vector(0.002, 1.0)).sum() > np.abs(first).sum()

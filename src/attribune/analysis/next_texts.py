@@ -158,7 +158,7 @@ class _Vector:
                 "attribute"
             )
         G = torch.einsum("ncd,nck->ndk", found.J, _information_root(model.task, found.logits))
-        weight = (model.config.value_priors or {}).get(attribute.name, 1.0)
+        weight = model.config.prior_weight(attribute.name)
         Sigma = torch.eye(found.J.shape[2], dtype=found.J.dtype) / weight
         seen = int(attribute.counts[value]) if value else 0
         if seen:

@@ -8,7 +8,10 @@ from transformers import AutoConfig, PreTrainedConfig
 
 from attribune.tasks import TASKS
 
-__all__ = ["AttributeConfig"]
+__all__ = ["TYPICAL_PRIOR_WEIGHT", "AttributeConfig"]
+
+TYPICAL_PRIOR_WEIGHT = 0.2
+"""Of the prior of new values: the geometric mean of what was learned for six attributes of four data sets."""
 
 
 class AttributeConfig(PreTrainedConfig):
@@ -52,6 +55,10 @@ class AttributeConfig(PreTrainedConfig):
     value_priors: dict[str, float] | None = None
     set_encoders: list[str] | None = None
     generation: dict[str, Any] | None = None
+
+    def prior_weight(self, attribute: str) -> float:
+        """Return the weight of the prior of an attribute's new values; a typical one where none was learned."""
+        return (self.value_priors or {}).get(attribute, TYPICAL_PRIOR_WEIGHT)
 
     def __post_init__(self, **kwargs: Any) -> None:
         if isinstance(self.text_config, dict):

@@ -167,7 +167,7 @@ class ValueLearner:
                 self._model.get_parameter(name),
                 len(new.counts[attribute]),
                 self._model.schema[attribute].counts,
-                prior=settings.prior * (self._model.config.value_priors or {}).get(attribute, 1.0),
+                prior=settings.prior * self._model.config.prior_weight(attribute),
             )
             for name, attribute in self._model.rows_of_values().items()
             if new.counts.get(attribute)

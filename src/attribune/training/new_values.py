@@ -74,7 +74,7 @@ def prepare_new_values(
         priors = learn_value_priors(model, split.rows, split.ids, run=run, batch_size=size)
         model.config.value_priors = priors or None
     except RuntimeError as error:  # of torch: memory, or an operation without derivatives
-        reporter.note(f"the prior of new values was not learned, and will have the weight 1 ({error!s:.200})")
+        reporter.note(f"the prior of new values was not learned, and will have a typical weight ({error!s:.200})")
     _log.info("priors of new values learned in %.1f s: %s", time.perf_counter() - started, model.config.value_priors)
     if not settings.set_encoders or not isinstance(model, AttributeModel):
         return 0.0

@@ -3,7 +3,8 @@
 Trained vectors stay closer together than the values differ: they begin together, and a value's rows move them for a few
 steps only. So the prior of a new value is learned from rows on which no vector was trained: those of known values
 among the validation rows, as if the values were new. For each such row the logits are taken as linear in its value's
-vector around the unknown one, and the evidence of all of them chooses the variance of the prior.
+vector around the unknown one, and the evidence of all of them chooses the variance of the prior. Where the values are
+few, so that their evidence says little, the weight stays near a typical one.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from attribune import functional
 from attribune.data.rows import EncodedRows
 from attribune.methods.attribute_method import AttributeMethod
 from attribune.models.base import ConditionedModel
+from attribune.models.config import TYPICAL_PRIOR_WEIGHT
 from attribune.models.value_slopes import ValueSlopes, value_slopes
 from attribune.models.value_vectors import numbers_of_value
 from attribune.schema.attributes import FittedAttribute
@@ -31,7 +33,8 @@ from attribune.tasks import Task
 __all__ = ["learn_value_priors", "rows_to_learn_from"]
 
 _ROWS, _EACH = 400, 8  # rows of all values and of one
-_FEWEST = 10  # values with two rows, below which nothing is learned
+_FEWEST = 4  # values with two rows, below which nothing is learned
+_WIDTH = 1.1  # standard deviation of the logarithm of the weights that were learned for attributes with many values
 _PASSES = 1600  # backward passes of a row, one for each output
 _DERIVATIVES = 20_000_000  # numbers that are held at once
 _SCALES = np.geomspace(0.1, 30, 16)  # of the prior's standard deviation over that of the trained vectors
@@ -130,8 +133,9 @@ class _Slopes:
             return None
         dispersion = self._dispersion() if self.task.has_free_dispersion else 1.0
         products = self.J @ self.J.transpose(1, 2)
-        evidence = [self._evidence(scale**2 * products, dispersion) for scale in _SCALES]
-        return float(dispersion / _highest(_SCALES, np.array(evidence)) ** 2)
+        evidence = np.array([self._evidence(scale**2 * products, dispersion) for scale in _SCALES])
+        unusual = np.log(dispersion / _SCALES**2 / TYPICAL_PRIOR_WEIGHT) / _WIDTH
+        return float(dispersion / _highest(_SCALES, evidence - unusual**2 / 2) ** 2)
 
     def _evidence(self, K: Tensor, dispersion: float) -> float:
         """Return the sum of the values' evidences for a prior."""
