@@ -8,12 +8,14 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 import small_runs
 from datasets import Dataset
 from huggingface_hub import ModelCard
 from transformers import AutoTokenizer, PreTrainedModel
 
+from attribune.data.tables import read_table
 from attribune.data.texts import TextInput
 from attribune.data.windows import Head
 from attribune.errors import ConfigError, DataError
@@ -193,3 +195,42 @@ def test_a_model_that_does_not_know_its_text_columns_asks_for_them(predictor_of:
 def test_a_damaged_text_input_is_refused(damage: Any) -> None:
     with pytest.raises(ConfigError, match="text"):
         TextInput.from_dict(damage)
+
+
+def test_a_row_of_a_data_frame_is_a_row(predictor_of: Callable[..., Predictor]) -> None:
+    predictor, frame = predictor_of(), pd.DataFrame(TABLE)
+    expected = predictor.predict(frame)
+    alone = predictor.predict(frame.iloc[3])
+    assert alone["prediction"] == expected["prediction"][3]
+    several = predictor.predict([frame.iloc[3], frame.iloc[5]])
+    assert list(several["prediction"]) == [expected["prediction"][3], expected["prediction"][5]]
+    for missing in (float("nan"), pd.NA, np.nan):
+        assert predictor.predict({"text": missing, "user": "u1"}) == predictor.predict({"text": None, "user": "u1"})
+
+
+@pytest.mark.parametrize(
+    ("precision", "hint"), [("bfloat16", "did you mean 'bf16'"), ("float64", "choose from float32, bf16")]
+)
+def test_a_precision_in_which_nothing_is_predicted(
+    predictor_of: Callable[..., Predictor], precision: str, hint: str
+) -> None:
+    with pytest.raises(ConfigError, match=hint):
+        predictor_of(precision=precision)
+
+
+def test_a_path_is_no_model() -> None:
+    with pytest.raises(ConfigError, match=r"load it with Predictor.from_pretrained"):
+        Predictor("runs/stars")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("index", [pa.uint32(), pa.int8()])
+@pytest.mark.parametrize("kind", [pa.string_view(), pa.string()])
+def test_categories_of_any_arrow_type(predictor_of: Callable[..., Predictor], index: Any, kind: Any) -> None:
+    """As polars hands them over."""
+    predictor, names = predictor_of(), list(dict.fromkeys(TABLE["user"]))
+    codes = pa.array([names.index(name) for name in TABLE["user"]], index)
+    users = pa.DictionaryArray.from_arrays(codes, pa.array(names, kind))
+    given = pa.table({"text": TABLE["text"], "user": users, "tags": TABLE["tags"]})
+    expected = predictor.logits(TABLE)[0]
+    np.testing.assert_array_equal(predictor.logits(read_table(given))[0], expected)
+    np.testing.assert_array_equal(predictor.logits(given)[0], expected)

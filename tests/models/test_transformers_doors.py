@@ -103,13 +103,19 @@ def test_the_pipeline_says_what_the_predictor_does(folder: Path) -> None:
     assert sum(row["score"] for row in ranked) == pytest.approx(1)
     with pytest.raises(DataError, match="did you mean 'user'"):
         classify("dull", usr="a")
+    always = pipeline("attribute-classification", model=str(folder), device="cpu", user="a", top_k=2)
+    for one, other in zip(always("the film was great"), classify("the film was great", user="a", top_k=2), strict=True):
+        assert one == pytest.approx(other, abs=1e-6)
+    assert always("dull", user="b", top_k=1) == pytest.approx(classify("dull", user="b"), abs=1e-6)
+    with pytest.raises(DataError, match="did you mean 'user'"):
+        pipeline("attribute-classification", model=str(folder), device="cpu", usr="a")
 
 
 def test_the_pipeline_refuses_what_has_no_classes(backbone: Path) -> None:
     with pytest.raises(ConfigError, match="this model's is 'regression': use Predictor"):
         AttributeClassificationPipeline(build(backbone, Regression(mean=0.0, std=1.0)), device="cpu")
     ordinal = build(backbone, Ordinal(classes=("1", "2", "3")))
-    with pytest.raises(ConfigError, match="top_k is 0: give at least 1"):
+    with pytest.raises(ConfigError, match="top_k is 0: give a whole number of at least 1"):
         AttributeClassificationPipeline(ordinal, device="cpu")("dull", top_k=0)
 
 

@@ -35,10 +35,11 @@ class AttributeClassificationPipeline(Pipeline):
         model: for a task with classes: classification, rating or ordinal.
         text_input: name of the text column, for a model that was saved without it.
         batch_size: rows per forward pass.
-        options: options of `transformers.Pipeline`, such as ``device``.
+        options: options of `transformers.Pipeline`, such as ``device``, and of `__call__` for every call.
 
     Raises:
         ConfigError: for a model without classes, or without a tokenizer.
+        DataError: for an option that is neither of these.
     """
 
     _load_tokenizer: ClassVar[bool] = False
@@ -62,13 +63,14 @@ class AttributeClassificationPipeline(Pipeline):
             )
         super().__init__(model=model, **options)
         self._predictor = Predictor(model, text_input=text_input, batch_size=batch_size, device=str(self.device))
+        self._predictor.row_names.check(self._preprocess_params["attributes"], what="the options")
 
     def _sanitize_parameters(
         self, top_k: int | None = 1, **attributes: Any
     ) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
         """Return the parameters of `preprocess`, of `_forward` and of `postprocess`."""
-        if top_k is not None and top_k < 1:
-            raise ConfigError(f"top_k is {top_k}: give at least 1, or None for all labels")
+        if top_k is not None and (not isinstance(top_k, int) or top_k < 1):
+            raise ConfigError(f"top_k is {top_k!r}: give a whole number of at least 1, or None for all labels")
         return {"attributes": attributes}, {}, {"top_k": top_k}
 
     def preprocess(self, rows: Any, attributes: dict[str, Any]) -> dict[str, Any]:
@@ -99,7 +101,8 @@ class AttributeClassificationPipeline(Pipeline):
         """
         if isinstance(rows, Iterator):
             return self._stream(rows, options)
-        given, _, wanted = self._sanitize_parameters(**options)
+        attributes, top_k = self._preprocess_params["attributes"], self._postprocess_params["top_k"]
+        given, _, wanted = self._sanitize_parameters(**{"top_k": top_k, **attributes, **options})
         return self.postprocess(self._forward(self.preprocess(rows, **given)), **wanted)
 
     def _stream(self, rows: Iterator[Any], options: dict[str, Any]) -> Iterator[Any]:

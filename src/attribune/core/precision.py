@@ -5,7 +5,24 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-__all__ = ["at_least_float32", "product_dtype", "resolve_precision"]
+from attribune.errors import ConfigError
+
+__all__ = ["at_least_float32", "check_precision", "product_dtype", "resolve_precision"]
+
+_PRECISIONS = ("float32", "bf16")
+_MEANT = {"bfloat16": "bf16", "float16": "bf16", "fp16": "bf16", "half": "bf16", "fp32": "float32", "float": "float32"}
+
+
+def check_precision(precision: str) -> None:
+    """Refuse a precision in which nothing is predicted.
+
+    Raises:
+        ConfigError: naming those that there are.
+    """
+    if precision not in _PRECISIONS:
+        close = _MEANT.get(str(precision).lower())
+        hint = f"; did you mean {close!r}?" if close else ""
+        raise ConfigError(f"precision is {precision!r}: choose from {', '.join(_PRECISIONS)}{hint}")
 
 
 def resolve_precision(precision: str) -> str:

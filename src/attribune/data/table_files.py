@@ -254,11 +254,19 @@ def plain_table(table: pa.Table, source: str) -> pa.Table:
         kind = column.type
         _check_values(column, f"{source}: column {name!r}")
         if pa.types.is_dictionary(kind):
-            column = column.cast(kind.value_type)
+            column = _decoded(column)
         elif pa.types.is_null(kind):
             column = column.cast(pa.string())
         columns.append(column)
     return pa.table(columns, names=table.column_names)
+
+
+def _decoded(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return the values of categories, whatever type these and their numbers have."""
+    views = {pa.string_view(): pa.large_string(), pa.binary_view(): pa.large_binary()}
+    kind = views.get(column.type.value_type, column.type.value_type)
+    chunks = [part.dictionary.cast(kind).take(part.indices.cast(pa.int64())) for part in column.chunks]
+    return pa.chunked_array(chunks, type=kind)
 
 
 def _check_values(column: pa.ChunkedArray, what: str) -> None:

@@ -74,6 +74,11 @@ def _whole_table(source: Source, options: FileOptions, store: ArrowStore) -> dat
     if isinstance(source, dict):
         if not source:
             raise DataError("the source is an empty dict: give a path, a DataFrame or a Dataset")
+        if not any(isinstance(part, datasets.Dataset | pd.DataFrame) for part in source.values()):
+            raise DataError(
+                f"the source is a dict of columns ({', '.join(map(repr, source))}): make it a table, as in "
+                "pandas.DataFrame(source)"
+            )
         splits = ", ".join(map(repr, source))
         raise DataError(f"the source holds several tables ({splits}): choose one, as in source[{next(iter(source))!r}]")
     if isinstance(source, pd.DataFrame) or hasattr(source, "__arrow_c_stream__"):

@@ -79,6 +79,10 @@ class AttributeVectors(Mapping[str, npt.NDArray[np.float64]]):
         ids = np.array([self._id(value) for value in frame.index], dtype=np.int64)
         if (repeated := pd.Series(ids).duplicated()).any():
             raise DataError(f"the value {frame.index[repeated][0]!r} has several rows: keep one")
+        columns = [str(name) for name in frame.columns]
+        places = [str(place) for place in range(self.size)]
+        if columns != places and sorted(columns) == sorted(places):  # those of `to_pandas` in another order
+            frame = frame.iloc[:, [columns.index(place) for place in places]]
         self._set(ids, self._numbers(frame, what="the DataFrame"))
 
     def _find(self, value: object) -> int | None:

@@ -71,6 +71,8 @@ class Panel:
                     f"({', '.join(listed) or 'none'}), or a table with a member in each row"
                 )
             attribute = schema[name]
+            if limit is not None and limit < 1:
+                raise ConfigError(f"limit is {limit}: give at least 1, or None for all values")
             names = tuple(attribute.values[:limit])
             if not names:
                 raise ConfigError(f"the panel is {name!r}, of which the model knows no value: add one, or give a table")

@@ -16,6 +16,7 @@ from attribune.backbones.sharing import with_same_tensors
 from attribune.core.arguments import checked_arguments
 from attribune.core.deprecation import renamed_arguments
 from attribune.core.device import named_device
+from attribune.core.precision import check_precision
 from attribune.core.threads import limit_threads
 from attribune.data.encoding import encode_rows
 from attribune.data.history_encoding import columns_of
@@ -69,8 +70,11 @@ class Predictor:
         cache_mb: float = 256,
         quantise: Quantisation | None = None,
     ) -> None:
+        if isinstance(model, str | Path):
+            raise ConfigError(f"the model is the path {str(model)!r}: load it with Predictor.from_pretrained")
         if batch_size < 1:
             raise ConfigError(f"batch_size is {batch_size}: give at least 1")
+        check_precision(precision)
         text = TextInput.read_setting(text_input) or model.text_input
         if text is None:
             raise ConfigError(

@@ -85,6 +85,7 @@ class RowInput:
 
     @classmethod
     def _read(cls, given: Any, names: RowNames, values: Mapping[str, Any]) -> RowInput:
+        given = _without_series(given, names)
         is_text = isinstance(given, str) or (_are_texts(given) and len(given) > 0)
         if values and not is_text:
             raise DataError(
@@ -162,11 +163,24 @@ def _are_texts(given: Any) -> bool:
     return any(isinstance(one, str) for one in given) and not any(isinstance(one, Mapping) for one in given)
 
 
+def _without_series(given: Any, names: RowNames) -> Any:
+    """Return rows of a DataFrame, which are Series, as mappings; other Series as they are."""
+    if isinstance(given, pd.Series) and any(name in given.index for name in names.texts):
+        return given.to_dict()
+    if isinstance(given, list | tuple) and any(isinstance(one, pd.Series) for one in given):
+        return [one.to_dict() if isinstance(one, pd.Series) else one for one in given]
+    return given
+
+
 def _is_row(given: Mapping[Any, Any], names: RowNames) -> bool:
     """Whether a mapping is one row, whose text is one text, rather than columns."""
     texts = [given[name] for name in names.texts if name in given]
     is_words = names.words and any(isinstance(one, list) and one and isinstance(one[0], str) for one in texts)
-    return bool(texts) and (is_words or any(isinstance(one, str) for one in texts) or all(one is None for one in texts))
+    return bool(texts) and (is_words or any(isinstance(one, str) for one in texts) or all(map(_is_missing, texts)))
+
+
+def _is_missing(cell: Any) -> bool:
+    return cell is None or cell is pd.NA or (isinstance(cell, float | np.floating) and bool(np.isnan(cell)))
 
 
 def _columns_of_rows(rows: Sequence[Any], names: RowNames) -> dict[str, list[Any]]:

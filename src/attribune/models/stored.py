@@ -143,6 +143,10 @@ class StoredModel(ValueTables):
             raise ConfigError(f"the weights are rounded to {self.quantised}: save the model from which this was made")
         if not is_main_process:
             return
+        if Path(save_directory, "recipe.yaml").is_file():
+            raise ModelFolderError(
+                f"{save_directory} is the folder of a run, which has a model of its own: save into another folder"
+            )
         self.snapshot(state_dict).save_pretrained(Path(save_directory))
         if push_to_hub:
             self.push_to_hub(kwargs.pop("repo_id", Path(save_directory).name), **kwargs)

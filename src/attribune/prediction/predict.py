@@ -167,6 +167,10 @@ def _to_file(
     with opened as writer:
         predictor = load()
         tables = [(table_source_name(source), read_table(source, **reading)) for source in files]
+        if not any(len(table) for _, table in tables):
+            raise DataError(
+                f"{tables[0][0]}: there are no rows to predict" if tables else "there is no table to predict"
+            )
         schema = _common_schema([(name, table.features.arrow_schema) for name, table in tables])
         panel = None if members is None else Panel.of(predictor, members)
         for name, table in tables if panel is None else ():

@@ -213,7 +213,7 @@ def _labelled(
     rows = LabelledRows.read(recipe, predictor, data, encoding=encoding)
     for note in rows.notes:
         reporter.note(note)
-    return rows
+    return rows.learnable()
 
 
 def enrolments(run: str | Path) -> list[list[dict[str, Any]]]:

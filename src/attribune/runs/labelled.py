@@ -17,6 +17,7 @@ from attribune.errors import DataError, numbered_in_file
 from attribune.models.predictor import Predictor
 from attribune.runs.recipe import Recipe
 from attribune.schema.columns import require_columns
+from attribune.tasks.labels import UNSEEN
 
 __all__ = ["LabelledRows"]
 
@@ -78,10 +79,26 @@ class LabelledRows:
 
     def first(self, count: int) -> Self:
         """Return the first `count` rows."""
+        return self._select(np.arange(count))
+
+    def learnable(self) -> Self:
+        """Return the rows with a label that training rows had: the loss of others is zero, whatever is learned.
+
+        Raises:
+            DataError: if there are none.
+        """
+        if np.asarray(self.labels).dtype != np.int64:
+            return self
+        known = np.flatnonzero((self.labels.reshape(len(self.labels), -1) != UNSEEN).any(axis=1))
+        if not len(known):
+            raise DataError(f"{self.source}: no row has a label that a training row had, so there is nothing to learn")
+        return self if len(known) == len(self.labels) else self._select(known)
+
+    def _select(self, rows: npt.NDArray[np.int64]) -> Self:
         return replace(
             self,
-            rows=self.rows.select(range(count)),
-            numbers=self.numbers[:count],
-            labels=self.labels[:count],
-            clusters={name: kind[:count] for name, kind in self.clusters.items()},
+            rows=self.rows.select(rows),
+            numbers=self.numbers[rows],
+            labels=self.labels[rows],
+            clusters={name: kind[rows] for name, kind in self.clusters.items()},
         )

@@ -35,6 +35,7 @@ from attribune.runs.loading import load_run
 from attribune.runs.new_values import NewValues
 from attribune.runs.recipe import Recipe
 from attribune.runs.value_learning import Enrolled, EnrolSettings, ValueLearner
+from attribune.schema.columns import canonical
 from attribune.schema.revision import Revision, check_listed
 
 __all__ = ["Compute", "LearnedValue", "LiveRun"]
@@ -158,9 +159,10 @@ class LiveRun:
         started, settings = time.perf_counter(), settings or EnrolSettings()
         schema = self.predictor.schema
         check_listed(schema[attribute])
+        value = canonical(value) or value
         if value in schema[attribute].values:
             raise DataError(f"attribute {attribute!r} has the value {value!r} already")
-        rows = LabelledRows.read(self._reading, self.predictor, data, encoding=None)
+        rows = LabelledRows.read(self._reading, self.predictor, data, encoding=None).learnable()
         new = NewValues(counts={}).with_rows(rows, schema, [attribute], min_rows=settings.min_rows)
         counts = {name: count for name, count in new.counts[attribute].items() if name == value}
         new = replace(new, counts={attribute: counts})
@@ -184,12 +186,16 @@ class LiveRun:
         """Add values that were learned, to the folder and then to the model in memory: to both, or to none.
 
         Raises:
+            ConfigError: for a value that is known already, or given twice.
             HeldError: when another process works in the folder.
             ModelFolderError: when it cannot be written, or was changed since the run was loaded.
         """
         counts: dict[str, dict[str, int]] = {}
         for one in values:
-            counts.setdefault(one.enrolled.attribute, {})[one.enrolled.value] = one.enrolled.rows
+            own = counts.setdefault(one.enrolled.attribute, {})
+            if one.enrolled.value in own:
+                raise ConfigError(f"the value {one.enrolled.value!r} of {one.enrolled.attribute!r} is given twice")
+            own[one.enrolled.value] = one.enrolled.rows
 
         def grown() -> tuple[KnownValues, ModelSnapshot]:
             known = self._model.known_values()

@@ -81,5 +81,5 @@ def predictor_of(recipe: Recipe, model: Scorer) -> Predictor:
         model,
         text_input=recipe.data.text_input(),
         batch_size=recipe.training.batch_size * 2,
-        precision=recipe.training.precision,
+        precision="float32" if recipe.training.precision == "auto" else recipe.training.precision,
     )

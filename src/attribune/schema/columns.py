@@ -144,7 +144,7 @@ def distinct(array: pa.Array, *, missing: frozenset[str], column: str, rows: np.
             f"use --multi-label {column} or MultiLabel({column!r}) for a column of lists",
         )
     encoded = array if pa.types.is_dictionary(array.type) else array.dictionary_encode()
-    codes = encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
+    codes = encoded.indices.cast(pa.int64()).fill_null(-1).to_numpy(zero_copy_only=False)
     floating = pa.types.is_floating(encoded.dictionary.type)  # NumPy scalars print float32 as it was written
     raw = list(encoded.dictionary.to_numpy(zero_copy_only=False)) if floating else encoded.dictionary.to_pylist()
     texts: list[str | None] = []

@@ -45,12 +45,15 @@ class Revision:
             features: by attribute, what is known of new values; see `ValueDescriptions`.
 
         Raises:
-            ConfigError: for an attribute that has no list of values.
+            ConfigError: for an attribute that has no list of values, or a value that it has already.
         """
 
         def grown(attribute: FittedAttribute) -> tuple[FittedAttribute, npt.NDArray[np.int64]]:
             check_listed(attribute)
             new = values[attribute.name]
+            if (old := attribute.values.ids(list(new))).any():
+                value = list(new)[int(np.flatnonzero(old)[0])]
+                raise ConfigError(f"attribute {attribute.name!r} has the value {value!r} already: leave it out")
             ids = np.concatenate([np.arange(attribute.size), np.zeros(len(new), dtype=np.int64)])
             counts = np.concatenate([attribute.counts, np.array(list(new.values()), dtype=np.int64)])
             description = attribute.description

@@ -14,6 +14,7 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 import small_runs
+from datasets import Dataset
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import GridSearchCV, cross_val_score
@@ -95,6 +96,10 @@ def test_every_form_of_rows_is_read(classifier: AttributeClassifier) -> None:
     columns = {name: FRAME[name].tolist() for name in ("text", "user", "tags")}
     for given in (FRAME[::-1][["tags", "user", "text"]][::-1], pa.table(columns), Stream(FRAME), ROWS, columns):
         np.testing.assert_array_equal(classifier.predict_proba(given), expected)
+    odd = FRAME.assign(mixed=[[1] if row % 2 else 3 for row in range(len(FRAME))], **{"7": 1}).rename(columns={"7": 7})
+    for given in (odd, Dataset.from_pandas(FRAME)):  # nobody reads the columns that no column of Arrow can be
+        np.testing.assert_array_equal(classifier.predict_proba(given), expected)
+    np.testing.assert_allclose(classifier.predict_proba(FRAME.iloc[2]), expected[2:3], atol=1e-6)
     texts = classifier.predict_proba(FRAME["text"].tolist())
     np.testing.assert_array_equal(texts, classifier.predict_proba(FRAME.assign(user=None, tags=None)))
     assert np.abs(texts - expected).max() > 0
@@ -109,6 +114,7 @@ def test_it_is_pickled_with_its_model(classifier: AttributeClassifier, tmp_path:
     expected = classifier.predict_proba(FRAME)
     for twin in (pickle.loads(pickle.dumps(classifier)), copy.deepcopy(classifier)):
         np.testing.assert_array_equal(twin.predict_proba(FRAME), expected)
+        assert twin.predictor_.batch_size == classifier.predictor_.batch_size
     with pytest.raises(NotFittedError):
         clone(classifier).predict(FRAME)
 
@@ -136,6 +142,8 @@ def test_a_training_continues(classifier: AttributeClassifier) -> None:
     first = AttributeClassifier(**SMALL).partial_fit(newer, newer["stars"], classes=["bad", "good", "awful"])
     assert first.predict_proba(FRAME).shape == (60, 3)
     of_array = AttributeClassifier("x0", **{**SMALL, "attributes": ["x1"]})
+    with pytest.raises(ConfigError, match="at the first call it was"):
+        first.partial_fit(newer, newer["stars"], classes=["bad", "good"])
     of_array.partial_fit(newer[["text", "user"]].to_numpy(), newer["stars"], classes=["bad", "good"])
     with pytest.raises(ValueError, match="X has 3 features"):
         of_array.partial_fit(newer[["text", "user", "tags"]].to_numpy(), newer["stars"])

@@ -584,11 +584,18 @@ def test_a_run_in_memory(run: Path) -> None:
     np.testing.assert_array_equal(load_run(run)[1].predict(rows)["probability_good"], after)
     with pytest.raises(DataError, match="has the value 'u 9/9' already"):
         live.learn("user", VALUE, rows)
+    with pytest.raises(ConfigError, match="has the value 'u 9/9' already"):
+        live.add([learned])
+    np.testing.assert_array_equal(load_run(run)[1].predict(rows)["probability_good"], after)
     with pytest.raises(DataError, match="its rows have not the value 'u77'"):
         live.learn("user", "u77", rows)
     with pytest.raises(ConfigError, match="attribute 'price' is numeric"):
         live.learn("price", "3", rows)
     assert live.remove("user", VALUE).models == [str(run)]
+    with pytest.raises(ConfigError, match="given twice"):
+        live.add([learned, learned])
+    with pytest.raises(DataError, match="no row has a label that a training row had"):
+        live.learn("user", VALUE, Dataset.from_list([row | {"stars": "splendid"} for row in NEW]))
     np.testing.assert_allclose(live.predictor.predict(rows)["probability_good"], before, atol=1e-6)
 
 

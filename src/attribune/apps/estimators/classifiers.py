@@ -72,6 +72,11 @@ class AttributeClassifier(ClassifierMixin, AttributeEstimator):
         y = validate_data(self, X="no_validation", y=y)
         check_classification_targets(y)
         known = self.classes_ if continues else self._sorted(np.unique(y if classes is None else classes))
+        if continues and classes is not None and set(_names(np.asarray(classes))) != set(_names(known)):
+            raise ConfigError(
+                f"classes is {list(classes)!r:.200}, and at the first call it was {known.tolist()!r:.200}: leave it "
+                "out, or fit a new model"
+            )
         if len(unknown := np.setdiff1d(y, known)):
             raise ConfigError(
                 f"y has {', '.join(map(repr, unknown.tolist()[:5]))}, which is none of the classes "

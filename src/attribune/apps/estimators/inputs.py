@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
+import datasets
 import numpy as np
 import pandas as pd
 import pyarrow as pa
@@ -12,6 +14,7 @@ from scipy.sparse import issparse
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import validate_data
 
+from attribune.errors import AttribuneError
 from attribune.models.row_inputs import RowInput, RowNames
 from attribune.schema.columns import as_array, column_names
 
@@ -41,14 +44,21 @@ def read_columns(
         )
         X = {f"x{number}": array[:, number] for number in range(array.shape[1])}
     columns = RowInput.read(X, names, {}).columns
-    return pa.table({name: as_array(columns[name], column=name) for name in column_names(columns)})
+    found = {name: as_array(columns[name], column=name) for name in names.needed}
+    for name in column_names(columns):
+        if isinstance(name, str) and name not in found:
+            with suppress(
+                AttribuneError, pa.ArrowException, KeyError, TypeError, ValueError
+            ):  # perhaps nobody reads it
+                found[name] = as_array(columns[name], column=name)
+    return pa.table(found)
 
 
 def _is_array(given: Any) -> bool:
     """Whether something is a matrix or is to be refused as one, rather than a table, rows or texts."""
     if issparse(given):  # some sparse matrices are mappings too
         return True
-    if isinstance(given, Mapping | pd.DataFrame) or hasattr(given, "__arrow_c_stream__"):
+    if isinstance(given, Mapping | pd.DataFrame | datasets.Dataset) or hasattr(given, "__arrow_c_stream__"):
         return False
     values = list(given[:1]) if isinstance(given, list | tuple | np.ndarray) else []
     return not values or not isinstance(values[0], str | Mapping | None)

@@ -47,7 +47,8 @@ class PackedPredictor:
         with saved_model(predictor) as folder:
             paths = sorted(path for path in folder.rglob("*") if path.is_file())
             files = {path.relative_to(folder).as_posix(): path.read_bytes() for path in paths}
-        return cls(files=files, options={"precision": predictor.precision, "text_input": predictor.text_input})
+        names = ("precision", "batch_size", "text_input")
+        return cls(files=files, options={name: getattr(predictor, name) for name in names})
 
     def unpack(self, *, backbone: str | Path | None) -> Predictor:
         """Return the predictor; ConfigError where its backbone cannot be loaded, ModelFolderError for another one."""

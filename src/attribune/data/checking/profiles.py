@@ -63,7 +63,7 @@ def column_codes(column: pa.ChunkedArray, *, missing: Sequence[str] = MISSING) -
     texts = pc.if_else(pc.is_in(texts, value_set=pa.array([*missing, ""], pa.large_string())), None, texts)
     encoded = texts.combine_chunks().dictionary_encode()
     encoded = encoded.combine_chunks() if isinstance(encoded, pa.ChunkedArray) else encoded
-    codes = encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
+    codes = encoded.indices.cast(pa.int64()).fill_null(-1).to_numpy(zero_copy_only=False)
     return Codes(codes=codes, values=encoded.dictionary)
 
 
