@@ -182,6 +182,15 @@ def test_all_texts_are_listed_once_with_their_rows(folder: Path) -> None:
     assert all(rows[text["row"] - 1]["text"] == text["text"] for text in found)
 
 
+def test_a_text_of_several_rows_is_listed_once(folder: Path, tmp_path: Path) -> None:
+    """As in a table of judgements."""
+    rows = small_runs.reviews(6, seed=5)
+    path = small_runs.write_csv(tmp_path / "judged.csv", [*rows, *({**row, "user": "u9"} for row in rows), *rows])
+    found = next_texts(folder / "injector", str(path), attribute="user", value="new", count=99)
+    assert sorted(text.text for text in found) == sorted(row["text"] for row in rows)
+    assert len(next_texts(folder / "injector", str(path), attribute="user", value="new", count=4)) == 4
+
+
 def test_predictions_are_as_before(folder: Path) -> None:
     """The slopes are computed in tables that are put back."""
     predictor = load_run(folder / "injector")[1]

@@ -15,6 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import openpyxl
 import pandas as pd
 import pyarrow as pa
 import pytest
@@ -24,6 +25,7 @@ from attribune.data import table_files
 from attribune.data.table_files import ENDINGS, FileOptions, header_columns
 from attribune.data.tables import read_table
 from attribune.errors import AttribuneWarning, ConfigError, DataError
+from attribune.schema.columns import canonical
 
 FRAME = pd.DataFrame(
     {
@@ -277,3 +279,42 @@ def test_wrong_options_are_refused(options: dict[str, Any], message: str, tmp_pa
     FRAME.to_csv(path)
     with pytest.raises(ConfigError, match=message):
         read_table(path, **options)
+
+
+def _book(path: Path, rows: list[list[object]]) -> Path:
+    book = openpyxl.Workbook()
+    for row in rows:
+        book.active.append(row)
+    book.save(path)
+    return path
+
+
+@pytest.mark.parametrize(
+    "cells",
+    [
+        ["007", "7"],
+        ["9007199254740992", "9007199254740993", None],
+        ["1e3", "1000"],
+        ["True", "False"],
+        [9007199254740, 3, None],
+        [1.5, 2],
+        [True, False],
+    ],
+    ids=str,
+)
+def test_cells_of_a_workbook_are_what_they_are_there(cells: list[object], tmp_path: Path) -> None:
+    """Texts stay texts, and an empty cell makes no number another one."""
+    path = _book(tmp_path / "cells.xlsx", [["text", "user"], *(["a", cell] for cell in cells)])
+    found = read_table(path)["user"]
+    assert [canonical(cell) for cell in found] == [canonical(cell) for cell in cells]
+    assert all(isinstance(one, str) == isinstance(cell, str) for one, cell in zip(found, cells, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("header", "message"),
+    [(["text", "user", "user"], "two columns are named 'user'"), (["text", None, "user"], "no name")],
+)
+def test_the_header_of_a_workbook_is_checked(header: list[object], message: str, tmp_path: Path) -> None:
+    path = _book(tmp_path / "cells.xlsx", [header, ["a", "b", "c"]])
+    with pytest.raises(DataError, match=message):
+        read_table(path)

@@ -234,3 +234,18 @@ def test_categories_of_any_arrow_type(predictor_of: Callable[..., Predictor], in
     expected = predictor.logits(TABLE)[0]
     np.testing.assert_array_equal(predictor.logits(read_table(given))[0], expected)
     np.testing.assert_array_equal(predictor.logits(given)[0], expected)
+
+
+@pytest.mark.parametrize("wrote", [("True", "False"), ("TRUE", "FALSE"), (True, False)], ids=str)
+@pytest.mark.parametrize("reads", [("True", "False"), ("TRUE", "FALSE"), (True, False)], ids=str)
+def test_a_boolean_is_the_same_value_in_a_file_and_in_a_table(wrote: tuple[Any, Any], reads: tuple[Any, Any]) -> None:
+    schema = Schema.fit({"paid": [*wrote] * 3}, [Categorical("paid")])
+    ids, report = schema.encode({"paid": [*reads, None]})
+    assert ids[:, 0].tolist() == [*schema.encode({"paid": [*wrote]})[0][:, 0], 0]
+    assert ids[0, 0] != ids[1, 0]
+    assert report.attributes["paid"].unseen == 0
+    task = Classification.fit([[*wrote] * 3])
+    labels, known = task.encode_labels([[*reads]])
+    assert [task.class_names[label].lower() for label in labels] == ["true", "false"]
+    assert known.all()
+    assert not task.unseen_labels([[*reads]])

@@ -9,12 +9,15 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from datasets import Dataset
 
 from attribune.core.arguments import checked_arguments
 from attribune.core.wording import counted
 from attribune.data.clusters import clustered, unpacked_clusters
 from attribune.data.judgements import judgement_metrics
-from attribune.errors import DataError, numbered_in_file
+from attribune.data.tables import read_table
+from attribune.data.text_columns import share_texts
+from attribune.errors import AttribuneError, DataError, numbered_in_file
 from attribune.metrics.bootstrap import Interval
 from attribune.metrics.metric import Metric
 from attribune.metrics.results import Comparison, ResultRow, compare_metrics, intervals
@@ -34,6 +37,7 @@ __all__ = ["AS_GIVEN", "HIDDEN", "Evaluation", "compare_runs", "compare_scores",
 
 AS_GIVEN, HIDDEN = "as given", "attributes hidden"
 """The two ways in which rows are scored."""
+_FEW_TRAINED = 0.1  # of the rows, whose texts the run was trained on: beyond it, they show nothing of the attributes
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -44,6 +48,7 @@ class Evaluation:
         labelled: the rows with a text and a label.
         logits: (n, outputs).
         hidden: (n, outputs), with every attribute hidden; None for a model that reads none.
+        trained: number of rows whose text is among the training rows of the run, where these could be read.
     """
 
     recipe: Recipe
@@ -53,6 +58,7 @@ class Evaluation:
     logits: npt.NDArray[np.float32]
     hidden: npt.NDArray[np.float32] | None
     notes: list[str]
+    trained: int = 0
 
     @property
     def rows(self) -> int:
@@ -97,14 +103,15 @@ class Evaluation:
     def verdict(self) -> Verdict:
         """What the rows show of the attributes, and which weights the run kept."""
         metric, by_count = self.predictor.task.main_metric, []
-        if self.comparisons:
+        comparisons = self.comparisons if self.trained <= _FEW_TRAINED * self.rows else []
+        if comparisons:
             counts = value_counts(self.predictor.schema, self.labelled.rows)
             by_count = gains_by_count(self.scores[AS_GIVEN][metric], self.scores[HIDDEN][metric], counts)
         return run_verdict(
             self.recipe,
             self.training,
             metric=metric,
-            comparisons=self.comparisons,
+            comparisons=comparisons,
             conditions={HIDDEN: "hidden"},
             by_count=by_count,
         )
@@ -156,6 +163,13 @@ def evaluate(
     with numbered_in_file(labelled.numbers, labelled.source):
         logits, report = predictor.logits(labelled.rows)
     reads = len(predictor.schema) and recipe.reads_attributes
+    trained = _rows_of_training(RunFolder.of(run), recipe, labelled.rows)
+    notes = [*labelled.notes, *report.lines()]
+    if trained:
+        notes.append(
+            f"{counted(trained, 'row has', 'rows have')} a text that is among the training texts of the run: the "
+            "figures are too high, and what the attributes seem to add may be learned by heart"
+        )
     return Evaluation(
         recipe=recipe,
         training=RunFolder.of(run).read_outcome(predictor.model.sizes()),
@@ -163,8 +177,27 @@ def evaluate(
         labelled=labelled,
         logits=logits,
         hidden=predictor.logits(labelled.rows, hide_attributes=True)[0] if reads else None,
-        notes=[*labelled.notes, *report.lines()],
+        notes=notes,
+        trained=trained,
     )
+
+
+def _rows_of_training(folder: RunFolder, recipe: Recipe, rows: Dataset) -> int:
+    """Count rows whose text is among those of the training rows of a run; 0 where these cannot be read any more."""
+    data = recipe.data
+    try:
+        table, parts = read_table(data.train, encoding=data.encoding), StoredScores.read(folder.path).parts
+    except (AttribuneError, OSError):
+        return 0
+    is_training = np.ones(len(table), dtype=bool)
+    for part, arrays in parts.items():
+        if getattr(data, part) is None:  # it was cut from the training file
+            if int(arrays["rows"].max(initial=-1)) >= len(table):
+                return 0
+            is_training[arrays["rows"]] = False
+    if any(name not in table.column_names for name in data.texts):
+        return 0
+    return share_texts(table.select(np.flatnonzero(is_training)), rows, text=data.texts)
 
 
 @checked_arguments

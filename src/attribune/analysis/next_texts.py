@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
@@ -138,10 +139,12 @@ class _Vector:
     Attributes:
         G: (n, D, K), of which the outer product is the information that an answer is expected to give.
         Sigma: (D, D), the covariance.
+        texts: (n,) the number of each row's text, of which each is chosen once; None where all differ.
     """
 
     G: Tensor
     Sigma: Tensor
+    texts: npt.NDArray[np.int64] | None = None
 
     @classmethod
     def of(cls, predictor: Predictor, attribute: FittedAttribute, rows: EncodedRows, *, value: int) -> Self:
@@ -164,16 +167,19 @@ class _Vector:
         if seen:
             every = torch.einsum("ndk,nek->de", G, G) * (seen / len(rows))
             Sigma = torch.linalg.inv(torch.linalg.inv(Sigma) + every)
-        return cls(G=G, Sigma=Sigma)
+        return cls(G=G, Sigma=Sigma, texts=rows.text_numbers())
 
     def choose(self, count: int) -> list[tuple[int, float]]:
         """Choose texts one after the other; returns the row of each and its gain."""
         chosen: list[tuple[int, float]] = []
         M = torch.einsum("ndk,nek->de", self.G, self.G) / len(self.G)
+        texts = np.arange(len(self.G)) if self.texts is None else self.texts
         for _ in range(min(count, len(self.G))):
             gains = functional.prediction_gain(self.Sigma, self.G, M)
-            gains[[row for row, _ in chosen]] = -1
+            gains[np.isin(texts, texts[[row for row, _ in chosen]])] = -1
             best = int(gains.argmax())
+            if gains[best] < 0:
+                break
             chosen.append((best, float(gains[best])))
             self.Sigma = functional.value_covariance_after(self.Sigma, self.G[best])
         return chosen

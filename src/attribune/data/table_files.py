@@ -28,7 +28,7 @@ from attribune.data.text_files import (
     readable,
 )
 from attribune.errors import AttribuneWarning, ConfigError, DataError
-from attribune.schema.columns import as_array
+from attribune.schema.columns import as_array, canonical
 
 __all__ = [
     "ENDINGS",
@@ -317,7 +317,9 @@ def _read_sheet(path: Path) -> Iterator[pa.Table]:
     try:
         with readable(path), pd.ExcelFile(path, engine="calamine") as book:
             names = book.sheet_names
-            frame = pd.read_excel(book, sheet_name=names[0], keep_default_na=False, na_values=[""])
+            cells = pd.read_excel(
+                book, sheet_name=names[0], header=None, dtype=object, keep_default_na=False, na_values=[""]
+            )
     except PasswordError as error:
         raise DataError(f"{path}: the workbook has a password: save it without one") from error
     except (CalamineError, ValueError) as error:
@@ -329,9 +331,12 @@ def _read_sheet(path: Path) -> Iterator[pa.Table]:
             AttribuneWarning,
             stacklevel=2,
         )
-    frame = frame.dropna(how="all")
-    if frame.empty:
+    # pandas would take texts such as 007 for numbers, and rename columns of one name.
+    cells = cells.astype(object).where(cells.notna(), None).dropna(how="all").dropna(axis=1, how="all")
+    if len(cells) < 2:
         raise _no_rows(path)
+    frame = cells.iloc[1:].infer_objects()
+    frame.columns = pd.Index([canonical(cell) or "" for cell in cells.iloc[0]])
     yield frame_table(frame, str(path))  # whole, since a sheet has a million rows at most
 
 

@@ -28,6 +28,7 @@ __all__ = [
     "column_names",
     "distinct",
     "missing_column",
+    "other_spellings",
     "require_columns",
 ]
 
@@ -77,6 +78,13 @@ def canonical(value: object) -> str | None:
     if isinstance(value, float | np.floating | Decimal):
         return _fraction(value)
     return _other(value)
+
+
+def other_spellings(text: str) -> tuple[str, ...]:
+    """Return how else tables write a boolean: ``True`` and ``TRUE`` in files, ``true`` from `canonical`."""
+    if len(text) not in (4, 5) or (lower := text.lower()) not in ("true", "false"):
+        return ()
+    return tuple(one for one in (lower, lower.title(), lower.upper()) if one != text)
 
 
 def _other(value: object) -> str | None:

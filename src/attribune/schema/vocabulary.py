@@ -14,6 +14,7 @@ import pandas as pd
 import pyarrow as pa
 
 from attribune.core.files import draft_of, move_into_place
+from attribune.schema.columns import other_spellings
 
 __all__ = ["Vocabulary"]
 
@@ -129,7 +130,17 @@ class Vocabulary(Sequence[str]):
         return f"Vocabulary([{shown}], {len(self):,} values)"
 
     def ids(self, texts: Sequence[str]) -> npt.NDArray[np.int64]:
-        """Look texts up: (len(texts),), the position of each, counted from 1; 0 for one that is not there."""
+        """Look texts up: (len(texts),), the position of each, counted from 1; 0 for one that is not there.
+
+        A boolean that is not there as it is written is looked up as other tables write it.
+        """
+        ids = self._ids(texts)
+        for place in np.flatnonzero(ids == 0).tolist():
+            if others := other_spellings(texts[place]):
+                ids[place] = self._ids(others).max()
+        return ids
+
+    def _ids(self, texts: Sequence[str]) -> npt.NDArray[np.int64]:
         ids = np.zeros(len(texts), dtype=np.int64)
         if not len(texts) or not len(self):
             return ids

@@ -15,7 +15,7 @@ from pydantic import BeforeValidator, ValidationInfo
 from attribune.core.config import short_repr
 from attribune.errors import ConfigError, DataError, RowError
 from attribune.schema.cells import list_cells
-from attribune.schema.columns import as_array, canonical
+from attribune.schema.columns import as_array, canonical, other_spellings
 
 __all__ = [
     "UNSEEN",
@@ -61,9 +61,11 @@ def label_texts(
 ) -> list[str | None]:
     """Return the text of each cell, None for a missing one, which a text in `known` never is; DataError for a list.
 
-    `first_row` is the number of the first row, for messages.
+    A boolean is the one in `known` that is written in another way. `first_row` is the number of the first row, for
+    messages.
     """
-    hidden = frozenset(missing) - frozenset(known)
+    names = frozenset(known)
+    hidden = frozenset(missing) - names
     seen: dict[tuple[type, Any], str | None] = {}
     texts = []
     for row, value in enumerate(column, start=first_row):
@@ -77,6 +79,8 @@ def label_texts(
         key = (type(value), value)
         if key not in seen:
             text = canonical(value)
+            if text is not None and text not in names:
+                text = next((other for other in other_spellings(text) if other in names), text)
             seen[key] = None if text is None or text in hidden else text
         texts.append(seen[key])
     return texts
