@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import re
 from pathlib import Path
 
 import pytest
@@ -58,6 +59,23 @@ def test_nothing_is_said_where_the_training_table_is_gone(run: Path, tmp_path: P
     finally:
         moved.rename(table)
     assert load_run(run)[0].data.train == str(table)
+
+
+def test_a_continued_training_says_which_rows_it_was_trained_on(
+    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The rows of both trainings in one file, cut anew."""
+    words = ["train", str(run.parent / "train.csv"), "--continue", str(run), "--epochs", "1", "--no-baselines"]
+    assert main([*words, "--seed", "9", "--output", str(tmp_path / "run")]) == 0
+    notes = capsys.readouterr().err
+    with (run.parent / "train.csv").open(encoding="utf-8", newline="") as file:
+        table = list(csv.DictReader(file))
+    held_out = set(load_rows(run))
+    parts = StoredScores.read(tmp_path / "run").parts
+    for part in ("validation", "test"):
+        trained = sum(row not in held_out for row in parts[part]["rows"].tolist())
+        assert 0 < trained <= len(table)
+        assert re.search(rf"{part}: {trained} rows? ha(s|ve) a text on which .*run was trained", notes)
 
 
 def load_rows(run: Path) -> list[int]:

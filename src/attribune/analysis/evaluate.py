@@ -9,15 +9,12 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from datasets import Dataset
 
 from attribune.core.arguments import checked_arguments
 from attribune.core.wording import counted
 from attribune.data.clusters import clustered, unpacked_clusters
 from attribune.data.judgements import judgement_metrics
-from attribune.data.tables import read_table
-from attribune.data.text_columns import share_texts
-from attribune.errors import AttribuneError, DataError, numbered_in_file
+from attribune.errors import DataError, numbered_in_file
 from attribune.metrics.bootstrap import Interval
 from attribune.metrics.metric import Metric
 from attribune.metrics.results import Comparison, ResultRow, compare_metrics, intervals
@@ -31,6 +28,7 @@ from attribune.runs.loading import load_run
 from attribune.runs.recipe import Recipe
 from attribune.runs.stored_scores import StoredScores
 from attribune.runs.training_record import TrainingRecord
+from attribune.runs.training_rows import rows_of_training
 from attribune.runs.verdict import Verdict, gains_by_count, run_verdict, value_counts
 
 __all__ = ["AS_GIVEN", "HIDDEN", "Evaluation", "compare_runs", "compare_scores", "evaluate"]
@@ -163,7 +161,7 @@ def evaluate(
     with numbered_in_file(labelled.numbers, labelled.source):
         logits, report = predictor.logits(labelled.rows)
     reads = len(predictor.schema) and recipe.reads_attributes
-    trained = _rows_of_training(RunFolder.of(run), recipe, labelled.rows)
+    trained = rows_of_training(RunFolder.of(run), labelled.rows)
     notes = [*labelled.notes, *report.lines()]
     if trained:
         notes.append(
@@ -180,24 +178,6 @@ def evaluate(
         notes=notes,
         trained=trained,
     )
-
-
-def _rows_of_training(folder: RunFolder, recipe: Recipe, rows: Dataset) -> int:
-    """Count rows whose text is among those of the training rows of a run; 0 where these cannot be read any more."""
-    data = recipe.data
-    try:
-        table, parts = read_table(data.train, encoding=data.encoding), StoredScores.read(folder.path).parts
-    except (AttribuneError, OSError):
-        return 0
-    is_training = np.ones(len(table), dtype=bool)
-    for part, arrays in parts.items():
-        if getattr(data, part) is None:  # it was cut from the training file
-            if int(arrays["rows"].max(initial=-1)) >= len(table):
-                return 0
-            is_training[arrays["rows"]] = False
-    if any(name not in table.column_names for name in data.texts):
-        return 0
-    return share_texts(table.select(np.flatnonzero(is_training)), rows, text=data.texts)
 
 
 @checked_arguments

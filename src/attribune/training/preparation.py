@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -25,6 +25,7 @@ from attribune.models.transfer import AttributeSource
 from attribune.runs.folder import RunFolder
 from attribune.runs.recipe import Recipe
 from attribune.runs.recipe_parts import ValuesRecipe
+from attribune.runs.training_rows import rows_of_training
 from attribune.runs.value_tables import value_tables
 from attribune.schema import MultiLabel, Schema
 from attribune.schema.columns import column_batches
@@ -146,10 +147,22 @@ def prepare(plan: DataPlan, tables: Mapping[str, Any] | None = None) -> Prepared
             schema = transferred.schema_with(schema, frozen=transfer.frozen, values=values)
     if schema.fit_report is not None:
         notes.extend(schema.fit_report.lines())
+    if transfer is not None and transfer.full_model:
+        notes.extend(_trained_before(transfer.run, parts))
     splits = {name: _encode_labels(name, part, plan, schema, task, notes) for name, part in parts.items()}
     notes.extend(_class_notes(splits, task))
     notes.extend(_column_findings(plan, splits["train"]))
     return PreparedData(splits=splits, schema=schema, task=task, notes=notes)
+
+
+def _trained_before(run: str, parts: Mapping[str, UsableRows]) -> Iterator[str]:
+    """Say which rows that are scored were training rows of the run that is trained further."""
+    for name in ("validation", "test"):
+        if name in parts and (count := rows_of_training(RunFolder.of(run), parts[name].table)):
+            yield (
+                f"{name}: {counted(count, 'row has', 'rows have')} a text on which {run} was trained, which this "
+                "training continues: its figures are too high"
+            )
 
 
 def _fit_task(plan: DataPlan, *tables: Dataset) -> Task:

@@ -1,0 +1,32 @@
+"""Rows on whose texts a run was trained, so that its figures of them are too high."""
+
+from __future__ import annotations
+
+import numpy as np
+from datasets import Dataset
+
+from attribune.data.tables import read_table
+from attribune.data.text_columns import share_texts
+from attribune.errors import AttribuneError
+from attribune.runs.folder import RunFolder
+from attribune.runs.stored_scores import StoredScores
+
+__all__ = ["rows_of_training"]
+
+
+def rows_of_training(folder: RunFolder, rows: Dataset) -> int:
+    """Count rows whose text is among those of the training rows of a run; 0 where these cannot be read any more."""
+    try:
+        data, parts = folder.read_recipe().data, StoredScores.read(folder.path).parts
+        table = read_table(data.train, encoding=data.encoding)
+    except (AttribuneError, OSError):
+        return 0
+    is_training = np.ones(len(table), dtype=bool)
+    for part, arrays in parts.items():
+        if getattr(data, part) is None:  # it was cut from the training file
+            if int(arrays["rows"].max(initial=-1)) >= len(table):
+                return 0
+            is_training[arrays["rows"]] = False
+    if any(name not in table.column_names for name in data.texts):
+        return 0
+    return share_texts(table.select(np.flatnonzero(is_training)), rows, text=data.texts)
