@@ -219,8 +219,12 @@ def test_the_gradient_is_that_of_the_posterior(run: Path, new: Path) -> None:
         for table in learner._tables:
             table.write()
         with torch.no_grad():
-            prior = sum(float(table.change.square().sum()) for table in learner._tables)
-            return float(learner._losses(learn=False).sum()) + 0.7 * prior / 2
+            prior = sum(table.prior * float(table.change.square().sum()) for table in learner._tables)
+            return float(learner._losses(learn=False).sum()) + prior / 2
+
+    for table in learner._tables:
+        weight = 0.7 * predictor.model.config.prior_weight(table.attribute)  # type: ignore[attr-defined]
+        assert table.prior == pytest.approx(weight)
 
     posterior()
     learner._gradients()
