@@ -315,7 +315,9 @@ def test_results_on_stdout_and_messages_on_stderr(train: Words, data: Path, tmp_
     out, err = tmp_path / "out.txt", tmp_path / "err.txt"
     assert small_runs.Command(["evaluate", str(tmp_path / "run"), str(data), "--json"], log=err, out=out).wait() == 0
     assert json.loads(out.read_text())["rows"] == 120
+    assert "96 rows have a text that is among the training texts of the run" in err.read_text()
     out.unlink()
+    err.unlink()
     assert small_runs.Command(["evaluate", str(tmp_path / "run"), "nothing.csv"], log=err, out=out).wait() == 1
     assert out.read_text() == ""
     assert err.read_text().startswith("attribune evaluate: error: nothing.csv: there is no such file")
