@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 from datasets import Dataset
 
@@ -18,6 +20,8 @@ def rows_of_training(folder: RunFolder, rows: Dataset) -> int:
     """Count rows whose text is among those of the training rows of a run; 0 where these cannot be read any more."""
     try:
         data, parts = folder.read_recipe().data, StoredScores.read(folder.path).parts
+        if not Path(data.train).exists():  # nor is the standard input read, or the hub asked
+            return 0
         table = read_table(data.train, encoding=data.encoding)
     except (AttribuneError, OSError):
         return 0

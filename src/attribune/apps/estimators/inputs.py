@@ -47,9 +47,8 @@ def read_columns(
     found = {name: as_array(columns[name], column=name) for name in names.needed}
     for name in column_names(columns):
         if isinstance(name, str) and name not in found:
-            with suppress(
-                AttribuneError, pa.ArrowException, KeyError, TypeError, ValueError
-            ):  # perhaps nobody reads it
+            # What cannot be read is left out: perhaps nobody reads it.
+            with suppress(AttribuneError, pa.ArrowException, KeyError, TypeError, ValueError):
                 found[name] = as_array(columns[name], column=name)
     return pa.table(found)
 
