@@ -5,12 +5,13 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help demo check test golden lint format docs bench gpu clean
+.PHONY: help demo check test test-all golden lint format docs bench gpu clean
 
 help:
 	@echo "make demo    install, and train the Injector and an adapter on film snippets (5 to 7 minutes on two cores)"
-	@echo "make check   install, and run linters and the quick tests (two minutes on two cores)"
-	@echo "make test    install, and run all tests (half an hour on two cores)"
+	@echo "make check   install, and run linters and the tests that train nothing (a minute on two cores)"
+	@echo "make test    install, and run the tests that every change has to pass (eight minutes on two cores)"
+	@echo "make test-all  install, and run all tests: kills, full disks, browsers, processes, every page (25 minutes)"
 	@echo "make golden  write the help and the tables that tests/apps/cli/golden holds anew"
 	@echo "make lint    check prose, style, types, and which subpackage imports which"
 	@echo "make format  write the code in the project's format"
@@ -22,11 +23,20 @@ help:
 demo: $(READY)
 	$(BIN)/python examples/demo.py
 
+# Python keeps what it compiled, also where it is told not to: each worker and each process that a test starts would
+# compile the package again.
+PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest --numprocesses auto --dist loadfile --no-loadscope-reorder
+
 check: lint
-	$(BIN)/python -m pytest --numprocesses auto --dist loadfile --no-loadscope-reorder -m "not slow"
+	$(PYTEST) -m "not slow and not exhaustive"
 
 test: $(READY)
-	$(BIN)/python -m pytest --numprocesses auto --dist loadfile --no-loadscope-reorder
+	$(PYTEST) -m "not exhaustive" --durations 20
+
+# When all has passed, the pages of the documentation ran as they are now.
+test-all: $(READY)
+	$(PYTEST) --durations 20
+	$(BIN)/python tests/helpers/executed_pages.py
 
 golden: $(READY)
 	PYTHONPATH=src:tests/helpers $(BIN)/python tests/apps/cli/test_golden.py

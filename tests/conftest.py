@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import gc
 import os
+import random
 import signal
 from collections.abc import Callable
+from pathlib import Path
 
 # On tensors this small, threads cost five times what they save; the processes that tests start read it, too.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -21,6 +23,7 @@ import hypothesis
 import pytest
 import shape_checks  # before the package is imported, whose functions it checks
 import torch
+from trained_runs import TrainedRuns
 from transformers import PreTrainedConfig, PreTrainedModel
 
 # How long an example takes says how busy the machine is.
@@ -29,18 +32,48 @@ hypothesis.settings.register_profile(
 )
 hypothesis.settings.load_profile("any machine")
 torch.set_num_threads(1)
+# What is synced to a disk no test can see; that it is asked for is tested where files are written.
+os.fsync = lambda _descriptor: None
+
+CHANGED = pytest.StashKey[list[str]]()
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begin with the files that have slow tests, so that no worker is left with one at the end."""
-    slow = {item.path for item in items if item.get_closest_marker("slow")}
-    items.sort(key=lambda item: item.path not in slow)
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--shuffle", type=int, metavar="SEED", help="run files, and the tests of each, in random order")
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Begin with the files that have slow tests, so that no worker is left with one at the end; or in any order."""
+    seed = config.getoption("--shuffle")
+    if seed is None:
+        slow = {item.path for item in items if item.get_closest_marker("slow")}
+        items.sort(key=lambda item: item.path not in slow)
+    else:
+        chance = random.Random(seed)
+        places = {path: chance.random() for path in sorted({item.path for item in items})}
+        items.sort(key=lambda item: (places[item.path], chance.random()))
 
 
 def pytest_collection_finish() -> None:
     """Take what is loaded by now out of the garbage collector's rounds, of which each training makes several."""
     gc.collect()
     gc.freeze()
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Fail where a test changed what all tests read."""
+    if not hasattr(session.config, "workerinput"):
+        base: Path = session.config._tmp_path_factory.getbasetemp()  # type: ignore[attr-defined]
+        session.config.stash[CHANGED] = changed = TrainedRuns(base / "trained").changed()
+        if changed:
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """Name the files that a test changed."""
+    for file in config.stash.get(CHANGED, []):
+        terminalreporter.write_line(f"FAILED: a test changed {file}, which others read: let it take a copy", red=True)
 
 
 def pytest_unconfigure() -> None:
@@ -53,6 +86,13 @@ def _seeded() -> None:
     shape_checks.CALLS.made = 0
     torch.manual_seed(17)
     torch.set_num_threads(1)  # where cores are busy, several threads of so small a model wait for each other
+
+
+@pytest.fixture(scope="session")
+def trained_runs(tmp_path_factory: pytest.TempPathFactory) -> TrainedRuns:
+    """Runs, tables and backbones that are made once for all tests of all workers."""
+    base = tmp_path_factory.getbasetemp()
+    return TrainedRuns((base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "trained")
 
 
 @pytest.fixture

@@ -11,6 +11,7 @@ BAD = "<!doctype html><html lang=en><title>x</title><main><h1>x</h1>{}</main>"
 
 
 @pytest.mark.slow
+@pytest.mark.exhaustive
 @browser.needs_browser
 @pytest.mark.parametrize(
     ("part", "rule"),

@@ -5,11 +5,15 @@ from __future__ import annotations
 import inspect
 import subprocess
 import sys
+import tomllib
 from importlib import metadata
+from pathlib import Path
 
 import pytest
 
 import attribune
+
+ROOT = Path(__file__).parents[1]
 
 
 def test_every_public_name_is_there_and_explained() -> None:
@@ -30,7 +34,10 @@ def test_public_names_are_those_of_their_modules() -> None:
 
 
 def test_version() -> None:
-    assert attribune.__version__ == metadata.version("attribune")
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"]
+    assert attribune.__version__ == metadata.version("attribune") == version
+    assert f"version: {version}\n" in (ROOT / "CITATION.cff").read_text(encoding="utf-8")
+    assert f"## [{version}] - " in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
 
 
 def test_an_unknown_name_is_named() -> None:
@@ -45,6 +52,7 @@ def test_every_error_is_an_attribune_error() -> None:
     assert issubclass(attribune.AttribuneWarning, UserWarning)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("statement", ["import attribune", "import attribune.apps.cli"])
 def test_importing_does_not_load_torch(statement: str) -> None:
     """`attribune --help` answers at once."""

@@ -6,6 +6,7 @@ import ast
 import inspect
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 from attribune import functional
@@ -41,19 +42,33 @@ def sources(name: str) -> Iterator[tuple[str, str]]:
 def callers(name: str) -> list[str]:
     """The classes and functions of methods and backbones that call a function, or the functions where none does."""
     outside = [
-        f"`{room}.{file.stem}.{definition.name}`"
+        f"`{room}.{file}.{defined}`"
         for room in ("methods", "backbones")
-        for file in sorted((ROOT / "src" / "attribune" / room).glob("*.py"))
-        for definition in ast.parse(file.read_text(encoding="utf-8")).body
-        if isinstance(definition, ast.ClassDef | ast.FunctionDef) and f"functional.{name}(" in ast.unparse(definition)
+        for file, defined, code in definitions(room)
+        if f"functional.{name}(" in code
     ]
     return outside or [
-        f"`functional.{definition.name}`"
-        for file in sorted((ROOT / "src" / "attribune" / "functional").glob("*.py"))
-        for definition in ast.parse(file.read_text(encoding="utf-8")).body
-        if isinstance(definition, ast.FunctionDef)
-        and definition.name != name
-        and re.search(rf"\b{name}\(", ast.unparse(definition.body))  # type: ignore[arg-type]
+        f"`functional.{defined}`"
+        for _, defined, code in definitions("functional")
+        if defined != name and re.search(rf"\b{name}\(", code)
+    ]
+
+
+@cache
+def definitions(room: str) -> list[tuple[str, str, str]]:
+    """The classes and functions of a subpackage: file, name, and code without comments.
+
+    Of a function of `functional`, the code is that of its body: the definition itself is no call.
+    """
+    return [
+        (
+            file.stem,
+            definition.name,
+            ast.unparse(definition.body if room == "functional" else definition),  # type: ignore[arg-type]
+        )
+        for file in sorted((ROOT / "src" / "attribune" / room).glob("*.py"))
+        for definition in ast.parse(_source(file)).body
+        if isinstance(definition, ast.FunctionDef) or (isinstance(definition, ast.ClassDef) and room != "functional")
     ]
 
 
@@ -76,6 +91,7 @@ def parity_tests(name: str) -> list[str]:
     return [f"`{file.relative_to(ROOT)}`" for file in chosen]
 
 
+@cache
 def _source(file: Path) -> str:
     return file.read_text(encoding="utf-8")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, cast
@@ -10,8 +11,8 @@ from typing import Any, cast
 import browser
 import numpy as np
 import pytest
-import small_runs
 import torch
+from trained_runs import ROWS, TrainedRuns
 
 from attribune.analysis.ablation import METHOD, ablate
 from attribune.apps.cli import main
@@ -23,30 +24,28 @@ from attribune.models.base import ConditionedModel
 from attribune.models.predictor import Predictor
 from attribune.runs.loading import load_run
 
-pytestmark = pytest.mark.slow
-
-ROWS = small_runs.reviews(90, seed=3)
+slow = pytest.mark.slow
 SITES = ["injector", "pln", "plora", "adapter", "e2ln", "injector+chim"]
 ONE_ATTRIBUTE = ("plora", "adapter")
+LEARNING = ("--no-baselines", "--learning-rate", "0.05")
+TOLD_OF_ATTRIBUTES, TOLD_OF_NONE = "injector", "adapter"
+Runs = Callable[[str], Path]
 
 
-@pytest.fixture(scope="module")
-def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return small_runs.write_csv(tmp_path_factory.mktemp("data") / "data.csv", ROWS)
+@pytest.fixture
+def data(trained_runs: TrainedRuns) -> Path:
+    return trained_runs.table(ROWS)
 
 
-@pytest.fixture(scope="module")
-def runs(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("runs")
-    backbone = small_runs.save_backbone(folder / "backbone")
-    for method in (*SITES, "none", "tokens"):
-        words = small_runs.train_command(data, folder / method, backbone=backbone, method=method)
-        if method not in ONE_ATTRIBUTE:
-            words[words.index("user") + 1 : words.index("user") + 1] = ["--multi-label", "tags:;"]
-        assert main([*words, "--epochs", "3", "--learning-rate", "0.05"]) == 0
-    for method in ("linear", "automl"):
-        assert main(small_runs.train_command(data, folder / method, backbone=backbone, method=method)) == 0
-    return folder
+@pytest.fixture
+def run_of(trained_runs: TrainedRuns) -> Runs:
+    """The run of a method with sites, which has learned enough that each of its layers changes something."""
+
+    def make(method: str) -> Path:
+        attributes = () if method in ONE_ATTRIBUTE else ("--multi-label", "tags:;")
+        return trained_runs(method, *attributes, *LEARNING)
+
+    return make
 
 
 def columns_of(predictor: Predictor) -> dict[str, list[Any]]:
@@ -62,56 +61,58 @@ def logits(predictor: Predictor, ablation: Ablation | None = None) -> np.ndarray
         return predictor.logits(columns_of(predictor))[0]
 
 
+@slow
 @pytest.mark.parametrize("method", SITES)
-def test_a_layer_that_is_off_is_as_the_backbone_has_it(method: str, runs: Path) -> None:
+def test_a_layer_that_is_off_is_as_the_backbone_has_it(method: str, run_of: Runs) -> None:
     """Checked against a model whose hooks of that layer are gone."""
-    _, predictor = load_run(runs / method)
-    model = cast(ConditionedModel, predictor.model)
-    layers = model.method.site_layers()
+    _, predictor = load_run(run_of(method))
+    layers = cast(ConditionedModel, predictor.model).method.site_layers()
     assert layers == tuple(range(len(layers)))
     before = logits(predictor)
     for off in ([layers[0]], [layers[-1]], layers):
         found = logits(predictor, Ablation(off))
-        assert np.abs(found - before).max() > 1e-6
-        _, other = load_run(runs / method)
+        assert np.abs(found - before).max() > 1e-3
+        _, other = load_run(run_of(method))
         owners = [part for part in cast(ConditionedModel, other.model).method.modules() if hasattr(part, "acts_at")]
         for owner in owners:
             for index, site in enumerate(owner.acts_at):
                 if site.layer in off:
                     owner.sites[index].act = lambda module, inputs, output, condition: output
-        np.testing.assert_allclose(found, logits(other), rtol=1e-5, atol=1e-6)
+        np.testing.assert_allclose(found, logits(other), rtol=1e-5, atol=1e-5)
     np.testing.assert_array_equal(logits(predictor), before)
 
 
+@slow
 @pytest.mark.parametrize("method", ["injector", "pln", "plora"])
-def test_an_attribute_hidden_in_all_layers_is_a_missing_one(method: str, runs: Path) -> None:
+def test_an_attribute_hidden_in_all_layers_is_a_missing_one(method: str, run_of: Runs) -> None:
     """These methods read attributes in their layers alone."""
-    _, predictor = load_run(runs / method)
+    _, predictor = load_run(run_of(method))
     layers = cast(ConditionedModel, predictor.model).method.site_layers()
     table = columns_of(predictor)
     for attribute in predictor.schema:
         hidden = table | {attribute.name: [[] if attribute.name == "tags" else None] * len(ROWS)}
         expected = predictor.logits(hidden)[0]
         found = logits(predictor, Ablation(layers, attribute.columns))
-        np.testing.assert_allclose(found, expected, atol=1e-6)
+        np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
         part = logits(predictor, Ablation(layers[:1], attribute.columns))
-        assert np.abs(part - expected).max() > 1e-7
-        assert np.abs(part - logits(predictor)).max() > 1e-7
+        assert np.abs(part - expected).max() > 1e-3
+        assert np.abs(part - logits(predictor)).max() > 1e-3
 
 
-def test_chunks_hide_it_in_every_chunk(data: Path, runs: Path, tmp_path: Path) -> None:
-    words = small_runs.train_command(data, tmp_path / "run", backbone=runs / "backbone")
-    assert main([*words, "data.window=chunks:8x4"]) == 0
-    _, predictor = load_run(tmp_path / "run")
+@slow
+def test_chunks_hide_it_in_every_chunk(trained_runs: TrainedRuns) -> None:
+    _, predictor = load_run(trained_runs("injector", "data.window=chunks:8x4", *LEARNING))
     layers = cast(ConditionedModel, predictor.model).method.site_layers()
     expected = predictor.logits(columns_of(predictor), hide_attributes=True)[0]
     found = logits(predictor, Ablation(layers, predictor.schema["user"].columns))
-    np.testing.assert_allclose(found, expected, atol=1e-6)
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
+    assert np.abs(found - logits(predictor)).max() > 1e-3
 
 
-def test_the_record_has_every_span_of_the_method_and_of_each_attribute(data: Path, runs: Path) -> None:
+@slow
+def test_the_record_has_every_span_of_the_method_and_of_each_attribute(data: Path, run_of: Runs) -> None:
     told: list[str] = []
-    record = ablate(runs / "injector", data, tell=told.append)
+    record = ablate(run_of("injector"), data, tell=told.append)
     count = len(record["layers"])
     spans = count * (count + 1) // 2
     assert told == [f"{1 + 3 * spans} passes over 90 rows"]
@@ -119,23 +120,33 @@ def test_the_record_has_every_span_of_the_method_and_of_each_attribute(data: Pat
     assert len({(span["what"], span["first"], span["last"]) for span in record["spans"]}) == 3 * spans
     assert all(span["low"] <= span["difference"] <= span["high"] for span in record["spans"])
     assert json.loads(json.dumps(record)) == record
-    assert ablate(runs / "injector", data, rows=30)["rows"] == 30
+    assert ablate(run_of("injector"), data, rows=30)["rows"] == 30
 
 
-@pytest.mark.parametrize("method", SITES)
-def test_the_command(method: str, data: Path, runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    output = tmp_path / "layers.html"
-    assert main(["ablate", str(runs / method), str(data), "--rows", "40", "--output", str(output)]) == 0
+@slow
+@pytest.mark.parametrize(
+    "method",
+    [
+        pytest.param(method, marks=[] if method in (TOLD_OF_ATTRIBUTES, TOLD_OF_NONE) else pytest.mark.exhaustive)
+        for method in SITES
+    ],
+)
+def test_the_command(method: str, data: Path, run_of: Runs, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run, output = run_of(method), tmp_path / "layers.html"
+    capsys.readouterr()
+    assert main(["ablate", str(run), str(data), "--rows", "30", "--output", str(output)]) == 0
     page = output.read_text(encoding="utf-8")
     assert "<svg" in page
     assert "The whole method" in page
-    assert ("Attribute user" in page) == (method != "adapter")
+    assert ("Attribute user" in page) == (method != TOLD_OF_NONE)
     assert capsys.readouterr().out.startswith("off ")
 
 
+@slow
+@pytest.mark.exhaustive
 @browser.needs_browser
-def test_the_page_in_a_browser(data: Path, runs: Path, tmp_path: Path) -> None:
-    words = ["ablate", str(runs / "injector"), str(data), "--rows", "40"]
+def test_the_page_in_a_browser(data: Path, run_of: Runs, tmp_path: Path) -> None:
+    words = ["ablate", str(run_of("injector")), str(data), "--rows", "40"]
     assert main([*words, "--output", str(tmp_path / "page.html")]) == 0
     assert browser.page_findings(tmp_path / "page.html", tmp_path) == []
 
@@ -192,16 +203,30 @@ def test_no_layer_is_named_when_none_is_shown_to_matter() -> None:
     assert "matters most" not in page
 
 
-@pytest.mark.parametrize("method", ["none", "tokens", "linear", "automl"])
-def test_methods_without_sites_are_refused(method: str, data: Path, runs: Path) -> None:
+@slow
+@pytest.mark.parametrize(
+    ("method", "more"),
+    [
+        ("tokens", []),
+        ("linear", []),
+        pytest.param("none", [], marks=pytest.mark.exhaustive),
+        pytest.param("automl", ["--no-baselines"], marks=pytest.mark.exhaustive),
+    ],
+)
+def test_methods_without_sites_are_refused(method: str, more: list[str], data: Path, trained_runs: TrainedRuns) -> None:
     with pytest.raises(ConfigError, match=rf"method '{method}' acts in no layer of a backbone"):
-        ablate(runs / method, data)
+        ablate(trained_runs(method, *more), data)
+
+
+@slow
+def test_no_rows_are_refused(data: Path, trained_runs: TrainedRuns) -> None:
     with pytest.raises(ConfigError, match="rows is 0"):
-        ablate(runs / "injector", data, rows=0)
+        ablate(trained_runs("injector"), data, rows=0)
 
 
-def test_nothing_stays_switched_off_after_an_error(runs: Path) -> None:
-    _, predictor = load_run(runs / "injector")
+@slow
+def test_nothing_stays_switched_off_after_an_error(trained_runs: TrainedRuns) -> None:
+    _, predictor = load_run(trained_runs("injector"))
     method = cast(ConditionedModel, predictor.model).method
     with pytest.raises(KeyboardInterrupt), method.ablated(Ablation([0])):
         raise KeyboardInterrupt
@@ -209,10 +234,13 @@ def test_nothing_stays_switched_off_after_an_error(runs: Path) -> None:
     assert torch.is_grad_enabled()
 
 
+@slow
 def test_what_was_computed_is_shown_though_the_page_cannot_be_written(
-    data: Path, runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    data: Path, run_of: Runs, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["ablate", str(runs / "injector"), str(data), "--output", str(tmp_path / "no" / "page.html")]) == 1
+    run, words = run_of("injector"), ["--rows", "30", "--output", str(tmp_path / "no" / "page.html")]
+    capsys.readouterr()
+    assert main(["ablate", str(run), str(data), *words]) == 1
     out, err = capsys.readouterr()
     assert "the page cannot be written" in err
     shown = [line.split("  ")[0] for line in out.splitlines()[2:]]

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import csv
 import re
 from pathlib import Path
 
 import pytest
 import small_runs
+from trained_runs import TrainedRuns
 
 from attribune.analysis.evaluate import evaluate
 from attribune.analysis.run_rows import rows_of_run
@@ -15,34 +15,35 @@ from attribune.apps.cli import main
 from attribune.runs.loading import load_run
 from attribune.runs.stored_scores import StoredScores
 
+pytestmark = pytest.mark.slow
 
-@pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("evaluate")
-    small_runs.save_backbone(folder / "backbone")
-    rows = [row | {"text": f"{row['text']} n{number}"} for number, row in enumerate(small_runs.reviews(80))]
-    small_runs.write_csv(folder / "train.csv", rows)
-    words = small_runs.train_command(folder / "train.csv", folder / "run", backbone=folder / "backbone")
-    assert main([*words, "--no-baselines"]) == 0
-    return folder / "run"
+ROWS = [row | {"text": f"{row['text']} n{number}"} for number, row in enumerate(small_runs.reviews(80))]
 
 
-def test_rows_of_the_training_are_counted_and_show_nothing_of_the_attributes(run: Path) -> None:
+@pytest.fixture
+def table(trained_runs: TrainedRuns) -> Path:
+    return trained_runs.table(ROWS)
+
+
+@pytest.fixture
+def run(trained_runs: TrainedRuns) -> Path:
+    return trained_runs("injector", "--no-baselines", rows=ROWS)
+
+
+def test_rows_of_the_training_are_counted_and_show_nothing_of_the_attributes(run: Path, table: Path) -> None:
     """Of 80 rows, 64 are training rows: the others became validation and test rows."""
-    found = evaluate(run, run.parent / "train.csv")
+    found = evaluate(run, table)
     assert found.trained == 64
     assert any("64 rows have a text that is among the training texts of the run" in note for note in found.notes)
     assert "attributes help" not in found.verdict.text()
     assert "shown whether the attributes" not in found.verdict.text()
-    page = rows_of_run(run, run.parent / "train.csv")
+    page = rows_of_run(run, table)
     assert any("among the training texts" in note for note in page.notes)
 
 
 def test_rows_that_were_held_out_are_not(run: Path, tmp_path: Path) -> None:
-    with (run.parent / "train.csv").open(encoding="utf-8", newline="") as file:
-        rows = list(csv.DictReader(file))
     held_out = sorted(map(int, load_rows(run)))
-    small_runs.write_csv(tmp_path / "held_out.csv", [rows[row] for row in held_out])
+    small_runs.write_csv(tmp_path / "held_out.csv", [ROWS[row] for row in held_out])
     assert evaluate(run, tmp_path / "held_out.csv").trained == 0
     small_runs.write_csv(tmp_path / "other.csv", small_runs.reviews(20, seed=9))
     found = evaluate(run, tmp_path / "other.csv")
@@ -50,32 +51,28 @@ def test_rows_that_were_held_out_are_not(run: Path, tmp_path: Path) -> None:
     assert not any("training texts" in note for note in found.notes)
 
 
-def test_nothing_is_said_where_the_training_table_is_gone(run: Path, tmp_path: Path) -> None:
-    table = run.parent / "train.csv"
-    small_runs.write_csv(tmp_path / "rows.csv", small_runs.reviews(20))
-    moved = table.rename(run.parent / "moved.csv")
-    try:
-        assert evaluate(run, tmp_path / "rows.csv").trained == 0
-    finally:
-        moved.rename(table)
-    assert load_run(run)[0].data.train == str(table)
+def test_nothing_is_said_where_the_training_table_is_gone(
+    trained_runs: TrainedRuns, run: Path, table: Path, tmp_path: Path
+) -> None:
+    recipe = trained_runs.copy(run, tmp_path / "run") / "recipe.yaml"
+    recipe.write_text(recipe.read_text().replace(str(table), str(tmp_path / "gone.csv")))
+    assert load_run(recipe.parent)[0].data.train == str(tmp_path / "gone.csv")
+    assert evaluate(recipe.parent, table).trained == 0
 
 
 def test_a_continued_training_says_which_rows_it_was_trained_on(
-    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    run: Path, table: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The rows of both trainings in one file, cut anew."""
-    words = ["train", str(run.parent / "train.csv"), "--continue", str(run), "--epochs", "1", "--no-baselines"]
+    words = ["train", str(table), "--continue", str(run), "--epochs", "1", "--no-baselines"]
     assert main([*words, "--seed", "9", "--output", str(tmp_path / "run")]) == 0
     notes = capsys.readouterr().err
-    with (run.parent / "train.csv").open(encoding="utf-8", newline="") as file:
-        table = list(csv.DictReader(file))
     held_out = set(load_rows(run))
     parts = StoredScores.read(tmp_path / "run").parts
     for part in ("validation", "test"):
         trained = sum(row not in held_out for row in parts[part]["rows"].tolist())
-        assert 0 < trained <= len(table)
-        assert re.search(rf"{part}: {trained} rows? ha(s|ve) a text on which .*run was trained", notes)
+        assert 0 < trained <= len(ROWS)
+        assert re.search(rf"{part}: {trained} rows? ha(s|ve) a text on which .*{run.name} was trained", notes)
 
 
 def load_rows(run: Path) -> list[int]:

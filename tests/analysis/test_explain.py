@@ -14,6 +14,7 @@ import browser
 import numpy as np
 import pytest
 import small_runs
+from trained_runs import TrainedRuns
 
 from attribune import Categorical, Classification, Schema, load_run
 from attribune.analysis.explain import influence, single
@@ -33,33 +34,30 @@ ROWS = [
 ]
 
 
-@pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("explain")
-    small_runs.save_backbone(folder / "backbone")
-    small_runs.write_csv(folder / "train.csv", ROWS[:160])
-    test = [{**row, "user": "stranger" if number % 4 == 0 else row["user"]} for number, row in enumerate(ROWS[160:])]
-    small_runs.write_csv(folder / "test.csv", test)
-    return folder
+TRAINING = ROWS[:160]
+TEST = [{**row, "user": "stranger" if number % 4 == 0 else row["user"]} for number, row in enumerate(ROWS[160:])]
 
 
 @pytest.fixture(scope="module")
-def run_of(place: Path) -> Callable[..., Path]:
-    def make(method: str, *more: str, label: str = "stars") -> Path:
-        run = place / f"{method}-{label}"
-        if not run.exists():
-            words = small_runs.train_command(place / "train.csv", run, backbone=place / "backbone", method=method)
-            words[words.index("stars")] = label
-            assert main([*words, *more, "--multi-label", "tags:;"]) == 0
-        return run
-
-    return make
+def data(trained_runs: TrainedRuns) -> Path:
+    return trained_runs.table(TEST)
 
 
 @pytest.fixture(scope="module")
-def record(run_of: Callable[..., Path], place: Path) -> dict[str, Any]:
-    """Of the linear baseline, which learns from 160 rows whose users decide the label."""
-    return explain(run_of("linear"), place / "test.csv", row=2, rare=20)
+def run_of(trained_runs: TrainedRuns) -> Callable[[str], Path]:
+    return lambda method: trained_runs(method, "--no-baselines", "--multi-label", "tags:;", rows=TRAINING)
+
+
+@pytest.fixture(scope="module")
+def explained(trained_runs: TrainedRuns, run_of: Callable[[str], Path], data: Path) -> dict[str, Any]:
+    """The linear baseline, which learns from 160 rows whose users decide the label."""
+    return explain(run_of("linear"), data, row=2, rare=20)
+
+
+@pytest.fixture
+def record(explained: dict[str, Any]) -> dict[str, Any]:
+    """One that a test may change."""
+    return copy.deepcopy(explained)
 
 
 def test_an_attribute_may_have_any_name(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -76,10 +74,10 @@ def test_an_attribute_may_have_any_name(monkeypatch: pytest.MonkeyPatch) -> None
     assert len({tuple(numbers.values()) for numbers in seen}) == 4, "four predictions of four different ids"
 
 
-def metric_of(run: Path, place: Path, change: Callable[[np.ndarray], np.ndarray]) -> Any:
+def metric_of(run: Path, data: Path, change: Callable[[np.ndarray], np.ndarray]) -> Any:
     """The accuracy with other ids, by way of the predictor alone."""
     _, predictor = load_run(run)
-    table = read_table(place / "test.csv")
+    table = read_table(data)
     rows = predictor.encode_rows(table)
     labels, _ = predictor.task.encode_labels([table["stars"]])
     return predictor.task.metrics(predictor.score(rows.with_attribute_ids(change(rows.attribute_ids.copy()))), labels)[
@@ -89,7 +87,7 @@ def metric_of(run: Path, place: Path, change: Callable[[np.ndarray], np.ndarray]
 
 @pytest.mark.slow
 def test_losses_are_those_of_rows_with_the_attribute_hidden(
-    record: dict[str, Any], run_of: Callable[..., Path], place: Path
+    record: dict[str, Any], run_of: Callable[[str], Path], data: Path
 ) -> None:
     def without_user(ids: np.ndarray) -> np.ndarray:
         ids[:, 0] = 0
@@ -97,11 +95,11 @@ def test_losses_are_those_of_rows_with_the_attribute_hidden(
 
     run = run_of("linear")
     assert [loss["attribute"] for loss in record["losses"]] == ["user", "tags", None]
-    expected = paired(metric_of(run, place, lambda ids: ids), metric_of(run, place, without_user))
+    expected = paired(metric_of(run, data, lambda ids: ids), metric_of(run, data, without_user))
     found = record["losses"][0]["hidden"]["accuracy"]
     assert found["difference"] == pytest.approx(expected.difference)
     assert (found["low"], found["high"]) == pytest.approx((expected.low, expected.high))
-    everything = paired(metric_of(run, place, lambda ids: ids), metric_of(run, place, np.zeros_like))
+    everything = paired(metric_of(run, data, lambda ids: ids), metric_of(run, data, np.zeros_like))
     assert record["losses"][2]["hidden"]["accuracy"]["difference"] == pytest.approx(everything.difference)
 
 
@@ -147,10 +145,10 @@ def test_values_are_ranked_by_what_they_move(record: dict[str, Any]) -> None:
 
 
 @pytest.mark.slow
-def test_figures_of_values_are_those_counted_row_by_row(run_of: Callable[..., Path], place: Path) -> None:
+def test_figures_of_values_are_those_counted_row_by_row(run_of: Callable[[str], Path], data: Path) -> None:
     """Of an attribute with one value a row and of one with several, of which one at a time is taken away."""
     _, predictor = load_run(run_of("linear"))
-    rows = read_table(place / "test.csv")
+    rows = read_table(data)
     ready = predictor.encode_rows(rows)
     given = predictor.task.decode(predictor.score(ready)).probabilities
     moves: dict[tuple[str, int], list[np.ndarray]] = {}
@@ -170,9 +168,9 @@ def test_figures_of_values_are_those_counted_row_by_row(run_of: Callable[..., Pa
         for top in one["top"]:
             changes = moves[one["attribute"], values.index(top["value"]) + 1]
             assert top["rows"] == len(changes)
-            assert top["move"] == pytest.approx(np.mean([np.abs(change).max() for change in changes]), abs=1e-6)
-            assert abs(top["change"]) == pytest.approx(np.abs(np.mean(changes, axis=0)).max(), abs=1e-6)
-            assert top["low"] - 1e-6 <= top["change"] <= top["high"] + 1e-6
+            assert top["move"] == pytest.approx(np.mean([np.abs(change).max() for change in changes]), abs=1e-5)
+            assert abs(top["change"]) == pytest.approx(np.abs(np.mean(changes, axis=0)).max(), abs=1e-5)
+            assert top["low"] - 1e-5 <= top["change"] <= top["high"] + 1e-5
 
 
 def test_the_interval_of_many_rows_is_that_of_the_bootstrap() -> None:
@@ -182,42 +180,44 @@ def test_the_interval_of_many_rows_is_that_of_the_bootstrap() -> None:
 
 @pytest.mark.slow
 def test_one_row_as_others_would_have_written_it(
-    record: dict[str, Any], run_of: Callable[..., Path], place: Path
+    record: dict[str, Any], run_of: Callable[[str], Path], data: Path
 ) -> None:
     _, predictor = load_run(run_of("linear"))
-    row = read_table(place / "test.csv").select([1]).to_dict()
+    row = read_table(data).select([1]).to_dict()
     cases = {one["as"]: one for one in record["row"]["predictions"]}
     expected = predictor.predict({**row, "user": ["u1"]})
     assert cases["user=u1"]["prediction"] == {"prediction": expected["prediction"][0]}
-    assert cases["user=u1"]["numbers"]["good"] == pytest.approx(expected["probability_good"][0], abs=1e-6)
+    assert cases["user=u1"]["numbers"]["good"] == pytest.approx(expected["probability_good"][0], abs=1e-5)
     hidden = predictor.predict({"text": row["text"], "user": [None], "tags": [None]})
-    assert cases["attributes hidden"]["numbers"]["good"] == pytest.approx(hidden["probability_good"][0], abs=1e-6)
-    others = explain(run_of("linear"), place / "test.csv", row=2, instead=[{"user": ["u0"], "tags": ["war", "drama"]}])[
-        "row"
-    ]["predictions"]
+    assert cases["attributes hidden"]["numbers"]["good"] == pytest.approx(hidden["probability_good"][0], abs=1e-5)
+    others = explain(run_of("linear"), data, row=2, instead=[{"user": ["u0"], "tags": ["war", "drama"]}])["row"][
+        "predictions"
+    ]
     assert [one["as"] for one in others][-1] == "user=u0 tags=war tags=drama"
     expected = predictor.predict({**row, "user": ["u0"], "tags": ["war;drama"]})
-    assert others[-1]["numbers"]["bad"] == pytest.approx(expected["probability_bad"][0], abs=1e-6)
+    assert others[-1]["numbers"]["bad"] == pytest.approx(expected["probability_bad"][0], abs=1e-5)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("method", ["linear", "injector"])
 def test_the_effect_of_a_word_is_what_the_text_without_it_lacks(
-    run_of: Callable[..., Path], place: Path, method: str
+    trained_runs: TrainedRuns, tmp_path: Path, method: str
 ) -> None:
-    found = explain(run_of(method), place / "test.csv", row=2)["row"]
-    _, predictor = load_run(run_of(method))
-    row = read_table(place / "test.csv").select([1]).to_dict()
+    run = trained_runs(method, "--multi-label", "tags:;", "--numeric", "price")
+    data = small_runs.write_csv(tmp_path / "data.csv", TEST[:20])
+    found = explain(run, data, row=2)["row"]
+    _, predictor = load_run(run)
+    row = read_table(data).select([1]).to_dict()
     words = row["text"][0].split()
     assert [one["word"] for one in found["words"]["words"]] == words
     name = f"probability_{found['words']['of']}"
     whole = predictor.predict(row)[name][0]
     for place_of, one in enumerate(found["words"]["words"]):
         shorter = " ".join(word for number, word in enumerate(words) if number != place_of)
-        assert one["given"] == pytest.approx(whole - predictor.predict({**row, "text": [shorter]})[name][0], abs=2e-6)
-        alone = {"text": [shorter], "user": [None], "tags": [None]}
+        assert one["given"] == pytest.approx(whole - predictor.predict({**row, "text": [shorter]})[name][0], abs=1e-5)
+        alone = {"text": [shorter], **{attribute.name: [None] for attribute in predictor.schema}}
         rest = predictor.predict({**alone, "text": row["text"]})[name][0] - predictor.predict(alone)[name][0]
-        assert one["hidden"] == pytest.approx(rest, abs=2e-6)
+        assert one["hidden"] == pytest.approx(rest, abs=1e-5)
 
 
 TASKS = {
@@ -229,18 +229,18 @@ TASKS = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("task", TASKS)
-def test_every_task(run_of: Callable[..., Path], place: Path, tmp_path: Path, task: str) -> None:
+def test_every_task(trained_runs: TrainedRuns, data: Path, task: str) -> None:
     label, words, metric = TASKS[task]
-    run = tmp_path / "run"
-    command = small_runs.train_command(place / "train.csv", run, backbone=place / "backbone", method="linear")
+    table, backbone = trained_runs.table(TRAINING), trained_runs.backbone()
+    command = small_runs.train_command(table, "", backbone=backbone, method="linear")
     command[command.index("stars")] = label
-    assert main([*command, *(word for word in words if "=" in word), *(w for w in words if "=" not in w)]) == 0
-    record = explain(run, place / "test.csv", row=1)
+    run = trained_runs.trained([*command, *words, "--no-baselines"])
+    record = explain(run, data, row=1)
     assert record["metric"] == metric
     (loss,) = record["losses"]
     better = load_run(run)[1].task.higher_is_better
     _, predictor = load_run(run)
-    table = read_table(place / "test.csv")
+    table = read_table(data)
     labels, known = predictor.task.encode_labels([table[label]])
     with_, without = (
         predictor.task.metrics(predictor.logits(table, hide_attributes=hide)[0][known], labels[known])[metric].value()
@@ -264,7 +264,6 @@ def test_every_task(run_of: Callable[..., Path], place: Path, tmp_path: Path, ta
 def test_no_sentence_claims_a_difference_whose_interval_holds_zero(
     record: dict[str, Any], low: float, high: float, words: str
 ) -> None:
-    record = copy.deepcopy(record)
     changed = {"difference": (low + high) / 2, "low": low, "high": high}
     record["losses"][0]["hidden"]["accuracy"] |= changed
     record["bins"][-1]["hidden"] |= changed
@@ -280,10 +279,10 @@ def test_no_sentence_claims_a_difference_whose_interval_holds_zero(
 
 @pytest.mark.slow
 def test_the_command_writes_text_json_and_a_page(
-    run_of: Callable[..., Path], place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    run_of: Callable[[str], Path], data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     page = tmp_path / "explain.html"
-    words = ["explain", str(run_of("linear")), str(place / "test.csv"), "--row", "2", "--as", "user=u1"]
+    words = ["explain", str(run_of("linear")), str(data), "--row", "2", "--as", "user=u1"]
     capsys.readouterr()
     assert main([*words, "--output", str(page)]) == 0
     out, err = capsys.readouterr()
@@ -298,16 +297,16 @@ def test_the_command_writes_text_json_and_a_page(
 
 
 @pytest.mark.slow
+@pytest.mark.exhaustive
 @browser.needs_browser
-def test_the_page_in_a_browser(run_of: Callable[..., Path], place: Path, tmp_path: Path) -> None:
-    words = ["explain", str(run_of("linear")), str(place / "test.csv"), "--row", "2", "--as", "user=u1"]
+def test_the_page_in_a_browser(run_of: Callable[[str], Path], data: Path, tmp_path: Path) -> None:
+    words = ["explain", str(run_of("linear")), str(data), "--row", "2", "--as", "user=u1"]
     assert main([*words, "--output", str(tmp_path / "page.html")]) == 0
     assert browser.page_findings(tmp_path / "page.html", tmp_path) == []
 
 
 @pytest.mark.slow
 def test_a_page_shows_values_as_text(record: dict[str, Any]) -> None:
-    record = json.loads(json.dumps(record))
     record["values"][0]["top"][0]["value"] = "<script>"
     assert "<script>" not in explanation_page(record)
 
@@ -316,7 +315,7 @@ def test_a_page_shows_values_as_text(record: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("--row", "99"), "test.csv has 80 rows, so there is no row 99"),
+        (("--row", "99"), "data.csv has 80 rows, so there is no row 99"),
         (("--row", "0"), "row is 0: give at least 1"),
         (("--as", "user=u1"), "other values (--as) need a row: choose one with --row"),
         (("--row", "1", "--as", "user=u11"), "attribute 'user' has no value 'u11' in training; the closest: 'u1'"),
@@ -325,11 +324,11 @@ def test_a_page_shows_values_as_text(record: dict[str, Any]) -> None:
     ],
 )
 def test_what_cannot_be_explained_says_why(
-    run_of: Callable[..., Path], place: Path, capsys: pytest.CaptureFixture[str], words: tuple[str, ...], message: str
+    run_of: Callable[[str], Path], data: Path, capsys: pytest.CaptureFixture[str], words: tuple[str, ...], message: str
 ) -> None:
     run = run_of("linear")
     capsys.readouterr()
-    assert main(["explain", str(run), str(place / "test.csv"), *words]) == 1
+    assert main(["explain", str(run), str(data), *words]) == 1
     out, err = capsys.readouterr()
     assert message in err
     assert out == ""
@@ -337,6 +336,6 @@ def test_what_cannot_be_explained_says_why(
 
 
 @pytest.mark.slow
-def test_a_run_without_attributes_is_refused(run_of: Callable[..., Path], place: Path) -> None:
+def test_a_run_without_attributes_is_refused(run_of: Callable[[str], Path], data: Path) -> None:
     with pytest.raises(ConfigError, match=r"method 'none' of .* reads no attributes"):
-        explain(run_of("none"), place / "test.csv")
+        explain(run_of("none"), data)

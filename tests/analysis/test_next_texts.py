@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 import small_runs
 import torch
+from trained_runs import TrainedRuns
 
-from attribune.analysis.next_texts import _information_root, _Vector, next_texts
+from attribune.analysis.next_texts import NextText, _information_root, _Vector, next_texts
 from attribune.apps.cli import main
 from attribune.errors import AttribuneError, ConfigError
 from attribune.functional import prediction_gain, value_covariance_after
@@ -136,64 +136,71 @@ def test_the_gain_is_what_answers_bring_in_a_simulation() -> None:
 # The command
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    torch.set_num_threads(1)
-    folder = tmp_path_factory.mktemp("next")
-    small_runs.save_backbone(folder / "backbone")
-    small_runs.write_csv(folder / "data.csv", small_runs.reviews(80, seed=3))
-    texts = [{"id": number, "text": row["text"]} for number, row in enumerate(small_runs.reviews(12, seed=5))]
-    texts[3]["text"] = " "
-    small_runs.write_csv(folder / "texts.csv", texts)
-    for method in ("injector", "linear", "none"):
-        data, backbone = folder / "data.csv", folder / "backbone"
-        command = small_runs.train_command(data, folder / method, backbone=backbone, method=method)
-        assert main([*command, "--no-baselines"]) == 0
-    model = AttributeModel.from_pretrained(folder / "injector" / "model")
-    model.config.value_priors = {"user": 1e-5}  # a training this short knows little of how values differ
-    model.save_pretrained(folder / "injector" / "model")
-    return folder
+SHORT = small_runs.reviews(12, seed=5)
+slow = pytest.mark.slow
 
 
-def test_the_command_lists_texts_in_order(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    command = ["next", str(folder / "injector"), str(folder / "texts.csv"), "--for", "user=new"]
-    before = (folder / "injector" / "model" / "model.safetensors").read_bytes()
+@pytest.fixture
+def texts(trained_runs: TrainedRuns) -> Path:
+    """Twelve texts, of which the fourth is empty."""
+    rows = [{"id": number, "text": row["text"]} for number, row in enumerate(SHORT)]
+    rows[3]["text"] = " "
+    return trained_runs.table(rows)
+
+
+@pytest.fixture
+def run(trained_runs: TrainedRuns) -> Path:
+    """With a small prior: a training this short knows little of how values differ."""
+
+    def make(folder: Path) -> None:
+        trained_runs.copy(trained_runs("injector"), folder)
+        model = AttributeModel.from_pretrained(folder / "model")
+        model.config.value_priors = {"user": 1e-5}
+        model.save_pretrained(folder / "model")
+
+    return trained_runs.once("run", "injector with a prior", make)
+
+
+def all_of(run: Path, texts: Path, value: str = "new") -> list[NextText]:
+    return next_texts(run, str(texts), attribute="user", value=value, count=99)
+
+
+@slow
+def test_the_command_lists_texts_in_order(run: Path, texts: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    command = ["next", str(run), str(texts), "--for", "user=new"]
+    before = (run / "model" / "model.safetensors").read_bytes()
+    capsys.readouterr()
     assert main([*command, "--count", "4", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert len({text["row"] for text in found}) == 4
     assert all(text["gain"] >= 0 for text in found)
-    assert 4 not in {text["row"] for text in next_all(folder)}  # it has no text
     assert main([*command, "--count", "2"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].split() == ["row", "gain", "text"]
     assert lines[2].startswith(str(found[0]["row"]))
-    assert (folder / "injector" / "model" / "model.safetensors").read_bytes() == before
+    assert (run / "model" / "model.safetensors").read_bytes() == before
 
 
-def next_all(folder: Path) -> list[dict[str, Any]]:
-    found = next_texts(folder / "injector", str(folder / "texts.csv"), attribute="user", value="new", count=99)
-    return [{"row": text.row, "text": text.text} for text in found]
+@slow
+def test_all_texts_are_listed_once_with_their_rows(run: Path, texts: Path) -> None:
+    found = all_of(run, texts)
+    assert sorted(text.row for text in found) == [row for row in range(1, 13) if row != 4], "row 4 has no text"
+    assert all(SHORT[text.row - 1]["text"] == text.text for text in found)
 
 
-def test_all_texts_are_listed_once_with_their_rows(folder: Path) -> None:
-    found = next_all(folder)
-    assert sorted(text["row"] for text in found) == [row for row in range(1, 13) if row != 4]
-    rows = small_runs.reviews(12, seed=5)
-    assert all(rows[text["row"] - 1]["text"] == text["text"] for text in found)
-
-
-def test_a_text_of_several_rows_is_listed_once(folder: Path, tmp_path: Path) -> None:
+@slow
+def test_a_text_of_several_rows_is_listed_once(run: Path, tmp_path: Path) -> None:
     """As in a table of judgements."""
-    rows = small_runs.reviews(6, seed=5)
+    rows = SHORT[:6]
     path = small_runs.write_csv(tmp_path / "judged.csv", [*rows, *({**row, "user": "u9"} for row in rows), *rows])
-    found = next_texts(folder / "injector", str(path), attribute="user", value="new", count=99)
-    assert sorted(text.text for text in found) == sorted(row["text"] for row in rows)
-    assert len(next_texts(folder / "injector", str(path), attribute="user", value="new", count=4)) == 4
+    assert sorted(text.text for text in all_of(run, path)) == sorted(row["text"] for row in rows)
+    assert len(next_texts(run, str(path), attribute="user", value="new", count=4)) == 4
 
 
-def test_predictions_are_as_before(folder: Path) -> None:
+@slow
+def test_predictions_are_as_before(run: Path) -> None:
     """The slopes are computed in tables that are put back."""
-    predictor = load_run(folder / "injector")[1]
+    predictor = load_run(run)[1]
     table = {"text": ["a great film"] * 3, "user": ["u1", "u2", "new"]}
     before = predictor.logits(table)[0]
     attribute, rows = predictor.schema["user"], predictor.encode_rows(table)
@@ -202,16 +209,15 @@ def test_predictions_are_as_before(folder: Path) -> None:
     assert np.array_equal(predictor.logits(table)[0], before)
 
 
-def test_a_value_with_rows_leaves_less_to_learn(folder: Path) -> None:
-    new, known = (
-        next_texts(folder / "injector", str(folder / "texts.csv"), attribute="user", value=value, count=99)
-        for value in ("new", "u1")
-    )
+@slow
+def test_a_value_with_rows_leaves_less_to_learn(run: Path, texts: Path) -> None:
+    new, known = all_of(run, texts), all_of(run, texts, "u1")
     assert sum(text.gain for text in known) < sum(text.gain for text in new)
 
 
+@slow
 @pytest.mark.parametrize(
-    ("run", "words", "part"),
+    ("method", "words", "part"),
     [
         ("injector", ["--for", "user"], "does not name a value"),
         ("injector", ["--for", "user=new", "--count", "0"], "--count 0: give at least 1"),
@@ -219,26 +225,43 @@ def test_a_value_with_rows_leaves_less_to_learn(folder: Path) -> None:
         ("injector", ["--for", "user=NA"], "'NA' means that there is no value of 'user'"),
         ("linear", ["--for", "user=new"], "no vectors of values of 'user'"),
         ("none", ["--for", "user=new"], "this one reads none"),
-        ("nowhere", ["--for", "user=new"], "is not the folder of a run"),
     ],
 )
 def test_what_cannot_be_asked_costs_one_message(
-    folder: Path, run: str, words: list[str], part: str, capsys: pytest.CaptureFixture[str]
+    trained_runs: TrainedRuns,
+    texts: Path,
+    method: str,
+    words: list[str],
+    part: str,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    assert main(["next", str(folder / run), str(folder / "texts.csv"), *words]) == 1
+    assert_refused(trained_runs(method), texts, words, part, capsys)
+
+
+def test_a_run_that_is_nowhere_costs_one_message(
+    texts: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert_refused(tmp_path / "nowhere", texts, ["--for", "user=new"], "is not the folder of a run", capsys)
+
+
+def assert_refused(run: Path, texts: Path, words: list[str], part: str, capsys: pytest.CaptureFixture[str]) -> None:
+    capsys.readouterr()
+    assert main(["next", str(run), str(texts), *words]) == 1
     error = capsys.readouterr().err
     assert part in error
     assert "Traceback" not in error
 
 
+@slow
 @pytest.mark.parametrize("content", ["", "id\n1\n", "text\n\n", 'text\n" "\n'])
-def test_tables_without_texts_cost_one_message(folder: Path, tmp_path: Path, content: str) -> None:
+def test_tables_without_texts_cost_one_message(run: Path, tmp_path: Path, content: str) -> None:
     (tmp_path / "texts.csv").write_text(content, encoding="utf-8")
     with pytest.raises(AttribuneError):
-        next_texts(folder / "injector", str(tmp_path / "texts.csv"), attribute="user", value="new")
+        next_texts(run, str(tmp_path / "texts.csv"), attribute="user", value="new")
 
 
-def test_values_too_large_for_a_covariance_are_refused(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@slow
+def test_values_too_large_for_a_covariance_are_refused(run: Path, texts: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("attribune.analysis.next_texts._NUMBERS", 7)
     with pytest.raises(ConfigError, match="a value of 'user' has 8 numbers in this model"):
-        next_all(folder)
+        all_of(run, texts)

@@ -2,12 +2,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from families import FAMILIES
+from families import EACH_KIND, FAMILIES, tiny_backbone
 from safetensors.torch import save_file
 from torch import nn
 from transformers import PreTrainedConfig, PreTrainedModel
@@ -29,6 +30,9 @@ from attribune.schema import Schema
 from attribune.tasks import Classification
 
 Factory = Callable[..., PreTrainedModel]
+EVERY_FAMILY = [
+    pytest.param(family, marks=[] if family in EACH_KIND else pytest.mark.exhaustive) for family in FAMILIES
+]
 
 
 # Building
@@ -46,7 +50,7 @@ def test_no_pooler_and_no_head(model_type: str, tiny_config: Callable[[str], Pre
 # Fingerprint
 
 
-@pytest.mark.parametrize("model_type", FAMILIES)
+@pytest.mark.parametrize("model_type", EVERY_FAMILY)
 def test_fingerprint_recognises_the_same_weights(model_type: str, tiny_backbone: Factory) -> None:
     one, two, other = tiny_backbone(model_type), tiny_backbone(model_type), tiny_backbone(model_type, seed=1)
     assert fingerprint(one) == fingerprint(two) != fingerprint(other)
@@ -145,7 +149,7 @@ def test_a_folder_that_chunks_its_feed_forward(tiny_backbone: Factory, tmp_path:
         load_backbone(str(tmp_path))
 
 
-@pytest.mark.parametrize("model_type", [name for name in FAMILIES if name != "t5"])
+@pytest.mark.parametrize("model_type", [one for one in EVERY_FAMILY if one.values[0] != "t5"])
 def test_attention_dropout_replaces_the_pretrained_one(model_type: str, tiny_backbone: Factory, tmp_path: Path) -> None:
     """With the same draws, states differ by it alone; left out, it is that of the file."""
     tiny_backbone(model_type).save_pretrained(tmp_path)
@@ -243,3 +247,13 @@ def test_the_longest_text_is_that_of_tokenizer_and_positions(
     for limit, expected in ((10**30, positions), (31, 31), (512, positions or 512)):
         model.tokenizer = _Limited(limit)  # type: ignore[assignment]
         assert model.longest_text() == expected
+
+
+def test_threads_that_load_at_once_leave_transformers_as_it_was(tmp_path: Path) -> None:
+    """It exchanges a function of all models while one is loaded; the head of each is tied, then and later."""
+    tie_weights = PreTrainedModel.tie_weights
+    tiny_backbone("gpt2", is_generative=True).save_pretrained(tmp_path)
+    with ThreadPoolExecutor(8) as pool:
+        loaded = list(pool.map(lambda _: load_backbone(str(tmp_path), is_generative=True), range(24)))
+    assert PreTrainedModel.tie_weights is tie_weights
+    assert all(model.lm_head.weight is model.transformer.wte.weight for model in loaded)

@@ -204,15 +204,13 @@ def test_parts_of_bert(tuning: str, parts: tuple[str, ...], tiny_backbone: Facto
 @pytest.mark.parametrize("model_type", FAMILIES)
 def test_parts_of_every_family(model_type: str, tiny_backbone: Factory) -> None:
     """The parts do not overlap, and together with the norms they are the layers but for what belongs to positions."""
-    placement, found = placement_for(model_type), {}
+    backbone, placement, found = tiny_backbone(model_type), placement_for(model_type), {}
     for part in ("layernorm", "attention", "feed_forward"):
-        backbone = tiny_backbone(model_type)
         tune_backbone(backbone, placement, part)
         found[part] = learning(backbone)
         assert found[part]
     assert not found["layernorm"] & found["attention"]
     assert not found["attention"] & found["feed_forward"]
-    backbone = tiny_backbone(model_type)
     tune_backbone(backbone, placement, "+".join(found))
     assert learning(backbone) == set().union(*found.values())
     layers = tuple(f"{layer}." for layer in find_layers(backbone, placement))

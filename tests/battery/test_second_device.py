@@ -58,7 +58,10 @@ def batch() -> dict[str, Tensor]:
     }
 
 
-@pytest.mark.parametrize("name", CASES)
+EVERY_CASE = [pytest.param(name, marks=pytest.mark.exhaustive if name in OTHERS else []) for name in CASES]
+
+
+@pytest.mark.parametrize("name", EVERY_CASE)
 def test_learns_and_predicts_on_another_device_as_on_the_cpu(name: str) -> None:
     model, given = model_of(name).eval(), batch()
     expected = model(**given)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from families import FAMILIES, KIN, VOCABULARY, WORD_FAMILIES, assert_learns, tiny_backbone
+from families import EACH_KIND, FAMILIES, KIN, VOCABULARY, WORD_FAMILIES, assert_learns, tiny_backbone
 
 from attribune.backbones.families import placement_for
 from attribune.errors import ConfigError, DataError
@@ -21,6 +21,11 @@ SIZES = torch.tensor([[9, 4, 3], [2, 7, 5], [7, 7, 9], [1, 3, 2], [5, 9, 6]])
 METHOD = Injector(bottleneck=5, vector_size=13)
 CLASSIFYING = {"chim": "bert", "basis": "word-bilstm", "upnn": "word-tang-cnn", "huapa": "word-hierarchical"}
 OTHER = ("injector", "upa", "concat-text")  # the first that fits a family
+EVERY_FAMILY = [
+    pytest.param(family, marks=[] if family in EACH_KIND else pytest.mark.exhaustive)
+    for family in (*FAMILIES, *WORD_FAMILIES)
+    if family not in KIN
+]
 
 
 def compares(method: MethodConfig) -> bool:
@@ -78,7 +83,7 @@ def test_other_rows_are_not_read_in_front_of_two_texts() -> None:
         build("bert", History())
 
 
-@pytest.mark.parametrize("family", [family for family in (*FAMILIES, *WORD_FAMILIES) if family not in KIN])
+@pytest.mark.parametrize("family", EVERY_FAMILY)
 def test_every_family_learns_and_is_saved(family: str, tmp_path: Path) -> None:
     method = next(METHODS[name]() for name in OTHER if METHODS[name]().refusal(placement_for(family)) is None)
     model, given = build(family, method), batch()

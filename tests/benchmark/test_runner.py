@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+import pytest
 from filelock import FileLock
 
+from attribune.benchmark import runner
 from attribune.benchmark.engine import Outcome
 from attribune.benchmark.experiment import Cell, Experiment
 from attribune.benchmark.results import CELL, BenchmarkFolder
@@ -54,7 +56,10 @@ def begun(path: Path, *, fails: Sequence[str] = ()) -> tuple[Experiment, Benchma
     return experiment, folder, Marks(folder, {cell.path: cell for cell in experiment.cells()}, fails=fails)
 
 
-def test_a_cell_that_someone_else_trains_is_waited_for_and_said_once(tmp_path: Path) -> None:
+def test_a_cell_that_someone_else_trains_is_waited_for_and_said_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(runner, "_PAUSE", 0)
     experiment, folder, engine = begun(tmp_path)
     held = list(experiment.cells())[1]
     folder.lock(held).parent.mkdir(parents=True)

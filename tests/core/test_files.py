@@ -52,6 +52,7 @@ def test_an_error_leaves_the_earlier_file_and_no_draft(
     assert os.listdir(tmp_path) == ["a.json"]
 
 
+@pytest.mark.slow
 def test_drafts_of_dead_processes_are_removed_and_those_of_others_stay(tmp_path: Path) -> None:
     path = tmp_path / "a [1].csv"
     program = "import os, sys; from pathlib import Path; from attribune.core.files import draft_of\n"

@@ -57,6 +57,7 @@ def _hold(path: str, connection: Connection) -> None:
         connection.recv()
 
 
+@pytest.mark.slow
 def test_one_process_at_a_time(tmp_path: Path) -> None:
     context = multiprocessing.get_context("spawn")
     ours, theirs = context.Pipe()

@@ -186,6 +186,7 @@ def test_tables_that_cannot_be_read_are_named(content: str, tmp_path: Path) -> N
         check(str(path))
 
 
+@pytest.mark.slow
 def test_a_table_alone_is_trained_on_after_a_yes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path, output = tmp_path / "t.csv", tmp_path / "run"
     frame(200).to_csv(path, index=False)
@@ -205,7 +206,14 @@ def test_a_table_alone_is_trained_on_after_a_yes(tmp_path: Path, capsys: pytest.
 
 
 @pytest.mark.parametrize(
-    ("answer", "trains"), [("y\n", True), ("Yes \n", True), ("n\n", False), ("\n", False), ("\x04", False)]
+    ("answer", "trains"),
+    [
+        pytest.param("y\n", True, marks=pytest.mark.slow),
+        pytest.param("Yes \n", True, marks=pytest.mark.slow),
+        ("n\n", False),
+        ("\n", False),
+        ("\x04", False),
+    ],
 )
 def test_a_terminal_is_asked(
     answer: str,

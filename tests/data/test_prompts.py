@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-import small_runs
 import torch
+from trained_runs import TrainedRuns
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from attribune.data.encoding import encode
@@ -24,10 +24,9 @@ ROWS = {"ask": ["the film", "", "plot"], "answer": ["was great and very fine", "
 
 
 @pytest.fixture(scope="module")
-def tokenizer(tmp_path_factory: pytest.TempPathFactory) -> PreTrainedTokenizerFast:
+def tokenizer(trained_runs: TrainedRuns) -> PreTrainedTokenizerFast:
     """Begins a text with [CLS] and ends it with [SEP]."""
-    folder = small_runs.save_backbone(tmp_path_factory.mktemp("backbone"), model_type="llama", is_generative=True)
-    return AutoTokenizer.from_pretrained(folder)
+    return AutoTokenizer.from_pretrained(trained_runs.backbone("llama", is_generative=True))
 
 
 def words(tokenizer: Any, ids: list[int]) -> str:

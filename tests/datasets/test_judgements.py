@@ -22,7 +22,7 @@ from published_judgements import (
     tid8_folder,
     tid8_judgement,
 )
-from small_runs import save_backbone
+from trained_runs import TrainedRuns
 
 from attribune.apps.cli import main
 from attribune.datasets.preparation import prepare
@@ -248,7 +248,8 @@ class TestPopquorn:
         with pytest.raises(DataError, match="line 2: the offensiveness is not a whole number from 1 to 5"):
             read_rows("popquorn-offensiveness", tmp_path)
 
-    def test_annotators_are_a_table_with_which_it_trains(self, tmp_path: Path) -> None:
+    @pytest.mark.slow
+    def test_annotators_are_a_table_with_which_it_trains(self, tmp_path: Path, trained_runs: TrainedRuns) -> None:
         judged = [
             {
                 "user_id": str(n % 6),
@@ -270,10 +271,9 @@ class TestPopquorn:
         recipe = Recipe.from_dict(yaml.safe_load((tmp_path / "prepared" / "recipe.yaml").read_text()))
         assert [field["name"] for field in recipe.data.values["annotator"].fields or ()] == list(ABOUT)
         assert "age" not in pq.read_table(prepared.file("train")).column_names
-        save_backbone(tmp_path / "backbone")
         words = [
             "--backbone",
-            str(tmp_path / "backbone"),
+            str(trained_runs.backbone()),
             "--no-baselines",
             "--max-length",
             "32",

@@ -14,9 +14,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-import small_runs
 import yaml
 from published import csv_text, quote, read_rows, source_files, write, write_source
+from trained_runs import TrainedRuns
 
 from attribune.apps.cli import main
 from attribune.datasets.card import Card, Folds, Given, Hashed, Shuffled
@@ -44,6 +44,20 @@ def prepared(tmp_path: Path) -> Prepare:
     return make
 
 
+@pytest.fixture
+def whole(trained_runs: TrainedRuns) -> Callable[[str], Path]:
+    """Factory: a folder with the small source of a set, and the set as it is prepared; nothing in it may be changed."""
+
+    def made(name: str) -> Path:
+        def make(folder: Path) -> None:
+            source = write_source(folder / "source", name)
+            prepare(CARDS[name], source=source, output=folder / "out", partial=True)
+
+        return trained_runs.once("prepared", name, make)
+
+    return made
+
+
 def texts(table: pa.Table) -> list[str]:
     return table["text"].to_pylist()
 
@@ -54,15 +68,13 @@ def sha256(path: Path) -> str:
 
 class TestEverySet:
     @pytest.mark.parametrize("name", CARDS)
-    def test_the_manifest_says_what_is_in_the_folder(self, prepared: Prepare, tmp_path: Path, name: str) -> None:
-        done = prepared(name)
-        assert not done.reused
-        manifest = json.loads((tmp_path / "out" / "manifest.json").read_text())
-        assert manifest == done.manifest
-        rows, log = read_rows(name, tmp_path / "source")
+    def test_the_manifest_says_what_is_in_the_folder(self, whole: Callable[[str], Path], name: str) -> None:
+        folder = whole(name)
+        manifest = json.loads((folder / "out" / "manifest.json").read_text())
+        rows, log = read_rows(name, folder / "source")
         assert sum(part["rows"] for part in manifest["parts"].values()) == len(rows)
         for part in manifest["parts"].values():
-            path = tmp_path / "out" / part["file"]
+            path = folder / "out" / part["file"]
             assert (part["bytes"], part["sha256"]) == (path.stat().st_size, sha256(path))
             assert part["rows"] == pq.read_metadata(path).num_rows
         assert (manifest["rows_read"], manifest["left_out"], manifest["bad"]) == (log.read, log.left_out, {})
@@ -70,7 +82,7 @@ class TestEverySet:
         needed = [file for file in CARDS[name].files if not file.optional]
         assert [*found] == [file.role for file in needed]
         for file in needed:
-            path = file.find(tmp_path / "source")
+            path = file.find(folder / "source")
             assert path is not None
             assert found[file.role] == {
                 "role": file.role,
@@ -80,7 +92,7 @@ class TestEverySet:
             }
         files = {".lock", "manifest.json", "recipe.yaml", *(part["file"] for part in manifest["parts"].values())}
         files |= {about["file"] for about in manifest.get("values", {}).values()}
-        assert {path.name for path in (tmp_path / "out").iterdir()} == files  # and no draft
+        assert {path.name for path in (folder / "out").iterdir()} == files  # and no draft
         assert (manifest["name"], manifest["title"]) == (name, CARDS[name].title)
         assert all(
             manifest[key] for key in ("citation", "licence", "revision", "terms", "preparation", "task", "labels")
@@ -90,10 +102,11 @@ class TestEverySet:
 
     @pytest.mark.parametrize("name", CARDS)
     def test_the_parts_share_out_all_rows_in_the_order_of_the_source(
-        self, prepared: Prepare, tmp_path: Path, name: str
+        self, whole: Callable[[str], Path], name: str
     ) -> None:
-        parts = prepared(name).parts()
-        source = read_rows(name, tmp_path / "source")[0]
+        folder = whole(name)
+        parts = load_prepared(folder / "out").parts()
+        source = read_rows(name, folder / "source")[0]
         given = isinstance(CARDS[name].split, Given)
 
         def which(part: str | None, row: Mapping[str, Any]) -> tuple[Any, ...]:
@@ -111,8 +124,8 @@ class TestEverySet:
         assert sorted(kept, key=str) == sorted(read, key=str)
 
     @pytest.mark.parametrize("name", CARDS)
-    def test_columns_are_text_or_lists_of_text(self, prepared: Prepare, name: str) -> None:
-        done, card = prepared(name), CARDS[name]
+    def test_columns_are_text_or_lists_of_text(self, whole: Callable[[str], Path], name: str) -> None:
+        done, card = load_prepared(whole(name) / "out"), CARDS[name]
         several = {spec["name"] for spec in card.attributes if spec["kind"] == "multi_label"}
         assert several == {"aapr": {"author", "research_area"}, "food": {"ingredient", "tag"}}.get(name, set())
         columns = [*done.texts, *card.labels, *card.names()]
@@ -125,40 +138,45 @@ class TestEverySet:
         assert kinds == {column: "list" if column in several else "string" for column in columns}
 
     @pytest.mark.parametrize("name", CARDS)
-    def test_the_recipe_is_valid_and_names_the_files(self, prepared: Prepare, tmp_path: Path, name: str) -> None:
-        prepared(name)
-        content = (tmp_path / "out" / "recipe.yaml").read_text()
-        assert f"attribune train --config {tmp_path / 'out' / 'recipe.yaml'}" in content
+    def test_the_recipe_is_valid_and_names_the_files(self, whole: Callable[[str], Path], name: str) -> None:
+        out = whole(name) / "out"
+        content = (out / "recipe.yaml").read_text()
+        assert f"attribune train --config {out / 'recipe.yaml'}" in content
         recipe, card = Recipe.from_dict(yaml.safe_load(content)), CARDS[name]
         files = [recipe.data.train, recipe.data.validation, recipe.data.test]
         if name == "polmed":
-            assert files == [str(tmp_path / "out" / "all.parquet"), None, None]
+            assert files == [str(out / "all.parquet"), None, None]
         else:
-            assert files == [str(tmp_path / "out" / f"{part}.parquet") for part in PARTS]
+            assert files == [str(out / f"{part}.parquet") for part in PARTS]
         assert (recipe.data.text, recipe.data.label, recipe.data.window) == (("text",), card.labels, card.window)
         assert recipe.data.text_pair == (("text_pair",) if card.pair else ())
         assert tuple(kind.name for kind in recipe.data.kinds()) == card.names()
         assert recipe.task["kind"] == card.task["kind"]
 
     @pytest.mark.parametrize("name", CARDS)
-    def test_another_preparation_writes_the_same_bytes(self, prepared: Prepare, name: str) -> None:
-        one, other = prepared(name), prepared(name, output="other")
+    def test_another_preparation_writes_the_same_bytes(
+        self, whole: Callable[[str], Path], prepared: Prepare, name: str
+    ) -> None:
+        other = prepared(name)
         assert not other.reused
-        assert one.manifest == other.manifest
-
-
-@pytest.fixture(scope="module")
-def backbone(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return small_runs.save_backbone(tmp_path_factory.mktemp("backbone"))
+        assert other.manifest == json.loads((whole(name) / "out" / "manifest.json").read_text())
 
 
 @pytest.mark.slow
-# Lists and parts; several labels; folds; pairs and numbers; no attributes.
-@pytest.mark.parametrize("name", ["aapr", "beer", "polmed", "sts-b", "sms-spam"])
-def test_the_recipe_trains(prepared: Prepare, tmp_path: Path, backbone: Path, name: str) -> None:
+@pytest.mark.parametrize(
+    "name",
+    [
+        "aapr",  # lists and parts
+        pytest.param("polmed", marks=pytest.mark.exhaustive),  # folds
+        pytest.param("beer", marks=pytest.mark.exhaustive),  # several labels
+        pytest.param("sts-b", marks=pytest.mark.exhaustive),  # pairs and numbers
+        pytest.param("sms-spam", marks=pytest.mark.exhaustive),  # no attributes
+    ],
+)
+def test_the_recipe_trains(prepared: Prepare, tmp_path: Path, trained_runs: TrainedRuns, name: str) -> None:
     parts = prepared(name).parts()
     command = ["train", "--config", str(tmp_path / "out" / "recipe.yaml"), "--output", str(tmp_path / "run")]
-    command += ["--backbone", str(backbone), "--epochs", "1", "--batch-size", "16", "--no-baselines"]
+    command += ["--backbone", str(trained_runs.backbone()), "--epochs", "1", "--batch-size", "16", "--no-baselines"]
     command += [
         "--set",
         "data.window=head:30",

@@ -19,6 +19,7 @@ from typing import Any, get_args
 import pytest
 import yaml
 from doc_pages import ROOT, RUN, Block, blocks_of, run_block, run_page
+from executed_pages import executed
 from pydantic import BaseModel
 
 import attribune
@@ -74,6 +75,12 @@ def shown(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
+@pytest.fixture(scope="module")
+def tables_of_pages() -> dict[str, Any]:
+    """What `docs/tables.py` defines."""
+    return runpy.run_path(str(ROOT / "docs" / "tables.py"))
+
+
 @pytest.fixture
 def workshop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An empty working folder, with what the tutorials install."""
@@ -104,7 +111,7 @@ def without_figures(line: str) -> str:
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.*pin_memory.*")
-@pytest.mark.parametrize("page", TUTORIALS, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", executed(TUTORIALS))
 def test_tutorials_run_and_show_what_comes_out(
     page: Path, workshop: None, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -123,7 +130,7 @@ def test_tutorials_run_and_show_what_comes_out(
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.*pin_memory.*")
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", executed(PAGES))
 def test_code_and_commands_run(page: Path, tables: Path) -> None:
     run_page(page)
 
@@ -297,16 +304,14 @@ def test_the_record_of_every_method_is_that_of_the_preset() -> None:
         "judges.md",
     ],
 )
-def test_tables_made_from_the_code_are_up_to_date(page: str) -> None:
+def test_tables_made_from_the_code_are_up_to_date(page: str, tables_of_pages: dict[str, Any]) -> None:
     text = (ROOT / "docs" / page).read_text(encoding="utf-8")
-    written = runpy.run_path(str(ROOT / "docs" / "tables.py"))["written"]
-    assert text == written(page, text)
+    assert text == tables_of_pages["written"](page, text)
 
 
 @pytest.mark.slow
-def test_drawings_made_from_records_are_up_to_date() -> None:
-    drawings = runpy.run_path(str(ROOT / "docs" / "tables.py"))["DRAWINGS"]
-    for name, draw in drawings.items():
+def test_drawings_made_from_records_are_up_to_date(tables_of_pages: dict[str, Any]) -> None:
+    for name, draw in tables_of_pages["DRAWINGS"].items():
         drawn = draw()
         assert (ROOT / "docs" / name).read_text(encoding="utf-8") == drawn
         assert "$" not in drawn, "a number in the source of a formula"

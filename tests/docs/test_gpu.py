@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +27,7 @@ def run(file: Path, *words: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.slow
+@pytest.mark.exhaustive
 def test_parts_are_written_as_they_come_and_not_run_again(tmp_path: Path) -> None:
     file = tmp_path / "gpu.json"
     ended = run(file, "--device", "cpu", "--parts", "graphs", "prediction")
@@ -43,7 +46,27 @@ def test_parts_are_written_as_they_come_and_not_run_again(tmp_path: Path) -> Non
     assert "run this again" in found["steps"]["failed"]
 
 
-def test_without_a_gpu_it_says_what_to_do(tmp_path: Path) -> None:
-    ended = run(tmp_path / "gpu.json")
-    assert ended.returncode == 1
-    assert "torch sees no GPU: run this where" in ended.stderr
+@pytest.fixture
+def gpu(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """The script in this process, where torch sees no GPU."""
+    monkeypatch.syspath_prepend(str(SCRIPT.parent))
+    script = importlib.import_module("gpu")
+
+    def run_here(file: Path, *words: str) -> None:
+        monkeypatch.setattr(script.torch.cuda, "is_available", lambda: False)
+        monkeypatch.setattr("sys.argv", ["gpu.py", "--small", "--output", str(file), *words])
+        script.main()
+
+    return run_here
+
+
+def test_without_a_gpu_it_says_what_to_do(gpu: Callable[..., None], tmp_path: Path) -> None:
+    with pytest.raises(SystemExit, match="torch sees no GPU: run this where"):
+        gpu(tmp_path / "gpu.json")
+
+
+def test_what_there_was_no_time_for_is_named(gpu: Callable[..., None], tmp_path: Path) -> None:
+    with pytest.raises(SystemExit, match="no figures of graphs, prediction: see 'failed' in"):
+        gpu(tmp_path / "gpu.json", "--device", "cpu", "--minutes", "0", "--parts", "graphs", "prediction")
+    found = json.loads((tmp_path / "gpu.json").read_text(encoding="utf-8"))["parts"]
+    assert all("run this again" in found[part]["failed"] for part in ("graphs", "prediction"))

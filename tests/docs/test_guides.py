@@ -11,7 +11,7 @@ import pytest
 import torch
 from doc_pages import ROOT, blocks_of, run_block, run_page
 from families import VOCABULARY
-from small_runs import save_backbone
+from trained_runs import TrainedRuns
 from transformers import AutoConfig
 
 from attribune import AttributeModel, Injector, Predictor, Recipe, train
@@ -105,6 +105,7 @@ class TestTask:
 
 @pytest.mark.slow
 class TestDataSet:
+    @pytest.mark.exhaustive
     def test_it_is_known_prepared_and_trained_on(
         self,
         tables: Path,
@@ -137,6 +138,7 @@ class TestDataSet:
 
 @pytest.mark.slow
 class TestAttributeKind:
+    @pytest.mark.exhaustive
     def test_it_trains_and_comes_back(self, tables: Path) -> None:
         run_page(DOCS / "adding_an_attribute_kind.md")
         attribute = Predictor.from_pretrained("runs/period").schema["date"]
@@ -222,20 +224,21 @@ class TestBackbone:
 
 @pytest.mark.slow
 class TestMethod:
-    def test_it_passes_the_checks_of_the_battery(self, tables: Path) -> None:
+    def test_it_passes_the_checks_of_the_battery(self, tables: Path, trained_runs: TrainedRuns) -> None:
         Gate = run_python("adding_a_method.md")["Gate"]
         assert method_from_dict({"name": "gate", "vector_size": 13}) == Gate(vector_size=13)
         with pytest.raises(ConfigError, match="gate: vector_size is 0"):
             Gate(vector_size=0)
-        backbone = save_backbone(tables / "tiny")
         schema = Schema.fit({"user": ["u0", "u1", "u2"]}, [Categorical("user")])
         method = Gate(vector_size=13, attribute_dropout=0.0)
-        model = AttributeModel.build(str(backbone), schema, task=Classification(classes=2), method=method)
+        model = AttributeModel.build(
+            str(trained_runs.backbone()), schema, task=Classification(classes=2), method=method
+        )
         model.head.requires_grad_(False)
         batch = model_batch(schema)
         start = model.eval()(**batch).logits
         hidden = {**batch, "attribute_ids": torch.zeros_like(batch["attribute_ids"])}
-        assert torch.equal(model(**hidden).logits, start)  # vectors start at zero
+        torch.testing.assert_close(model(**hidden).logits, start, rtol=1e-5, atol=1e-6)  # vectors start at zero
         losses = losses_of(model.train(), batch)
         assert losses[-1] < losses[0]
         assert all(parameter.grad is not None for parameter in model.method.parameters())

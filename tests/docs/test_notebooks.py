@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from doc_pages import ROOT
+from executed_pages import executed
 from small_runs import save_backbone
 
 from attribune import sample_data
@@ -57,7 +58,7 @@ def workshop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @LINES
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.*pin_memory.*")
-@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", executed(NOTEBOOKS))
 def test_notebooks_run(path: Path, workshop: None) -> None:
     found = run_cells(path)
     assert found["results"]["main_metric"] == "accuracy"

@@ -12,7 +12,7 @@ import pytest
 
 from attribune import Injector
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.exhaustive]
 
 for name in ("material", "mkdocstrings", "math_core"):
     pytest.importorskip(name, reason=f"{name} is not installed: pip install 'attribune[docs]'")

@@ -8,13 +8,12 @@ from typing import Any
 
 import pandas as pd
 import pytest
-import small_runs
 import torch
 from peft import PeftModel
 from safetensors.torch import load_file, save_file
+from trained_runs import TrainedRuns
 from transformers import AutoModelForCausalLM, AutoModelForSeq2SeqLM
 
-from attribune.apps.cli import main
 from attribune.core.checksums import CHECKSUMS
 from attribune.errors import ConfigError
 from attribune.export.export import Exported, export
@@ -37,32 +36,29 @@ SIZES = {
 Make = Callable[..., Path]
 
 
-@pytest.fixture(scope="module")
-def run_of(tmp_path_factory: pytest.TempPathFactory) -> Make:
+@pytest.fixture
+def run_of(trained_runs: TrainedRuns) -> Make:
     """A finished run whose attributes have been given random vectors."""
-    place = tmp_path_factory.mktemp("writers")
-    data = small_runs.write_csv(place / "data.csv", ROWS)
 
     def make(method: str, family: str, tuning: str = "frozen") -> Path:
-        run = place / f"{method}-{family}-{tuning}"
-        if run.exists():
-            return run
-        backbone = place / family
-        if not backbone.exists():
-            small_runs.save_backbone(backbone, model_type=family, is_generative=True)
+        data, backbone = str(trained_runs.table(ROWS)), str(trained_runs.backbone(family, is_generative=True))
         words = ["train", data, "--validation", data, "--task", "generation", "--text", "text", "--prompt", "ask"]
-        words += ["--attributes", "user", "--backbone", backbone, "--method", method, "--output", run, "--epochs", "1"]
-        words += ["--max-length", "24", "--tuning", tuning, "--set", "training.precision=float32", *SIZES[method]]
-        assert main([str(word) for word in words]) == 0
-        file = run / "model" / "model.safetensors"
-        chance = torch.Generator().manual_seed(5)
-        tensors = {
-            name: 0.2 * torch.randn(tensor.shape, generator=chance) if name.startswith("method.") else tensor
-            for name, tensor in load_file(str(file)).items()
-        }
-        save_file(tensors, str(file), metadata={"format": "pt"})
-        file.with_name(CHECKSUMS).unlink()
-        return run
+        words += ["--attributes", "user", "--backbone", backbone, "--method", method, "--output", "", "--epochs", "1"]
+        words += ["--max-length", "24", "--tuning", tuning, "--no-baselines"]
+        words += ["--set", "training.precision=float32", *SIZES[method]]
+        run = trained_runs.trained(words)
+
+        def at_random(folder: Path) -> None:
+            file = trained_runs.copy(run, folder) / "model" / "model.safetensors"
+            chance = torch.Generator().manual_seed(5)
+            tensors = {
+                name: 0.2 * torch.randn(tensor.shape, generator=chance) if name.startswith("method.") else tensor
+                for name, tensor in load_file(str(file)).items()
+            }
+            save_file(tensors, str(file), metadata={"format": "pt"})
+            file.with_name(CHECKSUMS).unlink()
+
+        return trained_runs.once("export-run", words, at_random)
 
     return make
 
@@ -94,10 +90,10 @@ def written(model: Any, **inputs: Any) -> torch.Tensor:
 @pytest.mark.parametrize(
     ("method", "family", "kind"),
     [
-        ("prefix", "gpt2", "prompt tuning"),
+        pytest.param("prefix", "gpt2", "prompt tuning", marks=pytest.mark.exhaustive),
         ("prefix", "llama", "prompt tuning"),
         ("plora", "gpt2", "LoRA with biases"),
-        ("plora", "llama", "LoRA with biases"),
+        pytest.param("plora", "llama", "LoRA with biases", marks=pytest.mark.exhaustive),
         ("plora", "t5", "LoRA with biases"),
     ],
 )

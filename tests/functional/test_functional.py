@@ -102,7 +102,7 @@ def test_gradients_of_the_adapters() -> None:
     assert torch.autograd.gradcheck(functional.attribute_adapter, (draw(2, 2, 5, grad=True), *own))
 
 
-@pytest.mark.parametrize("elements", [1, 30, 1 << 20])
+@pytest.mark.parametrize("elements", [pytest.param(1, marks=pytest.mark.exhaustive), 30, 1 << 20])
 def test_gradients_of_the_weights(elements: int, chunk: Callable[[int], None]) -> None:
     chunk(elements)
     H, O, A, Z, P = 8, 2, 3, 2, 2
@@ -117,7 +117,7 @@ def test_gradients_of_the_weights(elements: int, chunk: Callable[[int], None]) -
         assert torch.autograd.gradcheck(function, (z, membership, *weights)), function.__name__
 
 
-@pytest.mark.parametrize("elements", [1, 12, 24, 1 << 20])
+@pytest.mark.parametrize("elements", [*(pytest.param(n, marks=pytest.mark.exhaustive) for n in (1, 24)), 12, 1 << 20])
 def test_gradients_of_the_sum_of_tangents(elements: int, chunk: Callable[[int], None]) -> None:
     chunk(elements)
     inputs = (draw(5, 2, 3, grad=True), draw(2, 4, grad=True), counts(3, 5))
@@ -171,7 +171,7 @@ def test_odd_powers_are_within_the_stated_error_of_each_tangent(limit: float, te
             assert torch.equal(forced, found)
 
 
-@pytest.mark.parametrize(("U", "B"), [(7, 3), (2, 9), (1, 1)])
+@pytest.mark.parametrize(("U", "B"), [(7, 3), pytest.param(2, 9, marks=pytest.mark.exhaustive), (1, 1)])
 def test_gradients_of_the_sum_of_powers(U: int, B: int) -> None:
     inputs = (0.3 * draw(U, 2, 3), 0.3 * draw(2, 4), counts(B, U))
     inputs = (inputs[0].requires_grad_(), inputs[1].requires_grad_(), inputs[2])

@@ -47,13 +47,15 @@ def test_values_of_another_batch_are_refused() -> None:
         Values(ids=torch.arange(U), membership=torch.ones(B, U), vectors=torch.randn(1, Z))
 
 
+@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_programs_are_not_checked() -> None:
     program = (
         "import sys, torch; from attribune import functional; "
         "h = torch.ones(3, 2, 4); out = functional.personalised_norm(h, None, torch.ones(1, 4), torch.ones(1, 4)); "
         "print(out.shape[0], 'beartype' in sys.modules)"
     )
-    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120, check=True)
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert ended.stdout.split() == ["3", "False"]
 
 

@@ -1,16 +1,26 @@
-"""A service that listens, on a thread of the tests, and models that answer when they may."""
+"""A service that listens on a thread of the tests, models that answer when they may, and time that passes on demand."""
 
 from __future__ import annotations
 
+import asyncio
 import socket
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NamedTuple
+
+import uvicorn
+from fastapi.testclient import TestClient
 
 from attribune.apps.serve import ServedModel, ServeSettings
 from attribune.apps.serve.server import make_server
+from attribune.apps.serve.service import Service
+
+__all__ = ["PATIENCE", "Clock", "Gated", "Running", "listening", "running", "service_of", "until"]
+
+PATIENCE = 300
+"""Seconds after which something is taken for something that never happens, also where many wait for one processor."""
 
 
 class Gated:
@@ -22,7 +32,7 @@ class Gated:
     def answer(self, columns: dict[str, list[Any]]) -> list[Any]:
         """What came in, once the gate is open."""
         self.asked.append(columns["text"])
-        assert self.open.wait(20)
+        assert self.open.wait(PATIENCE)
         return columns["text"]
 
     def answer_together(self, rows: dict[Gated, dict[str, list[Any]]]) -> dict[Gated, list[Any]]:
@@ -34,25 +44,85 @@ class Gated:
         return self is other
 
 
-def until(true: Callable[[], bool], *, seconds: float = 20) -> None:
+class Clock:
+    """The time by which an event loop ends what takes too long: it stands still, and passes when it is told to."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop, self._running, self._now = loop, loop.time, loop.time()
+        loop.time = lambda: self._now  # type: ignore[method-assign]
+
+    @classmethod
+    def of(cls, client: TestClient) -> Clock:
+        """The clock of a service that is asked in this process, from now on."""
+
+        async def loop() -> asyncio.AbstractEventLoop:
+            return asyncio.get_running_loop()
+
+        assert client.portal is not None
+        return cls(client.portal.call(loop))
+
+    def pass_time(self, seconds: float) -> None:
+        """Let time pass at once, also from another thread."""
+        self._now += seconds
+        self._loop.call_soon_threadsafe(lambda: None)  # it looks at its clock when it has something to do
+
+    def run(self) -> None:
+        """Let time pass by itself from here on."""
+        ahead = self._now - self._running()
+        self._loop.time = lambda: self._running() + ahead  # type: ignore[method-assign]
+
+
+def until(true: Callable[[], bool], *, seconds: float = PATIENCE) -> None:
+    """Wait for an event that can only be seen by looking again and again."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         if true():
             return
-        time.sleep(0.001)
+        time.sleep(0.005)
     raise AssertionError(f"it did not become true in {seconds} seconds")
 
 
+def service_of(app: Any) -> Service:
+    """What the handlers of an application share while it runs."""
+    found: Service = app.router.lifespan_context.__self__._service
+    return found
+
+
+class Running(NamedTuple):
+    """A service that listens at an address."""
+
+    server: uvicorn.Server
+    host: str
+    port: int
+
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop:
+        """On which it answers."""
+        return self.server.servers[0].get_loop()
+
+    @property
+    def url(self) -> str:
+        """Where it is asked."""
+        return f"http://{self.host}:{self.port}"
+
+
 @contextmanager
-def listening(models: Mapping[str, ServedModel], **settings: Any) -> Iterator[tuple[str, int]]:
-    """Serve models; the address."""
-    server = make_server(models, host="127.0.0.1", settings=ServeSettings(**settings))
+def running(models: Mapping[str, ServedModel], **settings: Any) -> Iterator[Running]:
+    """Serve models; a request may take long, unless the settings say otherwise."""
+    server = make_server(models, host="127.0.0.1", settings=ServeSettings(**{"timeout": PATIENCE, **settings}))
     with socket.create_server(("127.0.0.1", 0), backlog=500) as listener:
         thread = threading.Thread(target=lambda: server.run(sockets=[listener]))
         thread.start()
         try:
             until(lambda: server.started)
-            yield listener.getsockname()
+            yield Running(server, *listener.getsockname())
         finally:
             server.should_exit = True
             thread.join()
+
+
+@contextmanager
+def listening(models: Mapping[str, ServedModel], **settings: Any) -> Iterator[tuple[str, int]]:
+    """Serve models; the address."""
+    with running(models, **settings) as service:
+        yield service.host, service.port

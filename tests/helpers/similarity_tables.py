@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
-__all__ = ["DOCUMENTS", "fitting", "pairs", "scores", "triplets"]
+import small_runs
+from trained_runs import TrainedRuns
+
+__all__ = ["DOCUMENTS", "FORMS", "fitting", "learned_similarity", "pairs", "scores", "similarity_command", "triplets"]
 
 _SUBJECTS = 6
 DOCUMENTS = [f"the plot n{subject} was {kind}" for subject in range(_SUBJECTS) for kind in ("great", "awful")]
@@ -41,3 +46,31 @@ def scores(count: int, *, seed: int = 0) -> list[dict[str, Any]]:
         document = fitting(row["query"], row["user"], is_other=is_other)
         rows.append({**row, "document": document, "score": 0 if is_other else 1})
     return rows
+
+
+Form = tuple[Callable[..., list[dict[str, Any]]], list[str]]
+FORMS: dict[str, Form] = {
+    "pairs": (pairs, []),
+    "triplets": (triplets, ["--text-negative", "other"]),
+    "scores": (scores, ["--label", "score"]),
+}
+"""What makes rows, and the words that name their other columns."""
+
+
+def similarity_command(
+    data: Path, output: Path, *words: str, backbone: Path, form: str = "pairs", method: str = "injector"
+) -> list[str]:
+    """The words of a short training."""
+    given = small_runs.train_command(data, output, backbone=backbone, method=method)
+    texts = ["query", "--text-pair", "document", *FORMS[form][1], "--task", "similarity"]
+    given[given.index("--text") + 1 : given.index("--attributes")] = texts
+    return [*given, *words]
+
+
+def learned_similarity(runs: TrainedRuns, form: str = "pairs") -> Path:
+    """A run that has learned from 240 rows what each user looks for."""
+    rates = ["training.learning_rate=0.01", "training.backbone_learning_rate=0.003"]
+    data, backbone = runs.table(FORMS[form][0](240)), runs.backbone()
+    given = similarity_command(data, Path(), "backbone.tuning=full", *rates, backbone=backbone, form=form)
+    given[given.index("--epochs") + 1] = "5" if form == "scores" else "2"
+    return runs.trained(given)

@@ -106,8 +106,12 @@ class Command:
 
     def wait(self) -> int | None:
         """Wait for the end; returns the exit code, negative for a signal."""
-        self.process.join(300)
+        self.process.join(900)
         return self.process.exitcode
+
+    def has_ended(self) -> bool:
+        """Whether the process is no more."""
+        return self.process.exitcode is not None
 
 
 def _run(

@@ -4,13 +4,24 @@ from __future__ import annotations
 
 import json
 import random
-import shutil
 from pathlib import Path
 from typing import Any
 
-from attribune.apps.cli import main
+import small_runs
+from trained_runs import TrainedRuns
 
-__all__ = ["every_other_verb", "questions", "tagged_words", "write_json_lines"]
+__all__ = [
+    "ASKED",
+    "TAGGED",
+    "learned_spans",
+    "learned_tags",
+    "lines",
+    "questions",
+    "spans_command",
+    "tagged_words",
+    "tags_command",
+    "write_json_lines",
+]
 
 _KINDS = {"great": "GOOD", "lovely": "GOOD", "awful": "BAD", "poor": "BAD"}
 
@@ -61,37 +72,53 @@ def write_json_lines(path: Path, rows: list[dict[str, Any]]) -> Path:
     return path
 
 
-def every_other_verb(run: Path, folder: Path, scratch: Path, rows: list[dict[str, Any]], capsys: Any) -> Path:
-    """Give a run to each verb that takes runs whose task scores tokens, and to each that refuses them.
+def tags_command(data: Path, output: Path, *, backbone: Path, method: str = "injector", epochs: int = 1) -> list[str]:
+    """The words of a short training on `tagged_words`; settings can be added."""
+    words = small_runs.train_command(data, output, backbone=backbone, method=method)
+    words[words.index("--epochs") + 1] = str(epochs)
+    words[words.index("--text") + 1], words[words.index("--label") + 1] = "words", "tags"
+    words[words.index("--max-length") + 1] = "12"  # so that most rows have several windows
+    return ["train", words[1], "--task", "tags", *words[2:]]
 
-    Args:
-        folder: has ``rows.jsonl``, the rows of the training.
-        rows: some of them, for a value that is new.
 
-    Returns:
-        A copy of the run that has learned the new value and forgotten ``u1``.
-    """
-    copied = scratch / "run"
-    shutil.copytree(run, copied)
-    new = write_json_lines(scratch / "new.jsonl", [row | {"user": "zoe"} for row in rows])
-    for words in (
-        ["evaluate", str(run), str(folder / "rows.jsonl")],
-        ["describe", str(run)],
-        ["compare", str(run), str(run)],
-        ["report", str(copied)],
-        ["report", str(copied), str(new)],
-        ["ablate", str(run), str(folder / "rows.jsonl"), "--rows", "10"],
-        ["enrol", str(copied), str(new)],
-        ["forget", str(copied), "--attribute", "user", "--value", "u1"],
-        ["evaluate", str(copied), str(new)],
-    ):
-        assert main(words) == 0, words
-    for words in (
-        ["export", str(run), "--for", "user=u1", "--output", str(scratch / "exported")],
-        ["explain", str(run), str(folder / "rows.jsonl")],
-        ["playground", str(run)],
-    ):
-        capsys.readouterr()
-        assert main(words) == 1
-        assert "scores tokens" in capsys.readouterr().err
-    return copied
+def spans_command(data: Path, output: Path, *, backbone: Path, method: str = "injector", epochs: int = 1) -> list[str]:
+    """The words of a short training on `questions`, in JSON or with a column for each part of an answer in CSV."""
+    words = small_runs.train_command(data, output, backbone=backbone, method=method)
+    label = ["answer", "answer_start", "is_impossible"] if data.suffix == ".csv" else ["answers"]
+    texts = ["question", "--text-pair", "context", "--task", "spans", "--label", *label]
+    words[words.index("--text") + 1 : words.index("--label") + 2] = texts
+    words[words.index("--max-length") + 1] = "16"  # so that most contexts have several windows
+    words[words.index("--epochs") + 1] = str(epochs)
+    return words
+
+
+def lines(runs: TrainedRuns, rows: list[dict[str, Any]]) -> Path:
+    """A file of JSON lines that all tests share."""
+
+    def write(folder: Path) -> None:
+        folder.mkdir()
+        write_json_lines(folder / "rows.jsonl", rows)
+
+    return runs.once("lines", rows, write) / "rows.jsonl"
+
+
+def learned_tags(runs: TrainedRuns) -> Path:
+    """A run that has learned the moods and the user of `TAGGED`."""
+    words = tags_command(lines(runs, TAGGED), Path(), backbone=runs.backbone(), epochs=8)
+    words[words.index("--batch-size") + 1] = "8"
+    words[2:2] = ["--learning-rate", "0.03"]
+    return runs.trained([*words, "training.patience=8"])
+
+
+def learned_spans(runs: TrainedRuns) -> Path:
+    """A run that has learned to answer `ASKED`."""
+    words = spans_command(lines(runs, ASKED), Path(), backbone=runs.backbone(), epochs=8)
+    words[words.index("--batch-size") + 1] = "8"
+    place = words.index("--set")
+    words[place:place] = ["--learning-rate", "0.01", "--tuning", "full"]
+    rates = ["training.backbone_learning_rate=0.01", "training.patience=8"]
+    return runs.trained([*words, *rates, "backbone.dropout=0", "task.list_n_best=true"])
+
+
+TAGGED = tagged_words(80)
+ASKED = questions(100, unanswerable=0.25)

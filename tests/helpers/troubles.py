@@ -1,4 +1,4 @@
-"""What a command meets on a bad day: it is killed, or the disk, the memory or the descriptors run out.
+"""What a command meets on a bad day: a kill, another command, or too little room, memory or descriptors.
 
 Each trouble is entered by the process in which the command runs, and ends with it.
 """
@@ -12,14 +12,15 @@ import resource
 import shutil
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from multiprocessing.synchronize import Event
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
 import psutil
 
-__all__ = ["CANNOT_MOUNT", "FileFault", "Limits", "SmallDisk", "Trouble"]
+__all__ = ["CANNOT_MOUNT", "FileFault", "Limits", "Pause", "SmallDisk", "Trouble"]
 
 CANNOT_MOUNT = 77
 """Exit code of a process that may not mount a file system."""
@@ -60,12 +61,8 @@ class FileFault:
         seen = 0
         record = None if self.count is None else os.open(self.count, os.O_WRONLY | os.O_CREAT)
 
-        def watch(event: str, arguments: tuple[Any, ...]) -> None:
+        def change(event: str) -> None:
             nonlocal seen
-            if (event not in _CHANGES and event != "open") or not any(
-                self._is_ours(p) for p in _paths(event, arguments)
-            ):
-                return
             seen += 1
             if record is not None:
                 os.pwrite(record, str(seen).encode(), 0)
@@ -75,15 +72,56 @@ class FileFault:
                 if event in _NEEDS_ROOM:
                     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-        sys.addaudithook(watch)
+        _watch(self.folder, change)
 
     def __exit__(self, *_: object) -> None:
         self.at = 0
 
-    def _is_ours(self, path: Any) -> bool:
+
+@dataclass
+class Pause:
+    """Before a change of a file below a folder, the process says so, and waits until it is told to go on.
+
+    Attributes:
+        at: number of the change, from 1.
+        reached: set by the process.
+        go: for which it waits.
+    """
+
+    folder: str
+    at: int
+    reached: Event
+    go: Event
+
+    def __enter__(self) -> None:
+        seen = 0
+
+        def change(_: str) -> None:
+            nonlocal seen
+            seen += 1
+            if seen == self.at:
+                self.reached.set()
+                self.go.wait()
+
+        _watch(self.folder, change)
+
+    def __exit__(self, *_: object) -> None:
+        self.at = 0
+
+
+def _watch(folder: str, change: Callable[[str], None]) -> None:
+    """Call a function before every change of a file below a folder, with the name of the audit event."""
+
+    def is_below(path: Any) -> bool:
         if not isinstance(path, str | bytes | os.PathLike):
             return False
-        return os.path.abspath(os.fsdecode(path)).startswith(self.folder)
+        return os.path.abspath(os.fsdecode(path)).startswith(folder)
+
+    def watch(event: str, arguments: tuple[Any, ...]) -> None:
+        if (event in _CHANGES or event == "open") and any(is_below(path) for path in _paths(event, arguments)):
+            change(event)
+
+    sys.addaudithook(watch)
 
 
 def _paths(event: str, arguments: tuple[Any, ...]) -> Iterator[Any]:

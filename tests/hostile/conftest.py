@@ -8,46 +8,43 @@ from typing import Any
 
 import pytest
 import small_runs
-import torch
 from attacks import NEW, write_experiment
 from published import write_source
 from token_tables import questions, tagged_words, write_json_lines
+from trained_runs import ROWS, TrainedRuns
 
 from attribune.apps.cli import main
 
 Outcome = tuple[int, str, str]
-ROWS = small_runs.reviews(90, seed=3)
 
 
 @pytest.fixture(scope="session")
-def backbone(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return small_runs.save_backbone(tmp_path_factory.mktemp("backbone"))
+def backbone(trained_runs: TrainedRuns) -> Path:
+    return trained_runs.backbone()
 
 
 @pytest.fixture(scope="session")
-def runs(tmp_path_factory: pytest.TempPathFactory, backbone: Path) -> Path:
-    """A folder with the table data.csv and finished runs on it: injector, none, linear and automl."""
+def runs(trained_runs: TrainedRuns, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the table data.csv and finished runs on it: injector, none and linear."""
     folder = tmp_path_factory.mktemp("runs")
-    data = small_runs.write_csv(folder / "data.csv", ROWS)
-    torch.set_num_threads(1)
-    for method in ("injector", "none", "linear", "automl"):
-        assert main(small_runs.train_command(data, folder / method, backbone=backbone, method=method)) == 0
+    (folder / "data.csv").symlink_to(trained_runs.table(ROWS))
+    for method in ("injector", "none", "linear"):
+        trained_runs.copy(trained_runs(method), folder / method)
     return folder
 
 
 @pytest.fixture(scope="session")
-def attacked(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def attacked(trained_runs: TrainedRuns, backbone: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """What attacks begin with: tables, a backbone and a finished run."""
     folder = tmp_path_factory.mktemp("attacked")
-    small_runs.save_backbone(folder / "backbone")
-    data = small_runs.write_csv(folder / "data.csv", ROWS)
+    trained_runs.copy(backbone, folder / "backbone")
+    trained_runs.copy(trained_runs("injector"), folder / "run")
+    small_runs.write_csv(folder / "data.csv", ROWS)
     small_runs.write_csv(folder / "new.csv", NEW)
     write_json_lines(folder / "tags.jsonl", tagged_words(40))
     write_json_lines(folder / "spans.jsonl", questions(40, unanswerable=0.25))
     write_source(folder / "source", "critics")
     write_experiment(folder, folder / "experiment.yaml")
-    torch.set_num_threads(1)
-    assert main(small_runs.train_command(data, folder / "run", backbone=folder / "backbone")) == 0
     return folder
 
 

@@ -19,7 +19,6 @@ from attribune.training.checkpoints import last_checkpoint
 pytestmark = pytest.mark.slow
 
 Outcome = tuple[int, str, str]
-ROWS = small_runs.reviews(90, seed=3)
 
 
 DAMAGES: dict[str, Callable[[Path], Any]] = {

@@ -31,7 +31,7 @@ from attribune.core.job_folder import locked
 from attribune.datasets import preparation, prepared
 from attribune.datasets.card import Shuffled
 from attribune.datasets.preparation import prepare
-from attribune.datasets.prepared import sha256_of
+from attribune.datasets.prepared import PreparedSet, sha256_of
 from attribune.datasets.row_log import Row, RowLog, SplitName
 from attribune.datasets.sets import CARDS
 from attribune.errors import ConfigError
@@ -377,8 +377,18 @@ class BrokenOffError(Exception):
     """What breaks a preparation off."""
 
 
+REVIEWED = CARDS["foodcom-reviews"]
+
+
+@pytest.fixture(scope="module")
+def clean(tmp_path_factory: pytest.TempPathFactory) -> PreparedSet:
+    """What comes of a source that nothing disturbs, which is beside it."""
+    folder = tmp_path_factory.mktemp("prepared")
+    return prepare(REVIEWED, source=write_source(folder / "source", REVIEWED.name, 6000), output=folder / "clean")
+
+
 class TestInterruption:
-    CARD = CARDS["foodcom-reviews"]
+    CARD = REVIEWED
 
     def breaking_reader(self, rows: int) -> Callable[..., Iterator[tuple[SplitName | None, Row]]]:
         def read(files: Any, log: RowLog) -> Iterator[tuple[SplitName | None, Row]]:
@@ -390,13 +400,15 @@ class TestInterruption:
         return read
 
     @pytest.mark.parametrize("stage", ["first rows", "second batch", "parts", "checksum", "replace_file", "write_json"])
-    def test_what_is_broken_off_is_done_anew(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stage: str) -> None:
+    def test_what_is_broken_off_is_done_anew(
+        self, clean: PreparedSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stage: str
+    ) -> None:
         def breaks(*given: Any, **_: Any) -> Any:
             if stage != "checksum" or given[0].suffix == ".parquet":
                 raise BrokenOffError
             return sha256_of(*given)
 
-        paths = {"source": write_source(tmp_path / "source", self.CARD.name, 6000), "output": tmp_path / "out"}
+        paths = {"source": clean.folder.with_name("source"), "output": tmp_path / "out"}
         card, places = self.CARD, {"parts": (Shuffled, "parts"), "checksum": (preparation, "sha256_of")}
         with monkeypatch.context() as patch:
             if stage in ("first rows", "second batch"):
@@ -409,7 +421,6 @@ class TestInterruption:
         assert "manifest.json" not in left
         assert {name for name in left if name.startswith(".")} <= {".unfinished", ".lock"}
         again = prepare(self.CARD, **paths)
-        clean = prepare(self.CARD, source=tmp_path / "source", output=tmp_path / "clean")
         assert not again.reused
         assert again.manifest == clean.manifest
         assert len(again.parts()["train"]) == 4800

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 import small_runs
+from trained_runs import ROWS
 
 pytestmark = pytest.mark.slow
 
 Outcome = tuple[int, str, str]
-ROWS = small_runs.reviews(90, seed=3)
 
 
 def changed(column: str, value: Any, *, every: int = 1) -> list[dict[str, Any]]:
@@ -54,7 +54,7 @@ def test_a_wrong_encoding_is_named_with_its_line(fails: Callable[..., str], trai
 
 def test_mixed_line_ends_change_nothing(attribune: Callable[..., Outcome], train: Callable[..., list[str]]) -> None:
     mixed = TEXT.replace("\n", "\r", 9).replace("\n", "\r\n", 9)
-    code, out, err = attribune(*train(mixed, method="none"))
+    code, out, err = attribune(*train(mixed, "--no-baselines", method="linear"))
     assert code == 0
     assert "90 rows read" in err
     assert out.startswith("validation, 9 rows\n")
@@ -132,7 +132,7 @@ def test_rows_without_text_or_label_are_counted(
         rows[number]["text"] = text
     for number in (5, 11, 12):
         rows[number]["stars"] = ""
-    code, _, err = attribune(*train(rows, method="none"))
+    code, _, err = attribune(*train(rows, "--no-baselines", method="linear"))
     assert code == 0
     assert "2 rows without a text left out" in err or "3 rows without a text left out" in err
     assert "2 rows without a label left out" in err
@@ -143,7 +143,7 @@ def test_a_label_only_in_the_test_rows_counts_as_wrong(
     attribune: Callable[..., Outcome], train: Callable[..., list[str]], tmp_path: Path
 ) -> None:
     test = small_runs.write_csv(tmp_path / "test.csv", [{**row, "stars": "ugly"} for row in small_runs.reviews(20)])
-    code, _, err = attribune(*train(None, "--test", test, method="none"))
+    code, _, err = attribune(*train(None, "--test", test, "--no-baselines", method="linear"))
     assert code == 0
     assert "test: 20 rows have a label that no training row has: 'ugly' (20)" in err
     results = json.loads((tmp_path / "run" / "metrics.json").read_text())

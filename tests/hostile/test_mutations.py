@@ -19,12 +19,15 @@ import pytest
 import small_runs
 import yaml
 from attacks import NEW, VERBS, write_experiment
+from trained_runs import TrainedRuns
 from troubles import Limits
 
 from attribune.apps.cli import main
 from attribune.data import storage, table_files
 from attribune.data.tables import read_table
 from attribune.errors import DataError
+
+pytestmark = pytest.mark.slow
 
 COUNT = int(os.environ.get("ATTRIBUNE_ATTACKS", "4"))
 Words = Callable[[Path], list[object]]
@@ -34,6 +37,7 @@ def predict(run: str, *more: object) -> Words:
     return lambda base: ["predict", base / run, base / "new.csv", "--output", base / "out.jsonl", *more]
 
 
+PARTS = ("one mutation", "more of them")
 SEARCH: list[object] = [*VERBS["search"].words(Path())]  # in the folder itself, so that a copy goes on with it
 # Each file with the commands that read it.
 FILES: dict[str, list[Words]] = {
@@ -42,9 +46,6 @@ FILES: dict[str, list[Words]] = {
     "injector/model/schema.json": [predict("injector"), lambda base: ["describe", base / "injector"]],
     "linear/model/schema.json": [predict("linear")],
     "linear/model/linear.json": [predict("linear")],
-    "automl/model/automl.json": [predict("automl")],
-    "automl/trials/0000/values.json": [lambda base: _searched_again(base, "0000")],
-    "automl/trials/0000/result.json": [lambda base: _searched_again(base, "0001")],
     "injector/model/tokenizer_config.json": [predict("injector")],
     "injector/model/tokenizer.json": [predict("injector")],
     "injector/model/checksums.json": [predict("injector")],
@@ -74,6 +75,11 @@ FILES: dict[str, list[Words]] = {
     "new/trials/0000/values.json": [lambda base: _tried_again(base)],
     "new/trials/0000/result.json": [lambda base: SEARCH],
 }
+SEARCHED: dict[str, list[Words]] = {
+    "automl/model/automl.json": [predict("automl")],
+    "automl/trials/0000/values.json": [lambda base: _searched_again(base, "0000")],
+    "automl/trials/0000/result.json": [lambda base: _searched_again(base, "0001")],
+}
 
 
 def _resumed(base: Path) -> list[object]:
@@ -97,11 +103,11 @@ def _tried_again(base: Path) -> list[object]:
 
 
 @pytest.fixture(scope="module")
-def base(runs: Path, backbone: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def base(runs: Path, trained_runs: TrainedRuns, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Finished runs, with values added to one of them, predictions in parts, a benchmark and a search."""
     folder = tmp_path_factory.mktemp("mutated")
     shutil.copytree(runs, folder, dirs_exist_ok=True)
-    shutil.copytree(backbone, folder / "backbone")
+    trained_runs.copy(trained_runs.backbone(), folder / "backbone")
     small_runs.write_csv(folder / "new.csv", NEW)
     assert main(["enrol", str(folder / "injector"), str(folder / "new.csv")]) == 0
     assert main([str(word) for word in _into_parts(folder)]) == 0
@@ -124,13 +130,31 @@ def _json(path: Path) -> Any:
     return json.loads(path.read_text())
 
 
+@pytest.mark.parametrize("some", [slice(1), pytest.param(slice(1, None), marks=pytest.mark.exhaustive)], ids=PARTS)
 @pytest.mark.parametrize("file", FILES)
 def test_files_with_values_of_other_types(
-    file: str, base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    file: str, some: slice, base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    work, attempts = tmp_path / "work", mutations.Attempts()
-    for mutation in mutations.sampled(_tree(base / file), COUNT):
-        for words in FILES[file]:
+    _try_mutations(file, FILES[file], some, base, tmp_path / "work", monkeypatch)
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("file", SEARCHED)
+def test_files_of_a_searched_baseline_with_values_of_other_types(
+    file: str, base: Path, trained_runs: TrainedRuns, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = Path(shutil.copytree(base, tmp_path / "searched"))
+    trained_runs.copy(trained_runs("automl", "--no-baselines"), folder / "automl")
+    _try_mutations(file, SEARCHED[file], slice(None), folder, tmp_path / "work", monkeypatch)
+
+
+def _try_mutations(
+    file: str, commands: list[Words], some: slice, base: Path, work: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Try each command on copies of a folder in which one file has a mutation, for some of the mutations."""
+    attempts, chosen = mutations.Attempts(), mutations.sampled(_tree(base / file), COUNT)[some]
+    for mutation in chosen:
+        for words in commands:
             shutil.rmtree(work, ignore_errors=True)
             shutil.copytree(base, work)
             monkeypatch.chdir(work)
@@ -141,7 +165,7 @@ def test_files_with_values_of_other_types(
             mutations.write_tree(work / file, mutation.tree)
             attempts.command(f"{command[0]} {file}: {mutation.place}", *command)
     attempts.check()
-    assert attempts.counts["tried"] >= COUNT * len(FILES[file]) or file.endswith("rows.json")
+    assert attempts.counts["tried"] == len(chosen) * len(commands)
 
 
 SETTINGS = {
@@ -162,7 +186,7 @@ SETTINGS = {
 @pytest.mark.parametrize("name", SETTINGS)
 def test_recipes_that_are_no_settings(name: str, base: Path, tmp_path: Path) -> None:
     (tmp_path / "recipe.yaml").write_text(SETTINGS[name])
-    attempts = mutations.Attempts(seconds=10)
+    attempts = mutations.Attempts()
     attempts.command(name, "train", base / "data.csv", "--config", tmp_path / "recipe.yaml", "--output", tmp_path / "r")
     attempts.check()
     assert attempts.counts["refused"] == 1
@@ -181,7 +205,7 @@ SIZES = [
 def test_sizes_that_cannot_be_are_refused_before_anything_is_allocated(
     setting: str, base: Path, tmp_path: Path
 ) -> None:
-    attempts = mutations.Attempts(seconds=10)
+    attempts = mutations.Attempts()
     words = small_runs.train_command(base / "data.csv", tmp_path / "run", backbone=base / "backbone")
     attempts.command(setting, *words, setting)
     attempts.check()
@@ -200,7 +224,7 @@ def test_a_foreign_configuration_of_any_size_is_refused(key: str, size: int, bas
     tree = _json(path)
     tree["text_config"][key] = size
     mutations.write_tree(path, tree)
-    attempts = mutations.Attempts(seconds=10)
+    attempts = mutations.Attempts()
     attempts.command(key, "predict", tmp_path / "none", base / "new.csv", "--output", tmp_path / "out.csv")
     attempts.check()
     assert attempts.counts["refused"] == 1
@@ -247,22 +271,24 @@ def _odd_tables() -> Iterator[tuple[str, pa.Table]]:
         yield f"{name} beside", pa.table({"text": ["a"] * 3, "user": ["u1"] * 3, "more": column})
 
 
-@pytest.mark.parametrize("ending", ["csv", "jsonl", "parquet"])
-def test_parquet_columns_of_every_type(ending: str, base: Path, tmp_path: Path) -> None:
-    attempts = mutations.Attempts()
-    for name, table in _odd_tables():
+@pytest.mark.parametrize("turn", [0, *(pytest.param(turn, marks=pytest.mark.exhaustive) for turn in (1, 2))])
+def test_parquet_columns_of_every_type(turn: int, base: Path, tmp_path: Path) -> None:
+    """Each of the three tables of a type is written in one format, and in another one in the next turn."""
+    attempts, outputs = mutations.Attempts(), [tmp_path / f"out.{ending}" for ending in ("csv", "jsonl", "parquet")]
+    for number, (name, table) in enumerate(_odd_tables()):
         pq.write_table(table, tmp_path / "t.parquet")
-        output = tmp_path / f"out.{ending}"
+        output = outputs[(number + number // 3 + turn) % 3]
         attempts.command(name, "predict", base / "injector", tmp_path / "t.parquet", "--output", output)
     attempts.check()
-    assert {path.name for path in tmp_path.iterdir()} <= {"t.parquet", f"out.{ending}"}  # no draft is left
+    assert set(tmp_path.iterdir()) <= {tmp_path / "t.parquet", *outputs}  # no draft is left
 
 
-def test_parquet_with_flipped_bits(base: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("seeds", [range(8), pytest.param(range(8, 8 * COUNT), marks=pytest.mark.exhaustive)])
+def test_parquet_with_flipped_bits(seeds: range, base: Path, tmp_path: Path) -> None:
     path, attempts = tmp_path / "t.parquet", mutations.Attempts()
     pq.write_table(pa.table({"text": ["a", "b"], "user": ["u1", "u2"], "n": [1, 2]}), path)
     content = path.read_bytes()
-    for number in range(8 * COUNT):
+    for number in seeds:
         path.write_bytes(mutations.flipped(content, seed=number))
         attempts.command(f"flip {number}", "predict", base / "injector", path, "--output", tmp_path / "out.jsonl")
     attempts.check()
@@ -330,7 +356,8 @@ def test_an_output_that_is_the_input_by_another_path(
     assert source.read_bytes() == before
 
 
-@pytest.mark.parametrize("output", ["out.parquet", "out.jsonl", "parts"])
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("output", ["parts", "out.parquet", "out.jsonl"])
 def test_a_disk_that_fills_while_predicting(output: str, base: Path, tmp_path: Path) -> None:
     words = ["predict", str(base / "injector"), str(base / "data.csv"), "--output", str(tmp_path / "to" / output)]
     (tmp_path / "to").mkdir()

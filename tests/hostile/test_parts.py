@@ -12,6 +12,7 @@ from typing import Any
 import pandas as pd
 import pytest
 import small_runs
+from trained_runs import ROWS
 
 from attribune import predict
 from attribune.errors import ConfigError
@@ -19,7 +20,6 @@ from attribune.errors import ConfigError
 pytestmark = pytest.mark.slow
 
 Outcome = tuple[int, str, str]
-ROWS = small_runs.reviews(90, seed=3)
 
 
 @pytest.fixture

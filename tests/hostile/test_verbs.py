@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 import small_runs
+from trained_runs import ROWS, TrainedRuns
 
 from attribune.apps.cli import main
 
 pytestmark = pytest.mark.slow
 
 Outcome = tuple[int, str, str]
-ROWS = small_runs.reviews(90, seed=3)
 
 
 def changed(column: str, value: Any, *, every: int = 1) -> list[dict[str, Any]]:
@@ -25,37 +25,36 @@ def changed(column: str, value: Any, *, every: int = 1) -> list[dict[str, Any]]:
 
 
 class TestOutputFolder:
-    def test_a_run_is_never_overwritten(self, fails: Callable[..., str], runs: Path, backbone: Path) -> None:
+    def test_a_run_is_never_overwritten(
+        self, fails: Callable[..., str], runs: Path, backbone: Path, trained_runs: TrainedRuns
+    ) -> None:
         before = (runs / "injector" / "metrics.json").read_bytes()
-        words = small_runs.train_command(runs / "data.csv", runs / "injector", backbone=backbone)
+        words = small_runs.train_command(trained_runs.table(ROWS), runs / "injector", backbone=backbone)
         assert "has a finished run: choose another output folder" in fails(*words)
         message = fails(*words, "training.weight_decay=0.5", "--resume", "--epochs", "3")
         assert "training.epochs: 1.0 in the run, 3.0 now" in message
         assert "training.weight_decay: 0.01 in the run, 0.5 now" in message
         assert (runs / "injector" / "metrics.json").read_bytes() == before
 
-    def test_a_finished_run_is_shown_again(self, attribune: Callable[..., Outcome], runs: Path, backbone: Path) -> None:
-        words = small_runs.train_command(runs / "data.csv", runs / "injector", backbone=backbone)
+    def test_a_finished_run_is_shown_again_and_takes_more_methods(
+        self, attribune: Callable[..., Outcome], trained_runs: TrainedRuns, tmp_path: Path
+    ) -> None:
+        run = trained_runs.copy(trained_runs("injector"), tmp_path / "run")
+        words = small_runs.train_command(trained_runs.table(ROWS), run, backbone=trained_runs.backbone())
         code, out, err = attribune(*words, "--resume")
         assert code == 0
         assert "finished already" in err
         assert out.startswith("validation, 9 rows")
-
-    def test_methods_can_be_added_to_a_finished_run(
-        self, attribune: Callable[..., Outcome], runs: Path, backbone: Path, tmp_path: Path
-    ) -> None:
-        shutil.copytree(runs / "injector", tmp_path / "run")
-        words = small_runs.train_command(runs / "data.csv", tmp_path / "run", backbone=backbone)
         code, out, err = attribune(*words, "--resume", "--compare", "adapter")
         assert code == 0
         assert "finished already" not in err
         assert "injector against adapter, test accuracy" in out
-        assert (tmp_path / "run" / "compare" / "adapter" / "metrics.json").is_file()
+        assert (run / "compare" / "adapter" / "metrics.json").is_file()
 
     def test_resume_without_a_run_begins_one(
         self, attribune: Callable[..., Outcome], train: Callable[..., list[str]], tmp_path: Path
     ) -> None:
-        assert attribune(*train(None, "--resume", method="linear"))[0] == 0
+        assert attribune(*train(None, "--resume", "--no-baselines", method="linear"))[0] == 0
         assert (tmp_path / "run" / "metrics.json").is_file()
 
     def test_foreign_folders_and_files_are_left_alone(
@@ -74,7 +73,7 @@ class TestOutputFolder:
     ) -> None:
         data = shutil.copy(runs / "data.csv", tmp_path / "data.csv")
         words = small_runs.train_command(data, tmp_path / "run", backbone=backbone, method="linear")
-        assert main(words) == 0
+        assert main([*words, "--no-baselines"]) == 0
         (tmp_path / "run" / "metrics.json").unlink()
         Path(data).write_text(Path(data).read_text().replace("great", "grand", 1))
         assert "the data are not those with which" in fails(*words, "--resume")

@@ -6,6 +6,8 @@ import copy
 import dataclasses
 import pickle
 from collections.abc import Callable
+from itertools import product
+from operator import ne
 from typing import Any
 
 import pytest
@@ -55,10 +57,15 @@ def megabytes(model: AttributeModel, values: int) -> float:
     return 2 * values * 4 * model.method._value_size / 2**20 * 1.001
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("family", ["bert", "albert", "gpt2"])
-@pytest.mark.parametrize("values", [4, 5, 100])
-@pytest.mark.parametrize("precision", ["float32", "bf16"])
+# Each family, each room and each precision once beside the usual others.
+USUAL = ("bert", 5, "float32")
+CASES = [
+    pytest.param(*case, marks=[] if sum(map(ne, case, USUAL)) < 2 else pytest.mark.exhaustive)
+    for case in product(["bert", "albert", "gpt2"], [4, 5, 100], ["float32", "bf16"])
+]
+
+
+@pytest.mark.parametrize(("family", "values", "precision"), CASES)
 def test_answers_are_the_same(family: str, values: int, precision: str) -> None:
     model = model_of(family)
     given = batches(12)

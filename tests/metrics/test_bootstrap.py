@@ -39,7 +39,7 @@ def test_interval_of_accuracy_has_the_analytic_standard_error():
     assert result.resamples == 10_000
 
 
-@pytest.mark.parametrize("level", [0.5, 0.9])
+@pytest.mark.parametrize("level", [pytest.param(0.5, marks=pytest.mark.exhaustive), 0.9])
 def test_interval_of_macro_f1_equals_a_slow_loop(level):
     true, predicted = labels(200, 3, seed=1)
     drawn = slow(lambda t, p: metrics.macro_f1(t, p, classes=3).value(), (true, predicted), 3_000, seed=5)

@@ -35,12 +35,26 @@ def slow_weights(clusters: Sequence[Array], rng: np.random.Generator) -> Array:
     for cluster in clusters:
         names = np.unique(cluster)
         picked = rng.choice(names, len(names))
-        weights *= np.array([(picked == name).sum() for name in cluster])
+        times = {name: (picked == name).sum() for name in names}
+        weights *= np.array([times[name] for name in cluster])
     return weights
 
 
-@pytest.mark.parametrize("kinds", [("text",), ("judge",), ("text", "judge")])
-@pytest.mark.parametrize("make", [formulas.accuracy, lambda t, p: formulas.macro_f1(t, p, classes=3), formulas.rmse])
+def macro_f1(true: Array, predicted: Array) -> Metric:
+    return formulas.macro_f1(true, predicted, classes=3)
+
+
+KINDS: list[tuple[str, ...]] = [("text",), ("judge",), ("text", "judge")]
+METRICS: list[Callable[..., Metric]] = [formulas.accuracy, macro_f1, formulas.rmse]
+# Each metric with each kind of clusters, and one of each in the tests of every change.
+PAIRS = [
+    pytest.param(kinds, make, marks=() if i == j else pytest.mark.exhaustive)
+    for i, kinds in enumerate(KINDS)
+    for j, make in enumerate(METRICS)
+]
+
+
+@pytest.mark.parametrize(("kinds", "make"), PAIRS)
 def test_intervals_are_those_of_a_slow_loop(kinds: tuple[str, ...], make: Callable[..., Metric]) -> None:
     text, judge, true, predicted = judged(1)
     clusters = tuple({"text": text, "judge": judge}[kind] for kind in kinds)

@@ -6,13 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import small_runs
 import small_tokenizers
 import torch
 from families import tiny_backbone
-from small_runs import reviews
 from tiny_models import CLASSES, make_batch, make_model, make_schema
 from torch import Tensor, nn
+from trained_runs import ROWS, TrainedRuns
 
 from attribune.apps.cli import main
 from attribune.data.collator import Collator
@@ -114,35 +113,31 @@ def test_chunks_without_words_do_not_count(family: str, settings: str | None) ->
             assert float((model(**alone).logits[0] - together[row]).abs().max()) < 1e-5
 
 
-def test_they_are_trained_from_a_recipe(tmp_path: Path) -> None:
-    small_runs.write_csv(tmp_path / "rows.csv", small_runs.reviews(80))
-    backbone = small_runs.save_backbone(tmp_path / "backbone")
-    words = small_runs.train_command(tmp_path / "rows.csv", tmp_path / "run", backbone=backbone)
-    given = ["--set", "data.window=chunks:8x4:4", "backbone.chunk_encoder=tobert"]
-    assert main([*words, *given]) == 0
-    model = load_model(tmp_path / "run")
+@pytest.mark.slow
+def test_they_are_trained_from_a_recipe(trained_runs: TrainedRuns, tmp_path: Path) -> None:
+    given = ["--no-baselines", "--set", "data.window=chunks:8x4:4", "backbone.chunk_encoder=tobert"]
+    run = trained_runs("injector", *given)
+    model = load_model(run)
     assert model.config.chunk_encoder == TobertConfig().model_dump()
     assert model.config.chunk == 8
-    assert (
-        main(["predict", str(tmp_path / "run"), str(tmp_path / "rows.csv"), "--output", str(tmp_path / "out.csv")]) == 0
-    )
+    assert main(["predict", str(run), str(trained_runs.table(ROWS)), "--output", str(tmp_path / "out.csv")]) == 0
 
 
-def test_hibert_is_tobert_with_positions_over_sentences(tmp_path: Path) -> None:
+def test_hibert_is_tobert_with_positions() -> None:
     encoder: Any = build("hibert").chunk_encoder
     assert encoder.positions.shape == (512, 48)
-    rows = [
-        {**row, "text": f"{row['text']} It was good. No. " * (number % 4)} for number, row in enumerate(reviews(80))
-    ]
-    small_runs.write_csv(tmp_path / "rows.csv", rows)
-    backbone = small_runs.save_backbone(tmp_path / "backbone")
-    words = small_runs.train_command(tmp_path / "rows.csv", tmp_path / "run", backbone=backbone)
-    assert main([*words, "--set", "data.window=sentences:7x6", "backbone.chunk_encoder=hibert"]) == 0
-    model = load_model(tmp_path / "run")
+
+
+@pytest.mark.slow
+@pytest.mark.exhaustive
+def test_hibert_is_trained_over_sentences(trained_runs: TrainedRuns, tmp_path: Path) -> None:
+    rows = [{**row, "text": f"{row['text']} It was good. No. " * (number % 4)} for number, row in enumerate(ROWS)]
+    given = ["--no-baselines", "--set", "data.window=sentences:7x6", "backbone.chunk_encoder=hibert"]
+    run, table = trained_runs("injector", *given, rows=rows), str(trained_runs.table(rows))
+    model = load_model(run)
     assert str(model.text_input.window) == "sentences:7x6"
-    run, table = str(tmp_path / "run"), str(tmp_path / "rows.csv")
-    assert main(["predict", run, table, "--output", str(tmp_path / "out.csv")]) == 0
-    assert main(["explain", run, table, "--row", "2", "--output", str(tmp_path / "page.html")]) == 0
+    assert main(["predict", str(run), table, "--output", str(tmp_path / "out.csv")]) == 0
+    assert main(["explain", str(run), table, "--row", "2", "--output", str(tmp_path / "page.html")]) == 0
 
 
 @pytest.mark.parametrize("padding_side", ["right", "left"])

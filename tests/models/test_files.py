@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import small_runs
 import torch
 from safetensors.torch import load_file, save_file
+from trained_runs import TrainedRuns
 from transformers import AutoTokenizer, PreTrainedModel
 
 from attribune.backbones.loading import load_backbone
@@ -27,9 +27,9 @@ SCHEMA = Schema.fit({"user": ["a", "b", "a"]}, [Categorical("user")])
 TASK = Classification(classes=2)
 
 
-@pytest.fixture(scope="module")
-def backbone(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return small_runs.save_backbone(tmp_path_factory.mktemp("backbone"))
+@pytest.fixture
+def backbone(trained_runs: TrainedRuns) -> Path:
+    return trained_runs.backbone()
 
 
 @pytest.fixture

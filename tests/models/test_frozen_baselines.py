@@ -11,6 +11,7 @@ import pytest
 import small_runs
 import torch
 from scipy import sparse
+from trained_runs import ROWS, TrainedRuns
 
 from attribune import AttributeModel, Plain, Regression, load_tokenizer
 from attribune.apps.cli import main
@@ -24,21 +25,10 @@ from attribune.schema import Categorical, MultiLabel, Schema
 from attribune.schema.revision import Revision
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("frozen")
-    small_runs.write_csv(folder / "train.csv", small_runs.reviews(150, seed=2))
-    small_runs.save_backbone(folder / "backbone")
-    return folder
-
-
-def trained(folder: Path, name: str, *more: str, method: str, label: str = "stars") -> Path:
-    run = folder / name
-    if not run.exists():
-        words = small_runs.train_command(folder / "train.csv", run, backbone=folder / "backbone", method=method)
-        words[words.index("stars")] = label
-        assert main([*words, *more]) == 0
-    return run
+def trained(runs: TrainedRuns, label: str, *more: str, method: str) -> Path:
+    words = small_runs.train_command(runs.table(ROWS), "", backbone=runs.backbone(), method=method)
+    words[words.index("stars")] = label
+    return runs.trained([*words, *more, "--no-baselines"])
 
 
 SCHEMA = Schema.fit(
@@ -86,8 +76,8 @@ def test_values_come_and_go_with_their_weights() -> None:
     assert scores(more, ["new", "c", "b", "new"]) == pytest.approx(scores(model, [None, "c", "b", None]))
 
 
-def test_vectors_are_the_pooled_states_of_the_backbone(folder: Path) -> None:
-    name = str(folder / "backbone")
+def test_vectors_are_the_pooled_states_of_the_backbone(trained_runs: TrainedRuns) -> None:
+    name = str(trained_runs.backbone())
     vectors = SentenceVectors(name)
     ids = [[3, 7, 9, 4], [3, 8, 4], [3, *range(6, 25), 4]]
     model = AttributeModel.build(
@@ -100,20 +90,21 @@ def test_vectors_are_the_pooled_states_of_the_backbone(folder: Path) -> None:
     assert vectors.encode([]).shape == (0, vectors.size)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("method", "label", "task", "main_metric"),
     [
-        ("intercept", "stars", "classification", "accuracy"),
         ("heads", "stars", "classification", "accuracy"),
-        ("intercept", "look", "regression", "rmse"),
-        ("heads", "look", "rating", "accuracy"),
         ("intercept", "look", "ordinal", "rmse"),
+        pytest.param("intercept", "stars", "classification", "accuracy", marks=pytest.mark.exhaustive),
+        pytest.param("intercept", "look", "regression", "rmse", marks=pytest.mark.exhaustive),
+        pytest.param("heads", "look", "rating", "accuracy", marks=pytest.mark.exhaustive),
     ],
 )
 def test_they_train_and_are_read_again(
-    folder: Path, tmp_path: Path, method: str, label: str, task: str, main_metric: str
+    trained_runs: TrainedRuns, tmp_path: Path, method: str, label: str, task: str, main_metric: str
 ) -> None:
-    run = trained(folder, f"{method}-{task}", "--task", task, method=method, label=label)
+    run = trained(trained_runs, label, "--task", task, method=method)
     results = RunFolder(run).read_results()
     assert results.main_metric == main_metric
     assert [one.name for one in results.models[:2]] == [method, f"{method}, attributes hidden"]
@@ -125,13 +116,15 @@ def test_they_train_and_are_read_again(
     before = predictor.logits(rows)[0]
     assert np.abs(before[0] - predictor.logits(rows | {"user": ["u2"] * 3})[0][0]).max() > 1e-4  # values differ
     copy = shutil.copytree(run, tmp_path / "copy")
-    again = load_run(copy, backbone=str(folder / "backbone"))[1]
+    again = load_run(copy, backbone=str(trained_runs.backbone()))[1]
     assert again.logits(rows)[0] == pytest.approx(before, abs=1e-6)
     assert "(frozen)" in (run / "model" / "README.md").read_text(encoding="utf-8")
 
 
-def test_other_verbs_take_them(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    run = trained(folder, "verbs", method="heads")
+@pytest.mark.slow
+def test_other_verbs_take_them(trained_runs: TrainedRuns, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = trained(trained_runs, "stars", "--task", "classification", method="heads")
+    run = trained_runs.copy(run, tmp_path / "run")
     small_runs.write_csv(tmp_path / "new.csv", small_runs.reviews(9, seed=5))
     for words in (
         ["evaluate", str(run), str(tmp_path / "new.csv")],
@@ -143,37 +136,38 @@ def test_other_verbs_take_them(folder: Path, tmp_path: Path, capsys: pytest.Capt
     ):
         assert main(words) == 0, capsys.readouterr().err
     assert "u1" not in load_run(run)[1].schema["user"].values
-    adapter = trained(folder, "both", "--compare", "intercept", method="adapter")
-    names = [one.name for one in RunFolder(adapter).read_results().models]
-    assert names[:3] == ["adapter", "intercept", "linear"]
 
 
-def test_without_attributes_it_is_the_text_alone(folder: Path, tmp_path: Path) -> None:
-    words = small_runs.train_command(
-        folder / "train.csv", tmp_path / "run", backbone=folder / "backbone", method="intercept"
-    )
+@pytest.mark.slow
+@pytest.mark.exhaustive
+def test_one_is_trained_beside_another_method(trained_runs: TrainedRuns) -> None:
+    both = trained_runs("none", "--compare", "intercept")
+    names = [one.name for one in RunFolder(both).read_results().models]
+    assert names[:3] == ["none", "intercept", "linear"]
+
+
+@pytest.mark.slow
+def test_without_attributes_it_is_the_text_alone(trained_runs: TrainedRuns) -> None:
+    words = small_runs.train_command(trained_runs.table(ROWS), "", backbone=trained_runs.backbone(), method="intercept")
     place = words.index("--attributes")
     del words[place : place + 2]
-    assert main(words) == 0
-    model = load_run(tmp_path / "run")[1].model
+    model = load_run(trained_runs.trained([*words, "--no-baselines"]))[1].model
     assert isinstance(model, LinearModel)
     assert len(model.weight) == len(model.features.tensors()["mean"])
 
 
-def test_fits_find_what_values_add(folder: Path, tmp_path: Path) -> None:
+@pytest.mark.slow
+def test_fits_find_what_values_add(trained_runs: TrainedRuns) -> None:
     """Numbers that a value shifts: the intercepts are those shifts, but for what the penalty takes."""
     generator = np.random.default_rng(3)
     shift = {f"u{number}": float(generator.normal(scale=2)) for number in range(6)}
     rows = small_runs.reviews(240, seed=9, users=6)
     for row in rows:
         row["price"] = f"{shift[row['user']] + generator.normal(scale=0.2):.3f}"
-    small_runs.write_csv(tmp_path / "train.csv", rows)
-    words = small_runs.train_command(
-        tmp_path / "train.csv", tmp_path / "run", backbone=folder / "backbone", method="intercept"
-    )
+    words = small_runs.train_command(trained_runs.table(rows), "", backbone=trained_runs.backbone(), method="intercept")
     words[words.index("stars")] = "price"
-    assert main([*words, "--task", "regression"]) == 0
-    predictor: Predictor = load_run(tmp_path / "run")[1]
+    run = trained_runs.trained([*words, "--task", "regression", "--no-baselines"])
+    predictor: Predictor = load_run(run)[1]
     told = predictor.predict({"text": ["great film"] * 6, "user": list(shift)})["prediction"]
     assert np.corrcoef(told, list(shift.values()))[0, 1] > 0.99
     assert np.ptp(told) > 0.8 * np.ptp(list(shift.values()))
@@ -187,10 +181,10 @@ def test_fits_find_what_values_add(folder: Path, tmp_path: Path) -> None:
     ],
 )
 def test_settings_that_cannot_be(
-    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], more: list[str], message: str
+    trained_runs: TrainedRuns, tmp_path: Path, capsys: pytest.CaptureFixture[str], more: list[str], message: str
 ) -> None:
     words = small_runs.train_command(
-        folder / "train.csv", tmp_path / "run", backbone=folder / "backbone", method="heads"
+        trained_runs.table(ROWS), tmp_path / "run", backbone=trained_runs.backbone(), method="heads"
     )
     assert main([*words, *more]) == 1
     assert message in capsys.readouterr().err

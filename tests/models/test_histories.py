@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 import small_runs
 from fastapi.testclient import TestClient
+from trained_runs import TrainedRuns
 
 from attribune import AttributeModel, Classification, Panel, TextInput, load_tokenizer
 from attribune.analysis.evaluate import evaluate
@@ -35,31 +36,27 @@ from attribune.training.train import train
 TEXT = TextInput.of("text")
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("histories")
-    rows = [{**row, "day": f"2024-{1 + n % 12:02d}-{1 + n % 28:02d}"} for n, row in enumerate(small_runs.reviews(150))]
-    small_runs.write_csv(folder / "train.csv", rows)
-    small_runs.write_csv(folder / "new.csv", [{**row, "day": ""} for row in small_runs.reviews(12, seed=5, users=9)])
-    small_runs.save_backbone(folder / "backbone")
-    return folder
+TRAINED = [{**row, "day": f"2024-{1 + n % 12:02d}-{1 + n % 28:02d}"} for n, row in enumerate(small_runs.reviews(90))]
+NEW = [{**row, "day": ""} for row in small_runs.reviews(12, seed=5, users=9)]
 
 
-def command(folder: Path, run: Path, *more: str) -> list[str]:
-    words = small_runs.train_command(folder / "train.csv", run, backbone=folder / "backbone", method="history")
-    return [*words, *more]
+def command(runs: TrainedRuns, run: Path = Path("run")) -> list[str]:
+    return small_runs.train_command(runs.table(TRAINED), run, backbone=runs.backbone(), method="history")
 
 
-@pytest.fixture(scope="module")
-def run(folder: Path) -> Path:
-    assert main(command(folder, folder / "run")) == 0
-    return folder / "run"
+@pytest.fixture
+def run(trained_runs: TrainedRuns) -> Path:
+    return trained_runs("history", "--no-baselines", rows=TRAINED)
 
 
-@pytest.fixture(scope="module")
-def timed(folder: Path) -> Path:
-    assert main(command(folder, folder / "timed", "method.time=day", "--tuning", "frozen")) == 0
-    return folder / "timed"
+@pytest.fixture
+def timed(trained_runs: TrainedRuns) -> Path:
+    return trained_runs("history", "method.time=day", "--tuning", "frozen", "--no-baselines", rows=TRAINED)
+
+
+@pytest.fixture
+def new(trained_runs: TrainedRuns) -> Path:
+    return trained_runs.table(NEW)
 
 
 def table_of(count: int, *, seed: int) -> dict[str, list[Any]]:
@@ -233,10 +230,11 @@ def test_values_that_go_take_their_rows_along() -> None:
     assert len(none) == 0
 
 
-def test_a_run_reads_them_wherever_it_is_used(run: Path, folder: Path, tmp_path: Path) -> None:
+@pytest.mark.slow
+def test_a_run_reads_them_wherever_it_is_used(run: Path, new: Path, tmp_path: Path) -> None:
     results = RunFolder(run).read_results()
     assert [one.name for one in results.models[:2]] == ["history", "history, attributes hidden"]
-    rows = pd.read_csv(folder / "new.csv", keep_default_na=False)[["text", "user"]]
+    rows = pd.read_csv(new, keep_default_na=False)[["text", "user"]]
     predictor = load_run(run)[1]
     before = predictor.logits(rows)[0]
     hidden = predictor.logits(rows, hide_attributes=True)[0]
@@ -246,7 +244,7 @@ def test_a_run_reads_them_wherever_it_is_used(run: Path, folder: Path, tmp_path:
     np.testing.assert_allclose(before[~known], hidden[~known], atol=1e-6)
     model = AttributeModel.from_pretrained(shutil.copytree(run, tmp_path / "copy") / "model")
     np.testing.assert_allclose(Predictor(model).logits(rows)[0], before, atol=1e-6)
-    assert main(["predict", str(run), str(folder / "new.csv"), "--output", str(tmp_path / "out.jsonl")]) == 0
+    assert main(["predict", str(run), str(new), "--output", str(tmp_path / "out.jsonl")]) == 0
     told = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
     expected = predictor.predict(rows)["probability_good"]
     assert [one["probability_good"] for one in told] == pytest.approx(expected.tolist(), abs=1e-5)
@@ -257,11 +255,11 @@ def test_a_run_reads_them_wherever_it_is_used(run: Path, folder: Path, tmp_path:
     served = [one["output"]["probability_good"] for one in answer.json()["predictions"]]
     assert served == pytest.approx(expected.tolist(), abs=1e-5)
     stored = pq.read_table(run / "model" / "history.parquet")
-    trained = set(pd.read_csv(folder / "train.csv")["text"])
-    assert set(stored["text"].to_pylist()) < trained
+    assert set(stored["text"].to_pylist()) < {row["text"] for row in TRAINED}
     assert len(stored) == results.rows["train"]
 
 
+@pytest.mark.slow
 def test_hidden_it_is_the_plain_model(run: Path) -> None:
     model = load_run(run)[1].model
     assert isinstance(model, AttributeModel)
@@ -273,38 +271,41 @@ def test_hidden_it_is_the_plain_model(run: Path) -> None:
     np.testing.assert_allclose(Predictor(plain).logits({"text": rows["text"]})[0], found, atol=1e-6)
 
 
-def test_the_vectors_are_those_of_the_backbone_before_training(run: Path, folder: Path) -> None:
+@pytest.mark.slow
+def test_the_vectors_are_those_of_the_backbone_before_training(run: Path, trained_runs: TrainedRuns) -> None:
     model = load_run(run)[1].model
     assert isinstance(model, AttributeModel)
     assert model.histories is not None
-    vectors = SentenceVectors(str(folder / "backbone")).of_texts(model.histories.texts[:5])
+    vectors = SentenceVectors(str(trained_runs.backbone())).of_texts(model.histories.texts[:5])
     np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1, rtol=1e-5)
     np.testing.assert_allclose(model.histories.order[:5].astype(np.float32), vectors, atol=1e-3)
 
 
-def test_verbs(run: Path, folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    run, new = shutil.copytree(run, tmp_path / "run"), str(folder / "new.csv")
+@pytest.mark.slow
+def test_verbs(run: Path, new: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = shutil.copytree(run, tmp_path / "run")
     for words in (
-        ["evaluate", str(run), new],
-        ["predict", str(run), new, "--panel", "user", "--output", str(tmp_path / "panel.csv")],
+        ["evaluate", str(run), str(new)],
+        ["predict", str(run), str(new), "--panel", "user", "--output", str(tmp_path / "panel.csv")],
         ["report", str(run), "--output", str(tmp_path / "page.html")],
-        ["explain", str(run), new, "--output", str(tmp_path / "explained.html")],
-        ["explain", str(run), new, "--row", "2", "--output", str(tmp_path / "row.html")],
+        ["explain", str(run), str(new), "--output", str(tmp_path / "explained.html")],
+        ["explain", str(run), str(new), "--row", "2", "--output", str(tmp_path / "row.html")],
         ["describe", str(run)],
     ):
         assert main(words) == 0, capsys.readouterr().err
     for words, message in (
         (["export", str(run), "--format", "onnx"], "which no other program puts in front of a text"),
         (["export", str(run), "--for", "user=u1"], "which no other program puts in front of a text"),
-        (["ablate", str(run), new], "acts in no layer of a backbone"),
+        (["ablate", str(run), str(new)], "acts in no layer of a backbone"),
     ):
         assert main(words) == 1
         assert message in capsys.readouterr().err
 
 
-def test_a_forgotten_value_has_no_row_left(run: Path, folder: Path, tmp_path: Path) -> None:
+@pytest.mark.slow
+def test_a_forgotten_value_has_no_row_left(run: Path, tmp_path: Path) -> None:
     run = shutil.copytree(run, tmp_path / "run")
-    rows = pd.read_csv(folder / "train.csv", keep_default_na=False)
+    rows = pd.DataFrame(TRAINED)
     texts = set(rows.loc[rows["user"] == "u1", "text"])
     others = rows.loc[(rows["user"] != "u1") & ~rows["text"].isin(texts), ["text", "user"]]
     before = load_run(run)[1].logits(others)[0]
@@ -316,9 +317,10 @@ def test_a_forgotten_value_has_no_row_left(run: Path, folder: Path, tmp_path: Pa
     np.testing.assert_allclose(load_run(run)[1].logits(others)[0], before, atol=1e-6)
 
 
-def test_rows_of_new_values_are_added_and_taken_back(timed: Path, folder: Path, tmp_path: Path) -> None:
+@pytest.mark.slow
+def test_rows_of_new_values_are_added_and_taken_back(timed: Path, tmp_path: Path) -> None:
     run = shutil.copytree(timed, tmp_path / "run")
-    old = pd.read_csv(folder / "train.csv", keep_default_na=False)
+    old = pd.DataFrame(TRAINED)
     new = pd.DataFrame(small_runs.reviews(60, seed=7, users=10)).assign(day="2025-01-05")
     new.to_csv(tmp_path / "new.csv", index=False)
     before = load_run(run)[1].logits(old)[0]
@@ -340,7 +342,8 @@ def test_rows_of_new_values_are_added_and_taken_back(timed: Path, folder: Path, 
     assert {name for name in files if files[name] != again[name]} <= {"README.md", "config.json", "checksums.json"}
 
 
-def test_enrolment_refuses(timed: Path, folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.slow
+def test_enrolment_refuses(timed: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run = shutil.copytree(timed, tmp_path / "run")
     new = pd.DataFrame(small_runs.reviews(60, seed=7, users=10))
     for table, more, message in (
@@ -354,7 +357,8 @@ def test_enrolment_refuses(timed: Path, folder: Path, tmp_path: Path, capsys: py
         assert message in capsys.readouterr().err
 
 
-def test_time(timed: Path, folder: Path) -> None:
+@pytest.mark.slow
+def test_time(timed: Path) -> None:
     predictor = load_run(timed)[1]
     model = predictor.model
     assert isinstance(model, AttributeModel)
@@ -376,10 +380,10 @@ def test_time(timed: Path, folder: Path) -> None:
         predictor.logits(row | {"day": ["x"]})
 
 
-def test_runs_over_one_backbone_share_batches(timed: Path, folder: Path) -> None:
-    other = folder / "none"
-    words = small_runs.train_command(folder / "train.csv", other, backbone=folder / "backbone", method="none")
-    assert main([*words, "--tuning", "frozen"]) == 0
+@pytest.mark.slow
+@pytest.mark.exhaustive
+def test_runs_over_one_backbone_share_batches(timed: Path, trained_runs: TrainedRuns) -> None:
+    other = trained_runs("none", "--tuning", "frozen", "--no-baselines")
     group = PredictorGroup.from_pretrained({"history": timed, "none": other})
     rows = {"text": ["great film", "awful"], "user": ["u0", "u3"]}
     found = group.predict({"history": rows, "none": rows})
@@ -389,11 +393,12 @@ def test_runs_over_one_backbone_share_batches(timed: Path, folder: Path) -> None
     assert group.together_with("history") == ["history", "none"]
 
 
-def test_pairs_have_their_segments(folder: Path, tmp_path: Path) -> None:
-    words = command(folder, tmp_path / "run", "method.tokens=21")
+@pytest.mark.slow
+@pytest.mark.exhaustive
+def test_pairs_have_their_segments(trained_runs: TrainedRuns) -> None:
+    words = [*command(trained_runs), "method.tokens=21", "--no-baselines"]
     words[words.index("--text") + 2 : words.index("--text") + 2] = ["--text-pair", "price"]
-    assert main(words) == 0
-    model = load_run(tmp_path / "run")[1].model
+    model = load_run(trained_runs.trained(words))[1].model
     assert isinstance(model, AttributeModel)
     predictor = Predictor(model)
     rows = with_histories(predictor.encode_rows({"text": ["great film"], "price": ["3"], "user": ["u1"]}))
@@ -405,16 +410,23 @@ def test_pairs_have_their_segments(folder: Path, tmp_path: Path) -> None:
     assert rows.segment_starts[0] == plain.segment_starts[0] + more
 
 
-def test_a_control_and_other_tasks(folder: Path, tmp_path: Path) -> None:
-    assert main(command(folder, tmp_path / "shuffled", "--shuffled")) == 0
-    assert main(["evaluate", str(tmp_path / "shuffled"), str(folder / "train.csv")]) == 0
-    words = command(folder, tmp_path / "aspects", "method.tokens=60", "--multi-label", "tags:;", "--max-length", "6")
+@pytest.mark.slow
+@pytest.mark.exhaustive
+def test_labels_of_several_aspects_are_read(trained_runs: TrainedRuns) -> None:
+    words = [*command(trained_runs), "method.tokens=60", "--multi-label", "tags:;", "--max-length", "6"]
     place = words.index("stars")
     words[place : place + 1] = ["look", "taste"]
-    assert main(words) == 0
-    labels = set(pq.read_table(tmp_path / "aspects" / "model" / "history.parquet")["label"].to_pylist())
+    run = trained_runs.trained([*words, "--no-baselines"])
+    labels = set(pq.read_table(run / "model" / "history.parquet")["label"].to_pylist())
     assert "look: 4, taste: 1" in labels
-    words = command(folder, tmp_path / "words", "method.time=day")
+
+
+@pytest.mark.slow
+@pytest.mark.exhaustive
+def test_a_control_and_a_backbone_without_pretraining(trained_runs: TrainedRuns, tmp_path: Path) -> None:
+    assert main([*command(trained_runs, tmp_path / "shuffled"), "--shuffled", "--no-baselines"]) == 0
+    assert main(["evaluate", str(tmp_path / "shuffled"), str(trained_runs.table(TRAINED))]) == 0
+    words = [*command(trained_runs, tmp_path / "words"), "method.time=day", "--no-baselines"]
     words[words.index("--backbone") + 1] = "cnn"
     assert main(words) == 0
 
@@ -423,26 +435,29 @@ class Stopped(Reporter):
     """Interrupts after a number of steps."""
 
     def step(self, *, done: int, loss: float | None, epoch: float | None = None) -> None:
-        if done == 9:
+        if done == 5:
             raise KeyboardInterrupt
 
 
-def test_an_interrupted_training_goes_on(folder: Path, tmp_path: Path) -> None:
-    words = ["training.evaluate_every=4", "method.attribute_dropout=0.4", "training.steps=12"]
-    assert main(command(folder, tmp_path / "whole", *words)) == 0
+@pytest.mark.slow
+@pytest.mark.exhaustive
+def test_an_interrupted_training_goes_on(trained_runs: TrainedRuns, tmp_path: Path) -> None:
+    words = ["training.evaluate_every=3", "method.attribute_dropout=0.4", "training.steps=7", "--no-baselines"]
+    assert main([*command(trained_runs, tmp_path / "whole"), *words]) == 0
     recipe = RunFolder(tmp_path / "whole").read_recipe()
     with pytest.raises(KeyboardInterrupt):
-        train(recipe, tmp_path / "halves", reporter=Stopped())
+        train(recipe, tmp_path / "halves", reporter=Stopped(), baselines=False)
     assert (tmp_path / "halves" / "checkpoints").is_dir()
-    train(recipe, tmp_path / "halves", resume=True)
+    train(recipe, tmp_path / "halves", resume=True, baselines=False)
     for name in ("model.safetensors", "history.parquet", "history.safetensors"):
         one, two = ((tmp_path / run / "model" / name).read_bytes() for run in ("whole", "halves"))
         assert one == two
 
 
-def test_a_training_that_continues_keeps_the_rows(run: Path, folder: Path, tmp_path: Path) -> None:
+@pytest.mark.slow
+def test_a_training_that_continues_keeps_the_rows(run: Path, tmp_path: Path) -> None:
     small_runs.write_csv(tmp_path / "more.csv", small_runs.reviews(60, seed=11, users=9))
-    words = ["train", str(tmp_path / "more.csv"), "--continue", str(run), "--epochs", "1"]
+    words = ["train", str(tmp_path / "more.csv"), "--continue", str(run), "--epochs", "1", "--no-baselines"]
     assert main([*words, "--output", str(tmp_path / "run")]) == 0
     one, two = (pq.read_table(path / "model" / "history.parquet") for path in (run, tmp_path / "run"))
     assert two.slice(0, len(one)).equals(one)
@@ -470,9 +485,9 @@ def test_a_training_that_continues_keeps_the_rows(run: Path, folder: Path, tmp_p
     ],
 )
 def test_settings_that_cannot_be(
-    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], more: list[str], message: str
+    trained_runs: TrainedRuns, tmp_path: Path, capsys: pytest.CaptureFixture[str], more: list[str], message: str
 ) -> None:
-    words = command(folder, tmp_path / "run")
+    words = command(trained_runs, tmp_path / "run")
     if more[0] == "--method":
         words = words[: words.index("method.k=3")]
     assert main([*words, *more]) == 1
@@ -480,13 +495,15 @@ def test_settings_that_cannot_be(
     assert not (tmp_path / "run").exists()
 
 
-def test_without_attributes_or_rows(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    words = command(folder, tmp_path / "run")
+def test_without_attributes_or_rows(
+    trained_runs: TrainedRuns, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = command(trained_runs, tmp_path / "run")
     place = words.index("--attributes")
     del words[place : place + 2]
     assert main(words) == 1
     assert "needs attributes" in capsys.readouterr().err
-    name = str(folder / "backbone")
+    name = str(trained_runs.backbone())
     schema = Schema.fit({"user": ["a"]}, [Categorical("user")])
     model = AttributeModel.build(
         name, schema, task=Classification(classes=2), method=History(tokens=20), tokenizer=load_tokenizer(name)
@@ -499,9 +516,10 @@ def test_without_attributes_or_rows(folder: Path, tmp_path: Path, capsys: pytest
         model.histories.added({"text": ["a"], "user": ["a"], "y": ["b"]}, text=TEXT, labels=["y"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["history.parquet", "history.safetensors"])
 @pytest.mark.parametrize("damage", ["gone", "cut", "other"])
-def test_damaged_files(run: Path, timed: Path, tmp_path: Path, name: str, damage: str) -> None:
+def test_damaged_files(run: Path, tmp_path: Path, name: str, damage: str) -> None:
     model = shutil.copytree(run / "model", tmp_path / "model")
     file = model / name
     if damage == "gone":

@@ -26,14 +26,26 @@ for model, batch, expected in torch.load(sys.argv[1], weights_only=False):
 """
 
 
-@pytest.mark.slow
-def test_pickled_models_work_in_another_process(tmp_path: Path) -> None:
-    batch, pickled = make_batch(2), []
+@pytest.fixture
+def pickled(tmp_path: Path) -> Path:
+    """Two models, each with a batch and its logits."""
+    batch, made = make_batch(2), []
     for method in (E2ln(vector_size=5), Injector(bottleneck=4)):
         model = make_model("bert", method)
-        pickled.append((model, batch, model(**batch).logits))
-    torch.save(pickled, tmp_path / "models.pt")
-    subprocess.run([sys.executable, "-c", UNPICKLE, str(tmp_path / "models.pt")], check=True, timeout=120)
+        made.append((model, batch, model(**batch).logits))
+    torch.save(made, tmp_path / "models.pt")
+    return tmp_path / "models.pt"
+
+
+def test_pickled_models_work(pickled: Path) -> None:
+    for model, batch, expected in torch.load(pickled, weights_only=False):
+        torch.testing.assert_close(model(**batch).logits, expected, rtol=0, atol=1e-6)
+
+
+@pytest.mark.slow
+@pytest.mark.exhaustive
+def test_pickled_models_work_in_another_process(pickled: Path) -> None:
+    subprocess.run([sys.executable, "-c", UNPICKLE, str(pickled)], check=True, timeout=600)
 
 
 def test_a_backbone_in_which_a_method_acts_is_not_shared() -> None:

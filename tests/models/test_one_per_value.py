@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -11,6 +13,7 @@ import pytest
 import small_runs
 import torch
 from safetensors.numpy import load_file
+from trained_runs import TrainedRuns
 
 from attribune import AttributeModel
 from attribune.apps.cli import main
@@ -23,29 +26,27 @@ from attribune.runs.loading import load_run
 from attribune.training import own_values
 from attribune.training.train import train
 
-QUICK = ("--epochs", "2", "--set", "training.learning_rate=0.02")
+pytestmark = pytest.mark.slow
+
+QUICK = ("--epochs", "2", "--no-baselines", "--set", "training.learning_rate=0.02")
+RARE = [{**row, "user": "rare"} for row in small_runs.reviews(4, seed=9)]
+TRAINED = [*small_runs.reviews(150, seed=2), *RARE]
+NEW = small_runs.reviews(40, seed=5, users=9)
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("own")
-    rows = small_runs.reviews(150, seed=2)
-    rows += [{**row, "user": "rare"} for row in small_runs.reviews(4, seed=9)]
-    small_runs.write_csv(folder / "train.csv", rows)
-    small_runs.write_csv(folder / "new.csv", small_runs.reviews(40, seed=5, users=9))
-    small_runs.save_backbone(folder / "backbone")
-    return folder
-
-
-def command(folder: Path, run: Path, *more: str) -> list[str]:
-    words = small_runs.train_command(folder / "train.csv", run, backbone=folder / "backbone", method="one-per-value")
+def command(runs: TrainedRuns, run: Path = Path("run"), *more: str, rows: Sequence[Any] = TRAINED) -> list[str]:
+    words = small_runs.train_command(runs.table(rows), run, backbone=runs.backbone(), method="one-per-value")
     return [*words, *QUICK, *more]
 
 
-@pytest.fixture(scope="module")
-def run(folder: Path) -> Path:
-    assert main(command(folder, folder / "run")) == 0
-    return folder / "run"
+@pytest.fixture
+def run(trained_runs: TrainedRuns) -> Path:
+    return trained_runs.trained(command(trained_runs))
+
+
+@pytest.fixture
+def new(trained_runs: TrainedRuns) -> Path:
+    return trained_runs.table(NEW)
 
 
 def method_of(run: Path) -> tuple[AttributeModel, OnePerValueMethod]:
@@ -76,26 +77,34 @@ def _stored(model: AttributeModel) -> list[torch.nn.Parameter]:
     return [model.get_parameter(name) for name in model.learned_names()]
 
 
-def test_the_rest_is_as_without_the_second_part(folder: Path, run: Path, tmp_path: Path) -> None:
+def test_the_rest_is_as_without_the_second_part(run: Path, trained_runs: TrainedRuns, tmp_path: Path) -> None:
     """All that is shared is what the training for all rows made, and a value's copy depends on no other value."""
-    assert main(command(folder, tmp_path / "none", "method.min_rows=1000")) == 0
-    assert main(command(folder, tmp_path / "some", "method.min_rows=18")) == 0
-    every, none, some = (
-        load_file(path / "model" / "model.safetensors") for path in (run, tmp_path / "none", tmp_path / "some")
-    )
+    assert main(command(trained_runs, tmp_path / "some", "method.min_rows=18")) == 0
+    every, some = (load_file(path / "model" / "model.safetensors") for path in (run, tmp_path / "some"))
     counts = load_run(run)[1].schema["user"].counts
+    assert 1 < (counts >= 18).sum() < (counts >= 10).sum()
+    for name, tensor in every.items():
+        if name.endswith(("dA", "dB")):
+            np.testing.assert_array_equal(some[name][counts >= 18][1:], tensor[counts >= 18][1:])
+            assert not some[name][counts < 18].any()
+        else:
+            np.testing.assert_array_equal(some[name], tensor)
+
+
+@pytest.mark.exhaustive
+def test_without_a_second_part_nothing_is_any_values_own(run: Path, trained_runs: TrainedRuns, tmp_path: Path) -> None:
+    assert main(command(trained_runs, tmp_path / "none", "method.min_rows=1000")) == 0
+    every, none = (load_file(path / "model" / "model.safetensors") for path in (run, tmp_path / "none"))
     for name, tensor in every.items():
         if name.endswith(("dA", "dB")):
             assert not none[name].any()
-            np.testing.assert_array_equal(some[name][counts >= 18][1:], tensor[counts >= 18][1:])
-            assert not some[name][counts < 18].any()
         else:
             np.testing.assert_array_equal(none[name], tensor)
 
 
-def test_own_rows_are_learned(run: Path, folder: Path) -> None:
+def test_own_rows_are_learned(run: Path) -> None:
     predictor = load_run(run)[1]
-    rows = pd.read_csv(folder / "train.csv", keep_default_na=False)
+    rows = pd.DataFrame(TRAINED)
     rows = rows[rows["user"] != "rare"]
     labels = predictor.task.encode_labels([rows["stars"].tolist()])[0]
     losses = []
@@ -105,9 +114,7 @@ def test_own_rows_are_learned(run: Path, folder: Path) -> None:
     assert losses[0] < losses[1]
 
 
-def test_an_interrupted_training_goes_on(
-    run: Path, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_interrupted_training_goes_on(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     recipe, trained = RunFolder(run).read_recipe(), []
 
     def interrupted(*given: object) -> None:
@@ -120,24 +127,22 @@ def test_an_interrupted_training_goes_on(
     with monkeypatch.context() as patch:
         patch.setattr(own_values, "_train", interrupted)
         with pytest.raises(KeyboardInterrupt):
-            train(recipe, tmp_path / "run")
-    train(recipe, tmp_path / "run", resume=True, reporter=Reporter())
+            train(recipe, tmp_path / "run", baselines=False)
+    train(recipe, tmp_path / "run", resume=True, reporter=Reporter(), baselines=False)
     one, two = ((path / "model" / "model.safetensors").read_bytes() for path in (run, tmp_path / "run"))
     assert one == two
 
 
-def test_verbs(run: Path, folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    run, new = shutil.copytree(run, tmp_path / "run"), str(folder / "new.csv")
+def test_verbs(run: Path, new: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = shutil.copytree(run, tmp_path / "run")
     for words in (
-        ["evaluate", str(run), new],
-        ["predict", str(run), new, "--panel", "user", "--output", str(tmp_path / "panel.csv")],
+        ["evaluate", str(run), str(new)],
+        ["predict", str(run), str(new), "--panel", "user", "--output", str(tmp_path / "panel.csv")],
         ["report", str(run), "--output", str(tmp_path / "page.html")],
-        ["explain", str(run), new, "--output", str(tmp_path / "explained.html")],
-        ["ablate", str(run), new, "--output", str(tmp_path / "layers.html")],
-        ["export", str(run), "--format", "onnx", "--output", str(tmp_path / "model.onnx")],
+        ["explain", str(run), str(new), "--output", str(tmp_path / "explained.html")],
         ["export", str(run), "--for", "user=u1", "--output", str(tmp_path / "u1")],
         ["describe", str(run)],
-        ["enrol", str(run), new],
+        ["enrol", str(run), str(new)],
         ["enrol", str(run), "--undo"],
         ["forget", str(run), "--attribute", "user", "--value", "u1"],
     ):
@@ -146,9 +151,15 @@ def test_verbs(run: Path, folder: Path, tmp_path: Path, capsys: pytest.CaptureFi
     assert load_run(run)[1].schema["user"].size == len(method_of(run)[1].own_sites[0].dA)
 
 
-def test_forgetting_leaves_others_as_they_are(run: Path, folder: Path, tmp_path: Path) -> None:
+@pytest.mark.exhaustive
+def test_more_verbs(run: Path, new: Path, tmp_path: Path) -> None:
+    assert main(["ablate", str(run), str(new), "--output", str(tmp_path / "layers.html")]) == 0
+    assert main(["export", str(run), "--format", "onnx", "--output", str(tmp_path / "model.onnx")]) == 0
+
+
+def test_forgetting_leaves_others_as_they_are(run: Path, tmp_path: Path) -> None:
     run = shutil.copytree(run, tmp_path / "run")
-    rows = pd.read_csv(folder / "new.csv", keep_default_na=False)
+    rows = pd.DataFrame(NEW)
     before, stranger = load_run(run)[1].logits(rows)[0], load_run(run)[1].logits(rows.assign(user="nobody"))[0]
     assert main(["forget", str(run), "--attribute", "user", "--value", "u2"]) == 0
     after, gone = load_run(run)[1].logits(rows)[0], (rows["user"] == "u2").to_numpy()
@@ -157,46 +168,36 @@ def test_forgetting_leaves_others_as_they_are(run: Path, folder: Path, tmp_path:
     np.testing.assert_allclose(after[gone], stranger[gone], atol=1e-6)
 
 
-def test_runs_over_one_backbone_share_batches(run: Path, folder: Path) -> None:
-    words = small_runs.train_command(
-        folder / "train.csv", folder / "plora", backbone=folder / "backbone", method="plora"
-    )
-    assert main(words) == 0
-    group = PredictorGroup.from_pretrained({"own": run, "plora": folder / "plora"})
-    assert group.together_with("own") == ["own", "plora"]
+def test_runs_over_one_backbone_share_batches(run: Path, trained_runs: TrainedRuns) -> None:
+    other = trained_runs("none", "--tuning", "frozen", "--no-baselines")
+    group = PredictorGroup.from_pretrained({"own": run, "none": other})
+    assert group.together_with("own") == ["own", "none"]
     rows = {"text": ["great film", "awful", "fine"], "user": ["u0", "u3", None]}
-    found = group.predict({"own": rows, "plora": rows})
+    found = group.predict({"own": rows, "none": rows})
     expected = load_run(run)[1].predict(rows)["probability_good"]
     assert found["own"]["probability_good"] == pytest.approx(expected, abs=1e-6)
 
 
-def test_a_training_that_continues_begins_with_the_factors(run: Path, folder: Path, tmp_path: Path) -> None:
-    words = [
-        "train",
-        str(folder / "new.csv"),
-        "--continue",
-        str(run),
-        "--epochs",
-        "1",
-        "--output",
-        str(tmp_path / "run"),
-    ]
+def test_a_training_that_continues_begins_with_the_factors(run: Path, new: Path, tmp_path: Path) -> None:
+    words = ["train", str(new), "--continue", str(run), "--epochs", "1", "--no-baselines"]
+    words += ["--output", str(tmp_path / "run")]
     assert main(words) == 0
-    old, new = load_run(run)[1].schema["user"], load_run(tmp_path / "run")[1].schema["user"]
-    assert new.values[: old.size - 1] == old.values
-    assert new.size > old.size
+    old, grown = load_run(run)[1].schema["user"], load_run(tmp_path / "run")[1].schema["user"]
+    assert grown.values[: old.size - 1] == old.values
+    assert grown.size > old.size
     for before, after in zip(method_of(run)[1].own_sites, method_of(tmp_path / "run")[1].own_sites, strict=True):
         assert torch.equal(after.dA[: old.size], before.dA)  # 40 rows are too few of any value
         assert not after.dA[old.size :].any()
         assert not torch.equal(after.A, before.A)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("task", ["rating", "regression"])
-def test_other_tasks_and_tunings(folder: Path, tmp_path: Path, task: str) -> None:
-    words = command(folder, tmp_path / "run", "method.epochs=1", "--task", task, "--tuning", "full", "--shuffled")
+def test_other_tasks_and_tunings(trained_runs: TrainedRuns, new: Path, tmp_path: Path, task: str) -> None:
+    words = command(trained_runs, tmp_path / "run", "method.epochs=1", "--task", task, "--tuning", "full", "--shuffled")
     words[words.index("stars")] = "look"
     assert main(words) == 0
-    assert main(["evaluate", str(tmp_path / "run"), str(folder / "new.csv")]) == 0
+    assert main(["evaluate", str(tmp_path / "run"), str(new)]) == 0
 
 
 @pytest.mark.parametrize(
@@ -214,19 +215,16 @@ def test_other_tasks_and_tunings(folder: Path, tmp_path: Path, task: str) -> Non
     ],
 )
 def test_settings_that_cannot_be(
-    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], more: list[str], message: str
+    trained_runs: TrainedRuns, tmp_path: Path, capsys: pytest.CaptureFixture[str], more: list[str], message: str
 ) -> None:
-    assert main([*command(folder, tmp_path / "run"), *more]) == 1
+    assert main([*command(trained_runs, tmp_path / "run"), *more]) == 1
     assert message in capsys.readouterr().err
 
 
-def test_weights_of_one_are_no_weights(folder: Path, run: Path, tmp_path: Path) -> None:
-    rows = [row | {"price": 1} for row in small_runs.reviews(150, seed=2)]
-    rows += [{**row, "user": "rare", "price": 1} for row in small_runs.reviews(4, seed=9)]
-    small_runs.write_csv(tmp_path / "train.csv", rows)
-    words = command(folder, tmp_path / "run", "--weight", "price")
-    words[words.index(str(folder / "train.csv"))] = str(tmp_path / "train.csv")
-    assert main(words) == 0
+@pytest.mark.exhaustive
+def test_weights_of_one_are_no_weights(run: Path, trained_runs: TrainedRuns, tmp_path: Path) -> None:
+    rows = [{**row, "price": 1} for row in TRAINED]
+    assert main(command(trained_runs, tmp_path / "run", "--weight", "price", rows=rows)) == 0
     plain, weighted = (load_file(str(one / "model" / "model.safetensors")) for one in (run, tmp_path / "run"))
     for name, values in plain.items():
         np.testing.assert_allclose(weighted[name], values, atol=1e-5, err_msg=name)

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import small_runs
 from datasets import Dataset
+from trained_runs import ROWS, TrainedRuns
 
 from attribune.apps.cli import main
 from attribune.errors import ConfigError, DataError
@@ -24,23 +25,19 @@ from attribune.schema.revision import Revision
 TEXTS = {"text": ["great film", "awful", "", "dull dull dull but great"]}
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("panel")
-    small_runs.write_csv(folder / "train.csv", small_runs.reviews(150, seed=2))
-    small_runs.save_backbone(folder / "backbone")
-    small_runs.write_csv(folder / "texts.csv", [{"text": text} for text in TEXTS["text"]])
-    return folder
+pytestmark = pytest.mark.slow
 
 
-def trained(folder: Path, name: str, *more: str, label: str = "stars", method: str = "injector") -> Predictor:
-    if not (folder / name).exists():
-        words = small_runs.train_command(
-            folder / "train.csv", folder / name, backbone=folder / "backbone", method=method
-        )
-        words[words.index("stars")] = label
-        assert main([*words, *more]) == 0
-    return load_run(folder / name)[1]
+def labelled(runs: TrainedRuns, label: str, *more: str) -> Predictor:
+    """A model of another column."""
+    words = small_runs.train_command(runs.table(ROWS), "", backbone=runs.backbone())
+    words[words.index("stars")] = label
+    return load_run(runs.trained([*words, *more, "--no-baselines"]))[1]
+
+
+@pytest.fixture
+def predictor(trained_runs: TrainedRuns) -> Predictor:
+    return load_run(trained_runs("injector"))[1]
 
 
 def alone(predictor: Predictor, **values: Any) -> np.ndarray:
@@ -49,9 +46,9 @@ def alone(predictor: Predictor, **values: Any) -> np.ndarray:
     return predictor.task.decode(predictor.logits(TEXTS | rows)[0]).probabilities  # type: ignore[return-value]
 
 
-@pytest.mark.parametrize("method", ["injector", "linear", "plora"])
-def test_a_panel_says_what_its_members_say(folder: Path, method: str) -> None:
-    predictor = trained(folder, method, method=method)
+@pytest.mark.parametrize("method", ["injector", "linear", pytest.param("plora", marks=pytest.mark.exhaustive)])
+def test_a_panel_says_what_its_members_say(trained_runs: TrainedRuns, method: str) -> None:
+    predictor = load_run(trained_runs(method))[1]
     panel = Panel.of(predictor, "user")
     users = list(predictor.schema["user"].values)
     assert list(panel.names) == users
@@ -73,21 +70,26 @@ def test_a_panel_says_what_its_members_say(folder: Path, method: str) -> None:
         assert set(found["dissenters"][text]) == other
 
 
-def test_ordered_answers_and_numbers_have_a_spread(folder: Path) -> None:
-    predictor = trained(folder, "rating", "--task", "rating", label="look")
+def test_ordered_answers_have_a_mean_and_a_spread(trained_runs: TrainedRuns) -> None:
+    predictor = labelled(trained_runs, "look", "--task", "rating")
     found = Panel.of(predictor, "user").predict(predictor, TEXTS | {"tags": [None] * 4})
     each = np.stack([alone(predictor, user=user) for user in predictor.schema["user"].values], axis=1)
     numbers = each @ predictor.task.positions
     assert found["expected"] == pytest.approx(numbers.mean(axis=1), abs=1e-5)
     assert found["spread"] == pytest.approx(numbers.std(axis=1), abs=1e-5)
-    price = trained(folder, "price", "--task", "regression", label="look")
-    told = Panel.of(price, "user").predict(price, TEXTS | {"tags": [None] * 4})
-    assert set(told) == {"prediction", "spread"}
-    assert len(told["prediction"]) == 4
 
 
-def test_a_table_of_members_and_the_texts_own_attributes(folder: Path, tmp_path: Path) -> None:
-    predictor = trained(folder, "injector")
+@pytest.mark.exhaustive
+def test_numbers_have_a_mean_and_a_spread(trained_runs: TrainedRuns) -> None:
+    predictor = labelled(trained_runs, "look", "--task", "regression")
+    found = Panel.of(predictor, "user").predict(predictor, TEXTS)
+    assert set(found) == {"prediction", "spread"}
+    each = [predictor.predict(TEXTS | {"user": [user] * 4})["prediction"] for user in predictor.schema["user"].values]
+    assert found["prediction"] == pytest.approx(np.mean(each, axis=0), abs=1e-5)
+    assert found["spread"] == pytest.approx(np.std(each, axis=0), abs=1e-5)
+
+
+def test_a_table_of_members_and_the_texts_own_attributes(predictor: Predictor) -> None:
     others = [name for name in predictor.schema.names if name != "user"]
     members = Dataset.from_dict({"user": ["u1", None, "u3"], "name": ["Ann", "Someone", "Cy"], "age": [1, 2, 3]})
     assert Panel.of(predictor, members.to_pandas()).names == ("Ann", "Someone", "Cy")
@@ -102,8 +104,7 @@ def test_a_table_of_members_and_the_texts_own_attributes(folder: Path, tmp_path:
         panel.encode(predictor, {"user": ["u1"], **{name: [None] for name in others}})
 
 
-def test_many_texts_are_scored_in_pieces(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    predictor = trained(folder, "injector")
+def test_many_texts_are_scored_in_pieces(predictor: Predictor, monkeypatch: pytest.MonkeyPatch) -> None:
     panel = Panel.of(predictor, "user")
     rows = TEXTS | {name: [None] * 4 for name in predictor.schema.names if name != "user"}
     whole = panel.predict(predictor, rows)
@@ -117,13 +118,13 @@ def test_many_texts_are_scored_in_pieces(folder: Path, monkeypatch: pytest.Monke
 
 @pytest.mark.parametrize("ending", ["csv", "jsonl"])
 def test_the_command_writes_opinions(
-    folder: Path, tmp_path: Path, ending: str, capsys: pytest.CaptureFixture[str]
+    trained_runs: TrainedRuns, tmp_path: Path, ending: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    trained(folder, "injector")
+    texts = small_runs.write_csv(tmp_path / "texts.csv", [{"text": text} for text in TEXTS["text"]])
     members = tmp_path / "members.csv"
     small_runs.write_csv(members, [{"user": "u1", "tags": "drama"}, {"user": "u2", "tags": "war"}])
     output = tmp_path / f"out.{ending}"
-    command = ["predict", str(folder / "injector"), str(folder / "texts.csv"), "--output", str(output)]
+    command = ["predict", str(trained_runs("injector")), str(texts), "--output", str(output)]
     assert main([*command, "--panel", str(members)]) == 0
     said = capsys.readouterr().err  # nothing of attributes that the members have
     assert "attribute 'user'" not in said
@@ -147,8 +148,7 @@ def test_the_command_writes_opinions(
         ),
     ],
 )
-def test_panels_that_cannot_be(folder: Path, tmp_path: Path, members: Any, message: str) -> None:
-    predictor = trained(folder, "injector")
+def test_panels_that_cannot_be(predictor: Predictor, tmp_path: Path, members: Any, message: str) -> None:
     if isinstance(members, list):
         small_runs.write_csv(tmp_path / "members.csv", members)
         members = str(tmp_path / "members.csv")
@@ -156,24 +156,19 @@ def test_panels_that_cannot_be(folder: Path, tmp_path: Path, members: Any, messa
         Panel.of(predictor, members)
 
 
-def test_nobody_can_be_asked_when_all_values_are_forgotten(folder: Path) -> None:
-    predictor = trained(folder, "injector")
+def test_nobody_can_be_asked_when_all_values_are_forgotten(predictor: Predictor) -> None:
     model = predictor.model
     assert isinstance(model, AttributeModel)
     known = model.known_values()
-    try:
-        model.use_values(known.revised(Revision.removing(known.schema, {"user": tuple(known.schema["user"].values)})))
-        with pytest.raises(ConfigError, match="'user', of which the model knows no value"):
-            Panel.of(predictor, "user").predict(predictor, TEXTS)
-    finally:
-        model.use_values(known)
+    model.use_values(known.revised(Revision.removing(known.schema, {"user": tuple(known.schema["user"].values)})))
+    with pytest.raises(ConfigError, match="'user', of which the model knows no value"):
+        Panel.of(predictor, "user").predict(predictor, TEXTS)
 
 
-def test_all_is_for_one_attribute(folder: Path) -> None:
-    predictor = trained(folder, "injector")
+def test_all_is_for_one_attribute(predictor: Predictor, trained_runs: TrainedRuns) -> None:
     assert Panel.of(predictor, "all").names == Panel.of(predictor, "user").names
     both = "data.attributes=[{kind: categorical, name: user}, {kind: categorical, name: taste}]"
-    two = trained(folder, "two", both)
+    two = labelled(trained_runs, "stars", both)
     with pytest.raises(
         ConfigError, match=r"the panel is 'all': give one of the attributes whose values .* \(user, taste"
     ):
@@ -184,14 +179,15 @@ def test_all_is_for_one_attribute(folder: Path) -> None:
     assert len(panel.predict(two, TEXTS | {"taste": ["1", "4", None, "2"]})["prediction"]) == 4
 
 
-def test_models_without_panels(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    plain = trained(folder, "adapter", method="adapter")
+def test_models_without_panels(trained_runs: TrainedRuns, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    plain = load_run(trained_runs("none"))[1]
     with pytest.raises(ConfigError, match="this one reads none"):
         Panel.of(plain, "user")
-    several = trained(folder, "several", "--set", "task.multi_label=true", "task.separator=;", label="tags")
+    several = labelled(trained_runs, "tags", "task.multi_label=true", "task.separator=;")
     with pytest.raises(ConfigError, match="a panel is for tasks with one answer of several"):
         Panel.of(several, "user")
     capsys.readouterr()
-    command = ["predict", str(folder / "injector"), str(folder / "texts.csv"), "--output", str(tmp_path / "parts")]
+    texts = small_runs.write_csv(tmp_path / "texts.csv", [{"text": text} for text in TEXTS["text"]])
+    command = ["predict", str(trained_runs("injector")), str(texts), "--output", str(tmp_path / "parts")]
     assert main([*command, "--panel", "user"]) == 1
     assert "a panel writes one file: give an output with an ending" in capsys.readouterr().err

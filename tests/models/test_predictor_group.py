@@ -12,6 +12,7 @@ import pytest
 import small_runs
 import torch
 from families import FAMILIES, KIN
+from trained_runs import TrainedRuns
 
 from attribune import functional
 from attribune.backbones.families import placement_for
@@ -112,9 +113,16 @@ def assert_as_alone(group: PredictorGroup, runs: Mapping[str, Path], *, atol: fl
         assert scores[name].std() > 1e-4, name
 
 
-@pytest.mark.parametrize("family", [family for family in FAMILIES if family not in KIN])
-def test_every_family(family: str, schema: Schema, tmp_path: Path) -> None:
-    backbone = small_runs.save_backbone(tmp_path / "backbone", model_type=family)
+EVERY_FAMILY = [
+    pytest.param(family, marks=[] if family == "bert" else pytest.mark.exhaustive)
+    for family in FAMILIES
+    if family not in KIN
+]
+
+
+@pytest.mark.parametrize("family", EVERY_FAMILY)
+def test_every_family(family: str, schema: Schema, trained_runs: TrainedRuns, tmp_path: Path) -> None:
+    backbone = trained_runs.backbone(family)
     names = [name for name, (method, _, _) in MODELS.items() if method.refusal(placement_for(family)) is None]
     runs = save_all(tmp_path, backbone, schema, dict.fromkeys(names))
     pairs = TextInput.of("text", pair="tags", window=WINDOW)  # in one batch with single texts
@@ -130,8 +138,8 @@ def test_every_family(family: str, schema: Schema, tmp_path: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def backbone(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return small_runs.save_backbone(tmp_path_factory.mktemp("backbone"))
+def backbone(trained_runs: TrainedRuns) -> Path:
+    return trained_runs.backbone()
 
 
 @pytest.fixture(scope="module")
@@ -201,6 +209,7 @@ def test_backbones_and_windows_of_several_kinds(
     assert_as_alone(group, mixed)
 
 
+@pytest.mark.exhaustive
 def test_padding_on_the_left_and_half_precision(schema: Schema, tmp_path: Path) -> None:
     backbone = small_runs.save_backbone(tmp_path / "backbone", model_type="qwen3")
     config = backbone / "tokenizer_config.json"
@@ -212,7 +221,7 @@ def test_padding_on_the_left_and_half_precision(schema: Schema, tmp_path: Path) 
     assert_as_alone(PredictorGroup.from_pretrained(runs, device="cpu", precision="bf16"), runs, atol=0.1)
 
 
-@pytest.mark.parametrize("precision", [None, "bf16"])
+@pytest.mark.parametrize("precision", [None, pytest.param("bf16", marks=pytest.mark.exhaustive)])
 def test_adapters_of_one_size_are_joined(
     backbone: Path, schema: Schema, tmp_path: Path, precision: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -274,7 +283,7 @@ def test_threads_do_not_mix_the_attributes_of_their_batches(runs: dict[str, Path
             np.testing.assert_allclose(scores, expected[name], atol=1e-5)
 
     with ThreadPoolExecutor(4) as pool:
-        list(pool.map(ask, range(24)))
+        list(pool.map(ask, range(9)))
 
 
 def test_what_cannot_be(runs: dict[str, Path], tmp_path: Path) -> None:

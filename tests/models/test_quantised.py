@@ -12,6 +12,7 @@ import torch
 from families import FAMILIES, KIN, WORD_FAMILIES, tiny_backbone
 from processors import needs_int8
 from tiny_models import at_random, make_batch, make_model, make_schema
+from trained_runs import TrainedRuns
 from transformers import AutoTokenizer
 
 from attribune.backbones.families import placement_for
@@ -41,10 +42,10 @@ RUNS: dict[str, tuple[MethodConfig, str]] = {
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def folder(trained_runs: TrainedRuns, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Saved models over one backbone, all of whose learned parameters are far from zero."""
     folder = tmp_path_factory.mktemp("models")
-    backbone = small_runs.save_backbone(folder / "backbone")
+    backbone = trained_runs.backbone()
     schema = Schema.fit(TABLE, [Categorical("user"), MultiLabel("tags", separator=";")])
     for name, (method, tuning) in RUNS.items():
         model = AttributeModel.build(

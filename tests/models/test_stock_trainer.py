@@ -109,13 +109,15 @@ def test_default_arguments_learn_what_only_the_attribute_tells(tmp_path: Path) -
         assert torch.equal(dict(loaded.named_parameters())[name], parameter), name
 
 
+@pytest.mark.exhaustive
 def test_accumulated_steps_are_those_of_the_large_batch(tmp_path: Path) -> None:
-    whole = train(tmp_path / "a", epochs=2, per_device_train_batch_size=8, **PLAIN)
-    parts = train(tmp_path / "b", epochs=2, per_device_train_batch_size=2, gradient_accumulation_steps=4, **PLAIN)
+    whole = train(tmp_path / "a", epochs=1, per_device_train_batch_size=8, **PLAIN)
+    parts = train(tmp_path / "b", epochs=1, per_device_train_batch_size=2, gradient_accumulation_steps=4, **PLAIN)
     for (name, expected), found in zip(whole.model.named_parameters(), parts.model.parameters(), strict=True):
         torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5, msg=name)
 
 
+@pytest.mark.exhaustive
 def test_checkpointing_trains_to_the_same_weights(tmp_path: Path) -> None:
     plain = train(tmp_path / "a", epochs=2)
     checkpointed = train(tmp_path / "b", epochs=2, activation_checkpointing=True)
@@ -123,12 +125,14 @@ def test_checkpointing_trains_to_the_same_weights(tmp_path: Path) -> None:
         torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5, msg=name)
 
 
+@pytest.mark.exhaustive
 def test_bf16_learns(tmp_path: Path) -> None:
     assert losses(train(tmp_path, bf16=True)) < 0.35
 
 
+@pytest.mark.exhaustive
 def test_the_best_model_is_loaded_and_training_goes_on_from_a_checkpoint(tmp_path: Path) -> None:
-    trainer = train(tmp_path, epochs=4, eval_strategy="epoch", save_strategy="epoch", load_best_model_at_end=True)
+    trainer = train(tmp_path, epochs=2, eval_strategy="epoch", save_strategy="epoch", load_best_model_at_end=True)
     assert trainer.state.best_model_checkpoint is not None
     resumed = train_on(tmp_path, trainer.state.best_model_checkpoint)
     assert resumed.state.global_step > int(trainer.state.best_model_checkpoint.rpartition("-")[2])
@@ -138,7 +142,7 @@ def train_on(output: Path, checkpoint: str) -> transformers.Trainer:
     schema, data = schema_and_data()
     arguments = transformers.TrainingArguments(
         output_dir=str(output),
-        num_train_epochs=6,
+        num_train_epochs=3,
         report_to="none",
         disable_tqdm=True,
         use_cpu=True,
@@ -167,13 +171,14 @@ os._exit(0)
 """
 
 
+@pytest.mark.exhaustive
 def test_two_processes_train_to_the_weights_of_one(tmp_path: Path) -> None:
     paths = [str(Path(__file__).parent), str(Path(families.__file__).parent)]
     script = tmp_path / "two.py"
     script.write_text(_TWO_PROCESSES.format(path=paths, output=str(tmp_path)))
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", str(script)]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=300, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=600, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
     processes, steps, sums = json.loads((tmp_path / "sums.json").read_text())
     single = train(tmp_path / "one", epochs=2, per_device_train_batch_size=8, **PLAIN)

@@ -12,6 +12,7 @@ import small_runs
 import torch
 import yaml
 from families import BERT_METHODS
+from trained_runs import TrainedRuns
 
 from attribune import AttributeModel, Categorical, Classification, MultiLabel, Numeric, Schema, load_run
 from attribune.apps.cli import main
@@ -27,34 +28,28 @@ SMALL = {"bottleneck": 8, "vector_size": 8}
 ATTRIBUTES = [{"name": "user"}, {"kind": "multi_label", "name": "tags", "separator": ";"}]
 
 
-@pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("transfer")
+ROWS = small_runs.reviews(160, seed=1, users=10)
 
 
-@pytest.fixture(scope="module")
-def backbone(place: Path) -> Path:
-    return small_runs.save_backbone(place / "backbone")
-
-
-def recipe(place: Path, backbone: Path, *, label: str = "stars", **changes: Any) -> Recipe:
+def recipe(runs: TrainedRuns, *, label: str = "stars", is_source: bool = False, **changes: Any) -> Recipe:
     """Users 0 to 6 for the source, 3 to 9 for what comes after it."""
-    rows = small_runs.reviews(160, seed=1, users=10)
-    kept = range(7) if changes.pop("source", False) else range(3, 10)
-    table = small_runs.write_csv(place / f"{kept.start}.csv", [row for row in rows if int(row["user"][1:]) in kept])
+    kept = range(7) if is_source else range(3, 10)
+    table = runs.table([row for row in ROWS if int(row["user"][1:]) in kept])
     tree = {
         "data": {"train": str(table), "text": "text", "label": label, "attributes": ATTRIBUTES, "max_length": 32},
         "method": {"name": "injector", **SMALL},
-        "backbone": {"name": str(backbone)},
+        "backbone": {"name": str(runs.backbone())},
         "training": {"steps": 8, "batch_size": 16, "precision": "float32", "evaluate_every": 4},
     }
     return Recipe.from_dict({**tree, **changes})
 
 
-@pytest.fixture(scope="module")
-def source(place: Path, backbone: Path) -> Path:
-    train(recipe(place, backbone, source=True), place / "source", baselines=False)
-    return place / "source"
+@pytest.fixture
+def source(trained_runs: TrainedRuns) -> Path:
+    def make(folder: Path) -> None:
+        train(recipe(trained_runs, is_source=True), folder, baselines=False)
+
+    return trained_runs.once("transfer-source", [], make)
 
 
 def model_of(run: Path) -> AttributeModel:
@@ -62,10 +57,10 @@ def model_of(run: Path) -> AttributeModel:
 
 
 @pytest.mark.parametrize("method", [name for name in BERT_METHODS if METHODS[name]().uses_attributes])
-def test_attribute_parameters_are_the_method_without_its_task_adapter(method: str, backbone: Path) -> None:
+def test_attribute_parameters_are_the_method_without_its_task_adapter(method: str, trained_runs: TrainedRuns) -> None:
     schema = Schema.fit({"user": ["a", "b"], "film": ["x", "y"]}, [Categorical("user"), Categorical("film")])
     model = AttributeModel.build(
-        str(backbone), schema, task=Classification(classes=2), method=METHODS[method](), dropout=0.0
+        str(trained_runs.backbone()), schema, task=Classification(classes=2), method=METHODS[method](), dropout=0.0
     )
     names = model.attribute_parameters()
     of_method = {name for name, _ in model.named_parameters() if name.startswith("method.")}
@@ -74,9 +69,9 @@ def test_attribute_parameters_are_the_method_without_its_task_adapter(method: st
     assert not any(name.startswith(("backbone.", "head.")) for name in names)
 
 
-def test_frozen_parameters_stay_and_the_rest_learns(place: Path, backbone: Path, source: Path) -> None:
-    target = place / "frozen"
-    results = train(recipe(place, backbone, transfer={"run": str(source)}), target, baselines=False)
+def test_frozen_parameters_stay_and_the_rest_learns(trained_runs: TrainedRuns, source: Path, tmp_path: Path) -> None:
+    target = tmp_path / "frozen"
+    results = train(recipe(trained_runs, transfer={"run": str(source)}), target, baselines=False)
     before, after = model_of(source), model_of(target)
     kept = after.attribute_parameters()
     assert kept
@@ -90,12 +85,14 @@ def test_frozen_parameters_stay_and_the_rest_learns(place: Path, backbone: Path,
     assert sizes["stored"] == sizes["trained"] + sum(parameter.numel() for parameter in kept.values())
     rows = pd.DataFrame({"text": ["a great plot"] * 2, "user": ["u9", None], "tags": ["", ""]})
     unknown, none = load_run(target)[1].logits(rows)[0]
-    np.testing.assert_array_equal(unknown, none)
+    np.testing.assert_allclose(unknown, none, rtol=1e-5, atol=1e-6)
 
 
-def test_parameters_that_learn_further_begin_at_the_sources(place: Path, backbone: Path, source: Path) -> None:
+def test_parameters_that_learn_further_begin_at_the_sources(
+    trained_runs: TrainedRuns, source: Path, tmp_path: Path
+) -> None:
     given = AttributeSource.load(source)
-    fitted = Schema.fit({"user": ["u8", "u8", "u4"], "tags": ["war;new", "", ""]}, recipe(place, backbone).data.kinds())
+    fitted = Schema.fit({"user": ["u8", "u8", "u4"], "tags": ["war;new", "", ""]}, recipe(trained_runs).data.kinds())
     schema = given.schema_with(fitted, frozen=False)
     users, tags = schema["user"], schema["tags"]
     old = given.schema["user"]
@@ -105,7 +102,10 @@ def test_parameters_that_learn_further_begin_at_the_sources(place: Path, backbon
     assert users.counts[known] == old.counts[known] + 1
     assert (users.counts[-1], tags.start) == (2, users.slots)
     model = AttributeModel.build(
-        str(backbone), schema, task=Classification(classes=2), method=recipe(place, backbone).method_config()
+        str(trained_runs.backbone()),
+        schema,
+        task=Classification(classes=2),
+        method=recipe(trained_runs).method_config(),
     )
     initial = {name: parameter.detach().clone() for name, parameter in model.named_parameters()}
     given.load_into(model, frozen=False)
@@ -117,8 +117,8 @@ def test_parameters_that_learn_further_begin_at_the_sources(place: Path, backbon
         assert (len(parameter) > rows) == (name in model.attribute_tables())
     assert torch.equal(model.head.weight, initial["head.weight"])
     learned = {"run": str(source), "frozen": False}
-    train(recipe(place, backbone, transfer=learned), place / "learned", baselines=False)
-    after = model_of(place / "learned")
+    train(recipe(trained_runs, transfer=learned), tmp_path / "learned", baselines=False)
+    after = model_of(tmp_path / "learned")
     assert set(after.schema["user"].values) == {f"u{number}" for number in range(10)}
     tables = after.attribute_tables()
     assert all(
@@ -127,25 +127,28 @@ def test_parameters_that_learn_further_begin_at_the_sources(place: Path, backbon
 
 
 def test_by_flag_beside_other_methods(
-    place: Path, backbone: Path, source: Path, capsys: pytest.CaptureFixture[str]
+    trained_runs: TrainedRuns, source: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    table = str(recipe(place, backbone).data.train)
-    words = ["train", table, "--text", "text", "--label", "stars", "--attributes", "user", "--multi-label", "tags:;"]
-    words += ["--backbone", str(backbone), "--set", "method.bottleneck=8", "method.vector_size=8", "training.steps=4"]
-    words += [
-        "--max-length",
-        "32",
-        "--init-attributes",
-        str(source),
-        "--compare",
-        "none",
-        "--output",
-        str(place / "flag"),
+    run, table = tmp_path / "run", recipe(trained_runs).data.train
+    words = [
+        "train",
+        str(table),
+        "--text",
+        "text",
+        "--label",
+        "stars",
+        "--attributes",
+        "user",
+        "--multi-label",
+        "tags:;",
     ]
+    words += ["--backbone", str(trained_runs.backbone()), "--max-length", "32", "--init-attributes", str(source)]
+    words += ["--compare", "none", "--no-baselines", "--output", str(run)]
+    words += ["--set", "method.bottleneck=8", "method.vector_size=8", "training.steps=4"]
     assert main(words) == 0, capsys.readouterr().err
-    written = yaml.safe_load((place / "flag" / "recipe.yaml").read_text())
+    written = yaml.safe_load((run / "recipe.yaml").read_text())
     assert written["transfer"] == {"run": str(source), "frozen": True, "full_model": False}
-    other = yaml.safe_load((place / "flag" / "compare" / "none" / "recipe.yaml").read_text())
+    other = yaml.safe_load((run / "compare" / "none" / "recipe.yaml").read_text())
     assert other["transfer"] is None
 
 
@@ -166,8 +169,7 @@ def test_by_flag_beside_other_methods(
     ],
 )
 def test_what_does_not_fit_is_refused(
-    place: Path,
-    backbone: Path,
+    trained_runs: TrainedRuns,
     source: Path,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -175,7 +177,7 @@ def test_what_does_not_fit_is_refused(
     message: str,
 ) -> None:
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)  # which is asked for what is no folder
-    tree = recipe(place, backbone).model_dump()
+    tree = recipe(trained_runs).model_dump()
     tree["transfer"] = {"run": str(source)}
     if "data" in changes:
         tree["data"]["attributes"] = [{"name": "user"}]
@@ -216,29 +218,27 @@ def test_a_grown_schema_reads_the_old_values_as_before() -> None:
 
 # Going on
 
-ROWS = small_runs.reviews(160, seed=1, users=10)
 
-
-def test_a_training_goes_on_where_it_ended(place: Path, backbone: Path, source: Path) -> None:
+def test_a_training_goes_on_where_it_ended(trained_runs: TrainedRuns, source: Path, tmp_path: Path) -> None:
     """Known rows are predicted as before, whatever their place in the grown vocabulary; then it learns."""
     still = {"steps": 1, "batch_size": 16, "precision": "float32", "learning_rate": 1e-12, "weight_decay": 0.0}
     transfer = {"run": str(source), "frozen": False, "full_model": True}
-    train(recipe(place, backbone, transfer=transfer, training=still), place / "still", baselines=False)
-    before, after = (load_run(run)[1] for run in (source, place / "still"))
+    train(recipe(trained_runs, transfer=transfer, training=still), tmp_path / "still", baselines=False)
+    before, after = (load_run(run)[1] for run in (source, tmp_path / "still"))
     assert set(after.schema["user"].values) > set(before.schema["user"].values)
     known = [row for row in ROWS if row["user"] in before.schema["user"].values]
     columns = {name: [row[name] for row in known] for name in before.columns}
     np.testing.assert_allclose(after.logits(columns)[0], before.logits(columns)[0], atol=1e-5)
     learned = {**still, "steps": 4, "learning_rate": 0.01}
-    train(recipe(place, backbone, transfer=transfer, training=learned), place / "moved", baselines=False)
-    moved = load_run(place / "moved")[1].logits(columns)[0] - before.logits(columns)[0]
+    train(recipe(trained_runs, transfer=transfer, training=learned), tmp_path / "moved", baselines=False)
+    moved = load_run(tmp_path / "moved")[1].logits(columns)[0] - before.logits(columns)[0]
     assert np.abs(moved).max() > 1e-3
 
 
-def test_the_command_takes_the_recipe_of_the_run(place: Path, source: Path) -> None:
+def test_the_command_takes_the_recipe_of_the_run(source: Path, tmp_path: Path) -> None:
     rows = [{**row, "user": f"new {row['user']}"} for row in ROWS[:40]]
-    data = small_runs.write_csv(place / "more.csv", rows)
-    output = place / "continued"
+    data = small_runs.write_csv(tmp_path / "more.csv", rows)
+    output = tmp_path / "continued"
     assert main(["train", str(data), "--continue", str(source), "--no-baselines", "--output", str(output)]) == 0
     loaded, predictor = load_run(output)
     assert loaded.method == load_run(source)[0].method
@@ -251,12 +251,13 @@ def test_the_command_takes_the_recipe_of_the_run(place: Path, source: Path) -> N
     assert len(users) > len(old)
 
 
-def test_metrics_may_change_on_the_way(place: Path, backbone: Path, source: Path) -> None:
+@pytest.mark.exhaustive
+def test_metrics_may_change_on_the_way(trained_runs: TrainedRuns, source: Path, tmp_path: Path) -> None:
     transfer = {"run": str(source), "frozen": False, "full_model": True}
     short = {"steps": 1, "batch_size": 16}
-    changed = recipe(place, backbone, transfer=transfer, training=short, task={"score_by": "matthews"})
-    train(changed, place / "scored", baselines=False)
-    assert load_run(place / "scored")[1].task.main_metric == "matthews"
+    changed = recipe(trained_runs, transfer=transfer, training=short, task={"score_by": "matthews"})
+    train(changed, tmp_path / "scored", baselines=False)
+    assert load_run(tmp_path / "scored")[1].task.main_metric == "matthews"
 
 
 @pytest.mark.parametrize(
@@ -278,15 +279,15 @@ def test_metrics_may_change_on_the_way(place: Path, backbone: Path, source: Path
     ],
 )
 def test_what_cannot_go_on_is_refused(
-    changes: dict[str, Any], message: str, place: Path, backbone: Path, source: Path
+    changes: dict[str, Any], message: str, trained_runs: TrainedRuns, source: Path, tmp_path: Path
 ) -> None:
-    changes["transfer"] = {"run": str(source), **changes["transfer"]}
+    changes = {**changes, "transfer": {"run": str(source), **changes["transfer"]}}
     with pytest.raises(ConfigError, match=message):
-        train(recipe(place, backbone, **changes), place / "refused", baselines=False)
-    assert not (place / "refused").exists()
+        train(recipe(trained_runs, **changes), tmp_path / "refused", baselines=False)
+    assert not (tmp_path / "refused").exists()
 
 
-def test_continue_leaves_no_room_for_other_beginnings(source: Path, place: Path, capsys: Any) -> None:
-    words = ["train", "x.csv", "--continue", str(source), "--output", str(place / "no")]
+def test_continue_leaves_no_room_for_other_beginnings(source: Path, tmp_path: Path, capsys: Any) -> None:
+    words = ["train", "x.csv", "--continue", str(source), "--output", str(tmp_path / "no")]
     assert main([*words, "--init-attributes", str(source)]) == 1
     assert "leave out --preset and --init-attributes" in capsys.readouterr().err

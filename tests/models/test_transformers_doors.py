@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 from typing import Any
 
 import pytest
-import small_runs
 import torch
 from huggingface_hub import constants
 from tiny_models import make_batch, make_model
+from trained_runs import TrainedRuns
 from transformers import (
     AutoConfig,
     AutoModel,
@@ -36,9 +35,9 @@ METHOD = Injector(bottleneck=5, vector_size=7, initial_weight=0.5, initial_scale
 ROWS = [{"text": "the film was great", "user": "a"}, {"text": "a plot", "user": "b"}, {"text": "dull", "user": None}]
 
 
-@pytest.fixture(scope="module")
-def backbone(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return small_runs.save_backbone(tmp_path_factory.mktemp("backbone"))
+@pytest.fixture
+def backbone(trained_runs: TrainedRuns) -> Path:
+    return trained_runs.backbone()
 
 
 def build(backbone: Path, task: Task | None = None, **options: Any) -> AttributeModel:
@@ -152,15 +151,21 @@ def test_bits_are_for_matrices_that_do_not_learn(monkeypatch: pytest.MonkeyPatch
 def test_a_hub_that_does_not_answer_is_asked_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
     monkeypatch.setattr(constants, "ENDPOINT", "http://127.0.0.1:9")
+    asked: list[Any] = []
+
+    def refuse(address: Any, *_: Any, **__: Any) -> None:
+        asked.append(address)
+        raise ConnectionRefusedError
+
     for name in ("http_proxy", "https_proxy", "all_proxy"):
         monkeypatch.delenv(name, raising=False)
         monkeypatch.delenv(name.upper(), raising=False)
-    began = time.monotonic()
+    monkeypatch.setattr("socket.create_connection", refuse)
     for load in (load_backbone, load_tokenizer, AttributeModel.from_pretrained):
         with pytest.raises(AttribuneError, match="nobody/nothing") as caught:
             load("nobody/nothing")
         assert "\n" not in str(caught.value)
-    assert time.monotonic() - began < 10
+    assert asked == [("127.0.0.1", 9)] * 3, "once for each, and not again and again"
 
 
 def test_states_of_layers_are_those_of_the_backbone() -> None:

@@ -54,7 +54,7 @@ def test_it_is_that_of_torch() -> None:
     parameters = dict(own.named_parameters())
     named = LSTMWeights(*(parameters[f"{name}_l0"] for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")))
     x = torch.randn(2, 7, 5, dtype=torch.float64)
-    assert torch.equal(functional.lstm(x, torch.ones(2, 7), named), own(x)[0])
+    assert float((functional.lstm(x, torch.ones(2, 7), named) - own(x)[0]).detach().abs().max()) < TOLERANCE
 
 
 def test_padding_changes_nothing_that_is_real() -> None:
@@ -63,7 +63,7 @@ def test_padding_changes_nothing_that_is_real() -> None:
     found = functional.bilstm(x, MASK, forward, backward)
     wide = torch.cat([x, 9 * torch.randn(4, 3, 5, dtype=torch.float64)], dim=1)
     again = functional.bilstm(wide, torch.nn.functional.pad(MASK, (0, 3)), forward, backward)
-    assert torch.equal(again[:, :6], found)
+    assert float((again[:, :6] - found).abs().max()) < TOLERANCE
     assert not again[:, 6:].any()
     assert not found[MASK == 0].any()
 

@@ -16,12 +16,14 @@ import torch
 import transformers
 from datasets import Dataset
 from families import tiny_backbone
+from trained_runs import TrainedRuns
 from transformers import AutoTokenizer
 
 from attribune.apps.cli import main
 from attribune.data.encoding import encode
 from attribune.data.texts import TextInput
 from attribune.methods import Injector
+from attribune.models.auto import load_model
 from attribune.models.generator import AttributeGenerator
 from attribune.models.writer import Decoding, Writer
 from attribune.schema import Categorical, Schema
@@ -29,24 +31,17 @@ from attribune.schema import Categorical, Schema
 TEXTS = {"u0": "the film was great", "u1": "a dull plot and cast", "u2": "very fine"}
 ROWS = [{"ask": f"n{number}", "user": f"u{number % 3}", "text": TEXTS[f"u{number % 3}"]} for number in range(60)]
 Words = Callable[..., list[str]]
-LEARNING = ("--tuning", "layernorm+attention", "--set", "training.backbone_learning_rate=0.02")
+LEARNING = ("--tuning", "layernorm+attention", "--batch-size", "4", "--set", "training.backbone_learning_rate=0.02")
 
 
-@pytest.fixture(scope="module")
-def backbones(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    root = tmp_path_factory.mktemp("backbones")
-    return {
-        family: small_runs.save_backbone(root / family, model_type=family, is_generative=True)
-        for family in ("gpt2", "llama", "t5")
-    }
+@pytest.fixture
+def data(trained_runs: TrainedRuns) -> Path:
+    return trained_runs.table(ROWS)
 
 
-@pytest.fixture(scope="module")
-def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return small_runs.write_csv(tmp_path_factory.mktemp("data") / "data.csv", ROWS)
-
-
-def training(data: Path, output: Path, backbone: Path, *more: str, prompt: bool = True, epochs: int = 1) -> list[str]:
+def training(
+    data: Path, output: Path | str, backbone: Path, *more: str, prompt: bool = True, epochs: int = 1
+) -> list[str]:
     words = ["train", str(data), "--validation", str(data), "--task", "generation", "--text", "text"]
     words += ["--prompt", "ask"] if prompt else []
     words += ["--attributes", "user", "--backbone", str(backbone), "--output", str(output), "--epochs", str(epochs)]
@@ -54,12 +49,11 @@ def training(data: Path, output: Path, backbone: Path, *more: str, prompt: bool 
     return [*words, "--set", "training.precision=float32", "method.bottleneck=8", "method.vector_size=8"]
 
 
-@pytest.fixture(scope="module")
-def run(backbones: dict[str, Path], data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+@pytest.fixture
+def run(trained_runs: TrainedRuns, data: Path) -> Path:
     """A run that learned what each user writes."""
-    output = tmp_path_factory.mktemp("runs") / "learned"
-    assert main(training(data, output, backbones["llama"], *LEARNING, epochs=12)) == 0
-    return output
+    backbone = trained_runs.backbone("llama", is_generative=True)
+    return trained_runs.trained(training(data, "", backbone, *LEARNING, epochs=4))
 
 
 def values(run: Path) -> dict[str, float]:
@@ -146,19 +140,24 @@ def test_a_table_without_the_columns_is_refused(run: Path, tmp_path: Path, capsy
     assert "'ask'" in capsys.readouterr().err
 
 
+OTHER = pytest.mark.exhaustive  # each family and each kind of table is met without these
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("family", ["gpt2", "t5"])
-@pytest.mark.parametrize("prompt", [True, False])
+@pytest.mark.parametrize(
+    ("family", "prompt"),
+    [("gpt2", False), ("t5", True), pytest.param("gpt2", True, marks=OTHER), pytest.param("t5", False, marks=OTHER)],
+)
 def test_every_family_goes_the_whole_way(
-    backbones: dict[str, Path],
+    trained_runs: TrainedRuns,
     data: Path,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
     family: str,
     prompt: bool,
 ) -> None:
-    run = tmp_path / "run"
-    assert main(training(data, run, backbones[family], prompt=prompt)) == 0
+    backbone = trained_runs.backbone(family, is_generative=True)
+    run = trained_runs.trained(training(data, "", backbone, prompt=prompt))
     assert all(math.isfinite(value) for value in values(run).values())
     capsys.readouterr()
     assert main(["describe", str(run)]) == 0
@@ -179,15 +178,16 @@ def test_every_family_goes_the_whole_way(
 
 @pytest.mark.slow
 def test_a_chat_template_is_read_and_written(
-    backbones: dict[str, Path], data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    trained_runs: TrainedRuns, data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    tokenizer = AutoTokenizer.from_pretrained(backbones["llama"])
+    llama = trained_runs.backbone("llama", is_generative=True)
+    tokenizer = AutoTokenizer.from_pretrained(llama)
     turn = "{% for m in messages %}[CLS] {{ m['content'] }} [SEP] {% endfor %}"
     tokenizer.chat_template = turn + "{% if add_generation_prompt %}[CLS] {% endif %}"
-    transformers.AutoModelForCausalLM.from_pretrained(backbones["llama"]).save_pretrained(tmp_path / "chat")
+    transformers.AutoModelForCausalLM.from_pretrained(llama).save_pretrained(tmp_path / "chat")
     tokenizer.save_pretrained(tmp_path / "chat")
     run = tmp_path / "run"
-    assert main(training(data, run, tmp_path / "chat", "--chat", *LEARNING, epochs=12)) == 0
+    assert main(training(data, run, tmp_path / "chat", "--chat", "--no-baselines", *LEARNING, epochs=4)) == 0
     capsys.readouterr()
     assert main(["generate", str(run), "--prompt", "n3", "--attribute", "user=u1"]) == 0
     assert lines_of(capsys)[0]["text"] == TEXTS["u1"]
@@ -207,14 +207,14 @@ def test_a_chat_template_is_read_and_written(
     ],
 )
 def test_what_a_writing_model_has_no_use_for_is_refused(
-    backbones: dict[str, Path],
+    trained_runs: TrainedRuns,
     data: Path,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
     more: list[str],
     message: str,
 ) -> None:
-    words = training(data, tmp_path / "run", backbones["llama"])
+    words = training(data, tmp_path / "run", trained_runs.backbone("llama", is_generative=True))
     words = [word for word in words if not word.startswith("method.")] if "--method" in more else words
     assert main([*words, *more]) == 1
     assert message in capsys.readouterr().err
@@ -229,11 +229,9 @@ def test_a_prompt_is_for_writing_alone(data: Path, tmp_path: Path, capsys: pytes
     assert "no label column is named" in capsys.readouterr().err
 
 
-def test_a_run_that_writes_nothing_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    table = small_runs.write_csv(tmp_path / "d.csv", small_runs.reviews(40))
-    words = ["train", str(table), "--text", "text", "--label", "stars", "--attributes", "user", "--method", "linear"]
-    assert main([*words, "--output", str(tmp_path / "run")]) == 0
-    assert main(["generate", str(tmp_path / "run")]) == 1
+@pytest.mark.slow
+def test_a_run_that_writes_nothing_is_refused(trained_runs: TrainedRuns, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["generate", str(trained_runs("injector"))]) == 1
     assert "has the task 'classification', which writes no text" in capsys.readouterr().err
 
 
@@ -268,11 +266,11 @@ OPTIONS: dict[str, Any] = {
 
 @pytest.mark.slow
 def test_the_stock_trainer_divides_by_the_labels_of_all_accumulated_batches(
-    backbones: dict[str, Path], tmp_path: Path
+    trained_runs: TrainedRuns, tmp_path: Path
 ) -> None:
     found = []
     for batch, parts in ((12, 1), (3, 4)):
-        model, rows = prepared(backbones["llama"])
+        model, rows = prepared(trained_runs.backbone("llama", is_generative=True))
         arguments = transformers.TrainingArguments(
             str(tmp_path / str(parts)),
             per_device_train_batch_size=batch,
@@ -291,9 +289,9 @@ def test_the_stock_trainer_divides_by_the_labels_of_all_accumulated_batches(
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.gradient_checkpointing. is deprecated:FutureWarning")
-def test_supervised_fine_tuning_with_trl(backbones: dict[str, Path], tmp_path: Path) -> None:
+def test_supervised_fine_tuning_with_trl(trained_runs: TrainedRuns, tmp_path: Path) -> None:
     trl = pytest.importorskip("trl")
-    model, rows = prepared(backbones["llama"])
+    model, rows = prepared(trained_runs.backbone("llama", is_generative=True))
     table = model.method.tables[0]
     before = table.detach().clone()
     arguments = trl.SFTConfig(
@@ -324,8 +322,6 @@ def test_supervised_fine_tuning_with_trl(backbones: dict[str, Path], tmp_path: P
 
 @pytest.mark.slow
 def test_a_writer_takes_rows_in_any_order_and_number(run: Path) -> None:
-    from attribune.models.auto import load_model
-
     model = load_model(run / "model")
     assert isinstance(model, AttributeGenerator)
     writer = Writer(model, batch_size=4)

@@ -11,9 +11,9 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -22,7 +22,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import small_runs
+from live_service import until
 from processors import needs_int8
+from trained_runs import TrainedRuns
 
 from attribune.apps.cli import main
 from attribune.backbones import int8
@@ -31,7 +33,8 @@ from attribune.data.table_files import table_batches
 from attribune.data.tables import read_table
 from attribune.errors import AttribuneWarning, DataError
 from attribune.functional.int8 import int8_linear
-from attribune.prediction.on_ray import _error, _packed, _Worker
+from attribune.prediction import on_ray
+from attribune.prediction.on_ray import _error, _packed, _read, _Worker
 from attribune.prediction.parts import Mark, PartsFolder
 from attribune.prediction.predict import predict
 from attribune.prediction.reading import FilePart, Job, read_parts
@@ -54,18 +57,15 @@ class Notes(Reporter):
         self.lines.append(text)
 
 
-@pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("predict")
-    data = small_runs.write_csv(folder / "train.csv", small_runs.reviews(90, seed=3))
-    backbone = small_runs.save_backbone(folder / "backbone")
-    assert main(small_runs.train_command(data, folder / "run", backbone=backbone)) == 0
-    return folder / "run"
+@pytest.fixture
+def run(trained_runs: TrainedRuns) -> Path:
+    return trained_runs("injector")
 
 
 @pytest.fixture(autouse=True)
 def _threads(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RAYON_NUM_THREADS", "1")  # a worker in this process sets it
+    monkeypatch.setattr("attribune.prediction.to_folder._NOTE_INTERVAL", float("inf"))  # no notes of a slow machine
 
 
 @pytest.fixture
@@ -311,6 +311,76 @@ def test_a_part_that_kills_its_workers_is_given_up(run: Path, tmp_path: Path, fi
     assert "a.csv: 5 workers were lost, one after the other, while they scored rows 1 to 40" in message["error"][1]
 
 
+class ClusterHere:
+    """Stands in for a cluster with one worker: it does in this process, one after the other, what Ray is given."""
+
+    workers, cores, devices, own = 1, 1, 0.0, True
+    ray = SimpleNamespace(exceptions=SimpleNamespace(RayError=RuntimeError))
+
+    def __init__(self) -> None:
+        self.is_closed = False
+
+    def close(self) -> None:
+        self.is_closed = True
+
+    def dataset(self, cluster: ClusterHere, job: Job, done: dict[int, Any]) -> SimpleNamespace:
+        assert cluster is self
+        worker = _Worker(job=job, threads=self.cores, begun_in=os.getcwd())
+        files = pa.table({"file": list(done)})
+        rows = _read(files, job=job, done=done, begun_in=os.getcwd())
+        return SimpleNamespace(iter_batches=lambda **_: map(worker, rows))
+
+
+@pytest.fixture
+def cluster_here(monkeypatch: pytest.MonkeyPatch) -> ClusterHere:
+    cluster = ClusterHere()
+    monkeypatch.setattr(on_ray, "connect", lambda workers: cluster)
+    monkeypatch.setattr(on_ray, "_dataset", cluster.dataset)
+    monkeypatch.setattr(on_ray, "_quiet_data", contextlib.nullcontext)
+    return cluster
+
+
+@pytest.mark.filterwarnings("always:.*neither UTF-8")
+def test_what_workers_send_back_is_gathered(
+    run: Path,
+    tmp_path: Path,
+    files: list[Path],
+    cluster_here: ClusterHere,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Interrupted after its first part, gone on with, and then a table that a worker cannot read."""
+    monkeypatch.setattr("attribune.prediction.parts.PART_ROWS", 40)
+    files[1].write_bytes(files[1].read_bytes().replace(b"the", b"th\x81", 1))
+    output, received = tmp_path / "out", on_ray._received
+    words = ["predict", str(run), *map(str, files), "--output", str(output), "--engine", "ray"]
+
+    def interrupted(message: dict[str, Any]) -> Iterator[Mark]:
+        yield from received(message)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(on_ray, "_received", interrupted)
+        assert main(words) == 130
+    assert cluster_here.is_closed
+    assert "interrupted; finished parts are kept" in capsys.readouterr().err
+    assert names(output) == ["part-00001-000000000001.parquet"]
+    assert main(words) == 0
+    said = capsys.readouterr().err
+    assert said.startswith("resuming after 40 rows in 1 part\n")
+    assert f"warning: {files[1]} is neither UTF-8 nor Windows-1252" in said
+    assert said.endswith(f"150 rows in 6 parts written to {output}\n")
+    with pytest.warns(AttribuneWarning, match="neither UTF-8"):
+        predict(run, files, tmp_path / "one.parquet")
+    assert_same_rows(output, tmp_path / "one.parquet")
+
+    table = pa.table({name: [["u1"]] if name == "user" else ["x"] for name in ROWS[0]})
+    pq.write_table(table, bad := tmp_path / "bad.parquet")
+    assert main(["predict", str(run), str(bad), "--output", str(tmp_path / "other"), "--engine", "ray"]) == 1
+    assert f"error: {bad}: column 'user', row 1: ['u1'] is not one value" in capsys.readouterr().err
+    assert not (tmp_path / "other" / "_summary.json").exists()
+
+
 def test_a_worker_without_its_run_tells_the_user(tmp_path: Path, files: list[Path]) -> None:
     job = Job(run="nothing", backbone=None, files=tuple(map(str, files)), encoding=None, part_rows=40, output="")
     worker = _Worker(job=job, threads=1, begun_in=os.getcwd())
@@ -323,18 +393,27 @@ def test_a_worker_without_its_run_tells_the_user(tmp_path: Path, files: list[Pat
 # A cluster on this machine, in a process of its own, since Ray leaves threads and warnings behind
 
 COMMANDS = """
+import os
+import signal
 import sys
 import time
 import attribune.prediction.parts
 from attribune.apps.cli import main
 from attribune.core.cluster import connect
+from attribune.prediction import on_ray
 
 run, output, first, second, other, bad = sys.argv[1:]
 attribune.prediction.parts.PART_ROWS = 125
 words = ["predict", run, first, second, "--output", output, "--engine", "ray", "--workers"]
 cluster = connect(workers=2)
+received = on_ray._received
+def interrupted(message):
+    yield from received(message)
+    os.kill(os.getpid(), signal.SIGINT)
+on_ray._received = interrupted
 print(main([*words, "1"]), flush=True)
-deadline = time.monotonic() + 30
+on_ray._received = received
+deadline = time.monotonic() + 300
 while cluster.ray.available_resources().get("CPU", 0) < 2:
     assert time.monotonic() < deadline, "the interrupted command keeps its worker"
     time.sleep(0.01)
@@ -347,6 +426,7 @@ cluster.close()
 """
 
 
+@pytest.mark.exhaustive
 @pytest.mark.skipif(not RAY, reason="Ray is not installed: pip install 'attribune[ray]'")
 def test_two_workers_interrupted_and_one_of_them_killed(run: Path, tmp_path: Path) -> None:
     """Then a row that no worker can score, on the same cluster, reaches the user as one message."""
@@ -368,20 +448,18 @@ def test_two_workers_interrupted_and_one_of_them_killed(run: Path, tmp_path: Pat
     )
     with killed_at_last(running):
         assert running.stdout is not None
-        wait_for_part(running, output, more_than=0)
-        running.send_signal(signal.SIGINT)
         assert running.stdout.readline() == "130\n"
         assert running.stdout.readline() == "again\n"  # no worker of the interrupted command is left to be killed
         kept = {name: (output / name).stat().st_ino for name in names(output)}
         assert 0 < len(kept) < total - 20
 
-        wait_for_part(running, output, more_than=len(kept))
+        until(lambda: len(names(output)) > len(kept) or running.poll() is not None)
         killed = kill_one(output)
         assert len(names(output)) < total - 10, "the worker was killed in the middle"
         others: set[int] = set()
         while running.poll() is None and not others:
             others = scorers(tmp_path) - {killed}
-        codes, messages = running.communicate(timeout=240)
+        codes, messages = running.communicate(timeout=600)
     # Between the commands Ray itself may say that it has lost a worker.
     assert (running.returncode, re.findall(r"^\d+$", codes, re.MULTILINE)) == (0, ["0", "1"]), messages
     assert others, "no other worker went on"
@@ -390,11 +468,11 @@ def test_two_workers_interrupted_and_one_of_them_killed(run: Path, tmp_path: Pat
     assert sorted(os.listdir(output)) == [".lock", "_manifest.json", "_summary.json", *names(output)]
 
     interruption, going_on, error = messages.split("--\n")
-    assert interruption == (
-        "\nattribune predict: interrupted; finished parts are kept: run the same command again to continue in "
-        f"{output}\n"
-    )
-    progress = re.compile(r"[\d,]+ rows in \d+ parts done")  # now and then, where it takes long
+    progress = re.compile(r"[\d,]+ rows in \d+ parts? done")  # now and then, where it takes long
+    assert [line for line in interruption.splitlines() if not progress.fullmatch(line)] == [
+        "",
+        f"attribune predict: interrupted; finished parts are kept: run the same command again to continue in {output}",
+    ]
     begin, *warned, end = (line for line in going_on.splitlines() if not progress.fullmatch(line))
     assert begin == f"resuming after {125 * len(kept):,} rows in {len(kept)} part{'s' * (len(kept) > 1)}"
     lost = [line for line in warned if re.match(r"warning: .*\.csv: a worker was lost while it scored rows \d", line)]
@@ -414,27 +492,23 @@ def test_two_workers_interrupted_and_one_of_them_killed(run: Path, tmp_path: Pat
     assert pd.read_parquet(output)["text"].is_unique
 
 
-def wait_for_part(running: subprocess.Popen[str], output: Path, *, more_than: int) -> None:
-    deadline = time.monotonic() + 120
-    while len(names(output)) <= more_than and running.poll() is None and time.monotonic() < deadline:
-        time.sleep(0.01)
-
-
 def kill_one(output: Path) -> int:
     """Kill a worker while it scores a part: it is stopped before that is made sure of."""
-    deadline = time.monotonic() + 60
-    while time.monotonic() < deadline:
+    killed: list[int] = []
+
+    def kill_if_it_scores() -> bool:
         for tries in output.glob(".*.tries.tmp"):
             with contextlib.suppress(OSError, ValueError):
                 worker = int(tries.read_text())
                 os.kill(worker, signal.SIGSTOP)
-                time.sleep(0.05)  # what it was about to remove is removed
+                until(lambda state=Path(f"/proc/{worker}/stat"): state.read_text().rpartition(")")[2].split()[0] == "T")
                 scores = tries.exists() and tries.read_text() == f"{worker}\n"
                 os.kill(worker, signal.SIGKILL if scores else signal.SIGCONT)
-                if scores:
-                    return worker
-        time.sleep(0.002)
-    raise AssertionError("no worker was met while it scored")
+                killed.extend([worker] * scores)
+        return bool(killed)
+
+    until(kill_if_it_scores)
+    return killed[0]
 
 
 @contextlib.contextmanager

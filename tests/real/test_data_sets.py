@@ -20,7 +20,7 @@ from attribune.datasets.sets.tang import read_pairs
 from attribune.datasets.statistics import best_subset, describe_set, divergences
 from attribune.errors import DataError
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.exhaustive]
 
 ROOT = Path(__file__).parents[2]
 DATA = Path(os.environ.get("ATTRIBUNE_DATA", ROOT.parent / "shared" / "data"))

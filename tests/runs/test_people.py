@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import shutil
 from collections.abc import Callable
@@ -14,6 +15,8 @@ import pytest
 import small_runs
 import torch
 from families import BERT_METHODS
+from trained_runs import ROWS as OLD
+from trained_runs import TrainedRuns
 
 from attribune import Categorical, MultiLabel, Numeric, Schema
 from attribune.apps.cli import main
@@ -29,43 +32,24 @@ from attribune.runs.forget import files_with_value, forget
 from attribune.runs.loading import load_run
 from attribune.schema.revision import Revision
 
-OLD = small_runs.reviews(80, seed=3)
 NEW = small_runs.reviews(60, seed=9, users=12)  # users 7 to 11 are new
-ATTRIBUTES = ["--multi-label", "tags:;", "--numeric", "price"]
-
-
-def trained(folder: Path, method: str, backbone: Path, *, more: list[str] | None = None) -> Path:
-    """A run whose predictions depend on the user."""
-    data = folder / "data.csv"
-    if not data.exists():
-        small_runs.write_csv(data, OLD)
-    words = small_runs.train_command(data, folder / method, backbone=backbone, method=method)
-    rate = 0.05 if method in ("injector", "pln", "poly") else 0.002  # stacks of layers collapse with more
-    rates = [f"training.learning_rate={rate}", "training.epochs=2"]
-    rates = rates if method == "injector" else ["--set", *rates]
-    words += [*rates, *ATTRIBUTES, "--tuning", "frozen"]
-    assert main([*words, *(more or ["--no-baselines"])]) == 0
-    return folder / method
-
-
-@pytest.fixture(scope="module")
-def backbone(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return small_runs.save_backbone(tmp_path_factory.mktemp("backbone"))
-
-
-@pytest.fixture(scope="module")
-def original(tmp_path_factory: pytest.TempPathFactory, backbone: Path) -> Path:
-    """An Injector's run with others beside it."""
-    torch.set_num_threads(1)
-    folder = tmp_path_factory.mktemp("original")
-    return trained(folder, "injector", backbone, more=["--compare", "none", "linear", "pln"])
+KNOWN = {f"u{number}" for number in range(7)}
+ATTRIBUTES = ("--multi-label", "tags:;", "--numeric", "price")
+TUNED = ("--tuning", "frozen", "--set", "training.learning_rate=0.05")  # predictions depend on the user
+ONE_STEP = EnrolSettings(steps=1)
 
 
 @pytest.fixture
-def run(original: Path, tmp_path: Path) -> Path:
-    """A copy of it."""
-    shutil.copytree(original.parent, tmp_path / "copy")
-    return tmp_path / "copy" / original.name
+def run(trained_runs: TrainedRuns, tmp_path: Path) -> Path:
+    """A copy of an Injector's run."""
+    return trained_runs.copy(trained_runs("injector", *ATTRIBUTES, "--no-baselines", *TUNED), tmp_path / "injector")
+
+
+@pytest.fixture
+def compared(trained_runs: TrainedRuns, tmp_path: Path) -> Path:
+    """A copy of one with others beside it."""
+    others = ("--compare", "none", "linear")
+    return trained_runs.copy(trained_runs("injector", *ATTRIBUTES, "--no-baselines", *TUNED, *others), tmp_path / "run")
 
 
 @pytest.fixture
@@ -139,7 +123,7 @@ def test_attributes_without_a_list_of_values(spec: Any, message: str) -> None:
 
 @pytest.mark.slow
 def test_new_values_become_known_and_old_predictions_stay(run: Path, new: Path) -> None:
-    old = [row for row in NEW if row["user"] in {f"u{n}" for n in range(7)}]
+    old = [row for row in NEW if row["user"] in KNOWN]
     strangers = [row for row in NEW if row["user"] == "u9"]
     before, unknown = logits(run, old), logits(run, strangers)
     found = enrol(run, new)
@@ -183,8 +167,7 @@ def test_learning_repeats_and_stops_at_the_maximum(run: Path, new: Path, tmp_pat
         "long": EnrolSettings(steps=200),
         "strong": EnrolSettings(prior=1e4),
     }.items():
-        shutil.copytree(run.parent, again / name)
-        copy = again / name / run.name
+        copy = Path(shutil.copytree(run, again / name))
         enrol(copy, new, settings=settings)
         found[name] = logits(copy, NEW)
     unknown = logits(run, NEW)
@@ -242,14 +225,19 @@ def test_the_gradient_is_that_of_the_posterior(run: Path, new: Path) -> None:
 
 
 WITH_VECTORS = [name for name in BERT_METHODS if METHODS[name]().uses_attributes]
+# One for each way in which a method knows its values: texts, vectors that all rows read, layers, tokens, one vector.
+WAYS = ("history", "hcsc", "poly", "tokens", "pln")
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("method", WITH_VECTORS)
-def test_every_method(method: str, backbone: Path, new: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "method", [pytest.param(name, marks=[] if name in WAYS else pytest.mark.exhaustive) for name in WITH_VECTORS]
+)
+def test_every_method(method: str, trained_runs: TrainedRuns, new: Path, tmp_path: Path) -> None:
     """It learns vectors and leaves old predictions as they are, or says that it has none to learn."""
-    run = trained(tmp_path, method, backbone)
-    old = [row for row in NEW if row["user"] in {f"u{n}" for n in range(7)}]
+    learned = TUNED if method in ("injector", "pln") else ()
+    run = trained_runs.copy(trained_runs(method, *ATTRIBUTES, "--no-baselines", *learned), tmp_path / "run")
+    old = [row for row in NEW if row["user"] in KNOWN]
     before, everything = logits(run, old), bytes_of(run)
     model = load_run(run)[1].model
     assert isinstance(model, ConditionedModel)
@@ -312,7 +300,7 @@ def test_a_service_knows_who_was_added(run: Path, new: Path) -> None:
 
     columns = {"text": ["a film"], "user": ["u9"], "tags": [None], "price": [None]}
     assert load_models([str(run)])["injector"].answer(columns)[0].unknown == {"user": ["u9"]}
-    enrol(run, new)
+    enrol(run, new, settings=ONE_STEP)
     assert load_models([str(run)])["injector"].answer(columns)[0].unknown == {}
 
 
@@ -320,15 +308,16 @@ def test_a_service_knows_who_was_added(run: Path, new: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_value_is_in_no_file_any_more(run: Path) -> None:
+def test_a_value_is_in_no_file_any_more(compared: Path) -> None:
+    run = compared
     places = {str(path.relative_to(run)) for path in files_with_value("u3", run)}
-    assert {"model/schema.json", "compare/linear/model/schema.json", "compare/pln/model/schema.json"} <= places
+    assert {f"{part}model/schema.json" for part in ("", "compare/none/", "compare/linear/")} <= places
     others = [row for row in OLD if row["user"] != "u3"]
     runs = [run, *sorted((run / "compare").iterdir())]
     before = [logits(one, others) for one in runs]
     unknown = [logits(one, [{**row, "user": "nobody"} for row in OLD if row["user"] == "u3"]) for one in runs]
     done = forget(run, "user", ["u3"])
-    assert len(done.models) == 4
+    assert len(done.models) == 3
     assert (done.places, files_with_value("u3", run)) == ([], [])
     for one, expected, stranger in zip(runs, before, unknown, strict=True):
         np.testing.assert_allclose(logits(one, others), expected, atol=1e-6)
@@ -354,23 +343,24 @@ def test_the_vector_is_gone(run: Path) -> None:
 
 
 @pytest.mark.slow
-def test_predictions_of_its_rows_are_removed(run: Path) -> None:
+def test_predictions_of_its_rows_are_removed(compared: Path) -> None:
+    run = compared
     counts = {}
     for part in ("validation", "test"):
         stored = pq.read_table(run / f"{part}_predictions.parquet")
         counts[part] = [OLD[row]["user"] == "u3" for row in stored["row"].to_pylist()]
     done = forget(run, "user", ["u3"])
-    assert done.predictions == 4 * sum(sum(found) for found in counts.values()) > 0
+    assert done.predictions == 3 * sum(sum(found) for found in counts.values()) > 0
     for part, found in counts.items():
         stored = pq.read_table(run / f"{part}_predictions.parquet")
         assert stored.num_rows == len(found) - sum(found)
         assert all(OLD[row]["user"] != "u3" for row in stored["row"].to_pylist())
-    assert main(["compare", str(run), str(run / "compare" / "pln")]) == 0
+    assert main(["compare", str(run), str(run / "compare" / "linear")]) == 0
 
 
 @pytest.mark.slow
 def test_who_was_added_is_forgotten_too(run: Path, new: Path) -> None:
-    enrol(run, new)
+    enrol(run, new, settings=ONE_STEP)
     forget(run, "user", ["u9", "u2"])
     assert files_with_value("u9", run) == files_with_value("u2", run) == []
     assert "u9" not in {value["value"] for value in undo_enrolment(run)}
@@ -389,28 +379,20 @@ def test_leftovers_of_training_are_removed(run: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("name", "content"),
-    [
-        ("note.txt", b"ask u3 about it"),
-        ("page.html", b"<td>u3</td>"),
-        ("profile/trace.json.gz", None),
-        ("log.jsonl", b'{"user": "u3"}\n'),
-        ("odd.json", b'{"a": ["x", {"u3": 1}]}'),
-        ("broken.json", b'{"a": "u3'),
-        ("model/notes.yaml", b"who: [u1, u3]\n"),
-    ],
-)
-def test_other_files_are_named(name: str, content: bytes | None, run: Path) -> None:
-    import gzip
-
-    path = run / name
-    path.parent.mkdir(exist_ok=True)
-    path.write_bytes(gzip.compress(b'{"user": "u3"}') if content is None else content)
-    if name.startswith("model/"):  # it goes with the model that is replaced
-        assert forget(run, "user", ["u3"]).places == []
-        return
-    assert forget(run, "user", ["u3"]).places == [str(path)]
+def test_other_files_are_named(run: Path) -> None:
+    contents = {
+        "note.txt": b"ask u3 about it",
+        "page.html": b"<td>u3</td>",
+        "profile/trace.json.gz": gzip.compress(b'{"user": "u3"}'),
+        "log.jsonl": b'{"user": "u3"}\n',
+        "odd.json": b'{"a": ["x", {"u3": 1}]}',
+        "broken.json": b'{"a": "u3',
+    }
+    (run / "profile").mkdir()
+    for name, content in contents.items():
+        (run / name).write_bytes(content)
+    (run / "model" / "notes.yaml").write_text("who: [u1, u3]\n")  # it goes with the model that is replaced
+    assert sorted(forget(run, "user", ["u3"]).places) == sorted(str(run / name) for name in contents)
 
 
 @pytest.mark.parametrize(
@@ -554,8 +536,9 @@ def test_the_commands(run: Path, new: Path, capsys: pytest.CaptureFixture[str]) 
     ],
 )
 def test_enrol_refuses(
-    words: list[str], message: str, run: Path, new: Path, capsys: pytest.CaptureFixture[str]
+    words: list[str], message: str, compared: Path, new: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    run = compared
     before = bytes_of(run)
     assert main(["enrol", *(word.format(run=run, new=new) for word in words)]) == 1
     out, error = capsys.readouterr()

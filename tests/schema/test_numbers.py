@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import numpy as np
 import pytest
 import small_runs
 from datasets import Dataset
+from trained_runs import TrainedRuns
 
 from attribune.apps.cli import main
 from attribune.errors import AttribuneError, ConfigError, DataError
@@ -115,36 +117,40 @@ def test_other_rows_keep_the_levels() -> None:
 
 # Runs
 
+Words = Callable[..., list[str]]
 
-@pytest.fixture(scope="module")
-def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Labels depend on the number alone."""
-    folder = tmp_path_factory.mktemp("numbers")
-    small_runs.save_backbone(folder / "backbone")
+
+@pytest.fixture
+def words(trained_runs: TrainedRuns, tmp_path: Path) -> Words:
+    """Factory: a training in which labels depend on the number alone."""
     chance = np.random.default_rng(0)
-    ages = chance.uniform(0, 100, 400).round(2)
+    ages = chance.uniform(0, 100, 400).round(2).tolist()
     rows = [
         {"text": f"film n{number % 61}", "stars": "good" if age > 60 else "bad", "user": f"u{number % 5}", "age": age}
         for number, age in enumerate(ages)
     ]
-    return small_runs.write_csv(folder / "data.csv", rows)
+
+    def make(method: str, *more: str, rows: list[dict[str, Any]] = rows, epochs: int = 6) -> list[str]:
+        table, backbone = trained_runs.table(rows), trained_runs.backbone()
+        command = small_runs.train_command(table, tmp_path / "run", backbone=backbone, method=method)
+        command[command.index("--epochs") + 1] = str(epochs)
+        sets = ["training.learning_rate=0.01", "method.attribute_dropout=0.0"] if method == "injector" else []
+        sets = sets if method == "injector" else ["--set", "training.learning_rate=0.01"]
+        return [*command, *sets, *more, "--number", "age", "--tuning", "frozen"]
+
+    return make
 
 
-def words(data: Path, output: Path, method: str, *more: str) -> list[str]:
-    command = small_runs.train_command(data, output, backbone=data.parent / "backbone", method=method)
-    command[command.index("--epochs") + 1] = "6"
-    sets = ["training.learning_rate=0.01", "method.attribute_dropout=0.0"] if method == "injector" else []
-    sets = sets if method == "injector" else ["--set", "training.learning_rate=0.01"]
-    return [*command, *sets, *more, "--number", "age", "--tuning", "frozen"]
-
-
-def test_a_run_learns_of_numbers_and_knows_those_between(data: Path, tmp_path: Path) -> None:
-    assert main(words(data, tmp_path / "run", "injector", "--no-baselines")) == 0
+@pytest.mark.slow
+def test_a_run_learns_of_numbers_and_knows_those_between(words: Words, tmp_path: Path) -> None:
+    assert main(words("injector", "--no-baselines", epochs=4)) == 0
     predictor = load_run(tmp_path / "run")[1]
     ages = [3.33, 41.17, 77.77, 96.001, None]
     rows = Dataset.from_dict({"text": ["film"] * 5, "user": ["u1"] * 5, "age": ages})
     found = predictor.task.decode(predictor.logits(rows)[0]).columns()["prediction"]
     assert found[:4] == ["bad", "bad", "good", "good"]
+    with pytest.raises(AttribuneError, match="values of 'age' were not described in training"):
+        enrol(tmp_path / "run", values={"age": {"age": ["5"], "weight": [1.0]}})
     forget = ["forget", str(tmp_path / "run"), "--attribute", "user", "--value", "u2"]
     for verb in (["describe", str(tmp_path / "run")], forget):
         assert main(verb) == 0
@@ -152,34 +158,28 @@ def test_a_run_learns_of_numbers_and_knows_those_between(data: Path, tmp_path: P
     np.testing.assert_allclose(again.logits(rows)[0], predictor.logits(rows)[0], atol=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["linear", "attributes-only", "intercept"])
-def test_baselines_read_numbers(data: Path, tmp_path: Path, method: str) -> None:
-    assert main(words(data, tmp_path / "run", method)) == 0
+def test_baselines_read_numbers(words: Words, tmp_path: Path, method: str) -> None:
+    assert main(words(method)) == 0
     found = RunFolder(tmp_path / "run").read_results().models[0]
     assert found.name == method
     assert found.parts["test"]["accuracy"].value > 0.85
 
 
 @pytest.mark.parametrize("method", ["poly", "upnn"])
-def test_methods_without_vectors_refuse(
-    data: Path, tmp_path: Path, method: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(words(data, tmp_path / "run", method)) == 1
+def test_methods_without_vectors_refuse(words: Words, method: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(words(method)) == 1
     assert "take the bins, --numeric" in capsys.readouterr().err
 
 
-def test_neither_described_again_nor_enrolled(data: Path, tmp_path: Path) -> None:
-    assert main(words(data, tmp_path / "run", "injector", "--no-baselines", "--epochs", "1")) == 0
-    table = {"age": ["5"], "weight": [1.0]}
-    with pytest.raises(AttribuneError, match="values of 'age' were not described in training"):
-        enrol(tmp_path / "run", values={"age": table})
-
-
-def test_a_comparison_with_shuffled_attributes_and_ids(data: Path, tmp_path: Path) -> None:
+@pytest.mark.slow
+def test_a_comparison_with_shuffled_attributes_and_ids(words: Words, tmp_path: Path) -> None:
     """Controls of described values leave numbers as they are."""
     table = tmp_path / "users.csv"
     table.write_text("user,size\n" + "\n".join(f"u{number},{number}" for number in range(5)), encoding="utf-8")
-    command = words(data, tmp_path / "run", "injector", "--no-baselines", "--epochs", "1", "--values", f"user={table}")
+    rows = [{**row, "age": number} for number, row in enumerate(small_runs.reviews(40, users=5))]
+    command = words("injector", "--no-baselines", "--values", f"user={table}", rows=rows, epochs=1)
     assert main([*command, "--compare", "ids", "shuffled"]) == 0
     ids = load_run(tmp_path / "run" / "compare" / "ids")[1].schema
     assert ids["user"].description is None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import small_runs
 import torch
 from scipy.special import expit
 from sklearn.metrics import cohen_kappa_score
+from trained_runs import TrainedRuns
 
 from attribune import AttributeModel
 from attribune.apps.cli import main
@@ -109,21 +111,33 @@ def test_labels_that_are_no_numbers_are_refused() -> None:
         fit_task("ordinal", [["1", "1"]])
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("ordinal")
-    small_runs.write_csv(folder / "train.csv", small_runs.reviews(150, seed=2))
-    small_runs.save_backbone(folder / "backbone")
-    return folder
+Words = Callable[..., list[str]]
 
 
-@pytest.mark.parametrize("method", ["injector", "upnn", "huapa", "chim", "hcsc"])
-def test_every_kind_of_method_learns_cut_points(folder: Path, tmp_path: Path, method: str) -> None:
+def exhaustive(*methods: str) -> list[Any]:
+    """Methods that have a part in common with another one that is tried."""
+    return [pytest.param(method, marks=pytest.mark.exhaustive) for method in methods]
+
+
+@pytest.fixture
+def words(trained_runs: TrainedRuns, tmp_path: Path) -> Words:
+    """Factory: a training for four ratings."""
+
+    def make(method: str, *more: str, backbone: str | None = None, baselines: bool = False) -> list[str]:
+        table, place = trained_runs.table(small_runs.reviews(80, seed=2)), backbone or trained_runs.backbone()
+        command = small_runs.train_command(table, tmp_path / "run", backbone=place, method=method)
+        command[command.index("stars")] = "look"
+        return [*command, *more, "--task", "ordinal", *(() if baselines else ("--no-baselines",))]
+
+    return make
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("method", ["injector", "upnn", "huapa", *exhaustive("chim", "hcsc")])
+def test_every_kind_of_method_learns_cut_points(words: Words, tmp_path: Path, method: str) -> None:
     """Through a site, a classifier of its own, auxiliary losses, and after saving, to the same predictions."""
-    backbone = {"upnn": "tang-cnn", "huapa": "hierarchical"}.get(method, str(folder / "backbone"))
-    words = small_runs.train_command(folder / "train.csv", tmp_path / "run", backbone=backbone, method=method)
-    words[words.index("stars")] = "look"
-    assert main([*words, "--task", "ordinal"]) == 0
+    backbone = {"upnn": "tang-cnn", "huapa": "hierarchical"}.get(method)
+    assert main(words(method, backbone=backbone, baselines=method == "injector")) == 0
     results = RunFolder(tmp_path / "run").read_results()
     assert (results.task["kind"], results.main_metric) == ("ordinal", "rmse")
     assert list(results.models[0].parts["test"]) == ["rmse", "mae", "kappa", "accuracy"]
@@ -140,31 +154,33 @@ def test_every_kind_of_method_learns_cut_points(folder: Path, tmp_path: Path, me
     assert set(predictor.task.decode(logits).columns()) >= {"prediction", "expected", "probability_1", "probability_4"}
 
 
-def test_cut_points_are_exported_or_refused(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The graph is checked against the model when it is written; a folder of peft has no place for cut points."""
-    words = small_runs.train_command(
-        folder / "train.csv", tmp_path / "run", backbone=folder / "backbone", method="plora"
-    )
-    words[words.index("stars")] = "look"
-    assert main([*words, "--task", "ordinal"]) == 0
-    export = ["export", str(tmp_path / "run"), "--for", "user=u1", "--format"]
-    assert main([*export, "torch", "--output", str(tmp_path / "graph.pt2")]) == 0
-    capsys.readouterr()
-    assert main([*export, "adapter", "--output", str(tmp_path / "peft")]) == 1
+@pytest.mark.slow
+@pytest.mark.exhaustive
+def test_cut_points_are_exported(words: Words, trained_runs: TrainedRuns, tmp_path: Path) -> None:
+    """The graph is checked against the model when it is written."""
+    run = trained_runs.trained(words("plora"))
+    export = ["export", str(run), "--for", "user=u1", "--format", "torch"]
+    assert main([*export, "--output", str(tmp_path / "graph.pt2")]) == 0
+
+
+@pytest.mark.slow
+def test_a_folder_of_peft_has_no_place_for_cut_points(
+    words: Words, trained_runs: TrainedRuns, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = trained_runs.trained(words("plora"))
+    export = ["export", str(run), "--for", "user=u1", "--format", "adapter"]
+    assert main([*export, "--output", str(tmp_path / "peft")]) == 1
     assert "the task 'ordinal' has cut points, which a folder of peft does not hold" in capsys.readouterr().err
 
 
-PERSONAL = ["--task", "ordinal", "--set", "task.personal_cut_points=user"]
+PERSONAL = ["--set", "task.personal_cut_points=user"]
 
 
-@pytest.mark.parametrize("method", ["injector", "e2ln", "hcsc", "injector+plora"])
-def test_values_learn_cut_points_of_their_own(folder: Path, tmp_path: Path, method: str) -> None:
+@pytest.mark.slow
+@pytest.mark.parametrize("method", ["injector", *exhaustive("e2ln", "hcsc", "injector+plora")])
+def test_values_learn_cut_points_of_their_own(words: Words, tmp_path: Path, method: str) -> None:
     """Shifts and scales are products with the vectors of the values; a row without one has the cut points of all."""
-    words = small_runs.train_command(
-        folder / "train.csv", tmp_path / "run", backbone=str(folder / "backbone"), method=method
-    )
-    words[words.index("stars")] = "look"
-    assert main([*words, *PERSONAL]) == 0
+    assert main(words(method, *PERSONAL)) == 0
     model = AttributeModel.from_pretrained(tmp_path / "run" / "model").eval()
     assert isinstance(model.link, CutPoints)
     assert model.task.to_dict()["personal_cut_points"] == ["user"]
@@ -188,10 +204,9 @@ def test_values_learn_cut_points_of_their_own(folder: Path, tmp_path: Path, meth
     assert not torch.allclose(own, common, atol=1e-3)
 
 
-def test_personal_cut_points_are_merged_for_a_value(folder: Path, tmp_path: Path) -> None:
-    words = small_runs.train_command(folder / "train.csv", tmp_path / "run", backbone=folder / "backbone")
-    words[words.index("stars")] = "look"
-    assert main([*words, *PERSONAL, "task.expected=true", "--compare", "adapter"]) == 0
+@pytest.mark.slow
+def test_personal_cut_points_are_merged_for_a_value(words: Words, tmp_path: Path) -> None:
+    assert main(words("injector", *PERSONAL, "task.expected=true", "--compare", "adapter")) == 0
     compared = AttributeModel.from_pretrained(tmp_path / "run" / "compare" / "adapter" / "model")
     assert isinstance(compared.link, CutPoints)
     assert not compared.link.attributes  # a model without attributes has none
@@ -222,17 +237,13 @@ def test_personal_cut_points_are_merged_for_a_value(folder: Path, tmp_path: Path
             "nobody",
             "personal_cut_points names 'nobody', of which the method has no vectors: it has those of",
         ),
-        ("plora", "user", None),
+        pytest.param("plora", "user", None, marks=pytest.mark.slow),
     ],
 )
 def test_cut_points_of_unknown_attributes_are_refused(
-    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], method: str, name: str, message: str | None
+    words: Words, tmp_path: Path, capsys: pytest.CaptureFixture[str], method: str, name: str, message: str | None
 ) -> None:
-    words = small_runs.train_command(
-        folder / "train.csv", tmp_path / "run", backbone=folder / "backbone", method=method
-    )
-    words[words.index("stars")] = "look"
-    code = main([*words, *PERSONAL[:-1], f"task.personal_cut_points={name}"])
+    code = main(words(method, "--set", f"task.personal_cut_points={name}"))
     assert code == (0 if message is None else 1)
     assert message is None or message in capsys.readouterr().err
     assert message is None or not (tmp_path / "run").exists()

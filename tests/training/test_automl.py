@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
-import signal
-import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +14,8 @@ import pytest
 import small_runs
 import yaml
 from safetensors.numpy import load_file
+from trained_runs import TrainedRuns
+from troubles import FileFault
 
 from attribune.apps.cli import main
 from attribune.core.checksums import CHECKSUMS
@@ -24,19 +24,30 @@ from attribune.errors import ConfigError, DataError, ModelFolderError
 from attribune.models.automl import AutoMLModel
 from attribune.runs.loading import load_run
 from attribune.runs.recipe import Recipe
-from attribune.training import automl
+from attribune.training import automl, network_fit
 from attribune.training.automl import NetworkTrial, network_space
 from attribune.training.network_fit import NetworkFit
 from attribune.training.network_texts import NetworkTexts
 from attribune.training.train import train
 
+pytestmark = pytest.mark.slow
+
 ROWS = small_runs.reviews(160, seed=3)
 TRIALS = 3
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _short_trials() -> Iterator[None]:
+    """So that patience ends a trial after a few epochs; and there are few."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(network_fit, "_CHECK", 400)
+        patch.setattr(network_fit, "_MOST_EPOCHS", 30)
+        yield
+
+
 @pytest.fixture(scope="module")
-def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return small_runs.write_csv(tmp_path_factory.mktemp("table") / "data.csv", ROWS)
+def table(trained_runs: TrainedRuns) -> Path:
+    return trained_runs.table(ROWS)
 
 
 def recipe_of(table: Path, *, label: str = "stars", task: dict[str, Any] | None = None, **method: Any) -> Recipe:
@@ -136,27 +147,21 @@ def test_an_interrupted_trial_begins_again_with_its_values(
     assert trials_of(run)[1]["values"] == json.loads(interrupted_trial)
 
 
-@pytest.mark.slow
-def test_killed_at_any_moment_it_goes_on_to_the_same_end(run: Path, table: Path, tmp_path: Path) -> None:
+@pytest.mark.exhaustive
+def test_killed_at_any_moment_it_goes_on_to_the_same_end(table: Path, tmp_path: Path) -> None:
     words = ["train", str(table), "--text", "text", "--label", "stars", "--attributes", "user", "--method", "automl"]
     words += ["--trials", str(TRIALS), "--no-baselines", "--set", "training.precision=float32", "training.patience=1"]
-    words += ["--output", str(tmp_path / "killed"), "--resume"]
-    kills = 0
-    for until in ("rows.json", "trials/0000/attempts.json", "trials/0001/values.json", "trials/0001/result.json"):
-        command = small_runs.Command(words, log=tmp_path / "log.txt")
-        while command.process.is_alive() and not (tmp_path / "killed" / until).is_file():
-            time.sleep(0.005)
-        if command.process.is_alive():
-            os.kill(command.process.pid, signal.SIGKILL)
-            kills += 1
-        command.wait()
-        finished = len(trials_of(tmp_path / "killed"))
-    assert kills
-    assert finished < TRIALS or kills < 4
-    assert small_runs.Command(words, log=tmp_path / "log.txt").wait() == 0, (tmp_path / "log.txt").read_text()
-    assert_same(tmp_path / "killed", run)
-    assert main([*words[:-1], "--resume"]) == 0
-    assert main(words[:-1]) == 1, "a finished run is not begun again"
+    log, killed = tmp_path / "log.txt", tmp_path / "killed"
+    assert small_runs.Command([*words, "--output", str(tmp_path / "run")], log=log).wait() == 0, log.read_text()
+    words += ["--output", str(killed)]
+    for file in ("rows.json", "trials/0000/attempts.json", "trials/0001/values.json", "trials/0001/result.json"):
+        trouble = FileFault(str(killed / file), at=1)
+        assert small_runs.Command([*words, "--resume"], log=log, trouble=trouble).wait() == -9, log.read_text()
+    assert len(trials_of(killed)) == 1
+    assert small_runs.Command([*words, "--resume"], log=log).wait() == 0, log.read_text()
+    assert_same(killed, tmp_path / "run")
+    assert main([*words, "--resume"]) == 0
+    assert main(words) == 1, "a finished run is not begun again"
 
 
 def test_a_search_that_runs_out_of_time_has_the_best_so_far(table: Path, tmp_path: Path) -> None:

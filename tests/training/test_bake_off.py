@@ -11,6 +11,7 @@ import pandas as pd
 import pytest
 import small_runs
 from datasets import Dataset
+from trained_runs import TrainedRuns
 
 from attribune import ConfigError, train
 from attribune.apps.cli import main
@@ -33,13 +34,6 @@ def frame() -> pd.DataFrame:
     return pd.DataFrame(small_runs.reviews(120))
 
 
-@pytest.fixture(scope="module")
-def backbone(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("backbone")
-    small_runs.save_backbone(path)
-    return path
-
-
 class Stopped(Reporter):
     """Interrupts when a method begins."""
 
@@ -54,12 +48,14 @@ class Stopped(Reporter):
             raise KeyboardInterrupt
 
 
+@pytest.mark.slow
 def test_an_interrupted_bake_off_goes_on_and_the_choice_is_trained(
-    frame: pd.DataFrame, backbone: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    frame: pd.DataFrame, trained_runs: TrainedRuns, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(bake_off, "_FIRST_ROWS", 24)
     output = tmp_path / "run"
-    options = {**COLUMNS, "backbone": backbone, "settings": SETTINGS, "method": "auto", "baselines": False}
+    options = {**COLUMNS, "backbone": trained_runs.backbone(), "settings": SETTINGS, "method": "auto"}
+    options |= {"baselines": False, "budget": "10h"}
     with pytest.raises(KeyboardInterrupt):
         train(frame, output, **options, reporter=Stopped("modulated"))
     with pytest.raises(ConfigError, match="interrupted bake-off, which --resume continues"):
@@ -100,7 +96,7 @@ def scores(method: str, labels: np.ndarray) -> np.ndarray:
 def test_the_simplest_is_taken_of_those_that_show_no_difference(
     frame: pd.DataFrame, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    rows = pd.concat([frame.assign(text=frame["text"] + f" {number}") for number in range(20)])
+    rows = pd.concat([frame.assign(text=frame["text"] + f" {number}") for number in range(8)])
     settings = {"data.split.fractions": [0.4, 0.5, 0.1]}
     recipe, tables = _recipe_of(rows, {**COLUMNS}, settings, None)
     metrics: dict[str, Any] = {}
@@ -113,7 +109,7 @@ def test_the_simplest_is_taken_of_those_that_show_no_difference(
             raise ConfigError("does not fit")
 
     monkeypatch.setattr(bake_off._BakeOff, "_metric", lambda self, path: metrics[path])
-    chosen = choose_method(recipe, tmp_path / "runs", tables=tables, budget=600, train=fake, reporter=Reporter())
+    chosen = choose_method(recipe, tmp_path / "runs", tables=tables, budget=36_000, train=fake, reporter=Reporter())
     final = tmp_path / "runs" / f"round-{len(chosen.rounds)}"
     last = {one.method: metrics[final / one.method] for one in chosen.rounds[-1]}
     pair = compare_metrics(last["injector"], last["modulated"], names=("injector", "modulated"), part="validation")
@@ -147,7 +143,7 @@ def test_a_loss_that_is_not_of_classes_is_compared_by_the_main_metric(
         metrics[path] = formulas.r2(labels, labels + off)
 
     monkeypatch.setattr(bake_off._BakeOff, "_metric", lambda self, path: metrics[path])
-    chosen = choose_method(recipe, tmp_path / "runs", tables=tables, budget=600, train=fake, reporter=Reporter())
+    chosen = choose_method(recipe, tmp_path / "runs", tables=tables, budget=36_000, train=fake, reporter=Reporter())
     assert (chosen.metric, chosen.method) == ("r2", "plora")
 
 

@@ -21,6 +21,8 @@ from attribune.core.files import read_json
 from attribune.models.row_inputs import Predictions
 from attribune.runs.loading import load_run
 
+pytestmark = pytest.mark.slow
+
 ROWS = small_runs.reviews(60)
 FRAME = pd.DataFrame(ROWS, index=[f"r{number}" for number in range(60)])
 NAMES = ("text", "user", "tags")

@@ -10,24 +10,27 @@ import json
 import os
 import random
 import signal
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import small_runs
+from live_service import PATIENCE
 from safetensors.numpy import load_file
+from trained_runs import TrainedRuns
+from troubles import FileFault, Pause, Trouble
 
 pytestmark = pytest.mark.slow
 
 KILLS = int(os.environ.get("ATTRIBUNE_KILLS", "1"))
 RESULTS = Path(__file__).parents[2] / "benchmarks" / "results" / "kill.json"
 
+ROWS = {"steps": 160, "epoch": 300}
 SETTINGS = {
     "steps": [
-        *("--label", "look", "--task", "regression", "--tuning", "full", "--set"),
-        *("training.evaluate_every=5", "training.patience=3", "training.gradient_accumulation=2"),
+        *("--label", "look", "--task", "regression", "--tuning", "full", "--no-baselines", "--set"),
+        *("training.evaluate_every=4", "training.patience=2", "training.gradient_accumulation=2"),
     ],
     "epoch": [
         *("--label", "stars", "--set"),
@@ -39,29 +42,31 @@ SETTINGS = {
 class Training:
     """One recipe, trained as often as wanted in child processes."""
 
-    def __init__(self, folder: Path, backbone: Path, checks: str) -> None:
-        self.log = folder / "messages.txt"
-        data = small_runs.write_csv(folder / "train.csv", small_runs.reviews(300, seed=3))
+    def __init__(self, library: TrainedRuns, checks: str, *, log: Path) -> None:
+        self.library, self.log = library, log
+        data = library.table(small_runs.reviews(ROWS[checks], seed=3))
         self.words = [
             *("train", str(data), "--text", "text", "--attributes", "user", "--multi-label", "tags:;"),
-            *("--backbone", str(backbone), "--epochs", "4", "--batch-size", "8", "--learning-rate", "0.003"),
+            *("--backbone", str(library.backbone()), "--epochs", "4", "--batch-size", "8", "--learning-rate", "0.003"),
             *("--max-length", "32", "--resume", *SETTINGS[checks], "training.precision=float32"),
             *("method.attribute_dropout=0.3", "backbone.dropout=0.1", "method.bottleneck=8", "method.vector_size=8"),
         ]
 
-    def start(self, run: Path, *, until: str = "recipe.yaml") -> small_runs.Command:
-        """Start, and come back when there is a certain file in the run's folder."""
-        command = small_runs.Command([*self.words, "--output", str(run)], log=self.log)
-        while not (run / until).exists() and command.process.is_alive():
-            time.sleep(0.005)
-        return command
+    def start(self, run: Path, trouble: Trouble | None = None) -> small_runs.Command:
+        return small_runs.Command([*self.words, "--output", str(run)], log=self.log, trouble=trouble)
 
-    def finish(self, run: Path) -> float:
-        """Train to the end; returns the seconds."""
-        command = self.start(run)
-        begun = time.monotonic()
-        assert command.wait() == 0, self.log.read_text()
-        return time.monotonic() - begun
+    def finish(self, run: Path, trouble: Trouble | None = None) -> None:
+        assert self.start(run, trouble).wait() == 0, self.log.read_text()
+
+    def undisturbed(self) -> tuple[Path, int]:
+        """The run that nobody touched, and the number of changes of files until its end."""
+
+        def make(folder: Path) -> None:
+            folder.mkdir()
+            self.finish(folder / "run", FileFault(str(folder / "run"), count=str(folder / "changes")))
+
+        folder = self.library.once("undisturbed", self.words, make)
+        return folder / "run", int((folder / "changes").read_text())
 
 
 def weights(run: Path) -> dict[str, bytes]:
@@ -81,11 +86,6 @@ def log(run: Path) -> list[dict[str, Any]]:
     return [{key: value for key, value in entry.items() if key not in timed} for entry in entries]
 
 
-@pytest.fixture(scope="module")
-def backbone(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return small_runs.save_backbone(tmp_path_factory.mktemp("backbone"))
-
-
 def assert_same(run: Path, undisturbed: Path) -> None:
     assert weights(run) == weights(undisturbed)
     assert figures(run) == figures(undisturbed)
@@ -93,35 +93,36 @@ def assert_same(run: Path, undisturbed: Path) -> None:
     assert sorted(os.listdir(run)) == sorted(os.listdir(undisturbed))
 
 
-def moments(seconds: float) -> Iterator[float]:
+def moments(changes: int) -> Iterator[int]:
+    """The changes of files before which a training is killed: first in the middle, then anywhere."""
     chance = random.Random(11)
+    yield changes // 2
     while True:
-        yield chance.uniform(0, seconds)
+        yield chance.randint(1, changes)
 
 
-@pytest.mark.parametrize("checks", SETTINGS)
-def test_a_killed_training_comes_to_the_same_weights(tmp_path: Path, backbone: Path, checks: str) -> None:
-    training = Training(tmp_path, backbone, checks)
-    undisturbed = tmp_path / "undisturbed"
-    moment = moments(training.finish(undisturbed))
+@pytest.mark.parametrize("checks", ["steps", pytest.param("epoch", marks=pytest.mark.exhaustive)])
+def test_a_killed_training_comes_to_the_same_weights(tmp_path: Path, trained_runs: TrainedRuns, checks: str) -> None:
+    training = Training(trained_runs, checks, log=tmp_path / "messages.txt")
+    undisturbed, changes = training.undisturbed()
     outcome = json.loads((undisturbed / "training.json").read_text())
     assert outcome["stopped_early"] == (checks == "steps")
     assert outcome["best_step"] < outcome["steps"]
+    moment = moments(changes)
     kills: list[tuple[int, int]] = []
-    for number in range(100):
+    while len(kills) < KILLS:
+        number = len(kills)
         run = tmp_path / f"killed-{number}"
         while not (run / "metrics.json").is_file():
-            command = training.start(run)
-            if len(kills) < KILLS:
-                command.process.join(next(moment))
-                if command.process.is_alive():
-                    command.process.kill()
-                    kills.append((number, _reached(run)))
-                    print(f"{checks}: kill {len(kills)}, run {number}, checkpoint {kills[-1][1]}")  # noqa: T201
-            command.wait()
+            trouble = FileFault(str(run), at=next(moment)) if len(kills) < KILLS else None
+            code = training.start(run, trouble).wait()
+            if code == -signal.SIGKILL:
+                kills.append((number, _reached(run)))
+                print(f"{checks}: kill {len(kills)}, run {number}, checkpoint {kills[-1][1]}")  # noqa: T201
+            else:
+                assert code == 0, training.log.read_text()
         assert_same(run, undisturbed)
-        if len(kills) >= KILLS:
-            break
+    assert 0 < kills[0][1] < outcome["steps"], "some steps were done, and some were not"
     if "ATTRIBUNE_KILLS" in os.environ:
         _record(checks, kills, outcome)
 
@@ -132,12 +133,16 @@ def _reached(run: Path) -> int:
     return max(steps, default=-1 if (run / "training.json").is_file() else 0)
 
 
-def test_ctrl_c_says_how_to_go_on_and_loses_nothing(tmp_path: Path, backbone: Path) -> None:
-    training = Training(tmp_path, backbone, "steps")
-    training.finish(tmp_path / "undisturbed")
+@pytest.mark.exhaustive
+def test_ctrl_c_says_how_to_go_on_and_loses_nothing(tmp_path: Path, trained_runs: TrainedRuns) -> None:
+    training = Training(trained_runs, "steps", log=tmp_path / "messages.txt")
+    undisturbed, _ = training.undisturbed()
     run = tmp_path / "stopped"
-    for until in ("rows.json", "checkpoints/checkpoint-5", "checkpoints/checkpoint-10/trainer_state.json"):
-        command = training.start(run, until=until)
+    for file in ("rows.json", "checkpoints/checkpoint-4", "checkpoints/checkpoint-12/trainer_state.json"):
+        reached, go = small_runs.PROCESSES.Event(), small_runs.PROCESSES.Event()
+        command = training.start(run, Pause(str(run / file), at=1, reached=reached, go=go))
+        assert reached.wait(PATIENCE), training.log.read_text()
+        assert command.process.pid is not None
         os.kill(command.process.pid, signal.SIGINT)
         assert command.wait() == 130, training.log.read_text()
         messages = training.log.read_text()
@@ -148,21 +153,19 @@ def test_ctrl_c_says_how_to_go_on_and_loses_nothing(tmp_path: Path, backbone: Pa
         assert "Traceback" not in messages
     moved = run.rename(tmp_path / "moved")
     training.finish(moved)
-    assert "resuming from step" in training.log.read_text()
-    assert_same(moved, tmp_path / "undisturbed")
+    assert "resuming from step 8" in training.log.read_text()
+    assert_same(moved, undisturbed)
 
 
-def test_a_moved_run_whose_training_was_over_finds_its_best_model(tmp_path: Path, backbone: Path) -> None:
-    training = Training(tmp_path, backbone, "steps")
-    undisturbed = tmp_path / "undisturbed"
-    training.finish(undisturbed)
-    command = training.start(tmp_path / "run", until="model")  # the folder of the model is made after the last step
-    command.process.kill()
-    command.wait()
-    (tmp_path / "run" / "training.json").unlink(missing_ok=True)
-    if not (tmp_path / "run" / "checkpoints").exists():
-        pytest.skip("the child was faster than this test")
-    moved = (tmp_path / "run").rename(tmp_path / "moved")
+@pytest.mark.exhaustive
+def test_a_moved_run_whose_training_was_over_finds_its_best_model(tmp_path: Path, trained_runs: TrainedRuns) -> None:
+    training = Training(trained_runs, "steps", log=tmp_path / "messages.txt")
+    undisturbed, _ = training.undisturbed()
+    run = tmp_path / "run"
+    assert training.start(run, FileFault(str(run / "training.json"), at=1)).wait() == -signal.SIGKILL
+    assert (run / "model").is_dir()
+    assert (run / "checkpoints").is_dir()
+    moved = run.rename(tmp_path / "moved")
     training.finish(moved)
     assert_same(moved, undisturbed)
 

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import small_runs
 from safetensors.numpy import load_file
+from trained_runs import TrainedRuns
 
 from attribune.analysis.evaluate import compare_runs, evaluate
 from attribune.apps.cli import main
@@ -19,6 +20,8 @@ from attribune.data.clusters import unpacked_clusters
 from attribune.metrics.bootstrap import interval
 from attribune.runs.folder import RunFolder
 from attribune.runs.stored_scores import StoredScores
+
+pytestmark = pytest.mark.slow
 
 JUDGES, EACH = 9, 5
 
@@ -38,9 +41,9 @@ def judgements(texts: int, *, seed: int) -> list[dict[str, Any]]:
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def folder(tmp_path_factory: pytest.TempPathFactory, trained_runs: TrainedRuns) -> Path:
     folder = tmp_path_factory.mktemp("judged")
-    small_runs.save_backbone(folder / "backbone")
+    trained_runs.copy(trained_runs.backbone(), folder / "backbone")
     for seed, (name, texts) in enumerate({"train": 40, "validation": 25, "test": 30}.items()):
         small_runs.write_csv(folder / f"{name}.csv", judgements(texts, seed=seed))
     return folder
@@ -146,6 +149,7 @@ def test_shuffled_attributes_leave_the_judges_as_they_are(folder: Path, run: Pat
     assert shuffled.tolist() == own.tolist()
 
 
+@pytest.mark.exhaustive
 def test_a_benchmark_pools_judges_over_seeds(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     plan = folder / "plan.yaml"
     plan.write_text(

@@ -12,8 +12,8 @@ import small_runs
 import torch
 from tiny_models import at_random, make_batch, make_model
 from torch import Tensor, nn
+from trained_runs import ROWS, TrainedRuns
 
-from attribune.apps.cli import main
 from attribune.backbones.families import placement_for
 from attribune.core.progress import Reporter
 from attribune.errors import ConfigError
@@ -180,10 +180,10 @@ class Notes(Reporter):
         self.notes.append(text)
 
 
-def recipe(tmp_path: Path, rows: list[dict[str, Any]], **training: Any) -> Recipe:
-    table = small_runs.write_csv(tmp_path / "rows.csv", rows)
+def recipe(library: TrainedRuns, rows: list[dict[str, Any]], **training: Any) -> Recipe:
+    table = library.table(rows)
     data = {"train": str(table), "text": "text", "label": "stars", "attributes": [{"name": "user"}], "max_length": 32}
-    backbone = small_runs.save_backbone(tmp_path / "backbone")
+    backbone = library.backbone()
     return Recipe.from_dict(
         {
             "data": data,
@@ -195,10 +195,11 @@ def recipe(tmp_path: Path, rows: list[dict[str, Any]], **training: Any) -> Recip
 
 
 @pytest.mark.slow
-def test_a_training_that_updates_rows_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    rows = small_runs.reviews(150, seed=5)
+def test_a_training_that_updates_rows_alone(
+    trained_runs: TrainedRuns, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     notes = Notes()
-    made = recipe(tmp_path, rows, table_updates="rows", gradient_accumulation=2)
+    made = recipe(trained_runs, small_runs.reviews(150, seed=5), table_updates="rows", gradient_accumulation=2)
     updated: list[int] = []
     update = RowAdamW._update_rows
 
@@ -211,15 +212,18 @@ def test_a_training_that_updates_rows_alone(tmp_path: Path, monkeypatch: pytest.
     assert len(updated) == 6, "one step for two batches"
     assert max(updated) <= 8, "ids of the batch, that of hidden values among them"
     assert any("only the rows of the values in a batch" in note for note in notes.notes)
+    assert not [note for note in notes.notes if "padding" in note or "raise max_length" in note], "there is no waste"
 
 
 @pytest.mark.slow
-def test_waste_is_said_with_its_figure(tmp_path: Path) -> None:
+def test_waste_is_said_with_its_figure(trained_runs: TrainedRuns, tmp_path: Path) -> None:
     rows = small_runs.reviews(150, seed=5)
     for number, row in enumerate(rows[::12]):
         row["text"] = " ".join(["the", "film", f"n{number}"] * 20)
     notes = Notes()
-    results = train(recipe(tmp_path, rows, batch_size=64), tmp_path / "run", baselines=False, reporter=notes)
+    results = train(
+        recipe(trained_runs, rows, steps=2, batch_size=64), tmp_path / "run", baselines=False, reporter=notes
+    )
     padding = results["training"]["padding_share"]
     assert padding > 1 / 3
     (said,) = (note for note in notes.notes if "padding" in note)
@@ -227,9 +231,6 @@ def test_waste_is_said_with_its_figure(tmp_path: Path) -> None:
     assert "the longest text has 32 ids" in said
     (cut,) = (note for note in notes.notes if "texts cut" in note and note.startswith("train"))
     assert "raise max_length" in cut
-    plain = Notes()
-    train(recipe(tmp_path, small_runs.reviews(150, seed=5)), tmp_path / "plain", baselines=False, reporter=plain)
-    assert not [note for note in plain.notes if "padding" in note or "raise max_length" in note]
 
 
 @pytest.mark.parametrize(
@@ -266,12 +267,12 @@ def test_other_optimizers_are_those_of_torch(name: str, options: dict[str, float
         assert torch.allclose(model.get_parameter(parameter_name), expected, atol=1e-7), parameter_name
 
 
-def test_a_run_with_another_optimizer(tmp_path: Path) -> None:
-    small_runs.write_csv(tmp_path / "rows.csv", small_runs.reviews(120))
-    words = small_runs.train_command(tmp_path / "rows.csv", tmp_path / "run", backbone=Path("cnn"), method="upa")
+@pytest.mark.slow
+def test_a_run_with_another_optimizer(trained_runs: TrainedRuns) -> None:
+    words = small_runs.train_command(trained_runs.table(ROWS), "", backbone="cnn", method="upa")
     given = ["optimizer=adadelta", "optimizer_options.rho=0.9", "schedule=constant", "max_head_norm=0.02"]
-    assert main([*words, "--set", *(f"training.{one}" for one in given)]) == 0
-    model = load_model(tmp_path / "run")
+    run = trained_runs.trained([*words, *(f"training.{one}" for one in given), "--no-baselines"])
+    model = load_model(run)
     assert float(model.head.weight.detach().norm(dim=1).max()) <= 0.02 + 1e-6
 
 

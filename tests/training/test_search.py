@@ -13,6 +13,7 @@ import similarity_tables
 import small_runs
 import yaml
 from token_tables import questions, write_json_lines
+from trained_runs import TrainedRuns
 
 from attribune.apps.cli import main
 from attribune.errors import ConfigError
@@ -29,10 +30,8 @@ SPACE = {
 
 
 @pytest.fixture(scope="module")
-def recipe(tmp_path_factory: pytest.TempPathFactory) -> Recipe:
-    place = tmp_path_factory.mktemp("search")
-    backbone = small_runs.save_backbone(place / "backbone")
-    table = small_runs.write_csv(place / "train.csv", small_runs.reviews(120, seed=2))
+def recipe(trained_runs: TrainedRuns) -> Recipe:
+    table, backbone = trained_runs.table(small_runs.reviews(60, seed=2)), trained_runs.backbone()
     return Recipe.from_dict(
         {
             "data": {
@@ -50,25 +49,31 @@ def recipe(tmp_path_factory: pytest.TempPathFactory) -> Recipe:
 
 
 @pytest.mark.slow
-def test_a_search_repeats_goes_on_and_never_reads_test_rows(
+def test_an_interrupted_search_goes_on_to_the_same_trials_and_never_reads_test_rows(
     recipe: Recipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    trained, parts_given = searching.train, []
+    trained, rates, parts_given = searching.train, [], []
 
     def spied(*args: Any, **kwargs: Any) -> Any:
         parts_given.append(set(kwargs["tables"]))
+        rates.append(args[0].training.learning_rate)
+        if len(rates) == 5:  # the second trial of the second search
+            raise KeyboardInterrupt
         return trained(*args, **kwargs)
 
     monkeypatch.setattr(searching, "train", spied)
-    whole = search(recipe, tmp_path / "whole", trials=4, space=SPACE)
+    whole = search(recipe, tmp_path / "whole", trials=3, space=SPACE)
+    with pytest.raises(KeyboardInterrupt):
+        search(recipe, tmp_path / "parts", trials=2, space=SPACE)
     search(recipe, tmp_path / "parts", trials=2, space=SPACE)
-    parts = search(recipe, tmp_path / "parts", trials=4, space=SPACE)
+    parts = search(recipe, tmp_path / "parts", trials=3, space=SPACE)
     assert parts.tried == whole.tried
-    assert parts_given == [{"train", "validation"}] * 8
+    assert parts_given == [{"train", "validation"}] * 7
+    assert rates[3:] == [rates[0], rates[1], rates[1], rates[2]], "the interrupted one is repeated with its values"
     assert search(recipe, tmp_path / "parts", trials=1, space=SPACE).best == whole.best, "fewer trials lose nothing"
-    assert len({json.dumps(trial.values) for trial in whole.tried}) == 4
+    assert len({json.dumps(trial.values) for trial in whole.tried}) == 3
     scores = [trial.score for trial in whole.tried if trial.score is not None]
-    assert len(scores) == 4
+    assert len(scores) == 3
     assert whole.best is not None
     assert whole.best.score == min(scores)
     written = Recipe.from_dict(yaml.safe_load((tmp_path / "whole" / "recipe.yaml").read_text()))
@@ -78,7 +83,7 @@ def test_a_search_repeats_goes_on_and_never_reads_test_rows(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("task", ["similarity", "spans"])
+@pytest.mark.parametrize("task", ["similarity", pytest.param("spans", marks=pytest.mark.exhaustive)])
 def test_tasks_without_classes_are_scored_by_their_main_metric(task: str, recipe: Recipe, tmp_path: Path) -> None:
     texts, label = ("query", "document"), []
     if task == "spans":
@@ -93,28 +98,6 @@ def test_tasks_without_classes_are_scored_by_their_main_metric(task: str, recipe
     best = search(other, tmp_path / "out", trials=1, space=SPACE).best
     assert best is not None
     assert best.score == -next(iter(best.metrics.values()))
-
-
-@pytest.mark.slow
-def test_an_interrupted_trial_goes_on_with_its_values(
-    recipe: Recipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    whole = search(recipe, tmp_path / "whole", trials=3, space=SPACE)
-    trained = searching.train
-    calls = []
-
-    def interrupted(*args: Any, **kwargs: Any) -> Any:
-        calls.append(args[0].training.learning_rate)
-        if len(calls) == 2:
-            raise KeyboardInterrupt
-        return trained(*args, **kwargs)
-
-    monkeypatch.setattr(searching, "train", interrupted)
-    with pytest.raises(KeyboardInterrupt):
-        search(recipe, tmp_path / "parts", trials=3, space=SPACE)
-    assert search(recipe, tmp_path / "parts", trials=3, space=SPACE).tried == whole.tried
-    assert len(calls) == 4
-    assert calls[1] == calls[2], "the interrupted one is repeated with its values"
 
 
 @pytest.mark.slow
@@ -135,15 +118,26 @@ def test_a_trial_that_kills_its_process_is_given_up(
 
 
 @pytest.mark.slow
-def test_other_rows_are_noticed(recipe: Recipe, tmp_path: Path) -> None:
+def test_folders_of_something_else(recipe: Recipe, tmp_path: Path) -> None:
     table = tmp_path / "train.csv"
     table.write_bytes(Path(recipe.data.train).read_bytes())
     mine = Recipe.from_dict({**recipe.model_dump(), "data": {**recipe.data.model_dump(), "train": str(table)}})
     search(mine, tmp_path / "out", trials=1, space=SPACE)
+    with (
+        searching.SearchFolder(tmp_path / "out").held(),
+        pytest.raises(ConfigError, match=r"another process .*works in"),
+    ):
+        search(mine, tmp_path / "out", trials=2, space=SPACE)
+    with pytest.raises(ConfigError, match="started with another recipe, space, seed or other rows"):
+        search(mine, tmp_path / "out", trials=1, space={"method.bottleneck": [4, 8]})
     with table.open("a") as file:
         file.write(table.read_text().splitlines()[-1] + "\n")
     with pytest.raises(ConfigError, match="started with another recipe, space, seed or other rows"):
         search(mine, tmp_path / "out", trials=2, space=SPACE)
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "mine.txt").write_text("kept")
+    with pytest.raises(ConfigError, match="holds no search"):
+        search(recipe, tmp_path / "other", trials=1, space=SPACE)
 
 
 def test_later_draws_go_by_what_was_found(recipe: Recipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -194,27 +188,11 @@ def test_a_space_that_does_not_hold(recipe: Recipe, tmp_path: Path, space: dict[
 
 
 @pytest.mark.slow
-def test_folders_of_something_else(recipe: Recipe, tmp_path: Path) -> None:
-    (tmp_path / "other").mkdir()
-    (tmp_path / "other" / "mine.txt").write_text("kept")
-    with pytest.raises(ConfigError, match="holds no search"):
-        search(recipe, tmp_path / "other", trials=1, space=SPACE)
-    search(recipe, tmp_path / "out", trials=1, space=SPACE)
-    with pytest.raises(ConfigError, match="started with another recipe, space, seed or other rows"):
-        search(recipe, tmp_path / "out", trials=1, space={"method.bottleneck": [4, 8]})
-    with (
-        searching.SearchFolder(tmp_path / "out").held(),
-        pytest.raises(ConfigError, match=r"another process .*works in"),
-    ):
-        search(recipe, tmp_path / "out", trials=2, space=SPACE)
-
-
-@pytest.mark.slow
 def test_the_command(recipe: Recipe, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "recipe.yaml").write_text(recipe.to_yaml())
     (tmp_path / "space.yaml").write_text(yaml.safe_dump({"method.hypercomplex": [4, 5]}))
     words = ["search", "--config", str(tmp_path / "recipe.yaml"), "--space", str(tmp_path / "space.yaml")]
-    assert main([*words, "--trials", "5", "--output", str(tmp_path / "out")]) == 0
+    assert main([*words, "--trials", "3", "--output", str(tmp_path / "out")]) == 0
     shown = capsys.readouterr().out
     assert "best on the validation rows: method.hypercomplex=4" in shown
     assert "failed" in shown, "5² does not divide 48"

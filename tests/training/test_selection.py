@@ -10,6 +10,7 @@ import pytest
 import small_runs
 import torch
 import yaml
+from trained_runs import TrainedRuns
 
 from attribune.errors import ConfigError
 from attribune.metrics.definitions import metric_info
@@ -23,9 +24,9 @@ from attribune.training.train import train
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def folder(tmp_path_factory: pytest.TempPathFactory, trained_runs: TrainedRuns) -> Path:
     folder = tmp_path_factory.mktemp("selection")
-    small_runs.save_backbone(folder / "backbone")
+    (folder / "backbone").symlink_to(trained_runs.backbone())
     for seed, (name, texts) in enumerate({"train": 48, "validation": 24, "test": 24}.items()):
         rows = small_runs.reviews(texts, seed=seed)
         found = {value: place for place, value in enumerate(sorted({row["stars"] for row in rows}), 1)}
@@ -49,14 +50,15 @@ def run_of(folder: Path, kind: str, *, task: dict[str, Any] | None = None, **tra
     return RunFolder(output)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "select_by", "chosen"),
     [
         ("rating", None, "loss"),
-        ("ordinal", None, "loss"),
+        pytest.param("ordinal", None, "loss", marks=pytest.mark.exhaustive),
         ("classification", None, "accuracy"),
-        ("rating", "rmse", "rmse"),
-        ("classification", "loss", "loss"),
+        pytest.param("rating", "rmse", "rmse", marks=pytest.mark.exhaustive),
+        pytest.param("classification", "loss", "loss", marks=pytest.mark.exhaustive),
     ],
 )
 def test_the_best_check_by_that_metric_is_kept(folder: Path, kind: str, select_by: str | None, chosen: str) -> None:
@@ -87,7 +89,8 @@ def test_ordered_labels_are_chosen_by_the_loss_and_others_by_the_main_metric() -
     assert {"rating", "ordinal", "classification"} <= set(TASKS)
 
 
-@pytest.mark.parametrize("batch_size", [4, 16])
+@pytest.mark.slow
+@pytest.mark.parametrize("batch_size", [4, pytest.param(16, marks=pytest.mark.exhaustive)])
 def test_the_loss_of_the_validation_rows_does_not_depend_on_their_batches(folder: Path, batch_size: int) -> None:
     """With class weights, the batches of a mean would weigh unlike."""
     task = {"class_weights": [1.0, 30.0]}

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import json
-import shutil
-from contextlib import nullcontext
+from contextlib import nullcontext, redirect_stderr
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ import small_runs
 import torch
 from datasets import Dataset
 from drawn_values import EACH, TASKS, drawn_rows, model_of
+from trained_runs import TrainedRuns
 
 from attribune import AttributeModel
 from attribune.apps.cli import main
@@ -37,12 +38,19 @@ NEW = {
 
 @pytest.fixture(autouse=True)
 def few_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(set_encoders, "_STEPS", 300)
+    monkeypatch.setattr(set_encoders, "_STEPS", 30)
 
 
-@pytest.mark.parametrize("kind", list(TASKS))
-def test_it_knows_new_values_better_than_none(kind: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "classification",
+        *(pytest.param(kind, marks=pytest.mark.exhaustive) for kind in TASKS if kind != "classification"),
+    ],
+)
+def test_it_knows_new_values_better_than_none(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Labels are drawn from the model with vectors far from the unknown one; values that taught nothing gain."""
+    monkeypatch.setattr(set_encoders, "_STEPS", 300)
     task = TASKS[kind]
     model = model_of(task, tmp_path)
     rows = drawn_rows(model, task, scale=3.0)
@@ -55,15 +63,25 @@ def test_it_knows_new_values_better_than_none(kind: str, tmp_path: Path) -> None
     parameters = dict(model.named_parameters())
     assert all(torch.equal(parameters[name], value) for name, value in state.items())
     assert [name for name in parameters if name not in state] == [f"set_encoders.0.{n}" for n in ENCODER]
-    again = model_of(task, tmp_path / "again")
-    assert learn_set_encoder(again, user, rows.take, rows.attribute_ids, run=nullcontext) == found
+
+
+@pytest.mark.exhaustive
+def test_it_is_learned_to_the_same_figures(tmp_path: Path) -> None:
+    task = TASKS["rating"]
+    found = []
+    for folder in ("one", "two"):
+        model = model_of(task, tmp_path / folder)
+        rows = drawn_rows(model, task, scale=3.0)
+        found.append(learn_set_encoder(model, model.schema["user"], rows.take, rows.attribute_ids, run=nullcontext))
+    assert found[0] == found[1]
 
 
 ENCODER = ["E", "W_1", "b_1", "W_2", "U", "q", "kappa"]
 
 
-def test_more_rows_say_more(tmp_path: Path) -> None:
+def test_more_rows_say_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The vectors of all rows of a value tell its other values' rows apart better than those of one row."""
+    monkeypatch.setattr(set_encoders, "_STEPS", 300)
     task = TASKS["regression"]
     model = model_of(task, tmp_path)
     rows, user = drawn_rows(model, task, scale=3.0), model.schema["user"]
@@ -114,32 +132,36 @@ def test_rows_stay_within_the_limits(monkeypatch: pytest.MonkeyPatch) -> None:
 # Runs
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("encoders")
-    small_runs.save_backbone(folder / "backbone")
-    rows = [row | {"user": f"u{number % 25}"} for number, row in enumerate(small_runs.reviews(300, seed=3))]
-    small_runs.write_csv(folder / "train.csv", rows)
-    return folder
+ROWS = [row | {"user": f"u{number % 25}"} for number, row in enumerate(small_runs.reviews(200, seed=3))]
 
 
-def words(folder: Path, output: Path, *, method: str = "injector", on: bool = True) -> list[str]:
-    command = small_runs.train_command(folder / "train.csv", output, backbone=folder / "backbone", method=method)
+def words(library: TrainedRuns, output: Path | str, *, method: str = "injector", on: bool = True) -> list[str]:
+    command = small_runs.train_command(library.table(ROWS), Path(output), backbone=library.backbone(), method=method)
     return [*command, f"training.set_encoders={str(on).lower()}", "--no-baselines", "--tuning", "frozen"]
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
+def folder(trained_runs: TrainedRuns, few_steps: None) -> Path:
+    """A run with an encoder, and what was said while it was trained."""
+
+    def make(folder: Path) -> None:
+        folder.mkdir()
+        with redirect_stderr(io.StringIO()) as said:
+            assert main(words(trained_runs, folder / "run")) == 0
+        (folder / "said.txt").write_text(said.getvalue(), encoding="utf-8")
+
+    return trained_runs.once("set-encoder", words(trained_runs, ""), make)
+
+
+@pytest.fixture
 def original(folder: Path) -> Path:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(set_encoders, "_STEPS", 300)
-        assert main(words(folder, folder / "run")) == 0
     return folder / "run"
 
 
 @pytest.fixture
-def run(original: Path, tmp_path: Path) -> Path:
-    shutil.copytree(original, tmp_path / "run")
-    return tmp_path / "run"
+def run(original: Path, trained_runs: TrainedRuns, tmp_path: Path) -> Path:
+    """A run with an encoder that a test may change."""
+    return trained_runs.copy(original, tmp_path / "run")
 
 
 def predictions(run: Path, users: list[str]) -> Any:
@@ -147,6 +169,7 @@ def predictions(run: Path, users: list[str]) -> Any:
     return load_run(run)[1].logits(Dataset.from_dict(rows))[0]
 
 
+@pytest.mark.slow
 def test_it_is_stored_and_enrols_without_gradients(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert read_json(run / "model" / "config.json", what="config")["set_encoders"] == ["user"]
     model = AttributeModel.from_pretrained(run / "model")
@@ -176,6 +199,7 @@ def test_it_is_stored_and_enrols_without_gradients(run: Path, monkeypatch: pytes
     np.testing.assert_allclose(load_run(run)[1].model.value_vectors("user", count=25)[-1], vectors[25], atol=1e-6)
 
 
+@pytest.mark.slow
 def test_both_finds_the_maximum_of_the_posterior(run: Path) -> None:
     found = {}
     for by in ("posterior", "both"):
@@ -185,49 +209,55 @@ def test_both_finds_the_maximum_of_the_posterior(run: Path) -> None:
     np.testing.assert_allclose(found["both"], found["posterior"], atol=1e-3)
 
 
-def test_the_command_says_how_well_it_does(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(words(folder, tmp_path / "run")) == 0
-    shown = capsys.readouterr().err
-    assert "encoder of new values of 'user': trained on 20 values; rows of others have the loss " in shown
+@pytest.mark.slow
+def test_the_command_says_how_well_it_does(
+    folder: Path, run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    said = (folder / "said.txt").read_text(encoding="utf-8")
+    assert "encoder of new values of 'user': trained on 20 values; rows of others have the loss " in said
     new = tmp_path / "new.jsonl"
     new.write_text(json.dumps({"text": "fine", "stars": "good", "user": "x"}) + "\n", encoding="utf-8")
-    assert main(["enrol", str(tmp_path / "run"), str(new), "--by", "encoder", "--json"]) == 0
+    assert main(["enrol", str(run), str(new), "--by", "encoder", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["values"][0]["value"] == "x"
-    assert main(["enrol", str(tmp_path / "run"), str(new), "--by", "guess"]) == 1
+    assert main(["enrol", str(run), str(new), "--by", "guess"]) == 1
     assert "'encoder' or 'both', it is 'guess'" in capsys.readouterr().err
 
 
-def test_a_continued_run_has_an_encoder_of_its_own(original: Path, folder: Path, tmp_path: Path) -> None:
-    for on in (True, False):
-        output = tmp_path / str(on)
-        assert main([*words(folder, output, on=on), "--continue", str(original)]) == 0
-        model = AttributeModel.from_pretrained(output / "model")
-        assert (model.set_encoder("user") is not None) is on
+@pytest.mark.slow
+@pytest.mark.parametrize("on", [True, pytest.param(False, marks=pytest.mark.exhaustive)])
+def test_a_continued_run_has_an_encoder_of_its_own(
+    on: bool, original: Path, trained_runs: TrainedRuns, tmp_path: Path
+) -> None:
+    assert main([*words(trained_runs, tmp_path / "run", on=on), "--continue", str(original)]) == 0
+    model = AttributeModel.from_pretrained(tmp_path / "run" / "model")
+    assert (model.set_encoder("user") is not None) is on
 
 
-def test_described_values_have_one(folder: Path, tmp_path: Path) -> None:
+@pytest.mark.slow
+def test_described_values_have_one(trained_runs: TrainedRuns, tmp_path: Path) -> None:
     """Episodes show the description of a value, and hide its own vector."""
     table = tmp_path / "users.csv"
     lines = ["user,age", *(f"u{number},{number + 20}" for number in range(25)), "n1,30"]
     table.write_text("\n".join(lines), encoding="utf-8")
-    assert main([*words(folder, tmp_path / "run"), "--values", f"user={table}"]) == 0
+    assert main([*words(trained_runs, tmp_path / "run"), "--values", f"user={table}"]) == 0
     rows = {name: column[:2] for name, column in NEW.items()} | {"user": ["n9", "n9"]}
     assert enrol(tmp_path / "run", Dataset.from_dict(rows), settings=EnrolSettings(by="encoder")).values[0].rows == 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("by", ["encoder", "both"])
-def test_without_an_encoder_there_is_a_cure(folder: Path, tmp_path: Path, by: Any) -> None:
-    assert main(words(folder, tmp_path / "run", on=False)) == 0
+def test_without_an_encoder_there_is_a_cure(trained_runs: TrainedRuns, tmp_path: Path, by: Any) -> None:
+    run = trained_runs.copy(trained_runs("injector"), tmp_path / "run")
     with pytest.raises(ConfigError, match=f"no encoder of new values of 'user', which --by {by} needs: train with"):
-        enrol(tmp_path / "run", Dataset.from_dict(NEW), settings=EnrolSettings(by=by))
-    assert not (tmp_path / "run" / ".model.new").exists()
+        enrol(run, Dataset.from_dict(NEW), settings=EnrolSettings(by=by))
+    assert not (run / ".model.new").exists()
 
 
 @pytest.mark.parametrize("method", ["none", "adapter", "hcsc"])
 def test_models_that_can_have_none_are_refused_before_training(
-    folder: Path, tmp_path: Path, method: str, capsys: pytest.CaptureFixture[str]
+    trained_runs: TrainedRuns, tmp_path: Path, method: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(words(folder, tmp_path / "run", method=method)) == 1
+    assert main(words(trained_runs, tmp_path / "run", method=method)) == 1
     assert "no attribute has vectors that could be encoded from rows: turn it off" in capsys.readouterr().err
     assert not (tmp_path / "run").exists()
 
@@ -240,8 +270,9 @@ def test_hashed_and_numeric_attributes_have_none(tmp_path: Path) -> None:
     assert not can_encode_sets(model, replace(user, spec=replace(user.spec, unseen="hash", buckets=8)))
 
 
+@pytest.mark.slow
 def test_a_failure_loses_no_trained_model(
-    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    trained_runs: TrainedRuns, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Memory that runs out in the middle of the episodes: the model is stored without an encoder, and loads."""
 
@@ -249,27 +280,30 @@ def test_a_failure_loses_no_trained_model(
         raise RuntimeError("out of memory")
 
     monkeypatch.setattr(set_encoders._Episodes, "loss", fail)
-    assert main(words(folder, tmp_path / "run")) == 0
+    assert main(words(trained_runs, tmp_path / "run")) == 0
     assert "encoder of new values of 'user': not trained (out of memory)" in capsys.readouterr().err
     model = AttributeModel.from_pretrained(tmp_path / "run" / "model")
     assert model.config.set_encoders is None
     assert model.set_encoder("user") is None
 
 
+@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_an_interruption_is_resumed_to_the_same_model(
-    original: Path, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    original: Path, trained_runs: TrainedRuns, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def interrupt(*_: Any, **__: Any) -> None:
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
         patch.setattr(set_encoders._Episodes, "loss", interrupt)
-        assert main(words(folder, tmp_path / "run")) == 130
-    assert main([*words(folder, tmp_path / "run"), "--resume"]) == 0
+        assert main(words(trained_runs, tmp_path / "run")) == 130
+    assert main([*words(trained_runs, tmp_path / "run"), "--resume"]) == 0
     found, expected = ((run / "model" / "model.safetensors").read_bytes() for run in (tmp_path / "run", original))
     assert found == expected
 
 
+@pytest.mark.slow
 def test_rows_of_values_are_found_at_once(run: Path) -> None:
     """Values with rows between each other, and of several in a table."""
     users = ["n3", "u1", "n1", "n3", None, "n2", "n1", "n3"]

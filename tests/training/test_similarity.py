@@ -2,57 +2,27 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-import similarity_tables
 import small_runs
-from fastapi.testclient import TestClient
-from similarity_tables import DOCUMENTS, fitting, pairs
+from similarity_tables import DOCUMENTS, FORMS, fitting, learned_similarity, pairs, similarity_command
+from trained_runs import TrainedRuns
 
 from attribune.apps.cli import main
-from attribune.apps.serve import create_app, load_models
 from attribune.models.predictor import Predictor
 from attribune.runs.folder import RunFolder
 from attribune.runs.loading import load_run
 
 pytestmark = pytest.mark.slow
 
-COLUMNS = {"pairs": [], "triplets": ["--text-negative", "other"], "scores": ["--label", "score"]}
 
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    root = tmp_path_factory.mktemp("similarity")
-    small_runs.save_backbone(root / "backbone")
-    for form in COLUMNS:
-        small_runs.write_csv(root / f"{form}.csv", getattr(similarity_tables, form)(240))
-    return root
-
-
-def command(folder: Path, run: Path, *words: str, form: str = "pairs", method: str = "injector") -> list[str]:
-    given = small_runs.train_command(folder / f"{form}.csv", run, backbone=folder / "backbone", method=method)
-    start = given.index("--text") + 1
-    texts = ["query", "--text-pair", "document", *COLUMNS[form]]
-    given[start : given.index("--attributes")] = [*texts, "--task", "similarity"]
-    return [*given, *words]
-
-
-def learned(folder: Path, run: Path, form: str) -> Path:
-    words = ["backbone.tuning=full", "training.learning_rate=0.01", "training.backbone_learning_rate=0.003"]
-    given = command(folder, run, *words, form=form)
-    given[given.index("--epochs") + 1] = "5" if form == "scores" else "2"
-    assert main(given) == 0
-    return run
-
-
-@pytest.fixture(scope="module")
-def run(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+@pytest.fixture
+def run(trained_runs: TrainedRuns) -> Path:
     """A run that has learned from pairs what each user looks for."""
-    return learned(folder, tmp_path_factory.mktemp("runs") / "run", "pairs")
+    return learned_similarity(trained_runs)
 
 
 def share_found(predictor: Predictor, *, as_user: int | None = None) -> float:
@@ -79,17 +49,16 @@ def test_the_user_decides_which_document_is_found(run: Path) -> None:
     assert as_given["mrr"].low > hidden["mrr"].high - 0.1
 
 
-@pytest.mark.parametrize("form", ["triplets", "scores"])
-def test_other_rows_teach_the_same(form: str, folder: Path, tmp_path: Path) -> None:
-    run = learned(folder, tmp_path / "run", form)
+@pytest.mark.parametrize("form", [pytest.param("triplets", marks=pytest.mark.exhaustive), "scores"])
+def test_other_rows_teach_the_same(form: str, trained_runs: TrainedRuns, tmp_path: Path) -> None:
+    run = trained_runs.copy(learned_similarity(trained_runs, form), tmp_path / "run")
     predictor = load_run(run)[1]
     rows = pairs(80, seed=6)
     near = predictor.predict(rows)["prediction"]
     others = [{**row, "document": fitting(row["query"], row["user"], is_other=True)} for row in rows]
     assert np.mean(near > predictor.predict(others)["prediction"]) > 0.9
     assert predictor.columns == ("query", "document", "user"), "no negative is needed"
-    data = str(folder / f"{form}.csv")
-    assert main(["evaluate", str(run), data]) == 0
+    assert main(["evaluate", str(run), str(trained_runs.table(rows_of(form, seed=8)))]) == 0
     small_runs.write_csv(tmp_path / "new.csv", [{**row, "user": "somebody"} for row in rows_of(form, seed=7)])
     assert main(["enrol", str(run), str(tmp_path / "new.csv")]) == 0
     assert "somebody" in load_run(run)[1].schema["user"].values
@@ -101,48 +70,7 @@ def test_other_rows_teach_the_same(form: str, folder: Path, tmp_path: Path) -> N
 
 
 def rows_of(form: str, *, seed: int) -> list[dict[str, Any]]:
-    return list(getattr(similarity_tables, form)(40, seed=seed))
-
-
-def test_verbs(run: Path, folder: Path, tmp_path: Path, capsys: Any) -> None:
-    data = str(folder / "pairs.csv")
-    assert main(["predict", str(run), data, "--output", str(tmp_path / "out.jsonl")]) == 0
-    shown = [json.loads(line)["prediction"] for line in (tmp_path / "out.jsonl").read_text().splitlines()]
-    assert shown == pytest.approx(load_run(run)[1].predict(pairs(240))["prediction"].tolist(), abs=1e-5)
-    for words in (
-        ["evaluate", str(run), data],
-        ["report", str(run), data, "--output", str(tmp_path / "report.html")],
-        ["report", str(run), "--output", str(tmp_path / "own.html")],
-        ["ablate", str(run), data],
-        ["describe", str(run)],
-        ["compare", str(run), str(run)],
-        ["train", "--continue", str(run), data, "--output", str(tmp_path / "on"), "--epochs", "1"],
-    ):
-        assert main(words) == 0, words
-    capsys.readouterr()
-    refused = "is for tasks with one score for a whole text, and 'similarity' compares texts"
-    for words, message in (
-        (["enrol", str(run), data], "learned from pairs, each beside the others of its batch"),
-        (["explain", str(run), data], refused),
-        (["export", str(run), "--for"], refused),
-        (["playground", str(run)], refused),
-    ):
-        assert main(words) == 1, words
-        assert message in capsys.readouterr().err
-    for card in (run / "README.md", run / "model" / "README.md"):
-        if card.is_file():
-            assert 'of="text_pair"' in card.read_text(encoding="utf-8")
-
-
-def test_the_service_compares(run: Path) -> None:
-    with TestClient(create_app(load_models([str(run)]))) as client:
-        row = pairs(1)[0]
-        asked = {"text": {"query": row["query"], "document": row["document"]}, "attributes": {"user": row["user"]}}
-        answer = client.post("/v1/predict", json=asked).json()["predictions"][0]
-        expected = load_run(run)[1].predict([row])["prediction"][0]
-        assert answer["output"]["prediction"] == pytest.approx(expected, abs=1e-5)
-        refused = client.post("/v1/predict", json={"text": asked["text"], "panel": "user"})
-        assert refused.status_code == 422
+    return FORMS[form][0](40, seed=seed)
 
 
 def split_off(document: str) -> dict[str, str]:
@@ -151,16 +79,13 @@ def split_off(document: str) -> dict[str, str]:
     return {"document": " ".join(words), "item": item}
 
 
-def test_a_word_backbone_learns_with_items_of_documents(folder: Path, tmp_path: Path) -> None:
+def test_a_word_backbone_learns_with_items_of_documents(tmp_path: Path) -> None:
     """The item conditions the document, whose words do not say what the user wants, and the user the query."""
     rows = [row | split_off(row["document"]) for row in pairs(400, seed=2)]
-    small_runs.write_csv(tmp_path / "items.csv", rows)
-    words = command(folder, tmp_path / "run", "task.pair_attributes=[item]", "training.learning_rate=0.01")
+    data = small_runs.write_csv(tmp_path / "items.csv", rows)
+    settings = ("task.pair_attributes=[item]", "training.learning_rate=0.01")
+    words = similarity_command(data, tmp_path / "run", *settings, backbone=Path("bilstm"), method="concat-text")
     words[words.index("--epochs") + 1] = "6"
-    words[1] = str(tmp_path / "items.csv")
-    words[words.index("--backbone") + 1] = "bilstm"
-    words[words.index("--method") + 1] = "concat-text"
-    words = [word for word in words if not word.startswith("method.")]
     words.insert(words.index("--attributes") + 2, "item")
     assert main(words) == 0
     predictor = load_run(tmp_path / "run")[1]
@@ -171,11 +96,10 @@ def test_a_word_backbone_learns_with_items_of_documents(folder: Path, tmp_path: 
     assert found[1].metrics["mrr"].value < 0.85, "attributes hidden"
 
 
-def test_hostile_tables(folder: Path, tmp_path: Path, capsys: Any) -> None:
-    def code(form: str, rows: list[dict[str, Any]], *words: str) -> tuple[int, str]:
-        given = command(folder, tmp_path / f"run{len(list(tmp_path.iterdir()))}", *words, form=form)
-        given[1] = str(small_runs.write_csv(tmp_path / "hostile.csv", rows))
-        result = main(given)
+def test_hostile_tables(trained_runs: TrainedRuns, tmp_path: Path, capsys: Any) -> None:
+    def code(form: str, rows: list[dict[str, Any]]) -> tuple[int, str]:
+        data = small_runs.write_csv(tmp_path / "hostile.csv", rows)
+        result = main(similarity_command(data, tmp_path / "run", backbone=trained_runs.backbone(), form=form))
         output = capsys.readouterr()
         return result, output.err + output.out
 
@@ -198,7 +122,8 @@ def test_hostile_tables(folder: Path, tmp_path: Path, capsys: Any) -> None:
     assert "1 row without a text left out" in output
 
 
-def test_settings_that_cannot_be(folder: Path, tmp_path: Path, capsys: Any) -> None:
+def test_settings_that_cannot_be(trained_runs: TrainedRuns, tmp_path: Path, capsys: Any) -> None:
+    data, backbone = trained_runs.table(pairs(240)), trained_runs.backbone()
     for change, message in (
         (["data.text_pair=[]"], "compares two texts: name the column of the second one with --text-pair"),
         (["data.text=[query, title]"], "compares one column with another: name one with --text, one with --text-pair"),
@@ -216,5 +141,5 @@ def test_settings_that_cannot_be(folder: Path, tmp_path: Path, capsys: Any) -> N
         (["method={name: chim}"], "method 'chim' acts on a classifier"),
         (["task.margin=0.5"], "margin is for triplets, and the rows are pairs"),
     ):
-        assert main(command(folder, tmp_path / "run", *change)) == 1, change
+        assert main(similarity_command(data, tmp_path / "run", *change, backbone=backbone)) == 1, change
         assert message in capsys.readouterr().err, change

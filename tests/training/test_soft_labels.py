@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 import small_runs
 import yaml
+from trained_runs import TrainedRuns
 
 from attribune.analysis.evaluate import compare_runs
 from attribune.apps.cli import main
@@ -43,10 +44,9 @@ def judgements(texts: int, *, seed: int) -> list[dict[str, Any]]:
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def folder(tmp_path_factory: pytest.TempPathFactory, trained_runs: TrainedRuns) -> Path:
     """A recipe over judgements, and the one over texts that is made of it."""
     folder = tmp_path_factory.mktemp("soft")
-    small_runs.save_backbone(folder / "backbone")
     for seed, (name, texts) in enumerate({"train": 60, "validation": 25, "test": 30}.items()):
         small_runs.write_csv(folder / f"{name}.csv", judgements(texts, seed=seed))
     data = {name: str(folder / f"{name}.csv") for name in ("train", "validation", "test")}
@@ -54,7 +54,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     settings = {
         "data": data,
         "method": {"name": "injector", "bottleneck": 8, "vector_size": 8},
-        "backbone": {"name": str(folder / "backbone")},
+        "backbone": {"name": str(trained_runs.backbone())},
         "training": {"epochs": 1, "batch_size": 16, "precision": "float32"},
     }
     (folder / "recipe.yaml").write_text(yaml.safe_dump(settings), encoding="utf-8")
@@ -95,6 +95,7 @@ def test_a_table_of_judgements_becomes_one_of_texts(folder: Path, capsys: pytest
     assert pd.read_csv(folder / "made.csv")["stars"].tolist() == found["stars"].tolist()
 
 
+@pytest.mark.slow
 def test_it_is_trained_on_and_scored_everywhere(run: Path, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     results = RunFolder(run).read_results()
     names = ["cross_entropy", "manhattan", "jensen_shannon", "accuracy", "macro_f1"]
@@ -115,18 +116,20 @@ def test_it_is_trained_on_and_scored_everywhere(run: Path, folder: Path, capsys:
     assert found["metrics"]["as given"]["jensen_shannon"]["value"] == pytest.approx(expected, abs=1e-6)
     assert "judgements" not in found
     assert {pair["metric"] for pair in compare_runs(run, run / "compare" / "linear")} == set(names)
-    for words in (["explain", str(run), texts], ["report", str(run)], ["report", str(run), texts]):
-        assert main([*words, "--output", str(folder / "page.html")]) == 0
-    assert main(["predict", str(run), texts, "--output", str(folder / "predicted.csv")]) == 0
-    predicted = pd.read_csv(folder / "predicted.csv")
-    np.testing.assert_allclose(predicted["probability_good"] + predicted["probability_bad"], 1, atol=1e-5)
-    new = pd.DataFrame({"text": ["great film", "dull"], "user": ["new"] * 2, "stars": ['{"good": 1}', '{"bad": 1}']})
-    new.to_csv(folder / "new.csv", index=False)
-    assert main(["enrol", str(run), str(folder / "new.csv")]) == 0
 
 
-@pytest.mark.parametrize("kind", ["rating", "ordinal"])
-@pytest.mark.parametrize("method", ["injector", "linear", "automl"])
+@pytest.mark.parametrize(
+    ("kind", "method"),
+    [
+        ("rating", "injector"),
+        ("ordinal", "linear"),
+        pytest.param("ordinal", "injector", marks=pytest.mark.exhaustive),
+        pytest.param("rating", "linear", marks=pytest.mark.exhaustive),
+        pytest.param("rating", "automl", marks=pytest.mark.exhaustive),
+        pytest.param("ordinal", "automl", marks=pytest.mark.exhaustive),
+    ],
+)
+@pytest.mark.slow
 def test_ordered_answers_and_baselines(folder: Path, kind: str, method: str) -> None:
     """The same table, whose answers are numbers."""
     if not (folder / "numbers").exists():
@@ -157,12 +160,13 @@ def objects(folder: Path) -> Path:
     return folder
 
 
-def test_objects_are_read_from_all_formats(objects: Path) -> None:
+@pytest.mark.slow
+def test_objects_are_read_from_all_formats(objects: Path, trained_runs: TrainedRuns) -> None:
     folder = objects
     losses = []
     for ending in ("csv", "jsonl", "parquet"):
         words = small_runs.train_command(
-            folder / f"objects.{ending}", folder / f"from-{ending}", backbone=folder / "backbone", method="linear"
+            folder / f"objects.{ending}", folder / f"from-{ending}", backbone=trained_runs.backbone(), method="linear"
         )
         assert main([*words, "task.soft_labels=true", "--no-baselines"]) == 0
         losses.append(
@@ -186,13 +190,13 @@ HOSTILE = {
 @pytest.mark.parametrize("kind", list(HOSTILE))
 @pytest.mark.parametrize("method", ["injector", "linear"])
 def test_labels_that_are_no_distributions_are_named(
-    tmp_path: Path, folder: Path, kind: str, method: str, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, trained_runs: TrainedRuns, kind: str, method: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     cell, message = HOSTILE[kind]
     rows = [row | {"stars": '{"good": 0.5, "bad": 0.5}'} for row in _reviews()]
     rows[2]["stars"] = cell
     data = small_runs.write_csv(tmp_path / "train.csv", rows)
-    words = small_runs.train_command(data, tmp_path / "run", backbone=folder / "backbone", method=method)
+    words = small_runs.train_command(data, tmp_path / "run", backbone=trained_runs.backbone(), method=method)
     assert main([*words, "task.soft_labels=true"]) == 1
     errors = capsys.readouterr().err
     assert message in errors
@@ -200,6 +204,7 @@ def test_labels_that_are_no_distributions_are_named(
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.slow
 def test_a_class_of_test_rows_alone_is_named(run: Path, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pd.DataFrame({"text": ["a film"], "user": ["u1"], "stars": ['{"awful": 1}']}).to_csv(folder / "x.csv", index=False)
     assert main(["evaluate", str(run), str(folder / "x.csv")]) == 1
@@ -210,11 +215,11 @@ def test_a_class_of_test_rows_alone_is_named(run: Path, folder: Path, capsys: py
 
 @pytest.mark.parametrize("ending", ["csv", "jsonl", "parquet"])
 def test_distributions_that_are_not_asked_for_are_no_classes(
-    objects: Path, ending: str, capsys: pytest.CaptureFixture[str]
+    objects: Path, trained_runs: TrainedRuns, ending: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder = objects
     words = small_runs.train_command(
-        folder / f"objects.{ending}", folder / "lost", backbone=folder / "backbone", method="linear"
+        folder / f"objects.{ending}", folder / "lost", backbone=trained_runs.backbone(), method="linear"
     )
     capsys.readouterr()
     assert main(words) == 1

@@ -11,24 +11,21 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import small_runs
-from fastapi.testclient import TestClient
-from token_tables import every_other_verb, questions, write_json_lines
+from token_tables import ASKED as ROWS
+from token_tables import learned_spans, spans_command, write_json_lines
+from trained_runs import TrainedRuns
 
 from attribune.apps.cli import main
-from attribune.apps.serve import create_app, load_models
 from attribune.data.tables import read_table
 from attribune.metrics.answers import answer_scores
 from attribune.runs.loading import load_run
 from attribune.runs.stored_scores import StoredScores
 
-ROWS = questions(150, unanswerable=0.25)
-
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A backbone and tables."""
+    """Tables in all forms."""
     root = tmp_path_factory.mktemp("spans")
-    small_runs.save_backbone(root / "backbone")
     write_json_lines(root / "rows.jsonl", ROWS)
     kind = pa.struct({"text": pa.list_(pa.string()), "answer_start": pa.list_(pa.int64())})
     answers = pa.array([row["answers"] for row in ROWS], type=kind)
@@ -44,34 +41,17 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
-def command(
-    folder: Path, run: Path, *, data: str = "rows.jsonl", method: str = "injector", epochs: int = 1
-) -> list[str]:
-    words = small_runs.train_command(folder / data, run, backbone=folder / "backbone", method=method)
-    label = ["answer", "answer_start", "is_impossible"] if data.endswith(".csv") else ["answers"]
-    words[words.index("--text") + 1 : words.index("--label") + 2] = [
-        *("question", "--text-pair", "context", "--task", "spans", "--label"),
-        *label,
-    ]
-    words[words.index("--max-length") + 1] = "16"  # so that most contexts have several windows
-    words[words.index("--epochs") + 1] = str(epochs)
-    return words
+@pytest.fixture
+def run(trained_runs: TrainedRuns) -> Path:
+    return learned_spans(trained_runs)
 
 
-@pytest.fixture(scope="module")
-def run(folder: Path) -> Path:
-    words = command(folder, folder / "run", epochs=12)
-    words[words.index("--set") : words.index("--set")] = ["--learning-rate", "0.005", "--tuning", "full"]
-    more = [
-        "training.backbone_learning_rate=0.005",
-        "training.patience=12",
-        "backbone.dropout=0",
-        "task.list_n_best=true",
-    ]
-    assert main([*words, *more]) == 0
-    return folder / "run"
+@pytest.fixture
+def backbone(trained_runs: TrainedRuns) -> Path:
+    return trained_runs.backbone()
 
 
+@pytest.mark.slow
 def test_it_learns_and_answers_with_the_contexts_own_characters(run: Path, folder: Path, tmp_path: Path) -> None:
     outputs = {name: tmp_path / f"out.{name}" for name in ("jsonl", "csv", "parquet")}
     for name, output in outputs.items():
@@ -94,6 +74,7 @@ def test_it_learns_and_answers_with_the_contexts_own_characters(run: Path, folde
     assert pq.read_table(tmp_path / "parts")["start"].to_pylist() == [one["start"] for one in shown]
 
 
+@pytest.mark.slow
 def test_stored_scores_are_those_of_the_rows(run: Path, folder: Path) -> None:
     stored = StoredScores.read(run)
     part = stored.parts["test"]
@@ -115,36 +96,17 @@ def test_stored_scores_are_those_of_the_rows(run: Path, folder: Path) -> None:
 
 
 @pytest.mark.slow
-def test_all_forms_of_labels_are_one(folder: Path, tmp_path: Path) -> None:
-    digests = []
-    for data in ("rows.jsonl", "rows.parquet", "rows.csv"):
-        run = tmp_path / data
-        assert main(command(folder, run, data=data, method="none")) == 0
-        part = StoredScores.read(run).parts["validation"]
-        digests.append([tuple(label) for label in part["labels"]])
-        assert main(["evaluate", str(run), str(folder / data)]) == 0
-    assert digests[0] == digests[1] == digests[2]
+@pytest.mark.parametrize("data", ["rows.csv", pytest.param("rows.parquet", marks=pytest.mark.exhaustive)])
+def test_all_forms_of_labels_are_one(data: str, run: Path, folder: Path, backbone: Path, tmp_path: Path) -> None:
+    other = tmp_path / "run"
+    words = spans_command(folder / data, other, backbone=backbone, method="none")
+    assert main([*words, "--no-baselines"]) == 0
+    found, expected = (StoredScores.read(path).parts["validation"]["labels"] for path in (other, run))
+    assert [tuple(label) for label in found] == [tuple(label) for label in expected]
+    assert main(["evaluate", str(other), str(folder / data)]) == 0
 
 
 @pytest.mark.slow
-def test_other_verbs(run: Path, folder: Path, tmp_path: Path, capsys: Any) -> None:
-    every_other_verb(run, folder, tmp_path, ROWS[:20], capsys)
-
-
-def test_the_service_answers(run: Path) -> None:
-    row = ROWS[3]
-    with TestClient(create_app(load_models([str(run)]))) as client:
-        text = {"question": row["question"], "context": row["context"]}
-        answer = client.post("/v1/predict", json={"text": text, "attributes": {"user": row["user"]}})
-        assert answer.status_code == 200
-        output = answer.json()["predictions"][0]["output"]
-        refused = client.post("/v1/predict", json={"text": ["a", "b"]})
-        assert refused.status_code == 422
-    expected = load_run(run)[1].predict([row])
-    assert output["prediction"] == expected["prediction"][0]
-    assert output["start"] == expected["start"][0]
-
-
 def test_hostile_rows_are_answered(run: Path, tmp_path: Path) -> None:
     odd = [
         ("what", ""),
@@ -162,8 +124,8 @@ def test_hostile_rows_are_answered(run: Path, tmp_path: Path) -> None:
     assert [one["prediction"] for one in (shown[0], shown[4], shown[5])] == [""] * 3
 
 
-def test_what_cannot_be_is_refused(folder: Path, tmp_path: Path, capsys: Any) -> None:
-    given = command(folder, tmp_path / "run")
+def test_what_cannot_be_is_refused(folder: Path, backbone: Path, tmp_path: Path, capsys: Any) -> None:
+    given = spans_command(folder / "rows.jsonl", tmp_path / "run", backbone=backbone)
     for change, message in (
         (["data.text_pair=[]"], "a question and a context"),
         (["data.text_pair=[context, user]"], "a question and a context"),
@@ -195,26 +157,19 @@ def test_what_cannot_be_is_refused(folder: Path, tmp_path: Path, capsys: Any) ->
         assert "Traceback" not in error
 
 
-def test_answers_elsewhere_are_counted(folder: Path, tmp_path: Path, capsys: Any) -> None:
+@pytest.mark.slow
+def test_answers_that_no_window_has_are_counted(backbone: Path, tmp_path: Path, capsys: Any) -> None:
+    """They are elsewhere than their row says, or longer than every window."""
     moved = next(row for row in ROWS if row["answers"]["text"])
     bad = moved | {"answers": {"text": moved["answers"]["text"], "answer_start": [10**6]}}
-    rows = write_json_lines(
-        tmp_path / "rows.jsonl", [bad, *ROWS[1:], {"question": "x", "context": "y", "answers": None}]
-    )
-    given = command(folder, tmp_path / "run", method="none")
-    assert main([given[0], str(rows), *given[2:]]) == 0
+    long = {"question": "which words", "context": "so " + "great bad fine " * 9, "user": "u1"}
+    long["answers"] = {"text": [long["context"][3:-1]], "answer_start": [3]}
+    table = [bad, *ROWS[1:], *[long] * 40, {"question": "x", "context": "y", "answers": None}]
+    rows = write_json_lines(tmp_path / "rows.jsonl", table)
+    assert main([*spans_command(rows, tmp_path / "run", backbone=backbone, method="none"), "--no-baselines"]) == 0
     told = capsys.readouterr().err
     assert "1 answers are not where their row says, and were found by their text" in told
     assert "1 row without a label left out" in told
-
-
-def test_answers_longer_than_every_window_are_counted(folder: Path, tmp_path: Path, capsys: Any) -> None:
-    long = {"question": "which words", "context": "so " + "great bad fine " * 9, "user": "u1"}
-    long["answers"] = {"text": [long["context"][3:-1]], "answer_start": [3]}
-    rows = write_json_lines(tmp_path / "rows.jsonl", [*ROWS, *[long] * 40])
-    given = command(folder, tmp_path / "run", method="none")
-    assert main([given[0], str(rows), *given[2:]]) == 0
-    told = capsys.readouterr().err
     counted = re.search(r"train: (\d+) of \d+ answers are whole in no window of head:16", told)
     assert counted is not None
     assert 20 < int(counted[1]) <= 40

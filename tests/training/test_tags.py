@@ -15,57 +15,50 @@ import small_runs
 import torch
 from families import BERT_METHODS
 from fastapi.testclient import TestClient
-from token_tables import every_other_verb, tagged_words, write_json_lines
+from token_tables import TAGGED as ROWS
+from token_tables import learned_tags, tags_command, write_json_lines
+from trained_runs import TrainedRuns
 from transformers.modeling_outputs import BaseModelOutput
 
 import attribune
 from attribune.apps.cli import main
 from attribune.apps.serve import create_app, load_models
 from attribune.data.tables import read_table
+from attribune.models.auto import load_model
 from attribune.models.baselines import BASELINES
-from attribune.models.predictor import Predictor
 from attribune.models.predictor_group import PredictorGroup
 from attribune.runs.loading import load_run
 from attribune.runs.stored_scores import StoredScores
+from attribune.training import trainer
 
 REFUSED = ("la", "upa", "chim", "concat-text", "e2ln", "upnn", "basis", "hcsc", "history")
-ROWS = tagged_words(80)
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A backbone and tables."""
+    """Tables in two forms."""
     root = tmp_path_factory.mktemp("tags")
-    small_runs.save_backbone(root / "backbone")
     write_json_lines(root / "rows.jsonl", ROWS)
     joined = [row | {"words": " ".join(row["words"]), "tags": " ".join(row["tags"])} for row in ROWS]
     small_runs.write_csv(root / "rows.csv", joined)
     return root
 
 
-def command(
-    folder: Path, run: Path, *, data: str = "rows.jsonl", method: str = "injector", epochs: int = 1
-) -> list[str]:
-    words = small_runs.train_command(folder / data, run, backbone=folder / "backbone", method=method)
-    words[words.index("--epochs") + 1] = str(epochs)
-    words[words.index("--text") + 1], words[words.index("--label") + 1] = "words", "tags"
-    words[words.index("--max-length") + 1] = "12"  # so that most rows have several windows
-    return ["train", words[1], "--task", "tags", *words[2:]]
+@pytest.fixture
+def backbone(trained_runs: TrainedRuns) -> Path:
+    return trained_runs.backbone()
 
 
-@pytest.fixture(scope="module")
-def run(folder: Path) -> Path:
-    words = command(folder, folder / "run", epochs=15)
-    words.insert(2, "--learning-rate")
-    words.insert(3, "0.01")
-    assert main([*words, "training.patience=15"]) == 0
-    return folder / "run"
+@pytest.fixture
+def run(trained_runs: TrainedRuns) -> Path:
+    return learned_tags(trained_runs)
 
 
 def predictions(run: Path, data: Path, output: Path) -> None:
     assert main(["predict", str(run), str(data), "--output", str(output)]) == 0
 
 
+@pytest.mark.slow
 def test_it_learns_and_predicts_the_same_from_every_format(run: Path, folder: Path, tmp_path: Path) -> None:
     outputs = {name: tmp_path / f"out.{name}" for name in ("jsonl", "csv", "parquet")}
     for name, output in outputs.items():
@@ -84,6 +77,7 @@ def test_it_learns_and_predicts_the_same_from_every_format(run: Path, folder: Pa
     assert list(found["prediction"]) == [row["prediction"] for row in shown]
 
 
+@pytest.mark.slow
 def test_stored_scores_are_those_of_the_rows(run: Path, folder: Path) -> None:
     stored = StoredScores.read(run)
     part = stored.parts["test"]
@@ -99,12 +93,7 @@ def test_stored_scores_are_those_of_the_rows(run: Path, folder: Path) -> None:
     assert "token-classification" in (run / "model" / "README.md").read_text()
 
 
-def test_other_verbs(run: Path, folder: Path, tmp_path: Path, capsys: Any) -> None:
-    copied = every_other_verb(run, folder, tmp_path, ROWS[:20], capsys)
-    users = read_table(folder / "rows.jsonl").select(StoredScores.read(copied).parts["test"]["rows"])["user"]
-    assert "u1" not in users
-
-
+@pytest.mark.slow
 def test_the_service_takes_words(run: Path) -> None:
     with TestClient(create_app(load_models([str(run)]))) as client:
         row = ROWS[3]
@@ -121,6 +110,7 @@ def test_the_service_takes_words(run: Path) -> None:
             assert refused.json()["errors"][0]["field"].startswith(field)
 
 
+@pytest.mark.slow
 def test_runs_that_score_tokens_are_served_beside_each_other(run: Path) -> None:
     group = PredictorGroup.from_pretrained({"one": run, "two": run})
     assert group.refusals == dict.fromkeys(("one", "two"), "it scores tokens, in windows of its own")
@@ -132,10 +122,22 @@ def test_runs_that_score_tokens_are_served_beside_each_other(run: Path) -> None:
 JSON = {"content-type": "application/json"}
 
 
-@pytest.mark.parametrize("method", [*BERT_METHODS, "upnn", *BASELINES])
+KEPT = ("tokens", "plora", *REFUSED, *BASELINES)
+"""One method in front of the words, one in the layers, and all that are refused at once."""
+
+
+@pytest.mark.parametrize(
+    "method",
+    [
+        pytest.param(name, marks=[] if name in KEPT else pytest.mark.exhaustive)
+        for name in (*BERT_METHODS, "upnn", *BASELINES)
+    ],
+)
 @pytest.mark.slow
-def test_every_method_that_has_token_states(method: str, folder: Path, tmp_path: Path, capsys: Any) -> None:
-    words = command(folder, tmp_path / "run", method=method)
+def test_every_method_that_has_token_states(
+    method: str, folder: Path, backbone: Path, tmp_path: Path, capsys: Any
+) -> None:
+    words = tags_command(folder / "rows.jsonl", tmp_path / "run", backbone=backbone, method=method)
     if method in (*REFUSED, *BASELINES):
         assert main(words) == 1
         assert "scores" in (message := capsys.readouterr().err)
@@ -146,31 +148,36 @@ def test_every_method_that_has_token_states(method: str, folder: Path, tmp_path:
     predictions(tmp_path / "run", folder / "rows.csv", tmp_path / "out.csv")
 
 
-def test_a_sum_with_a_refused_method_is_refused(folder: Path, tmp_path: Path, capsys: Any) -> None:
-    assert main(command(folder, tmp_path / "run", method="adapter+chim")) == 1
+def test_a_sum_with_a_refused_method_is_refused(folder: Path, backbone: Path, tmp_path: Path, capsys: Any) -> None:
+    words = tags_command(folder / "rows.jsonl", tmp_path / "run", backbone=backbone, method="adapter+chim")
+    assert main(words) == 1
     assert "acts at the point classify" in capsys.readouterr().err
 
 
 @pytest.mark.slow
-def test_an_interrupted_training_ends_with_the_same_weights(folder: Path, tmp_path: Path) -> None:
-    words = [*command(folder, tmp_path / "whole", epochs=2), "training.evaluate_every=3"]
+def test_an_interrupted_training_ends_with_the_same_weights(
+    folder: Path, backbone: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = tags_command(folder / "rows.jsonl", tmp_path / "whole", backbone=backbone, epochs=2)
+    words += ["training.evaluate_every=3", "--no-baselines"]
     assert main(words) == 0
-    again = [word.replace("whole", "cut") for word in words]
-    log = tmp_path / "log"
-    stopped = small_runs.Command(again, log=log)
-    for _ in range(2_000):
-        if list((tmp_path / "cut").glob("checkpoints/*/trainer_state.json")):
-            stopped.process.kill()
-            break
-        stopped.process.join(0.02)
-    stopped.wait()
+    again = [word.replace(str(tmp_path / "whole"), str(tmp_path / "cut")) for word in words]
+    saved = trainer.AttributeTrainer._save_checkpoint
+
+    def interrupted(self: Any, *given: Any, **more: Any) -> None:
+        saved(self, *given, **more)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(trainer.AttributeTrainer, "_save_checkpoint", interrupted)
+        assert main(again) == 130
+    assert list((tmp_path / "cut").glob("checkpoints/*/trainer_state.json"))
     assert main([*again, "--resume"]) == 0
-    one, other = (Predictor(load_run(tmp_path / name)[1].model) for name in ("whole", "cut"))
-    table = {name: [row[name] for row in ROWS] for name in ("words", "user")}
-    for first, second in zip(one.logits(table)[0], other.logits(table)[0], strict=True):
-        assert np.array_equal(first, second)
+    one, other = (load_model(tmp_path / name).state_dict() for name in ("whole", "cut"))
+    assert all(torch.equal(value, other[name]) for name, value in one.items())
 
 
+@pytest.mark.slow
 def test_windows_are_one_long_pass(run: Path) -> None:
     """Where states do not depend on other tokens, windows give what a single pass gives."""
     _, predictor = load_run(run)
@@ -198,8 +205,8 @@ def test_windows_are_one_long_pass(run: Path) -> None:
     np.testing.assert_allclose(scores, expected, rtol=0, atol=1e-6)
 
 
-def test_what_cannot_be_is_refused(folder: Path, tmp_path: Path, capsys: Any) -> None:
-    given = command(folder, tmp_path / "run")
+def test_what_cannot_be_is_refused(folder: Path, backbone: Path, tmp_path: Path, capsys: Any) -> None:
+    given = tags_command(folder / "rows.jsonl", tmp_path / "run", backbone=backbone)
     for change, message in (
         (["data.text_pair=user"], "one column of words"),
         (["data.window=head+tail"], "windows of max_length tokens"),
@@ -224,6 +231,7 @@ def test_what_cannot_be_is_refused(folder: Path, tmp_path: Path, capsys: Any) ->
         assert "Traceback" not in error
 
 
+@pytest.mark.slow
 def test_rows_with_words_alone_are_read_and_odd_ones_predicted(run: Path, tmp_path: Path) -> None:
     odd = [["a", "\u0000", "\ufe0f", ""], [], None, ["x"] * 5_000]
     data = write_json_lines(tmp_path / "odd.jsonl", [{"words": words, "user": None} for words in odd])
@@ -232,7 +240,7 @@ def test_rows_with_words_alone_are_read_and_odd_ones_predicted(run: Path, tmp_pa
     assert [len(tags) for tags in shown] == [4, 0, 0, 5_000]
 
 
-def test_class_numbers_in_lists_become_names(run: Path) -> None:
+def test_class_numbers_in_lists_become_names() -> None:
     names = ["O", "B-GOOD", "I-GOOD"]
     features = datasets.Features(
         {"words": datasets.List(datasets.Value("string")), "tags": datasets.List(datasets.ClassLabel(names=names))}
@@ -243,11 +251,10 @@ def test_class_numbers_in_lists_become_names(run: Path) -> None:
 
 
 @pytest.mark.slow
-def test_sentences_that_several_people_tag_train_to_the_end(folder: Path, tmp_path: Path) -> None:
+def test_sentences_that_several_people_tag_train_to_the_end(backbone: Path, tmp_path: Path) -> None:
     """Validation and test rows then have clusters, and tags no probabilities of answers to compare by text."""
-    write_json_lines(tmp_path / "rows.jsonl", [row | {"user": f"u{judge}"} for row in ROWS[:40] for judge in range(3)])
-    words = command(folder, tmp_path / "run")
-    words[words.index(str(folder / "rows.jsonl"))] = str(tmp_path / "rows.jsonl")
-    assert main(words) == 0
+    rows = [row | {"user": f"u{judge}"} for row in ROWS[:40] for judge in range(3)]
+    data = write_json_lines(tmp_path / "rows.jsonl", rows)
+    assert main(tags_command(data, tmp_path / "run", backbone=backbone)) == 0
     results = json.loads((tmp_path / "run" / "metrics.json").read_text(encoding="utf-8"))
     assert "majority" in json.dumps(results)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import json
 import random
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +15,9 @@ import small_runs
 import torch
 import yaml
 from families import BERT_METHODS
-from fastapi.testclient import TestClient
+from trained_runs import TrainedRuns
 
 from attribune.apps.cli import main
-from attribune.apps.playground.session import Session
-from attribune.apps.serve import create_app, load_models
 from attribune.benchmark.results import BenchmarkFolder
 from attribune.benchmark.tables import benchmark_tables
 from attribune.errors import DataError
@@ -42,14 +39,14 @@ def rows(count: int = 90) -> list[dict[str, Any]]:
     return table
 
 
-@pytest.fixture(scope="module")
-def backbone(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return small_runs.save_backbone(tmp_path_factory.mktemp("backbone"))
+@pytest.fixture
+def backbone(trained_runs: TrainedRuns) -> Path:
+    return trained_runs.backbone()
 
 
-@pytest.fixture(scope="module")
-def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return small_runs.write_csv(tmp_path_factory.mktemp("data") / "pairs.csv", rows())
+@pytest.fixture
+def data(trained_runs: TrainedRuns) -> Path:
+    return trained_runs.table(rows())
 
 
 def command(data: Path, run: Path, *, backbone: Path, method: str) -> list[str]:
@@ -58,10 +55,20 @@ def command(data: Path, run: Path, *, backbone: Path, method: str) -> list[str]:
     return words
 
 
-@pytest.mark.parametrize("method", [*BERT_METHODS, "linear", "automl"])
+KEPT = ("concat-text", "history", "linear")
+"""Methods that read values in the text, rows before it, and counts of its words."""
+
+
+@pytest.mark.parametrize(
+    "method",
+    [
+        pytest.param(name, marks=[] if name in KEPT else pytest.mark.exhaustive)
+        for name in (*BERT_METHODS, "linear", "automl")
+    ],
+)
 def test_every_method_takes_pairs(method: str, data: Path, backbone: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
-    assert main(command(data, run, backbone=backbone, method=method)) == 0
+    assert main([*command(data, run, backbone=backbone, method=method), "--no-baselines"]) == 0
     assert main(["predict", str(run), str(data), "--output", str(tmp_path / "out.jsonl")]) == 0
     assert main(["evaluate", str(run), str(data)]) == 0
     shown = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
@@ -76,7 +83,7 @@ def test_every_method_takes_pairs(method: str, data: Path, backbone: Path, tmp_p
 
 def test_the_backbone_reads_what_its_tokenizer_makes(data: Path, backbone: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
-    assert main(command(data, run, backbone=backbone, method="none")) == 0
+    assert main([*command(data, run, backbone=backbone, method="none"), "--no-baselines"]) == 0
     model = load_model(run)
     predictor = Predictor(model)
     table = {"one": ["the film was great", "a"], "two": ["awful", "the plot and cast"]}
@@ -87,66 +94,20 @@ def test_the_backbone_reads_what_its_tokenizer_makes(data: Path, backbone: Path,
     assert predictor.logits(table)[0] == pytest.approx(expected, abs=1e-5)
 
 
-@pytest.fixture(scope="module")
-def pair_run(data: Path, backbone: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    run = tmp_path_factory.mktemp("runs") / "injector"
-    assert main(command(data, run, backbone=backbone, method="injector")) == 0
-    return run
+@pytest.fixture
+def pair_run(data: Path, backbone: Path, trained_runs: TrainedRuns) -> Path:
+    return trained_runs.trained(command(data, Path(), backbone=backbone, method="injector"))
 
 
-def test_a_row_is_explained_by_the_words_of_both_texts(pair_run: Path, data: Path, tmp_path: Path) -> None:
-    output = tmp_path / "row.html"
-    words = ["explain", str(pair_run), str(data), "--row", "3", "--output", str(output), "--json"]
-    assert main(words) == 0
-    second = rows()[2]["two"].split()[-1]
-    assert second in output.read_text(encoding="utf-8")
-
-
-def test_the_service_takes_both_texts(pair_run: Path) -> None:
-    models = load_models([str(pair_run)])
-    row = rows()[0]
-    with TestClient(create_app(models)) as client:
-        asked = {"text": {"one": row["one"], "two": row["two"]}, "attributes": {"user": row["user"]}}
-        answer = client.post("/v1/predict", json=asked)
-        assert answer.status_code == 200
-        shown = answer.json()["predictions"][0]
-        refused = client.post("/v1/predict", json={"text": "one alone"})
-        assert (refused.status_code, refused.json()["errors"][0]["field"]) == (422, "text")
-        assert "one, two" in refused.json()["errors"][0]["reason"]
-    expected = load_run(pair_run)[1].predict({name: [row[name]] for name in ("one", "two", "user")})
-    assert str(expected["prediction"][0]) in json.dumps(shown)
-
-
-def test_the_playground_has_a_second_text(pair_run: Path) -> None:
-    session = Session.open(pair_run)
-    assert session.reads_pairs
-    row = rows()[0]
-    answer = session.ask(row["one"], {"user": [row["user"]]}, second=row["two"])
-    expected = load_run(pair_run)[1].predict({name: [row[name]] for name in ("one", "two", "user")})
-    names = [f"probability_{name}" for name in answer.names]
-    assert answer.numbers[0] == pytest.approx([expected[name][0] for name in names], abs=1e-5)
-
-
-@pytest.mark.parametrize("ending", [".pt2", ".onnx", ""])
-def test_an_export_reads_both_texts(ending: str, pair_run: Path, data: Path, tmp_path: Path) -> None:
-    kind = {".pt2": "torch", ".onnx": "onnx"}.get(ending, "adapter")
-    output = tmp_path / f"exported{ending}"
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("kind", ["torch", "onnx"])
+def test_a_graph_reads_both_texts(kind: str, pair_run: Path, data: Path, tmp_path: Path) -> None:
+    output = tmp_path / {"torch": "graph.pt2", "onnx": "graph.onnx"}[kind]
     words = ["export", str(pair_run), "--format", kind, "--output", str(output)]
     assert main([*words, "--for", "user=u1", "--check", str(data)]) == 0
     if kind == "onnx":
         session = onnxruntime.InferenceSession(output)
         assert [one.name for one in session.get_inputs()] == ["input_ids", "attention_mask", "token_type_ids"]
-
-
-def test_a_value_is_enrolled_from_pairs(pair_run: Path, tmp_path: Path) -> None:
-    run = shutil.copytree(pair_run, tmp_path / "run")
-    new = [{**row, "user": "new"} for row in rows(30)]
-    file = small_runs.write_csv(tmp_path / "new.csv", new)
-    before = load_run(run)[1].predict(new)["probability_same"]
-    assert main(["enrol", str(run), str(file)]) == 0
-    predictor = load_run(run)[1]
-    assert predictor.schema.unknown({"user": ["new"], "one": ["a"], "two": ["b"]})["user"] == [[]]
-    assert abs(predictor.predict(new)["probability_same"] - before).max() > 1e-6
 
 
 def test_a_benchmark_of_pairs(data: Path, backbone: Path, tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 import small_runs
+from trained_runs import ROWS, TrainedRuns
 from transformers.integrations import INTEGRATION_TO_CALLBACK
 
 from attribune import Recipe
@@ -47,13 +48,8 @@ def init(**settings):
 """
 
 
-@pytest.fixture(scope="module")
-def backbone(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return small_runs.save_backbone(tmp_path_factory.mktemp("backbone"))
-
-
 @pytest.fixture
-def words(tmp_path: Path, backbone: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+def words(tmp_path: Path, trained_runs: TrainedRuns, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     """A training, with the fakes where they are imported."""
     for name in ("tensorboardX", "trackio"):
         monkeypatch.delitem(sys.modules, name, raising=False)
@@ -63,15 +59,14 @@ def words(tmp_path: Path, backbone: Path, monkeypatch: pytest.MonkeyPatch) -> It
     monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)  # whether tensorboard is installed or not
     monkeypatch.syspath_prepend(str(tmp_path / "fakes"))
     monkeypatch.delenv("TENSORBOARD_LOGGING_DIR", raising=False)
-    data = small_runs.write_csv(tmp_path / "data.csv", small_runs.reviews(60))
-    yield small_runs.train_command(data, tmp_path / "run", backbone=backbone)
+    yield small_runs.train_command(trained_runs.table(ROWS), tmp_path / "run", backbone=trained_runs.backbone())
     for name in ("tensorboardX", "trackio"):
         sys.modules.pop(name, None)
 
 
 @pytest.mark.slow
 def test_tensorboard_is_told_of_losses_metrics_and_settings(words: list[str], tmp_path: Path) -> None:
-    assert main([*words, "--report-to", "tensorboard", "--compare", "none"]) == 0
+    assert main([*words, "--report-to", "tensorboard", "--compare", "none", "--no-baselines"]) == 0
     for run, name in ((tmp_path / "run", "run"), (tmp_path / "run" / "compare" / "none", "run/compare/none")):
         told = [json.loads(line) for line in (run / "tensorboard" / "told.jsonl").read_text().splitlines()]
         scalars = {item["scalar"]: item["value"] for item in told if "scalar" in item}
@@ -84,16 +79,6 @@ def test_tensorboard_is_told_of_losses_metrics_and_settings(words: list[str], tm
         assert "injector" in texts["model_config"] or run.name == "none"
     recipe = (tmp_path / "run" / "recipe.yaml").read_text()
     assert "report_to:\n  - tensorboard\n" in recipe
-
-
-@pytest.mark.slow
-def test_tensorboard_goes_where_its_variable_says(
-    words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("TENSORBOARD_LOGGING_DIR", str(tmp_path / "board"))
-    assert main([*words, "--report-to", "tensorboard", "--no-baselines"]) == 0
-    assert (tmp_path / "board" / "told.jsonl").is_file()
-    assert not (tmp_path / "run" / "tensorboard").exists()
 
 
 @pytest.mark.parametrize(
@@ -142,9 +127,10 @@ def test_a_tracker_that_cannot_begin_stops_the_training(
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("default::attribune.AttribuneWarning")
-def test_a_tracker_that_fails_later_is_left_behind(
+def test_a_tracker_that_fails_later_is_left_behind_and_goes_where_its_variable_says(
     words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    monkeypatch.setenv("TENSORBOARD_LOGGING_DIR", str(tmp_path / "board"))
     calls: list[str] = []
 
     def fail(*_: Any, **__: Any) -> None:
@@ -157,6 +143,8 @@ def test_a_tracker_that_fails_later_is_left_behind(
     assert re.search(r"^warning: the tracker 'tensorboard' failed at step \d+ \(connection reset\)", err, re.MULTILINE)
     assert calls == ["on_log"]
     assert (tmp_path / "run" / "metrics.json").is_file()
+    assert (tmp_path / "board" / "told.jsonl").is_file()
+    assert not (tmp_path / "run" / "tensorboard").exists()
 
 
 def test_every_event_is_passed_on() -> None:

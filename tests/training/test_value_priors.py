@@ -13,6 +13,7 @@ import small_runs
 import torch
 from datasets import Dataset
 from drawn_values import TASKS, drawn_rows, model_of
+from trained_runs import TrainedRuns
 
 from attribune import AttributeModel
 from attribune.apps.cli import main
@@ -23,7 +24,13 @@ from attribune.schema import Categorical, Schema
 from attribune.training.value_priors import learn_value_priors, rows_to_learn_from
 
 
-@pytest.mark.parametrize("kind", list(TASKS))
+@pytest.mark.parametrize(
+    "kind",
+    [
+        *("regression", "classification"),
+        *(pytest.param(kind, marks=pytest.mark.exhaustive) for kind in ("several", "rating", "ordinal")),
+    ],
+)
 def test_a_known_prior_is_found_again(kind: str, tmp_path: Path) -> None:
     """Labels are drawn from the model with vectors of a known spread: the weight is one over its square."""
     task = TASKS[kind]
@@ -64,34 +71,33 @@ def test_rows_are_of_values_that_have_two() -> None:
     assert len(fewer) == 80  # a row costs a pass for each output
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("priors")
-    small_runs.save_backbone(folder / "backbone")
-    rows = [row | {"user": f"u{number % 20}"} for number, row in enumerate(small_runs.reviews(400, seed=3))]
-    small_runs.write_csv(folder / "train.csv", rows[:300])
-    small_runs.write_csv(folder / "validation.csv", rows[300:])
-    return folder
+def trained(library: TrainedRuns, method: str = "injector") -> Path:
+    """A run with as many values as priors are learned from."""
+    rows = [row | {"user": f"u{number % 20}"} for number, row in enumerate(small_runs.reviews(200, seed=3))]
+    backbone = "tang-cnn" if method == "upnn" else str(library.backbone())
+    words = small_runs.train_command(library.table(rows[:160]), "", backbone=backbone, method=method)
+    return library.trained([*words, "--validation", str(library.table(rows[160:])), "--no-baselines"])
 
 
-def trained(folder: Path, output: Path, *, method: str = "injector") -> Path:
-    backbone = "tang-cnn" if method == "upnn" else str(folder / "backbone")
-    words = small_runs.train_command(folder / "train.csv", output, backbone=backbone, method=method)
-    assert main([*words, "--validation", str(folder / "validation.csv")]) == 0
-    return output
-
-
-@pytest.mark.parametrize("method", ["injector", "plora", "e2ln", "upnn", "injector+plora"])
-def test_it_is_stored_with_the_model(folder: Path, tmp_path: Path, method: str) -> None:
-    run = trained(folder, tmp_path / "run", method=method)
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "method",
+    [
+        *("injector", "upnn"),
+        *(pytest.param(method, marks=pytest.mark.exhaustive) for method in ("plora", "e2ln", "injector+plora")),
+    ],
+)
+def test_it_is_stored_with_the_model(trained_runs: TrainedRuns, method: str) -> None:
+    run = trained(trained_runs, method)
     config = json.loads((run / "model" / "config.json").read_text(encoding="utf-8"))
     assert set(config["value_priors"]) == {"user"}
     assert 0 < config["value_priors"]["user"] < 1e4
 
 
-def test_enrolment_weighs_its_prior_by_it(folder: Path, tmp_path: Path) -> None:
+@pytest.mark.slow
+def test_enrolment_weighs_its_prior_by_it(trained_runs: TrainedRuns, tmp_path: Path) -> None:
     """A tenth of ten times the weight that was learned is that weight, and a model without one has a typical one."""
-    run = trained(folder, tmp_path / "run")
+    run = trained_runs.copy(trained(trained_runs), tmp_path / "run")
     rows = {"text": ["great film"] * 4, "stars": ["good", "good", "bad", "good"], "user": ["new"] * 4}
 
     def vector(weight: float | None, prior: float) -> Any:

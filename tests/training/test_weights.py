@@ -12,6 +12,7 @@ import small_runs
 import torch
 from safetensors.numpy import load_file
 from token_tables import questions, tagged_words, write_json_lines
+from trained_runs import TrainedRuns
 
 from attribune.apps.cli import main
 from attribune.data.weights import read_weights
@@ -112,11 +113,13 @@ def test_the_linear_baselines_weigh_rows_as_scikit_learn_does(kind: str) -> None
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def folder(tmp_path_factory: pytest.TempPathFactory, trained_runs: TrainedRuns) -> Path:
     """Backbones without random numbers, and tables with a weight of every kind."""
     folder = tmp_path_factory.mktemp("weighted")
     for name, writes in (("reader", False), ("writer", True)):
-        path = small_runs.save_backbone(folder / name, model_type="gpt2" if writes else "bert", is_generative=writes)
+        path = trained_runs.copy(
+            trained_runs.backbone("gpt2" if writes else "bert", is_generative=writes), folder / name
+        )
         config = json.loads((path / "config.json").read_text())
         config |= {key: 0.0 for key in config if "dropout" in key or key.endswith("pdrop")}
         (path / "config.json").write_text(json.dumps(config))
@@ -157,7 +160,11 @@ SETTINGS = {
 }
 
 
-@pytest.mark.parametrize("kind", list(SETTINGS))
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "kind",
+    [pytest.param(kind, marks=[] if kind in ("classes", "text") else pytest.mark.exhaustive) for kind in SETTINGS],
+)
 def test_a_step_of_several_batches_is_that_of_repeated_rows_at_once(folder: Path, kind: str) -> None:
     """36 rows of weight 1 to 3 in batches of 7, in one step, and the 72 rows that they stand for in one batch."""
     common = (*SETTINGS[kind], *ONE_STEP)
@@ -173,7 +180,8 @@ def test_a_step_of_several_batches_is_that_of_repeated_rows_at_once(folder: Path
     assert f"train: {left_out} rows of weight 0 left out" in notes
 
 
-@pytest.mark.parametrize("task", ["tags", "spans"])
+@pytest.mark.slow
+@pytest.mark.parametrize("task", ["tags", pytest.param("spans", marks=pytest.mark.exhaustive)])
 def test_all_windows_of_a_row_have_its_weight(folder: Path, task: str) -> None:
     rows = tagged_words(20) if task == "tags" else questions(20, unanswerable=0.3)
     columns = {
@@ -254,6 +262,7 @@ def test_settings_that_do_not_fit_are_refused(folder: Path, capsys: pytest.Captu
     assert "all weights in the column 'weight' are zero: nothing can be learned" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_the_flag_and_a_resumed_run(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Rows that are split off count by their weights where they train; with others, a run does not go on."""
     rows = [row | {"weight": 1 + number % 3} for number, row in enumerate(small_runs.reviews(60))]
@@ -269,7 +278,11 @@ def test_the_flag_and_a_resumed_run(folder: Path, capsys: pytest.CaptureFixture[
     assert main(["evaluate", str(folder / "own"), str(folder / "test.csv")]) == 0  # which has no weights
 
 
-@pytest.mark.parametrize("method", ["automl", "linear", "attributes-only", "intercept", "heads"])
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "method",
+    ["linear", "attributes-only", "intercept", "heads", pytest.param("automl", marks=pytest.mark.exhaustive)],
+)
 def test_the_baselines_count_weights(folder: Path, method: str) -> None:
     assert train(folder, f"{method}-weighted", "data.weight=weight", method=method) == 0
     assert train(folder, f"{method}-plain", method=method) == 0

@@ -43,22 +43,28 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def command(folder: Path, run: Path, *more: str, backbone: str = "bilstm", method: str = "upa") -> list[str]:
     words = small_runs.train_command(folder / "rows.csv", run, backbone=Path(backbone), method=method)
-    return [*words, *more]
+    return [*words, *more, "--no-baselines"]
 
 
+REST = [
+    ("cnn", "upa", {"embedding_size": 12}),
+    ("bilstm", "upa", {"hidden_size": 14}),
+    ("bilstm", "concat-word", {"dropout": 0.3}),
+    ("hierarchical", "none", {"bidirectional": False, "forget_bias": 1.0}),
+    ("hierarchical", "upa", {"hidden_size": 14, "sentence_length": 2}),
+    ("hierarchical", "concat-word", {"unknown_words": "drop", "language": "de"}),
+]
+"""Other methods and options of the same backbones."""
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("backbone", "method", "options"),
     [
-        ("cnn", "none", {"widths": [1, 2], "filters": 9}),
-        ("cnn", "upa", {"embedding_size": 12}),
-        ("bilstm", "upa", {"hidden_size": 14}),
+        ("cnn", "none", {"widths": [1, 2], "filters": 9, "unknown_words": "drop", "min_count": 3}),
         ("bilstm", "chim", {"padding": "run"}),
-        ("bilstm", "concat-word", {"dropout": 0.3}),
-        ("cnn", "none", {"unknown_words": "drop", "min_count": 3}),
-        ("hierarchical", "none", {"bidirectional": False, "forget_bias": 1.0}),
-        ("hierarchical", "upa", {"hidden_size": 14, "sentence_length": 2}),
         ("hierarchical", "huapa", {"initial_range": 0.1, "padding": "run"}),
-        ("hierarchical", "concat-word", {"unknown_words": "drop", "language": "de"}),
+        *(pytest.param(*given, marks=pytest.mark.exhaustive) for given in REST),
     ],
 )
 def test_what_is_trained_predicts_the_same_again(
@@ -80,6 +86,7 @@ def test_what_is_trained_predicts_the_same_again(
     assert main(["evaluate", str(run), str(folder / "rows.csv")]) == 0
 
 
+@pytest.mark.slow
 def test_word_vectors_are_the_first_ones(folder: Path, tmp_path: Path, capsys: Any) -> None:
     vectors = folder / "vectors.txt"
     rate = "training.learning_rate=1e-12"
@@ -100,6 +107,7 @@ def test_word_vectors_are_the_first_ones(folder: Path, tmp_path: Path, capsys: A
     assert not weight[0].any()
 
 
+@pytest.mark.slow
 def test_random_vectors_that_do_not_learn_are_told(folder: Path, tmp_path: Path, capsys: Any) -> None:
     frozen = ["--set", "backbone.options.train_vectors=false"]
     assert main(command(folder, tmp_path / "random", *frozen)) == 0
@@ -108,6 +116,7 @@ def test_random_vectors_that_do_not_learn_are_told(folder: Path, tmp_path: Path,
     assert "not trained" not in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_an_interrupted_training_goes_on(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert main(command(folder, tmp_path / "whole")) == 0
     saved = trainer.AttributeTrainer._save_checkpoint
@@ -193,6 +202,7 @@ def test_they_write_no_text(folder: Path, tmp_path: Path, capsys: Any) -> None:
     assert "the backbone 'bilstm' writes no text: choose a language model" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_a_continued_training_keeps_the_words_of_its_vectors(folder: Path, tmp_path: Path) -> None:
     """The other table has a word of its own in place of a frequent one: as many words, of other meanings."""
     assert main(command(folder, tmp_path / "first")) == 0
@@ -213,6 +223,7 @@ def test_a_table_whose_words_never_repeat_is_refused(folder: Path, tmp_path: Pat
     assert "occurs twice" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_tags_of_words(tmp_path: Path) -> None:
     rows = [row | {"words": row["text"].split()} for row in ROWS]
     rows = [row | {"tags": ["B-X" if len(word) > 4 else "O" for word in row["words"]]} for row in rows]
@@ -261,6 +272,7 @@ def test_the_tokenizer_is_that_of_the_vocabulary(tmp_path: Path) -> None:
     assert tokenizer.pad_token_id == 0
 
 
+@pytest.mark.slow
 def test_a_method_that_needs_options_of_the_backbone_sets_them(folder: Path, tmp_path: Path, capsys: Any) -> None:
     run = tmp_path / "run"
     assert main(command(folder, run, backbone="tang-cnn", method="upnn")) == 0
@@ -339,6 +351,7 @@ def test_a_place_that_a_loaded_backbone_lacks_is_named() -> None:
         make_model("word-bilstm", METHODS["chim"](places=("embedding",)))
 
 
+@pytest.mark.slow
 def test_sentences_have_no_graph(folder: Path, tmp_path: Path, capsys: Any) -> None:
     assert main(command(folder, tmp_path / "run", backbone="hierarchical")) == 0
     assert main(["export", str(tmp_path / "run"), "--format", "torch", "--output", str(tmp_path / "graph.pt2")]) == 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import json
 import logging
+import threading
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -51,6 +52,7 @@ __all__ = [
 ]
 
 _log = logging.getLogger(__name__)
+_ONE_THREAD = threading.RLock()
 
 WORD_BACKBONES: tuple[type[WordModel], ...] = (CNNModel, TangModel, BiLSTMModel, BiLSTMCNNModel, HierarchicalModel)
 """Those without pretraining, registered with the Auto classes of transformers."""
@@ -304,13 +306,18 @@ def _first_line(error: Exception) -> str:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Silence progress bars and reports of transformers within a block; what matters in them is checked instead."""
-    level, bars = transformers_logging.get_verbosity(), transformers_logging.is_progress_bar_enabled()
-    transformers_logging.set_verbosity_error()
-    transformers_logging.disable_progress_bar()
-    try:
-        yield
-    finally:
-        transformers_logging.set_verbosity(level)
-        if bars:
-            transformers_logging.enable_progress_bar()
+    """Silence progress bars and reports of transformers within a block; what matters in them is checked instead.
+
+    One thread at a time: transformers exchanges functions of its classes while it loads, and of two threads that load
+    at once, the last may put back what the first had put in. From then on, no head is tied to its embeddings.
+    """
+    with _ONE_THREAD:
+        level, bars = transformers_logging.get_verbosity(), transformers_logging.is_progress_bar_enabled()
+        transformers_logging.set_verbosity_error()
+        transformers_logging.disable_progress_bar()
+        try:
+            yield
+        finally:
+            transformers_logging.set_verbosity(level)
+            if bars:
+                transformers_logging.enable_progress_bar()

@@ -1,1 +1,1 @@
-"""ATTRIB and other data sets: cards, readers of the published files, preparation, statistics."""
+"""Experiments: cells of settings, data sets and seeds, trained side by side, and the tables of their results."""

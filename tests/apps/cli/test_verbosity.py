@@ -20,6 +20,7 @@ from attribune.core.logs import LOGGER, VARIABLE, logging_to_stderr
 from attribune.errors import AttribuneWarning
 
 Words = list[str]
+slow = pytest.mark.slow
 warned = pytest.mark.filterwarnings("default::attribune.AttribuneWarning")
 
 
@@ -78,6 +79,7 @@ def test_a_wrong_level_is_refused(monkeypatch: pytest.MonkeyPatch, capsys: pytes
         main(["data", "list", "-v", "-q"])
 
 
+@slow
 @warned
 def test_quiet_leaves_results_and_errors(words: Words, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([*words, "--quiet"]) == 0
@@ -88,6 +90,7 @@ def test_quiet_leaves_results_and_errors(words: Words, capsys: pytest.CaptureFix
     assert "has a finished run" in capsys.readouterr().err
 
 
+@slow
 @warned
 def test_by_default_notes_and_warnings_show(words: Words, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(words) == 0
@@ -97,6 +100,7 @@ def test_by_default_notes_and_warnings_show(words: Words, capsys: pytest.Capture
     assert "info:" not in err
 
 
+@slow
 @warned
 def test_verbose_says_what_is_done(words: Words, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([*words, "-v"]) == 0
@@ -141,6 +145,7 @@ def test_only_the_first_of_several_processes_speaks(
     assert capsys.readouterr().err == ""
 
 
+@slow
 def test_in_python_the_notes_are_in_the_log(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -157,6 +162,7 @@ def test_in_python_the_notes_are_in_the_log(
     assert capsys.readouterr() == ("", "")
 
 
+@slow
 def test_the_library_prints_nothing_on_its_own() -> None:
     code = "import attribune, logging; logging.getLogger('attribune.data').warning('nobody listens')"
     ended = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, check=True)

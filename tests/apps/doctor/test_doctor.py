@@ -74,6 +74,7 @@ def test_json_holds_what_the_lines_say(few_packages: None, capsys: pytest.Captur
     assert found["usable"] is True
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", ["lines", "json"])
 def test_it_runs_where_nothing_can_be_imported(form: str, tmp_path: Path) -> None:
     for line in metadata.requires("attribune") or ():

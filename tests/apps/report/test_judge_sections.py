@@ -12,14 +12,16 @@ import pytest
 import small_runs
 from datasets import Dataset
 from safetensors.numpy import load_file
+from trained_runs import TrainedRuns
 
 from attribune.analysis.diagnostics import ScoredRows
 from attribune.analysis.run_rows import RunRows, rows_of_run
-from attribune.apps.cli import main
 from attribune.apps.report.judge_sections import judge_sections
 from attribune.apps.report.page import Section
 from attribune.apps.report.run_page import run_page
 from attribune.tasks import Classification, Ordinal, Regression, Task
+
+pytestmark = pytest.mark.slow
 
 ALL = [
     "Judges beside each other",
@@ -43,14 +45,14 @@ def judgements(texts: int, *, start: int = 0) -> list[dict[str, Any]]:
 
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("judges")
-    small_runs.save_backbone(folder / "backbone")
-    small_runs.write_csv(folder / "train.csv", judgements(50))
-    small_runs.write_csv(folder / "test.csv", judgements(TEXTS, start=1))
-    words = small_runs.train_command(folder / "train.csv", folder / "run", backbone=folder / "backbone")
-    assert main([*words, "--test", str(folder / "test.csv"), "--no-baselines"]) == 0
-    return folder / "run"
+def data(trained_runs: TrainedRuns) -> Path:
+    """The test rows."""
+    return trained_runs.table(judgements(TEXTS, start=1))
+
+
+@pytest.fixture(scope="module")
+def run(trained_runs: TrainedRuns, data: Path) -> Path:
+    return trained_runs("injector", "--test", str(data), "--no-baselines", rows=judgements(30))
 
 
 @pytest.fixture(scope="module")
@@ -70,7 +72,7 @@ def sections(rows: RunRows) -> dict[str, Section]:
     return {section.title: section for section in judge_sections(rows)}
 
 
-def test_the_page_of_judgements_has_their_judges_and_texts(own: RunRows, run: Path) -> None:
+def test_the_page_of_judgements_has_their_judges_and_texts(own: RunRows) -> None:
     found = sections(own)
     assert list(found) == ALL
     judges = found[ALL[0]]
@@ -93,8 +95,10 @@ def test_the_page_of_judgements_has_their_judges_and_texts(own: RunRows, run: Pa
     assert re.findall("<h2>(.*?)</h2>", page)[-4:] == ALL
 
 
-def test_scores_with_hidden_attributes_are_stored_and_equal_those_of_a_new_evaluation(own: RunRows, run: Path) -> None:
-    again = rows_of_run(run, run.parent / "test.csv")
+def test_scores_with_hidden_attributes_are_stored_and_equal_those_of_a_new_evaluation(
+    own: RunRows, run: Path, data: Path
+) -> None:
+    again = rows_of_run(run, data)
     assert own.scored_rows.hidden is not None
     assert again.scored_rows.hidden is not None
     np.testing.assert_allclose(own.scored_rows.hidden, again.scored_rows.hidden, atol=1e-5)

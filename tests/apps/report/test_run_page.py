@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import re
-import shutil
 import tracemalloc
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ import pytest
 import small_runs
 from datasets import Dataset
 from sklearn.metrics import precision_recall_fscore_support
+from trained_runs import ROWS, TrainedRuns
 
 from attribune.analysis.diagnostics import (
     ScoredRows,
@@ -26,7 +28,7 @@ from attribune.analysis.diagnostics import (
     value_figures,
 )
 from attribune.analysis.mistakes import class_figures, largest_mistakes
-from attribune.analysis.run_rows import rows_of_run
+from attribune.analysis.run_rows import RunRows, rows_of_run
 from attribune.apps.cli import main
 from attribune.apps.report.run_page import _training_loss, run_page
 from attribune.metrics.correlations import spearman
@@ -35,29 +37,27 @@ from attribune.schema import Categorical, Schema
 from attribune.tasks import Aspects, Classification, Rating, Regression, Similarity, Task
 
 TAKEN, SURE = "Confusion matrix", "Calibration"
-ROWS = small_runs.reviews(420, seed=5)
+TEST = small_runs.reviews(420, seed=5)[200:]
+NEW = [row | {"user": f"n{row['user']}"} for row in small_runs.reviews(60, seed=5)]
+"""Rows of values that no training row has."""
+Runs = Callable[[str], Path]
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("page")
-    small_runs.save_backbone(folder / "backbone")
-    small_runs.write_csv(folder / "train.csv", ROWS[:200])
-    small_runs.write_csv(folder / "test.csv", ROWS[200:])
-    return folder
+def data(trained_runs: TrainedRuns) -> Path:
+    """The test rows."""
+    return trained_runs.table(TEST + NEW)
 
 
 @pytest.fixture(scope="module")
-def run_of(place: Path) -> Callable[[str], Path]:
-    def make(method: str) -> Path:
-        run = place / method
-        if not run.exists():
-            words = small_runs.train_command(place / "train.csv", run, backbone=place / "backbone", method=method)
-            words[words.index("--epochs") + 1] = "3"
-            assert main([*words, "--test", str(place / "test.csv")]) == 0
-        return run
+def run_of(trained_runs: TrainedRuns, data: Path) -> Runs:
+    return lambda method: trained_runs(method, "--test", str(data), "--epochs", "3")
 
-    return make
+
+@pytest.fixture(scope="module")
+def read_of(run_of: Runs) -> Callable[[str], RunRows]:
+    """What the page of a run is made of, read once."""
+    return functools.cache(lambda method: rows_of_run(run_of(method)))
 
 
 def scored_rows(task: Task, logits: Any, labels: Any, **more: Any) -> ScoredRows:
@@ -241,8 +241,8 @@ def test_the_mean_of_numbers_is_a_metric() -> None:
 
 
 @pytest.mark.slow
-def test_the_page_of_a_run_says_what_its_files_hold(run_of: Callable[[str], Path]) -> None:
-    run = run_of("injector")
+def test_the_page_of_a_run_says_what_its_files_hold(trained_runs: TrainedRuns, run_of: Runs, tmp_path: Path) -> None:
+    run = trained_runs.copy(run_of("injector"), tmp_path / "run")
     assert main(["report", str(run)]) == 0
     page = (run / "report.html").read_text(encoding="utf-8")
     for title in ("Metrics", "Training", "Confusion matrix", "Calibration", "By value of user"):
@@ -258,8 +258,9 @@ def test_the_page_of_a_run_says_what_its_files_hold(run_of: Callable[[str], Path
 
 
 @pytest.mark.slow
+@pytest.mark.exhaustive
 @browser.needs_browser
-def test_the_page_of_a_run_in_a_browser(run_of: Callable[[str], Path], tmp_path: Path) -> None:
+def test_the_page_of_a_run_in_a_browser(run_of: Runs, tmp_path: Path) -> None:
     assert main(["report", str(run_of("injector")), "--output", str(tmp_path / "page.html")]) == 0
     assert browser.page_findings(tmp_path / "page.html", tmp_path) == []
 
@@ -279,11 +280,9 @@ def test_a_curve_of_losses_is_their_mean_over_steps() -> None:
 
 
 @pytest.mark.slow
-def test_stored_rows_and_the_same_rows_scored_again_give_the_same_figures(
-    run_of: Callable[[str], Path], place: Path
-) -> None:
+def test_stored_rows_and_the_same_rows_scored_again_give_the_same_figures(run_of: Runs, data: Path) -> None:
     run = run_of("injector")
-    own, scored = rows_of_run(run), rows_of_run(run, place / "test.csv")
+    own, scored = rows_of_run(run), rows_of_run(run, data)
     np.testing.assert_allclose(own.scored_rows.logits, scored.scored_rows.logits, atol=1e-5)
     assert own.scored_rows.labels.tolist() == scored.scored_rows.labels.tolist()
     assert own.scored_rows.ids is not None
@@ -296,39 +295,36 @@ def test_stored_rows_and_the_same_rows_scored_again_give_the_same_figures(
 
 
 @pytest.mark.slow
-def test_words_are_counted_and_values_are_known_from_training(run_of: Callable[[str], Path], place: Path) -> None:
-    rows = rows_of_run(run_of("injector")).scored_rows
-    assert rows.counts["words"].tolist() == [len(row["text"].split()) for row in ROWS[200:]]
-    training = [row["user"] for row in ROWS[:200]]
-    at_most = np.array([training.count(row["user"]) for row in ROWS[200:]])
+def test_words_are_counted_and_values_are_known_from_training(read_of: Callable[[str], RunRows]) -> None:
+    rows = read_of("injector").scored_rows
+    assert rows.counts["words"].tolist() == [len(row["text"].split()) for row in TEST + NEW]
+    training = [row["user"] for row in ROWS]
+    at_most = np.array([training.count(row["user"]) for row in TEST + NEW])
     assert (rows.counts["user"] <= at_most).all()
     assert (rows.counts["user"] >= 0.6 * at_most).all(), "some training rows became validation rows"
 
 
 @pytest.mark.slow
-def test_values_that_were_added_later_were_unknown_when_the_rows_were_scored(place: Path, tmp_path: Path) -> None:
+def test_values_that_were_added_later_were_unknown_when_the_rows_were_scored(
+    trained_runs: TrainedRuns, run_of: Runs, read_of: Callable[[str], RunRows], tmp_path: Path
+) -> None:
     """Stored scores did not know the values that `enrol` adds: their rows stay those of unknown values."""
-    new = [row | {"user": f"n{row['user']}"} for row in small_runs.reviews(60, seed=5)]
-    small_runs.write_csv(tmp_path / "test.csv", ROWS[200:] + new)
-    small_runs.write_csv(tmp_path / "new.csv", new)
-    words = small_runs.train_command(place / "train.csv", tmp_path / "run", backbone=place / "backbone")
-    assert main([*words, "--test", str(tmp_path / "test.csv"), "--no-baselines"]) == 0
-    before = rows_of_run(tmp_path / "run")
-    assert main(["enrol", str(tmp_path / "run"), str(tmp_path / "new.csv")]) == 0
-    after = rows_of_run(tmp_path / "run")
+    run, before = trained_runs.copy(run_of("injector"), tmp_path / "run"), read_of("injector")
+    assert main(["enrol", str(run), str(trained_runs.table(NEW))]) == 0
+    after = rows_of_run(run)
     assert before.scored_rows.ids is not None
-    assert (before.scored_rows.ids == 0).sum() == 60
+    assert (before.scored_rows.ids == 0).sum() == len(NEW)
     np.testing.assert_array_equal(after.scored_rows.ids, before.scored_rows.ids)
     np.testing.assert_array_equal(after.scored_rows.counts["user"], before.scored_rows.counts["user"])
     assert after.verdict == before.verdict
 
 
 @pytest.mark.slow
-def test_clusters_and_hidden_scores_are_read_without_the_table(place: Path, tmp_path: Path) -> None:
+def test_clusters_and_hidden_scores_are_read_without_the_table(trained_runs: TrainedRuns, tmp_path: Path) -> None:
     rows = [row | {"user": f"u{judge}"} for row in small_runs.reviews(60, seed=3) for judge in range(4)]
     small_runs.write_csv(tmp_path / "judged.csv", rows)
     words = small_runs.train_command(
-        tmp_path / "judged.csv", tmp_path / "run", backbone=place / "backbone", method="attributes-only"
+        tmp_path / "judged.csv", tmp_path / "run", backbone=trained_runs.backbone(), method="attributes-only"
     )
     assert main([*words, "--no-baselines"]) == 0
     before = rows_of_run(tmp_path / "run").scored_rows
@@ -340,25 +336,27 @@ def test_clusters_and_hidden_scores_are_read_without_the_table(place: Path, tmp_
 
 
 @pytest.mark.slow
-def test_a_linear_baseline_has_a_page_without_learning_curves(run_of: Callable[[str], Path]) -> None:
-    page = run_page(rows_of_run(run_of("linear")))
+def test_a_linear_baseline_has_a_page_without_learning_curves(read_of: Callable[[str], RunRows]) -> None:
+    page = run_page(read_of("linear"))
     assert "<h2>Training</h2>" not in page
     assert "<h2>Confusion matrix</h2>" in page
 
 
+@pytest.fixture
+def own_table(trained_runs: TrainedRuns, run_of: Runs, data: Path, tmp_path: Path) -> Path:
+    """Where the copy of a run, in the folder beside it, has its test rows, which are gone."""
+    recipe = trained_runs.copy(run_of("injector"), tmp_path / "run") / "recipe.yaml"
+    recipe.write_text(recipe.read_text().replace(str(data), str(tmp_path / "test.csv")))
+    return tmp_path / "test.csv"
+
+
 @pytest.mark.slow
 def test_without_its_table_the_page_has_what_is_left(
-    run_of: Callable[[str], Path], place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    own_table: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    run = tmp_path / "run"
-    shutil.copytree(run_of("injector"), run)
-    test = place / "test.csv"
-    test.rename(place / "moved.csv")
-    try:
-        assert main(["report", str(run), "--output", str(tmp_path / "page.html")]) == 0
-    finally:
-        (place / "moved.csv").rename(test)
+    assert main(["report", str(tmp_path / "run"), "--output", str(tmp_path / "page.html")]) == 0
     page = (tmp_path / "page.html").read_text()
+    assert f"{own_table}" in page
     assert "could not be read" in page
     assert "<h2>Calibration</h2>" in page
     assert "By value of" not in page
@@ -366,25 +364,16 @@ def test_without_its_table_the_page_has_what_is_left(
 
 
 @pytest.mark.slow
-def test_a_table_that_changed_is_not_taken_for_the_one_of_then(
-    run_of: Callable[[str], Path], place: Path, tmp_path: Path
-) -> None:
-    test = place / "test.csv"
-    before = test.read_bytes()
-    small_runs.write_csv(test, ROWS[:199:-1])
-    try:
-        rows = rows_of_run(run_of("injector"))
-    finally:
-        test.write_bytes(before)
+def test_a_table_that_changed_is_not_taken_for_the_one_of_then(own_table: Path, tmp_path: Path) -> None:
+    small_runs.write_csv(own_table, (TEST + NEW)[::-1])
+    rows = rows_of_run(tmp_path / "run")
     assert (rows.scored_rows.counts, rows.scored_rows.ids, rows.attributes) == ({}, None, [])
     assert "has other labels than in the training of the run" in rows.notes[0]
 
 
 @pytest.mark.slow
-def test_shuffled_attributes_are_not_told_of_rows(place: Path, tmp_path: Path) -> None:
-    words = small_runs.train_command(place / "train.csv", tmp_path / "run", backbone=place / "backbone")
-    assert main([*words, "data.shuffled=true", "--no-baselines"]) == 0
-    rows = rows_of_run(tmp_path / "run")
+def test_shuffled_attributes_are_not_told_of_rows(trained_runs: TrainedRuns) -> None:
+    rows = rows_of_run(trained_runs("linear", "--shuffled", "--no-baselines"))
     assert list(rows.scored_rows.counts) == ["words"]
     assert list(rows.attributes) == []
 
@@ -424,10 +413,8 @@ def test_shuffled_attributes_are_not_told_of_rows(place: Path, tmp_path: Path) -
     ],
     ids=["rating", "numbers", "aspects", "several labels", "many classes"],
 )
-def test_every_task_has_a_page(task: Task, labels: Any, titles: list[str], run_of: Callable[[str], Path]) -> None:
-    from dataclasses import replace
-
-    own = rows_of_run(run_of("linear"))
+def test_every_task_has_a_page(task: Task, labels: Any, titles: list[str], read_of: Callable[[str], RunRows]) -> None:
+    own = read_of("linear")
     logits = np.random.default_rng(0).normal(size=(60, task.outputs))
     rows = scored_rows(task, logits, labels, counts={"words": np.arange(60)})
     page = run_page(replace(own, scored_rows=rows, attributes=[], comparisons=[], results=[]))
@@ -435,10 +422,8 @@ def test_every_task_has_a_page(task: Task, labels: Any, titles: list[str], run_o
 
 
 @pytest.mark.slow
-def test_names_of_classes_are_escaped(run_of: Callable[[str], Path]) -> None:
-    from dataclasses import replace
-
-    own = rows_of_run(run_of("linear"))
+def test_names_of_classes_are_escaped(read_of: Callable[[str], RunRows]) -> None:
+    own = read_of("linear")
     task = Classification(classes=("<script>alert(1)</script>", "$x_1$ & y", "fine"))
     rows = scored_rows(task, np.random.default_rng(0).normal(size=(60, 3)), np.arange(60) % 3)
     page = run_page(replace(own, scored_rows=rows, attributes=[], comparisons=[], results=[]))
@@ -449,10 +434,8 @@ HOSTILE = ["<script>alert(1)</script>", "\u202eمرحب", "x" * 5000, '"><img sr
 
 
 @pytest.mark.slow
-def test_texts_and_values_are_shown_as_text_and_cut(run_of: Callable[[str], Path]) -> None:
-    from dataclasses import replace
-
-    own = rows_of_run(run_of("linear"))
+def test_texts_and_values_are_shown_as_text_and_cut(read_of: Callable[[str], RunRows]) -> None:
+    own = read_of("linear")
     assert own.table is not None
     texts = [HOSTILE[row % len(HOSTILE)] for row in range(60)]
     table = own.table.select(range(60)).to_pandas().assign(text=texts, user=texts[::-1])
@@ -472,10 +455,8 @@ def test_texts_and_values_are_shown_as_text_and_cut(run_of: Callable[[str], Path
 
 
 @pytest.mark.slow
-def test_the_page_opens_with_the_verdict_and_folds_what_shows_nothing(run_of: Callable[[str], Path]) -> None:
-    from dataclasses import replace
-
-    own = rows_of_run(run_of("injector"))
+def test_the_page_opens_with_the_verdict_and_folds_what_shows_nothing(read_of: Callable[[str], RunRows]) -> None:
+    own = read_of("injector")
     (pair,) = [one for one in own.comparisons if one.b == "linear"]
     shown = replace(pair, b="majority", difference=0.3, low=0.2, high=0.4, p_value=0.001)
     page = run_page(replace(own, comparisons=[replace(pair, low=-0.1, high=0.1, p_value=0.9), shown]))
@@ -502,15 +483,16 @@ def test_the_page_opens_with_the_verdict_and_folds_what_shows_nothing(run_of: Ca
         (["{run}", "missing.csv"], "missing.csv"),
         (["{run}", "--output", "{run}"], "cannot be written"),
         (["{run}", "--output", "{run}/no/page.html"], "cannot be written"),
-        (["{run}", "{place}/empty.csv"], "empty"),
+        (["{run}", "{folder}/empty.csv"], "empty"),
     ],
 )
 def test_mistakes_are_told_with_the_cure(
-    words: list[str], said: str, run_of: Callable[[str], Path], place: Path, capsys: pytest.CaptureFixture[str]
+    words: list[str], said: str, run_of: Runs, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (place / "empty.csv").write_text("")
+    (tmp_path / "empty.csv").write_text("")
     run = run_of("linear")
-    assert main(["report", *(word.format(run=run, place=place) for word in words)]) == 1
+    capsys.readouterr()
+    assert main(["report", *(word.format(run=run, folder=tmp_path) for word in words)]) == 1
     error = capsys.readouterr().err
     assert said in error
     assert "Traceback" not in error

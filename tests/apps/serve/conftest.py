@@ -7,30 +7,24 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import small_runs
-import torch
 from fastapi.testclient import TestClient
-from live_service import Gated
+from live_service import PATIENCE, Gated
+from trained_runs import TrainedRuns
 
-from attribune.apps.cli import main
-from attribune.apps.serve import ServedModel, create_app, load_models
+from attribune.apps.serve import ServedModel, ServeSettings, create_app, load_models
 
-LEARNED = ("injector", "pln")  # what they do shows after so short a training
-ROWS = small_runs.reviews(90, seed=3)
+ATTRIBUTES = ("--multi-label", "tags:;", "--numeric", "price")
+TUNED = ("--tuning", "frozen", "--set", "training.learning_rate=0.05")  # it shows after so short a training
 
 
 @pytest.fixture(scope="session")
-def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Finished runs over one backbone, with three kinds of attributes; and the table that they learned."""
+def runs(trained_runs: TrainedRuns, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Finished runs over one backbone, with three kinds of attributes, under the names of their methods."""
+    learned = [trained_runs(method, *ATTRIBUTES, "--no-baselines", *TUNED) for method in ("injector", "pln")]
+    made = [trained_runs.backbone(), *learned, trained_runs("linear", *ATTRIBUTES), trained_runs("none")]
     folder = tmp_path_factory.mktemp("served")
-    torch.set_num_threads(1)
-    backbone = small_runs.save_backbone(folder / "backbone")
-    data = small_runs.write_csv(folder / "data.csv", ROWS)
-    attributes = ["--multi-label", "tags:;", "--numeric", "price"]
-    for method, more in (("injector", attributes), ("pln", attributes), ("linear", attributes), ("none", [])):
-        words = small_runs.train_command(data, folder / method, backbone=backbone, method=method)
-        words += ["--tuning", "frozen", "--set", "training.learning_rate=0.05"] if method in LEARNED else []
-        assert main([*words, *more]) == 0
+    for name, path in zip(("backbone", "injector", "pln", "linear", "none"), made, strict=True):
+        trained_runs.copy(path, folder / name)  # a service names a run by its folder
     return folder
 
 
@@ -43,7 +37,8 @@ def models(runs: Path) -> dict[str, ServedModel]:
 @pytest.fixture(scope="session")
 def client(models: dict[str, ServedModel]) -> Iterator[TestClient]:
     """A service of all runs, without limits that a test would meet by chance."""
-    with TestClient(create_app(models), raise_server_exceptions=False) as client:
+    app = create_app(models, settings=ServeSettings(timeout=PATIENCE))
+    with TestClient(app, raise_server_exceptions=False) as client:
         yield client
 
 

@@ -17,6 +17,7 @@ from attribune.apps.serve import ServedModel
 from attribune.apps.serve.settings import ADMIN_KEYS, KEYS
 
 
+@pytest.mark.slow
 def test_the_client_of_the_page(models: dict[str, ServedModel]) -> None:
     """It is short, and says what the service says, errors too."""
     page = (ROOT / "docs" / "serving.md").read_text(encoding="utf-8")

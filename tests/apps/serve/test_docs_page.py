@@ -7,11 +7,12 @@ from pathlib import Path
 import browser
 import pytest
 from fastapi.testclient import TestClient
-from live_service import listening
+from live_service import PATIENCE, listening
 
 from attribune.apps.serve import ServedModel
 
 
+@pytest.mark.slow
 def test_the_page_reads_the_description_below_the_proxy_s_path(client: TestClient) -> None:
     page = client.get("/docs").text
     assert 'url: "/openapi.json"' in page
@@ -22,6 +23,7 @@ def test_the_page_reads_the_description_below_the_proxy_s_path(client: TestClien
     assert 'src="/models/static-offline-docs/swagger-ui-bundle.js"' in below
 
 
+@pytest.mark.slow
 def test_paths_have_groups(client: TestClient) -> None:
     document = client.get("/openapi.json").json()
     groups = {tag["name"] for tag in document["tags"]}
@@ -29,6 +31,7 @@ def test_paths_have_groups(client: TestClient) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.exhaustive
 @browser.needs_browser
 @pytest.mark.parametrize("size", browser.SIZES)
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
@@ -38,9 +41,11 @@ def test_in_a_browser(size: str, dark: bool, models: dict[str, ServedModel], tmp
 
     with listening(models) as (host, port), browser.open_browser(tmp_path, size=size, dark=dark) as driver:
         driver.get(f"http://{host}:{port}/docs")
-        opened = WebDriverWait(driver, 60).until(lambda d: d.find_element(By.CSS_SELECTOR, ".opblock-post button"))
+        opened = WebDriverWait(driver, PATIENCE).until(
+            lambda d: d.find_element(By.CSS_SELECTOR, ".opblock-post button")
+        )
         opened.click()
-        WebDriverWait(driver, 60).until(lambda d: d.find_element(By.CSS_SELECTOR, ".examples-select select"))
+        WebDriverWait(driver, PATIENCE).until(lambda d: d.find_element(By.CSS_SELECTOR, ".examples-select select"))
         assert browser.serious_findings(driver) == []
         assert driver.execute_script("return document.documentElement.scrollWidth") <= browser.SIZES[size][0]
         assert ("dark-mode" in driver.execute_script("return document.documentElement.className")) == dark

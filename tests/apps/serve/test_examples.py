@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import small_runs
 from fastapi.testclient import TestClient
+from live_service import PATIENCE
+from trained_runs import TrainedRuns
 from transformers import AutoTokenizer
 
 from attribune.apps.serve import ServedModel, ServeSettings, create_app, load_models
@@ -75,14 +76,11 @@ def save_model(kind: str, folder: Path, backbones: dict[bool, Path]) -> str:
 
 
 @pytest.fixture(scope="module")
-def every_task(tmp_path_factory: pytest.TempPathFactory) -> dict[str, ServedModel]:
+def every_task(trained_runs: TrainedRuns, tmp_path_factory: pytest.TempPathFactory) -> dict[str, ServedModel]:
     """A model of every task."""
     root = tmp_path_factory.mktemp("tasks")
-    backbones = {
-        writes: small_runs.save_backbone(root / family, model_type=family, is_generative=writes)
-        for family, writes in (("bert", False), ("llama", True))
-    }
-    return load_models([save_model(kind, root / "models" / kind, backbones) for kind in TASKS])
+    backbones = {False: trained_runs.backbone(), True: trained_runs.backbone("llama", is_generative=True)}
+    return load_models([save_model(kind, root / kind, backbones) for kind in TASKS])
 
 
 def examples(client: TestClient) -> dict[str, dict[str, Any]]:
@@ -100,7 +98,7 @@ def examples(client: TestClient) -> dict[str, dict[str, Any]]:
 
 def test_the_example_of_every_task_is_answered(every_task: dict[str, ServedModel]) -> None:
     assert set(LABELS) == set(TASKS) == set(every_task)
-    with TestClient(create_app(every_task)) as client:
+    with TestClient(create_app(every_task, settings=ServeSettings(timeout=PATIENCE))) as client:
         found = examples(client)
         lines = found["/v1/predict"].pop("lines")
         assert set(found["/v1/predict"]) == set(TASKS)
@@ -122,15 +120,16 @@ def test_the_example_of_every_task_is_answered(every_task: dict[str, ServedModel
             assert set(found[path]) == {"generation"}
             assert client.post(path, json=found[path]["generation"]).status_code == 200
         assert found["/v1/enrol"] == {}
-    with TestClient(create_app({"rating": every_task["rating"]})) as client:
+    with TestClient(create_app({"rating": every_task["rating"]}, settings=ServeSettings(timeout=PATIENCE))) as client:
         (body,) = (one for name, one in examples(client)["/v1/predict"].items() if name != "lines")
         assert "model" not in body
         assert client.post("/v1/predict", json=body).status_code == 200
 
 
+@pytest.mark.slow
 def test_examples_know_what_was_learned_and_forgotten(runs: Path, tmp_path: Path) -> None:
     run = shutil.copytree(runs / "injector", tmp_path / "injector")
-    app = create_app(load_models([str(run)], enrol=True), settings=ServeSettings(enrol=True))
+    app = create_app(load_models([str(run)], enrol=True), settings=ServeSettings(enrol=True, timeout=PATIENCE))
     with TestClient(app) as client:
         found = examples(client)
         (body,) = found["/v1/enrol"].values()

@@ -10,6 +10,7 @@ import pytest
 import schemathesis
 from fastapi.testclient import TestClient
 from hypothesis import HealthCheck, given, settings
+from live_service import PATIENCE
 from schemathesis import GenerationMode
 from schemathesis.checks import not_a_server_error
 from schemathesis.specs.openapi.checks import (
@@ -21,9 +22,10 @@ from tally import tell
 
 from attribune.apps.serve import ServedModel, ServeSettings, create_app, load_models
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.exhaustive
 
 CHECKS = [not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance]
+EXAMPLES = 60  # for each path
 PATHS = ("/v1/models", "/health", "/metrics")
 
 
@@ -38,7 +40,7 @@ CHANGING = ("/v1/enrol", "/v1/values/{attribute}/{value}")
 
 @pytest.mark.parametrize("mode", [GenerationMode.POSITIVE, GenerationMode.NEGATIVE])
 def test_requests_from_the_description(mode: GenerationMode, models: dict[str, ServedModel]) -> None:
-    app = create_app(models, settings=ServeSettings(max_text_length=1000))
+    app = create_app(models, settings=ServeSettings(max_text_length=1000, timeout=PATIENCE))
     asked: dict[str, set[int]] = {}
     for found in schemathesis.openapi.from_asgi("/openapi.json", app).get_all_operations():
         if mode == GenerationMode.POSITIVE or found.ok().method == "post":  # a GET without parameters is never wrong
@@ -55,7 +57,7 @@ def test_requests_from_the_description(mode: GenerationMode, models: dict[str, S
 @pytest.mark.parametrize("mode", [GenerationMode.POSITIVE, GenerationMode.NEGATIVE])
 def test_requests_that_change_a_run(mode: GenerationMode, runs: Path, tmp_path: Path) -> None:
     models = load_models([str(shutil.copytree(runs / "injector", tmp_path / "injector"))], enrol=True)
-    app = create_app(models, settings=ServeSettings(max_text_length=1000, enrol=True))
+    app = create_app(models, settings=ServeSettings(max_text_length=1000, enrol=True, timeout=PATIENCE))
     with TestClient(app, raise_server_exceptions=False) as client:
         for found in schemathesis.openapi.from_asgi("/openapi.json", app).get_all_operations():
             if found.ok().path in CHANGING:
@@ -67,7 +69,7 @@ def statuses_of(operation: Any, mode: GenerationMode) -> set[int]:
     """Ask many times; every answer is checked."""
     statuses = set()
 
-    @settings(max_examples=60, derandomize=True, deadline=None, suppress_health_check=list(HealthCheck))
+    @settings(max_examples=EXAMPLES, derandomize=True, deadline=None, suppress_health_check=list(HealthCheck))
     @given(case=operation.as_strategy(generation_mode=mode))
     def ask(case: Any) -> None:
         answer = case.call()

@@ -4,23 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
-import re
-import signal
 import socket
-import subprocess
-import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 from fastapi.testclient import TestClient
-from live_service import Gated, until
+from live_service import PATIENCE, Clock, Gated, service_of, until
 
 from attribune.apps.cli import main
 from attribune.apps.serve import ServedModel, ServeSettings, create_app, load_models
@@ -51,26 +45,40 @@ def test_requests_gather_while_the_model_works() -> None:
     assert [future.result() for future in futures] == [[0], [2, 2], [3, 3, 3], [1], [7] * 7, [2, 2]]
 
 
+class Watched(threading.Condition):
+    """Counts how often a thread went to wait."""
+
+    waits = 0
+
+    def wait(self, timeout: float | None = None) -> bool:
+        self.waits += 1
+        return super().wait(timeout)
+
+
 def test_after_several_the_next_batch_waits_for_as_many_and_after_one_it_does_not(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The time itself is not measured: patience without end, or none, shows who waits."""
-    monkeypatch.setattr("attribune.apps.serve.batching._PATIENCE", 1e9)
+    monkeypatch.setattr("attribune.apps.serve.batching._PATIENCE", 1e8)
     gated = Gated()
     batcher = Batcher(max_queue_size=100)
+    batcher._changed = changed = Watched()
     futures = [waiting_for_first(batcher, gated)]
     futures += [batcher.submit(gated, {"text": [n]}) for n in (1, 2)]  # type: ignore[arg-type]
+    assert changed.waits == 0
     gated.open.set()
-    assert [future.result(20) for future in futures] == [[0], [1], [2]], "one alone is not followed by waiting"
+    found = [future.result(PATIENCE) for future in futures]
+    assert found == [[0], [1], [2]], "one alone is not followed by waiting"
+    until(lambda: changed.waits == 1)
     third = batcher.submit(gated, {"text": [3]})  # type: ignore[arg-type]
-    with pytest.raises(TimeoutError):
-        third.result(0.2)
+    until(lambda: changed.waits == 2 or third.done())
+    assert not third.done(), "it was looked at, and more are waited for"
     fourth = batcher.submit(gated, {"text": [4]})  # type: ignore[arg-type]
-    assert (third.result(20), fourth.result(20)) == ([3], [4])
+    assert (third.result(PATIENCE), fourth.result(PATIENCE)) == ([3], [4])
     assert gated.asked == [[0], [1, 2], [3, 4]]
     last = batcher.submit(gated, {"text": [5]})  # type: ignore[arg-type]
     batcher.close()
-    assert last.result(20) == [5], "closing waits for nobody"
+    assert last.result(PATIENCE) == [5], "closing waits for nobody"
 
 
 def test_a_mistake_of_ours_stops_the_service_and_nobody_waits_for_ever() -> None:
@@ -85,7 +93,7 @@ def test_a_mistake_of_ours_stops_the_service_and_nobody_waits_for_ever() -> None
     with pytest.raises(Stopping):
         batcher.submit(gated, {"text": [1]})  # type: ignore[arg-type]
     batcher.close()
-    assert isinstance(futures[0].exception(20), RuntimeError)
+    assert isinstance(futures[0].exception(PATIENCE), RuntimeError)
 
 
 def test_models_take_turns() -> None:
@@ -143,8 +151,8 @@ def test_the_queue_does_not_grow() -> None:
     with pytest.raises(Overloaded):
         batcher.submit(gated, {"text": [9]})  # type: ignore[arg-type]
     gated.open.set()
-    assert [len(future.result(20)) for future in futures] == [1] * 5
-    assert batcher.submit(gated, {"text": [1] * 50}).result(20), "a large request is taken when nothing waits"  # type: ignore[arg-type]
+    assert [len(future.result(PATIENCE)) for future in futures] == [1] * 5
+    assert batcher.submit(gated, {"text": [1] * 50}).result(PATIENCE), "a large one is taken when nothing waits"  # type: ignore[arg-type]
     batcher.close()
     with pytest.raises(Stopping):
         batcher.submit(gated, {"text": [1]})  # type: ignore[arg-type]
@@ -163,6 +171,7 @@ def test_who_has_left_is_not_scored() -> None:
 
 @contextmanager
 def service(model: ServedModel, **settings: Any) -> Iterator[TestClient]:
+    settings = {"timeout": PATIENCE, **settings}
     with TestClient(create_app({"none": model}, settings=ServeSettings(**settings))) as client:
         yield client
 
@@ -199,12 +208,18 @@ def test_a_panel_counts_as_its_members(models: dict[str, ServedModel]) -> None:
         assert f"3 texts for {members} members, but a request may have {2 * members} of both" in fault["reason"]
 
 
+@pytest.mark.slow
 def test_no_answer_in_time(models: dict[str, ServedModel], slow: Gated) -> None:
-    with service(models["none"], timeout=0.05) as client:
-        answer = client.post("/v1/predict", json={"text": "x"})
+    with service(models["none"], timeout=5) as client, ThreadPoolExecutor(1) as pool:
+        clock = Clock.of(client)
+        asked = pool.submit(client.post, "/v1/predict", json={"text": "x"})
+        until(lambda: bool(slow.asked))
+        clock.pass_time(5.1)
+        answer = asked.result(PATIENCE)
         slow.open.set()
+        clock.run()
         assert (answer.status_code, answer.headers["retry-after"]) == (503, "1")
-        assert "no answer within 0.05 seconds" in answer.json()["errors"][0]["reason"]
+        assert "no answer within 5 seconds" in answer.json()["errors"][0]["reason"]
 
 
 @pytest.mark.slow
@@ -223,11 +238,17 @@ def test_a_service_that_stops(models: dict[str, ServedModel]) -> None:
 
 
 async def _close(app: Any) -> None:
-    route = next(route for route in app.routes if route.path == "/health")
-    await asyncio.to_thread(route.endpoint.__self__._service.batcher.close)
+    await asyncio.to_thread(service_of(app).batcher.close)
 
 
 # Keys
+
+
+@pytest.fixture(scope="module")
+def locked(models: dict[str, ServedModel]) -> Iterator[TestClient]:
+    """A service with two keys."""
+    with TestClient(create_app({"none": models["none"]}, keys=(KEY, KEY[::-1]))) as client:
+        yield client
 
 
 @pytest.mark.slow
@@ -245,19 +266,18 @@ async def _close(app: Any) -> None:
         ({"authorization": f"Bearer {KEY[::-1]}"}, 200),
     ],
 )
-def test_keys(header: Any, status: int, models: dict[str, ServedModel]) -> None:
-    with TestClient(create_app({"none": models["none"]}, keys=(KEY, KEY[::-1]))) as client:
-        answers = [
-            client.post("/v1/predict", json={"text": "x"}, headers=header),
-            client.get("/v1/models", headers=header),
-            client.get("/metrics", headers=header),
-            client.get("/openapi.json", headers=header),
-        ]
-        assert {answer.status_code for answer in answers} == {status}
-        assert client.get("/health").status_code == 200
-        if status == 401:
-            assert answers[0].headers["www-authenticate"] == "Bearer"
-            assert KEY not in answers[0].text
+def test_keys(header: Any, status: int, locked: TestClient) -> None:
+    answers = [
+        locked.post("/v1/predict", json={"text": "x"}, headers=header),
+        locked.get("/v1/models", headers=header),
+        locked.get("/metrics", headers=header),
+        locked.get("/openapi.json", headers=header),
+    ]
+    assert {answer.status_code for answer in answers} == {status}
+    assert locked.get("/health").status_code == 200
+    if status == 401:
+        assert answers[0].headers["www-authenticate"] == "Bearer"
+        assert KEY not in answers[0].text
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.1.2.3", "::1", "localhost"])
@@ -294,7 +314,7 @@ def test_keys_that_will_not_do(key: str, monkeypatch: pytest.MonkeyPatch) -> Non
     ("words", "message"),
     [
         (["nowhere"], "nowhere is not the folder of a run"),
-        (["{runs}/data.csv"], "is not the folder of a run"),
+        (["{runs}/none/recipe.yaml"], "is not the folder of a run"),
         (["{runs}/injector", "{runs}/injector"], "two runs are named 'injector': give them names, as in NAME=FOLDER"),
         (["x={runs}/none", "x={runs}/pln"], "two runs are named 'x'"),
         (["={runs}/none"], "write NAME=FOLDER"),
@@ -328,79 +348,88 @@ def test_the_command_refuses(
     assert (out, error.count("Traceback")) == ("", 0)
 
 
-@pytest.mark.slow
-def test_a_process_that_is_told_to_stop_answers_what_it_was_asked(runs: Path) -> None:
-    command = [sys.executable, "-m", "attribune", "serve", f"stars={runs / 'injector'}", "--port", "0"]
-    environment = {name: value for name, value in os.environ.items() if name != KEYS} | {"OMP_NUM_THREADS": "1"}
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment) as running:
-        assert running.stderr is not None
-        address, said = None, ""
-        while address is None:
-            line = running.stderr.readline()
-            assert line, f"it ended: {said}"
-            said += line
-            address = re.search(r"serving at (http://127\.0\.0\.1:\d+),", line)
-        url, statuses = address[1], list[int]()
-        rows = [{"text": "a great film " * 40, "attributes": {"user": f"u{n % 9}"}} for n in range(256)]
-        with httpx.Client(timeout=60) as client:
-            ask = threading.Thread(
-                target=lambda: statuses.append(client.post(f"{url}/v1/predict", json={"rows": rows}).status_code)
-            )
-            ask.start()
-            until(lambda: "attribune_batch_size_count 1.0" in client.get(f"{url}/metrics").text)
-            running.send_signal(signal.SIGINT)
-            ask.join()
-        rest = running.stderr.read()
-    assert statuses == [200]
-    assert running.returncode == 130
-    assert "attribune serve: interrupted; all requests were answered" in rest
-    assert "Traceback" not in said + rest
+# Bodies
+
+
+def asking(app: Any, receive: Callable[[], Awaitable[Any]], *headers: tuple[bytes, bytes]) -> list[Any]:
+    """What is sent to a caller whose body comes as it wants."""
+    sent: list[Any] = []
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    scope = {"type": "http", "method": "POST", "path": "/v1/predict", "headers": [*headers], "query_string": b""}
+    asyncio.run(app(scope, receive, send))
+    return sent
 
 
 @pytest.mark.slow
 def test_slow_bodies_are_cut_off(models: dict[str, ServedModel]) -> None:
     """A caller who sends a byte now and then holds nothing for longer than the time of a request."""
-    app = create_app({"none": models["none"]}, settings=ServeSettings(timeout=0.1))
+    clocks = list[Clock]()
 
-    async def ask() -> list[Any]:
-        sent: list[Any] = []
+    async def receive() -> Any:
+        if not clocks:
+            clocks.append(Clock(asyncio.get_running_loop()))
+        clocks[0].pass_time(0.06)
+        await asyncio.sleep(0)
+        return {"type": "http.request", "body": b"{", "more_body": True}
 
-        async def receive() -> Any:
-            await asyncio.sleep(0.06)
-            return {"type": "http.request", "body": b"{", "more_body": True}
-
-        async def send(message: Any) -> None:
-            sent.append(message)
-
-        scope = {"type": "http", "method": "POST", "path": "/v1/predict", "headers": [], "query_string": b""}
-        await app(scope, receive, send)
-        return sent
-
-    start, body = asyncio.run(ask())
+    start, body = asking(create_app({"none": models["none"]}, settings=ServeSettings(timeout=0.1)), receive)
     assert start["status"] == 408
     assert "did not arrive within 0.1 seconds" in json.loads(body["body"])["errors"][0]["reason"]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("declared", [None, b"17", b"99999999999999999999999999", b"-1", b"many"])
-def test_a_body_larger_than_it_says(declared: bytes | None, models: dict[str, ServedModel]) -> None:
-    app = create_app({"none": models["none"]}, settings=ServeSettings(max_body_mb=0.01))
+def test_a_body_larger_than_it_says(models: dict[str, ServedModel]) -> None:
+    async def receive() -> Any:
+        return {"type": "http.request", "body": b"x" * 1000, "more_body": True}
 
-    async def ask() -> list[Any]:
-        sent: list[Any] = []
-
-        async def receive() -> Any:
-            return {"type": "http.request", "body": b"x" * 1000, "more_body": True}
-
-        async def send(message: Any) -> None:
-            sent.append(message)
-
+    app = create_app({"none": models["none"]}, settings=ServeSettings(max_body_mb=0.01, timeout=PATIENCE))
+    for declared in (None, b"17", b"99999999999999999999999999", b"-1", b"many"):
         headers = [] if declared is None else [(b"content-length", declared)]
-        scope = {"type": "http", "method": "POST", "path": "/v1/predict", "headers": headers, "query_string": b""}
-        await app(scope, receive, send)
-        return sent
+        assert asking(app, receive, *headers)[0]["status"] == 413
 
-    assert asyncio.run(ask())[0]["status"] == 413
+
+@pytest.mark.slow
+def test_bodies_of_many_callers_have_a_limit_together(models: dict[str, ServedModel]) -> None:
+    """Each is below the limit of one body, and none is ever finished; those who leave make room."""
+    app = create_app({"none": models["none"]}, settings=ServeSettings(max_body_mb=0.1, timeout=PATIENCE))
+    scope = {"type": "http", "method": "POST", "path": "/v1/predict", "headers": [], "query_string": b""}
+    part = b" " * (int(0.1 * 2**20) - 100)
+
+    async def ask_all() -> list[list[int]]:
+        leave, rounds = asyncio.Event(), list[list[int]]()
+        for _ in range(2):
+            callers = [Caller(part, leave) for _ in range(40)]
+            asked = [asyncio.ensure_future(app(scope, one.receive, one.send)) for one in callers]
+            for one in callers:  # each has been read before it waits, or is refused
+                await asyncio.wait_for(one.seen.wait(), PATIENCE)
+            rounds.append([one.status for one in callers])
+            leave.set()
+            await asyncio.gather(*asked)
+            leave.clear()
+        return rounds
+
+    class Caller:
+        def __init__(self, part: bytes, leave: asyncio.Event) -> None:
+            self.parts, self.leave, self.seen, self.status = [part], leave, asyncio.Event(), 0
+
+        async def receive(self) -> Any:
+            if self.parts:
+                return {"type": "http.request", "body": self.parts.pop(), "more_body": True}
+            self.seen.set()
+            await self.leave.wait()
+            return {"type": "http.disconnect"}
+
+        async def send(self, message: Any) -> None:
+            if message["type"] == "http.response.start":
+                self.status = message["status"]
+            self.seen.set()
+
+    first, second = asyncio.run(ask_all())
+    assert sorted(first) == [0] * 32 + [503] * 8
+    assert second == first, "nothing is held of those who left"
 
 
 def test_a_service_needs_a_run() -> None:

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
+import threading
 from typing import Any
 
+import httpx
 import pytest
 from fastapi.testclient import TestClient
-from live_service import Gated, until
+from live_service import PATIENCE, Clock, Gated, running
 
 from attribune.apps.serve import ServedModel, ServeSettings, create_app
+
+pytestmark = pytest.mark.slow
 
 NDJSON = {"content-type": "application/x-ndjson; charset=utf-8"}
 GOOD = {"model": "injector", "text": "a great film", "attributes": {"user": "u1"}}
@@ -40,7 +44,7 @@ def test_each_line_has_its_answer_or_its_errors(client: TestClient) -> None:
 
 
 def test_more_lines_than_may_wait_are_answered_in_their_order(models: dict[str, ServedModel]) -> None:
-    settings = ServeSettings(max_rows=20, max_queue_size=7)
+    settings = ServeSettings(max_rows=20, max_queue_size=7, timeout=PATIENCE)
     with TestClient(create_app({"none": models["none"]}, settings=settings)) as client:
         found = lines_of(client, *({"text": f"film n{number}"} for number in range(60)))
         assert [one["line"] for one in found] == [*range(1, 61)]
@@ -50,18 +54,48 @@ def test_more_lines_than_may_wait_are_answered_in_their_order(models: dict[str, 
             assert one["output"] == pytest.approx(other["output"], abs=1e-6)
 
 
-def test_answers_come_before_the_last_line_is_scored(models: dict[str, ServedModel], slow: Gated) -> None:
-    """What is sent after the first ones waits for the model; the time of a request is that of a line."""
+def test_the_time_of_a_request_is_that_of_a_line(
+    models: dict[str, ServedModel], slow: Gated, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All of them together take longer, and each is answered."""
     slow.open.set()
-    settings = ServeSettings(max_rows=1, timeout=0.5)
-    asked = b'{"text": "x"}\n' * 3
+    predictor, settings = models["none"].predictor, ServeSettings(max_rows=1, timeout=5)
+    score = predictor.score
     with TestClient(create_app({"none": models["none"]}, settings=settings)) as client:
-        before = len(slow.asked)
-        with client.stream("POST", "/v1/predict", content=asked, headers=NDJSON) as answer:
-            lines = answer.iter_lines()
-            assert json.loads(next(lines))["line"] == 1
-            until(lambda: len(slow.asked) > before)
-            assert len([*lines]) == 2
+        clock = Clock.of(client)
+
+        def late(rows: Any) -> Any:
+            clock.pass_time(4)
+            return score(rows)
+
+        monkeypatch.setattr(predictor, "score", late)
+        found = lines_of(client, *[{"text": "x"}] * 3)
+        clock.run()
+    assert [(one["line"], "output" in one) for one in found] == [(1, True), (2, True), (3, True)]
+
+
+def test_answers_come_before_the_last_line_is_scored(
+    models: dict[str, ServedModel], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The model holds the second line until the answer to the first one has come."""
+    answered, asked, predictor = threading.Event(), list[int](), models["none"].predictor
+    score = predictor.score
+
+    def wait(rows: Any) -> Any:
+        asked.append(len(asked))
+        assert len(asked) == 1 or answered.wait(PATIENCE)
+        return score(rows)
+
+    monkeypatch.setattr(predictor, "score", wait)
+    body = b'{"text": "x"}\n' * 3
+    with (
+        running({"none": models["none"]}, max_rows=1) as service,
+        httpx.stream("POST", f"{service.url}/v1/predict", content=body, headers=NDJSON, timeout=PATIENCE) as answer,
+    ):
+        lines = answer.iter_lines()
+        assert json.loads(next(lines))["line"] == 1
+        answered.set()
+        assert [json.loads(line)["line"] for line in lines] == [2, 3]
 
 
 @pytest.mark.parametrize(

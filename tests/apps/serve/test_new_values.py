@@ -18,7 +18,8 @@ import pytest
 import small_runs
 from datasets import Dataset
 from fastapi.testclient import TestClient
-from live_service import until
+from live_service import PATIENCE, Clock, service_of, until
+from trained_runs import TrainedRuns
 
 from attribune.apps.cli import main
 from attribune.apps.serve import ServedModel, ServeSettings, create_app, load_models
@@ -78,7 +79,7 @@ def run(runs: Path, tmp_path: Path) -> Path:
 @contextmanager
 def serving(*runs: Path, **settings: Any) -> Iterator[TestClient]:
     models = load_models([str(run) for run in runs], enrol=True)
-    app = create_app(models, settings=ServeSettings(enrol=True, **settings))
+    app = create_app(models, settings=ServeSettings(**{"enrol": True, "timeout": PATIENCE, **settings}))
     with TestClient(app, raise_server_exceptions=False) as client:
         client.models = models  # type: ignore[attr-defined]
         yield client
@@ -215,14 +216,14 @@ def test_those_who_come_together_are_written_together(
     def slow(self: RunFolder, save: Callable[[Path], Any]) -> None:
         writes.append(len(enrolments(self.path)))
         begun.set()
-        assert free.wait(20)
+        assert free.wait(PATIENCE)
         replace_model(self, save)
 
     monkeypatch.setattr(RunFolder, "replace_model", slow)
     before = outputs(client, OLD)
     with ThreadPoolExecutor(8) as pool:
         first = pool.submit(client.post, "/v1/enrol", json=body(value="first"))
-        assert begun.wait(20)
+        assert begun.wait(PATIENCE)
         same(outputs(client, OLD), before)  # predictions do not wait for the disk
         assert outputs(client, [{**OLD[0], "user": "first"}])[0]["unknown"], "nor does anyone know it before"
         twice = fault(client.post("/v1/enrol", json=body(value="first")), 409)
@@ -253,10 +254,9 @@ def test_predictions_go_on_between_the_passes_over_the_rows(
     def waiting(self: ValueLearner, *, learn: bool) -> Any:
         passes.append(len(passes))
         if len(passes) == 2:
-            batcher = client.app.router.lifespan_context.__self__._service.batcher  # type: ignore[attr-defined]
-            until(lambda: batcher.waiting > 0)
+            until(lambda: service_of(client.app).batcher.waiting > 0)
         if len(passes) > 2:
-            assert answered.wait(20), "who came before the second pass has the answer before the third"
+            assert answered.wait(PATIENCE), "who came before the second pass has the answer before the third"
         return losses(self, learn=learn)
 
     monkeypatch.setattr(ValueLearner, "_losses", waiting)
@@ -281,7 +281,7 @@ def test_long_work_lets_others_through() -> None:
         return "long"
 
     first = batcher.call(long, rows=1)
-    assert begun.wait(20)
+    assert begun.wait(PATIENCE)
     short, broken = batcher.call(lambda: seen.append("short")), batcher.call(lambda: 1 // 0)
     assert first.result() == "long"
     assert short.result() is None
@@ -292,23 +292,22 @@ def test_long_work_lets_others_through() -> None:
 # What goes wrong
 
 
-@pytest.mark.parametrize("error", [OSError(errno.ENOSPC, "No space left on device"), ModelFolderError("it is full")])
-def test_a_full_disk_keeps_the_value_out(
-    error: Exception, run: Path, client: TestClient, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def full(*_: object, **__: object) -> None:
-        raise error
-
+def test_a_full_disk_keeps_the_value_out(run: Path, client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
     files = {path.name: path.read_bytes() for path in (run / "model").iterdir() if path.is_file()}
     before = outputs(client, [*OLD, *NEW])
-    with monkeypatch.context() as patch:
-        patch.setattr("attribune.models.snapshot.write_model", full)
-        field, reason = fault(client.post("/v1/enrol", json=body()), 503)
-        assert field == "model"
-        assert "full" in reason or "No space left" in reason
-        assert fault(client.delete("/v1/values/user/u3"), 503)[0] == "model"
-    assert outputs(client, [*OLD, *NEW]) == before
-    assert {path.name: path.read_bytes() for path in (run / "model").iterdir() if path.is_file()} == files
+    for error in (OSError(errno.ENOSPC, "No space left on device"), ModelFolderError("it is full")):
+
+        def full(*_: object, error: Exception = error, **__: object) -> None:
+            raise error
+
+        with monkeypatch.context() as patch:
+            patch.setattr("attribune.models.snapshot.write_model", full)
+            field, reason = fault(client.post("/v1/enrol", json=body()), 503)
+            assert field == "model"
+            assert "full" in reason or "No space left" in reason
+            assert fault(client.delete("/v1/values/user/u3"), 503)[0] == "model"
+        assert outputs(client, [*OLD, *NEW]) == before
+        assert {path.name: path.read_bytes() for path in (run / "model").iterdir() if path.is_file()} == files
     assert client.post("/v1/enrol", json=body()).status_code == 200
     assert client.delete(PATH).status_code == 200
 
@@ -353,18 +352,24 @@ def test_files_that_are_mapped(run: Path, monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_learning_that_takes_too_long_is_given_up(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    passes, free, losses = list[int](), threading.Event(), ValueLearner._losses
+    passes, begun, free, losses = list[int](), threading.Event(), threading.Event(), ValueLearner._losses
 
     def slow(self: ValueLearner, *, learn: bool) -> Any:
         passes.append(1)
-        assert free.wait(20)
+        begun.set()
+        assert free.wait(PATIENCE)
         return losses(self, learn=learn)
 
-    with serving(run, timeout=0.5) as client:
+    with serving(run) as client, ThreadPoolExecutor(1) as pool:
         before = outputs(client, OLD)
         with monkeypatch.context() as patch:
             patch.setattr(ValueLearner, "_losses", slow)
-            assert "no answer within 0.5 seconds" in fault(client.post("/v1/enrol", json=body()), 503)[1]
+            asked = pool.submit(client.post, "/v1/enrol", json=body())
+            assert begun.wait(PATIENCE)
+            clock = Clock.of(client)
+            clock.pass_time(PATIENCE + 1)
+            assert f"no answer within {PATIENCE} seconds" in fault(asked.result(PATIENCE), 503)[1]
+            clock.run()
             free.set()
             same(outputs(client, OLD), before)
         assert len(passes) == 1
@@ -436,7 +441,18 @@ WRONG: list[tuple[Any, int, str, str]] = [
 ]
 
 
-def test_requests_that_cannot_be_used(run: Path, client: TestClient) -> None:
+@pytest.fixture(scope="module")
+def unchanged(runs: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, TestClient]]:
+    """A run, and a service of it that refuses whatever it is asked."""
+    run = Path(shutil.copytree(runs / "injector", tmp_path_factory.mktemp("unchanged") / "injector"))
+    mark = RunFolder(run).model_mark
+    with serving(run) as client:
+        yield run, client
+    assert RunFolder(run).model_mark == mark
+
+
+def test_requests_that_cannot_be_used(unchanged: tuple[Path, TestClient]) -> None:
+    run, client = unchanged
     mark = RunFolder(run).model_mark
     for given, status, field, reason in WRONG:
         content = given if isinstance(given, bytes) else json.dumps(given).encode()
@@ -461,8 +477,10 @@ def test_requests_that_cannot_be_used(run: Path, client: TestClient) -> None:
         ("/v1/values/user/u3?model=stars", 404, "model", "there is no such model"),
     ],
 )
-def test_paths_that_name_no_value(path: str, status: int, field: str, reason: str, client: TestClient) -> None:
-    found = fault(client.delete(path), status)
+def test_paths_that_name_no_value(
+    path: str, status: int, field: str, reason: str, unchanged: tuple[Path, TestClient]
+) -> None:
+    found = fault(unchanged[1].delete(path), status)
     assert (found[0], reason in found[1]) == (field, True), found
 
 
@@ -529,25 +547,32 @@ def test_models_that_cannot_learn(name: str, reason: str, runs: Path, tmp_path: 
     ("settings", "reason"),
     [
         (["--label", "look", "taste", "--task", "aspects"], "more than one cell"),
-        (["--method", "hcsc"], "would change what is predicted for the others"),
         (["--method", "history"], "has no vector for each value that could change in memory"),
-        (["--method", "poly"], ""),
-        (["--set", "evaluation.cluster=look"], ""),
         (["--label", "taste", "--task", "rating"], ""),
-        (["--label", "taste", "--task", "regression"], ""),
+        pytest.param(
+            *(["--method", "hcsc"], "would change what is predicted for the others"), marks=pytest.mark.exhaustive
+        ),
+        *(
+            pytest.param(settings, "", marks=pytest.mark.exhaustive)
+            for settings in (
+                ["--method", "poly"],
+                ["--set", "evaluation.cluster=look"],
+                ["--label", "taste", "--task", "regression"],
+            )
+        ),
     ],
 )
-def test_methods_and_tasks(settings: list[str], reason: str, runs: Path, tmp_path: Path) -> None:
-    data = small_runs.write_csv(tmp_path / "data.csv", small_runs.reviews(60, seed=3))
+def test_methods_and_tasks(settings: list[str], reason: str, trained_runs: TrainedRuns, tmp_path: Path) -> None:
+    data = trained_runs.table(small_runs.reviews(60, seed=3))
     method = settings[1] if settings[0] == "--method" else "injector"
-    words = small_runs.train_command(data, tmp_path / "run", backbone=runs / "backbone", method=method)
+    words = small_runs.train_command(data, tmp_path, backbone=trained_runs.backbone(), method=method)
     label = "stars"
     if settings[0] == "--label":
         label, place = settings[-3], words.index("--label")
         words[place : place + 2] = settings
     elif settings[0] == "--set":
         words += settings[1:]  # behind others
-    assert main(words) == 0
+    trained_runs.copy(trained_runs.trained([*words, "--no-baselines"]), tmp_path / "run")
     rows = [{"text": row["text"], "label": row[label]} for row in NEW]
     with serving(tmp_path / "run") as client:
         answer = client.post("/v1/enrol", json=asked(*rows))
@@ -611,13 +636,13 @@ def test_what_is_learned_does_not_depend_on_the_precision_of_predictions(run: Pa
 
 
 def test_an_encoder_says_what_it_says_to_the_command(
-    runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    trained_runs: TrainedRuns, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("attribune.training.set_encoders._STEPS", 100)
-    rows = [row | {"user": f"u{number % 25}"} for number, row in enumerate(small_runs.reviews(300, seed=3))]
-    data = small_runs.write_csv(tmp_path / "data.csv", rows)
-    words = small_runs.train_command(data, tmp_path / "run", backbone=runs / "backbone")
-    assert main([*words, "training.set_encoders=true", "--no-baselines", "--tuning", "frozen"]) == 0
+    monkeypatch.setattr("attribune.training.set_encoders._STEPS", 20)
+    rows = [row | {"user": f"u{number % 25}"} for number, row in enumerate(small_runs.reviews(200, seed=3))]
+    words = small_runs.train_command(trained_runs.table(rows), tmp_path, backbone=trained_runs.backbone())
+    words += ["training.set_encoders=true", "--no-baselines", "--tuning", "frozen"]
+    trained_runs.copy(trained_runs.trained(words), tmp_path / "run")
     other = Path(shutil.copytree(tmp_path / "run", tmp_path / "other"))
     enrol(other, Dataset.from_list(NEW), attributes=["user"], settings=EnrolSettings(by="encoder"))
     with serving(tmp_path / "run") as client:

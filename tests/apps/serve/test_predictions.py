@@ -12,6 +12,7 @@ import pytest
 import small_runs
 import torch
 from fastapi.testclient import TestClient
+from trained_runs import TrainedRuns
 
 from attribune.apps.cli import main
 from attribune.apps.serve import ServedModel, create_app, load_models
@@ -170,11 +171,10 @@ def test_runs_of_one_backbone_share_its_weights(models: dict[str, ServedModel]) 
     assert injector == pln
 
 
-def test_what_a_run_learned_in_the_backbone_is_its_own(runs: Path, tmp_path: Path) -> None:
+def test_what_a_run_learned_in_the_backbone_is_its_own(runs: Path, trained_runs: TrainedRuns, tmp_path: Path) -> None:
     """A run that tuned the norms leaves those of the other as they are."""
-    words = small_runs.train_command(runs / "data.csv", tmp_path / "norms", backbone=runs / "backbone", method="pln")
-    tune = ["training.learning_rate=0.05", "backbone.backbone_learning_rate=0.05"]
-    assert main([*words, "--tuning", "layernorm", "--set", tune[0], "training.backbone_learning_rate=0.05"]) == 0
+    tuned = ("--tuning", "layernorm", "--set", "training.learning_rate=0.05", "training.backbone_learning_rate=0.05")
+    trained_runs.copy(trained_runs("pln", "--no-baselines", *tuned), tmp_path / "norms")
     text = {"text": ["a great film", "dull cast"], "user": ["u1", "u2"]}
     alone = [load_models([str(path)]) for path in (runs / "injector", tmp_path / "norms")]
     both = load_models([str(tmp_path / "norms"), str(runs / "injector")])

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
+from live_service import PATIENCE
 
 from attribune.apps.serve import ServedModel, ServeSettings, create_app
 
@@ -198,7 +199,7 @@ def test_one_bad_request_does_not_spoil_those_beside_it(
     waiting = [_Waiting(model=model, columns=one, rows=1) for one in columns]
     _answer(waiting)
     assert [one.answers.exception() is None for one in waiting] == [True, False, True]
-    with TestClient(create_app({"injector": model})) as client:
+    with TestClient(create_app({"injector": model}, settings=ServeSettings(timeout=PATIENCE))) as client:
         answer = client.post("/v1/predict", json={"text": "evil"})
     assert (answer.status_code, answer.json()) == (422, {"errors": [{"field": "body", "reason": "row 1 is evil"}]})
 
@@ -211,7 +212,8 @@ def test_what_should_not_happen_is_said_without_details(
 
     model = models["pln"]
     monkeypatch.setattr(model.predictor, "score", fail)
-    with TestClient(create_app({"pln": model}), raise_server_exceptions=False) as client:
+    app = create_app({"pln": model}, settings=ServeSettings(timeout=PATIENCE))
+    with TestClient(app, raise_server_exceptions=False) as client:
         answer = client.post("/v1/predict", json={"text": "x"})
         assert answer.status_code == 500
         assert "secret" not in answer.text
@@ -221,7 +223,7 @@ def test_what_should_not_happen_is_said_without_details(
 
 
 def test_limits_are_those_of_the_settings(models: dict[str, ServedModel]) -> None:
-    settings = ServeSettings(max_rows=2, max_text_length=5, max_body_mb=0.001)
+    settings = ServeSettings(max_rows=2, max_text_length=5, max_body_mb=0.001, timeout=PATIENCE)
     with TestClient(create_app({"none": models["none"]}, settings=settings)) as client:
         assert client.post("/v1/predict", json={"rows": [{"text": "12345"}] * 2}).status_code == 200
         for body, status in (

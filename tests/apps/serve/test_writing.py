@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import json
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import httpx
 import pytest
-import small_runs
 import torch
 from fastapi.testclient import TestClient
-from live_service import listening, until
+from live_service import PATIENCE, listening
+from trained_runs import TrainedRuns
 from transformers import AutoTokenizer
 
-from attribune.apps.serve import ServedModel, ServeSettings, create_app, load_models
+from attribune.apps.serve import ServedModel, ServeSettings, create_app, load_models, writing
 from attribune.apps.serve.batching import Batcher
 from attribune.data.texts import TextInput
 from attribune.methods import Injector
@@ -29,6 +29,7 @@ from attribune.schema.revision import Revision
 
 TABLE = {"user": ["u0", "u1", "u1"], "tags": [["war"], ["drama", "war"], []], "ask": ["n1"] * 3, "text": ["a film"] * 3}
 CHAT = "{% for m in messages %}{{ m.role }} {{ m.content }} {% endfor %}"
+LONG = {"model": "plain", "prompt": "a", "max_tokens": 25, "logit_bias": {}, "temperature": 0, "stop": "never"}
 ASKED = {"prompt": "the film", "attributes": {"user": "u1"}, "max_tokens": 6, "temperature": 0}
 
 
@@ -50,22 +51,28 @@ def save_model(folder: Path, backbone: Path, *, chat: bool) -> str:
 
 
 @pytest.fixture(scope="module")
-def writers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, ServedModel]:
+def backbone(trained_runs: TrainedRuns) -> Path:
+    return trained_runs.backbone("llama", is_generative=True)
+
+
+@pytest.fixture(scope="module")
+def writers(backbone: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, ServedModel]:
     """A model that writes on, and one that answers a conversation."""
     root = tmp_path_factory.mktemp("written")
-    backbone = small_runs.save_backbone(root / "backbone", model_type="llama", is_generative=True)
     return load_models([save_model(root / name, backbone, chat=name == "chat") for name in ("plain", "chat")])
 
 
 @pytest.fixture(scope="module")
 def client(writers: dict[str, ServedModel]) -> Iterator[TestClient]:
-    with TestClient(create_app({"plain": writers["plain"]}), raise_server_exceptions=False) as client:
+    app = create_app({"plain": writers["plain"]}, settings=ServeSettings(timeout=PATIENCE))
+    with TestClient(app, raise_server_exceptions=False) as client:
         yield client
 
 
 @pytest.fixture(scope="module")
 def chat(writers: dict[str, ServedModel]) -> Iterator[TestClient]:
-    with TestClient(create_app(writers), raise_server_exceptions=False) as client:
+    app = create_app(writers, settings=ServeSettings(timeout=PATIENCE))
+    with TestClient(app, raise_server_exceptions=False) as client:
         yield client
 
 
@@ -214,6 +221,7 @@ def test_errors_are_in_the_form_that_clients_read(
     assert error["type"] == "invalid_request_error"
 
 
+@pytest.mark.slow
 def test_what_changes_nothing_is_taken(client: TestClient, models: dict[str, ServedModel]) -> None:
     assert texts(complete(client, presence_penalty=0, logprobs=None, best_of=1)) == texts(complete(client))
     answer = client.post("/v1/chat/completions", json={"messages": [{"role": "system", "content": "a"}]})
@@ -247,42 +255,65 @@ def test_the_perplexity_of_a_text_is_predicted(client: TestClient) -> None:
     assert answer["predictions"][0]["output"]["perplexity"] > 1
 
 
-def test_others_are_answered_between_two_tokens_and_who_leaves_ends_it(
+@pytest.mark.slow
+def test_others_are_answered_between_two_tokens(
     writers: dict[str, ServedModel], models: dict[str, ServedModel], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Predictions come while a text is written; a stream that nobody reads ends."""
-    steps = list[float]()
-    forward = AttributeGenerator._run
+    """The third token waits for a request for a prediction, and the fifth for its answer."""
+    steps, begun, queued, answered = list[int](), threading.Event(), threading.Event(), threading.Event()
+    forward, submit = AttributeGenerator._run, Batcher.submit
 
-    def slow(self: AttributeGenerator, *args: Any, **kwargs: Any) -> Any:
-        steps.append(time.monotonic())
-        time.sleep(0.03)
+    def wait(self: AttributeGenerator, *args: Any, **kwargs: Any) -> Any:
+        steps.append(len(steps))
+        begun.set()
+        assert len(steps) != 3 or queued.wait(PATIENCE)
+        assert len(steps) != 5 or answered.wait(PATIENCE)
         return forward(self, *args, **kwargs)
 
-    monkeypatch.setattr(AttributeGenerator, "_run", slow)
-    served = {"plain": writers["plain"], "none": models["none"]}
-    body = {"model": "plain", "prompt": "a", "max_tokens": 25, "logit_bias": {}, "temperature": 0, "stop": "never"}
-    monkeypatch.setattr(writers["plain"].predictor.model.generation_config, "eos_token_id", 10**6)
-    with listening(served) as (host, port), httpx.Client(base_url=f"http://{host}:{port}", timeout=60) as client:
-        writing = threading.Thread(target=lambda: client.post("/v1/completions", json=body))
-        writing.start()
-        until(lambda: len(steps) > 2)
-        before = len(steps)
-        with httpx.Client(base_url=f"http://{host}:{port}") as other:
-            assert other.post("/v1/predict", json={"model": "none", "text": "a great film"}).status_code == 200
-        assert len(steps) - before < 20, "it waited for a few tokens at most"
-        writing.join()
-        assert len(steps) == 25
+    def noted(self: Batcher, *given: Any) -> Any:
+        future = submit(self, *given)
+        queued.set()
+        return future
 
-        with client.stream("POST", "/v1/completions", json={**body, "stream": True}) as stream:
-            next(stream.iter_lines())
-        time.sleep(0.5)
-        ended = len(steps)
-        assert ended < 25 + 24
-        time.sleep(0.1)
-        assert len(steps) == ended
+    monkeypatch.setattr(AttributeGenerator, "_run", wait)
+    monkeypatch.setattr(Batcher, "submit", noted)
+    monkeypatch.setattr(writers["plain"].predictor.model.generation_config, "eos_token_id", 10**6)
+    served = {"plain": writers["plain"], "none": models["none"]}
+    with listening(served) as (host, port), httpx.Client(base_url=f"http://{host}:{port}", timeout=PATIENCE) as client:
+        asking = threading.Thread(target=lambda: client.post("/v1/completions", json=LONG))
+        asking.start()
+        assert begun.wait(PATIENCE)
+        answer = client.post("/v1/predict", json={"model": "none", "text": "a great film"})
+        assert answer.status_code == 200, answer.text
+        answered.set()
+        asking.join()
         page = client.get("/metrics").text
+    assert len(steps) == 25
     assert 'attribune_tokens_total{kind="completion",model="plain"} 25.0' in page
+
+
+def test_who_leaves_ends_what_is_written(writers: dict[str, ServedModel], monkeypatch: pytest.MonkeyPatch) -> None:
+    """The fifth token waits until the service knows that the caller has left; who asks then has an answer."""
+    steps, left, forward, abandon = list[int](), threading.Event(), AttributeGenerator._run, writing._Job.abandon
+
+    def wait(self: AttributeGenerator, *args: Any, **kwargs: Any) -> Any:
+        steps.append(len(steps))
+        assert len(steps) != 5 or left.wait(PATIENCE)
+        return forward(self, *args, **kwargs)
+
+    def noted(job: Any) -> None:
+        abandon(job)
+        left.set()
+
+    monkeypatch.setattr(AttributeGenerator, "_run", wait)
+    monkeypatch.setattr(writing._Job, "abandon", noted)
+    monkeypatch.setattr(writers["plain"].predictor.model.generation_config, "eos_token_id", 10**6)
+    served = {"plain": writers["plain"]}
+    with listening(served) as (host, port), httpx.Client(base_url=f"http://{host}:{port}", timeout=PATIENCE) as client:
+        with client.stream("POST", "/v1/completions", json={**LONG, "stream": True}) as stream:
+            next(stream.iter_lines())
+        assert client.post("/v1/completions", json={**LONG, "max_tokens": 1}).status_code == 200
+    assert len(steps) <= 5 + 1
 
 
 def forget(model: AttributeGenerator, user: str) -> None:
@@ -291,9 +322,10 @@ def forget(model: AttributeGenerator, user: str) -> None:
     model.use_values(known.revised(Revision.removing(known.schema, {"user": (user,)})))
 
 
-def test_values_are_those_that_the_model_knows_now(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_values_are_those_that_the_model_knows_now(
+    backbone: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """When a value is forgotten the ids of others move up, for texts to come and for one that is being written."""
-    backbone = small_runs.save_backbone(tmp_path / "backbone", model_type="llama", is_generative=True)
     models = load_models([save_model(tmp_path / "plain", backbone, chat=False)])
     model = models["plain"].predictor.model
     assert isinstance(model, AttributeGenerator)
@@ -305,7 +337,8 @@ def test_values_are_those_that_the_model_knows_now(tmp_path: Path, monkeypatch: 
         if len(steps) == 2:
             forget(model, first)
 
-    with TestClient(create_app(models), raise_server_exceptions=False) as client:
+    app = create_app(models, settings=ServeSettings(timeout=PATIENCE))
+    with TestClient(app, raise_server_exceptions=False) as client:
         before = {user: texts(complete(client, attributes={"user": user})) for user in (first, second)}
         assert before[first] != before[second]
         forget(model, first)
@@ -320,15 +353,13 @@ def test_values_are_those_that_the_model_knows_now(tmp_path: Path, monkeypatch: 
 
 
 def test_a_stream_that_takes_too_long_says_so(writers: dict[str, ServedModel], monkeypatch: pytest.MonkeyPatch) -> None:
-    forward = AttributeGenerator._run
-
-    def slow(self: AttributeGenerator, *args: Any, **kwargs: Any) -> Any:
-        time.sleep(0.08)
-        return forward(self, *args, **kwargs)
-
-    monkeypatch.setattr(AttributeGenerator, "_run", slow)
+    """Its time is over when its first part has come."""
+    times = iter([0.0])
+    clock = SimpleNamespace(monotonic=lambda: next(times, PATIENCE + 1), time=writing.time.time)
+    monkeypatch.setattr(writing, "time", clock)
     monkeypatch.setattr(writers["plain"].predictor.model.generation_config, "eos_token_id", 10**6)
-    with TestClient(create_app({"plain": writers["plain"]}, settings=ServeSettings(timeout=0.4))) as client:
+    settings = ServeSettings(timeout=PATIENCE)
+    with TestClient(create_app({"plain": writers["plain"]}, settings=settings)) as client:
         answer = client.post("/v1/completions", json={**ASKED, "max_tokens": 20, "stream": True})
     *_, last = answer.text.strip().split("\n\n")
     assert json.loads(last.removeprefix("data: "))["error"]["type"] == "server_error"
