@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 import socket
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import uvicorn
@@ -119,6 +121,20 @@ def running(models: Mapping[str, ServedModel], **settings: Any) -> Iterator[Runn
         finally:
             server.should_exit = True
             thread.join()
+
+
+def point(link: Path, run: Path) -> None:
+    """Let a link lead to another run, at once."""
+    link.with_suffix(".new").symlink_to(run)
+    link.with_suffix(".new").replace(link)
+
+
+def broken(runs: Path, folder: Path) -> Path:
+    """A copy of a run whose weights are cut off."""
+    shutil.copytree(runs / "pln", folder)
+    weights = next((folder / "model").glob("*.safetensors"))
+    weights.write_bytes(weights.read_bytes()[:100])
+    return folder
 
 
 @contextmanager

@@ -363,7 +363,7 @@ def exported(case: Case, _: str, __: str) -> None:
 
 
 def enrolled(case: Case, _: str, err: str) -> None:
-    """What is said of known values stays the same to the bit."""
+    """Predictions for known values stay the same to the bit."""
     assert "values added: 1" in err
     predictor = load_run(case.copied)[1]
     assert "zoe" in predictor.schema["user"].values

@@ -42,13 +42,21 @@ SETTINGS = {
 class Training:
     """One recipe, trained as often as wanted in child processes."""
 
-    def __init__(self, library: TrainedRuns, checks: str, *, log: Path) -> None:
-        self.library, self.log = library, log
-        data = library.table(small_runs.reviews(ROWS[checks], seed=3))
+    def __init__(self, trained_runs: TrainedRuns, checks: str, *, log: Path) -> None:
+        self.trained_runs, self.log = trained_runs, log
+        data = trained_runs.table(small_runs.reviews(ROWS[checks], seed=3))
         self.words = [
             *("train", str(data), "--text", "text", "--attributes", "user", "--multi-label", "tags:;"),
-            *("--backbone", str(library.backbone()), "--epochs", "4", "--batch-size", "8", "--learning-rate", "0.003"),
-            *("--max-length", "32", "--resume", *SETTINGS[checks], "training.precision=float32"),
+            *("--backbone", str(trained_runs.backbone()), "--epochs", "4", "--batch-size", "8"),
+            *(
+                "--learning-rate",
+                "0.003",
+                "--max-length",
+                "32",
+                "--resume",
+                *SETTINGS[checks],
+                "training.precision=float32",
+            ),
             *("method.attribute_dropout=0.3", "backbone.dropout=0.1", "method.bottleneck=8", "method.vector_size=8"),
         ]
 
@@ -65,7 +73,7 @@ class Training:
             folder.mkdir()
             self.finish(folder / "run", FileFault(str(folder / "run"), count=str(folder / "changes")))
 
-        folder = self.library.once("undisturbed", self.words, make)
+        folder = self.trained_runs.once("undisturbed", self.words, make)
         return folder / "run", int((folder / "changes").read_text())
 
 

@@ -142,7 +142,7 @@ def words(library: TrainedRuns, output: Path | str, *, method: str = "injector",
 
 @pytest.fixture
 def folder(trained_runs: TrainedRuns, few_steps: None) -> Path:
-    """A run with an encoder, and what was said while it was trained."""
+    """A run with an encoder, and the messages of its training."""
 
     def make(folder: Path) -> None:
         folder.mkdir()

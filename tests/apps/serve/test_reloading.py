@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import shutil
 import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
-from live_service import PATIENCE, until
+from live_service import PATIENCE, broken, point, until
 
 from attribune.apps.serve import RunLoader, ServeSettings, create_app, named_runs, server
 from attribune.apps.serve.reloading import LiveModels, Reloader
@@ -27,20 +26,6 @@ def link(runs: Path, tmp_path: Path) -> Path:
     """A link to the run that is served."""
     (tmp_path / "current").symlink_to(runs / "injector")
     return tmp_path / "current"
-
-
-def point(link: Path, run: Path) -> None:
-    """Let a link lead to another run, at once."""
-    link.with_suffix(".new").symlink_to(run)
-    link.with_suffix(".new").replace(link)
-
-
-def broken(runs: Path, folder: Path) -> Path:
-    """A copy of a run whose weights are cut off."""
-    shutil.copytree(runs / "pln", folder)
-    weights = next((folder / "model").glob("*.safetensors"))
-    weights.write_bytes(weights.read_bytes()[:100])
-    return folder
 
 
 def service_of(link: Path, **options: bool) -> tuple[LiveModels, Reloader]:

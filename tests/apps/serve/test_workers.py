@@ -22,7 +22,7 @@ from typing import Any
 import httpx
 import psutil
 import pytest
-from live_service import PATIENCE, until
+from live_service import PATIENCE, broken, point, until
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
 
 from attribune.apps.cli import main
@@ -67,20 +67,6 @@ def link(runs: Path, tmp_path: Path) -> Path:
     shutil.copytree(runs / "injector", tmp_path / "injector")
     (tmp_path / "current").symlink_to(tmp_path / "injector")
     return tmp_path / "current"
-
-
-def point(link: Path, run: Path) -> None:
-    """Let a link lead to another run, at once."""
-    link.with_suffix(".new").symlink_to(run)
-    link.with_suffix(".new").replace(link)
-
-
-def broken(runs: Path, folder: Path) -> Path:
-    """A copy of a run whose weights are cut off."""
-    shutil.copytree(runs / "pln", folder)
-    weights = next((folder / "model").glob("*.safetensors"))
-    weights.write_bytes(weights.read_bytes()[:100])
-    return folder
 
 
 @pytest.fixture
