@@ -8,6 +8,7 @@ import random
 import signal
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 # On tensors this small, threads cost five times what they save; the processes that tests start read it, too.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -18,20 +19,19 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-import families
 import hypothesis
 import pytest
-import shape_checks  # before the package is imported, whose functions it checks
-import torch
-from trained_runs import TrainedRuns
-from transformers import PreTrainedConfig, PreTrainedModel
+from made_once import MadeOnce
+
+if TYPE_CHECKING:
+    from trained_runs import TrainedRuns
+    from transformers import PreTrainedConfig, PreTrainedModel
 
 # How long an example takes says how busy the machine is.
 hypothesis.settings.register_profile(
     "any machine", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
 )
 hypothesis.settings.load_profile("any machine")
-torch.set_num_threads(1)
 # What is synced to a disk no test can see; that it is asked for is tested where files are written.
 os.fsync = lambda _descriptor: None
 
@@ -40,6 +40,12 @@ CHANGED = pytest.StashKey[list[str]]()
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--shuffle", type=int, metavar="SEED", help="run files, and the tests of each, in random order")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Check shapes, in processes that run tests: the one that gives them to workers imports nothing large."""
+    if hasattr(config, "workerinput") or config.getoption("dist", "no") == "no":
+        import shape_checks  # noqa: F401  before the package is imported, whose functions it checks
 
 
 @pytest.hookimpl(trylast=True)
@@ -65,7 +71,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     """Fail where a test changed what all tests read."""
     if not hasattr(session.config, "workerinput"):
         base: Path = session.config._tmp_path_factory.getbasetemp()  # type: ignore[attr-defined]
-        session.config.stash[CHANGED] = changed = TrainedRuns(base / "trained").changed()
+        session.config.stash[CHANGED] = changed = MadeOnce(base / "trained").changed()
         if changed:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
@@ -83,6 +89,9 @@ def pytest_unconfigure() -> None:
 
 @pytest.fixture(autouse=True)
 def _seeded() -> None:
+    import shape_checks
+    import torch
+
     shape_checks.CALLS.made = 0
     torch.manual_seed(17)
     torch.set_num_threads(1)  # where cores are busy, several threads of so small a model wait for each other
@@ -91,6 +100,8 @@ def _seeded() -> None:
 @pytest.fixture(scope="session")
 def trained_runs(tmp_path_factory: pytest.TempPathFactory) -> TrainedRuns:
     """Runs, tables and backbones that are made once for all tests of all workers."""
+    from trained_runs import TrainedRuns
+
     base = tmp_path_factory.getbasetemp()
     return TrainedRuns((base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "trained")
 
@@ -98,10 +109,14 @@ def trained_runs(tmp_path_factory: pytest.TempPathFactory) -> TrainedRuns:
 @pytest.fixture
 def tiny_config() -> Callable[[str], PreTrainedConfig]:
     """Factory: the configuration of a tiny backbone of a family."""
+    import families
+
     return families.tiny_config
 
 
 @pytest.fixture
 def tiny_backbone() -> Callable[..., PreTrainedModel]:
     """Factory: a tiny backbone of a family with deterministic random weights."""
+    import families
+
     return families.tiny_backbone

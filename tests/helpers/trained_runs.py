@@ -1,22 +1,14 @@
-"""What takes long to make and many tests read: trained runs, their tables and backbones, made once for all workers.
-
-Nothing here may be changed by a test: it takes a copy. When all tests have ended, a changed file is an error.
-"""
+"""Trained runs, their tables and backbones, which many tests read."""
 
 from __future__ import annotations
 
-import hashlib
-import json
-import os
-import random
-import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import small_runs
 import torch
-from filelock import FileLock
+from made_once import MadeOnce
 
 from attribune.apps.cli import main
 
@@ -26,16 +18,8 @@ ROWS = small_runs.reviews(90, seed=3)
 """What runs are trained on where a test has no rows of its own."""
 
 
-class TrainedRuns:
-    """A folder in which each thing is made by the first test of any worker that asks for it.
-
-    Args:
-        folder: that all workers share.
-    """
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        folder.mkdir(parents=True, exist_ok=True)
+class TrainedRuns(MadeOnce):
+    """Runs of short trainings, their tables and their backbones."""
 
     def __call__(
         self,
@@ -64,11 +48,6 @@ class TrainedRuns:
 
         return self.once("run", [*words[:place], *words[place + 1 :]], make)
 
-    def copy(self, run: Path, to: Path) -> Path:
-        """A copy of something made here, which a test may change."""
-        shutil.copytree(run, to)
-        return to
-
     def table(self, rows: Sequence[Mapping[str, Any]]) -> Path:
         """A CSV file with rows."""
         rows = [dict(row) for row in rows]
@@ -83,65 +62,7 @@ class TrainedRuns:
 
         return self.once("backbone", [family, is_generative], make)
 
-    def once(self, kind: str, key: Any, make: Callable[[Path], object]) -> Path:
-        """A folder that is made by the first who asks, and given to all who ask with an equal key.
-
-        Args:
-            kind: begins the name of the folder.
-            key: says what is in it, as JSON can.
-            make: writes the folder, which does not exist yet.
-        """
-        name = f"{kind}-{hashlib.sha256(json.dumps(key, default=str).encode()).hexdigest()[:16]}"
-        path, record = self.folder / name, self.folder / f"{name}.json"
-        if record.exists():
-            return path
-        with FileLock(self.folder / f"{name}.lock"):
-            if not record.exists():
-                shutil.rmtree(path, ignore_errors=True)  # left by a maker that failed
-                with _Undisturbed():
-                    make(path)
-                _write(record, _files_of(path))
-        return path
-
-    def changed(self) -> list[str]:
-        """Files that a test changed, added or removed."""
-        found: list[str] = []
-        for record in sorted(self.folder.glob("*.json")):
-            made, now = json.loads(record.read_text()), _files_of(record.with_suffix(""))
-            found += [f"{record.stem}/{name}" for name in sorted({*made, *now}) if made.get(name) != now.get(name)]
-        return found
-
-
-class _Undisturbed:
-    """Random numbers and threads are after a block what they were before it: it runs in whichever test came first."""
-
-    def __enter__(self) -> None:
-        self.before = (random.getstate(), torch.get_rng_state(), torch.get_num_threads())
-        torch.set_num_threads(1)
-
-    def __exit__(self, *_: object) -> None:
-        random.setstate(self.before[0])
-        torch.set_rng_state(self.before[1])
-        torch.set_num_threads(self.before[2])
-
 
 def _made(folder: Path) -> Path:
     folder.mkdir()
     return folder
-
-
-def _files_of(folder: Path) -> dict[str, list[int]]:
-    """Size and time of change of every file but locks, which readers take too."""
-    found = {}
-    for place, _, names in os.walk(folder):
-        for name in names:
-            if ".lock" not in name:
-                state = os.stat(os.path.join(place, name))
-                found[os.path.relpath(os.path.join(place, name), folder)] = [state.st_size, state.st_mtime_ns]
-    return found
-
-
-def _write(path: Path, tree: Any) -> None:
-    draft = path.with_suffix(".draft")
-    draft.write_text(json.dumps(tree))
-    draft.replace(path)
