@@ -3,9 +3,9 @@
     python benchmarks/mistakes.py --output benchmarks/results/mistakes.json
 
 A seed draws the mistakes, two or three in each subpackage: a sign, an off-by-one, a swapped axis, a dropped condition,
-a wrong default. Each is planted in a copy of the repository, where the tests of its subpackage run until one fails;
-what survives them meets all tests of ``make test``, and what survives these, the tests that ``make test-all`` has
-beyond. The table is written after each mistake, and a later call continues it.
+a wrong default. Each is planted in a copy of the repository, where the tests of its subpackage run until one fails,
+those of ``make check`` before the others of ``make test``; what survives them meets those of the other folders, and
+then the tests that ``make test-all`` alone has. The table is written after each mistake, and a later call continues it.
 
 Whole suites take long. With ``--touched FOLDER``, survivors meet only the tests that run the changed lines, as recorded
 (but for lines that other processes run) with the package ``coverage`` by
@@ -36,6 +36,8 @@ FOLDERS = {"functional": ("functional", "parity")}
 """Folders of tests of a subpackage, where they are more than the one of its name."""
 AXES = ("transpose", "sum", "mean", "softmax", "unsqueeze")
 """Functions whose whole numbers are axes."""
+SPEEDS = {"check": "not slow and not exhaustive", "test": "slow and not exhaustive", "test-all": "exhaustive"}
+"""The tests that each of make's targets has beyond those of the one before it."""
 KINDS = ("sign", "off by one", "swapped axis", "dropped condition", "wrong default")
 
 
@@ -284,12 +286,11 @@ class Suite:
         """The speed that catches a mistake, and the first test that fails; "nothing" and "" where none does."""
         folders = [f"tests/{name}" for name in FOLDERS.get(mistake.subpackage, (mistake.subpackage,))]
         folders = [folder for folder in folders if (self.root / folder).is_dir()]
-        if folders and (failed := self._run(folders, "not exhaustive")):
-            return "test", failed
         tests = touching(mistake, self.touched) if self.touched else ["tests"]
-        for speed, marks in (("test", "not exhaustive"), ("test-all", "exhaustive")):
-            if tests and (failed := self._run(tests, marks)):
-                return speed, failed
+        for chosen, speeds in ((folders, ("check", "test")), (tests, SPEEDS)):
+            for speed in speeds:
+                if chosen and (failed := self._run(chosen, SPEEDS[speed])):
+                    return speed, failed
         return "nothing", ""
 
     def _run(self, tests: list[str], marks: str) -> str:
