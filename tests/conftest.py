@@ -6,8 +6,11 @@ import gc
 import os
 import random
 import signal
-from collections.abc import Callable
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 # On tensors this small, threads cost five times what they save; the processes that tests start read it, too.
@@ -48,8 +51,26 @@ def pytest_configure(config: pytest.Config) -> None:
         import shape_checks  # noqa: F401  before the package is imported, whose functions it checks
 
 
-@pytest.hookimpl(trylast=True)
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+@pytest.hookimpl(wrapper=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> Iterator[None]:
+    """Leave most cases to ``make test-all`` where a mark says so, before marks choose; then put all in their order."""
+    _leave_cases_out(items)
+    yield
+    _put_in_order(config, items)
+
+
+def _leave_cases_out(items: list[pytest.Item]) -> None:
+    seen: Counter[str] = Counter()
+    for item in items:
+        mark = item.get_closest_marker("one_in")
+        if mark is not None and item.get_closest_marker("exhaustive") is None:
+            function = item.nodeid.split("[")[0]
+            if seen[function] % mark.args[0] != 0:
+                item.add_marker("exhaustive")
+            seen[function] += 1
+
+
+def _put_in_order(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Begin with the files that have slow tests, so that no worker is left with one at the end; or in any order."""
     seed = config.getoption("--shuffle")
     if seed is None:
@@ -62,9 +83,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_collection_finish() -> None:
-    """Take what is loaded by now out of the garbage collector's rounds, of which each training makes several."""
+    """Take what is loaded by now out of the garbage collector's rounds, and let trainings ask for none of their own."""
     gc.collect()
     gc.freeze()
+    memory = sys.modules.get("accelerate.utils.memory")
+    if memory is not None:
+        memory.gc = SimpleNamespace(collect=lambda: 0)  # type: ignore[attr-defined]
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:

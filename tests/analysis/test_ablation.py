@@ -61,6 +61,7 @@ def logits(predictor: Predictor, ablation: Ablation | None = None) -> np.ndarray
         return predictor.logits(columns_of(predictor))[0]
 
 
+@pytest.mark.one_in(3)
 @slow
 @pytest.mark.parametrize("method", SITES)
 def test_a_layer_that_is_off_is_as_the_backbone_has_it(method: str, run_of: Runs) -> None:

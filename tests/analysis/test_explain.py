@@ -198,6 +198,7 @@ def test_one_row_as_others_would_have_written_it(
     assert others[-1]["numbers"]["bad"] == pytest.approx(expected["probability_bad"][0], abs=1e-5)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.slow
 @pytest.mark.parametrize("method", ["linear", "injector"])
 def test_the_effect_of_a_word_is_what_the_text_without_it_lacks(

@@ -44,6 +44,7 @@ def harsh_labels() -> Any:
     return np.where(JUDGE == 3, rng.integers(0, 5, size=len(TEXT)), labels)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("task", [STARS, Ordinal(classes=("1", "2", "3", "4", "5")), Regression(mean=3.0, std=1.4)])
 def test_the_judge_who_gives_less_is_found_and_so_is_the_one_who_draws_by_lot(task: Task) -> None:
     stars = harsh_labels() + 1
@@ -72,6 +73,7 @@ def test_the_judge_who_gives_less_is_found_and_so_is_the_one_who_draws_by_lot(ta
     ] == [3]
 
 
+@pytest.mark.slow
 def test_judges_who_differ_by_chance_alone_do_not_stand_out() -> None:
     rng = np.random.default_rng(3)
     for task, labels in ((STARS, rng.integers(5, size=len(TEXT))), (TWO, rng.integers(2, size=len(TEXT)))):
@@ -82,6 +84,7 @@ def test_judges_who_differ_by_chance_alone_do_not_stand_out() -> None:
             assert one.bias.interval.low < 0 < one.bias.interval.high
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("task", [TWO, THREE])
 def test_agreement_of_classes_is_the_share_of_others_with_the_same_answer(task: Classification) -> None:
     labels = np.random.default_rng(1).integers(task.outputs, size=len(TEXT))

@@ -140,6 +140,8 @@ def exact(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.Tensor, "float", torch.Tensor.double)
 
 
+@pytest.mark.slow
+@pytest.mark.one_in(2)
 @pytest.mark.usefixtures("exact")
 @pytest.mark.parametrize(("family", "method"), cases(FAMILIES))
 def test_the_document_vector_is_the_mean_of_its_chunks(family: str, method: str) -> None:
@@ -154,6 +156,7 @@ def test_the_document_vector_is_the_mean_of_its_chunks(family: str, method: str)
         assert float((found[row] - sum(vectors) / len(vectors)).abs().max()) < TOLERANCE
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("exact")
 @pytest.mark.parametrize("family", FAMILIES)
 def test_positions_begin_again_in_every_chunk(family: str) -> None:
@@ -172,6 +175,7 @@ def test_positions_begin_again_in_every_chunk(family: str) -> None:
             assert float((rows[row, start : start + len(ids)] - alone).abs().max()) < TOLERANCE
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("exact")
 @pytest.mark.parametrize(("family", "method"), cases(["bert", "modernbert", "gpt2", "t5"]))
 def test_a_document_is_read_alike_in_every_batch(family: str, method: str) -> None:

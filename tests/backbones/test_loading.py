@@ -38,6 +38,7 @@ EVERY_FAMILY = [
 # Building
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model_type", FAMILIES)
 def test_no_pooler_and_no_head(model_type: str, tiny_config: Callable[[str], PreTrainedConfig]) -> None:
     backbone = build_backbone(tiny_config(model_type))
@@ -99,6 +100,7 @@ def test_other_weights_are_refused(tiny_backbone: Factory, tmp_path: Path) -> No
 # Loading
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model_type", ["bert", "gpt2", "t5"])
 def test_a_saved_backbone_comes_back(model_type: str, tiny_backbone: Factory, tmp_path: Path) -> None:
     backbone = tiny_backbone(model_type)
@@ -149,6 +151,7 @@ def test_a_folder_that_chunks_its_feed_forward(tiny_backbone: Factory, tmp_path:
         load_backbone(str(tmp_path))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model_type", [one for one in EVERY_FAMILY if one.values[0] != "t5"])
 def test_attention_dropout_replaces_the_pretrained_one(model_type: str, tiny_backbone: Factory, tmp_path: Path) -> None:
     """With the same draws, states differ by it alone; left out, it is that of the file."""
@@ -249,6 +252,7 @@ def test_the_longest_text_is_that_of_tokenizer_and_positions(
         assert model.longest_text() == expected
 
 
+@pytest.mark.slow
 def test_threads_that_load_at_once_leave_transformers_as_it_was(tmp_path: Path) -> None:
     """It exchanges a function of all models while one is loaded; the head of each is tied, then and later."""
     tie_weights = PreTrainedModel.tie_weights

@@ -84,6 +84,7 @@ def test_every_family_of_the_table_is_tested() -> None:
     assert not any(placement_for(name).has_sites for name in WORD_FAMILIES)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model_type", FAMILIES)
 def test_sites_are_two_per_layer_and_fire_in_order(
     model_type: str, tiny_backbone: Callable[..., PreTrainedModel]
@@ -112,6 +113,7 @@ def with_adapters(backbone: PreTrainedModel) -> None:
     method.holder._current = method.condition(None, 3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "adapters", [pytest.param(False, id="plain", marks=pytest.mark.exhaustive), pytest.param(True, id="adapters")]
 )
@@ -153,6 +155,7 @@ def test_residual_addition_follows_the_site(
                 assert torch.equal(watch.outputs[layer][run], after_attention + watch.outputs[feed_forward][run])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model_type", FAMILIES)
 def test_every_site_reaches_the_output(model_type: str, tiny_backbone: Callable[..., PreTrainedModel]) -> None:
     inputs = batch()
@@ -177,6 +180,7 @@ NORMS = {  # gains and biases in the norms of the layers and in those after the 
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model_type", FAMILIES)
 def test_norms(model_type: str, tiny_backbone: Callable[..., PreTrainedModel]) -> None:
     norms = find_norms(tiny_backbone(model_type), placement_for(model_type))

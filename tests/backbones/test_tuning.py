@@ -24,6 +24,7 @@ def learning(backbone: nn.Module) -> set[str]:
     return {name for name, parameter in backbone.named_parameters() if parameter.requires_grad}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model_type", FAMILIES)
 def test_frozen_and_full(model_type: str, tiny_backbone: Factory) -> None:
     backbone, placement = tiny_backbone(model_type), placement_for(model_type)
@@ -155,6 +156,7 @@ LAYERNORM = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model_type", FAMILIES)
 def test_layernorm_tuning(model_type: str, tiny_backbone: Factory) -> None:
     """Exactly the norms of the layers and after them: not those of the embeddings, of queries or of keys."""
@@ -201,6 +203,7 @@ def test_parts_of_bert(tuning: str, parts: tuple[str, ...], tiny_backbone: Facto
     assert learning(backbone) == expected
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model_type", FAMILIES)
 def test_parts_of_every_family(model_type: str, tiny_backbone: Factory) -> None:
     """The parts do not overlap, and together with the norms they are the layers but for what belongs to positions."""
@@ -219,6 +222,7 @@ def test_parts_of_every_family(model_type: str, tiny_backbone: Factory) -> None:
     assert all(any(other in name for other in others) for name in rest), rest
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model_type", FAMILIES)
 def test_biases(model_type: str, tiny_backbone: Factory) -> None:
     backbone, placement = tiny_backbone(model_type), placement_for(model_type)
@@ -232,6 +236,7 @@ def test_biases(model_type: str, tiny_backbone: Factory) -> None:
     assert learning(backbone) == biases
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model_type", FAMILIES)
 def test_lora_starts_as_the_backbone_and_leaves_it_frozen(model_type: str, tiny_backbone: Factory) -> None:
     backbone, placement = tiny_backbone(model_type), placement_for(model_type)
@@ -283,6 +288,7 @@ def test_more_layers_than_there_are(tiny_backbone: Factory) -> None:
         tune_backbone(tiny_backbone("bert"), placement_for("bert"), "top_3")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("method", "first"), [("injector", 1), ("chim", None), ("upa", None)])
 def test_what_is_frozen_below_the_first_site_runs_without_autograd(method: str, first: int | None) -> None:
     """Nothing is kept for a backward pass that never comes there: up to the first site, or the whole backbone."""

@@ -53,6 +53,8 @@ from attribune.models.classifier import AttributeModel
 from attribune.schema import Categorical, MultiLabel, Schema, ValueTable
 from attribune.tasks import Classification
 
+pytestmark = pytest.mark.slow
+
 Batch = dict[str, torch.Tensor]
 Build = Callable[..., AttributeModel]
 
@@ -311,6 +313,7 @@ def test_every_method_is_in_the_battery() -> None:
 # The contract of every method on every family
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize(("method", "family"), CONTRACTS)
 def test_contract(build: Build, batch: Batch, method: str, family: str) -> None:
     """What a mistake where method and family meet would break, check by check."""
@@ -484,6 +487,7 @@ def refusing() -> dict[str, PreTrainedModel]:
     return {family: tiny_backbone(family) for family in {family for _, family in REFUSED}}
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize(("method", "family"), REFUSED)
 def test_a_method_without_its_points_says_why(
     refusing: dict[str, PreTrainedModel], schema: Schema, method: str, family: str
@@ -508,6 +512,7 @@ def test_a_method_without_its_points_says_why(
         )
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(("method", "family"), ONCE.items())
 def test_in_float64_the_loss_has_the_slope_that_its_differences_show(
     build: Build, batch: Batch, method: str, family: str
@@ -548,6 +553,7 @@ DESCRIBED = [
 ]
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(("method", "family", "own_vectors"), DESCRIBED)
 def test_values_may_be_described(
     build: Build,

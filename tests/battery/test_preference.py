@@ -79,6 +79,8 @@ def saved_backbone(family: str, folder: Path) -> str:
     return str(folder / "backbone")
 
 
+@pytest.mark.slow
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("family", EVERY_FAMILY)
 def test_every_family_learns_and_is_saved(family: str, tmp_path: Path) -> None:
     method = next(METHODS[name]() for name in OTHER if METHODS[name]().refusal(placement_for(family)) is None)
@@ -94,6 +96,8 @@ def test_every_family_learns_and_is_saved(family: str, tmp_path: Path) -> None:
         torch.testing.assert_close(loaded(**given).logits, logits)
 
 
+@pytest.mark.slow
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(("name", "family"), [*FITTING, ("injector+chim", "bert")])
 def test_a_reward_is_that_of_the_text_alone_with_its_rows_attributes(name: str, family: str) -> None:
     """With the same weights a task with one text and one output gives the same number."""
@@ -119,6 +123,7 @@ def test_a_reward_is_that_of_the_text_alone_with_its_rows_attributes(name: str, 
         assert (rounded.bfloat16() != rounded).any(), "rewards are not rounded to bf16"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", [E2ln(vector_size=13), Tokens(), Injector(bottleneck=5, vector_size=13)])
 def test_candidates_are_cut_into_chunks_of_their_own(method: MethodConfig) -> None:
     model, single = (build("bert", method, task=task, chunk=4).eval() for task in (Preference(), Regression()))
@@ -129,6 +134,7 @@ def test_candidates_are_cut_into_chunks_of_their_own(method: MethodConfig) -> No
     torch.testing.assert_close(rewards, expected, rtol=0, atol=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", [Injector(attribute_dropout=0.5), Plora(attribute_dropout=0.5)])
 def test_both_texts_lose_the_same_attributes(method: MethodConfig) -> None:
     """With the same text twice, in training, the two rewards of a row are one number."""

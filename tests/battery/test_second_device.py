@@ -61,6 +61,8 @@ def batch() -> dict[str, Tensor]:
 EVERY_CASE = [pytest.param(name, marks=pytest.mark.exhaustive if name in OTHERS else []) for name in CASES]
 
 
+@pytest.mark.slow
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("name", EVERY_CASE)
 def test_learns_and_predicts_on_another_device_as_on_the_cpu(name: str) -> None:
     model, given = model_of(name).eval(), batch()
@@ -106,6 +108,7 @@ class Recording(TorchDispatchMode):
         return func(*args, **(kwargs or {}))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in CASES if name not in ("upnn", "huapa", "iaa")])  # find sentences
 def test_a_prediction_can_be_recorded_in_a_graph(name: str) -> None:
     model, given = model_of(name).eval(), batch()

@@ -83,6 +83,8 @@ def test_other_rows_are_not_read_in_front_of_two_texts() -> None:
         build("bert", History())
 
 
+@pytest.mark.slow
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("family", EVERY_FAMILY)
 def test_every_family_learns_and_is_saved(family: str, tmp_path: Path) -> None:
     method = next(METHODS[name]() for name in OTHER if METHODS[name]().refusal(placement_for(family)) is None)
@@ -104,6 +106,8 @@ def test_every_family_learns_and_is_saved(family: str, tmp_path: Path) -> None:
         torch.testing.assert_close(loaded(**given).logits, logits)
 
 
+@pytest.mark.slow
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(("name", "family"), [*FITTING, ("injector+maa", "bert")])
 def test_only_the_first_text_is_read_with_the_attributes(name: str, family: str) -> None:
     """Both vectors are those of single texts, the second one with every attribute missing."""

@@ -54,6 +54,8 @@ EVERY_FAMILY = [
 ]
 
 
+@pytest.mark.slow
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(("family", "task"), [("bert", "spans"), *EVERY_FAMILY])
 def test_every_family_learns_and_rows_do_not_see_each_other(family: str, task: str, tmp_path: Path) -> None:
     model, given = build(family, task, dropout=0.0), batch(task)
@@ -79,6 +81,7 @@ def saved_backbone(family: str, folder: Path) -> str:
     return str(folder / "backbone")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", METHODS)
 def test_methods_act_in_token_states_or_are_refused(method: str) -> None:
     config = METHODS[method]()

@@ -125,6 +125,7 @@ def test_the_page_in_a_browser(finished: BenchmarkFolder, tmp_path: Path) -> Non
     assert browser.page_findings(tmp_path / "page.html", tmp_path) == []
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("verb", "shown"),
     [
@@ -196,6 +197,7 @@ def test_a_record_holds_all_that_the_tables_say(
     assert f"{file} is a record of test rows, --split asks for validation rows" in capsys.readouterr().err
 
 
+@pytest.mark.exhaustive
 def test_any_setting_can_be_the_reference(
     finished: BenchmarkFolder, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -112,6 +112,7 @@ def test_json_with_a_line_for_what_fits() -> None:
     assert ' "a": [1, 2.5, null],' in text.splitlines()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("change", "message"),
     [

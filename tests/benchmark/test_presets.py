@@ -20,6 +20,7 @@ EXPERIMENTS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", EXPERIMENTS)
 def test_every_cell_has_a_recipe(name: str) -> None:
     experiment = EXPERIMENTS[name]
@@ -36,6 +37,7 @@ def test_every_cell_has_a_recipe(name: str) -> None:
         assert sizes is None or len(sizes) == len(recipe.data.attributes), cell.path
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", EXPERIMENTS)
 def test_systems_without_pretraining_train_as_they_say(name: str) -> None:
     """And not with the learning rate of pretrained weights, or for the steps of other settings."""
@@ -51,6 +53,7 @@ def test_systems_without_pretraining_train_as_they_say(name: str) -> None:
         assert recipe.training.evaluate_every == "epoch" or "epochs" not in own
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", EXPERIMENTS)
 def test_it_is_written_as_it_is_read(name: str) -> None:
     experiment = EXPERIMENTS[name]

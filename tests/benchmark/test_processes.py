@@ -45,6 +45,7 @@ def test_processes_share_the_cells(
     assert scores(folder).items() <= scores(finished).items()
 
 
+@pytest.mark.exhaustive
 def test_a_process_that_is_killed_is_named_with_the_likely_cause(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -16,6 +16,7 @@ from attribune.errors import ConfigError
 from attribune.runs.recipe import Recipe
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rows", [None, 40])
 def test_disjoint_sets_share_no_row_though_labels_are_missing(tmp_path: Path, rows: int | None) -> None:
     table = small_runs.reviews(200, seed=1)
@@ -51,6 +52,7 @@ def cold_source(tmp_path: Path, **changes: object) -> tuple[SetSource, Recipe]:
     return SetSource(plan), Recipe.from_dict({"data": data, "method": {"name": "none"}})
 
 
+@pytest.mark.slow
 def test_cold_values_have_no_training_rows(tmp_path: Path) -> None:
     source, recipe = cold_source(tmp_path)
     folds = [source.tables(recipe, fold, trial=False)[1] for fold in (0, 1)]

@@ -34,6 +34,7 @@ print(left, kept, again, return_freed_memory(), held - resident())
 """
 
 
+@pytest.mark.exhaustive
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="needs glibc")
 def test_memory_of_tensors_is_not_asked_for_again_and_given_back_when_asked() -> None:
     words = [sys.executable, "-c", _FAULTS]

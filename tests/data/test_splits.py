@@ -42,6 +42,7 @@ def test_unique_rows_are_split_exactly_and_by_seed() -> None:
     assert splits.report.lines() == ["rows: 800 train, 100 validation, 100 test"]
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(st.lists(st.integers(0, 12), min_size=3, max_size=80), st.integers(0, 5))
 def test_equal_texts_stay_in_one_part_and_no_row_is_lost(texts: list[int], seed: int) -> None:
@@ -68,6 +69,7 @@ def test_several_text_columns_are_one_text() -> None:
     assert split_table(rows, text=["title"]).report.repeated == 1
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 40)), min_size=3, max_size=80), st.integers(0, 5))
 def test_groups_and_texts_stay_whole_and_what_conflicts_is_counted(rows: list[tuple[int, int]], seed: int) -> None:
@@ -85,6 +87,7 @@ def test_groups_and_texts_stay_whole_and_what_conflicts_is_counted(rows: list[tu
         assert any(texts[row] in part for part in parts(splits, "text"))
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)), min_size=3, max_size=80), st.integers(0, 5))
 def test_new_texts_and_new_judges(rows: list[tuple[int, int]], seed: int) -> None:

@@ -92,6 +92,7 @@ WRITERS: dict[str, Callable[[Path], object]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", WRITERS)
 def test_the_same_rows_come_out(name: str, tmp_path: Path) -> None:
     path = tmp_path / name
@@ -232,6 +233,7 @@ def piped(monkeypatch: pytest.MonkeyPatch, content: bytes) -> None:
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(content)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", WRITERS)
 def test_the_format_of_the_standard_input_is_found(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / name

@@ -55,6 +55,7 @@ def test_csv_is_read_as_text(tmp_path: Path, content: str, rows: list[tuple[str,
 CELL = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=8)
 
 
+@pytest.mark.slow
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60, deadline=None)
 @given(rows=st.lists(st.tuples(CELL, CELL), min_size=1, max_size=6), ending=st.sampled_from(["\n", "\r", "\r\n"]))
 def test_every_text_survives_a_csv_file(tmp_path: Path, rows: list[tuple[str, str]], ending: str) -> None:
@@ -77,6 +78,7 @@ def test_latin_1_is_the_last_resort_and_says_so(tmp_path: Path) -> None:
     assert got == {"a": ["é\x81\x8d", "\x9d"]}
 
 
+@pytest.mark.slow
 def test_an_encoding_found_late_in_a_large_file_is_right(tmp_path: Path) -> None:
     lines = ["a,b"] + [f"text é {number},x" for number in range(100_000)]
     content = "\n".join(lines).encode()
@@ -117,6 +119,7 @@ def test_broken_csv_names_file_line_and_cure(tmp_path: Path, content: str | byte
         read(tmp_path, "t.csv", content)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fault", ["a,b,c", "only", '"open,quote', '"x"y,z'])
 @pytest.mark.parametrize("good", [10, 300, 12_345])
 def test_a_fault_late_in_a_file_is_placed_and_blank_lines_are_passed_over(

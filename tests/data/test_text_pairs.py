@@ -46,6 +46,7 @@ SECONDS = st.lists(st.sampled_from(WORDS), min_size=1, max_size=30).map(
 )  # an empty one is taken for none there
 
 
+@pytest.mark.slow
 @given(TEXTS, SECONDS, st.integers(6, 70), st.sampled_from(["bert", "roberta", "decoder"]))
 def test_the_longer_text_is_cut_as_the_tokenizer_does(first: str, second: str, size: int, kind: str) -> None:
     taker = tokenizer(kind)
@@ -62,6 +63,7 @@ def test_the_longer_text_is_cut_as_the_tokenizer_does(first: str, second: str, s
     assert rows.shortened[0] == (len(taker(first, second)["input_ids"]) > size)
 
 
+@pytest.mark.slow
 @given(TEXTS, SECONDS, st.booleans())
 def test_a_named_text_is_cut_as_the_tokenizer_does(first: str, second: str, cut_first: bool) -> None:
     taker = tokenizer()

@@ -73,6 +73,7 @@ def test_every_word_is_scored_once_where_it_has_most_context(size: int) -> None:
     assert covered == set(range(max(covered) + 1)) >= set(range(len(content)))
 
 
+@pytest.mark.slow
 def test_a_text_of_a_hundred_thousand_words() -> None:
     row = encode(pieces(), ["ab"] * 100_000, size=128)
     marks = np.concatenate([window.marks[window.marks >= 0] for window in row.windows])

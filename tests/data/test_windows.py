@@ -24,6 +24,7 @@ BERT = SpecialTokens((101,), (102,))
 NONE = SpecialTokens((), (), 9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=40)
 @given(words=st.lists(st.integers(0, 60), max_size=30), size=st.integers(3, 20))

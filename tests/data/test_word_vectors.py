@@ -66,6 +66,7 @@ def test_binary_files_are_read(name: str, end: bytes, tmp_path: Path) -> None:
     np.testing.assert_array_equal(vectors.matrix, MATRIX[3:4])
 
 
+@pytest.mark.slow
 def test_vectors_longer_than_a_block_are_read(tmp_path: Path) -> None:
     """Of 2,000 numbers, a line is longer than what tells text from binary, and two records longer than a block."""
     matrix = np.random.default_rng(0).normal(size=(150, 2_000)).astype(np.float32)

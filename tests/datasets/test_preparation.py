@@ -67,6 +67,8 @@ def sha256(path: Path) -> str:
 
 
 class TestEverySet:
+    @pytest.mark.slow
+    @pytest.mark.one_in(4)
     @pytest.mark.parametrize("name", CARDS)
     def test_the_manifest_says_what_is_in_the_folder(self, whole: Callable[[str], Path], name: str) -> None:
         folder = whole(name)
@@ -100,6 +102,7 @@ class TestEverySet:
         assert [attribute["name"] for attribute in manifest["attributes"]] == [*CARDS[name].names()]
         assert ("pair" in manifest) == CARDS[name].pair
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("name", CARDS)
     def test_the_parts_share_out_all_rows_in_the_order_of_the_source(
         self, whole: Callable[[str], Path], name: str
@@ -123,6 +126,7 @@ class TestEverySet:
         read = [{key: value for key, value in row.items() if key not in apart} for _, row in source]
         assert sorted(kept, key=str) == sorted(read, key=str)
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("name", CARDS)
     def test_columns_are_text_or_lists_of_text(self, whole: Callable[[str], Path], name: str) -> None:
         done, card = load_prepared(whole(name) / "out"), CARDS[name]
@@ -137,6 +141,7 @@ class TestEverySet:
         kinds = {column: kind.partition("<")[0] for column, kind in done.manifest["columns"].items()}
         assert kinds == {column: "list" if column in several else "string" for column in columns}
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("name", CARDS)
     def test_the_recipe_is_valid_and_names_the_files(self, whole: Callable[[str], Path], name: str) -> None:
         out = whole(name) / "out"
@@ -153,6 +158,8 @@ class TestEverySet:
         assert tuple(kind.name for kind in recipe.data.kinds()) == card.names()
         assert recipe.task["kind"] == card.task["kind"]
 
+    @pytest.mark.slow
+    @pytest.mark.one_in(4)
     @pytest.mark.parametrize("name", CARDS)
     def test_another_preparation_writes_the_same_bytes(
         self, whole: Callable[[str], Path], prepared: Prepare, name: str

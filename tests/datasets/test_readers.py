@@ -55,6 +55,8 @@ def kept_of(name: str, folder: Path, items: list[dict[str, Any]]) -> tuple[list[
 
 
 class TestEverySet:
+    @pytest.mark.slow
+    @pytest.mark.one_in(4)
     @pytest.mark.parametrize("packed", ["", ".gz", ".bz2"])
     @pytest.mark.parametrize("name", CARDS)
     def test_the_published_files_are_read_plain_and_compressed(self, tmp_path: Path, name: str, packed: str) -> None:
@@ -79,6 +81,7 @@ class TestEverySet:
         for label in card.labels:
             assert 2 <= len({row[label] for _, row in rows}) <= (card.classes or ROWS)
 
+    @pytest.mark.one_in(4)
     @pytest.mark.parametrize("name", CARDS)
     def test_each_file_is_found_by_each_of_its_names(self, tmp_path: Path, name: str) -> None:
         for file in CARDS[name].files:

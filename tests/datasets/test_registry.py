@@ -40,6 +40,7 @@ def cards_in(value: object) -> list[Card]:
     return [one for one in several if isinstance(one, Card)]
 
 
+@pytest.mark.slow
 def test_texts_are_sentences_and_not_blanks(card: Card) -> None:
     for field in dataclasses.fields(card):
         text = getattr(card, field.name)
@@ -49,15 +50,18 @@ def test_texts_are_sentences_and_not_blanks(card: Card) -> None:
             assert text.lower() not in {"none", "unknown", "n/a", "todo", "tbd", "-"}, field.name
 
 
+@pytest.mark.slow
 def test_the_licence_is_named_or_said_not_to_be_stated(card: Card) -> None:
     assert card.licence == NOT_STATED or re.fullmatch(r"[A-Z][\w .+-]+", card.licence), card.licence
     assert card.terms != NOT_STATED  # what is known stands in words, whether or not it has a name
 
 
+@pytest.mark.slow
 def test_the_citation_has_a_year(card: Card) -> None:
     assert re.search(r"\b(19|20)\d\d\b", card.citation)
 
 
+@pytest.mark.slow
 def test_the_source_has_a_revision_or_its_files_a_checksum(card: Card) -> None:
     """Or the card says that the source tells no version; a repository is named with a whole commit."""
     assert card.revision
@@ -76,6 +80,7 @@ def test_checksums_are_of_different_files() -> None:
     assert len({file.sha256 for file in files}) == len(files) == 41
 
 
+@pytest.mark.slow
 def test_sizes_that_are_published_are_said(card: Card) -> None:
     assert all(file.rows is None or file.rows > 0 for file in card.files)
     if card in ATTRIB:  # in the paper's tables 1 and 7
@@ -96,6 +101,7 @@ def test_sizes_that_are_published_are_said(card: Card) -> None:
     assert train is None or train <= 1.01 * sum(file.rows or train for file in card.files)
 
 
+@pytest.mark.slow
 def test_roles_and_columns_are_unique(card: Card) -> None:
     roles = [file.role for file in card.files]
     assert len(set(roles)) == len(roles) > 0

@@ -224,6 +224,7 @@ def chance_rows(rows: int, seed: int, *, users: int = 5) -> list[dict[str, Any]]
 class TestDivergences:
     NAMES = ("user", "tags", "source")
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("seed", range(4))
     @pytest.mark.parametrize("smoothing", [SMOOTHING, 0.01])
     def test_they_are_those_of_a_slow_loop(self, made: Make, seed: int, smoothing: float) -> None:

@@ -149,6 +149,7 @@ def test_a_wrong_block_fails(tables: Path) -> None:
         run_page(ROOT / "docs" / "index.md", replacing={"TEXTS = 1": "TEXTS = 2"})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", [*PAGES, *OTHERS], ids=lambda page: page.name)
 def test_every_block_says_its_language(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
@@ -156,6 +157,7 @@ def test_every_block_says_its_language(page: Path) -> None:
     assert {block.language for block in blocks_of(text)} <= {*RUN, *SHOWN}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", [*PAGES, *OTHERS], ids=lambda page: page.name)
 def test_links_lead_somewhere(page: Path) -> None:
     for target in re.findall(r"\]\(([^)\s]+)\)", page.read_text(encoding="utf-8")):

@@ -91,6 +91,7 @@ def test_there_are_three_notebooks() -> None:
     assert [path.stem for path in NOTEBOOKS] == ["comparing_methods", "judges", "own_data"]
 
 
+@pytest.mark.slow
 @LINES
 def test_the_sample_is_what_it_says() -> None:
     lines = sample_data(films=12)

@@ -174,6 +174,7 @@ def test_low_rank_methods_become_a_folder_of_peft(
     torch.testing.assert_close(logits, wanted, atol=1e-5, rtol=0)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("method", ["injector", pytest.param("tokens", marks=OTHER)])
 def test_the_whole_model_in_onnx(
     run_of: Callable[[str], Path], exported: Callable[..., Path], data: Path, method: str

@@ -88,6 +88,8 @@ def gap(model: AttributeModel, *, row: int) -> float:
         return float((plain(**batch).logits - expected).abs().max())
 
 
+@pytest.mark.slow
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     ("family", "name"),
     [pytest.param(*case, marks=() if case in ENOUGH else pytest.mark.exhaustive) for case in product(FAMILIES, EXACT)],
@@ -101,6 +103,7 @@ def test_equal_logits(family: str, name: str) -> None:
     assert max(gap(model, row=row) for row in range(3)) < 1e-9
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.*is_gradient_checkpointing.*:FutureWarning")
 @pytest.mark.parametrize("family", ["bert", "gpt2", "gpt_neox"])
 def test_a_folder_of_peft_changes_the_same_outputs(family: str, tmp_path: Path) -> None:
@@ -121,12 +124,14 @@ def test_a_folder_of_peft_changes_the_same_outputs(family: str, tmp_path: Path) 
     assert (plain - expected)[real].abs().max() > 0.1
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize("family", ["llama", "modernbert", "t5"])
 @pytest.mark.parametrize("method", [INJECTOR, Combined(parts=(INJECTOR, CHIM)), Poly(rank=3)], ids=lambda m: m.name)
 def test_equal_logits_without_biases(family: str, method: MethodConfig) -> None:
     assert gap(exact_model(family, method), row=0) < 1e-9
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", ["bert", "gpt2"])
 @pytest.mark.parametrize("method", [INJECTOR, PLN, PLORA], ids=lambda m: m.name)
 def test_equal_logits_of_methods_that_begin_in_a_later_layer(family: str, method: MethodConfig) -> None:
@@ -134,6 +139,7 @@ def test_equal_logits_of_methods_that_begin_in_a_later_layer(family: str, method
     assert gap(exact_model(family, later), row=0) < 1e-9
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tuning", ["lora:q,v:2+layernorm", "bias", "frozen", "full"])
 @pytest.mark.parametrize("method", [INJECTOR, Pln(vector_size=13, bias_terms="both")], ids=lambda m: m.name)
 def test_equal_logits_over_what_learned(tuning: str, method: MethodConfig) -> None:
@@ -174,6 +180,7 @@ def test_kept_weights_stay_right() -> None:
         assert torch.allclose(model(**batch).logits, expected, atol=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("family", "method", "reason"),
     [

@@ -87,6 +87,7 @@ def written(model: Any, **inputs: Any) -> torch.Tensor:
     return torch.stack(output.logits)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     ("method", "family", "kind"),
     [

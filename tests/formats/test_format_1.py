@@ -87,6 +87,7 @@ def test_a_run_is_evaluated_to_the_figures_of_then(run: str, attribune: Attribun
     assert found == pytest.approx(figures_of(run), abs=1e-4)  # a perplexity is of the size of 100
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("run", PREDICTED)
 def test_a_run_predicts_the_same_numbers(run: str, attribune: Attribune) -> None:
     assert attribune("predict", run, "new.csv", "--output", "found.csv")[0] == 0

@@ -95,6 +95,7 @@ def test_bias_by_hand() -> None:
 # Gradients
 
 
+@pytest.mark.slow
 def test_gradients_of_the_adapters() -> None:
     weights = (draw(5, 3, grad=True), draw(3, grad=True), draw(3, 5, grad=True), draw(5, grad=True))
     assert torch.autograd.gradcheck(functional.adapter, (draw(2, 2, 5, grad=True), *weights))
@@ -102,6 +103,7 @@ def test_gradients_of_the_adapters() -> None:
     assert torch.autograd.gradcheck(functional.attribute_adapter, (draw(2, 2, 5, grad=True), *own))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("elements", [pytest.param(1, marks=pytest.mark.exhaustive), 30, 1 << 20])
 def test_gradients_of_the_weights(elements: int, chunk: Callable[[int], None]) -> None:
     chunk(elements)
@@ -117,6 +119,7 @@ def test_gradients_of_the_weights(elements: int, chunk: Callable[[int], None]) -
         assert torch.autograd.gradcheck(function, (z, membership, *weights)), function.__name__
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("elements", [*(pytest.param(n, marks=pytest.mark.exhaustive) for n in (1, 24)), 12, 1 << 20])
 def test_gradients_of_the_sum_of_tangents(elements: int, chunk: Callable[[int], None]) -> None:
     chunk(elements)
@@ -132,6 +135,7 @@ def plain_sum(z_hat: Tensor, K: Tensor, membership: Tensor) -> Tensor:
     return torch.einsum("bu,uoah->bah", membership, torch.tanh(torch.einsum("uoa,oh->uoah", z_hat, K))).flatten(1)
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @given(U=st.integers(1, 7), O=st.integers(1, 3), A=st.integers(1, 5), H=st.integers(1, 7), elements=st.integers(1, 300))
 def test_any_number_of_chunks_gives_the_same(U: int, O: int, A: int, H: int, elements: int) -> None:
@@ -171,6 +175,7 @@ def test_odd_powers_are_within_the_stated_error_of_each_tangent(limit: float, te
             assert torch.equal(forced, found)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("U", "B"), [(7, 3), pytest.param(2, 9, marks=pytest.mark.exhaustive), (1, 1)])
 def test_gradients_of_the_sum_of_powers(U: int, B: int) -> None:
     inputs = (0.3 * draw(U, 2, 3), 0.3 * draw(2, 4), counts(B, U))

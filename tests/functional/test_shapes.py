@@ -71,6 +71,7 @@ def symbols() -> list[tuple[str, str, str]]:
     return rows
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("function", "parameter", "shape"), symbols())
 def test_the_table_of_symbols_has_the_shapes_of_the_functions(function: str, parameter: str, shape: str) -> None:
     annotation = str(inspect.signature(getattr(functional, function)).parameters[parameter].annotation)

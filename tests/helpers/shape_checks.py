@@ -2,7 +2,7 @@
 
 What torch compiles or exports is not checked: the checks cannot be traced, and sizes that are symbols there would be
 fixed by them. Processes that tests start are not checked either. In a test with many calls, such as a training, the
-first 500 are checked, and then one in eleven.
+first hundred are checked, and then one in fifty-one.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import torch
 
 _SOURCE = Path(__file__).parents[2] / "src"
 _SUBPACKAGES = ("functional", "methods")
-_FIRST_CALLS, _ONE_IN = 500, 11
+_FIRST_CALLS, _ONE_IN = 100, 51
 
 MODULES = sorted(
     ".".join(file.relative_to(_SOURCE).with_suffix("").parts)

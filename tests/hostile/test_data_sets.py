@@ -399,6 +399,7 @@ class TestInterruption:
 
         return read
 
+    @pytest.mark.one_in(3)
     @pytest.mark.parametrize("stage", ["first rows", "second batch", "parts", "checksum", "replace_file", "write_json"])
     def test_what_is_broken_off_is_done_anew(
         self, clean: PreparedSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stage: str

@@ -130,6 +130,7 @@ def _json(path: Path) -> Any:
     return json.loads(path.read_text())
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("some", [slice(1), pytest.param(slice(1, None), marks=pytest.mark.exhaustive)], ids=PARTS)
 @pytest.mark.parametrize("file", FILES)
 def test_files_with_values_of_other_types(
@@ -271,6 +272,7 @@ def _odd_tables() -> Iterator[tuple[str, pa.Table]]:
         yield f"{name} beside", pa.table({"text": ["a"] * 3, "user": ["u1"] * 3, "more": column})
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("turn", [0, *(pytest.param(turn, marks=pytest.mark.exhaustive) for turn in (1, 2))])
 def test_parquet_columns_of_every_type(turn: int, base: Path, tmp_path: Path) -> None:
     """Each of the three tables of a type is written in one format, and in another one in the next turn."""

@@ -61,6 +61,7 @@ LOADERS: dict[str, Callable[[Path], Any]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "changes", [{}, {"model_type": "stranger", "tokenizer_class": "Tokenizer"}], ids=["known", "new"]
 )

@@ -265,6 +265,7 @@ def made_by_hand(config: MethodConfig, family: str, whole: AttributeModel, index
     return method
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("padding", ["right", "left"])
 @pytest.mark.parametrize("family", ["bert", "t5"])
 def test_injector_and_chim_are_both_applied(family: str, padding: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -304,6 +305,7 @@ def test_each_part_has_vectors_of_its_own() -> None:
     assert not any(p.requires_grad for p in model.backbone.parameters()), "the tuning of the first"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("first", "second"), [(Adapter, Injector), (Injector, Adapter)])
 def test_methods_at_the_same_sites_follow_one_another_as_they_are_named(
     first: type[MethodConfig], second: type[MethodConfig]
@@ -337,6 +339,7 @@ WHOLE = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", WHOLE)
 def test_a_combination_learns_and_comes_back(case: str, tmp_path: Path) -> None:
     config = WHOLE[case]

@@ -59,6 +59,7 @@ def test_layernorm_tuning(bert: nn.Module) -> None:
     tune_backbone(bert, placement_for("bert"), "frozen")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("attributes", [1, 2, 3, 4])
 def test_injector_parts(bert: nn.Module, attributes: int) -> None:
     method = method_on(bert, PAPER, attributes)
@@ -69,6 +70,7 @@ def test_injector_parts(bert: nn.Module, attributes: int) -> None:
         assert sum(count(site.attributes[j]) for site in method.sites) == EACH_ATTRIBUTE
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("attributes", "trained_millions", "all_millions", "percent"), [(2, 18.95, 104.6, 18.1), (4, 35.51, 121.2, 29.3)]
 )
@@ -93,6 +95,7 @@ def test_savings_of_the_generator(bert: nn.Module) -> None:
     assert round(naive / count(g), 2) == 191.75
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("low_rank", "phm", "expected"),
     [
@@ -107,6 +110,7 @@ def test_every_form_of_the_generator(bert: nn.Module, low_rank: bool, phm: bool,
     assert count(method_on(bert, config, 1).sites[0].attributes[0].g) == expected
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("settings", "fewer"),
     [

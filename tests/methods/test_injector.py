@@ -178,6 +178,7 @@ def test_initial_values() -> None:
     assert not adapter.b_up.any()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("low_rank", "phm"), FORMS)
 @pytest.mark.parametrize("initial_weight", [0.01, 0.05])
 def test_initial_weight_is_the_standard_deviation_of_what_is_generated(
@@ -216,6 +217,7 @@ def outputs(method: Method, ids: Tensor, h: Tensor) -> Tensor:
     return method.sites[0](h, method.condition(ids, len(ids))).detach()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("aggregation", ["post", "pre"])
 @pytest.mark.parametrize(("low_rank", "phm"), FORMS)
 def test_id_0_contributes_nothing_and_rows_do_not_touch_each_other(low_rank: bool, phm: bool, aggregation: str) -> None:

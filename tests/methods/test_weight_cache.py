@@ -65,6 +65,8 @@ CASES = [
 ]
 
 
+@pytest.mark.slow
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(("family", "values", "precision"), CASES)
 def test_answers_are_the_same(family: str, values: int, precision: str) -> None:
     model = model_of(family)
@@ -134,6 +136,7 @@ def train(model: AttributeModel) -> None:
     model.eval()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("adds", [True, False])
 def test_a_table_at_the_address_of_an_earlier_one_is_another(adds: bool) -> None:
     """A value is forgotten and added again, and the memory of the first table is that of the last."""
@@ -160,6 +163,7 @@ def test_a_table_at_the_address_of_an_earlier_one_is_another(adds: bool) -> None
         torch.testing.assert_close(answer(user), expected, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("change", [step, load, replace, train])
 def test_other_parameters_forget(change: Callable[[AttributeModel], None]) -> None:
     model = model_of()

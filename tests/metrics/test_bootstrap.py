@@ -39,6 +39,7 @@ def test_interval_of_accuracy_has_the_analytic_standard_error():
     assert result.resamples == 10_000
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("level", [pytest.param(0.5, marks=pytest.mark.exhaustive), 0.9])
 def test_interval_of_macro_f1_equals_a_slow_loop(level):
     true, predicted = labels(200, 3, seed=1)
@@ -59,6 +60,7 @@ def test_interval_of_distinct_rows_equals_a_slow_loop():
     assert result.high == pytest.approx(np.quantile(drawn, 0.975), abs=0.12 * drawn.std())
 
 
+@pytest.mark.slow
 def test_both_ways_of_drawing_have_the_multinomial_mean_and_covariance(monkeypatch):
     counts = np.array([1, 4, 7])
     share = counts / 12
@@ -131,6 +133,7 @@ def test_paired_accuracy_has_the_analytic_standard_error_of_the_difference():
     assert result.p_value == pytest.approx(0.046, abs=0.012)  # z = 0.04 / 0.01996 = 2.004
 
 
+@pytest.mark.slow
 def test_paired_equals_a_slow_loop_that_resamples_the_same_rows():
     true, a = labels(150, 3, seed=7, right=0.7)
     b = np.where(np.random.default_rng(8).random(150) < 0.8, a, 0)
@@ -212,6 +215,7 @@ def test_intervals_are_those_of_scipy() -> None:
     assert (ours.low, ours.high) == pytest.approx((root.low, root.high), abs=0.03)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("gap", [0.0, 0.03, 0.06, 0.1])
 def test_p_values_are_those_of_scipys_paired_permutation_test(gap: float) -> None:
     chance = np.random.default_rng(6)
@@ -231,6 +235,7 @@ def _coverage(simulate: Callable[[np.random.Generator], tuple[float, float]], tr
     return sum(low <= truth <= high for low, high in found) / times
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n", [120, 500])
 def test_intervals_cover_as_often_as_they_claim(n: int) -> None:
     """Of 400 data sets, each with its own rows, about 95 % have an interval with the true accuracy in it."""
@@ -253,6 +258,7 @@ def test_intervals_cover_as_often_as_they_claim(n: int) -> None:
     assert abs(_coverage(of_difference, 0.1, times=400) - 0.95) < spread + 0.01
 
 
+@pytest.mark.slow
 def test_rows_of_several_seeds_are_drawn_together():
     rng = np.random.default_rng(9)
     true, keys = rng.integers(0, 3, 200), rng.integers(0, 80, 200)

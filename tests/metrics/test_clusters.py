@@ -54,6 +54,7 @@ PAIRS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("kinds", "make"), PAIRS)
 def test_intervals_are_those_of_a_slow_loop(kinds: tuple[str, ...], make: Callable[..., Metric]) -> None:
     text, judge, true, predicted = judged(1)
@@ -68,6 +69,7 @@ def test_intervals_are_those_of_a_slow_loop(kinds: tuple[str, ...], make: Callab
     assert found.high == pytest.approx(np.quantile(drawn, 0.975), abs=0.15 * np.std(drawn))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("both", [False, True])
 def test_differences_are_those_of_a_slow_loop(both: bool) -> None:
     text, judge, true, first = judged(2)
@@ -163,6 +165,7 @@ def test_resamples_without_a_row_do_not_count() -> None:
     assert (found.low, found.high) == (1.0, 1.0)
 
 
+@pytest.mark.slow
 def test_clusters_cover_where_rows_do_not() -> None:
     """Of 300 sets of judgements, the true accuracy lies in 95 % of the intervals over texts, and of fewer over rows."""
 

@@ -14,6 +14,8 @@ from attribune.metrics import formulas as metrics
 from attribune.metrics.definitions import metric_info
 from attribune.metrics.pooling import pooled
 
+pytestmark = pytest.mark.slow
+
 IDS = st.lists(st.tuples(st.integers(0, 4), st.integers(0, 4)), min_size=1, max_size=40)
 CELLS = st.lists(st.tuples(*[st.booleans()] * 6), min_size=1, max_size=20)
 NUMBERS = st.lists(st.tuples(st.integers(-50, 50), st.integers(-50, 50)), min_size=2, max_size=30)

@@ -68,6 +68,7 @@ def test_they_go_through_a_frame_and_a_file(model: AttributeModel, tmp_path: Any
     np.testing.assert_array_equal(vectors.to_pandas(), frame)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("call", "message"),
     [

@@ -83,6 +83,7 @@ def slow_layer(layer: Any, states: Tensor) -> Tensor:
     return nn.functional.layer_norm(states + inner, (H,), layer.gain_2, layer.bias_2, 1e-12)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["robert", "tobert", "hibert"])
 def test_texts_beside_it_change_nothing(name: str, tmp_path: Path) -> None:
     model = build(name)
@@ -99,6 +100,7 @@ def test_texts_beside_it_change_nothing(name: str, tmp_path: Path) -> None:
     assert torch.equal(again.eval()(**batch).logits, together)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("settings", [None, "robert", "tobert"])
 @pytest.mark.parametrize("family", ["word-cnn", "word-bilstm", "word-bilstm-cnn"])
 def test_chunks_without_words_do_not_count(family: str, settings: str | None) -> None:

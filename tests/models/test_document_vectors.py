@@ -54,6 +54,7 @@ def test_a_module_reads_the_values_that_the_model_knows_now(backbone: Path) -> N
     np.testing.assert_allclose(found.numpy(), before, atol=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("method", "options"), [(INJECTOR, {}), (Upa(vector_size=7), {"head_size": 11}), (Plain(), {})]
 )
@@ -96,6 +97,7 @@ def test_what_has_no_vectors_is_refused(backbone: Path) -> None:
         build(backbone, text_input=None).encode(TABLE)
 
 
+@pytest.mark.slow
 def test_a_model_that_compares_has_vectors_of_both_texts(backbone: Path, tmp_path: Path) -> None:
     """The products of vectors of length 1 are the similarities that the model predicts."""
     text = TextInput.of("text", pair="found")

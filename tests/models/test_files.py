@@ -66,6 +66,7 @@ def test_a_model_tuned_in_full_needs_no_backbone(backbone: Path, tmp_path: Path)
     torch.testing.assert_close(again(ids).logits, model(ids).logits)
 
 
+@pytest.mark.slow
 def test_precision_and_device_by_name(model: AttributeModel, tmp_path: Path) -> None:
     model.save_pretrained(tmp_path)
     half = AttributeModel.from_pretrained(tmp_path, dtype="bfloat16", device_map="cpu")
@@ -172,6 +173,7 @@ def test_tensors_of_another_shape(model: AttributeModel, tmp_path: Path) -> None
         AttributeModel.from_pretrained(tmp_path, verify=False)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("key", "value"),
     [

@@ -34,6 +34,8 @@ from attribune.models.auto import load_model
 from attribune.models.classifier import AttributeModel
 from attribune.models.generator import AttributeGenerator
 
+pytestmark = pytest.mark.slow
+
 FAMILIES = ("gpt2", "llama", "mistral", "qwen2", "qwen3", "gpt_neox", "olmo2", "modernbert-decoder", "t5")
 METHODS: dict[str, MethodConfig] = {
     "adapter": Adapter(bottleneck=5),
@@ -114,6 +116,7 @@ CACHED = [
 ]
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.slow
 @pytest.mark.parametrize(("family", "method"), CACHED)
 def test_a_cache_changes_nothing(family: str, method: str) -> None:
@@ -237,6 +240,7 @@ SAVED = [
 ]
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.slow
 @pytest.mark.parametrize(("family", "tuning"), SAVED)
 def test_saved_and_loaded_it_writes_the_same(family: str, tuning: str, tmp_path: Path) -> None:

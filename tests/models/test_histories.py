@@ -281,6 +281,7 @@ def test_the_vectors_are_those_of_the_backbone_before_training(run: Path, traine
     np.testing.assert_allclose(model.histories.order[:5].astype(np.float32), vectors, atol=1e-3)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 def test_verbs(run: Path, new: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run = shutil.copytree(run, tmp_path / "run")
@@ -464,6 +465,7 @@ def test_a_training_that_continues_keeps_the_rows(run: Path, tmp_path: Path) -> 
     assert len(two) == len(one) + RunFolder(tmp_path / "run").read_results().rows["train"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("more", "message"),
     [

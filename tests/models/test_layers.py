@@ -61,6 +61,7 @@ def layer_for(method: Any, module: nn.Module) -> tuple[nn.Module, bool]:
     return PersonalisedLinear(module, method, attributes=ATTRIBUTES), True
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", METHODS.values(), ids=METHODS)
 def test_a_network_with_layers_is_the_model(method: Any) -> None:
     model = make_model("bert", method, attributes=ATTRIBUTES)

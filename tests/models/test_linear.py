@@ -130,6 +130,7 @@ def test_every_task_is_learned(name):
     assert model.logits(TEXTS, IDS).shape == (24, task.outputs)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", TASKS)
 @pytest.mark.parametrize("texts", [TEXTS, None])
 def test_saves_and_loads_to_the_same_numbers(name, texts, tmp_path):

@@ -82,6 +82,7 @@ def test_the_output_as_a_tuple() -> None:
     assert torch.equal(logits, expected.logits)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("method", "tuning", "injected"),
     [

@@ -114,6 +114,7 @@ def test_own_rows_are_learned(run: Path) -> None:
     assert losses[0] < losses[1]
 
 
+@pytest.mark.exhaustive
 def test_an_interrupted_training_goes_on(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     recipe, trained = RunFolder(run).read_recipe(), []
 
@@ -133,6 +134,7 @@ def test_an_interrupted_training_goes_on(run: Path, tmp_path: Path, monkeypatch:
     assert one == two
 
 
+@pytest.mark.exhaustive
 def test_verbs(run: Path, new: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run = shutil.copytree(run, tmp_path / "run")
     for words in (

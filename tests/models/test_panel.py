@@ -179,6 +179,7 @@ def test_all_is_for_one_attribute(predictor: Predictor, trained_runs: TrainedRun
     assert len(panel.predict(two, TEXTS | {"taste": ["1", "4", None, "2"]})["prediction"]) == 4
 
 
+@pytest.mark.exhaustive
 def test_models_without_panels(trained_runs: TrainedRuns, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     plain = load_run(trained_runs("none"))[1]
     with pytest.raises(ConfigError, match="this one reads none"):

@@ -46,6 +46,7 @@ def predictor_of(tiny_backbone: Callable[..., PreTrainedModel], trained_runs: Tr
     return make
 
 
+@pytest.mark.slow
 def test_the_batches_and_their_order_do_not_matter(predictor_of: Callable[..., Predictor]) -> None:
     predictor = predictor_of()
     logits, report = predictor.logits(TABLE)
@@ -68,6 +69,7 @@ def test_a_batch_ends_where_texts_become_much_shorter(predictor_of: Callable[...
     assert [batch["input_ids"].shape for _, batch in few] == [(3, 20)], "too few to be worth two passes"
 
 
+@pytest.mark.slow
 def test_hiding_the_attributes_is_leaving_them_empty(predictor_of: Callable[..., Predictor]) -> None:
     predictor = predictor_of()
     empty = {"text": TABLE["text"], "user": [None] * 40, "tags": [""] * 40}
@@ -108,6 +110,7 @@ def test_a_model_without_a_tokenizer_is_refused(predictor_of: Callable[..., Pred
         Predictor(predictor.model, text_input=TextInput.of("text"))
 
 
+@pytest.mark.slow
 def test_threads_do_not_see_each_others_attributes(predictor_of: Callable[..., Predictor]) -> None:
     predictor = predictor_of()
     tables = [{"text": ["good"] * 5, "user": [f"user {i}"] * 5, "tags": [""] * 5} for i in range(6)]
@@ -119,6 +122,7 @@ def test_threads_do_not_see_each_others_attributes(predictor_of: Callable[..., P
             np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_rows_as_mappings_as_columns_and_as_a_frame(predictor_of: Callable[..., Predictor]) -> None:
     predictor = predictor_of()
     expected = predictor.task.decode(predictor.logits(TABLE)[0]).columns()
@@ -150,6 +154,7 @@ def whole_model(trained_runs: TrainedRuns) -> AttributeModel:
     )
 
 
+@pytest.mark.slow
 def test_a_saved_model_is_all_that_a_predictor_needs(
     whole_model: AttributeModel, trained_runs: TrainedRuns, tmp_path: Path
 ) -> None:
@@ -225,6 +230,7 @@ def test_a_path_is_no_model() -> None:
         Predictor("runs/stars")  # type: ignore[arg-type]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("index", [pa.uint32(), pa.int8()])
 @pytest.mark.parametrize("kind", [pa.string_view(), pa.string()])
 def test_categories_of_any_arrow_type(predictor_of: Callable[..., Predictor], index: Any, kind: Any) -> None:

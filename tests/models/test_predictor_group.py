@@ -120,6 +120,7 @@ EVERY_FAMILY = [
 ]
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("family", EVERY_FAMILY)
 def test_every_family(family: str, schema: Schema, trained_runs: TrainedRuns, tmp_path: Path) -> None:
     backbone = trained_runs.backbone(family)
@@ -147,6 +148,7 @@ def runs(backbone: Path, schema: Schema, tmp_path_factory: pytest.TempPathFactor
     return save_all(tmp_path_factory.mktemp("runs"), backbone, schema, MODELS | ALONE)
 
 
+@pytest.mark.slow
 def test_what_all_share_is_computed_once(runs: dict[str, Path]) -> None:
     """For all rows of a batch, those of models with low-rank maps too; a model alone may have weights of its own."""
     names = ["adapter", "injector", "lora", "head", "top"]
@@ -180,6 +182,7 @@ def test_what_all_share_is_computed_once(runs: dict[str, Path]) -> None:
     assert embeddings == {trunk.get_input_embeddings().weight.data_ptr()}
 
 
+@pytest.mark.slow
 def test_models_that_cannot_share_a_batch_are_asked_alone(runs: dict[str, Path]) -> None:
     names = ["adapter", *ALONE, "injector"]
     group = PredictorGroup.from_pretrained({name: runs[name] for name in names}, device="cpu")
@@ -192,6 +195,7 @@ def test_models_that_cannot_share_a_batch_are_asked_alone(runs: dict[str, Path])
     assert_as_alone(group, {name: runs[name] for name in names})
 
 
+@pytest.mark.slow
 def test_backbones_and_windows_of_several_kinds(
     runs: dict[str, Path], backbone: Path, schema: Schema, tmp_path: Path
 ) -> None:
@@ -221,6 +225,7 @@ def test_padding_on_the_left_and_half_precision(schema: Schema, tmp_path: Path) 
     assert_as_alone(PredictorGroup.from_pretrained(runs, device="cpu", precision="bf16"), runs, atol=0.1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("precision", [None, pytest.param("bf16", marks=pytest.mark.exhaustive)])
 def test_adapters_of_one_size_are_joined(
     backbone: Path, schema: Schema, tmp_path: Path, precision: str | None, monkeypatch: pytest.MonkeyPatch
@@ -242,6 +247,7 @@ def test_adapters_of_one_size_are_joined(
     assert len(storages) == 1, "the parameters of the models are parts of one tensor"
 
 
+@pytest.mark.slow
 def test_norms_of_their_own_in_half_precision(runs: dict[str, Path]) -> None:
     chosen = {name: runs[name] for name in ("adapter", "injector", "head", "pln")}
     group = PredictorGroup.from_pretrained(chosen, device="cpu", precision="bf16")
@@ -270,6 +276,7 @@ def test_predictions_by_name(runs: dict[str, Path]) -> None:
     assert cache.hits, "the second time"
 
 
+@pytest.mark.slow
 def test_threads_do_not_mix_the_attributes_of_their_batches(runs: dict[str, Path]) -> None:
     group = PredictorGroup.from_pretrained(
         {name: runs[name] for name in ("injector", "pln", "lora")}, device="cpu", batch_size=5

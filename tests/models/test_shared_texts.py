@@ -109,6 +109,7 @@ CASES = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("family", "method"), CASES)
 def test_a_text_is_read_once_and_the_numbers_stay(family: str, method: str) -> None:
     model = tiny(family, method)
@@ -135,6 +136,7 @@ def test_sentences_and_lora_are_shared_too(method: str) -> None:
         check_equal(exactly(make_model("word-hierarchical", Plain())), shared_batch())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["none", "upa", "chim", "injector"])
 def test_chunks_are_shared(method: str) -> None:
     model = exactly(tiny("bert", method, chunk=2))
@@ -275,6 +277,7 @@ def panel_rows(model: AttributeModel, *, texts: int, members: int) -> EncodedRow
     return rows.with_attribute_ids(ids)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("method", "depth"), [("upa", None), ("chim", None), ("injector", 1)])
 def test_a_panel_is_one_pass_and_rows_keep_their_order(method: str, depth: int | None) -> None:
     model = tiny("bert", method)

@@ -69,6 +69,7 @@ def test_attribute_parameters_are_the_method_without_its_task_adapter(method: st
     assert not any(name.startswith(("backbone.", "head.")) for name in names)
 
 
+@pytest.mark.exhaustive
 def test_frozen_parameters_stay_and_the_rest_learns(trained_runs: TrainedRuns, source: Path, tmp_path: Path) -> None:
     target = tmp_path / "frozen"
     results = train(recipe(trained_runs, transfer={"run": str(source)}), target, baselines=False)
@@ -88,6 +89,7 @@ def test_frozen_parameters_stay_and_the_rest_learns(trained_runs: TrainedRuns, s
     np.testing.assert_allclose(unknown, none, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.exhaustive
 def test_parameters_that_learn_further_begin_at_the_sources(
     trained_runs: TrainedRuns, source: Path, tmp_path: Path
 ) -> None:
@@ -126,6 +128,7 @@ def test_parameters_that_learn_further_begin_at_the_sources(
     )
 
 
+@pytest.mark.exhaustive
 def test_by_flag_beside_other_methods(
     trained_runs: TrainedRuns, source: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

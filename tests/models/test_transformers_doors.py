@@ -55,6 +55,7 @@ def folder(backbone: Path, tmp_path: Path) -> Path:
     return tmp_path / "model"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("auto", [AutoModel, AutoModelForSequenceClassification])
 def test_auto_classes_load_the_same_model(auto: Any, folder: Path) -> None:
     model, again = AttributeModel.from_pretrained(folder), auto.from_pretrained(folder, attn_implementation="eager")
@@ -69,6 +70,7 @@ def test_a_classifier_is_no_language_model(folder: Path) -> None:
         AutoModelForCausalLM.from_pretrained(folder)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("task", "labels"),
     [
@@ -89,6 +91,7 @@ def test_labels_are_true_when_saved_and_loaded(
         assert config.num_labels == task.outputs
 
 
+@pytest.mark.slow
 def test_the_pipeline_says_what_the_predictor_does(folder: Path) -> None:
     expected = Predictor.from_pretrained(folder, device="cpu").predict(ROWS)
     classify = pipeline("attribute-classification", model=str(folder), device="cpu")
@@ -119,6 +122,7 @@ def test_the_pipeline_refuses_what_has_no_classes(backbone: Path) -> None:
         AttributeClassificationPipeline(ordinal, device="cpu")("dull", top_k=0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("options", "message"),
     [

@@ -25,6 +25,8 @@ def drawn(task: Any, *, rows: int = N, numbers: int = D) -> tuple[torch.Tensor, 
     return logits, J, labels
 
 
+@pytest.mark.slow
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("kind", list(TASKS))
 @pytest.mark.parametrize(("rows", "weight"), [(N, 0.3), (1, 2.0)])
 def test_it_is_where_a_slow_search_ends(kind: str, rows: int, weight: float) -> None:

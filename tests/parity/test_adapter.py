@@ -157,6 +157,7 @@ BESIDE = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("joined", ["parallel", "multiplied"])
 @pytest.mark.parametrize("family", BESIDE)
 def test_beside_the_sub_layers(family: str, joined: str) -> None:

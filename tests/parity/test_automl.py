@@ -143,6 +143,7 @@ def logits_of(network: WordNetwork, *, padding: int = 0) -> Array:
         return network(ids, sparse_rows()).numpy()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_pair", [False, True])
 @pytest.mark.parametrize("case", CASES)
 def test_the_network_is_that_of_the_description(case: str, is_pair: bool) -> None:

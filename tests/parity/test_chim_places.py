@@ -243,6 +243,7 @@ def gap(model: AttributeModel, inputs: dict[str, Tensor]) -> float:
     return float((exact_logits(model, inputs) - expected).abs().max())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("representation", ["chim", "matrix", "bias"])
 @pytest.mark.parametrize("places", CHOICES, ids="+".join)
 def test_logits(places: tuple[str, ...], representation: str) -> None:
@@ -292,6 +293,7 @@ def test_a_bias_at_attention_is_attention_with_attributes() -> None:
     assert float((found - expected).detach().abs().max()) < TOLERANCE
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("representation", ["chim", "matrix", "bias"])
 @pytest.mark.parametrize("places", CHOICES, ids="+".join)
 def test_what_the_attributes_make_is_not_learned_beside(places: tuple[str, ...], representation: str) -> None:

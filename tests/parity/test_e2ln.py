@@ -32,6 +32,8 @@ from attribune.models.classifier import AttributeModel
 from attribune.schema import Categorical, MultiLabel, Schema
 from attribune.tasks import Classification
 
+pytestmark = pytest.mark.slow
+
 TOLERANCE = 1e-10
 MISTAKE = 1e-3
 LAYERS = 3
@@ -547,6 +549,7 @@ POOLINGS = ("lnap", "average", "max", "attention")
 PARTS = ("none", "attention", "feed_forward", "both")
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.usefixtures("exact")
 @pytest.mark.parametrize("document", POOLINGS)
 @pytest.mark.parametrize("summary", POOLINGS)
@@ -562,6 +565,7 @@ def test_without_structured_text(document: Any) -> None:
     assert worst(make_model(config)) < TOLERANCE
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.usefixtures("exact")
 @pytest.mark.parametrize("bias_terms", PARTS)
 @pytest.mark.parametrize("norms", PARTS)
@@ -575,6 +579,7 @@ def test_some_layers(layers: tuple[int, ...]) -> None:
     assert worst(make_model(E2ln(vector_size=5, norms="both", bias_terms="both", layers=layers))) < TOLERANCE
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.usefixtures("exact")
 @pytest.mark.parametrize("fusion", ["linear", "mlp", "addition", "weighted"])
 @pytest.mark.parametrize("M", [1, 2, 4])
@@ -583,6 +588,7 @@ def test_fusions(M: int, fusion: Any) -> None:
     assert worst(make_model(E2ln(vector_sizes=sizes, norms="both", fusion=fusion), M=M)) < TOLERANCE
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.usefixtures("exact")
 @pytest.mark.parametrize(
     ("chunk", "lengths"),
@@ -629,6 +635,7 @@ def test_gradients() -> None:
 # Other families
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.usefixtures("exact")
 @pytest.mark.parametrize("settings", [{}, {"norms": "both", "bias_terms": "both"}, {"structured_text": False}])
 @pytest.mark.parametrize("family", [family for family in FAMILIES if family != "bert"])
@@ -636,6 +643,7 @@ def test_families(family: str, settings: dict[str, Any]) -> None:
     assert worst(make_model(E2ln(vector_sizes=SIZES[:2], **settings), family=family)) < TOLERANCE
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.usefixtures("exact")
 @pytest.mark.parametrize("pooling", POOLINGS)
 @pytest.mark.parametrize("family", ["modernbert", "t5", "eurobert"])
@@ -753,6 +761,7 @@ def test_vectors_start_at_zero_and_stay(tmp_path: Path) -> None:
         assert not after[2:].any()
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("family", ["bert", "albert", "modernbert", "eurobert", "t5"])
 @pytest.mark.parametrize(
     "settings",
@@ -800,6 +809,7 @@ def still(model: AttributeModel) -> AttributeModel:
     return model
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("family", ["bert", "roberta", "distilbert", "modernbert", "eurobert", "t5"])
 def test_checkpointing_gives_the_same_gradients(family: str) -> None:
     """Over several chunks, also with two forward passes before one backward pass."""
@@ -826,6 +836,7 @@ def test_checkpointing_gives_the_same_gradients(family: str) -> None:
             torch.testing.assert_close(found[name], gradient, rtol=1e-6, atol=1e-9, msg=name)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.usefixtures("exact")
 @pytest.mark.parametrize("family", FAMILIES)
 def test_a_document_is_read_alike_in_every_batch(family: str) -> None:

@@ -62,6 +62,7 @@ def slow_adapter(
     return torch.stack(out).view(B, T, H)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("own_bias", [True, False])
 @pytest.mark.parametrize(("task", "attributes"), [(3, 2), (0, 1), (4, 0)])
 def test_adapters_side_by_side(task: int, attributes: int, own_bias: bool) -> None:
@@ -80,6 +81,7 @@ def test_adapters_side_by_side(task: int, attributes: int, own_bias: bool) -> No
         assert float((functional.factored_adapters(h, [adapter]) - expected).abs().max()) < TOLERANCE
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("of_states", [True, False])
 def test_adapters_one_after_the_other(of_states: bool) -> None:
     """A task adapter and two of attributes, the second of which two stand side by side; states may need no gradient."""

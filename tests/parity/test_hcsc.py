@@ -249,6 +249,7 @@ def gap(found: Tensor, expected: Any) -> float:
     return float((found.detach() - torch.tensor(expected, dtype=torch.float64)).abs().max())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("reads_own", [True, False])
 @pytest.mark.parametrize("M", [1, 2, 3])
 def test_documents_logits_and_losses(M: int, reads_own: bool) -> None:

@@ -173,6 +173,7 @@ def built(name: str, *, head_size: int | None = None, **options: Any) -> Attribu
     return model.double()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bidirectional", [True, False])
 @pytest.mark.parametrize("head_size", [None, 7])
 @pytest.mark.parametrize("name", METHODS)
@@ -211,6 +212,7 @@ def test_to_the_last_digit(name: str) -> None:
     assert float((found - torch.tensor(expected, dtype=torch.float64)).abs().max()) < TOLERANCE
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", METHODS)
 def test_texts_beside_it_change_nothing(name: str) -> None:
     model = built(name).eval()

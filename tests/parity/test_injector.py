@@ -97,12 +97,14 @@ def worst(config: Injector, rows: tuple[list[Slots], list[list[int]]], *, hidden
 # The complete module
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("switches", SWITCHES, ids=label)
 def test_every_switch(switches: dict[str, Any]) -> None:
     config = Injector(hypercomplex=4, bottleneck=8, vector_size=7, **switches)
     assert worst(config, SEVERAL, hidden=48) < TOLERANCE
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", FORMS, ids=label)
 @pytest.mark.parametrize("rows", ROWS.values(), ids=ROWS)
 def test_rows(rows: tuple[list[Slots], list[list[int]]], form: dict[str, bool]) -> None:
@@ -132,6 +134,7 @@ SIZES = [  # H, O, A, Z
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", FORMS, ids=label)
 @pytest.mark.parametrize(("H", "O", "A", "Z"), SIZES)
 def test_sizes(H: int, O: int, A: int, Z: int, form: dict[str, bool]) -> None:
@@ -163,6 +166,7 @@ def test_dropout_switched_off_in_training() -> None:
     assert float((output - expected).detach().abs().max()) < TOLERANCE
 
 
+@pytest.mark.slow
 def test_gradients_of_the_complete_module() -> None:
     config = Injector(hypercomplex=2, bottleneck=3, vector_size=2)
     method = build(config, hidden=8, slots=TAGS[0])
@@ -324,6 +328,7 @@ def test_the_frame_of_the_mistakes_is_right(monkeypatch: pytest.MonkeyPatch) -> 
     assert worst(Injector(hypercomplex=4, bottleneck=8, vector_size=5), TAGS, hidden=48) < TOLERANCE
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mistake", PLANTED)
 def test_planted_mistakes_are_seen(mistake: str, monkeypatch: pytest.MonkeyPatch) -> None:
     config = Injector(hypercomplex=4, bottleneck=8, vector_size=5)

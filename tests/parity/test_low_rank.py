@@ -193,6 +193,7 @@ def test_function(inputs: int, features: int, r: int, Z: int, M: int) -> None:
 # Whole backbones
 
 
+@pytest.mark.slow
 @BOTH
 @pytest.mark.parametrize("family", PLACES)
 def test_whole_backbone(family: str, config: MethodConfig) -> None:
@@ -200,6 +201,7 @@ def test_whole_backbone(family: str, config: MethodConfig) -> None:
     assert difference(states_of(model, batch), by_hand(model, family, batch, scale=5 / 3)) < TOLERANCE
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("padding", ["right", "left"])
 @pytest.mark.parametrize("M", NUMBERS)
 @BOTH
@@ -209,6 +211,7 @@ def test_rows(config: MethodConfig, M: int, padding: str) -> None:
     assert difference(states_of(model, batch), by_hand(model, "bert", batch, scale=5 / 3)) < TOLERANCE
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("row", [0, 1, 2])
 @pytest.mark.parametrize("family", PLACES)
 def test_a_single_row(family: str, row: int) -> None:
@@ -236,6 +239,7 @@ def test_a_single_row_as_long_as_the_relative_positions() -> None:
 # The start
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("config", [Plora(attribute_dropout=0.0), Modulated(attribute_dropout=0.0)])
 @pytest.mark.parametrize("family", PLACES)
 def test_starts_as_the_plain_model_to_the_last_bit(family: str, config: MethodConfig, tmp_path: Path) -> None:
@@ -299,6 +303,7 @@ WRONG: dict[str, Callable[..., Tensor]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mistake", WRONG)
 def test_planted_mistakes_are_seen(mistake: str, monkeypatch: pytest.MonkeyPatch) -> None:
     model, batch = scattered("bert", CONFIG), make_batch(2)

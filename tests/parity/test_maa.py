@@ -124,6 +124,7 @@ def difference(found: Tensor, expected: Tensor) -> float:
 # The functions
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("in_values", [True, False])
 @pytest.mark.parametrize("M", NUMBERS)
 @pytest.mark.parametrize(("H", "D", "heads"), [(6, 6, 2), (5, 4, 4), (3, 4, 1), (4, 8, 2)])
@@ -181,6 +182,7 @@ def parity(method: Method, M: int, config: StackConfig, *, heads: int, mask: Ten
     return difference(found, slow_stack(layers, hidden, mask, vectors, heads=heads, in_values=in_values, **options))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("M", NUMBERS)
 @pytest.mark.parametrize("case", CONFIGS)
 def test_modules(case: str, M: int) -> None:
@@ -189,6 +191,7 @@ def test_modules(case: str, M: int) -> None:
     assert parity(build(config, M), M, config, heads=heads) < TOLERANCE
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("padding", ["right", "left"])
 @pytest.mark.parametrize(
     "config", [Maa(layers=2), AttentionBias(layers=1), TinyMaa(size=8, inner=5)], ids=lambda c: c.name

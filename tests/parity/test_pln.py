@@ -26,6 +26,8 @@ from attribune.errors import ConfigError
 from attribune.methods import Plain, Pln
 from attribune.models.classifier import AttributeModel
 
+pytestmark = pytest.mark.slow
+
 TOLERANCE = 1e-10
 MISTAKE = 1e-3
 EPS = 1e-5
@@ -232,6 +234,7 @@ def label(options: dict[str, Any]) -> str:
     return ",".join(f"{name}={value}" for name, value in options.items())
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize("places", PLACES, ids=label)
 def test_every_place(places: dict[str, Any], family: str) -> None:
@@ -370,6 +373,7 @@ STARTS = [
 ]
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("config", STARTS, ids=lambda config: config.fusion)
 @pytest.mark.parametrize("family", FAMILIES)
 def test_starts_as_the_plain_model_to_the_last_bit(family: str, config: Pln) -> None:

@@ -53,6 +53,7 @@ def test_masks(fast, slow, dtype: torch.dtype, mask: list[list[int]]) -> None:
     assert float((result - slow(hidden, mask)).abs().max()) < 1e-10
 
 
+@pytest.mark.slow
 @settings(max_examples=50, deadline=None)
 @given(rows=st.lists(st.lists(st.integers(0, 1), min_size=7, max_size=7).filter(any), min_size=1, max_size=4))
 def test_any_mask(rows: list[list[int]]) -> None:

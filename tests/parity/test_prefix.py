@@ -131,6 +131,8 @@ def with_prefixes_by_hand(model: AttributeModel, family: str, batch: dict[str, T
     return torch.stack(logits)
 
 
+@pytest.mark.slow
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("family", ATTENTIONS)
 def test_the_attention(family: str) -> None:
     model = make_model(family, Prefix(place="attention", length=3, vector_size=5), attributes=2)
@@ -159,6 +161,7 @@ def test_merged_for_a_row(place: Any) -> None:
     assert float((found - exact_logits(model, batch)).abs().max()) < TOLERANCE
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("family", "attributes"), [("bert", 2), ("electra", 4), ("gpt2", 2), ("t5", 1)])
 def test_the_model(family: str, attributes: int) -> None:
     model = make_model(family, Prefix(length=3, vector_size=5), attributes=attributes)
@@ -192,6 +195,7 @@ MISTAKES: dict[str, Callable[[Tensor, Tensor, Tensor], Tensor]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mistake", MISTAKES)
 @pytest.mark.parametrize("place", ["input", "attention"])
 def test_planted_mistakes_are_seen(place: Any, mistake: str, monkeypatch: pytest.MonkeyPatch) -> None:

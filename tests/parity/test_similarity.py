@@ -108,6 +108,7 @@ def test_scores_are_learned_by_the_squared_error_of_the_cosine() -> None:
     assert float(task.loss(logits, scores)) == pytest.approx(sum(expected) / ROWS, abs=1e-10)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "function",
     [

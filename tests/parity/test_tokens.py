@@ -124,6 +124,7 @@ def test_function(n: int, after_first: bool) -> None:
             assert torch.equal(mine, theirs)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("padding", ["right", "left"])
 @pytest.mark.parametrize("M", NUMBERS)
 def test_whole_model(M: int, padding: str) -> None:
@@ -135,6 +136,7 @@ def test_whole_model(M: int, padding: str) -> None:
     assert float((found[0] - by_hand(model, "bert", batch)).detach().abs().max()) < TOLERANCE
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("padding", ["right", "left"])
 @pytest.mark.parametrize("family", ["electra", "gpt2", "llama", "t5"])
 def test_other_families(family: str, padding: str) -> None:
@@ -148,6 +150,7 @@ def test_other_families(family: str, padding: str) -> None:
     assert float((found[0] - by_hand(model, family, batch)).detach().abs().max()) < TOLERANCE
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mistake", ["at_front", "unmasked", "backwards", "first_position"])
 def test_planted_mistakes_are_seen(mistake: str) -> None:
     model = exactly(make_model("bert", Tokens(), attributes=4))
@@ -181,6 +184,7 @@ def test_a_hidden_attribute_is_masked_in_training() -> None:
     assert torch.equal(embedded.attention_mask[:, 5:], batch["attention_mask"][:, 1:])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", ["roberta", "xlm-roberta", "mpnet"])
 def test_positions_that_leave_padding_out_do_not_depend_on_its_side(family: str) -> None:
     model = exactly(make_model(family, Tokens()))

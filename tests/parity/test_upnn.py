@@ -110,6 +110,7 @@ def slow_logits(model: AttributeModel, inputs: dict[str, Tensor], row: int) -> V
     return added(matrix_times(weight, read), model.head.bias.tolist())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("padding", ["right", "left"])
 @pytest.mark.parametrize("fused", [False, True])
 @pytest.mark.parametrize("M", NUMBERS)

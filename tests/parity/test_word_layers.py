@@ -287,6 +287,7 @@ def test_words_go_through_a_layer_first(bidirectional: bool) -> None:
         assert not found[row, len(words) :].any()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("model_type", "options"),
     [

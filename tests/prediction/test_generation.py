@@ -66,6 +66,7 @@ def lines_of(capsys: pytest.CaptureFixture[str]) -> list[dict[str, Any]]:
     return [json.loads(line) for line in capsys.readouterr().out.splitlines()]
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 def test_what_a_user_writes_is_learned(run: Path, data: Path, capsys: pytest.CaptureFixture[str]) -> None:
     found = values(run)
@@ -143,6 +144,7 @@ def test_a_table_without_the_columns_is_refused(run: Path, tmp_path: Path, capsy
 OTHER = pytest.mark.exhaustive  # each family and each kind of table is met without these
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("family", "prompt"),
@@ -193,6 +195,7 @@ def test_a_chat_template_is_read_and_written(
     assert lines_of(capsys)[0]["text"] == TEXTS["u1"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("more", "message"),
     [
@@ -287,6 +290,7 @@ def test_the_stock_trainer_divides_by_the_labels_of_all_accumulated_batches(
         torch.testing.assert_close(found[1][name], expected, rtol=1e-4, atol=1e-6, msg=name)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.gradient_checkpointing. is deprecated:FutureWarning")
 def test_supervised_fine_tuning_with_trl(trained_runs: TrainedRuns, tmp_path: Path) -> None:
@@ -337,6 +341,7 @@ def test_a_writer_takes_rows_in_any_order_and_number(run: Path) -> None:
     assert writer.write([], {})[0] == []
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 def test_the_page_of_a_run_that_writes(run: Path, data: Path, tmp_path: Path) -> None:
     for more in ([], [str(data)]):

@@ -143,6 +143,7 @@ def test_rows_move_a_value_from_what_its_description_says(run: Path, folder: Pat
     assert moved[1] == pytest.approx(described[1], abs=1e-6)
 
 
+@pytest.mark.exhaustive
 def test_values_that_are_learned_in_memory_are_not_described(run: Path, tmp_path: Path) -> None:
     rows = Dataset.from_dict({"text": ["a great film"] * 3, "stars": ["bad"] * 3, "user": ["stranger"] * 3})
     settings = EnrolSettings(prior=1e-4)
@@ -275,6 +276,7 @@ def test_descriptions_of_a_run_without_them_are_refused(
         enrol(tmp_path / "run")
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("method", ["linear", "attributes-only", "intercept", "heads"])
 def test_baselines_read_descriptions_too(folder: Path, tmp_path: Path, method: str) -> None:
     """Without vectors of their own, values of one description are one; taken out and added, the others stay."""
@@ -291,6 +293,7 @@ def test_baselines_read_descriptions_too(folder: Path, tmp_path: Path, method: s
     assert logits(run, ["u0", "twin", "u2", "nobody"]) == pytest.approx(np.array(before), rel=1e-5, abs=1e-6)
 
 
+@pytest.mark.exhaustive
 def test_each_part_is_compared_alone(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """And a method without vectors without descriptions, which a baseline reads."""
     run = tmp_path / "run"

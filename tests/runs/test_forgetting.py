@@ -62,7 +62,7 @@ def owners(run: Path, part: str) -> list[str]:
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "method",
-    ["injector", "linear", "automl", *(pytest.param(name, marks=EXHAUSTIVE) for name in ("upa", "tokens", "chim"))],
+    ["injector", "linear", *(pytest.param(name, marks=EXHAUSTIVE) for name in ("automl", "upa", "tokens", "chim"))],
 )
 def test_a_run_whose_last_value_is_forgotten_still_predicts(method: str, copy: Callable[[str], Path]) -> None:
     run = copy(method) / "run"
@@ -177,6 +177,7 @@ WRITERS: dict[str, Callable[[Path], object]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", WRITERS)
 def test_a_value_is_found_in_every_format(name: str, tmp_path: Path) -> None:
     path = tmp_path / name

@@ -77,6 +77,7 @@ def test_bytes_that_are_not_text_are_refused() -> None:
         canonical(b"\xff")
 
 
+@pytest.mark.slow
 @given(st.one_of(st.text(), st.floats(), st.integers(), st.decimals(allow_nan=False)))
 def test_canonical_text_stays_as_it_is(value: object) -> None:
     text = canonical(value)

@@ -49,6 +49,7 @@ def test_numbers_between_and_beyond() -> None:
     assert (told(schema, [-5, 1e300])[:, 0] * scale + mean).tolist() == pytest.approx([0, 100])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bins", [1, 2, 3, 10, 1_000])
 @pytest.mark.parametrize("kind", ["one", "lognormal", "far", "integers", "tiny"])
 def test_levels_are_ascending_and_near(bins: int, kind: str, tmp_path: Path) -> None:
@@ -158,6 +159,7 @@ def test_a_run_learns_of_numbers_and_knows_those_between(words: Words, tmp_path:
     np.testing.assert_allclose(again.logits(rows)[0], predictor.logits(rows)[0], atol=1e-6)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.slow
 @pytest.mark.parametrize("method", ["linear", "attributes-only", "intercept"])
 def test_baselines_read_numbers(words: Words, tmp_path: Path, method: str) -> None:
@@ -167,12 +169,14 @@ def test_baselines_read_numbers(words: Words, tmp_path: Path, method: str) -> No
     assert found.parts["test"]["accuracy"].value > 0.85
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["poly", "upnn"])
 def test_methods_without_vectors_refuse(words: Words, method: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(words(method)) == 1
     assert "take the bins, --numeric" in capsys.readouterr().err
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 def test_a_comparison_with_shuffled_attributes_and_ids(words: Words, tmp_path: Path) -> None:
     """Controls of described values leave numbers as they are."""

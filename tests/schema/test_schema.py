@@ -44,6 +44,7 @@ def test_values_are_numbered_by_falling_count_and_then_by_text() -> None:
     ]
 
 
+@pytest.mark.slow
 @given(st.lists(st.sampled_from(["a", "b", "c", "d", " a", "", "NA"]), min_size=1))
 def test_counts_are_those_of_a_slow_count(values: list[str]) -> None:
     plain = Counter(value.strip() for value in values if value.strip() not in ("", "NA"))
@@ -140,6 +141,7 @@ def test_numbers_fall_into_quantile_bins_without_an_empty_one() -> None:
     assert encode(schema, n=[-100, 2.9, 3, 4.99, 5, 1e9, None]) == [[1], [1], [2], [2], [3], [3], [0]]
 
 
+@pytest.mark.slow
 @given(st.lists(st.integers(-20, 20), min_size=1), st.integers(1, 12))
 def test_every_bin_has_training_rows(numbers: list[int], bins: int) -> None:
     number = Schema.fit({"n": numbers}, [Numeric("n", bins=bins)])["n"]

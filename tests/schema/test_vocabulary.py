@@ -25,6 +25,7 @@ def coarse(texts: Sequence[str]) -> np.ndarray:
     return np.array([len(text) for text in texts], dtype=np.uint64)
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(values=st.lists(TEXTS, unique=True, max_size=12), asked=st.lists(TEXTS, max_size=12))
 @pytest.mark.parametrize("hashes", [None, constant, coarse])
@@ -41,6 +42,7 @@ def test_a_text_has_its_place(hashes: object, values: list[str], asked: list[str
         assert list(found) == values
 
 
+@pytest.mark.slow
 @settings(max_examples=100, deadline=None)
 @given(values=st.lists(TEXTS, unique=True, max_size=12), cut=st.integers(0, 12))
 @pytest.mark.parametrize("hashes", [None, constant, coarse])

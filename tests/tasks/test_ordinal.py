@@ -132,6 +132,7 @@ def words(trained_runs: TrainedRuns, tmp_path: Path) -> Words:
     return make
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.slow
 @pytest.mark.parametrize("method", ["injector", "upnn", "huapa", *exhaustive("chim", "hcsc")])
 def test_every_kind_of_method_learns_cut_points(words: Words, tmp_path: Path, method: str) -> None:

@@ -306,6 +306,7 @@ def test_foreign_records_are_refused(data, message):
         task_from_dict(data)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("task", "labels"),
     [

@@ -170,6 +170,7 @@ def test_guessing_is_right_half_of_the_time() -> None:
     assert found == pytest.approx({"accuracy": 0.5, "log_loss": math.log(2)})
 
 
+@pytest.mark.slow
 def test_rows_without_a_label_teach_nothing() -> None:
     task, logits = Preference(), torch.randn(3, 2, requires_grad=True)
     loss = task.loss(logits, torch.tensor([UNSEEN, 1, UNSEEN]))

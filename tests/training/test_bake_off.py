@@ -93,6 +93,7 @@ def scores(method: str, labels: np.ndarray) -> np.ndarray:
     return np.eye(2, dtype=np.float32)[guessed] * 4
 
 
+@pytest.mark.slow
 def test_the_simplest_is_taken_of_those_that_show_no_difference(
     frame: pd.DataFrame, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -126,6 +127,7 @@ def test_the_simplest_is_taken_of_those_that_show_no_difference(
     assert hurried.method == "linear"
 
 
+@pytest.mark.slow
 def test_a_loss_that_is_not_of_classes_is_compared_by_the_main_metric(
     frame: pd.DataFrame, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

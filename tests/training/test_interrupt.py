@@ -109,7 +109,8 @@ def moments(changes: int) -> Iterator[int]:
         yield chance.randint(1, changes)
 
 
-@pytest.mark.parametrize("checks", ["steps", pytest.param("epoch", marks=pytest.mark.exhaustive)])
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("checks", ["steps", "epoch"])
 def test_a_killed_training_comes_to_the_same_weights(tmp_path: Path, trained_runs: TrainedRuns, checks: str) -> None:
     training = Training(trained_runs, checks, log=tmp_path / "messages.txt")
     undisturbed, changes = training.undisturbed()

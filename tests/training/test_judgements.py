@@ -103,6 +103,7 @@ def test_texts_have_metrics_of_their_own(run: Path, folder: Path, capsys: pytest
     )
 
 
+@pytest.mark.exhaustive
 def test_other_commands_draw_the_same(run: Path, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     results = RunFolder(run).read_results()
     evaluation = evaluate(run, folder / "test.csv")

@@ -130,6 +130,7 @@ def test_gradients_are_clipped_as_dense_ones_are(limit: float) -> None:
     assert torch.allclose(weight.grad, other.grad)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
     [

@@ -75,6 +75,7 @@ def test_predictions_have_rewards_whose_difference_is_the_probability(run: Path,
     assert same["probability_first"].tolist() == pytest.approx([0.5], abs=1e-6)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("options", [pytest.param([], marks=pytest.mark.exhaustive), ["--prompt", "prompt"]])
 def test_chosen_and_rejected_need_no_label(
     options: list[str], trained_runs: TrainedRuns, backbone: Path, tmp_path: Path

@@ -107,6 +107,7 @@ def table(trained_runs: TrainedRuns) -> Path:
     return trained_runs.table(small_runs.reviews(205, seed=3))
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("updates", "processes"),

@@ -52,6 +52,7 @@ def test_a_backward_pass_belongs_to_the_part_of_its_forward_pass(monkeypatch: py
     }
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("method", "steps", "seen", "apart"),

@@ -117,6 +117,7 @@ def test_a_trial_that_kills_its_process_is_given_up(
     assert "was killed 3 times" in str(found.tried[0].error)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 def test_folders_of_something_else(recipe: Recipe, tmp_path: Path) -> None:
     table = tmp_path / "train.csv"
@@ -140,6 +141,7 @@ def test_folders_of_something_else(recipe: Recipe, tmp_path: Path) -> None:
         search(recipe, tmp_path / "other", trials=1, space=SPACE)
 
 
+@pytest.mark.slow
 def test_later_draws_go_by_what_was_found(recipe: Recipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With a score that a rate of 1e-3 makes best, draws come nearer to it than draws at random."""
 

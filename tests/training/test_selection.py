@@ -50,6 +50,7 @@ def run_of(folder: Path, kind: str, *, task: dict[str, Any] | None = None, **tra
     return RunFolder(output)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "select_by", "chosen"),

@@ -41,6 +41,7 @@ def few_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(set_encoders, "_STEPS", 30)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "kind",
     [
@@ -79,6 +80,7 @@ def test_it_is_learned_to_the_same_figures(tmp_path: Path) -> None:
 ENCODER = ["E", "W_1", "b_1", "W_2", "U", "q", "kappa"]
 
 
+@pytest.mark.exhaustive
 def test_more_rows_say_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The vectors of all rows of a value tell its other values' rows apart better than those of one row."""
     monkeypatch.setattr(set_encoders, "_STEPS", 300)
@@ -104,6 +106,7 @@ def test_more_rows_say_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     assert losses[0] > losses[1] > losses[2]
 
 
+@pytest.mark.slow
 def test_too_few_values_have_no_encoder(tmp_path: Path) -> None:
     model = model_of(TASKS["rating"], tmp_path)
     rows, user = drawn_rows(model, TASKS["rating"], scale=1.0), model.schema["user"]
@@ -223,6 +226,7 @@ def test_the_command_says_how_well_it_does(
     assert "'encoder' or 'both', it is 'guess'" in capsys.readouterr().err
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 @pytest.mark.parametrize("on", [True, pytest.param(False, marks=pytest.mark.exhaustive)])
 def test_a_continued_run_has_an_encoder_of_its_own(
@@ -233,6 +237,7 @@ def test_a_continued_run_has_an_encoder_of_its_own(
     assert (model.set_encoder("user") is not None) is on
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 def test_described_values_have_one(trained_runs: TrainedRuns, tmp_path: Path) -> None:
     """Episodes show the description of a value, and hide its own vector."""
@@ -253,6 +258,7 @@ def test_without_an_encoder_there_is_a_cure(trained_runs: TrainedRuns, tmp_path:
     assert not (run / ".model.new").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["none", "adapter", "hcsc"])
 def test_models_that_can_have_none_are_refused_before_training(
     trained_runs: TrainedRuns, tmp_path: Path, method: str, capsys: pytest.CaptureFixture[str]

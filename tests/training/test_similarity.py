@@ -79,6 +79,7 @@ def split_off(document: str) -> dict[str, str]:
     return {"document": " ".join(words), "item": item}
 
 
+@pytest.mark.exhaustive
 def test_a_word_backbone_learns_with_items_of_documents(tmp_path: Path) -> None:
     """The item conditions the document, whose words do not say what the user wants, and the user the query."""
     rows = [row | split_off(row["document"]) for row in pairs(400, seed=2)]

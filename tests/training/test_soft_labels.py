@@ -118,6 +118,7 @@ def test_it_is_trained_on_and_scored_everywhere(run: Path, folder: Path, capsys:
     assert {pair["metric"] for pair in compare_runs(run, run / "compare" / "linear")} == set(names)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     ("kind", "method"),
     [
@@ -187,6 +188,7 @@ HOSTILE = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", list(HOSTILE))
 @pytest.mark.parametrize("method", ["injector", "linear"])
 def test_labels_that_are_no_distributions_are_named(

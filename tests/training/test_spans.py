@@ -106,6 +106,7 @@ def test_all_forms_of_labels_are_one(data: str, run: Path, folder: Path, backbon
     assert main(["evaluate", str(other), str(folder / data)]) == 0
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 def test_hostile_rows_are_answered(run: Path, tmp_path: Path) -> None:
     odd = [
@@ -124,6 +125,7 @@ def test_hostile_rows_are_answered(run: Path, tmp_path: Path) -> None:
     assert [one["prediction"] for one in (shown[0], shown[4], shown[5])] == [""] * 3
 
 
+@pytest.mark.slow
 def test_what_cannot_be_is_refused(folder: Path, backbone: Path, tmp_path: Path, capsys: Any) -> None:
     given = spans_command(folder / "rows.jsonl", tmp_path / "run", backbone=backbone)
     for change, message in (

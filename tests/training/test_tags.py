@@ -205,6 +205,7 @@ def test_windows_are_one_long_pass(run: Path) -> None:
     np.testing.assert_allclose(scores, expected, rtol=0, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_what_cannot_be_is_refused(folder: Path, backbone: Path, tmp_path: Path, capsys: Any) -> None:
     given = tags_command(folder / "rows.jsonl", tmp_path / "run", backbone=backbone)
     for change, message in (

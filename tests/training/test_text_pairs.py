@@ -59,6 +59,7 @@ KEPT = ("concat-text", "history", "linear")
 """Methods that read values in the text, rows before it, and counts of its words."""
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     "method",
     [
@@ -110,6 +111,7 @@ def test_a_graph_reads_both_texts(kind: str, pair_run: Path, data: Path, tmp_pat
         assert [one.name for one in session.get_inputs()] == ["input_ids", "attention_mask", "token_type_ids"]
 
 
+@pytest.mark.exhaustive
 def test_a_benchmark_of_pairs(data: Path, backbone: Path, tmp_path: Path) -> None:
     words = ["benchmark", "new", "--data", str(data), "--text", "one", "--text-pair", "two", "--label", "stars"]
     assert main([*words, "--attributes", "user", "--steps", "2", "--output", str(tmp_path / "mine.yaml")]) == 0

@@ -115,6 +115,7 @@ def test_a_baseline_has_no_steps(words: list[str], tmp_path: Path, capsys: pytes
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.slow
 def test_a_tracker_that_cannot_begin_stops_the_training(
     words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

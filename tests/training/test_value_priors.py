@@ -24,6 +24,7 @@ from attribune.schema import Categorical, Schema
 from attribune.training.value_priors import learn_value_priors, rows_to_learn_from
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "kind",
     [
@@ -47,6 +48,7 @@ def test_a_known_prior_is_found_again(kind: str, tmp_path: Path) -> None:
     assert 1.0 < found[1] < 4.0  # logits are not quite linear in vectors so large
 
 
+@pytest.mark.slow
 def test_few_values_leave_the_weight_near_a_typical_one(tmp_path: Path) -> None:
     """Labels do not depend on the values: many of them say so, and four say little."""
     task = TASKS["rating"]
@@ -79,6 +81,7 @@ def trained(library: TrainedRuns, method: str = "injector") -> Path:
     return library.trained([*words, "--validation", str(library.table(rows[160:])), "--no-baselines"])
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "method",

@@ -160,6 +160,7 @@ SETTINGS = {
 }
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "kind",
@@ -180,6 +181,7 @@ def test_a_step_of_several_batches_is_that_of_repeated_rows_at_once(folder: Path
     assert f"train: {left_out} rows of weight 0 left out" in notes
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 @pytest.mark.parametrize("task", ["tags", pytest.param("spans", marks=pytest.mark.exhaustive)])
 def test_all_windows_of_a_row_have_its_weight(folder: Path, task: str) -> None:
@@ -217,6 +219,7 @@ HOSTILE = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", list(HOSTILE))
 @pytest.mark.parametrize("method", ["adapter", "linear"])
 def test_a_weight_that_is_none_is_named_with_its_row(
@@ -278,6 +281,7 @@ def test_the_flag_and_a_resumed_run(folder: Path, capsys: pytest.CaptureFixture[
     assert main(["evaluate", str(folder / "own"), str(folder / "test.csv")]) == 0  # which has no weights
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "method",

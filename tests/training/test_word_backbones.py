@@ -57,6 +57,7 @@ REST = [
 """Other methods and options of the same backbones."""
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("backbone", "method", "options"),
@@ -107,6 +108,7 @@ def test_word_vectors_are_the_first_ones(folder: Path, tmp_path: Path, capsys: A
     assert not weight[0].any()
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 def test_random_vectors_that_do_not_learn_are_told(folder: Path, tmp_path: Path, capsys: Any) -> None:
     frozen = ["--set", "backbone.options.train_vectors=false"]
@@ -116,6 +118,7 @@ def test_random_vectors_that_do_not_learn_are_told(folder: Path, tmp_path: Path,
     assert "not trained" not in capsys.readouterr().err
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 def test_an_interrupted_training_goes_on(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert main(command(folder, tmp_path / "whole")) == 0
@@ -202,6 +205,7 @@ def test_they_write_no_text(folder: Path, tmp_path: Path, capsys: Any) -> None:
     assert "the backbone 'bilstm' writes no text: choose a language model" in capsys.readouterr().err
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 def test_a_continued_training_keeps_the_words_of_its_vectors(folder: Path, tmp_path: Path) -> None:
     """The other table has a word of its own in place of a frequent one: as many words, of other meanings."""

@@ -71,7 +71,9 @@ TAKES_LONG = "automl"
 
 
 @slow
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize(
+    "method", [pytest.param(name, marks=pytest.mark.exhaustive if name == TAKES_LONG else []) for name in METHODS]
+)
 def test_every_method_goes_the_whole_way(
     trained_runs: TrainedRuns, data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], method: str
 ) -> None:
@@ -130,6 +132,7 @@ TASKS: dict[str, tuple[dict[str, str], list[str], str, str]] = {
 
 
 # An injector of every task is trained for tests/runs/test_kinds_and_verbs.py.
+@pytest.mark.exhaustive
 @slow
 @pytest.mark.parametrize(
     ("task", "method"),

@@ -44,6 +44,8 @@ def test_the_list_has_every_set_and_says_which_are_prepared(run: Run, tmp_path: 
     assert [line.split()[0] for line in run("list").splitlines() if line.endswith("prepared")] == ["critics"]
 
 
+@pytest.mark.slow
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("name", CARDS)
 def test_info_says_what_the_card_says(run: Run, name: str) -> None:
     lines, card = run("info", name).splitlines(), CARDS[name]
@@ -119,6 +121,7 @@ class TestStats:
         run("prepare", "polmed", "--source", "in", "--partial")
         return tmp_path / "data" / "polmed"
 
+    @pytest.mark.slow
     def test_tables_stand_beside_the_papers(self, run: Run, prepared: Path) -> None:
         out = run("stats", "polmed")
         assert out.startswith("PolMed, mean over 10 folds\n\n")

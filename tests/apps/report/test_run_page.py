@@ -134,6 +134,7 @@ def test_bins_hold_all_rows_and_the_metric_of_theirs() -> None:
     ]
 
 
+@pytest.mark.slow
 def test_a_value_that_differs_stands_out_and_chance_does_not() -> None:
     """Of twenty values, one has all rows wrong; the others are as right as chance has it."""
     rng = np.random.default_rng(2)
@@ -174,6 +175,7 @@ def test_texts_of_a_value_are_ranked_among_those_of_all() -> None:
     assert np.mean([one.figure.value for one in bins]) == pytest.approx(whole)
 
 
+@pytest.mark.slow
 def test_ranges_of_a_correlation_need_no_more_memory_than_others() -> None:
     """Its statistics are as many as there are rows."""
     metric, chance = spearman(*np.random.default_rng(0).normal(size=(2, 1000))), np.random.default_rng(0)
@@ -378,6 +380,7 @@ def test_shuffled_attributes_are_not_told_of_rows(trained_runs: TrainedRuns) -> 
     assert list(rows.attributes) == []
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("task", "labels", "titles"),

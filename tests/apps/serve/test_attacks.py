@@ -95,6 +95,7 @@ def pairs() -> Iterator[Any]:
             yield pytest.param(place, value, marks=[] if in_turn else pytest.mark.exhaustive)
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize(("place", "value"), [*pairs()])
 def test_many_wrong_values_are_refused_at_the_first_ones(
     place: str, value: str, alone: TestClient, monkeypatch: pytest.MonkeyPatch

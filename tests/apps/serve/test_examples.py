@@ -96,6 +96,7 @@ def examples(client: TestClient) -> dict[str, dict[str, Any]]:
     return found
 
 
+@pytest.mark.slow
 def test_the_example_of_every_task_is_answered(every_task: dict[str, ServedModel]) -> None:
     assert set(LABELS) == set(TASKS) == set(every_task)
     with TestClient(create_app(every_task, settings=ServeSettings(timeout=PATIENCE))) as client:

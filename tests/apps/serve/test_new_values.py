@@ -484,6 +484,7 @@ def test_paths_that_name_no_value(
     assert (found[0], reason in found[1]) == (field, True), found
 
 
+@pytest.mark.exhaustive
 def test_values_of_every_kind(client: TestClient) -> None:
     """Numbers are their canonical text; a value of several in a row stands beside others."""
     noir = asked({**ROW, "attributes": {"tags": ["war", "mime"], "user": 3}}, attribute="tags", value="noir")
@@ -525,6 +526,7 @@ def test_a_service_with_keys_wants_them_here_too(run: Path) -> None:
         assert answer.status_code == 200
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("name", "reason"),
     [
@@ -543,6 +545,7 @@ def test_models_that_cannot_learn(name: str, reason: str, runs: Path, tmp_path: 
         assert client.delete("/v1/values/user/u3").status_code in (404, 422)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("settings", "reason"),
     [

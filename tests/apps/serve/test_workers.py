@@ -303,6 +303,7 @@ class Parent:
         self.thread.join()
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 def test_the_parent_of_two_processes(
     runs: Path, models: dict[str, ServedModel], tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -27,6 +27,8 @@ from attribune.models.writer import Decoding, Writer
 from attribune.schema import Categorical, MultiLabel, Schema
 from attribune.schema.revision import Revision
 
+pytestmark = pytest.mark.slow
+
 TABLE = {"user": ["u0", "u1", "u1"], "tags": [["war"], ["drama", "war"], []], "ask": ["n1"] * 3, "text": ["a film"] * 3}
 CHAT = "{% for m in messages %}{{ m.role }} {{ m.content }} {% endfor %}"
 LONG = {"model": "plain", "prompt": "a", "max_tokens": 25, "logit_bias": {}, "temperature": 0, "stop": "never"}

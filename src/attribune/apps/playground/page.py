@@ -9,12 +9,12 @@ from typing import Any
 
 import gradio as gr
 import numpy as np
-from jinja2 import Environment
 from starlette.middleware import Middleware
 
+from attribune.apps.playground.answers import answer_html, matches_html, panel_html
 from attribune.apps.playground.drawing import map_svg
 from attribune.apps.playground.guard import PageGuard
-from attribune.apps.playground.session import Answer, PanelAnswer, Session, is_listed, takes_several
+from attribune.apps.playground.session import Session, is_listed, takes_several
 from attribune.apps.playground.values import ValueMap
 from attribune.core.wording import shortened
 from attribune.errors import AttribuneError
@@ -24,7 +24,6 @@ __all__ = ["CSS", "build_page", "launch"]
 
 _MAX_CHOICES = 200  # values in a list to pick from; others are typed
 _MAX_CHOICE = 90  # characters of a text in a list
-_MAX_NUMBERS = 12  # classes in a table, the most probable ones
 _ROWS = "training rows (log10)"
 CSS = """
 .attribune-answer { overflow-x: auto; overflow-wrap: anywhere; }
@@ -48,64 +47,6 @@ button[role=tab][aria-selected=true] { color: var(--link-text-color) !important;
 .attribune-map circle { stroke: var(--body-text-color-subdued); stroke-width: .75; }
 .attribune-map circle:hover { stroke: var(--body-text-color); stroke-width: 2; }
 """
-
-_JINJA = Environment(autoescape=True, trim_blocks=True)
-_ANSWER = _JINJA.from_string("""
-<div class="attribune-answer" role="region" aria-label="Answer" tabindex="0"><table>
-<tr><td></td>{% for case in answer.cases %}<th>{{ case }}</th>{% endfor %}</tr>
-<tr><th>prediction</th>{% for one in answer.predictions %}<td class=prediction>{{ one }}</td>{% endfor %}</tr>
-{% for name, row in numbers.items() %}
-<tr><th>{{ name }}</th>
-{% for number in row %}
-{% if answer.probabilities %}
-<td>{{ "%.3f" % number }}
-<span class=track><span class=bar style="width:{{ "%.1f" % (100 * number) }}%"></span></span></td>
-{% else %}
-<td>{{ "%.4g" % number }}</td>
-{% endif %}
-{% endfor %}
-</tr>
-{% endfor %}
-</table>
-{% for note in answer.notes %}<p>{{ note }}.</p>{% endfor %}
-{% if hidden %}<p>{{ "{:,}".format(hidden) }} less probable ones are not shown.</p>{% endif %}
-</div>""")
-_PANEL = _JINJA.from_string("""
-<div class="attribune-answer" role="region" aria-label="Answer" tabindex="0">
-<p>{{ "{:,}".format(answer.members) }} values of {{ name }} together:
-<span class=prediction>{{ answer.prediction }}</span></p>
-{% if numbers %}
-<table>
-<tr><td></td><th>mean probability</th><th>values who say so</th></tr>
-{% for name in numbers %}
-<tr><th>{{ name }}</th>
-{% for number in (answer.probabilities[name], answer.shares[name]) %}
-<td>{{ "%.3f" % number }}
-<span class=track><span class=bar style="width:{{ "%.1f" % (100 * number) }}%"></span></span></td>
-{% endfor %}
-</tr>
-{% endfor %}
-</table>
-{% endif %}
-<p>{% for figure, number in answer.figures.items() %}
-{{ figure }} {{ "%.3g" % number }}{{ "" if loop.last else "," }}
-{% endfor %}</p>
-{% if answer.dissenters %}<p>Those who dissent, the farthest first: {{ answer.dissenters | join(", ") }}.</p>
-{% elif numbers %}<p>Nobody dissents.</p>{% endif %}
-{% for note in answer.notes %}<p>{{ note }}.</p>{% endfor %}
-{% if hidden %}<p>{{ "{:,}".format(hidden) }} less probable ones are not shown.</p>{% endif %}
-</div>""")
-_MATCHES = _JINJA.from_string("""
-{% if matches %}
-<div class="attribune-answer" role="region" aria-label="Answer" tabindex="0"><table>
-<tr><th>{{ name }}</th><th>training rows</th></tr>
-{% for value, rows in matches %}
-<tr><th>{{ value }}</th><td>{{ "{:,}".format(rows) }}</td></tr>
-{% endfor %}
-</table></div>
-{% else %}
-<p>No value of {{ name }} contains {{ part }}.</p>
-{% endif %}""")
 
 
 def build_page(session: Session, *, title: str) -> gr.Blocks:
@@ -245,15 +186,6 @@ def _with_alerts(session: Session, handler: Callable[..., str]) -> Callable[...,
     return handle
 
 
-def answer_html(answer: Answer) -> str:
-    """Render an answer as a table: the prediction of each case, and the numbers with bars, ratings in their order."""
-    order = np.argsort(-answer.numbers[0], kind="stable")[:_MAX_NUMBERS].tolist()
-    if answer.is_ordered:
-        order.sort()
-    numbers = {answer.names[index]: answer.numbers[:, index].tolist() for index in order}
-    return _ANSWER.render(answer=answer, numbers=numbers, hidden=len(answer.names) - len(order))
-
-
 def _two_values(session: Session, names: Sequence[str], text: gr.Textbox, pickers: Sequence[Any]) -> None:
     gr.Markdown("The text of the first tab as if written with the one and with the other value.")
     attribute = gr.Dropdown(choices=list(names), value=names[0], label="Attribute", elem_id="two-attribute")
@@ -318,15 +250,6 @@ def _ask_panel(session: Session, text: str, attribute: str, *picked: Any) -> str
     return panel_html(answer, attribute)
 
 
-def panel_html(answer: PanelAnswer, name: str) -> str:
-    """Render what a panel says: mean probabilities and shares with bars, and who dissents."""
-    numbers = sorted(answer.probabilities, key=lambda one: -answer.probabilities[one])
-    numbers, hidden = numbers[:_MAX_NUMBERS], len(numbers[_MAX_NUMBERS:])
-    if answer.is_ordered:
-        numbers.sort(key=list(answer.probabilities).index)
-    return _PANEL.render(answer=answer, name=name, numbers=numbers, hidden=hidden)
-
-
 def _map(session: Session, names: Sequence[str], page: gr.Blocks) -> None:
     value_map = cache(session.values.map)
     colours = session.values.mean_labels
@@ -377,7 +300,7 @@ def _search(session: Session, names: Sequence[str]) -> None:
     answer = gr.HTML(elem_id="search-answer")
 
     def look(name: str, part: str) -> str:
-        return _MATCHES.render(name=name, part=repr(part), matches=session.values.search(name, part))
+        return matches_html(name, part, session.values.search(name, part))
 
     for event in (query.submit, query.change):
         event(look, [attribute, query], answer, api_visibility="private", show_progress="hidden")

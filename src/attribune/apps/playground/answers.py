@@ -1,0 +1,95 @@
+"""Answers as parts of the page."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from jinja2 import Environment
+
+from attribune.apps.playground.session import Answer, PanelAnswer
+
+__all__ = ["answer_html", "matches_html", "panel_html"]
+
+_MAX_NUMBERS = 12  # classes in a table, the most probable ones
+
+_JINJA = Environment(autoescape=True, trim_blocks=True)
+_ANSWER = _JINJA.from_string("""
+<div class="attribune-answer" role="region" aria-label="Answer" tabindex="0"><table>
+<tr><td></td>{% for case in answer.cases %}<th>{{ case }}</th>{% endfor %}</tr>
+<tr><th>prediction</th>{% for one in answer.predictions %}<td class=prediction>{{ one }}</td>{% endfor %}</tr>
+{% for name, row in numbers.items() %}
+<tr><th>{{ name }}</th>
+{% for number in row %}
+{% if answer.probabilities %}
+<td>{{ "%.3f" % number }}
+<span class=track><span class=bar style="width:{{ "%.1f" % (100 * number) }}%"></span></span></td>
+{% else %}
+<td>{{ "%.4g" % number }}</td>
+{% endif %}
+{% endfor %}
+</tr>
+{% endfor %}
+</table>
+{% for note in answer.notes %}<p>{{ note }}.</p>{% endfor %}
+{% if hidden %}<p>{{ "{:,}".format(hidden) }} less probable ones are not shown.</p>{% endif %}
+</div>""")
+_PANEL = _JINJA.from_string("""
+<div class="attribune-answer" role="region" aria-label="Answer" tabindex="0">
+<p>{{ "{:,}".format(answer.members) }} values of {{ name }} together:
+<span class=prediction>{{ answer.prediction }}</span></p>
+{% if numbers %}
+<table>
+<tr><td></td><th>mean probability</th><th>values who say so</th></tr>
+{% for name in numbers %}
+<tr><th>{{ name }}</th>
+{% for number in (answer.probabilities[name], answer.shares[name]) %}
+<td>{{ "%.3f" % number }}
+<span class=track><span class=bar style="width:{{ "%.1f" % (100 * number) }}%"></span></span></td>
+{% endfor %}
+</tr>
+{% endfor %}
+</table>
+{% endif %}
+<p>{% for figure, number in answer.figures.items() %}
+{{ figure }} {{ "%.3g" % number }}{{ "" if loop.last else "," }}
+{% endfor %}</p>
+{% if answer.dissenters %}<p>Those who dissent, the farthest first: {{ answer.dissenters | join(", ") }}.</p>
+{% elif numbers %}<p>Nobody dissents.</p>{% endif %}
+{% for note in answer.notes %}<p>{{ note }}.</p>{% endfor %}
+{% if hidden %}<p>{{ "{:,}".format(hidden) }} less probable ones are not shown.</p>{% endif %}
+</div>""")
+_MATCHES = _JINJA.from_string("""
+{% if matches %}
+<div class="attribune-answer" role="region" aria-label="Answer" tabindex="0"><table>
+<tr><th>{{ name }}</th><th>training rows</th></tr>
+{% for value, rows in matches %}
+<tr><th>{{ value }}</th><td>{{ "{:,}".format(rows) }}</td></tr>
+{% endfor %}
+</table></div>
+{% else %}
+<p>No value of {{ name }} contains {{ part }}.</p>
+{% endif %}""")
+
+
+def answer_html(answer: Answer) -> str:
+    """Render an answer as a table: the prediction of each case, and the numbers with bars, ratings in their order."""
+    order = np.argsort(-answer.numbers[0], kind="stable")[:_MAX_NUMBERS].tolist()
+    if answer.is_ordered:
+        order.sort()
+    numbers = {answer.names[index]: answer.numbers[:, index].tolist() for index in order}
+    return _ANSWER.render(answer=answer, numbers=numbers, hidden=len(answer.names) - len(order))
+
+
+def panel_html(answer: PanelAnswer, name: str) -> str:
+    """Render what a panel says: mean probabilities and shares with bars, and who dissents."""
+    numbers = sorted(answer.probabilities, key=lambda one: -answer.probabilities[one])
+    numbers, hidden = numbers[:_MAX_NUMBERS], len(numbers[_MAX_NUMBERS:])
+    if answer.is_ordered:
+        numbers.sort(key=list(answer.probabilities).index)
+    return _PANEL.render(answer=answer, name=name, numbers=numbers, hidden=hidden)
+
+
+def matches_html(name: str, part: str, matches: Sequence[tuple[str, int]]) -> str:
+    """Render the values of an attribute whose names contain a part, with their training rows."""
+    return _MATCHES.render(name=name, part=repr(part), matches=matches)
