@@ -512,7 +512,7 @@ def test_a_method_without_its_points_says_why(
         )
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize(("method", "family"), ONCE.items())
 def test_in_float64_the_loss_has_the_slope_that_its_differences_show(
     build: Build, batch: Batch, method: str, family: str

@@ -311,6 +311,7 @@ class TestLoad:
         assert load_prepared(tmp_path / "out").manifest == again.manifest == done.manifest
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 def test_more_rows_than_a_batch_keep_their_order(prepared: Prepare, tmp_path: Path) -> None:
     parts = prepared("foodcom-reviews", 12_345).parts()

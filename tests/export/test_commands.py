@@ -219,6 +219,7 @@ def converted(exported: Callable[..., Path], monkeypatch: pytest.MonkeyPatch) ->
 
 
 # What rounding changes of so small a model depends on its weights and on the processor.
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(("method", "limit"), [("injector", 0.03), pytest.param("tokens", 0.15, marks=OTHER)])
 def test_the_whole_model_in_int8(
     run_of: Callable[[str], Path],

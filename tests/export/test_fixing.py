@@ -89,7 +89,7 @@ def gap(model: AttributeModel, *, row: int) -> float:
 
 
 @pytest.mark.slow
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize(
     ("family", "name"),
     [pytest.param(*case, marks=() if case in ENOUGH else pytest.mark.exhaustive) for case in product(FAMILIES, EXACT)],

@@ -184,6 +184,7 @@ SETTINGS = {
 }
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("name", SETTINGS)
 def test_recipes_that_are_no_settings(name: str, base: Path, tmp_path: Path) -> None:
     (tmp_path / "recipe.yaml").write_text(SETTINGS[name])

@@ -73,7 +73,7 @@ def check(codes: list[int | None], messages: list[str]) -> None:
         assert code == 0 or any(reason in message for reason in REASONS), message
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(("first", "second"), PAIRS)
 def test_two_verbs_on_one_run(first: str, second: str, attacked: Path, tmp_path: Path) -> None:
     attacks = Attacks(first, attacked, tmp_path)

@@ -195,6 +195,7 @@ def test_models_that_cannot_share_a_batch_are_asked_alone(runs: dict[str, Path])
     assert_as_alone(group, {name: runs[name] for name in names})
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 def test_backbones_and_windows_of_several_kinds(
     runs: dict[str, Path], backbone: Path, schema: Schema, tmp_path: Path

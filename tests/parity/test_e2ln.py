@@ -549,7 +549,7 @@ POOLINGS = ("lnap", "average", "max", "attention")
 PARTS = ("none", "attention", "feed_forward", "both")
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @pytest.mark.usefixtures("exact")
 @pytest.mark.parametrize("document", POOLINGS)
 @pytest.mark.parametrize("summary", POOLINGS)
@@ -565,7 +565,7 @@ def test_without_structured_text(document: Any) -> None:
     assert worst(make_model(config)) < TOLERANCE
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @pytest.mark.usefixtures("exact")
 @pytest.mark.parametrize("bias_terms", PARTS)
 @pytest.mark.parametrize("norms", PARTS)
@@ -579,7 +579,7 @@ def test_some_layers(layers: tuple[int, ...]) -> None:
     assert worst(make_model(E2ln(vector_size=5, norms="both", bias_terms="both", layers=layers))) < TOLERANCE
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @pytest.mark.usefixtures("exact")
 @pytest.mark.parametrize("fusion", ["linear", "mlp", "addition", "weighted"])
 @pytest.mark.parametrize("M", [1, 2, 4])
@@ -588,7 +588,7 @@ def test_fusions(M: int, fusion: Any) -> None:
     assert worst(make_model(E2ln(vector_sizes=sizes, norms="both", fusion=fusion), M=M)) < TOLERANCE
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @pytest.mark.usefixtures("exact")
 @pytest.mark.parametrize(
     ("chunk", "lengths"),
@@ -643,7 +643,7 @@ def test_families(family: str, settings: dict[str, Any]) -> None:
     assert worst(make_model(E2ln(vector_sizes=SIZES[:2], **settings), family=family)) < TOLERANCE
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @pytest.mark.usefixtures("exact")
 @pytest.mark.parametrize("pooling", POOLINGS)
 @pytest.mark.parametrize("family", ["modernbert", "t5", "eurobert"])
@@ -836,7 +836,7 @@ def test_checkpointing_gives_the_same_gradients(family: str) -> None:
             torch.testing.assert_close(found[name], gradient, rtol=1e-6, atol=1e-9, msg=name)
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @pytest.mark.usefixtures("exact")
 @pytest.mark.parametrize("family", FAMILIES)
 def test_a_document_is_read_alike_in_every_batch(family: str) -> None:

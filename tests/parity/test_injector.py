@@ -97,6 +97,7 @@ def worst(config: Injector, rows: tuple[list[Slots], list[list[int]]], *, hidden
 # The complete module
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.slow
 @pytest.mark.parametrize("switches", SWITCHES, ids=label)
 def test_every_switch(switches: dict[str, Any]) -> None:
@@ -104,6 +105,7 @@ def test_every_switch(switches: dict[str, Any]) -> None:
     assert worst(config, SEVERAL, hidden=48) < TOLERANCE
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.slow
 @pytest.mark.parametrize("form", FORMS, ids=label)
 @pytest.mark.parametrize("rows", ROWS.values(), ids=ROWS)

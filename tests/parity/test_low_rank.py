@@ -201,6 +201,7 @@ def test_whole_backbone(family: str, config: MethodConfig) -> None:
     assert difference(states_of(model, batch), by_hand(model, family, batch, scale=5 / 3)) < TOLERANCE
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.slow
 @pytest.mark.parametrize("padding", ["right", "left"])
 @pytest.mark.parametrize("M", NUMBERS)
@@ -239,6 +240,7 @@ def test_a_single_row_as_long_as_the_relative_positions() -> None:
 # The start
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.slow
 @pytest.mark.parametrize("config", [Plora(attribute_dropout=0.0), Modulated(attribute_dropout=0.0)])
 @pytest.mark.parametrize("family", PLACES)

@@ -234,7 +234,7 @@ def label(options: dict[str, Any]) -> str:
     return ",".join(f"{name}={value}" for name, value in options.items())
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize("places", PLACES, ids=label)
 def test_every_place(places: dict[str, Any], family: str) -> None:
@@ -251,6 +251,7 @@ def test_layers(layers: tuple[int, ...], family: str) -> None:
     assert worst(model, family, config, make_batch(2, rows=(0, 1))) < TOLERANCE
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize(
     "options",

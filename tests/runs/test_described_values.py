@@ -158,6 +158,7 @@ def test_values_that_are_learned_in_memory_are_not_described(run: Path, tmp_path
     np.testing.assert_array_equal(live.predictor.logits(given)[0], logits(run, names))
 
 
+@pytest.mark.exhaustive
 def test_values_without_vectors_of_their_own(folder: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
     assert main(words(folder, run, "--set", "data.values.user.own_vectors=false")) == 0
@@ -201,6 +202,7 @@ def test_forgetting_removes_what_is_known_of_a_value(run: Path) -> None:
     assert len(list((run / "model").glob("schema.features-*"))) == 1
 
 
+@pytest.mark.exhaustive
 def test_forgetting_removes_the_name_of_a_category_that_nobody_else_has(folder: Path, tmp_path: Path) -> None:
     rows = [{**one, "city": "Atlantis" if one["user"] == "u1" else one["city"]} for one in users(USERS)]
     table, run = write(tmp_path / "table.csv", rows), tmp_path / "run"

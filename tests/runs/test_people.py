@@ -295,6 +295,7 @@ def test_rows_that_teach_nothing(change: Callable[[Any], Any], error: Any, messa
     assert bytes_of(run) == before
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 def test_a_service_knows_who_was_added(run: Path, new: Path) -> None:
     from attribune.apps.serve import load_models

@@ -219,6 +219,7 @@ TASKS: dict[str, tuple[str, dict[str, Any]]] = {
 }
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("task", TASKS)
 def test_every_task_is_learned(task: str, table: Path, tmp_path: Path) -> None:
     label, options = TASKS[task]
@@ -234,6 +235,7 @@ def test_every_task_is_learned(task: str, table: Path, tmp_path: Path) -> None:
     assert len(next(iter(predicted.values()))) == 2
 
 
+@pytest.mark.exhaustive
 def test_both_texts_of_a_pair_are_read(tmp_path: Path) -> None:
     """The label says whether the texts agree, which neither of them tells."""
     random = np.random.default_rng(0)

@@ -132,6 +132,7 @@ def test_judgements_of_one_pair_make_distributions_and_clusters(backbone: Path, 
     assert {"cross_entropy", "manhattan", "error_rate"} <= set(results.judgements("test")[0].metrics)
 
 
+@pytest.mark.exhaustive
 def test_runs_over_one_backbone_score_alone(trained_runs: TrainedRuns, data: Path, backbone: Path) -> None:
     run = trained_runs.trained([*preference_command(data, Path(), backbone=backbone), "--no-baselines"])
     group = PredictorGroup.from_pretrained({"a": run, "b": run})

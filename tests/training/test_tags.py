@@ -126,6 +126,7 @@ KEPT = ("tokens", "plora", *REFUSED, *BASELINES)
 """One method in front of the words, one in the layers, and all that are refused at once."""
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     "method",
     [

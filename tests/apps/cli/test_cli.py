@@ -396,6 +396,7 @@ def test_every_verb_explains_itself_with_examples(capsys: pytest.CaptureFixture[
 # Controls, sums, chunks, the papers' recipes
 
 
+@pytest.mark.exhaustive
 @slow
 def test_shuffled_attributes_are_compared_with_the_true_ones(
     train: Words, data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]

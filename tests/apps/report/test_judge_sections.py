@@ -125,6 +125,7 @@ def test_the_most_disputed_texts_are_those_of_the_largest_figures(own: RunRows) 
         )
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("task", "unit"),
     [

@@ -197,6 +197,7 @@ def test_forgetting_is_that_of_the_command(runs: Path, run: Path, client: TestCl
         same(outputs(again, OLD), outputs(client, OLD))
 
 
+@pytest.mark.exhaustive
 def test_panels_have_who_is_known(client: TestClient, run: Path) -> None:
     def panel() -> float:
         return float(outputs(client, OLD[:1], panel="user")[0]["output"]["probability_good"])
@@ -333,6 +334,7 @@ def test_a_run_that_another_command_changed(run: Path, client: TestClient, tmp_p
     assert "theirs" in load_run(run)[1].schema["user"].values
 
 
+@pytest.mark.exhaustive
 def test_files_that_are_mapped(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its own changes do not stop the service, those of others do."""
     monkeypatch.setattr("attribune.apps.serve.model_files._LARGEST_COPY", 0)
@@ -600,6 +602,7 @@ def test_methods_and_tasks(settings: list[str], reason: str, trained_runs: Train
 # Without a service
 
 
+@pytest.mark.exhaustive
 def test_a_run_in_memory(run: Path) -> None:
     live = LiveRun.open(run)
     rows = Dataset.from_list(NEW)
@@ -638,6 +641,7 @@ def test_what_is_learned_does_not_depend_on_the_precision_of_predictions(run: Pa
         np.testing.assert_array_equal(vector, other.vectors[name])
 
 
+@pytest.mark.exhaustive
 def test_an_encoder_says_what_it_says_to_the_command(
     trained_runs: TrainedRuns, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
