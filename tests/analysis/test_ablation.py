@@ -100,6 +100,7 @@ def test_an_attribute_hidden_in_all_layers_is_a_missing_one(method: str, run_of:
         assert np.abs(part - logits(predictor)).max() > 1e-3
 
 
+@pytest.mark.exhaustive
 @slow
 def test_chunks_hide_it_in_every_chunk(trained_runs: TrainedRuns) -> None:
     _, predictor = load_run(trained_runs("injector", "data.window=chunks:8x4", *LEARNING))

@@ -337,6 +337,7 @@ def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
         read_table(path, cache_dir=path, in_memory=0)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 def test_the_temporary_folder_goes_with_the_process(tmp_path: Path) -> None:
     path = write(tmp_path, "t.csv", "a,b\n1,2\n")

@@ -17,7 +17,7 @@ import pytest
 from attacks import ATTACKS, VERBS, Attacks
 from troubles import CANNOT_MOUNT, Limits, SmallDisk, Trouble
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.exhaustive]
 
 Begin = Callable[[str], Attacks]
 
@@ -28,16 +28,9 @@ def verb(attacked: Path, tmp_path_factory: pytest.TempPathFactory) -> Begin:
     return functools.cache(lambda name: Attacks(name, attacked, tmp_path_factory.mktemp("attacks")))
 
 
-def every_verb(*, always: tuple[str, ...]) -> list[object]:
-    """All verbs, of which some are always attacked."""
-    return [pytest.param(name, marks=[] if name in always else pytest.mark.exhaustive) for name in VERBS]
-
-
-def some_verbs(kind: int, *, always: tuple[str, ...] = ()) -> list[object]:
+def some_verbs(kind: int) -> list[str]:
     """The verbs that meet one kind of trouble: each verb one of four kinds; with more attacks, all of them."""
-    verbs = [name for place, name in enumerate(VERBS) if ATTACKS > 1 or place % 4 == kind]
-    assert set(always) <= set(verbs)
-    return [pytest.param(name, marks=[] if name in always else pytest.mark.exhaustive) for name in verbs]
+    return [name for place, name in enumerate(VERBS) if ATTACKS > 1 or place % 4 == kind]
 
 
 def moments(attacks: Attacks) -> list[int]:
@@ -51,7 +44,7 @@ def goes_on(attacks: Attacks, *what: object, told: bool = False, same_end: bool 
     attacks.check(*what, told=told, same_end=same_end)
 
 
-@pytest.mark.parametrize("name", every_verb(always=("data prepare",)))
+@pytest.mark.parametrize("name", VERBS)
 def test_a_killed_verb_comes_to_the_same_end(name: str, verb: Begin) -> None:
     attacks = verb(name)
     for at in moments(attacks):
@@ -72,7 +65,7 @@ def test_a_verb_that_is_killed_again_comes_to_the_same_end(name: str, verb: Begi
         goes_on(attacks, first, second)
 
 
-@pytest.mark.parametrize("name", some_verbs(1, always=("forget",)))
+@pytest.mark.parametrize("name", some_verbs(1))
 def test_a_verb_without_room_on_the_disk_says_so(name: str, verb: Begin) -> None:
     attacks = verb(name)
     for at in moments(attacks):

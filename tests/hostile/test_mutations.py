@@ -286,6 +286,7 @@ def test_parquet_columns_of_every_type(turn: int, base: Path, tmp_path: Path) ->
     assert set(tmp_path.iterdir()) <= {tmp_path / "t.parquet", *outputs}  # no draft is left
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("seeds", [range(8), pytest.param(range(8, 8 * COUNT), marks=pytest.mark.exhaustive)])
 def test_parquet_with_flipped_bits(seeds: range, base: Path, tmp_path: Path) -> None:
     path, attempts = tmp_path / "t.parquet", mutations.Attempts()

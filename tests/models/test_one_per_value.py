@@ -180,6 +180,7 @@ def test_runs_over_one_backbone_share_batches(run: Path, trained_runs: TrainedRu
     assert found["own"]["probability_good"] == pytest.approx(expected, abs=1e-6)
 
 
+@pytest.mark.exhaustive
 def test_a_training_that_continues_begins_with_the_factors(run: Path, new: Path, tmp_path: Path) -> None:
     words = ["train", str(new), "--continue", str(run), "--epochs", "1", "--no-baselines"]
     words += ["--output", str(tmp_path / "run")]

@@ -227,6 +227,7 @@ def test_a_table_whose_words_never_repeat_is_refused(folder: Path, tmp_path: Pat
     assert "occurs twice" in capsys.readouterr().err
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 def test_tags_of_words(tmp_path: Path) -> None:
     rows = [row | {"words": row["text"].split()} for row in ROWS]

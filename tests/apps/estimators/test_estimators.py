@@ -179,6 +179,7 @@ def test_models_are_selected() -> None:
     assert (weighted.predict_proba(FRAME) - plain.predict_proba(FRAME))[:, 0].min() > 0
 
 
+@pytest.mark.exhaustive
 @slow
 def test_ordered_classes_and_numbers() -> None:
     stars = FRAME["taste"].map({1: "2", 2: "9", 3: "10", 4: "11"})
