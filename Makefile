@@ -9,8 +9,8 @@ READY := $(VENV)/.ready
 
 help:
 	@echo "make demo    install, and train the Injector and an adapter on film snippets (5 to 7 minutes on two cores)"
-	@echo "make check   install, and run linters and the tests that train nothing (four minutes on two cores)"
-	@echo "make test    install, and run the tests that every change has to pass (twelve minutes on two cores)"
+	@echo "make check   install, and run linters and the quick tests (75 seconds on two cores)"
+	@echo "make test    install, and run the tests that every change has to pass (eight minutes on two cores)"
 	@echo "make test-all  install, and run all tests: kills, full disks, browsers, processes, every page"
 	@echo "make golden  write the help and the tables that tests/apps/cli/golden holds anew"
 	@echo "make lint    check prose, style, types, and which subpackage imports which"

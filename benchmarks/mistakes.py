@@ -7,10 +7,8 @@ a wrong default. Each is planted in a copy of the repository, where the tests of
 those of ``make check`` before the others of ``make test``; what survives them meets those of the other folders, and
 then the tests that ``make test-all`` alone has. The table is written after each mistake, and a later call continues it.
 
-Whole suites take long. With ``--touched FOLDER``, survivors meet only the tests that run the changed lines, as recorded
-(but for lines that other processes run) with the package ``coverage`` by
-
-    TOUCHED=FOLDER python -m pytest -p touched_lines --numprocesses auto --dist loadfile
+Whole suites take long. ``--record FOLDER`` runs all tests once, without mistakes, and notes for each mistake which
+tests run its statement, also in other processes. With ``--touched FOLDER``, survivors meet only these.
 """
 
 from __future__ import annotations
@@ -46,7 +44,7 @@ class Mistake:
     """One change of one place.
 
     Attributes:
-        lines: first and last line of the statements whose tests can notice it.
+        noted: line before which it can be noted that a test runs the statement.
     """
 
     kind: str
@@ -56,7 +54,7 @@ class Mistake:
     becomes: str
     start: int
     end: int
-    lines: tuple[int, int]
+    noted: int
 
     @property
     def subpackage(self) -> str:
@@ -150,17 +148,9 @@ class Places(ast.NodeVisitor):
             self.generic_visit(node)
 
     def visit_Call(self, node: ast.Call) -> None:
-        if isinstance(node.func, ast.Attribute) and node.func.attr in (
-            "transpose",
-            "sum",
-            "mean",
-            "softmax",
-            "unsqueeze",
-        ):
+        if isinstance(node.func, ast.Attribute) and node.func.attr in AXES:
             for argument in node.args:
-                value = _integer(argument)
-                if value is not None:
-                    self._replace("swapped axis", argument, str({-1: -2, -2: -1, 0: 1, 1: 0}.get(value, value - 1)))
+                self._swap(argument)
         self.generic_visit(node)
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> None:
@@ -179,6 +169,9 @@ class Places(ast.NodeVisitor):
         value = _integer(axis)
         if value is not None:
             self._replace("swapped axis", axis, str({-1: -2, -2: -1, 0: 1, 1: 0}.get(value, value - 1)))
+
+    def _line(self, number: int) -> str:
+        return self.source[self.starts[number - 1] : self.starts[number]].decode()
 
     def _text(self, node: ast.AST) -> str:
         start, end = self._span(node)
@@ -206,13 +199,12 @@ class Places(ast.NodeVisitor):
             return
         around = self.statements[-1]
         if isinstance(around, ast.FunctionDef):  # a default: whoever runs the body can notice it
-            lines = (around.body[0].lineno, around.end_lineno or around.lineno)
-        elif isinstance(around, ast.If | ast.For | ast.While | ast.With):
-            lines = (around.lineno, around.body[0].lineno - 1 or around.lineno)
+            noted = around.body[bool(ast.get_docstring(around)) and len(around.body) > 1].lineno
         else:
-            lines = (around.lineno, around.end_lineno or around.lineno)
+            beginnings = [one.lineno for one in self.statements]
+            noted = next(line for line in reversed(beginnings) if not self._line(line).lstrip().startswith("elif"))
         was = self.source[start:end].decode()
-        mistake = Mistake(kind, self.file, node.lineno, was, becomes, start, end, (lines[0], max(lines)))
+        mistake = Mistake(kind, self.file, node.lineno, was, becomes, start, end, noted)
         self.found.append(mistake)
 
 
@@ -260,20 +252,50 @@ def _parses(mistake: Mistake) -> bool:
     return True
 
 
-def touching(mistake: Mistake, folder: Path) -> list[str]:
-    """The tests that run the lines of a mistake."""
-    from coverage import CoverageData
+SEEN = """
+import os
 
-    tests: set[str] = set()
-    for file in sorted(folder.iterdir()):
-        data = CoverageData(str(file))
-        data.read()
-        for measured in data.measured_files():
-            if measured.endswith(mistake.file.removeprefix("src")):
-                for line, contexts in data.contexts_by_lineno(measured).items():
-                    if mistake.lines[0] <= line <= mistake.lines[1]:
-                        tests.update(context for context in contexts if context)
-    return sorted(tests)
+FOLDER, KNOWN = {folder!r}, set()
+
+
+def seen(number):
+    test = os.environ.get("PYTEST_CURRENT_TEST", "").rpartition(" (")[0]
+    if (number, test) not in KNOWN:
+        KNOWN.add((number, test))
+        with open(os.path.join(FOLDER, str(number)), "a") as file:
+            file.write(test + "\\n")
+"""
+"""A module that notes which tests run a statement; what is imported before the first test runs for all of them."""
+
+
+def with_notes(source: str, places: list[tuple[int, int]]) -> str:
+    """A file in which each line, given with the number of a mistake, is noted before it runs."""
+    lines = source.splitlines(keepends=True)
+    for line, number in sorted(places, reverse=True):
+        indent = lines[line - 1][: len(lines[line - 1]) - len(lines[line - 1].lstrip())]
+        lines.insert(line - 1, f'{indent}__import__("seen_mistakes").seen({number})\n')
+    return "".join(lines)
+
+
+def record(mistakes: list[Mistake], folder: Path, workers: str) -> None:
+    """Run all tests in a copy without mistakes, and note in a file for each mistake which of them run its statement."""
+    folder.mkdir(parents=True)
+    with tempfile.TemporaryDirectory() as place:
+        root = Path(place)
+        copy_to(root)
+        for file in sorted({one.file for one in mistakes}):
+            places = [(one.noted, number) for number, one in enumerate(mistakes) if one.file == file]
+            text = (root / file).read_text(encoding="utf-8")
+            (root / file).write_text(with_notes(text, places), encoding="utf-8")
+        (root / "src" / "seen_mistakes.py").write_text(SEEN.format(folder=str(folder.resolve())))
+        print(Suite(root, None, workers).run(["tests"], stops=False))
+
+
+def touching(number: int, folder: Path) -> list[str]:
+    """The tests that run the statement of a mistake: all where it runs when a module is imported."""
+    file = folder / str(number)
+    tests = set(file.read_text().splitlines()) if file.exists() else set()
+    return ["tests"] if "" in tests else sorted(tests)
 
 
 class Suite:
@@ -282,22 +304,23 @@ class Suite:
     def __init__(self, root: Path, touched: Path | None, workers: str) -> None:
         self.root, self.touched, self.workers = root, touched, workers
 
-    def first_failure(self, mistake: Mistake) -> tuple[str, str]:
+    def first_failure(self, mistake: Mistake, number: int) -> tuple[str, str]:
         """The speed that catches a mistake, and the first test that fails; "nothing" and "" where none does."""
         folders = [f"tests/{name}" for name in FOLDERS.get(mistake.subpackage, (mistake.subpackage,))]
         folders = [folder for folder in folders if (self.root / folder).is_dir()]
-        tests = touching(mistake, self.touched) if self.touched else ["tests"]
+        tests = touching(number, self.touched) if self.touched else ["tests"]
         for chosen, speeds in ((folders, ("check", "test")), (tests, SPEEDS)):
             for speed in speeds:
-                if chosen and (failed := self._run(chosen, SPEEDS[speed])):
+                if chosen and (failed := self.run(chosen, SPEEDS[speed])):
                     return speed, failed
         return "nothing", ""
 
-    def _run(self, tests: list[str], marks: str) -> str:
-        """Run tests until one fails; returns its name, or "" where all pass."""
+    def run(self, tests: list[str], marks: str = "", *, stops: bool = True) -> str:
+        """Run tests, until one fails where it stops; returns the name of the first, or "" where all pass."""
         given = self.root / "tests-to-run.txt"
         given.write_text("\n".join(tests))
-        words = [sys.executable, "-m", "pytest", "-x", "-m", marks, "-p", "no:cacheprovider", "--tb=no"]
+        words = [sys.executable, "-m", "pytest", "-m", marks, "-p", "no:cacheprovider", "--tb=no"]
+        words += ["-x"] if stops else []
         words += ["--numprocesses", self.workers, "--dist", "loadfile"] if self.workers != "0" else ["-p", "no:xdist"]
         environment = os.environ | {"PYTHONPATH": str(self.root / "src"), "OMP_NUM_THREADS": "1"}
         done = subprocess.run(
@@ -309,28 +332,32 @@ class Suite:
         return lines[0][:200] if lines else f"exit code {done.returncode}: {(done.stdout + done.stderr)[-200:]}"
 
 
-def copies(mistakes: list[Mistake], done: set[tuple[str, int, str]]) -> Iterator[tuple[Mistake, Path]]:
+def copy_to(root: Path) -> None:
+    """Copy what is under version control."""
+    listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True)
+    for file in listed.stdout.splitlines():
+        if (ROOT / file).is_file():
+            (root / file).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(ROOT / file, root / file)
+
+
+def copies(mistakes: list[Mistake], done: set[tuple[str, int, str]]) -> Iterator[tuple[int, Mistake, Path]]:
     """A copy of the repository for each mistake that is not in the table yet, with the mistake in it."""
-    files = subprocess.run(
-        ["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True
-    ).stdout.splitlines()
-    for mistake in mistakes:
+    for number, mistake in enumerate(mistakes):
         if (mistake.file, mistake.start, mistake.becomes) in done:
             continue
         with tempfile.TemporaryDirectory() as folder:
-            for file in files:
-                if (ROOT / file).is_file():
-                    (Path(folder) / file).parent.mkdir(parents=True, exist_ok=True)
-                    shutil.copy(ROOT / file, Path(folder) / file)
+            copy_to(Path(folder))
             mistake.plant(Path(folder))
-            yield mistake, Path(folder)
+            yield number, mistake, Path(folder)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--count", type=int, default=40)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--touched", type=Path, help="folder with the lines that each test runs")
+    parser.add_argument("--record", type=Path, help="new folder for the tests that run each mistake's statement")
+    parser.add_argument("--touched", type=Path, help="a folder that --record has filled")
     parser.add_argument("--workers", default="auto", help="processes that run tests (default: auto)")
     parser.add_argument("--output", type=Path, default=ROOT / "benchmarks" / "results" / "mistakes.json")
     parser.add_argument("--list", action="store_true", help="show the mistakes and run nothing")
@@ -340,15 +367,18 @@ def main() -> None:
         for one in mistakes:
             print(f"{one.file}:{one.line}: {one.kind}: {one.was!r} becomes {one.becomes!r}")
         return
+    if options.record is not None:
+        record(mistakes, options.record, options.workers)
+        return
     table = (
         json.loads(options.output.read_text()) if options.output.exists() else {"seed": options.seed, "mistakes": []}
     )
     if table["seed"] != options.seed:
         sys.exit(f"{options.output} has the mistakes of seed {table['seed']}: name another --output")
     done = {(row["file"], row["start"], row["becomes"]) for row in table["mistakes"]}
-    for mistake, root in copies(mistakes, done):
+    for number, mistake, root in copies(mistakes, done):
         began = time.monotonic()
-        caught_by, failed = Suite(root, options.touched, options.workers).first_failure(mistake)
+        caught_by, failed = Suite(root, options.touched, options.workers).first_failure(mistake, number)
         table["mistakes"].append(
             {**asdict(mistake), "caught_by": caught_by, "first": failed, "seconds": round(time.monotonic() - began)}
         )

@@ -6,7 +6,8 @@ import ast
 import importlib.util
 import sys
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -18,6 +19,8 @@ def scaled(x, y, *, by=2, exact=True, limit=0.5):
         return -x
     if (by > 1) or limit:
         x = x.sum(-1) + y.mean(dim=1) - 7
+    elif limit > 3:
+        return y
     return x if exact else "a" + y
 '''
 
@@ -54,6 +57,8 @@ def test_all_kinds_are_found(mistakes: ModuleType) -> None:
         ("swapped axis", "1", "0"),
         ("sign", "-", "+"),
         ("off by one", "7", "8"),
+        ("dropped condition", "limit > 3", "True"),
+        ("off by one", "3", "4"),
         ("dropped condition", "exact", "True"),
     }
     assert {one.subpackage for one in found} == {"metrics"}
@@ -65,9 +70,19 @@ def test_a_mistake_changes_one_place(mistakes: ModuleType) -> None:
     for one in mistakes.Places("src/attribune/metrics/scaled.py", SOURCE).found:
         planted = one.planted_in(SOURCE.encode()).decode().splitlines()
         assert [number for number, line in enumerate(planted, start=1) if line != lines[number - 1]] == [one.line]
-        assert one.lines[0] <= one.line <= one.lines[1] or one.kind == "wrong default"
+        assert one.noted <= one.line or one.kind == "wrong default"
         try:
             ast.parse("\n".join(planted))
         except SyntaxError:
             broken.append(one.was)
     assert broken == ["by > 1) or limit"], "these are drawn again"
+
+
+def test_tests_that_run_a_statement_are_noted(mistakes: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = mistakes.Places("src/attribune/metrics/scaled.py", SOURCE).found
+    noted: dict[str, Any] = {}
+    exec(mistakes.with_notes(SOURCE, [(one.noted, number) for number, one in enumerate(found)]), noted)
+    seen = set[int]()
+    monkeypatch.setitem(sys.modules, "seen_mistakes", SimpleNamespace(seen=seen.add))
+    assert noted["scaled"](3, 0) == -3
+    assert {found[number].was for number in seen} == {"2", "True", "0.5", "exact and not y", "not y", "-x"}
