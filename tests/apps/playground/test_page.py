@@ -20,7 +20,6 @@ import pytest
 from live_service import PATIENCE
 from trained_runs import ROWS
 
-from attribune.apps.cli import main
 from attribune.apps.playground import Session
 
 pytestmark = [pytest.mark.slow, pytest.mark.exhaustive]
@@ -203,13 +202,11 @@ def test_a_taken_port_is_told(run: Path, address: str) -> None:
 
 
 @pytest.mark.parametrize("words", [["nowhere"], ["{run}", "--port", "70000"], ["{run}", "--port", "-1"]])
-def test_mistakes_are_told(
-    words: list[str], run: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for name in OWN:
-        monkeypatch.setenv(name, "True")
-    assert main(["playground", *(word.format(run=run) for word in words)]) == 1
-    assert "Traceback" not in capsys.readouterr().err
+def test_mistakes_are_told(words: list[str], run: Path) -> None:
+    with playground(*(word.format(run=run) for word in words)) as process:
+        assert process.wait(PATIENCE) == 1
+        assert process.stderr is not None
+        assert "Traceback" not in process.stderr.read()
 
 
 @browser.needs_browser
