@@ -283,6 +283,7 @@ def _probabilities(run: Path, file: Path, data: Path) -> tuple[np.ndarray, np.nd
         return found, hidden, predictor.model(**batch).logits.softmax(dim=1).numpy()
 
 
+@pytest.mark.exhaustive
 def test_what_int8_is_not_for(
     run_of: Callable[[str], Path],
     converted: Callable[[str], None],

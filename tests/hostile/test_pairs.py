@@ -20,7 +20,7 @@ from attribune.runs.enrol import enrolments
 from attribune.runs.folder import RunFolder
 from attribune.runs.loading import load_run
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.exhaustive]
 
 PAIRS = [
     ("enrol", "forget"),
@@ -73,7 +73,6 @@ def check(codes: list[int | None], messages: list[str]) -> None:
         assert code == 0 or any(reason in message for reason in REASONS), message
 
 
-@pytest.mark.exhaustive
 @pytest.mark.parametrize(("first", "second"), PAIRS)
 def test_two_verbs_on_one_run(first: str, second: str, attacked: Path, tmp_path: Path) -> None:
     attacks = Attacks(first, attacked, tmp_path)
@@ -94,7 +93,6 @@ def test_two_verbs_on_one_run(first: str, second: str, attacked: Path, tmp_path:
         tell("survived" if codes == [0, 0] else "refused")
 
 
-@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", SAME)
 def test_the_same_verb_twice(name: str, attacked: Path, tmp_path: Path) -> None:
     attacks = Attacks(name, attacked, tmp_path)
