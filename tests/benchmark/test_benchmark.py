@@ -335,6 +335,7 @@ def test_a_rate_without_an_end_is_not_taken(finished: BenchmarkFolder, tmp_path:
         best_factor(folder, trials, by="log_loss")
 
 
+@pytest.mark.exhaustive
 def test_a_diverging_trial_is_a_result(experiment: dict[str, Any], tmp_path: Path) -> None:
     sets = [{**experiment["sets"][0], "folds": [0]}]
     wild = {**experiment, "sets": sets, "settings": ["none"], "rates": {"factors": [1.0, 1e30]}}

@@ -140,6 +140,7 @@ def test_parameters_for_all_tasks_are_counted_as_in_the_paper(tasks: int, share:
     assert overall_table(tables[:1]) is None
 
 
+@pytest.mark.exhaustive
 def test_series_are_percentiles_of_differences(
     experiment: dict[str, Any], folder: BenchmarkFolder, tmp_path: Path
 ) -> None:

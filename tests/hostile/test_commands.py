@@ -414,6 +414,7 @@ def _must_not_begin(*_: object, **__: object) -> None:
     raise AssertionError("it was let in")
 
 
+@pytest.mark.exhaustive
 def test_the_cases_would_pass_with_good_input(places: dict[str, str], tmp_path: Path) -> None:
     """The words themselves are right: with a good table and a whole run they do what they say."""
     run = tmp_path / "run"

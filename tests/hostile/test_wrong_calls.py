@@ -144,6 +144,7 @@ NAMES = [
 ]
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("are_next", [True, pytest.param(False, marks=pytest.mark.exhaustive)], ids=["some", "others"])
 @pytest.mark.parametrize("name", NAMES)
 def test_every_wrong_argument_is_refused_or_taken(

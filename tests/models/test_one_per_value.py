@@ -56,6 +56,7 @@ def method_of(run: Path) -> tuple[AttributeModel, OnePerValueMethod]:
     return model, model.method
 
 
+@pytest.mark.exhaustive
 def test_values_with_rows_have_factors_of_their_own(run: Path) -> None:
     model, method = method_of(run)
     attribute = model.schema["user"]

@@ -238,6 +238,7 @@ def test_a_training_goes_on_where_it_ended(trained_runs: TrainedRuns, source: Pa
     assert np.abs(moved).max() > 1e-3
 
 
+@pytest.mark.exhaustive
 def test_the_command_takes_the_recipe_of_the_run(source: Path, tmp_path: Path) -> None:
     rows = [{**row, "user": f"new {row['user']}"} for row in ROWS[:40]]
     data = small_runs.write_csv(tmp_path / "more.csv", rows)

@@ -363,6 +363,7 @@ def test_a_method_without_vectors_is_refused_before_anything_is_read(
     assert "rows read" not in error
 
 
+@pytest.mark.exhaustive
 def test_training_goes_on_with_values_that_are_described_now(run: Path, folder: Path, tmp_path: Path) -> None:
     """New values are read as those of the first training, and one without rows is what its description says."""
     more = small_runs.write_csv(tmp_path / "more.csv", small_runs.reviews(60, seed=9, users=8))

@@ -436,7 +436,7 @@ def marks(kind: str, verb: str) -> list[pytest.MarkDecorator]:
 
     A training that goes on is asked where another verb says that it is the cure.
     """
-    if kind == "automl":  # like `linear`, but it takes long to train
+    if kind in ("automl", "similarity scores"):  # like `linear` and `similar pairs`, but they take long to train
         is_left_out = True
     elif refusal(kind, verb) is not None:
         is_left_out = kind in ALIKE and verb not in OF_THE_TASK

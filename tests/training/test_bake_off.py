@@ -48,6 +48,7 @@ class Stopped(Reporter):
             raise KeyboardInterrupt
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 def test_an_interrupted_bake_off_goes_on_and_the_choice_is_trained(
     frame: pd.DataFrame, trained_runs: TrainedRuns, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -97,6 +97,7 @@ def test_it_is_stored_with_the_model(trained_runs: TrainedRuns, method: str) -> 
     assert 0 < config["value_priors"]["user"] < 1e4
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 def test_enrolment_weighs_its_prior_by_it(trained_runs: TrainedRuns, tmp_path: Path) -> None:
     """A tenth of ten times the weight that was learned is that weight, and a model without one has a typical one."""

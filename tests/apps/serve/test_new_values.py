@@ -293,6 +293,7 @@ def test_long_work_lets_others_through() -> None:
 # What goes wrong
 
 
+@pytest.mark.exhaustive
 def test_a_full_disk_keeps_the_value_out(run: Path, client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
     files = {path.name: path.read_bytes() for path in (run / "model").iterdir() if path.is_file()}
     before = outputs(client, [*OLD, *NEW])
@@ -322,6 +323,7 @@ def test_a_run_that_another_command_works_in(run: Path, client: TestClient) -> N
     assert client.post("/v1/enrol", json=body()).status_code == 200
 
 
+@pytest.mark.exhaustive
 def test_a_run_that_another_command_changed(run: Path, client: TestClient, tmp_path: Path) -> None:
     """Its values are not lost: the service must be started again before it adds more."""
     before = outputs(client, OLD)
