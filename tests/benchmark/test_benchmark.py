@@ -11,6 +11,7 @@ import shutil
 import subprocess
 import sys
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,7 @@ from attribune.apps.cli import main
 from attribune.apps.report.benchmark_page import benchmark_page
 from attribune.benchmark.engine import Outcome
 from attribune.benchmark.experiment import Choice, Experiment
-from attribune.benchmark.rendering import FORMATS
+from attribune.benchmark.rendering import FORMATS, notes_of
 from attribune.benchmark.results import BenchmarkFolder, CellResult, Group, best_factor
 from attribune.benchmark.summary import Summary, summarize
 from attribune.benchmark.tables import _chosen, benchmark_tables
@@ -238,6 +239,18 @@ def test_the_second_best_is_underlined_and_compared_with_the_best(
         assert drawn.count(mark) == 1
         assert f"The best figure is that of {first}; against the second best, {second}" in drawn
     assert "`" not in drawn, "marks of Markdown mean nothing in LaTeX"
+
+
+@pytest.mark.parametrize(("low", "high", "shown"), [(0.1, 0.3, True), (-0.3, -0.1, True), (-0.1, 0.3, False)])
+def test_it_is_said_whether_the_best_is_shown_to_differ(
+    finished: BenchmarkFolder, low: float, high: float, shown: bool
+) -> None:
+    (table,) = benchmark_tables(finished)
+    assert table.leaders is not None
+    first, second, pair = table.leaders
+    notes = notes_of(replace(table, leaders=(first, second, replace(pair, low=low, high=high))))
+    (note,) = [line for line in notes if line.startswith("The best figure")]
+    assert ("no difference shown" in note) != shown
 
 
 def test_rows_that_differ_are_not_compared(finished: BenchmarkFolder, tmp_path: Path) -> None:
