@@ -11,12 +11,16 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from processors import has_int8
+
 from attribune.apps.cli import main
 
 __all__ = ["ROOT", "RUN", "Block", "blocks_of", "run_block", "run_page"]
 
 ROOT = Path(__file__).parents[2]
 RUN = ("python", "bash", "sh")
+IN_INT8 = r'(predict|evaluate|generate|serve) .*--quantise int8|quantise="int8"'
+"""What processors without instructions for int8 refuse."""
 
 
 class Block(NamedTuple):
@@ -51,6 +55,8 @@ def run_block(block: Block, *, page: str, namespace: dict[str, Any]) -> None:
 def run_page(page: Path, *, replacing: Mapping[str, str] | None = None) -> None:
     """Run the blocks of a page, one after the other, with one set of Python variables.
 
+    Blocks that this processor has no instructions for are passed over.
+
     Args:
         replacing: what runs in place of what the page shows, such as fewer rows; everything named must be there.
     """
@@ -60,5 +66,5 @@ def run_page(page: Path, *, replacing: Mapping[str, str] | None = None) -> None:
         assert shown in text, f"{page.name} does not have {shown!r}"
         text = text.replace(shown, run)
     for block in blocks_of(text):
-        if block.language in RUN:
+        if block.language in RUN and (has_int8() or not re.search(IN_INT8, block.code)):
             run_block(block, page=page.name, namespace=namespace)

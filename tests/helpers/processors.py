@@ -11,10 +11,11 @@ from torch import nn
 from attribune.backbones.int8 import check_int8
 from attribune.errors import ConfigError
 
-__all__ = ["has_bf16", "needs_int8"]
+__all__ = ["has_bf16", "has_int8", "needs_int8"]
 
 
-def _has_int8() -> bool:
+def has_int8() -> bool:
+    """Whether this processor computes predictions in int8."""
     try:
         check_int8(torch.device("cpu"))
     except ConfigError:
@@ -22,7 +23,7 @@ def _has_int8() -> bool:
     return True
 
 
-needs_int8 = pytest.mark.skipif(not _has_int8(), reason="this processor has no instructions for int8")
+needs_int8 = pytest.mark.skipif(not has_int8(), reason="this processor has no instructions for int8")
 
 
 def has_bf16(model: nn.Module) -> bool:
