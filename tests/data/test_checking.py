@@ -153,7 +153,7 @@ def codes(values: list[Any]) -> Any:
         {"a": [None] * 20, "b": [""] * 20},
         {"n": list(range(40))},
         {"texts": [["a", "b"], ["b"]] * 10, "deep": [{"a": 1}] * 20},
-        {f"column {number}": [number, number, 1, 2] * 5 for number in range(500)},
+        {f"column {number}": [number, number, 1, 2] * 5 for number in range(2000)},
         {
             "--text": ["some words of a row here"] * 5 + ["other words of a row here"] * 5,
             "-x": [1, 2] * 5,

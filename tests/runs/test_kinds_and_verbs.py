@@ -418,8 +418,11 @@ VERBS: dict[str, tuple[str, Callable[[Case, str, str], None]]] = {
 }
 """The words of each verb, and what must hold after it where it works."""
 
-ALIKE = {"several labels", "aspects", "shares", "rating", "ordinal", "numbers", "similarity scores"}
-"""Kinds that differ from `classes` or `similar pairs` in their task alone."""
+ALIKE = {"several labels", "aspects", "shares", "rating", "ordinal", "numbers"}
+"""Kinds that differ from `classes` in their task alone."""
+
+TAKES_LONG = {"automl", "similarity scores"}
+"""Kinds like `linear` and `similar pairs` that take long to train."""
 
 LIKE_OTHERS = {"two texts", "spans", "preference", "writing"}
 """Kinds of which the files and vectors are those of `classes`, `tags` or `similar pairs`."""
@@ -436,7 +439,7 @@ def marks(kind: str, verb: str) -> list[pytest.MarkDecorator]:
 
     A training that goes on is asked where another verb says that it is the cure.
     """
-    if kind in ("automl", "similarity scores"):  # like `linear` and `similar pairs`, but they take long to train
+    if kind in TAKES_LONG:
         is_left_out = True
     elif refusal(kind, verb) is not None:
         is_left_out = kind in ALIKE and verb not in OF_THE_TASK

@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +23,11 @@ from trained_runs import ROWS
 
 from attribune.apps.playground import Session
 
-pytestmark = [pytest.mark.slow, pytest.mark.exhaustive]
-
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.exhaustive,
+    pytest.mark.skipif(find_spec("gradio") is None, reason="the page needs gradio"),
+]
 
 ILL = {"GRADIO_ALLOWED_PATHS": "/", "GRADIO_SHARE": "true", "GRADIO_ROOT_PATH": "/other", "GRADIO_VIBE_MODE": "1"}
 OWN = ("GRADIO_ANALYTICS_ENABLED", "GRADIO_RUN_HISTORY")  # what the command sets
@@ -44,9 +48,12 @@ def playground(*words: object) -> Iterator[subprocess.Popen[str]]:
 def address_of(process: subprocess.Popen[str]) -> str:
     """Where it says that the page is."""
     assert process.stderr is not None
-    lines = iter(process.stderr.readline, "")
-    place = r"the playground is at (http://127\.0\.0\.1:\d+)"
-    return next(found[1] for line in lines if (found := re.search(place, line)))
+    told = ""
+    for line in iter(process.stderr.readline, ""):
+        told += line
+        if found := re.search(r"the playground is at (http://127\.0\.0\.1:\d+)", line):
+            return found[1]
+    raise AssertionError(f"it ended and named no address:\n{told}")
 
 
 @pytest.fixture(scope="module")
