@@ -22,7 +22,7 @@ IntArray = npt.NDArray[np.int64]
 Kind = Literal["text", "number", "time", "list", "other"]
 
 _NUMBER = r"^\s*[+-]?((0|[1-9]\d*)(\.\d*)?|\.\d+)([eE][+-]?\d+)?\s*$"  # zeros in front are those of a code
-_SEPARATORS = ("|", ";")
+_SEPARATORS = ("|", ";", ",")
 _LONGEST_LIST = 200  # mean characters of a cell
 _LONGEST_NUMBER = 40  # and of a number or a time
 _SAMPLE = 200  # values that are tried as dates
@@ -169,9 +169,18 @@ def _separator(values: pa.Array, counts: IntArray, rows: int) -> str | None:
         has = pc.match_substring(values, separator).to_numpy(zero_copy_only=False)
         if counts[has].sum() < rows / 5:
             continue
-        parts = pc.utf8_trim_whitespace(pc.list_flatten(pc.split_pattern(values, separator)))
+        cells = pc.split_pattern(values, separator)
+        parts = pc.utf8_trim_whitespace(pc.list_flatten(cells))
         distinct = pc.count_distinct(parts).as_py()
         short = pc.mean(pc.utf8_length(parts)).as_py() <= 30
-        if short and distinct < min(len(values), len(parts) / 2):
+        is_list = separator != "," or _are_lists(cells, parts)
+        if short and is_list and distinct < min(len(values), len(parts) / 2):
             return separator
     return None
+
+
+def _are_lists(cells: pa.Array, parts: pa.Array) -> bool:
+    """Tell lists from other cells with commas: numbers such as 3,5, and names such as Paris, France."""
+    lengths = pc.unique(pc.list_value_length(cells))
+    is_number = pc.match_substring_regex(parts, r"^[+-]?\d+$")
+    return len(lengths) > 1 and pc.max(lengths).as_py() > 2 and not pc.all(is_number).as_py()

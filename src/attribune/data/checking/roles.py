@@ -10,9 +10,11 @@ from typing import Literal
 import numpy as np
 
 from attribune.data.checking.findings import attribute_finding, leak_finding
-from attribune.data.checking.profiles import ColumnProfile
+from attribune.data.checking.judgements import is_told_by, numbers_the_texts
+from attribune.data.checking.profiles import ColumnProfile, IntArray
+from attribune.data.checking.whole_numbers import NumberKind, kind_of_numbers
 
-__all__ = ["Role", "RoleOf", "TaskGuess", "guess_roles", "guess_similarity", "guess_task"]
+__all__ = ["Role", "RoleOf", "TaskGuess", "guess_roles", "guess_similarity", "guess_task", "guess_texts"]
 
 Role = Literal["text", "label", "attribute", "id", "time", "weight", "left out"]
 
@@ -23,9 +25,6 @@ _TIMES = re.compile(r"(^|_)(date|time|timestamp|created|day)($|_)|(date|time|cre
 _LABELS = re.compile(
     r"(^|_)(labels?|targets?|class|classes|y|stars?|ratings?|scores?|sentiments?|polarity|verdict|grade|answer|overall|"
     r"is_\w+)($|_)"
-)
-_NAMES = re.compile(
-    r"(^|_)(ids?|users?|authors?|products?|items?|judges?|annotators?|workers?|reviewers?|customers?|code)|id$"
 )
 _IDS = re.compile(r"(^|_)(id|index|row|number|uuid|guid|key)$|^unnamed")
 _COMPARED = ("anchor", "positive", "negative")  # as data sets of sentence-transformers name them
@@ -45,7 +44,7 @@ class RoleOf:
     Attributes:
         kind: of an attribute: ``categorical``, ``multi_label`` or ``number``.
         separator: between the values of a cell.
-        reason: why it is left out, in a few words.
+        reason: why it is left out, or what in the values of a number says its kind, in a few words.
         finding: what is wrong with it, in a sentence with the cure.
     """
 
@@ -76,28 +75,59 @@ def guess_similarity(names: Sequence[str]) -> list[str]:
     return [] if None in found[:2] else [name for name in found if name is not None]
 
 
+def guess_texts(profiles: Sequence[ColumnProfile], *, label: str | None = None) -> list[str]:
+    """Return the columns that look like texts."""
+    return [one.name for one in profiles if one.name != label and _plain_role(one) is None and _is_text(one)]
+
+
 def guess_roles(
-    profiles: Sequence[ColumnProfile], *, text: Sequence[str] = (), label: str | None = None, is_labelled: bool = True
+    profiles: Sequence[ColumnProfile],
+    *,
+    text: Sequence[str],
+    groups: IntArray | None = None,
+    judge: str | None = None,
+    label: str | None = None,
+    is_labelled: bool = True,
 ) -> dict[str, RoleOf]:
     """Guess the role of each column, by name.
 
     Args:
-        text: columns that are known to be texts, and `label` the one that is known to be the label.
+        text: columns of texts, and `label` the one that is known to be the label.
+        groups: (rows,) number of the text of each row, -1 for none.
+        judge: the column of those who judge the texts, if there is one.
         is_labelled: whether there is a label.
     """
     roles = {one.name: role for one in profiles if (role := _plain_role(one)) is not None and one.name != label}
+    roles |= dict.fromkeys(text, RoleOf(role="text"))
     rest = [one for one in profiles if one.name not in roles]
-    texts = list(text) or [one.name for one in rest if _is_text(one) and one.name != label]
-    roles |= dict.fromkeys(texts, RoleOf(role="text"))
-    rest = [one for one in rest if one.name not in roles]
-    chosen = label or (_label_among(rest) if is_labelled else None)
+    if groups is not None:
+        numbers = [one.name for one in rest if one.name != label and numbers_the_texts(one.codes.codes, groups)]
+        roles |= dict.fromkeys(numbers, RoleOf(role="id", reason="numbers the texts"))
+        rest = [one for one in rest if one.name not in roles]
+    candidates = _judgements(rest, groups, judge)
+    chosen = label or (_label_among(candidates) if is_labelled else None)
     if chosen is not None:
         roles[chosen] = RoleOf(role="label")
     target = next((one for one in profiles if one.name == chosen), None)
-    roles |= {one.name: _attribute_role(one, target) for one in rest if one.name != chosen}
+    if len(candidates) < len(rest):
+        answers = [one.name for one in candidates if one.name not in roles and one.values <= _FEW_VALUES]
+        roles |= dict.fromkeys(answers, RoleOf(role="left out", reason="an answer of the judges, as the label is"))
+    roles |= {one.name: _attribute_role(one, target, groups) for one in rest if one.name not in roles}
     proposed = [one.name for one in rest if roles[one.name].role == "attribute"]
     roles |= dict.fromkeys(proposed[_MOST_ATTRIBUTES:], RoleOf(role="left out", reason="after many others"))
     return {one.name: roles[one.name] for one in profiles}
+
+
+def _judgements(rest: Sequence[ColumnProfile], groups: IntArray | None, judge: str | None) -> Sequence[ColumnProfile]:
+    """Return the columns that can be what a judge says of a text: not himself, nor what either of the two tells."""
+    told_by = next((one.codes.codes for one in rest if one.name == judge), None)
+    if told_by is None or groups is None:
+        return rest
+    return [
+        one
+        for one in rest
+        if one.name != judge and not is_told_by(one.codes.codes, told_by) and not is_told_by(one.codes.codes, groups)
+    ]
 
 
 def _plain_role(one: ColumnProfile) -> RoleOf | None:
@@ -110,6 +140,8 @@ def _plain_role(one: ColumnProfile) -> RoleOf | None:
         return RoleOf(role="time")
     if one.kind == "number" and name in _WEIGHTS and one.low >= 0:
         return RoleOf(role="weight")
+    if one.is_unique and one.whole and one.high - one.low + 1 == one.values:
+        return RoleOf(role="id", reason="numbers the rows")
     is_short = one.kind == "number" or one.words < _MOST_WORDS
     if one.is_unique and is_short and (_IDS.search(name) or (one.kind == "text" and one.words < 1.1)):
         return RoleOf(role="id")
@@ -138,8 +170,9 @@ def _label_among(candidates: Sequence[ColumnProfile]) -> str | None:
     return min(reversed(few), key=lambda one: one.values).name if few else None
 
 
-def _attribute_role(one: ColumnProfile, label: ColumnProfile | None) -> RoleOf:
-    kind = _attribute_kind(one)
+def _attribute_role(one: ColumnProfile, label: ColumnProfile | None, groups: IntArray | None) -> RoleOf:
+    number = _number_kind(one, label, groups)
+    kind = _attribute_kind(one) if number is None or number.kind != "number" else "number"
     if kind == "multi_label":
         return RoleOf(role="attribute", kind=kind, separator=one.separator or "")
     finding = attribute_finding(one.name, one.codes, may_be_unique=kind == "number")
@@ -149,20 +182,28 @@ def _attribute_role(one: ColumnProfile, label: ColumnProfile | None) -> RoleOf:
         return RoleOf(role="left out", reason="see below", finding=finding)
     if kind is None:
         return RoleOf(role="left out", reason="nearly all values differ")
-    return RoleOf(role="attribute", kind=kind)
+    return RoleOf(role="attribute", kind=kind, reason="" if number is None else number.reason)
+
+
+def _number_kind(one: ColumnProfile, label: ColumnProfile | None, groups: IntArray | None) -> NumberKind | None:
+    """Return what numbers are taken for; None for other columns, and for few whole numbers, which are categories."""
+    if one.kind != "number" or (one.whole and one.values <= _FEW_VALUES):
+        return None
+    return kind_of_numbers(one.name, one.codes, texts=groups, label=label)
 
 
 def _attribute_kind(one: ColumnProfile) -> str | None:
     if one.kind == "list" or one.separator is not None:
         return None if ":" in one.name else "multi_label"
-    is_name = bool(_NAMES.search(one.name.lower())) and one.whole
-    if one.kind == "number" and one.values > _FEW_VALUES and not is_name:
-        return "number"
     return "categorical" if one.values <= max(2, one.present * 0.8) else None
 
 
-def guess_task(label: ColumnProfile) -> TaskGuess:
-    """Guess the task from the labels."""
+def guess_task(label: ColumnProfile, *, is_judged: bool = False) -> TaskGuess:
+    """Guess the task from the labels.
+
+    Args:
+        is_judged: whether several people judge each text: then probabilities matter, and `rating` gives better ones.
+    """
     if label.kind == "list" or label.separator is not None:
         separator = [f"task.separator={label.separator!r}"] if label.separator else []
         options = ("--set", "task.multi_label=true", *separator)
@@ -175,8 +216,9 @@ def guess_task(label: ColumnProfile) -> TaskGuess:
     if label.whole and 3 <= label.values <= _FEW_VALUES:
         numbers = np.sort(label.codes.values.cast("float64").to_numpy())
         if (np.diff(numbers) <= 2).all():
-            words = f"ratings from {label.low:g} to {label.high:g}: --task ordinal or rating"
-            return TaskGuess(kind="ordinal", words=words, options=("--task", "ordinal"))
+            kinds = ("rating", "ordinal") if is_judged else ("ordinal", "rating")
+            words = f"ratings from {label.low:g} to {label.high:g}: --task {' or '.join(kinds)}"
+            return TaskGuess(kind=kinds[0], words=words, options=("--task", kinds[0]))
     if label.values <= _FEW_VALUES:
         return TaskGuess(kind="classification", words=f"{label.values} classes")
     words = f"numbers from {label.low:g} to {label.high:g}: --task regression"

@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from attribune.core.arguments import checked_arguments
 from attribune.data.checking.findings import shared_rows
+from attribune.data.checking.judgements import judge_among
 from attribune.data.checking.profiles import (
     ColumnProfile,
     IntArray,
@@ -23,7 +24,15 @@ from attribune.data.checking.profiles import (
     joint_codes,
     profile_column,
 )
-from attribune.data.checking.roles import Role, RoleOf, TaskGuess, guess_roles, guess_similarity, guess_task
+from attribune.data.checking.roles import (
+    Role,
+    RoleOf,
+    TaskGuess,
+    guess_roles,
+    guess_similarity,
+    guess_task,
+    guess_texts,
+)
 from attribune.data.splits import parts_at_random
 from attribune.data.tables import read_table, table_source_name
 from attribune.errors import DataError
@@ -36,6 +45,8 @@ __all__ = ["ColumnCheck", "TableCheck", "check"]
 _SHOWN = 40  # columns, and classes, in the tables that are printed
 _FEW_ROWS = 5
 _ENOUGH_ROWS = 100
+_LEAST_KNOWN = 0.02
+_UNKNOWN = RoleOf(role="left out", reason="hardly any test row has a value that training rows have")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,6 +81,7 @@ class TableCheck:
     Attributes:
         source: its name.
         task: the task that its labels or its texts look made for; None without a label.
+        judge: the column of those who judge the texts, where several judge each; None elsewhere.
         classes: rows of each class; empty for a regression.
         findings: what is wrong, in sentences with the cure.
     """
@@ -78,6 +90,7 @@ class TableCheck:
     rows: int
     columns: tuple[ColumnCheck, ...]
     task: TaskGuess | None
+    judge: str | None = None
     classes: Mapping[str, int] = field(default_factory=dict)
     findings: tuple[str, ...] = ()
 
@@ -145,8 +158,18 @@ class TableCheck:
         if self.task is not None:
             where = f"labels in {self.names('label')[0]!r}" if self.names("label") else "texts that are compared"
             blocks.append((f"{where}: {self.task.words}{self._class_words()}", []))
+        if self.judge is not None:
+            blocks.append((self._judge_words(), []))
+        blocks += [(_kind_words(one), []) for one in self.columns if one.role == "attribute" and one.reason]
         blocks += [(f"warning: {finding}", []) for finding in self.findings]
         return [*blocks, (f"train on it with:\n  {self.command}", [])]
+
+    def _judge_words(self) -> str:
+        judge = next(one for one in self.columns if one.name == self.judge)
+        return (
+            f"a table of judgements: {judge.values:,} values of {judge.name!r} judge the texts, several each; a split "
+            "keeps the rows of a text in one part, and figures are resampled by text and judge"
+        )
 
     def _class_words(self) -> str:
         shown = list(self.classes.items())[:_SHOWN]
@@ -173,6 +196,11 @@ class TableCheck:
         if len(columns) > _SHOWN:
             lines.append([f"and {len(columns) - _SHOWN:,} more", *[""] * (len(header) - 1)])
         return [header, *lines]
+
+
+def _kind_words(column: ColumnCheck) -> str:
+    what = "an amount (--number)" if column.kind == "number" else "names (--attributes)"
+    return f"the numbers of {column.name!r} are taken for {what}: {column.reason}"
 
 
 def _flag(flag: str, names: Sequence[str]) -> list[str]:
@@ -211,13 +239,16 @@ def check(
     require_columns(table.column_names, [*texts, *([] if label is None else [label])], source=source)
     profiles = [profile_column(name, table[name]) for name in table.column_names]
     compared = guess_similarity(table.column_names) if text is None and label is None else []
-    roles = guess_roles(profiles, text=compared or texts, label=label, is_labelled=not compared)
     by_name = {one.name: one for one in profiles}
+    text_columns = compared or texts or guess_texts(profiles, label=label)
+    groups = _text_groups([by_name[name] for name in text_columns])
+    judge = None if groups is None or compared else judge_among(_others(profiles, text_columns), groups)
+    roles = guess_roles(profiles, text=text_columns, groups=groups, judge=judge, label=label, is_labelled=not compared)
     target = next((by_name[name] for name, role in roles.items() if role.role == "label"), None)
-    text_columns = [name for name, role in roles.items() if role.role == "text"]
     other = None if test is None else arrow_columns(read_table(test, **reading))
-    known, leaks = _test_rows(table, other, profiles, roles, text_columns, target)
-    task = None if target is None else guess_task(target)
+    known, leaks = _test_rows(table, other, profiles, roles, text_columns, target, judge)
+    roles |= {name: _UNKNOWN for name, share in known.items() if share < _LEAST_KNOWN}
+    task = None if target is None else guess_task(target, is_judged=judge is not None)
     if compared:
         words = f"{', '.join(compared)}: --task similarity"
         task = TaskGuess(kind="similarity", words=words, options=("--task", "similarity"))
@@ -228,6 +259,7 @@ def check(
         rows=len(table),
         columns=tuple(_column(by_name[name], role, known.get(name)) for name, role in roles.items()),
         task=task,
+        judge=judge,
         classes=classes,
         findings=(
             *_general(table, text_columns, target, is_labelled=not compared),
@@ -236,6 +268,19 @@ def check(
             *found,
         ),
     )
+
+
+def _others(profiles: Sequence[ColumnProfile], names: Sequence[str]) -> list[ColumnProfile]:
+    return [one for one in profiles if one.name not in names]
+
+
+def _text_groups(texts: Sequence[ColumnProfile]) -> IntArray | None:
+    """Number the texts of rows, -1 for a row without any; None where there is no column of texts."""
+    if not texts:
+        return None
+    codes = [one.codes.codes for one in texts]
+    has_text = np.any([one >= 0 for one in codes], axis=0)
+    return np.where(has_text, joint_codes(codes), -1)
 
 
 def _column(one: ColumnProfile, role: RoleOf, known_share: float | None) -> ColumnCheck:
@@ -265,6 +310,7 @@ def _test_rows(
     roles: Mapping[str, RoleOf],
     texts: Sequence[str],
     label: ColumnProfile | None,
+    judge: str | None,
 ) -> tuple[dict[str, float], list[str]]:
     """Return the share of test rows with known values of each attribute, and sentences about texts that leak."""
     names = [name for name, role in roles.items() if role.role == "attribute" and role.kind != "number"]
@@ -286,7 +332,7 @@ def _test_rows(
     known = {name: _known_share(by_name[name].codes.codes[rows], part == 0, part == 2) for name in names}
     repeated = len(groups) - int(groups.max(initial=-1)) - 1
     leaks = []
-    if repeated > len(groups) / 20:
+    if repeated > len(groups) / 20 and judge is None:
         leaks.append(
             f"{repeated:,} rows repeat the text of an earlier row: a split keeps equal texts in one part, so that none "
             "is learned and asked; remove the repetitions if they are errors"

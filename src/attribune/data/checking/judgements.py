@@ -1,0 +1,80 @@
+"""Tables of judgements: several people judge each text, and a row is what one of them says of it.
+
+Shapes: n rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from attribune.data.checking.profiles import ColumnProfile, IntArray
+
+__all__ = ["is_told_by", "judge_among", "never_twice", "numbers_the_texts"]
+
+_LEAST_EQUAL = 20.0  # rows of one text that would have the same value by chance
+_NEARLY_ALL = 0.99
+
+
+def never_twice(codes: IntArray, texts: IntArray) -> tuple[float, float] | None:
+    """Tell people, who judge no text twice, from properties that the rows of one text share by chance.
+
+    Args:
+        codes: (n,) number of the value of each row, -1 for none; `texts` those of the texts.
+
+    Returns:
+        how often two rows of a text have the same value, and how often by chance; None where it is not far less.
+    """
+    both = (codes >= 0) & (texts >= 0)
+    codes, texts = codes[both], texts[both]
+    if not len(codes):
+        return None
+    shares = np.bincount(codes) / len(codes)
+    expected = _pairs(np.bincount(texts)) * float(shares @ shares)
+    seen = _pairs(np.unique(texts * (int(codes.max()) + 1) + codes, return_counts=True)[1])
+    return (seen, expected) if expected >= _LEAST_EQUAL and seen <= expected / 10 else None
+
+
+def _pairs(sizes: IntArray) -> float:
+    """Count the pairs of rows in groups of these sizes."""
+    exact = sizes.astype(np.float64)
+    return float((exact * (exact - 1)).sum() / 2)
+
+
+def judge_among(profiles: Sequence[ColumnProfile], texts: IntArray) -> str | None:
+    """Return the column of those who judge the texts, the one with the most values; None where nobody does."""
+    people = [
+        one
+        for one in profiles
+        if one.kind in ("text", "number") and one.values > 2 and never_twice(one.codes.codes, texts) is not None
+    ]
+    return max(people, key=lambda one: one.values).name if people else None
+
+
+def is_told_by(codes: IntArray, others: IntArray) -> bool:
+    """Whether nearly all rows that share a value of another column share the value of this one.
+
+    Args:
+        codes: (n,) numbers of values, -1 for none, and `others` those of the other column.
+    """
+    both = (codes >= 0) & (others >= 0)
+    codes, others = codes[both], others[both]
+    sizes = np.bincount(others)
+    repeated = sizes[others] > 1
+    codes, others = codes[repeated], others[repeated]
+    if not len(codes):
+        return False
+    pairs, counts = np.unique(others * (int(codes.max()) + 1) + codes, return_counts=True)
+    largest = np.zeros(len(sizes), dtype=np.int64)
+    np.maximum.at(largest, pairs // (int(codes.max()) + 1), counts)
+    return float(largest.sum() / len(codes)) >= _NEARLY_ALL
+
+
+def numbers_the_texts(codes: IntArray, texts: IntArray) -> bool:
+    """Whether each text has a value of its own, and no other; texts that do not repeat say nothing."""
+    both = (codes >= 0) & (texts >= 0)
+    codes, texts = codes[both], texts[both]
+    distinct = len(np.unique(texts))
+    repeats = distinct < 0.95 * len(texts)
+    return repeats and len(np.unique(codes)) >= 0.95 * distinct and is_told_by(codes, texts)

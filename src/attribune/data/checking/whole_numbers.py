@@ -1,0 +1,265 @@
+"""Whether the whole numbers of a column are names, such as those of raters and shops, or amounts, such as ages.
+
+Three questions, each of the values alone, whatever the column is called and in whatever language:
+
+1. Are amounts likely to be like this? Amounts are spread smoothly: neighbours are about as frequent, and no number far
+   from all others recurs, unless it is a round one. Frequencies of names have nothing to do with their numbers.
+2. Does nobody judge a text twice? Raters do not, but two raters of a text can have the same age.
+3. What tells more of the label in rows that were not learned from: each number for itself, or its size?
+
+Shapes: n rows, m distinct numbers, L numbers in the lattice from the lowest to the highest.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from attribune.data.checking.judgements import never_twice
+from attribune.data.checking.profiles import Codes, ColumnProfile, IntArray
+
+__all__ = ["NumberKind", "kind_of_numbers", "numbers_of"]
+
+Array = npt.NDArray[np.float64]
+
+_WINDOW = 10  # distinct numbers that follow each other
+_FEW = 100  # distinct numbers, below which a scale can have favourite answers
+_WIDEST = 200_000  # numbers of a lattice that are compared with their neighbours
+_TRIED_ROWS = 5_000
+_FOLDS = 5
+_AMOUNTS = re.compile(
+    r"(^|_)(age|year|price|cost|income|salary|amount|count|num|n|number_of|score|ratings?|stars?|lat|latitude|lon|lng|"
+    r"longitude|length|size|height|weight|width|duration|minutes|hours?|days?|percent|distance|temperature|words|"
+    r"votes?|likes|followers)($|_)"
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class NumberKind:
+    """What whole numbers are taken for.
+
+    Attributes:
+        kind: ``number`` or ``categorical``.
+        reason: what in the values says so, in a clause that follows a colon.
+    """
+
+    kind: str
+    reason: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Shape:
+    """What the frequencies of numbers say: a kind, or "" where both are as likely."""
+
+    kind: str
+    reason: str
+    is_sure: bool = False
+
+
+def numbers_of(codes: Codes) -> Array:
+    """Return the number of each distinct value (m,), NaN for a value that is none."""
+    return np.array([_number(value) for value in codes.values.to_pylist()], dtype=np.float64)
+
+
+def _number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        return float("nan")
+
+
+def kind_of_numbers(name: str, codes: Codes, *, texts: IntArray | None, label: ColumnProfile | None) -> NumberKind:
+    """Tell names from amounts.
+
+    Args:
+        name: the column, which decides only where the values leave it open.
+        codes: its values.
+        texts: (n,) number of the text of each row, -1 for none.
+        label: the label, if there is one.
+    """
+    numbers = numbers_of(codes)
+    if np.any(numbers != np.floor(numbers), where=~np.isnan(numbers)):
+        return NumberKind(kind="number", reason="there are fractions")
+    if (numbers < 0).sum() > 1:  # one alone stands for a missing value
+        return NumberKind(kind="number", reason="there are negative ones")
+    known = np.flatnonzero((codes.codes >= 0) & ~np.isnan(np.append(numbers, np.nan)[codes.codes]))
+    rows = numbers[codes.codes[known]]
+    groups = None if texts is None else texts[known]
+    seen = None if groups is None else never_twice(np.unique(rows, return_inverse=True)[1], groups)
+    if seen is not None:
+        reason = f"rows of one text have the same number {seen[0]:,.0f} times, where amounts would {seen[1]:,.0f} times"
+        return NumberKind(kind="categorical", reason=reason)
+    shape = _shape_of(rows)
+    if shape.is_sure:
+        return NumberKind(kind=shape.kind, reason=shape.reason)
+    tried = None if label is None else _tried(rows, groups, label, known)
+    if tried is not None and not (shape.kind == "number" and tried.kind == "categorical" and not tried.is_sure):
+        return NumberKind(kind=tried.kind, reason=tried.reason)
+    if shape.kind:
+        return NumberKind(kind=shape.kind, reason=shape.reason)
+    if _AMOUNTS.search(name.lower()):
+        return NumberKind(kind="number", reason="the values leave it open, and the name is that of an amount")
+    return NumberKind(kind="categorical", reason="all are about as frequent, as numbers that somebody gave out")
+
+
+def _shape_of(rows: Array) -> _Shape:
+    """Compare the frequencies of the numbers (n,) with those of a smooth distribution."""
+    values, counts = np.unique(rows.astype(np.int64), return_counts=True)
+    if len(values) < 2 * _WINDOW:
+        return _Shape(kind="", reason="")
+    step = np.gcd.reduce(np.diff(values))
+    places = (values - values[0]) // step
+    if _recur(places, counts):
+        digits = np.sort(np.bincount((values if step == 1 else places) % 10, minlength=10))
+        if digits[-2:].sum() > 0.5 * digits.sum():
+            return _Shape(kind="number", reason="mostly round ones recur", is_sure=True)
+        far = values[np.argmax(counts)]
+        reason = f"numbers far from each other recur, such as {far} in {counts.max():,} rows"
+        return _Shape(kind="categorical", reason=reason, is_sure=True)
+    if places[-1] > _WIDEST:
+        is_even = abs(np.median(places) / places[-1] - 0.5) < 0.1
+        return _Shape(kind="" if is_even else "number", reason="they are spread unevenly, and few recur")
+    return _against_neighbours(values, places, counts, int(step))
+
+
+def _recur(places: IntArray, counts: IntArray) -> bool:
+    """Whether far fewer numbers are distinct than in a smooth distribution.
+
+    In each window of distinct numbers that follow each other, r rows at random places among s numbers have
+    s (1 - exp(-r / s)) distinct ones.
+    """
+    starts = np.arange(0, len(places) - _WINDOW + 1, _WINDOW)
+    spans = np.maximum(places[starts + _WINDOW - 1] - places[starts] + 1, _WINDOW).astype(np.float64)
+    sums = np.append(0, np.cumsum(counts))
+    per_number = (sums[starts + _WINDOW] - sums[starts]) / spans
+    empty = np.exp(-per_number)
+    expected, seen = float((spans * (1 - empty)).sum()), float(_WINDOW * len(starts))
+    error = float(np.sqrt((spans * empty * (1 - (1 + per_number) * empty)).sum()))
+    is_sparse = len(places) < 0.02 * (places[-1] + 1)
+    return expected > (1.05 if is_sparse else 1.3) * seen and expected - seen > 5 * error
+
+
+def _against_neighbours(values: IntArray, places: IntArray, counts: IntArray, step: int) -> _Shape:
+    """Compare the frequency of each number with the mean of its four neighbours.
+
+    The squared coefficient of variation around it, less what chance adds, is near 0 for a smooth distribution.
+    Preferences for last digits, such as those of ages, are taken out before.
+    """
+    lattice = np.zeros(int(places[-1]) + 1)
+    lattice[places] = counts
+    around = np.pad(lattice, 2, mode="reflect")
+    means = (around[:-4] + around[1:-3] + around[3:-1] + around[4:]) / 4
+    if len(lattice) >= 6 * _WINDOW:
+        digits = (np.arange(len(lattice)) + (values[0] if step == 1 else 0)) % 10
+        found = np.bincount(digits, weights=lattice, minlength=10)
+        means = means * (found / np.maximum(np.bincount(digits, weights=means, minlength=10), 1e-9))[digits]
+    squares = max(float((means**2).sum()), 1e-9)
+    chance = lattice + means / 4
+    varies = float(((lattice - means) ** 2 - chance).sum()) / squares
+    error = float(np.sqrt(2 * (chance**2).sum())) / squares
+    if varies > 0.15 and varies > 4 * error:
+        reason = f"how often a number occurs has nothing to do with its neighbours, such as {_peak(values, counts)}"
+        return _Shape(kind="categorical", reason=reason, is_sure=len(values) >= _FEW)
+    parts = np.add.reduceat(lattice, np.linspace(0, len(lattice), 9)[:-1].astype(int))
+    unevenness = parts.std() / parts.mean()
+    if varies < 0.15 and unevenness > max(0.3, 3 / np.sqrt(parts.mean())):
+        return _Shape(kind="number", reason="neighbouring numbers are about as frequent, and all together uneven")
+    return _Shape(kind="", reason="")
+
+
+def _peak(values: IntArray, counts: IntArray) -> str:
+    """Name the most frequent number and one beside it, with their rows."""
+    most = int(np.argmax(counts))
+    beside = most - 1 if most else most + 1
+    return f"{values[most]} in {counts[most]:,} rows and {values[beside]} in {counts[beside]:,}"
+
+
+def _tried(rows: Array, texts: IntArray | None, label: ColumnProfile, known: IntArray) -> _Shape | None:
+    """Predict the label in rows that are not learned from, by each number for itself and by its size.
+
+    Returns:
+        the kind that is shown to explain more; amounts also where their size explains as much; None where neither
+        explains anything. A category that is far ahead is sure.
+    """
+    labelled = np.flatnonzero(label.codes.codes[known] >= 0)
+    chance = np.random.default_rng(0)
+    if len(labelled) > _TRIED_ROWS:
+        labelled = np.sort(chance.choice(labelled, _TRIED_ROWS, replace=False))
+    targets = _targets(label, label.codes.codes[known[labelled]])
+    if targets is None:
+        return None
+    sizes = rows[labelled]
+    groups = np.arange(len(sizes)) if texts is None else _groups(texts[labelled])
+    fold = chance.integers(0, _FOLDS, groups.max(initial=0) + 1)[groups]
+    ranks = np.unique(sizes, return_inverse=True)[1]
+    base = _errors(np.zeros_like(ranks), targets, fold)
+    own = _errors(ranks, targets, fold)
+    size = min((_errors(_bins(ranks, number), targets, fold) for number in (4, 8)), key=_mean)
+    shares = [1 - _mean(one) / _mean(base) for one in (own, size)]
+    reason = (
+        f"tried on {len(sizes):,} rows, each number for itself explains {max(shares[0], 0):.1%} of the label, and its "
+        f"size {max(shares[1], 0):.1%}"
+    )
+    ahead = _z(size - own)
+    if ahead > 2 and _z(base - own) > 2:
+        return _Shape(kind="categorical", reason=reason, is_sure=ahead > 3)
+    if _z(base - size) > 2 and _mean(size) <= _mean(own):
+        return _Shape(kind="number", reason=reason)
+    return None
+
+
+def _targets(label: ColumnProfile, codes: IntArray) -> Array | None:
+    """Return the label as numbers (n, K): itself, or one column for each of its classes; None where it is constant."""
+    if len(codes) < 2 * _FOLDS:
+        return None
+    if label.kind == "number":
+        targets = np.nan_to_num(numbers_of(label.codes)[codes])[:, None]
+    else:
+        common = np.argsort(-label.codes.counts, kind="stable")[:20]
+        targets = (codes[:, None] == common[None, :]).astype(np.float64)
+    return targets if targets.std() > 0 else None
+
+
+def _groups(texts: IntArray) -> IntArray:
+    """Number the texts of rows, each row without one for itself."""
+    alone = np.where(texts < 0, texts.max(initial=0) + 1 + np.arange(len(texts)), texts)
+    return np.asarray(np.unique(alone, return_inverse=True)[1], dtype=np.int64)
+
+
+def _errors(codes: IntArray, targets: Array, fold: IntArray) -> Array:
+    """Return the squared error (n,) of the means of cells, shrunk to the mean of all, in folds that are not learned.
+
+    The shrinkage, a number of rows, is the best of four on all folds.
+    """
+    size = int(codes.max()) + 1
+    tried = {weight: np.zeros(len(codes)) for weight in (1.0, 5.0, 25.0, 125.0)}
+    for number in range(_FOLDS):
+        learned, asked = fold != number, fold == number
+        if not learned.any() or not asked.any():
+            continue
+        mean = targets[learned].mean(0)
+        sums = np.zeros((size, targets.shape[1]))
+        np.add.at(sums, codes[learned], targets[learned] - mean)
+        counts = np.bincount(codes[learned], minlength=size)[:, None]
+        for weight, errors in tried.items():
+            predicted = mean + (sums / (counts + weight))[codes[asked]]
+            errors[asked] = ((targets[asked] - predicted) ** 2).sum(1)
+    return min(tried.values(), key=_mean)
+
+
+def _bins(ranks: IntArray, number: int) -> IntArray:
+    """Return bins (n,) with about equally many rows, of the ranks of numbers; equal numbers are in one."""
+    below = np.append(0, np.cumsum(np.bincount(ranks))[:-1])
+    return np.asarray((below * number // len(ranks))[ranks], dtype=np.int64)
+
+
+def _mean(errors: Array) -> float:
+    return float(errors.mean())
+
+
+def _z(differences: Array) -> float:
+    """Return a mean in standard errors."""
+    return _mean(differences) / max(float(differences.std() / np.sqrt(len(differences))), 1e-12)
