@@ -8,7 +8,7 @@ those of ``make check`` before the others of ``make test``; what survives them m
 then the tests that ``make test-all`` alone has. The table is written after each mistake, and a later call continues it.
 
 Whole suites take long. ``--record FOLDER`` runs all tests once, without mistakes, and notes for each mistake which
-tests run its statement, also in other processes. With ``--touched FOLDER``, survivors meet only these.
+tests run its statement, also in other processes. With ``--touched FOLDER``, mistakes meet only these.
 """
 
 from __future__ import annotations
@@ -309,6 +309,8 @@ class Suite:
         folders = [f"tests/{name}" for name in FOLDERS.get(mistake.subpackage, (mistake.subpackage,))]
         folders = [folder for folder in folders if (self.root / folder).is_dir()]
         tests = touching(number, self.touched) if self.touched else ["tests"]
+        if tests != ["tests"]:
+            folders = [test for test in tests if test.startswith(tuple(f"{folder}/" for folder in folders))]
         for chosen, speeds in ((folders, ("check", "test")), (tests, SPEEDS)):
             for speed in speeds:
                 if chosen and (failed := self.run(chosen, SPEEDS[speed])):

@@ -95,9 +95,9 @@ def exported(trained_runs: TrainedRuns, run_of: Callable[[str], Path], data: Pat
     return make
 
 
-def _randomise(path: Path, *, seed: int = 6) -> None:
+def _randomise(path: Path) -> None:
     tensors = load_file(str(path))
-    chance = torch.Generator().manual_seed(seed)
+    chance = torch.Generator().manual_seed(6)
     for name, tensor in tensors.items():
         if name.startswith("method."):
             tensor.copy_(0.3 * torch.randn(tensor.shape, generator=chance))
@@ -247,26 +247,6 @@ def test_the_whole_model_in_int8(
     found, hidden, expected = _probabilities(run, output, data)
     assert 0 < np.abs(found - expected).max() < limit
     assert np.abs(hidden - found).max() > np.abs(found - expected).max(), "the attributes are read"
-
-
-@OTHER
-@pytest.mark.parametrize("method", ["injector", "tokens"])
-def test_two_layers_become_int8_in_one_go(
-    trained_runs: TrainedRuns, data: Path, tmp_path: Path, attribune: Callable[..., Outcome], method: str
-) -> None:
-    """The rounding is small against what attributes change."""
-    family, *more = RUNS[method]
-    run, output = trained_runs.copy(trained_runs(method, *more, backbone=family), tmp_path / "run"), tmp_path / "x.onnx"
-    _randomise(run / "model" / "model.safetensors", seed=5)
-    words = ("export", run, "--format", "onnx", "--output", output, "--check", data, "--quantise", "int8")
-    code, out, err = attribune(*words)
-    assert code == 0, err
-    assert "largest difference of a probability on 90 rows of the table: " in out
-    nodes = [node.op_type for node in onnx.load(str(output)).graph.node]
-    assert nodes.count("MatMulInteger") >= 12, "the six linear maps of both layers"
-    found, hidden, expected = _probabilities(run, output, data)
-    assert 0 < np.abs(found - expected).max() < 0.02
-    assert np.abs(hidden - found).max() > 2 * np.abs(found - expected).max(), "the attributes are read"
 
 
 def _probabilities(run: Path, file: Path, data: Path) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
