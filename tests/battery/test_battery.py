@@ -12,7 +12,6 @@ import shape_checks
 import torch
 from families import EACH_KIND, KIN, VOCABULARY, WORD_FAMILIES, tiny_backbone, tiny_config
 from families import FAMILIES as TRANSFORMERS
-from processors import has_bf16
 from trained_runs import TrainedRuns
 from transformers import AutoModel, PreTrainedModel
 
@@ -336,8 +335,7 @@ def test_contract_of_a_method_or_a_family(build: Build, batch: Batch, tmp_path: 
     check_saved_and_loaded_it_has_the_same_numbers(model, batch, tmp_path / "model")
     check_a_copy_is_a_model_of_its_own(model, batch)
     model = scatter(still(built))
-    if has_bf16(model):
-        check_it_runs_under_bf16_autocast(model, batch)
+    check_it_runs_under_bf16_autocast(model, batch)
     check_checkpointing_gives_the_same_gradients(model, batch)
     check_a_bf16_backbone_keeps_the_method_in_float32(still(build(method, family, dtype=torch.bfloat16)), batch)
 

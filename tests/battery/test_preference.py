@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 import torch
 from families import EACH_KIND, FAMILIES, KIN, VOCABULARY, WORD_FAMILIES, assert_learns, tiny_backbone
-from processors import has_bf16
 
 from attribune.backbones.families import placement_for
 from attribune.errors import ConfigError, DataError
@@ -116,11 +115,10 @@ def test_a_reward_is_that_of_the_text_alone_with_its_rows_attributes(name: str, 
         torch.testing.assert_close(model(**swapped).logits, rewards.flip(1), rtol=0, atol=1e-10)
         others = model(**{**given, "attribute_ids": given["attribute_ids"].roll(1, 0)}).logits
     assert torch.equal(others, rewards) == (not config.uses_attributes)
-    if has_bf16(model):
-        with torch.no_grad(), torch.autocast("cpu", dtype=torch.bfloat16):
-            rounded = model.float()(**given).logits
-        assert rounded.dtype == torch.float32
-        assert (rounded.bfloat16() != rounded).any(), "rewards are not rounded to bf16"
+    with torch.no_grad(), torch.autocast("cpu", dtype=torch.bfloat16):
+        rounded = model.float()(**given).logits
+    assert rounded.dtype == torch.float32
+    assert (rounded.bfloat16() != rounded).any(), "rewards are not rounded to bf16"
 
 
 @pytest.mark.slow

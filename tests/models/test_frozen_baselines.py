@@ -114,6 +114,8 @@ def test_they_train_and_are_read_again(
     assert predictor.model.describe(precision="bf16")["method"] == method
     rows = {"text": ["great film", "awful", ""], "user": ["u0", "u1", None]}
     before = predictor.logits(rows)[0]
+    for folder in (run, run / "model"):
+        assert np.array_equal(Predictor.from_pretrained(folder).logits(rows)[0], before)
     assert np.abs(before[0] - predictor.logits(rows | {"user": ["u2"] * 3})[0][0]).max() > 1e-4  # values differ
     copy = shutil.copytree(run, tmp_path / "copy")
     again = load_run(copy, backbone=str(trained_runs.backbone()))[1]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -12,9 +13,11 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.linear_model import LogisticRegression, Ridge
 
 from attribune.core.checksums import CHECKSUMS
+from attribune.data.texts import TextInput
 from attribune.errors import AttribuneWarning, ConfigError, DataError, ModelFolderError
 from attribune.models import linear, linear_features
 from attribune.models.linear import LinearModel, choose_c
+from attribune.models.predictor import Predictor
 from attribune.schema import Categorical, MultiLabel, Schema
 from attribune.tasks import Aspects, Classification, Rating, Regression
 
@@ -134,12 +137,13 @@ def test_every_task_is_learned(name):
 @pytest.mark.parametrize("name", TASKS)
 @pytest.mark.parametrize("texts", [TEXTS, None])
 def test_saves_and_loads_to_the_same_numbers(name, texts, tmp_path):
-    model = fitted(name, texts)
-    model.save(tmp_path / "new" / "folder")
+    model = replace(fitted(name, texts), text_input=TextInput.of(["title", "text"], separator=" "))
+    model.save_pretrained(tmp_path / "new" / "folder")
     loaded = LinearModel.load(tmp_path / "new" / "folder")
     np.testing.assert_array_equal(loaded.logits(texts, IDS), model.logits(texts, IDS))
     assert loaded.task == model.task
     assert loaded.C == model.C
+    assert loaded.text_input == model.text_input
     assert loaded.uses_text is (texts is not None)
     assert sorted(path.name for path in (tmp_path / "new" / "folder").iterdir()) == [
         CHECKSUMS,
@@ -277,14 +281,22 @@ def test_text_alone_works():
 
 @pytest.fixture
 def folder(tmp_path):
-    fitted().save(tmp_path / "model")
+    fitted().save_pretrained(tmp_path / "model")
     (tmp_path / "model" / CHECKSUMS).unlink()  # as of an earlier release
     return tmp_path / "model"
 
 
+def test_an_earlier_release_did_not_save_which_columns_are_the_text(folder):
+    assert "text_input" not in json.loads((folder / "linear.json").read_text())
+    assert LinearModel.load(folder).text_input is None
+    with pytest.raises(ConfigError, match="give text_input='text'"):
+        Predictor.from_pretrained(folder)
+    assert Predictor.from_pretrained(folder, text_input="title").text_input == TextInput.of("title")
+
+
 @pytest.mark.parametrize("name", ["linear.json", "linear.safetensors", "schema.json"])
 def test_a_changed_file_is_refused(tmp_path, name):
-    fitted().save(tmp_path)
+    fitted().save_pretrained(tmp_path)
     content = bytearray((tmp_path / name).read_bytes())
     content[-3] ^= 1
     (tmp_path / name).write_bytes(content)
@@ -305,7 +317,7 @@ def test_missing_and_truncated_files_are_refused(folder, name):
 
 
 def test_tensors_of_another_model_are_refused(folder, tmp_path):
-    fitted(C=2.0).save(tmp_path / "other")
+    fitted(C=2.0).save_pretrained(tmp_path / "other")
     shutil.copy(tmp_path / "other" / "linear.safetensors", folder)
     with pytest.raises(ModelFolderError, match="of another model"):
         LinearModel.load(folder)
@@ -346,4 +358,4 @@ def test_foreign_json_is_refused(folder):
 def test_a_folder_that_cannot_be_written_is_named(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(ModelFolderError, match="cannot be written"):
-        fitted().save(tmp_path / "file" / "model")
+        fitted().save_pretrained(tmp_path / "file" / "model")

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import copy
+import pickle
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -223,6 +225,19 @@ def test_a_precision_in_which_nothing_is_predicted(
 ) -> None:
     with pytest.raises(ConfigError, match=hint):
         predictor_of(precision=precision)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, lambda one: pickle.loads(pickle.dumps(one))])
+def test_it_is_copied_and_pickled(
+    predictor_of: Callable[..., Predictor], copied: Callable[[Predictor], Predictor]
+) -> None:
+    predictor = predictor_of()
+    expected = predictor.logits(TABLE)[0]
+    with predictor.held():  # a copy does not wait for the passes of the other
+        twin = copied(predictor)
+        np.testing.assert_array_equal(twin.logits(TABLE)[0], expected)
+    assert (twin.batch_size, twin.precision, twin.text_input) == (7, "float32", predictor.text_input)
 
 
 def test_a_path_is_no_model() -> None:

@@ -22,6 +22,7 @@ from attribune.core.checksums import CHECKSUMS
 from attribune.data.word_vectors import read_word_vectors
 from attribune.errors import ConfigError, DataError, ModelFolderError
 from attribune.models.automl import AutoMLModel
+from attribune.models.predictor import Predictor
 from attribune.runs.loading import load_run
 from attribune.runs.recipe import Recipe
 from attribune.training import automl, network_fit
@@ -257,6 +258,7 @@ def test_both_texts_of_a_pair_are_read(tmp_path: Path) -> None:
 
 def test_attributes_are_features_and_unknown_ones_are_none(table: Path, run: Path) -> None:
     _, predictor = load_run(run)
+    assert Predictor.from_pretrained(run).text_input == predictor.text_input
     texts = [row["text"] for row in ROWS[:30]]
     known = predictor.logits({"text": texts, "user": [row["user"] for row in ROWS[:30]]})[0]
     new = predictor.logits({"text": texts, "user": ["somebody"] * 30})[0]

@@ -5,11 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import small_runs
 from trained_runs import TrainedRuns
 
+from attribune.models.predictor import Predictor
 from attribune.runs.folder import RunFolder
+from attribune.runs.loading import load_run
 from attribune.runs.recipe import Recipe
 from attribune.training.train import train
 
@@ -56,6 +59,18 @@ def test_a_cut_text_is_cut_for_the_linear_baseline_too(folder: Path, trained_run
 def test_the_end_that_is_read_is_read_by_both(folder: Path, trained_runs: TrainedRuns) -> None:
     found = results(folder, trained_runs.backbone(), "head+tail:4+4")
     assert found["linear"] == found["linear, whole texts"] == 1
+
+
+@pytest.mark.parametrize("method", ["linear", "attributes-only"])
+def test_a_predictor_needs_only_the_run_of_a_baseline(folder: Path, tmp_path: Path, method: str) -> None:
+    run, columns = tmp_path / "run", {"text": "text", "label": "stars", "attributes": ["user"]}
+    train(str(folder / "train.csv"), run, method=method, baselines=False, **columns)
+    rows = {"text": ["so good", "so bad"], "user": ["u1", None]}
+    expected = load_run(run)[1].logits(rows)[0]
+    for place in (run, run / "model"):
+        predictor = Predictor.from_pretrained(place)
+        np.testing.assert_array_equal(predictor.logits(rows)[0], expected)
+        assert predictor.predict("so good", user="u1")["prediction"] in ("0", "1")
 
 
 def test_texts_that_fit_have_one_linear_baseline(trained_runs: TrainedRuns) -> None:

@@ -35,6 +35,7 @@ class AttributeClassificationPipeline(Pipeline):
         model: for a task with classes: classification, rating or ordinal.
         text_input: name of the text column, for a model that was saved without it.
         batch_size: rows per forward pass.
+        precision: ``float32`` or ``bf16``; by default that in which the model was trained.
         options: options of `transformers.Pipeline`, such as ``device``, and of `__call__` for every call.
 
     Raises:
@@ -54,6 +55,7 @@ class AttributeClassificationPipeline(Pipeline):
         *,
         text_input: TextInput | str | None = None,
         batch_size: int = 64,
+        precision: str | None = None,
         **options: Any,
     ) -> None:
         if not isinstance(model.task, Classification | Rating | Ordinal):
@@ -62,7 +64,9 @@ class AttributeClassificationPipeline(Pipeline):
                 "predictions have every form"
             )
         super().__init__(model=model, **options)
-        self._predictor = Predictor(model, text_input=text_input, batch_size=batch_size, device=str(self.device))
+        self._predictor = Predictor(
+            model, text_input=text_input, batch_size=batch_size, precision=precision, device=str(self.device)
+        )
         self._predictor.row_names.check(self._preprocess_params["attributes"], what="the options")
 
     def _sanitize_parameters(

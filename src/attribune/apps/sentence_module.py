@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Self
 from torch import Tensor, nn
 
 from attribune.core.files import read_json, write_json
+from attribune.core.precision import at_least_float32, computing_in
 from attribune.data.rows import EncodedRows
 from attribune.models.auto import load_model
 from attribune.models.classifier import AttributeModel
@@ -82,8 +83,10 @@ class AttributeModule(nn.Module):
         return {**one, first: f"{prompt}{one[first]}"}
 
     def forward(self, features: dict[str, Any], **options: Any) -> dict[str, Any]:
-        """Add the vectors (B, H) of a batch to it, as ``sentence_embedding``."""
-        features["sentence_embedding"] = self.model.document_vectors(**features)
+        """Add the vectors (B, H) of a batch to it, as ``sentence_embedding``; trainers choose their own precision."""
+        precision = None if self.training else self.model.precision
+        with computing_in(precision, self.model.device.type):
+            features["sentence_embedding"] = at_least_float32(self.model.document_vectors(**features))
         return features
 
     def save(self, output_path: str, *args: Any, **options: Any) -> None:

@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Any
+
 import torch
 from torch import Tensor
 
 from attribune.errors import ConfigError
 
-__all__ = ["at_least_float32", "check_precision", "product_dtype", "resolve_precision"]
+__all__ = [
+    "at_least_float32",
+    "check_precision",
+    "computing_in",
+    "default_float32",
+    "product_dtype",
+    "resolve_precision",
+]
 
 _PRECISIONS = ("float32", "bf16")
 _MEANT = {"bfloat16": "bf16", "float16": "bf16", "fp16": "bf16", "half": "bf16", "fp32": "float32", "float": "float32"}
@@ -37,6 +48,25 @@ def resolve_precision(precision: str) -> str:
     # Zen 4 and Cooper Lake multiply pairs of bf16 at twice the rate of float32. Intel's later processors, which have
     # float16 too, leave that to AMX: where a virtual machine hides AMX, bf16 takes 1.5 times as long as float32.
     return "bf16" if has.get("avx512_bf16") and not has.get("avx512_fp16") else "float32"
+
+
+def computing_in(precision: str | None, device: str) -> AbstractContextManager[Any]:
+    """Return the context in which a model computes in a precision: autocast for ``bf16``, none for others."""
+    return torch.autocast(device, dtype=torch.bfloat16) if precision == "bf16" else nullcontext()
+
+
+@contextmanager
+def default_float32() -> Iterator[None]:
+    """Make new tensors float32 within a block, whatever the default of the process; without effect where it is that."""
+    before = torch.get_default_dtype()
+    if before == torch.float32:
+        yield
+        return
+    torch.set_default_dtype(torch.float32)
+    try:
+        yield
+    finally:
+        torch.set_default_dtype(before)
 
 
 def at_least_float32(x: Tensor) -> Tensor:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
+from functools import cache, partial
 from typing import Literal, NamedTuple, TypeAlias
 
 import torch
@@ -86,9 +86,29 @@ def _in_order(
 
 
 def _run(x: Float[Tensor, "B T E"], weights: LSTMWeights) -> Float[Tensor, "B T H"]:
+    """Run one direction from the first word on, in the precision of its weights where autocast's has no LSTM."""
+    if x.device.type == "cpu" and torch.is_autocast_enabled("cpu") and not _has_autocast_lstm():
+        with torch.autocast("cpu", enabled=False):
+            return _states(x.to(weights.W_hh.dtype), weights)
+    return _states(x, weights)
+
+
+def _states(x: Float[Tensor, "B T E"], weights: LSTMWeights) -> Float[Tensor, "B T H"]:
     zeros = x.new_zeros(1, x.shape[0], weights.W_hh.shape[1])
     states: Tensor = torch.lstm(x, (zeros, zeros), list(weights), True, 1, 0.0, _HAS_GRADIENTS, False, True)[0]
     return states
+
+
+@cache
+def _has_autocast_lstm() -> bool:
+    """Whether this processor has LSTMs in bf16, with gradients: oneDNN refuses them where instructions are missing."""
+    with torch.inference_mode(False), torch.enable_grad(), torch.autocast("cpu", dtype=torch.bfloat16):
+        weights = LSTMWeights(*(torch.ones(4, *more, requires_grad=True) for more in ((1,), (1,), (), ())))
+        try:
+            _states(torch.ones(1, 2, 1), weights).float().sum().backward()  # type: ignore[no-untyped-call]
+        except RuntimeError:
+            return False
+    return True
 
 
 def real_words_first(attention_mask: Shaped[Tensor, "B T"], *, reverse: bool = False) -> Int[Tensor, "B T"]:

@@ -299,7 +299,7 @@ class AttributeAdapter(Bottleneck):
             b, W = values.cache.read(self, partial(self._of_values, values))
         else:
             b, W = self._of_rows(values.vectors, values.membership)
-        return hidden @ W, b
+        return hidden @ W.to(product_dtype(hidden)), b  # generated in float32 at least
 
     def merge(self, values: Values) -> dict[str, Tensor]:
         """Return the tensors of the equivalent plain adapter for the values of the only row."""
@@ -313,7 +313,7 @@ class AttributeAdapter(Bottleneck):
         """Return vectors and membership; with pre-aggregation one vector per row, the sum of those of its values."""
         if not self.pre_aggregation:
             return z, membership
-        z = membership @ z
+        z = _summed(z, membership)
         return z, torch.eye(z.shape[0], dtype=z.dtype, device=z.device)
 
     def _bias(
@@ -334,6 +334,12 @@ class AttributeAdapter(Bottleneck):
         return b.expand(len(index), -1), W.to(product_dtype(W))
 
 
+def _summed(z: Float[Tensor, "U Z"], membership: Float[Tensor, "B U"]) -> Float[Tensor, "B Z"]:
+    """Return the sum of the vectors of each row's values, in their precision whatever autocast says."""
+    with torch.autocast(z.device.type, enabled=False):
+        return membership @ z
+
+
 def _without_factors(adapter: Bottleneck) -> FactoredAdapter:
     return FactoredAdapter([], adapter.W_down, adapter.b_down, adapter.W_up, adapter.b_up)
 
@@ -351,8 +357,7 @@ def _generated_at(adapters: Sequence[AttributeAdapter], values: Values, *, is_su
         is_summed: whether a row's weight comes from the sum of the vectors of its values.
     """
     z, membership = values.vectors, values.membership
-    with torch.autocast(z.device.type, enabled=False):
-        sums = membership @ z if is_summed else z
+    sums = _summed(z, membership) if is_summed else z
     factors = factors_of_sites([adapter.g for adapter in adapters], sums, None if is_summed else membership)
     if factors is None:
         return None

@@ -23,7 +23,7 @@ from attribune.data.encoding import RowEncoder
 from attribune.data.rows import EncodedRows
 from attribune.data.texts import TextInput
 from attribune.data.words import WordVocabulary
-from attribune.models.baseline_files import BaselineFiles
+from attribune.models.baseline_files import BaselineFiles, stored_text
 from attribune.models.linear_features import LinearFeatures
 from attribune.models.sizes import Sizes
 from attribune.models.word_network import NetworkSettings, SparseRows, WordNetwork
@@ -75,6 +75,7 @@ class AutoMLModel:
         features: of the wide tower, those of the baseline ``linear``: TF-IDF of words and word pairs, one column per
             attribute value.
         network: in evaluation mode, on the CPU.
+        text_input: which columns are the text; None where it is not known.
     """
 
     task: Task
@@ -82,8 +83,9 @@ class AutoMLModel:
     vocabulary: WordVocabulary
     features: LinearFeatures
     network: WordNetwork
-    text_input: ClassVar[None] = None
+    text_input: TextInput | None = None
     reads_attributes: ClassVar[bool] = True
+    precision: ClassVar[None] = None
 
     @property
     def schema(self) -> Schema:
@@ -149,7 +151,7 @@ class AutoMLModel:
         network = _network(self.settings, tensors, self.task, is_pair=self.network.is_pair)
         return replace(self, features=features, network=network)
 
-    def save(self, folder: str | Path) -> None:
+    def save_pretrained(self, folder: str | Path) -> None:
         """Write `automl.json`, `automl.safetensors` and `schema.json`.
 
         Raises:
@@ -157,6 +159,7 @@ class AutoMLModel:
         """
         settings = {
             "task": self.task.to_dict(),
+            **stored_text(self.text_input),
             "network": self.settings.model_dump(mode="json"),
             "is_pair": self.network.is_pair,
             "words": self.vocabulary.words,
@@ -167,12 +170,12 @@ class AutoMLModel:
 
     @staticmethod
     def is_in(folder: str | Path) -> bool:
-        """Whether `save` wrote the folder."""
+        """Whether `save_pretrained` wrote the folder."""
         return _FILES.are_in(folder)
 
     @classmethod
     def load(cls, folder: str | Path, *, verify: bool = True) -> Self:
-        """Read what `save` wrote; arguments and errors are those of `BaselineFiles.load`."""
+        """Read what `save_pretrained` wrote; arguments and errors are those of `BaselineFiles.load`."""
         stored = _FILES.load(folder, verify=verify)
         with stored.fitting():
             saved = stored.settings
@@ -192,7 +195,14 @@ class AutoMLModel:
             stored.check_shapes(shapes | {_IDF: features.idf_shape})
             tensors = {name: torch.from_numpy(stored.tensors[name]) for name in expected}
             network = _network(settings, tensors, task, is_pair=is_pair)
-        return cls(task=task, settings=settings, vocabulary=vocabulary, features=features, network=network)
+            return cls(
+                task=task,
+                settings=settings,
+                vocabulary=vocabulary,
+                features=features,
+                network=network,
+                text_input=stored.text_input,
+            )
 
 
 def _network(settings: NetworkSettings, tensors: Mapping[str, Tensor], task: Task, *, is_pair: bool) -> WordNetwork:

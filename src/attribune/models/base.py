@@ -25,6 +25,7 @@ from attribune.backbones.tuning import tune_backbone
 from attribune.backbones.word_models import WordModel
 from attribune.core.config import short_repr
 from attribune.core.deprecation import warn_renamed
+from attribune.core.precision import default_float32
 from attribune.core.process import require_memory
 from attribune.data.batching import batches_by_length
 from attribune.data.collator import Collator
@@ -72,6 +73,7 @@ class ConditionedModel(CheckpointedModel):
     _supports_flex_attn = True
     _no_split_modules: ClassVar[list[str]] = []
 
+    @default_float32()
     def __init__(
         self,
         config: AttributeConfig,
@@ -279,6 +281,11 @@ class ConditionedModel(CheckpointedModel):
             ConfigError: without a tokenizer.
         """
         return Collator(self._own_tokenizer(), self.schema if schema is None else schema)
+
+    @property
+    def precision(self) -> str | None:
+        """The precision of the training, in which the model predicts by default; None where it is not known."""
+        return cast(AttributeConfig, self.config).precision
 
     @property
     def reads_attributes(self) -> bool:

@@ -16,10 +16,11 @@ from safetensors import numpy as safetensors
 
 from attribune.core.checksums import check_files, write_checksums
 from attribune.core.files import read_json, replace_file, write_json
+from attribune.data.texts import TextInput
 from attribune.errors import ModelFolderError
 from attribune.schema import Schema
 
-__all__ = ["BaselineFiles", "StoredBaseline"]
+__all__ = ["BaselineFiles", "StoredBaseline", "stored_text"]
 
 Array = npt.NDArray[Any]
 
@@ -43,6 +44,12 @@ class StoredBaseline:
             raise TypeError(f"{name!r} is not a list of texts")
         return tuple(texts)
 
+    @property
+    def text_input(self) -> TextInput | None:
+        """Which columns are the text; None in the files of earlier versions."""
+        settings = self.settings.get("text_input")
+        return None if settings is None else TextInput.from_dict(settings)
+
     @contextmanager
     def fitting(self) -> Iterator[None]:
         """Turn what does not fit together while a model is made of the files into a ModelFolderError."""
@@ -64,6 +71,11 @@ class StoredBaseline:
                 f"{self.path}: describes arrays of shapes {[expected.get(name) for name in wrong]} "
                 f"({', '.join(wrong)}), found {[found.get(name) for name in wrong]}: save the model again"
             )
+
+
+def stored_text(text_input: TextInput | None) -> dict[str, Any]:
+    """Return the setting from which `StoredBaseline.text_input` is read; none where it is not known."""
+    return {} if text_input is None else {"text_input": text_input.to_dict()}
 
 
 @dataclass(frozen=True)

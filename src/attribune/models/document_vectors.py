@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
+from functools import partial
 from typing import Any, Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
 import torch
 
+from attribune.core.precision import computing_in
 from attribune.data.candidates import CandidateEncoder
 from attribune.data.encoding import encode_rows
 from attribune.data.history_encoding import columns_of
@@ -101,7 +103,7 @@ def encode_documents(
     batch_size: int = 64,
     normalize: bool = False,
     of: TextOf = "text",
-    run: Callable[[], AbstractContextManager[Any]] = torch.inference_mode,
+    run: Callable[[], AbstractContextManager[Any]] | None = None,
 ) -> Vectors:
     """Return the vectors (n, H) of what `Predictor.predict` takes, as the head of the model reads them.
 
@@ -111,7 +113,7 @@ def encode_documents(
         batch_size: rows in one pass; they are sorted by length.
         normalize: whether vectors have the length 1, so that their products are cosines.
         of: which of two texts that the model compares.
-        run: the context of a pass.
+        run: the context of a pass; by default without gradients, in the precision of the model's training.
 
     Returns:
         For one text or one row a vector (H,).
@@ -122,10 +124,17 @@ def encode_documents(
     """
     parts, is_single = DocumentReader(model, text_input, of=of).parts(given, attributes)
     nothing = np.zeros((0, model.document_size), dtype=np.float32)
+    run = partial(_pass, model) if run is None else run
     found = np.concatenate([nothing, *(_vectors_of(model, rows, size=batch_size, run=run) for rows in parts)])
     if normalize:
         found /= np.maximum(np.linalg.norm(found, axis=1, keepdims=True), np.finfo(np.float32).tiny)
     return found[0] if is_single else found
+
+
+@contextmanager
+def _pass(model: ReadingModel) -> Iterator[None]:
+    with torch.inference_mode(), computing_in(model.precision, model.device.type):
+        yield
 
 
 def _vectors_of(

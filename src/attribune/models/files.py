@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from pydantic import BaseModel, Field
@@ -91,6 +91,7 @@ class _Settings(BaseModel):
     chunk: int | None = Field(default=None, ge=1)
     chunk_encoder: dict[str, Any] | None = None
     text_input: _TextInput | None = None
+    precision: Literal["float32", "bf16"] | None = None
     learned: list[str]
     generation: dict[str, Any] | None = None
 

@@ -21,7 +21,7 @@ from attribune.data.encoding import RowEncoder
 from attribune.data.rows import EncodedRows
 from attribune.data.texts import TextInput
 from attribune.errors import AttribuneWarning, ConfigError, DataError
-from attribune.models.baseline_files import BaselineFiles
+from attribune.models.baseline_files import BaselineFiles, stored_text
 from attribune.models.linear_features import LinearFeatures
 from attribune.models.sizes import Sizes
 from attribune.models.vector_features import VectorFeatures
@@ -47,6 +47,7 @@ class LinearModel:
     Args:
         weight: (F, O) float32.
         bias: (O,) float32.
+        text_input: which columns are the text; None where it is not known.
     """
 
     task: Task
@@ -54,8 +55,9 @@ class LinearModel:
     weight: Array
     bias: Array
     C: float
-    text_input: ClassVar[None] = None
+    text_input: TextInput | None = None
     reads_attributes: ClassVar[bool] = True
+    precision: ClassVar[None] = None
 
     @classmethod
     def fit(
@@ -178,24 +180,29 @@ class LinearModel:
         weight = np.vstack([self.weight, np.zeros_like(self.weight[:1])])  # the last row is that of new values
         return replace(self, features=features, weight=weight[rows])
 
-    def save(self, folder: str | Path) -> None:
+    def save_pretrained(self, folder: str | Path) -> None:
         """Write `linear.json`, `linear.safetensors` and `schema.json`.
 
         Raises:
             ModelFolderError: when the folder cannot be written.
         """
-        settings = {"C": self.C, "task": self.task.to_dict(), **self.features.settings()}
+        settings = {
+            "C": self.C,
+            "task": self.task.to_dict(),
+            **stored_text(self.text_input),
+            **self.features.settings(),
+        }
         tensors = {"weight": self.weight, "bias": self.bias, **self.features.tensors()}
         _FILES.save(folder, settings=settings, tensors=tensors, schema=self.schema)
 
     @staticmethod
     def is_in(folder: str | Path) -> bool:
-        """Whether `save` wrote the folder."""
+        """Whether `save_pretrained` wrote the folder."""
         return _FILES.are_in(folder)
 
     @classmethod
     def load(cls, folder: str | Path, *, verify: bool = True, backbone: str | Path | None = None) -> Self:
-        """Read what `save` wrote; arguments and errors are those of `BaselineFiles.load`.
+        """Read what `save_pretrained` wrote; arguments and errors are those of `BaselineFiles.load`.
 
         Args:
             backbone: new location of the weights of a frozen backbone, if they were moved.
@@ -212,8 +219,14 @@ class LinearModel:
                 features = VectorFeatures.from_stored(stored.settings, stored.tensors, stored.schema, backbone=backbone)
                 own = {"mean": features.mean.shape, "scale": features.mean.shape}
             stored.check_shapes({"weight": (features.width, task.outputs), "bias": (task.outputs,), **own})
-            tensors = stored.tensors
-            return cls(task=task, features=features, weight=tensors["weight"], bias=tensors["bias"], C=C)
+            return cls(
+                task=task,
+                features=features,
+                weight=stored.tensors["weight"],
+                bias=stored.tensors["bias"],
+                C=C,
+                text_input=stored.text_input,
+            )
 
 
 def choose_c(

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any, Self
 
@@ -16,7 +15,8 @@ from attribune.backbones.sharing import with_same_tensors
 from attribune.core.arguments import checked_arguments
 from attribune.core.deprecation import renamed_arguments
 from attribune.core.device import named_device
-from attribune.core.precision import check_precision
+from attribune.core.locked import Locked
+from attribune.core.precision import check_precision, computing_in
 from attribune.core.threads import limit_threads
 from attribune.data.encoding import encode_rows
 from attribune.data.history_encoding import columns_of
@@ -40,15 +40,18 @@ __all__ = ["Predictor"]
 _ROWS = 4096  # rows encoded and sorted by length at once
 
 
-class Predictor:
+class Predictor(Locked):
     """Score raw rows with a trained model. Threads may share a predictor; their forward passes run one at a time.
+
+    It can be copied and pickled, with all weights: a copy shares nothing.
 
     Args:
         model: a neural model, or a baseline.
         text_input: which columns are the text, and how it is fitted, or the name of one; by default as saved
             with the model.
         batch_size: rows per forward pass.
-        precision: ``float32`` or ``bf16``.
+        precision: ``float32`` or ``bf16``; by default that in which the model was trained, or float32 where it does not
+            say.
         device: where the model runs; by default a GPU if there is one.
         cache_mb: size of the cache of generated weights in megabytes; 0 disables it. See
             `AttributeModel.enable_weight_cache`.
@@ -65,7 +68,7 @@ class Predictor:
         *,
         text_input: TextInput | str | Sequence[str] | None = None,
         batch_size: int = 64,
-        precision: str = "float32",
+        precision: str | None = None,
         device: str | None = None,
         cache_mb: float = 256,
         quantise: Quantisation | None = None,
@@ -74,6 +77,7 @@ class Predictor:
             raise ConfigError(f"the model is the path {str(model)!r}: load it with Predictor.from_pretrained")
         if batch_size < 1:
             raise ConfigError(f"batch_size is {batch_size}: give at least 1")
+        precision = precision or model.precision or "float32"
         check_precision(precision)
         text = TextInput.read_setting(text_input) or model.text_input
         if text is None:
@@ -85,7 +89,7 @@ class Predictor:
         self.model, self.task, self.text_input = model, model.task, text
         self.batch_size, self.precision = batch_size, precision
         limit_threads()
-        self._lock = threading.Lock()
+        super().__init__()
         self._encoder = model.row_encoder(text)
         self.device = named_device(device)
         model.prepare(self.device, cache_mb=cache_mb)
@@ -142,7 +146,7 @@ class Predictor:
         backbone: str | Path | None = None,
         revision: str | None = None,
         batch_size: int = 64,
-        precision: str = "float32",
+        precision: str | None = None,
         device: str | None = None,
         cache_mb: float = 256,
         verify: bool = True,
@@ -155,6 +159,8 @@ class Predictor:
             name: folder of a run, of its model or of an export, or a name on the hub.
             backbone: new location of the backbone's weights, if they were moved.
             revision: branch, tag or commit of the model on the hub.
+            precision: ``float32`` or ``bf16``; by default that in which the model was trained, as `attribune predict`
+                and the service take it.
             verify: compare the model's files with the checksums that were saved with them.
             text_input: for a model that was saved without it.
 
@@ -304,4 +310,4 @@ class Predictor:
 
     def autocast(self) -> AbstractContextManager[Any]:
         """Return the context in which the model runs: autocast for bf16."""
-        return torch.autocast(self.device.type, dtype=torch.bfloat16) if self.precision == "bf16" else nullcontext()
+        return computing_in(self.precision, self.device.type)

@@ -59,7 +59,7 @@ class PredictorGroup(Mapping[str, Predictor]):
         *,
         backbone: str | Path | None = None,
         batch_size: int = 64,
-        precision: str = "float32",
+        precision: str | None = None,
         device: str | None = None,
         cache_mb: float = 256,
         verify: bool = True,

@@ -41,6 +41,10 @@ class Scorer(Protocol):
         """Which columns are the text; None where the model was saved without it."""
 
     @property
+    def precision(self) -> str | None:
+        """In which it predicts by default, ``float32`` or ``bf16``; None for float32."""
+
+    @property
     def reads_attributes(self) -> bool:
         """Whether the scores depend on the attributes."""
 
@@ -73,6 +77,9 @@ class Scorer(Protocol):
     def sizes(self) -> Sizes:
         """Count the parameters."""
 
+    def save_pretrained(self, folder: str | Path) -> None:
+        """Write the model into a folder; ModelFolderError when it cannot be written."""
+
     def describe(self, *, precision: str) -> dict[str, Any]:
         """Return method, backbone, number of parameters and precision (``float32`` or ``bf16``) as JSON values."""
 
@@ -82,6 +89,3 @@ class Baseline(Scorer, Protocol):
 
     def revised(self, revision: Revision) -> Self:
         """Return the model with values added to the schema, without weights, or taken away with theirs."""
-
-    def save(self, folder: str | Path) -> None:
-        """Write the model into a folder; ModelFolderError when it cannot be written."""

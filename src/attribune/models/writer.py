@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import math
-import threading
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
 from typing import Annotated, Any
 
 import torch
@@ -14,6 +12,8 @@ from torch import Tensor
 
 from attribune.core.config import checked_dataclass
 from attribune.core.deprecation import renamed_arguments
+from attribune.core.locked import Locked
+from attribune.core.precision import computing_in
 from attribune.data.texts import TextInput
 from attribune.errors import ConfigError, DataError
 from attribune.models.generator import AttributeGenerator
@@ -83,7 +83,7 @@ class Decoding:
         }
 
 
-class Writer:
+class Writer(Locked):
     """Generate texts with a trained model. Arguments, errors and use by threads are those of `Predictor`."""
 
     @renamed_arguments(kept_megabytes="cache_mb")
@@ -93,16 +93,17 @@ class Writer:
         *,
         text_input: TextInput | None = None,
         batch_size: int = 16,
-        precision: str = "float32",
+        precision: str | None = None,
         device: str | None = None,
         cache_mb: float = 256,
     ) -> None:
-        self.model, self.batch_size, self.precision = model, batch_size, precision
+        self.model, self.batch_size = model, batch_size
+        self.precision = precision or model.precision or "float32"
         self._encoder = model.row_encoder(text_input)
         self.text_input = self._encoder.text
         self._collator = model.collator(model.input_schema)
         self._collator.left = True
-        self._lock = threading.Lock()
+        super().__init__()
         self.device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
         model.prepare(self.device, cache_mb=cache_mb)
 
@@ -246,8 +247,7 @@ class Writer:
     ) -> Tensor:
         """Return the new ids of each text, (rows · n, T)."""
         batch = {name: tensor.to(self.device) for name, tensor in self._collator(rows).items()}
-        half = self.precision == "bf16"
-        autocast = torch.autocast(self.device.type, dtype=torch.bfloat16) if half else nullcontext()
+        autocast = computing_in(self.precision, self.device.type)
         # One pass at a time: the layers read the attributes of the current pass.
         with self._lock, torch.inference_mode(), autocast:
             ids: Tensor = self.model.generate(

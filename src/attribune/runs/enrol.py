@@ -18,6 +18,7 @@ from typing import Any
 from torch import nn
 
 from attribune.core.files import replace_file, write_json
+from attribune.core.process_state import training_alone
 from attribune.core.progress import Reporter
 from attribune.core.records import read_record
 from attribune.core.wording import counted
@@ -101,7 +102,7 @@ def enrol(
         raise ConfigError("there is neither a table of rows nor one that describes values: give at least one")
     folder = RunFolder.of(run)
     folder.read_recipe()
-    with folder.held():
+    with training_alone(), folder.held():
         folder.recover_model()
         recipe, predictor = load_run(folder.path, backbone=backbone)
         histories = history_attribute(predictor.model, attributes)

@@ -146,7 +146,7 @@ def _forget_in_model(
     if not removed[attribute]:
         return
     if (baseline := load_baseline(folder.model)) is not None:
-        folder.replace_model(baseline.revised(Revision.removing(schema, removed)).save)
+        folder.replace_model(baseline.revised(Revision.removing(schema, removed)).save_pretrained)
     else:
         added = [
             [value for value in step if value["attribute"] != attribute or value["value"] not in values]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from attribune.backbones.sharing import SharedBackbones
 from attribune.core.arguments import checked_arguments
@@ -24,6 +25,7 @@ def load_run(
     *,
     backbone: str | Path | None = None,
     dtype: str = "float32",
+    precision: str | None = None,
     shared: SharedBackbones | None = None,
     quantise: Quantisation | None = None,
 ) -> tuple[Recipe, Predictor]:
@@ -33,6 +35,7 @@ def load_run(
         path: the run's folder, or its model's.
         backbone: new location of the backbone's weights, if they were moved.
         dtype: of the backbone's weights.
+        precision: ``float32`` or ``bf16``; by default that of the training.
         shared: cache of backbones whose weights several models share.
         quantise: ``int8`` for prediction on CPUs; see `attribune.models.quantised`.
 
@@ -55,7 +58,7 @@ def load_run(
             raise
         with folder.held(wait=True):  # the model was replaced while it was read
             model = load_scorer(folder.model, backbone=backbone, dtype=dtype, shared=shared)
-    return recipe, predictor_of(recipe, quantised(model, quantise, shared=shared))
+    return recipe, predictor_of(recipe, quantised(model, quantise, shared=shared), precision=precision)
 
 
 def load_predictor(
@@ -63,23 +66,27 @@ def load_predictor(
     *,
     backbone: str | Path | None = None,
     dtype: str = "float32",
+    precision: str | None = None,
     shared: SharedBackbones | None = None,
     quantise: Quantisation | None = None,
 ) -> Predictor:
     """Load the predictor of a run, as `load_run` does, or of a model alone, such as an exported one."""
     if not RunFolder.of(path).is_model_alone:
-        return load_run(path, backbone=backbone, dtype=dtype, shared=shared, quantise=quantise)[1]
+        options: dict[str, Any] = {"backbone": backbone, "dtype": dtype, "shared": shared, "quantise": quantise}
+        return load_run(path, precision=precision, **options)[1]
     keep_freed_memory()
     model = load_scorer(Path(path), backbone=backbone, dtype=dtype, shared=shared)
-    return Predictor(quantised(model, quantise, shared=shared), precision="float32" if dtype == "float32" else "bf16")
+    precision = precision or (None if dtype == "float32" else "bf16")
+    return Predictor(quantised(model, quantise, shared=shared), precision=precision)
 
 
-def predictor_of(recipe: Recipe, model: Scorer) -> Predictor:
-    """Return the predictor of a model trained with a recipe."""
+def predictor_of(recipe: Recipe, model: Scorer, *, precision: str | None = None) -> Predictor:
+    """Return the predictor of a model trained with a recipe, by default in the precision of the training."""
+    trained_in = None if recipe.training.precision == "auto" else recipe.training.precision
     keep_freed_memory()
     return Predictor(
         model,
         text_input=recipe.data.text_input(),
         batch_size=recipe.training.batch_size * 2,
-        precision="float32" if recipe.training.precision == "auto" else recipe.training.precision,
+        precision=precision or trained_in,
     )

@@ -119,7 +119,8 @@ def train_automl(
     best = _best(tried)
     if best is None:
         raise DataError(f"all {len(tried)} trials of automl failed, the first with: {tried[0].error}")
-    AutoMLModel.load(_weights(folder, best.number)).save(folder.model)
+    model = AutoMLModel.load(_weights(folder, best.number))
+    replace(model, text_input=plan.data.text).save_pretrained(folder.model)
     size = plan.training.batch_size
     return {
         "trials": len(tried),
@@ -227,7 +228,7 @@ def _try(
         model = AutoMLModel(
             task=task, settings=settings, vocabulary=vocabulary, features=texts.features, network=network.eval()
         )
-        model.save(folder)
+        model.save_pretrained(folder)
     return replace(trial, seconds=time.perf_counter() - started)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from attribune.core.progress import Reporter
@@ -30,7 +31,7 @@ def _train_linear(
 ) -> dict[str, Any]:
     started = time.perf_counter()
     linear = fit_linear(data, plan.data.text if config.reads_text else None)
-    linear.save(folder.model)
+    replace(linear, text_input=plan.data.text).save_pretrained(folder.model)
     return {"C": linear.C, "seconds": time.perf_counter() - started}
 
 
@@ -40,7 +41,7 @@ def _train_frozen(
     started = time.perf_counter()
     backbone, with_weights = plan.recipe.backbone.name, isinstance(config, Heads)
     model = fit_frozen(backbone, plan.data, data, reporter, with_weights=with_weights)
-    model.save(folder.model)
+    replace(model, text_input=plan.data.text).save_pretrained(folder.model)
     return {"C": model.C, "seconds": time.perf_counter() - started}
 
 

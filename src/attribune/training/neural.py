@@ -12,6 +12,7 @@ import numpy as np
 import torch
 import transformers
 
+from attribune.core.precision import computing_in
 from attribune.core.progress import Reporter
 from attribune.data.rows import EncodedRows
 from attribune.errors import ConfigError
@@ -49,6 +50,7 @@ def train_neural(
     """Build the model, encode the rows, train, and save the model."""
     transformers.set_seed(settings.seed)
     model = build_model(plan, source, data, reporter)
+    model.config.precision = settings.precision
     fit_histories(model, source, data, reporter)
     _check_checkpointing(model, settings)
     check_set_encoders(model, settings)
@@ -75,8 +77,7 @@ def train_neural(
 
 def _precision(model: ConditionedModel, settings: TrainingRecipe) -> Callable[[], AbstractContextManager[Any]]:
     """Return what makes the context of a forward pass in the precision of the training."""
-    is_bf16 = settings.precision == "bf16"
-    return partial(torch.autocast, model.device.type, dtype=torch.bfloat16, enabled=is_bf16)
+    return partial(computing_in, settings.precision, model.device.type)
 
 
 def _tune_task(model: ConditionedModel, task: TokenTask, validation: EncodedRows, settings: TrainingRecipe) -> None:

@@ -18,6 +18,7 @@ from attribune.backbones.loading import load_tokenizer
 from attribune.core.arguments import checked_arguments
 from attribune.core.device import default_device
 from attribune.core.files import read_json, write_json
+from attribune.core.process_state import training_alone
 from attribune.core.progress import ProgressBar, Reporter
 from attribune.core.threads import find_busy_machine, limit_threads
 from attribune.data.standard_input import STDIN
@@ -109,7 +110,8 @@ def train(
         train(df, "runs/stars", text="text", label="stars", attributes=["user", "product"])
 
     Several processes, as `torchrun` starts them, train together with the same losses as one; they all read the data.
-    The first one does the rest: it fits baselines, scores, writes the run's folder and notifies the reporter.
+    The first one does the rest: it fits baselines, scores, writes the run's folder and notifies the reporter. Trainings
+    in threads of one process take turns. The random numbers of the process are afterwards as they were.
 
     Args:
         data: a table, anything `read_table` takes; or a recipe, which replaces all arguments up to `settings`.
@@ -154,7 +156,7 @@ def train(
     comparison_recipes(recipe, others)  # refuses wrong names before anything is written
     folder = RunFolder(Path(output))
     from_main(folder.refuse_foreign)
-    with ExitStack() as stack:
+    with training_alone(), ExitStack() as stack:
         from_main(lambda: stack.enter_context(folder.held()))
         options: dict[str, Any] = {"baselines": baselines, "resume": resume, "profile": profile}
         if seconds is None:

@@ -161,9 +161,14 @@ def _draw(space: Space, tried: Sequence[Trial], seed: int) -> dict[str, Any]:
     """Draw the values of the next trial with Optuna's tree-structured Parzen estimator, seeded."""
     import optuna
 
-    optuna.logging.set_verbosity(optuna.logging.ERROR)
     distributions = {name: _distribution(choices) for name, choices in space.items()}
-    study = optuna.create_study(sampler=optuna.samplers.TPESampler(seed=seed % 2**32, n_startup_trials=_STARTUP_TRIALS))
+    sampler = optuna.samplers.TPESampler(seed=seed % 2**32, n_startup_trials=_STARTUP_TRIALS)
+    verbosity = optuna.logging.get_verbosity()
+    optuna.logging.set_verbosity(optuna.logging.ERROR)  # it announces every study
+    try:
+        study = optuna.create_study(sampler=sampler)
+    finally:
+        optuna.logging.set_verbosity(verbosity)
     for trial in tried:
         state = optuna.trial.TrialState.FAIL if trial.score is None else optuna.trial.TrialState.COMPLETE
         study.add_trial(

@@ -5,7 +5,9 @@ from __future__ import annotations
 import copy
 import pickle
 import shutil
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +16,10 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 import small_runs
+import torch
 from datasets import Dataset
 from sklearn.base import clone
+from sklearn.ensemble import BaggingClassifier
 from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import Pipeline
@@ -31,8 +35,10 @@ from attribune import (
     MultiLabel,
     Number,
     Predictor,
+    PredictorGroup,
     train,
 )
+from attribune.runs.loading import load_predictor
 
 slow = pytest.mark.slow
 ROWS = small_runs.reviews(60)
@@ -83,6 +89,83 @@ def test_a_fit_is_a_training(classifier: AttributeClassifier, tmp_path: Path) ->
     assert list(classifier.feature_names_in_) == list(FRAME.columns)
 
 
+@contextmanager
+def float64_by_default() -> Iterator[None]:
+    torch.set_default_dtype(torch.float64)
+    try:
+        yield
+    finally:
+        torch.set_default_dtype(torch.float32)
+
+
+@slow
+@pytest.mark.parametrize("around", [torch.no_grad, torch.inference_mode, float64_by_default])
+def test_what_pytorch_is_set_to_does_not_matter(
+    classifier: AttributeClassifier, around: Callable[[], AbstractContextManager[Any]]
+) -> None:
+    with around():
+        fitted = AttributeClassifier(**SMALL).fit(FRAME, FRAME["stars"])
+        found, again = fitted.predict_proba(FRAME), pickle.loads(pickle.dumps(fitted)).predict_proba(FRAME)
+    np.testing.assert_array_equal(found, classifier.predict_proba(FRAME))
+    np.testing.assert_array_equal(again, found)
+
+
+@slow
+def test_fits_in_threads_are_fits_alone(classifier: AttributeClassifier) -> None:
+    fitted: list[AttributeClassifier] = []
+
+    def fit() -> None:
+        fitted.append(AttributeClassifier(**SMALL).fit(FRAME, FRAME["stars"]))
+
+    threads = [threading.Thread(target=fit) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for one in fitted:
+        np.testing.assert_array_equal(one.predict_proba(FRAME), classifier.predict_proba(FRAME))
+    assert len(fitted) == 2
+
+
+@slow
+def test_a_fit_without_a_seed_draws_one_of_the_process() -> None:
+    options = {**SMALL, "random_state": None}
+    np.random.seed(4)  # noqa: NPY002  which scikit-learn draws from
+    first, other = (AttributeClassifier(**options).fit(FRAME, FRAME["stars"]).predict_proba(FRAME) for _ in range(2))
+    np.random.seed(4)  # noqa: NPY002  which scikit-learn draws from
+    again = AttributeClassifier(**options).fit(FRAME, FRAME["stars"]).predict_proba(FRAME)
+    assert np.abs(first - other).max() > 0
+    np.testing.assert_array_equal(again, first)
+
+
+@slow
+def test_every_door_predicts_in_the_precision_of_the_training(tmp_path: Path) -> None:
+    settings = {**SETTINGS, "training.precision": "bf16"}
+    fitted = AttributeClassifier(**{**SMALL, "settings": settings}).fit(FRAME, FRAME["stars"])
+    expected, model = fitted.predict_proba(FRAME), fitted.predictor_.model
+    model.save_pretrained(tmp_path / "model")
+    names = ["probability_bad", "probability_good"]
+    size = fitted.predictor_.batch_size
+    for rounded in (
+        Predictor.from_pretrained(tmp_path / "model", batch_size=size),
+        PredictorGroup.from_pretrained([tmp_path / "model"], batch_size=size)["model"],
+        load_predictor(tmp_path / "model"),
+        Predictor(model, batch_size=size),
+        pickle.loads(pickle.dumps(fitted)).predictor_,
+    ):
+        assert rounded.precision == "bf16"
+        np.testing.assert_allclose(rounded.predict(FRAME)[names], expected, atol=5e-3)
+    np.testing.assert_array_equal(Predictor(model, batch_size=size).predict(FRAME)[names], expected)
+    exact = Predictor.from_pretrained(tmp_path / "model", batch_size=size, precision="float32")
+    difference = np.abs(exact.predict(FRAME)[names] - expected).to_numpy().max()
+    assert 1e-5 < difference < 5e-3
+    assert load_predictor(tmp_path / "model", precision="float32").precision == "float32"
+    texts = {"text": FRAME["text"].tolist(), "user": FRAME["user"].tolist(), "tags": FRAME["tags"].tolist()}
+    vectors = model.encode(texts, batch_size=size)
+    np.testing.assert_array_equal(Predictor(model, batch_size=size).encode(texts), vectors)
+    assert np.abs(exact.encode(texts) - vectors).max() > 1e-5
+
+
 class Stream:
     """A table of another library: nothing but the Arrow interface."""
 
@@ -111,6 +194,14 @@ def test_every_form_of_rows_is_read(classifier: AttributeClassifier) -> None:
     of_array = AttributeClassifier("x0", **{**LINEAR, "attributes": ["x1"]}).fit(array, FRAME["stars"])
     of_frame = AttributeClassifier(**LINEAR).fit(Stream(FRAME), pa.array(FRAME["stars"]))
     np.testing.assert_allclose(of_array.predict_proba(array), of_frame.predict_proba(FRAME))
+
+
+@slow
+def test_the_model_of_a_baseline_is_saved_as_any_other(tmp_path: Path) -> None:
+    fitted = AttributeClassifier(**LINEAR).fit(FRAME, FRAME["stars"])
+    fitted.predictor_.model.save_pretrained(tmp_path / "model")
+    again = Predictor.from_pretrained(tmp_path / "model").predict(FRAME)
+    np.testing.assert_array_equal(again[["probability_bad", "probability_good"]], fitted.predict_proba(FRAME))
 
 
 @slow
@@ -173,6 +264,9 @@ def test_models_are_selected() -> None:
     search.fit(FRAME, FRAME["stars"])
     assert len(search.cv_results_["params"]) == 2
     assert search.best_estimator_.predict(FRAME).shape == (60,)
+    bagged = BaggingClassifier(AttributeClassifier("x0", **{**LINEAR, "attributes": ["x1"]}), 2, random_state=0)
+    bagged.fit(FRAME[["text", "user"]], FRAME["stars"])
+    assert set(bagged.predict(FRAME[["text", "user"]])) == {"bad", "good"}
     weights = np.where(FRAME["stars"] == "bad", 1.0, 0.01)
     weighted = AttributeClassifier(**LINEAR).fit(FRAME, FRAME["stars"], sample_weight=weights)
     plain = AttributeClassifier(**LINEAR).fit(FRAME, FRAME["stars"])
@@ -212,6 +306,10 @@ def test_ordered_classes_and_numbers() -> None:
         ),
         (lambda: AttributeClassifier(**{**LINEAR, "settings": 5}).fit(FRAME, FRAME["stars"]), "settings"),
         (lambda: AttributeClassifier(**{**LINEAR, "text": 5}).fit(FRAME, FRAME["stars"]), "text"),
+        (
+            lambda: BaggingClassifier(AttributeClassifier(**LINEAR), 2).fit(FRAME[["text", "user"]], FRAME["stars"]),
+            r"an array has no names: its columns are x0, x1, and the estimator reads text, user; .* text='x0'",
+        ),
         (lambda: AttributeOrdinal(**LINEAR).fit(FRAME, FRAME["stars"]), "outside the scale of the task 'ordinal'"),
         (lambda: AttributeClassifier(**LINEAR).fit(FRAME, FRAME["stars"], sample_weight=np.zeros(60)), "are zero"),
     ],

@@ -19,6 +19,7 @@ from sklearn.utils.validation import check_consistent_length, check_is_fitted, c
 from attribune.apps.estimators.inputs import read_columns
 from attribune.apps.estimators.saved import PackedPredictor, saved_model
 from attribune.core.config import short_repr
+from attribune.core.process_state import training_alone
 from attribune.core.progress import Reporter
 from attribune.errors import ConfigError
 from attribune.models.baselines import BASELINES
@@ -135,8 +136,9 @@ class AttributeEstimator(BaseEstimator, ABC):
         own: dict[str, Any] = {what: _free_name(what, table.column_names) for what in columns}
         for what, name in own.items():
             table = table.append_column(name, columns[what])
+        seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
         earlier = saved_model(self.predictor_) if continues else nullcontext()
-        with earlier as folder, TemporaryDirectory(prefix="attribune-") as run:
+        with training_alone(), earlier as folder, TemporaryDirectory(prefix="attribune-") as run:
             results = train(
                 table,
                 run,
@@ -144,7 +146,7 @@ class AttributeEstimator(BaseEstimator, ABC):
                 settings=self._settings(folder),
                 baselines=False,
                 reporter=None if self.verbose else Reporter(),
-                seed=int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max)),
+                seed=seed,
                 **self._train_arguments(epochs),
                 **own,
             )

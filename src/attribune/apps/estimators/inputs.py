@@ -14,7 +14,7 @@ from scipy.sparse import issparse
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import validate_data
 
-from attribune.errors import AttribuneError
+from attribune.errors import AttribuneError, DataError
 from attribune.models.row_inputs import RowInput, RowNames
 from attribune.schema.columns import as_array, column_names
 
@@ -43,6 +43,12 @@ def read_columns(
             estimator, X, reset=is_fit and not continues, dtype=None, ensure_all_finite=False, ensure_min_samples=least
         )
         X = {f"x{number}": array[:, number] for number in range(array.shape[1])}
+        if lacking := [name for name in names.needed if name not in X]:
+            raise DataError(
+                f"an array has no names: its columns are {', '.join(X)}, and the estimator reads {', '.join(lacking)}; "
+                "give a table, or build the estimator for these columns, as in text='x0', attributes=['x1'] (what bags "
+                "or boosts estimators hands them an array)"
+            )
     columns = RowInput.read(X, names, {}).columns
     found = {name: as_array(columns[name], column=name) for name in names.needed}
     for name in column_names(columns):

@@ -9,9 +9,6 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Self
 
-from attribune.models.automl import AutoMLModel
-from attribune.models.base import ConditionedModel
-from attribune.models.linear import LinearModel
 from attribune.models.predictor import Predictor
 
 __all__ = ["PackedPredictor", "saved_model"]
@@ -22,10 +19,7 @@ def saved_model(predictor: Predictor) -> Iterator[Path]:
     """Save the model of a predictor into a folder that lasts as long as the block."""
     with TemporaryDirectory(prefix="attribune-") as name:
         folder = Path(name)
-        if isinstance(predictor.model, ConditionedModel):
-            predictor.model.save_pretrained(folder)
-        elif isinstance(predictor.model, LinearModel | AutoMLModel):
-            predictor.model.save(folder)
+        predictor.model.save_pretrained(folder)
         yield folder
 
 
