@@ -24,7 +24,7 @@ def add_parser(verbs: Any) -> None:
     """Add the verb."""
     parser = add_verb(verbs, "ablate", __doc__, run=_run)
     add = parser.add_argument
-    add_shared(parser, "run_folder", "data")
+    add_shared(parser, "run_folder", "labelled_data")
     add("--rows", type=int, metavar="N", help="score only the first N labelled rows")
     add("--output", metavar="FILE.html", help="also write an HTML page with a heatmap")
     add_shared(parser, "--json", "--backbone", "--encoding")

@@ -26,7 +26,7 @@ def add_parser(verbs: Any) -> None:
     """Add the verb."""
     parser = add_verb(verbs, "explain", __doc__, run=_run)
     add = parser.add_argument
-    add_shared(parser, "run_folder", "data")
+    add_shared(parser, "run_folder", "labelled_data")
     add("--row", type=int, metavar="N", help="also explain this row of the table, counted from 1")
     add(
         "--as",
