@@ -93,7 +93,8 @@ class LabelledRows:
         needed = [*recipe.data.text_input().names, *recipe.data.label, *recipe.label_columns]
         require_columns(table.column_names, needed, source=source)
         predictor.check_columns(table.column_names, source=source)
-        task, notes = predictor.task, []
+        task = predictor.task
+        notes: list[str] = []
         if recipe.data.bad_labels == "drop":
             table, numbers, notes = _on_the_scale(recipe, table, numbers)
         columns = [list(table[column]) for column in recipe.label_columns]
