@@ -102,6 +102,14 @@ def test_a_run_is_scored_on_its_own_test_rows(run: Path, table: Path, tmp_path: 
         evaluate(run, encoding="utf-8")
 
 
+@pytest.mark.parametrize("verb", ["explain", "ablate", "report"])
+def test_the_table_of_a_run_is_no_output(verb: str, run: Path, table: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    before = table.read_bytes()
+    assert main([verb, str(run), "--output", str(table)]) == 1
+    assert f"{table} is the table that is read: choose another output file" in capsys.readouterr().err
+    assert table.read_bytes() == before
+
+
 @pytest.mark.parametrize("change", ["gone", "other labels", "fewer rows", "no column"])
 def test_own_rows_that_cannot_be_read_again(
     change: str, trained_runs: TrainedRuns, run: Path, table: Path, tmp_path: Path

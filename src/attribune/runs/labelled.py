@@ -115,7 +115,9 @@ class LabelledRows:
             raise DataError(f"{source}: no row has both a text and a label{words}: check the columns")
         if unseen := task.unseen_labels(columns):
             found = counted(sum(unseen.values()), "row has", "rows have")
-            notes.append(f"{found} a label that no training row had, which counts as wrong")
+            listed = ", ".join(f"{label!r} ({count:,})" for label, count in unseen.most_common(5))
+            more = f", and {len(unseen) - 5:,} others" if len(unseen) > 5 else ""
+            notes.append(f"{found} a label that no training row had, which counts as wrong: {listed}{more}")
         notes += task.label_notes(columns)
         rows = table.select(usable)
         clusters = find_clusters(rows, recipe.cluster_settings())

@@ -19,12 +19,18 @@ from attribune.runs.recipe import Recipe
 from attribune.schema.columns import require_columns
 from attribune.tasks import Task, task_from_dict
 
-__all__ = ["StoredScores", "own_table"]
+__all__ = ["StoredScores", "own_table", "scored_tables"]
 
 
 def own_table(recipe: Recipe, part: str) -> str:
     """Return the table from which a run has the rows of a part."""
     return str(getattr(recipe.data, part) or recipe.data.train)
+
+
+def scored_tables(run: str | Path, data: Any) -> list[Any]:
+    """Return the tables that are read where a run is scored: the one that is given, or those of the run."""
+    own = RunFolder.of(run).read_recipe().data if data is None else None
+    return [data] if own is None else [own.train, own.validation, own.test]
 
 
 @dataclass(frozen=True, kw_only=True)

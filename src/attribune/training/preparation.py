@@ -266,11 +266,13 @@ def _encode_labels(
     if unseen := task.unseen_labels(columns):
         if name == "train" and labels.dtype == np.int64 and (labels == UNSEEN).all():
             raise _other_labels(unseen, part, plan, task)
-        listed = ", ".join(f"{value!r} ({count:,})" for value, count in unseen.most_common(5))
-        notes.append(
-            f"{name}: {counted(sum(unseen.values()), 'row has', 'rows have')} a label that no training row has: "
-            f"{listed}; no model can predict it, which counts as wrong"
-        )
+        listed = ", ".join(f"{value!r} ({count:,})" for value, count in unseen.most_common(_EXAMPLES))
+        listed += f", and {len(unseen) - _EXAMPLES:,} others" if len(unseen) > _EXAMPLES else ""
+        found = f"{name}: {counted(sum(unseen.values()), 'row has', 'rows have')} a label that"
+        if name == "train":  # the classes are those of the run that is trained further
+            notes.append(f"{found} is none of its classes and is not learned: {listed}")
+        else:
+            notes.append(f"{found} no training row has: {listed}; no model can predict it, which counts as wrong")
     lines = [*task.label_notes(columns), *(report.lines() if report is not None and is_new else ())]
     if report is not None and name == "train":
         lines += _dropped_notes(report, schema)

@@ -36,10 +36,11 @@ def _run(options: argparse.Namespace) -> None:
     from attribune.apps.report.page import write_page
     from attribune.data.tables import refuse_input_as_output
     from attribune.metrics.tables import text_cells
+    from attribune.runs.stored_scores import scored_tables
 
     console = open_console()
     if options.output is not None:
-        refuse_input_as_output(options.output, [options.data])
+        refuse_input_as_output(options.output, scored_tables(options.run_folder, options.data))
     record = ablate(
         options.run_folder,
         options.data,
