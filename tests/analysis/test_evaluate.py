@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 import small_runs
 from trained_runs import TrainedRuns
 
+from attribune.analysis.ablation import ablate
 from attribune.analysis.evaluate import evaluate
+from attribune.analysis.explain.run import explain
 from attribune.analysis.run_rows import rows_of_run
 from attribune.apps.cli import main
+from attribune.errors import ConfigError, DataError
 from attribune.runs.loading import load_run
 from attribune.runs.stored_scores import StoredScores
 
@@ -73,6 +79,76 @@ def test_a_continued_training_says_which_rows_it_was_trained_on(
         trained = sum(row not in held_out for row in parts[part]["rows"].tolist())
         assert 0 < trained <= len(ROWS)
         assert re.search(rf"{part}: {trained} rows? ha(s|ve) a text on which .*{run.name} was trained", notes)
+
+
+@pytest.mark.parametrize("scored", [explain, ablate])
+def test_other_verbs_say_it_too(scored: Callable[..., dict[str, Any]], run: Path, table: Path) -> None:
+    notes = scored(run, table)["notes"]
+    assert any("64 rows have a text that is among the training texts of the run" in note for note in notes)
+
+
+def test_a_run_is_scored_on_its_own_test_rows(run: Path, table: Path, tmp_path: Path) -> None:
+    stored = StoredScores.read(run).parts["test"]
+    found = evaluate(run)
+    assert found.labelled.numbers.tolist() == stored["rows"].tolist()
+    np.testing.assert_allclose(found.logits, stored["logits"], atol=1e-5)
+    assert found.trained == 0
+    assert found.notes[0] == f"no table is given, so these are the 8 test rows of the run, from {table}"
+    record = explain(run, row=3)
+    assert record["rows"] == ablate(run)["rows"] == 8
+    assert record["data"] == str(table)
+    assert record["row"]["text"] == ROWS[2]["text"]
+    with pytest.raises(ConfigError, match="encoding utf-8 is that of a table"):
+        evaluate(run, encoding="utf-8")
+
+
+@pytest.mark.parametrize("verb", ["explain", "ablate", "report"])
+def test_the_table_of_a_run_is_no_output(verb: str, run: Path, table: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    before = table.read_bytes()
+    assert main([verb, str(run), "--output", str(table)]) == 1
+    assert f"{table} is the table that is read: choose another output file" in capsys.readouterr().err
+    assert table.read_bytes() == before
+
+
+@pytest.mark.parametrize("change", ["gone", "other labels", "fewer rows", "no column"])
+def test_own_rows_that_cannot_be_read_again(
+    change: str, trained_runs: TrainedRuns, run: Path, table: Path, tmp_path: Path
+) -> None:
+    """The table of a run was removed or changed: one message asks for a table."""
+    recipe, other = trained_runs.copy(run, tmp_path / "run") / "recipe.yaml", tmp_path / "other.csv"
+    recipe.write_text(recipe.read_text().replace(str(table), str(other)))
+    changed = {
+        "other labels": [row | {"stars": "good"} for row in ROWS],
+        "fewer rows": ROWS[:4],
+        "no column": [{"text": row["text"], "user": row["user"]} for row in ROWS],
+    }
+    if change in changed:
+        small_runs.write_csv(other, changed[change])
+    for scored in (evaluate, explain, ablate):
+        with pytest.raises(DataError, match=r"the test rows of .*cannot be read again: give a table .*other.csv"):
+            scored(recipe.parent)
+
+
+def test_words_that_mean_no_label_are_named(run: Path, tmp_path: Path) -> None:
+    rows = [row | {"stars": "None" if number % 4 == 0 else row["stars"]} for number, row in enumerate(ROWS)]
+    (note, *_) = evaluate(run, small_runs.write_csv(tmp_path / "none.csv", rows)).notes
+    assert note.startswith("left out of 80 rows: 20 with no text or no label: labels 'None' (20), which mean missing")
+
+
+def test_rows_outside_the_scale_are_left_out_as_in_the_training(trained_runs: TrainedRuns, tmp_path: Path) -> None:
+    rows = [row | {"look": "four" if number % 40 == 3 else row["look"]} for number, row in enumerate(ROWS)]
+    options = ("data.label=look", "task.kind=rating")
+    run = trained_runs("injector", *options, "data.bad_labels=drop", "--no-baselines", rows=rows)
+    table = small_runs.write_csv(tmp_path / "rows.csv", rows)
+    found = evaluate(run, table)
+    assert found.rows == 78
+    assert found.labelled.numbers.tolist() == [number for number in range(80) if number % 40 != 3]
+    said = "2 rows left out for a label outside the scale, as in the training (data.bad_labels=drop): 'four' (2, first"
+    assert any(said in note for note in found.notes)
+    assert ablate(run, table)["rows"] == 78
+    strict = trained_runs("injector", *options, "--no-baselines", rows=ROWS)
+    with pytest.raises(DataError, match=r"rows\.csv: the label of row 4 is 'four'"):
+        evaluate(strict, table)
 
 
 def load_rows(run: Path) -> list[int]:

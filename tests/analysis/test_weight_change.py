@@ -61,3 +61,9 @@ def test_other_weights_are_refused(trained: Path, frozen: Path, tmp_path: Path) 
     assert type(raised.value).__module__.startswith("attribune")
     with pytest.raises(ConfigError, match="the backbone was not trained"):
         term_changes(frozen)
+
+
+@pytest.mark.parametrize("part", ["", "model"])
+def test_a_baseline_has_no_change(part: str, trained_runs: TrainedRuns) -> None:
+    with pytest.raises(ConfigError, match=r"is a run of a baseline.* is not trained"):
+        term_changes(trained_runs("linear") / part)

@@ -139,6 +139,34 @@ def test_an_attribute_determines_the_label_only_where_rows_agree(purity: float) 
     assert single is None
 
 
+@pytest.mark.parametrize(
+    ("values", "found", "numbers"),
+    [
+        (["1", "1.0", "2", " 1 "], ["1", "2"], [0, 0, 1, 0]),
+        ([1.0, 2.0, 1.5, None], ["1", "2", "1.5"], [0, 1, 2, -1]),
+        (["-0.0", "0", "-1.00", "-1"], ["0", "-1"], [0, 0, 1, 1]),
+        (["007", "7", "NA", ""], ["007", "7"], [0, 1, -1, -1]),
+        ([True, False, None], ["true", "false"], [0, 1, -1]),
+        ([10**16, 5], ["10000000000000000", "5"], [0, 1]),
+        ([None, None], [], [-1, -1]),
+        ([["a"], ["b"]], [], [-1, -1]),
+        ([b"a", b"b"], [], [-1, -1]),
+    ],
+)
+def test_values_are_those_of_the_schema(values: list[Any], found: list[str], numbers: list[int]) -> None:
+    """As `canonical` writes them, whatever the type of the column."""
+    numbered = codes(values)
+    assert numbered.values.to_pylist() == found
+    assert numbered.codes.tolist() == numbers
+
+
+def test_columns_in_parts_and_of_numbered_values_are_read() -> None:
+    parts = pa.chunked_array([pa.array(["b", "1.0"]).dictionary_encode(), pa.array(["1", "b"]).dictionary_encode()])
+    assert column_codes(parts).codes.tolist() == [0, 1, 1, 0]
+    assert column_codes(pa.chunked_array([pa.array(["a"]), pa.array(["b", "a"])])).codes.tolist() == [0, 1, 0]
+    assert column_codes(pa.chunked_array([], pa.string())).codes.tolist() == []
+
+
 def codes(values: list[Any]) -> Any:
     return column_codes(pa.chunked_array([pa.array(values)]))
 

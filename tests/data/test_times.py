@@ -59,7 +59,10 @@ def test_seconds_and_milliseconds_keep_their_order() -> None:
         (["5/31/2024 13:07 PM", "x"], {}, "row 1"),
         (["5/31/2024 1:07 PST", "x"], {}, "row 1"),
         (["31 May 2024", "31 Mai 2024"], {"date_format": "%d %b %Y"}, "row 2: .*is not of the format %d %b %Y"),
-        ([None, "2024"], {}, "row 1: the time None"),
+        ([None, "2024"], {}, "row 1 has no time: correct or remove the row"),
+        (["2024", None], {}, "row 2 has no time"),
+        (["Jan 01, 2020"], {}, "row 1: the time 'Jan 01, 2020' .*data.split.date_format, such as '%b %d, %Y'"),
+        (["2024", "May 31, 2024"], {}, "row 2: .*is not a number, as the first time is: .*data.split.date_format"),
         (["31/2/2024"], {}, "row 1: the time '31/2/2024'"),
     ],
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -295,3 +296,20 @@ def test_continue_leaves_no_room_for_other_beginnings(source: Path, tmp_path: Pa
     words = ["train", "x.csv", "--continue", str(source), "--output", str(tmp_path / "no")]
     assert main([*words, "--init-attributes", str(source)]) == 1
     assert "leave out --preset and --init-attributes" in capsys.readouterr().err
+
+
+def test_a_run_goes_on_with_its_classes_alone(
+    trained_runs: TrainedRuns, source: Path, tmp_path: Path, capsys: Any
+) -> None:
+    rows = [row | {"stars": "maybe"} for row in small_runs.reviews(40, seed=8)]
+    words = ["train", str(trained_runs.table(rows)), "--continue", str(source), "--no-baselines"]
+    assert main([*words, "--output", str(tmp_path / "on")]) == 1
+    said = capsys.readouterr().err
+    assert f"none of its training rows has a class of {source}, which is trained further ('bad', 'good')" in said
+    assert "their labels are maybe 32: write them as these classes" in said
+    rows[::2] = small_runs.reviews(40, seed=8)[::2]
+    words[1] = str(trained_runs.table(rows))
+    assert main([*words, "--output", str(tmp_path / "on")]) == 0
+    assert re.search(
+        r"train: \d+ rows have a label that is none of its classes .*: 'maybe' \(", capsys.readouterr().err
+    )

@@ -185,17 +185,20 @@ BASELINES = {"linear", "automl"}
 TOKENS, COMPARED = {"tags", "spans"}, {"similar pairs", "similarity scores", "preference"}
 SEVERAL_ANSWERS = {"several labels", "aspects", "tags", "spans", "similar pairs", "similarity scores", "writing"}
 
-EXPLAINS = {"explain", "explain a row"}
+EXPLAINS = {"explain", "explain own rows", "explain a row"}
 EXPORTS = {"export a folder", "export a graph"}
 ONE_SCORE = "is for tasks with one score for a whole text, and '{task}'"
 OTHERS = "use `attribune evaluate`, `predict`, `report`, `ablate` or `serve`"
 ONE_ANSWER = "is for tasks with one answer of several, or a number, and this is '{task}': predict for each value alone"
+SEVERAL = ONE_ANSWER.replace("'{task}'", "'{task}' with several labels per row")
 REFUSED: list[tuple[set[str], set[str], str]] = [
     ({*EXPLAINS, *EXPORTS, "playground"}, TOKENS, f"{ONE_SCORE} scores tokens: {OTHERS}"),
     ({*EXPLAINS, *EXPORTS, "playground"}, COMPARED, f"{ONE_SCORE} compares texts: {OTHERS}"),
     ({"playground"}, {"writing"}, "writes text, which the playground does not show: use `attribune generate`"),
     ({"predict a text"}, {"two texts", "spans", "writing", *COMPARED}, "does not say which it is: give rows, such as"),
     ({"predict alone"}, BASELINES, "has no recipe.yaml"),
+    ({"predict a panel"}, {"several labels"}, f"a panel {SEVERAL}"),
+    ({"next"}, {"several labels"}, f"the next text {SEVERAL}"),
     ({"predict a panel"}, SEVERAL_ANSWERS, f"a panel {ONE_ANSWER}"),
     ({"next"}, SEVERAL_ANSWERS, f"the next text {ONE_ANSWER}"),
     ({"next"}, BASELINES, "choose another attribute, or train with another method"),
@@ -203,7 +206,7 @@ REFUSED: list[tuple[set[str], set[str], str]] = [
     ({"enrol"}, {"similar pairs"}, "train further with its rows (attribune train --continue)"),
     ({"enrol"}, BASELINES, "method '{method}' has no vector for each value: new values need a training with them"),
     ({"ablate"}, BASELINES, "method '{method}' acts in no layer of a backbone, so no layer of it can"),
-    ({"train on"}, BASELINES, "method '{method}' has no attribute parameters to take over"),
+    ({"train on"}, BASELINES, "method '{method}' is a baseline, which is not trained further: train it anew"),
     (EXPORTS, BASELINES, "method '{method}' has no backbone: only neural models are exported"),
     (
         {"export a graph"},
@@ -297,6 +300,17 @@ def evaluated(case: Case, out: str, _: str) -> None:
     assert re.search(r"(?m)^as given ", out)
     assert re.search(r"(?m)^attributes hidden ", out)
     assert f"as given against attributes hidden, {case.kind.metric}: " in out
+
+
+def evaluated_on_its_own(case: Case, out: str, err: str) -> None:
+    """The figures are those of the training, which scored the same rows."""
+    stored = RunFolder(case.run).read_results()
+    shown = json.loads(out)
+    assert shown["rows"] == stored.rows["test"]
+    assert f"these are the {stored.rows['test']:,} test rows of the run, from" in err
+    (own, *_) = stored.table("test")
+    for name, interval in own.metrics.items():
+        assert shown["metrics"]["as given"][name]["value"] == pytest.approx(interval.value, rel=1e-4, abs=1e-5)
 
 
 def compared(case: Case, out: str, _: str) -> None:
@@ -397,6 +411,7 @@ def played(_: Case, __: str, err: str) -> None:
 VERBS: dict[str, tuple[str, Callable[[Case, str, str], None]]] = {
     "describe": ("describe {run}", described),
     "evaluate": ("evaluate {run} {rows}", evaluated),
+    "evaluate own rows": ("evaluate {run} --json", evaluated_on_its_own),
     "compare": ("compare {run} {run}", compared),
     "report": ("report {run} --output {out}/page.html", reported),
     "report of a table": ("report {run} {rows} --output {out}/page.html", reported),
@@ -406,6 +421,7 @@ VERBS: dict[str, tuple[str, Callable[[Case, str, str], None]]] = {
     "predict a panel": ("predict {run} {rows} --panel user --output {out}/panel.csv", predicted_a_panel),
     "generate": ("generate {run} --prompt n1 --attribute user=u1 --max-new-tokens 2", generated),
     "explain": ("explain {run} {rows}", explained),
+    "explain own rows": ("explain {run}", explained),
     "explain a row": ("explain {run} {rows} --row 2 --output {out}/page.html", explained_a_row),
     "ablate": ("ablate {run} {rows}", ablated),
     "export a folder": ("export {run} --for user=u1 --output {out}/exported", exported),

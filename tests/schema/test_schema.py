@@ -465,3 +465,28 @@ def test_all_wrong_settings_of_an_attribute_are_told_at_once() -> None:
     )
     with pytest.raises(ConfigError, match="bin: there is no such setting"):
         Numeric("year", bin=3)  # type: ignore[call-arg]
+
+
+@pytest.mark.parametrize(
+    ("spec", "cells", "missing", "said"),
+    [
+        (Categorical("u"), ["NA", "DE", "NA ", "None", "", None], 5, "'NA' (2), 'None' (1)"),
+        (MultiLabel("u", separator="|"), ["NA|DE", "NA", "x|None", "", "DE"], 2, "'NA' (2), 'None' (1)"),
+        (MultiLabel("u"), [["NA", "DE"], ["DE"], []], 1, "'NA' (1)"),
+        (MultiLabel("u"), ["NA", "['DE', 'NA']"], 1, "'NA' (2)"),
+        (Numeric("u"), ["NA", "1", "2"], 1, "'NA' (1)"),
+        (Categorical("u"), ["DE", "", None], 2, None),
+    ],
+)
+def test_cells_that_mean_no_value_are_named(spec: Any, cells: list[Any], missing: int, said: str | None) -> None:
+    report = Schema.fit({"u": cells}, [spec]).fit_report
+    assert report is not None
+    assert report.attributes["u"].missing == missing
+    (line,) = report.lines()
+    assert ("cells that mean no value (data.missing): " in line) == (said is not None)
+    assert said is None or line.endswith(said)
+
+
+def test_an_attribute_of_such_cells_alone_is_refused_with_their_names() -> None:
+    with pytest.raises(DataError, match=r"no value in any of the 3 .*'NA' \(2\), 'None' \(1\)\): leave it out"):
+        Schema.fit({"u": ["NA", "NA", "None"]}, [Categorical("u")])

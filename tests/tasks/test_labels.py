@@ -9,7 +9,7 @@ import pytest
 
 from attribune.errors import ConfigError, DataError
 from attribune.schema.columns import MISSING
-from attribune.tasks import Generation, labels
+from attribune.tasks import Aspects, Classification, Generation, labels
 
 
 def test_texts_are_canonical_and_missing_ones_are_none():
@@ -118,3 +118,37 @@ def test_missing_must_be_a_list_of_texts():
         Generation(missing="NA")
     with pytest.raises(ConfigError, match="give a list of texts"):
         Generation(missing=[None])
+
+
+@pytest.mark.parametrize(
+    ("names", "alike"),
+    [
+        (["yes", "Yes", "YES", "no"], [("yes", "Yes", "YES")]),
+        (["caf\u00e9", "cafe\u0301", "cafe"], [("caf\u00e9", "cafe\u0301")]),
+        (["not so", "notso", "not  So"], [("not so", "notso", "not  So")]),
+        (["1", "2", "01"], []),
+        (["a", "b"], []),
+        (["a", "A", "b", "B"], [("a", "A"), ("b", "B")]),
+    ],
+)
+def test_classes_that_differ_in_capitals_or_spaces_are_named(names, alike):
+    notes = labels.alike_notes({name: 1_000 + number for number, name in enumerate(names)})
+    assert len(notes) == bool(alike)
+    for group in alike:
+        assert ", ".join(f"{name!r} ({1_000 + names.index(name):,})" for name in group) in notes[0]
+
+
+def test_aspects_name_the_classes_that_are_alike():
+    columns = [["good", "Good", "bad"], ["a", "b", "a"]]
+    task = Aspects.fit(columns, names=["food", "place"])
+    (note,) = task.class_notes(task.encode_labels(columns)[0])
+    assert note.startswith("aspect 'food': classes that differ")
+    assert "'Good' (1), 'good' (1)" in note
+
+
+def test_words_for_missing_beside_other_labels_are_named():
+    task = Classification(classes=["a", "b"], multi_label=True, separator="|")
+    assert task.label_notes([["a|None", "b|NA|None", "None", "a", ""]]) == [
+        "labels left out beside others, since they mean missing (task.missing): 'None' (2), 'NA' (1)"
+    ]
+    assert Classification(classes=["a", "None"], multi_label=True, separator="|").label_notes([["a|None"]]) == []

@@ -119,3 +119,22 @@ def test_a_task_goes_through_json() -> None:
         Tags(classes=["a", "b"], scheme="bio")
     with pytest.raises(ConfigError, match="one label column"):
         Tags.fit([[], [], []])
+
+
+@pytest.mark.parametrize(
+    ("tags", "named"),
+    [
+        (["O", "B-PER", "I-PER", "PER"], "'PER' (2 words)"),
+        (["O", "B-PER", "o"], "'o' (2 words)"),
+        (["O", "B-PER", "I-PER"], None),
+        (["NOUN", "VERB", "X"], None),
+    ],
+)
+def test_tags_that_keep_entities_from_being_counted_are_named(tags: list[str], named: str | None) -> None:
+    rows = [tags, tags]
+    task = Tags.fit([rows])
+    notes = task.class_notes(task.encode_labels([rows])[0])
+    found = [note for note in notes if "task.scheme=conll" in note]
+    assert len(found) == (named is not None)
+    assert named is None or f"the tags {named} have no form" in found[0]
+    assert Tags.fit([rows], scheme="conll").main_metric == "f1"

@@ -100,6 +100,46 @@ def test_the_rows_of_classes_are_said_and_those_of_tiny_ones() -> None:
     assert rows[0] < rows[1] == 48
 
 
+def free(**data: Any) -> DataPlan:
+    """A plan whose classes are those of the rows."""
+    settings = {"train": "rows", "text": "text", "label": "answer", "attributes": [{"name": "user"}], **data}
+    return DataPlan.of(Recipe.from_dict({"data": settings}))
+
+
+def test_words_that_mean_no_label_are_named() -> None:
+    prepared = prepare(free(), with_labels(table()["answer"]))
+    (note,) = (note for note in prepared.notes if "without a label" in note)
+    assert note.startswith("train: 20 rows without a label left out: 'None' (20); these words mean")
+    assert "task.missing" in note
+    kept = Recipe.from_dict({"data": free().source.model_dump(), "task": {"missing": [""]}})
+    prepared = prepare(DataPlan.of(kept), with_labels(table()["answer"]))
+    assert prepared.task.to_dict()["classes"] == ["No", "None", "Yes"]
+    assert not any("without a label" in note for note in prepared.notes)
+    with pytest.raises(DataError, match=r"same label 'EU'.*30 rows without a label left out: 'NA' \(30\); these words"):
+        prepare(free(), with_labels(["NA", "EU"] * 30))
+    with pytest.raises(DataError, match=r"none of its 60 rows .*: 'NA' \(60\); these words"):
+        prepare(free(), with_labels(["NA"] * 60))
+    empty = prepare(free(), with_labels(["", "a", "b"] * 20))
+    assert "train: 20 rows without a label left out" in empty.notes
+
+
+def test_classes_that_are_alike_are_named() -> None:
+    prepared = prepare(free(), with_labels(["yes", "Yes", "no"] * 20))
+    assert any(note.startswith("train: classes that differ in capitals or spaces alone") for note in prepared.notes)
+
+
+@pytest.mark.parametrize(("max_per_row", "dropped"), [(3, 48 * 2), (5, 0), (32, 0)])
+def test_values_of_training_rows_beyond_the_slots_are_counted(max_per_row: int, dropped: int) -> None:
+    tags = {"kind": "multi_label", "name": "user", "separator": "|", "max_per_row": max_per_row}
+    rows = datasets.Dataset.from_dict({**table(), "user": ["a|b|c|d|e"] * 60})
+    prepared = prepare(DataPlan.of(recipe(attributes=[tags])), {"train": rows})
+    found = [note for note in prepared.notes if note.startswith("train: attribute 'user'")]
+    assert len(found) == bool(dropped)
+    if dropped:
+        assert f"{dropped:,} values dropped, since a row keeps at most 3: raise its max_per_row" in found[0]
+        assert '{kind: "multi_label", name: "user", separator: "|", max_per_row: 6}' in found[0]
+
+
 def test_only_the_first_rows_are_read() -> None:
     prepared = prepare(DataPlan.of(recipe(rows=30)), with_labels(table()["answer"]))
     assert sum(len(part.rows) for part in prepared.splits.values()) == 30

@@ -32,7 +32,7 @@ METHOD = "the method"
 @checked_arguments
 def ablate(
     run: str | Path,
-    data: Any,
+    data: Any = None,
     *,
     rows: int | None = None,
     backbone: str | Path | None = None,
@@ -45,7 +45,7 @@ def ablate(
     outside the layers, such as in the pooling, stays on.
 
     Args:
-        data: anything `read_table` takes.
+        data: labelled rows, anything `read_table` takes; None for the run's own test rows.
         rows: number of labelled rows to score, from the first; None scores all.
         backbone: new location of the backbone's weights, if they were moved.
         tell: called with a line that gives the number of passes.
@@ -62,7 +62,7 @@ def ablate(
         raise ConfigError(f"rows is {rows}: give at least 1")
     recipe, predictor = load_run(run, backbone=backbone)
     method, layers = _layers(predictor)
-    labelled = LabelledRows.read(recipe, predictor, data, encoding=encoding)
+    labelled = LabelledRows.to_score(run, recipe, predictor, data, encoding=encoding)
     if rows is not None and rows < len(labelled.labels):
         labelled = labelled.first(rows)
     with numbered_in_file(labelled.numbers, labelled.source):

@@ -28,7 +28,6 @@ from attribune.runs.loading import load_run
 from attribune.runs.recipe import Recipe
 from attribune.runs.stored_scores import StoredScores
 from attribune.runs.training_record import TrainingRecord
-from attribune.runs.training_rows import rows_of_training
 from attribune.runs.verdict import Verdict, gains_by_count, run_verdict, value_counts
 
 __all__ = ["AS_GIVEN", "HIDDEN", "Evaluation", "compare_runs", "compare_scores", "evaluate"]
@@ -46,7 +45,6 @@ class Evaluation:
         labelled: the rows with a text and a label.
         logits: (n, outputs).
         hidden: (n, outputs), with every attribute hidden; None for a model that reads none.
-        trained: number of rows whose text is among the training rows of the run, where these could be read.
     """
 
     recipe: Recipe
@@ -56,12 +54,16 @@ class Evaluation:
     logits: npt.NDArray[np.float32]
     hidden: npt.NDArray[np.float32] | None
     notes: list[str]
-    trained: int = 0
 
     @property
     def rows(self) -> int:
         """Number of rows with a text and a label."""
         return len(self.labelled.labels)
+
+    @property
+    def trained(self) -> int:
+        """Number of rows whose text is among the training texts of the run, where these could be read."""
+        return self.labelled.trained
 
     @cached_property
     def scores(self) -> dict[str, dict[str, Metric]]:
@@ -140,7 +142,7 @@ class Evaluation:
 @checked_arguments
 def evaluate(
     run: str | Path,
-    data: Any,
+    data: Any = None,
     *,
     backbone: str | Path | None = None,
     encoding: str | None = None,
@@ -149,7 +151,7 @@ def evaluate(
     """Score a run on labelled rows, with their attributes and with all of them hidden.
 
     Args:
-        data: anything `read_table` takes.
+        data: labelled rows, anything `read_table` takes; None for the run's own test rows.
         backbone: new location of the backbone's weights, if they were moved.
         quantise: ``int8`` computes in int8, on CPUs; see `attribune.models.quantised`.
 
@@ -157,17 +159,10 @@ def evaluate(
         AttribuneError: naming file, row or column and the cure.
     """
     recipe, predictor = load_run(run, backbone=backbone, quantise=quantise)
-    labelled = LabelledRows.read(recipe, predictor, data, encoding=encoding)
+    labelled = LabelledRows.to_score(run, recipe, predictor, data, encoding=encoding)
     with numbered_in_file(labelled.numbers, labelled.source):
         logits, report = predictor.logits(labelled.rows)
     reads = len(predictor.schema) and recipe.reads_attributes
-    trained = rows_of_training(RunFolder.of(run), labelled.rows)
-    notes = [*labelled.notes, *report.lines()]
-    if trained:
-        notes.append(
-            f"{counted(trained, 'row has', 'rows have')} a text that is among the training texts of the run: the "
-            "figures are too high, and what the attributes seem to add may be learned by heart"
-        )
     return Evaluation(
         recipe=recipe,
         training=RunFolder.of(run).read_outcome(predictor.model.sizes()),
@@ -175,8 +170,7 @@ def evaluate(
         labelled=labelled,
         logits=logits,
         hidden=predictor.logits(labelled.rows, hide_attributes=True)[0] if reads else None,
-        notes=notes,
-        trained=trained,
+        notes=[*labelled.notes, *report.lines()],
     )
 
 

@@ -14,13 +14,12 @@ from datasets import Dataset
 from attribune.analysis.diagnostics import ScoredRows
 from attribune.analysis.evaluate import AS_GIVEN, HIDDEN, evaluate
 from attribune.data.clusters import unpacked_clusters
-from attribune.data.tables import read_table
-from attribune.errors import AttribuneError, DataError
+from attribune.errors import AttribuneError
 from attribune.metrics.results import Comparison, ResultRow
 from attribune.runs.enrol import schema_of_training
 from attribune.runs.folder import RunFolder
 from attribune.runs.recipe import Recipe
-from attribune.runs.stored_scores import StoredScores
+from attribune.runs.stored_scores import StoredScores, own_table
 from attribune.runs.training_record import TrainingRecord
 from attribune.runs.verdict import CountGain, Verdict, gains_by_count, run_verdict
 from attribune.schema import Schema
@@ -86,20 +85,16 @@ def rows_of_run(
 
 def _stored_rows(folder: RunFolder) -> RunRows:
     recipe, results, scores = folder.read_recipe(), folder.read_results(), StoredScores.read(folder.path)
-    part = "test" if "test" in scores.parts else "validation"
-    arrays, source = scores.parts[part], getattr(recipe.data, part) or recipe.data.train
+    part = scores.own_part
+    arrays, source = scores.parts[part], own_table(recipe, part)
     # The table does not say which shuffled attributes a row had.
     reads = recipe.reads_attributes and not recipe.data.shuffled
     schema = schema_of_training(folder) if reads else Schema([])
     notes = []
     table = None
     try:
-        found = read_table(source, encoding=recipe.data.encoding).select(arrays["rows"])
-        labels, _ = scores.task.encode_labels([list(found[column]) for column in recipe.label_columns])
-        if not np.array_equal(labels, arrays["labels"]):
-            raise DataError(
-                f"{source} has other labels than in the training of the run: pass the original table as DATA"
-            )
+        found = scores.own_rows(recipe)
+        labels = arrays["labels"]
         scored_rows = _with_counts(scores.task, arrays["logits"], labels, recipe=recipe, schema=schema, table=found)
         table = found
     except (AttribuneError, OSError, IndexError, KeyError) as error:

@@ -11,6 +11,7 @@ from attribune.backbones.loading import load_backbone, stack_path
 from attribune.backbones.sites import find_layers
 from attribune.backbones.word_models import WordConfig
 from attribune.errors import ConfigError
+from attribune.models.auto import is_baseline
 from attribune.models.files import find_model, read_model
 
 __all__ = ["TermChange", "term_changes"]
@@ -43,6 +44,10 @@ def term_changes(run: str | Path, *, backbone: str | Path | None = None) -> list
         ConfigError: where nothing of the backbone was trained, or its pretrained weights cannot be found.
         ModelFolderError: for a folder without a complete model, or other weights than those of the training.
     """
+    if is_baseline(run):
+        raise ConfigError(
+            f"{run} is a run of a baseline, whose backbone, if it has one, is not trained: nothing changed"
+        )
     files = find_model(run)
     config, tensors = read_model(files)
     source = backbone or config.backbone

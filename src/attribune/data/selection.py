@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
 
 import datasets
@@ -12,7 +13,9 @@ import pyarrow as pa
 from attribune.errors import DataError
 from attribune.schema.columns import Table, canonical, column_batches
 
-__all__ = ["rows_with_label", "rows_with_text", "shuffle_columns"]
+__all__ = ["listed_labels", "missing_label_words", "rows_with_label", "rows_with_text", "shuffle_columns"]
+
+_EXAMPLES = 5  # of labels that are named
 
 Mask = npt.NDArray[np.bool_]
 
@@ -74,6 +77,43 @@ def rows_with_label(
         for row in zip(*(columns[name].to_pylist() for name in names), strict=True)
     ]
     return np.array(has_label, dtype=bool)
+
+
+def missing_label_words(table: Table, names: Sequence[str], rows: Mask, *, missing: Collection[str]) -> str:
+    """List the words that stand for a missing label in some rows, with their numbers: ``'None' (25), 'NA' (15)``.
+
+    Args:
+        names: the label columns.
+        rows: (n,) whether a row is left out for lack of a label.
+
+    Returns:
+        The list, with the number of empty cells at its end; nothing if all these cells are empty.
+    """
+    cells: Counter[str] = Counter()
+    for first_row, columns in column_batches(table, names):
+        chosen = np.flatnonzero(rows[first_row - 1 :][: len(columns[names[0]])])
+        for name in names:
+            values = columns[name].take(pa.array(chosen)).to_pylist()
+            cells.update(canonical(value) or "" for value in values if not isinstance(value, list | dict))
+    found = [(word, count) for word, count in cells.most_common() if word and word in missing]
+    words = [f"{word!r} ({count:,})" for word, count in found]
+    return ", ".join([*words, f"empty ({cells['']:,})"] if words and cells[""] else words)
+
+
+def listed_labels(column: Sequence[object], bad: Mask, rows: npt.NDArray[np.int64]) -> str:
+    """List the most frequent labels that cannot be used, each with its number and its first row.
+
+    Args:
+        column: (n,) labels.
+        bad: (n,) which of them are listed.
+        rows: (n,) index of each in its file, from 0.
+    """
+    places: dict[str, list[int]] = {}
+    for row in np.flatnonzero(bad).tolist():
+        places.setdefault(str(column[row]), []).append(int(rows[row]) + 1)
+    examples = sorted(places.items(), key=lambda item: -len(item[1]))[:_EXAMPLES]
+    listed = ", ".join(f"{text!r:.80} ({len(found):,}, first in row {found[0]:,})" for text, found in examples)
+    return listed + (f", and {len(places) - _EXAMPLES:,} others" if len(places) > _EXAMPLES else "")
 
 
 def shuffle_columns(table: datasets.Dataset, names: Sequence[str], *, seed: int) -> datasets.Dataset:

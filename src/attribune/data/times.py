@@ -16,6 +16,7 @@ __all__ = ["DATE_FORMATS", "check_date_format", "is_time", "read_moment", "read_
 
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 _CURE = "correct or remove the row, or split by group or at random"
+_FORMAT_CURE = "name its format in data.split.date_format, such as '%b %d, %Y' for 'May 31, 2024'"
 _ISO_EXAMPLE = "an ISO date such as 2024-05-31"
 _NUMERIC_DATE = re.compile(
     r"(?P<first>\d{1,2})(?P<mark>[./-])(?P<second>\d{1,2})(?P=mark)(?P<year>\d{4})"
@@ -72,8 +73,10 @@ def read_times(texts: Sequence[str | None], *, column: str, date_format: str | N
         if text is not None and text not in known:
             known[text] = reader(text)
         moment = None if text is None else known[text]
+        if text is None:
+            raise RowError(f"column {column!r}, ", row, f" has no time: {_CURE}")
         if moment is None:
-            raise RowError(f"column {column!r}, ", row, f": the time {text!r} is not {kind}: {_CURE}")
+            raise RowError(f"column {column!r}, ", row, f": the time {text!r} is not {kind}: {_FORMAT_CURE}; {_CURE}")
         times[row - 1] = moment
     if kind.startswith("a number"):
         _refuse_mixed_units(times, texts, column)
@@ -83,7 +86,7 @@ def read_times(texts: Sequence[str | None], *, column: str, date_format: str | N
 def _found_reader(texts: Sequence[str | None], column: str) -> tuple[Reader, str]:
     first = next((text for text in texts if text is not None), "")
     if read_moment(first, numeric=True) is not None:
-        return lambda text: read_moment(text, numeric=True), "a number, as the first row has"
+        return lambda text: read_moment(text, numeric=True), "a number, as the first time is"
     if not _NUMERIC_DATE.fullmatch(first):
         return _iso, _ISO_EXAMPLE
     return _reader_of(_order_of(texts, column))

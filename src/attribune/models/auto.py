@@ -17,7 +17,7 @@ from attribune.models.generator import AttributeGenerator
 from attribune.models.linear import LinearModel
 from attribune.models.scorer import Baseline, Scorer
 
-__all__ = ["load_baseline", "load_model", "load_saved", "load_scorer", "model_class", "named_runs"]
+__all__ = ["is_baseline", "load_baseline", "load_model", "load_saved", "load_scorer", "model_class", "named_runs"]
 
 
 def model_class(config: AttributeConfig) -> type[AttributeModel] | type[AttributeGenerator]:
@@ -47,6 +47,12 @@ def load_baseline(folder: Path, *, backbone: str | Path | None = None) -> Baseli
     if LinearModel.is_in(folder):
         return LinearModel.load(folder, backbone=backbone)
     return AutoMLModel.load(folder) if AutoMLModel.is_in(folder) else None
+
+
+def is_baseline(name: str | Path) -> bool:
+    """Whether the folder of a run, or of its model, has a baseline."""
+    folders = (Path(name), Path(name) / "model")
+    return any(one.is_in(folder) for one in (LinearModel, AutoMLModel) for folder in folders)
 
 
 def load_scorer(folder: Path, **options: Any) -> Scorer:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
@@ -11,12 +12,16 @@ from datasets import Dataset
 
 from attribune.core.wording import counted
 from attribune.data.clusters import Clusters, clusters_note, find_clusters
-from attribune.data.selection import rows_with_text, shuffle_columns
+from attribune.data.selection import listed_labels, missing_label_words, rows_with_text, shuffle_columns
 from attribune.data.tables import read_table, table_source_name
-from attribune.errors import DataError, numbered_in_file
+from attribune.errors import AttribuneError, ConfigError, DataError, numbered_in_file
 from attribune.models.predictor import Predictor
+from attribune.runs.folder import RunFolder
 from attribune.runs.recipe import Recipe
+from attribune.runs.stored_scores import StoredScores, own_table
+from attribune.runs.training_rows import rows_of_training
 from attribune.schema.columns import require_columns
+from attribune.tasks import TASKS
 from attribune.tasks.labels import UNSEEN
 
 __all__ = ["LabelledRows"]
@@ -32,6 +37,7 @@ class LabelledRows:
         source: name of the table, for messages.
         clusters: those of rows that are not independent.
         notes: messages for the user about rows that were dropped or cannot be right.
+        trained: number of rows whose text is among the training texts of the run, where these could be read.
     """
 
     rows: Dataset
@@ -40,31 +46,78 @@ class LabelledRows:
     source: str
     clusters: Clusters
     notes: list[str]
+    trained: int = 0
 
     @classmethod
     def read(cls, recipe: Recipe, predictor: Predictor, data: Any, *, encoding: str | None) -> Self:
         """Read a table as the run's own tables were read; DataError naming file, row or column and the cure."""
         table = read_table(data, encoding=encoding)
-        source = table_source_name(data)
+        return cls._of(recipe, predictor, table, np.arange(len(table)), source=table_source_name(data))
+
+    @classmethod
+    def to_score(
+        cls, run: str | Path, recipe: Recipe, predictor: Predictor, data: Any, *, encoding: str | None
+    ) -> Self:
+        """Read the rows on which a run is scored: those of a table, or with None its own test rows.
+
+        A note counts the rows whose text is among the training texts of the run, as `trained` does.
+
+        Raises:
+            DataError: naming file, row or column and the cure.
+        """
+        if data is not None:
+            rows = cls.read(recipe, predictor, data, encoding=encoding)
+        else:
+            table, numbers, source, note = _own_rows(run, recipe, encoding)
+            rows = cls._of(recipe, predictor, table, numbers, source=source)
+            rows.notes.insert(0, note)
+        trained = rows_of_training(RunFolder.of(run), rows.rows)
+        if trained:
+            rows.notes.append(
+                f"{counted(trained, 'row has', 'rows have')} a text that is among the training texts of the run: the "
+                "figures are too high, and what the attributes seem to add may be learned by heart"
+            )
+        return replace(rows, trained=trained)
+
+    @classmethod
+    def _of(
+        cls,
+        recipe: Recipe,
+        predictor: Predictor,
+        table: Dataset,
+        numbers: npt.NDArray[np.int64],
+        *,
+        source: str,
+    ) -> Self:
+        """Choose the rows with a text and a label; `numbers` are the indices of the rows in the source."""
         needed = [*recipe.data.text_input().names, *recipe.data.label, *recipe.label_columns]
         require_columns(table.column_names, needed, source=source)
         predictor.check_columns(table.column_names, source=source)
         task = predictor.task
+        notes: list[str] = []
+        if recipe.data.bad_labels == "drop":
+            table, numbers, notes = _on_the_scale(recipe, table, numbers)
         columns = [list(table[column]) for column in recipe.label_columns]
-        with numbered_in_file(range(len(table)), source):
+        with numbered_in_file(numbers, source):
             labels, has_label = task.encode_labels(columns)
         enough = all if task.compares else any
         has_text = rows_with_text(table, recipe.data.texts, words=task.reads_words, enough=enough)
         usable = np.flatnonzero(has_label & has_text)
-        notes = []
+        words = ""
+        if recipe.data.label:
+            unlabelled, missing = has_text & ~has_label, recipe.missing_labels
+            words = missing_label_words(table, recipe.data.label, unlabelled, missing=missing)
+        words = f": labels {words}, which mean missing (task.missing of the run)" if words else ""
         if len(usable) < len(table):
-            left_out = f"{len(table) - len(usable):,} with {task.unusable}"
+            left_out = f"{len(table) - len(usable):,} with {task.unusable}{words}"
             notes.append(f"left out of {counted(len(table), 'row')}: {left_out}")
         if not len(usable):
-            raise DataError(f"{source}: no row has both a text and a label: check the columns")
+            raise DataError(f"{source}: no row has both a text and a label{words}: check the columns")
         if unseen := task.unseen_labels(columns):
             found = counted(sum(unseen.values()), "row has", "rows have")
-            notes.append(f"{found} a label that no training row had, which counts as wrong")
+            listed = ", ".join(f"{label!r} ({count:,})" for label, count in unseen.most_common(5))
+            more = f", and {len(unseen) - 5:,} others" if len(unseen) > 5 else ""
+            notes.append(f"{found} a label that no training row had, which counts as wrong: {listed}{more}")
         notes += task.label_notes(columns)
         rows = table.select(usable)
         clusters = find_clusters(rows, recipe.cluster_settings())
@@ -75,7 +128,9 @@ class LabelledRows:
         if recipe.data.shuffled:
             rows = shuffle_columns(rows, predictor.schema.names, seed=recipe.training.seed)
             notes.append("the attributes are shuffled over the rows, as in the training of this run")
-        return cls(rows=rows, numbers=usable, labels=labels[usable], source=source, clusters=clusters, notes=notes)
+        return cls(
+            rows=rows, numbers=numbers[usable], labels=labels[usable], source=source, clusters=clusters, notes=notes
+        )
 
     def first(self, count: int) -> Self:
         """Return the first `count` rows."""
@@ -102,3 +157,36 @@ class LabelledRows:
             labels=self.labels[rows],
             clusters={name: kind[rows] for name, kind in self.clusters.items()},
         )
+
+
+def _own_rows(run: str | Path, recipe: Recipe, encoding: str | None) -> tuple[Dataset, npt.NDArray[np.int64], str, str]:
+    """Read the test rows of a run: the rows, their indices in their table, its name, and a note that says so."""
+    if encoding is not None:
+        raise ConfigError(f"encoding {encoding} is that of a table: give the table too (DATA), or leave it out")
+    try:
+        scores = StoredScores.read(run)
+        table = scores.own_rows(recipe)
+    except (AttribuneError, OSError) as error:
+        raise DataError(
+            f"the test rows of {run} cannot be read again: give a table of labelled rows (DATA). The reason: {error}"
+        ) from error
+    part = scores.own_part
+    source = own_table(recipe, part)
+    note = f"no table is given, so these are the {len(table):,} {part} rows of the run, from {source}"
+    return table, scores.parts[part]["rows"].astype(np.int64), source, note
+
+
+def _on_the_scale(
+    recipe: Recipe, table: Dataset, numbers: npt.NDArray[np.int64]
+) -> tuple[Dataset, npt.NDArray[np.int64], list[str]]:
+    """Leave out the rows whose label is outside the scale, as the training of the run did, with a note."""
+    columns = [list(table[column]) for column in recipe.label_columns]
+    bad = TASKS[recipe.task_kind].bad_labels(columns, recipe.task_options)
+    if not bad.any():
+        return table, numbers, []
+    good = np.flatnonzero(~bad)
+    note = (
+        f"{counted(int(bad.sum()), 'row')} left out for a label outside the scale, as in the training "
+        f"(data.bad_labels=drop): {listed_labels(columns[0], bad, numbers)}"
+    )
+    return table.select(good), numbers[good], [note]

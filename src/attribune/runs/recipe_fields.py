@@ -95,6 +95,17 @@ class RecipeFields(Settings):
         return str(self.task.get("kind") or ("aspects" if len(self.data.label) > 1 else "classification"))
 
     @property
+    def task_options(self) -> dict[str, Any]:
+        """The options with which the task is fitted."""
+        options: dict[str, Any] = {name: value for name, value in self.task.items() if name != "kind"}
+        options["missing"] = self.missing_labels
+        if self.task_kind == "aspects":
+            options.setdefault("names", self.data.label)
+        if self.task_kind == "similarity":
+            options["form"] = self.form
+        return options
+
+    @property
     def is_generative(self) -> bool:
         """Whether the model writes text."""
         return self.task_kind == "generation"

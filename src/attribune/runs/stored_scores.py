@@ -6,15 +6,31 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
+import numpy as np
 import numpy.typing as npt
+from datasets import Dataset
 from safetensors import SafetensorError
 from safetensors.numpy import load_file
 
-from attribune.errors import ModelFolderError
+from attribune.data.tables import read_table
+from attribune.errors import DataError, ModelFolderError
 from attribune.runs.folder import RunFolder
+from attribune.runs.recipe import Recipe
+from attribune.schema.columns import require_columns
 from attribune.tasks import Task, task_from_dict
 
-__all__ = ["StoredScores"]
+__all__ = ["StoredScores", "own_table", "scored_tables"]
+
+
+def own_table(recipe: Recipe, part: str) -> str:
+    """Return the table from which a run has the rows of a part."""
+    return str(getattr(recipe.data, part) or recipe.data.train)
+
+
+def scored_tables(run: str | Path, data: Any) -> list[Any]:
+    """Return the tables that are read where a run is scored: the one that is given, or those of the run."""
+    own = RunFolder.of(run).read_recipe().data if data is None else None
+    return [data] if own is None else [own.train, own.validation, own.test]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,6 +43,31 @@ class StoredScores:
 
     task: Task
     parts: dict[str, dict[str, npt.NDArray[Any]]]
+
+    @property
+    def own_part(self) -> str:
+        """The part whose rows a run is scored on: ``test``, or ``validation`` where there are no test rows."""
+        return "test" if "test" in self.parts else "validation"
+
+    def own_rows(self, recipe: Recipe) -> Dataset:
+        """Read these rows from the run's table again.
+
+        Raises:
+            AttribuneError: if the table cannot be read, or has other rows than in the training.
+        """
+        arrays, source = self.parts[self.own_part], own_table(recipe, self.own_part)
+        table = read_table(source, **recipe.data.reading)
+        require_columns(table.column_names, [*recipe.label_columns], source=source)
+        changed = DataError(
+            f"{source} has other labels than in the training of the run: pass the original table as DATA"
+        )
+        if int(arrays["rows"].max(initial=-1)) >= len(table):
+            raise changed
+        rows = table.select(arrays["rows"])
+        labels, _ = self.task.encode_labels([list(rows[column]) for column in recipe.label_columns])
+        if not np.array_equal(labels, arrays["labels"]):
+            raise changed
+        return rows
 
     @classmethod
     def read(cls, path: str | Path) -> Self:

@@ -205,8 +205,9 @@ def numbers_of(cells: Cells, *, column: str, first_row: int) -> npt.NDArray[np.f
         raise RowError(
             f"column {column!r}, ",
             first_row + int(cells.rows[cell]),
-            f": {cells.texts[cells.codes[cell]]!r} is not a finite number: correct it, add it to the missing values, "
-            "or use Categorical",
+            f": {cells.texts[cells.codes[cell]]!r} is not a finite number: correct it, add it to the missing values "
+            "(data.missing), make a number of a date, such as its year, or read the column as categories (Categorical "
+            "in Python, --attributes on the command line)",
         )
     return numbers
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 import ast
 import json
 import warnings
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -33,6 +34,7 @@ class Cells(NamedTuple):
         codes: (cells,) index of each cell's value in `texts`.
         texts: the distinct values, as canonical text.
         trimmed: cells whose text had spaces around it.
+        words: the texts of cells that mean missing, with their numbers.
     """
 
     height: int
@@ -40,6 +42,7 @@ class Cells(NamedTuple):
     codes: npt.NDArray[np.int64]
     texts: list[str]
     trimmed: int
+    words: Mapping[str, int] = {}
 
     @property
     def missing(self) -> int:
@@ -97,7 +100,10 @@ def _cells(
     codes = lookup[column_values.codes]
     valid = codes >= 0
     padded = np.append(column_values.padded, False)[column_values.codes]
-    return Cells(count, rows[valid], codes[valid], list(index), int((padded & valid).sum()))
+    words: Counter[str] = Counter()
+    for code, word in column_values.words.items():
+        words[word] += int((column_values.codes == code).sum())
+    return Cells(count, rows[valid], codes[valid], list(index), int((padded & valid).sum()), words)
 
 
 def distinct_pairs(
@@ -117,11 +123,13 @@ def _lists_of_text(
     array: pa.Array, *, separator: str | None, missing: frozenset[str], column: str, first_row: int
 ) -> pa.Array:
     rows = np.arange(first_row, first_row + len(array), dtype=np.int64)
-    cell_texts = distinct(array, missing=missing, column=column, rows=rows)
+    cell_texts = distinct(array, missing=frozenset(), column=column, rows=rows)
     lists: list[Sequence[str | None] | None] = []
     for code, text in enumerate(cell_texts.texts):
         if text is None:
             lists.append(None)
+        elif text in missing:
+            lists.append([text])
         elif separator is not None:
             lists.append(text.split(separator))
         else:

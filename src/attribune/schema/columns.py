@@ -123,11 +123,13 @@ class Distinct(NamedTuple):
         codes: (rows,) int64, index of each row's value in the other lists; -1 where the row has none.
         texts: canonical text of each distinct raw value, None where it means missing.
         padded: whether the raw value was text with spaces around it.
+        words: canonical text of the raw values that mean missing, by their code.
     """
 
     codes: np.ndarray
     texts: list[str | None]
     padded: np.ndarray
+    words: Mapping[int, str] = {}
 
 
 def distinct(array: pa.Array, *, missing: frozenset[str], column: str, rows: np.ndarray) -> Distinct:
@@ -156,14 +158,17 @@ def distinct(array: pa.Array, *, missing: frozenset[str], column: str, rows: np.
     floating = pa.types.is_floating(encoded.dictionary.type)  # NumPy scalars print float32 as it was written
     raw = list(encoded.dictionary.to_numpy(zero_copy_only=False)) if floating else encoded.dictionary.to_pylist()
     texts: list[str | None] = []
+    words: dict[int, str] = {}
     for code, value in enumerate(raw):
         try:
             text = canonical(value)
         except DataError as error:
             raise RowError(f"column {column!r}, ", rows[np.argmax(codes == code)], f": {error}") from error
-        texts.append(None if text is None or text in missing else text)
+        if text is not None and text in missing:
+            words[code] = text
+        texts.append(None if code in words else text)
     padded = np.array([isinstance(value, str) and value != value.strip() for value in raw], dtype=bool)
-    return Distinct(codes, texts, padded)
+    return Distinct(codes, texts, padded, words)
 
 
 def as_array(values: object, *, column: str, first_row: int = 1) -> pa.Array:

@@ -17,7 +17,7 @@ from attribune.schema.attributes import FittedAttribute, numbers_of, read_cells
 from attribune.schema.columns import canonical
 from attribune.schema.hashing import hashed_ids, salt_check
 from attribune.schema.kinds import Categorical, Kind, MultiLabel, Number, Numeric
-from attribune.schema.reports import AttributeFit
+from attribune.schema.reports import AttributeFit, missing_words
 from attribune.schema.value_features import FittedField, ValueDescriptions
 from attribune.schema.vocabulary import Vocabulary
 
@@ -37,6 +37,7 @@ class AttributeFitter:
         self._rows = 0
         self._empty = 0
         self._trimmed = 0
+        self._words: Counter[str] = Counter()
         self._widest = 1
         self._values: Counter[str] = Counter()
         self._numbers: Counter[float] = Counter()
@@ -47,6 +48,7 @@ class AttributeFitter:
         self._rows += cells.height
         self._empty += cells.missing
         self._trimmed += cells.trimmed
+        self._words.update(cells.words)
         if not len(cells.codes):
             return
         self._widest = max(self._widest, int(np.bincount(cells.rows).max()))
@@ -66,9 +68,10 @@ class AttributeFitter:
     def finish(self, *, start: int) -> tuple[FittedAttribute, AttributeFit]:
         """Number the values; `start` is the attribute's first slot. A DataError if there is none."""
         if not self.has_values:
+            words = missing_words(self._words)
             raise DataError(
-                f"attribute {self._spec.name!r} has no value in any of the {self._rows} training rows: "
-                "leave it out, or check the column and the list of missing values"
+                f"attribute {self._spec.name!r} has no value in any of the {self._rows} training rows"
+                f"{words and f' ({words})'}: leave it out, or check the column and the list of missing values"
             )
         if isinstance(self._spec, Numeric):
             return self._binned(self._spec, start)
@@ -151,7 +154,7 @@ class AttributeFitter:
         )
 
     def _report(self, **counts: Any) -> AttributeFit:
-        return AttributeFit(rows=self._rows, missing=self._empty, trimmed=self._trimmed, **counts)
+        return AttributeFit(rows=self._rows, missing=self._empty, trimmed=self._trimmed, words=self._words, **counts)
 
 
 def number_levels(

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 
 from attribune.core.wording import counted
 
-__all__ = ["AttributeCounts", "AttributeFit", "EncodingReport", "FitReport", "count_lines"]
+__all__ = ["AttributeCounts", "AttributeFit", "EncodingReport", "FitReport", "count_lines", "missing_words"]
 
 
 def count_lines(counts: object, words: Mapping[str, str]) -> list[str]:
     """Write the counts of a record that are not zero, each as ``words: count``."""
     return [f"{text}: {count:,}" for name, text in words.items() if (count := getattr(counts, name))]
+
+
+def missing_words(words: Mapping[str, int]) -> str:
+    """List the cells that were read as missing for what stood there; nothing without any."""
+    listed = ", ".join(f"{word!r} ({count:,})" for word, count in sorted(words.items(), key=lambda pair: -pair[1]))
+    return f"cells that mean no value (data.missing): {listed}" if words else ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,6 +66,7 @@ class AttributeFit:
         left_out_cells: cells whose value was left out.
         shared: with `hash`, values that share their bucket with another; of n values in b buckets a share of
             1 - (1 - 1/b)^(n - 1) is to be expected.
+        words: cells that were read as missing for what stood there, by their text.
         notes: on the descriptions of values.
     """
 
@@ -72,6 +79,7 @@ class AttributeFit:
     beyond_cap: int = 0
     left_out_cells: int = 0
     shared: int = 0
+    words: Mapping[str, int] = field(default_factory=dict)
     notes: Sequence[str] = ()
 
     def phrases(self) -> list[str]:
@@ -84,7 +92,8 @@ class AttributeFit:
             "missing": "rows without a value",
             "trimmed": "values trimmed of spaces",
         }
-        return [f"values found: {self.found:,}; ids: {self.kept:,}", *count_lines(self, words)]
+        lines = [f"values found: {self.found:,}; ids: {self.kept:,}", *count_lines(self, words)]
+        return [*lines, missing_words(self.words)] if self.words else lines
 
 
 @dataclass(frozen=True)

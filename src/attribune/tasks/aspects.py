@@ -20,8 +20,10 @@ from attribune.tasks.labels import (
     Array,
     Column,
     MissingTexts,
+    alike_notes,
     class_ids,
     class_names,
+    count_classes,
     label_texts,
     require_columns,
     require_flag,
@@ -139,6 +141,13 @@ class Aspects(Task):
         for name, texts, classes in zip(self.names, self._texts(columns, 1), self.class_lists, strict=True):
             counts.update({f"{name}: {label}": count for label, count in unknown(texts, classes).items()})
         return counts
+
+    def class_notes(self, labels: Array) -> list[str]:
+        """Say of which aspects classes are written in several ways."""
+        notes = []
+        for name, classes, ids in zip(self.names, self.class_lists, np.asarray(labels).T, strict=True):
+            notes += [f"aspect {name!r}: {note}" for note in alike_notes(count_classes(ids, classes))]
+        return notes
 
     def loss(self, logits: Tensor, labels: Tensor) -> Tensor:
         """Mean over aspects of the cross-entropy of each head; logits (B, outputs), labels (B, aspects)."""

@@ -18,7 +18,7 @@ from attribune.errors import ConfigError, DataError
 from attribune.metrics.definitions import metric_info
 from attribune.metrics.formulas import log_loss
 from attribune.metrics.metric import Metric
-from attribune.tasks.labels import Array, Column
+from attribune.tasks.labels import Array, Column, alike_notes
 
 if TYPE_CHECKING:
     import torch
@@ -189,6 +189,13 @@ class Task(ABC):
     def class_counts(self, labels: Array) -> dict[str, int]:
         """Count the rows of each class, of encoded labels; empty for a task without single classes."""
         return {}
+
+    def class_notes(self, labels: Array) -> list[str]:
+        """Say in short lines what is odd about the classes, of the encoded labels of training rows.
+
+        By default which are written in several ways.
+        """
+        return alike_notes(self.class_counts(labels))
 
     def label_notes(self, columns: Sequence[Column]) -> list[str]:
         """Say in short lines what was changed in the labels of rows to use them."""

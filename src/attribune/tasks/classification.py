@@ -267,7 +267,13 @@ class Classification(Task):
         return unknown(texts, self.class_names)
 
     def label_notes(self, columns: Sequence[Column]) -> list[str]:
-        """Say how many distributions have no single most frequent class."""
+        """Say how many distributions have no single most frequent class, and which labels of lists mean missing."""
+        if self.multi_label:
+            cells = label_lists(columns[0], missing=(), separator=self.separator)
+            hidden = frozenset(self.missing) - {"", *self.class_names}
+            words = Counter(label for cell in cells if len(cell or ()) > 1 for label in cell or () if label in hidden)
+            listed = ", ".join(f"{word!r} ({count:,})" for word, count in words.most_common())
+            return [f"labels left out beside others, since they mean missing (task.missing): {listed}"] if words else []
         if not self.soft_labels:
             return []
         labels, keep = self.encode_labels(columns)

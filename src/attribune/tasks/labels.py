@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 import numbers
+import unicodedata
 from collections import Counter
-from collections.abc import Collection, Hashable, Iterable, Sequence
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from typing import Annotated, Any
 
 import numpy as np
@@ -21,6 +22,7 @@ __all__ = [
     "UNSEEN",
     "Flag",
     "MissingTexts",
+    "alike_notes",
     "class_ids",
     "class_names",
     "compared_texts",
@@ -38,6 +40,7 @@ __all__ = [
 UNSEEN = -100
 """Class id of a label that no training row has: ignored by the loss, an error in every metric."""
 
+_EXAMPLES = 5  # of classes that are alike
 _MOST_CLASSES = 1_000_000  # with a probability of each in every row
 
 Array = npt.NDArray[Any]
@@ -73,7 +76,8 @@ def label_texts(
             raise RowError(
                 "the label of ",
                 row,
-                f" is the list {str(value)[:60]}: use the classification task with multi_label=True",
+                f" is the list {str(value)[:60]}: use the classification task with multi_label=True (--set "
+                "task.multi_label=true on the command line)",
             )
         # 1, 1.0 and True are one key for a dictionary, but not one text.
         key = (type(value), value)
@@ -138,7 +142,7 @@ def label_numbers(column: Column, *, missing: Collection[str], first_row: int = 
                 "the label of ",
                 first_row + i,
                 f" is {text!r}, which is not a finite number: correct or empty the cell, or choose the classification "
-                "task",
+                "task (--task classification on the command line)",
             )
         result[i] = number
     return result
@@ -161,7 +165,8 @@ def label_lists(
             raise RowError(
                 "the label of ",
                 row,
-                f" is {text!r}, not a list: give the separator between labels, for example separator='|'",
+                f" is {text!r}, not a list: give the separator between labels, for example separator='|' (--set "
+                "'task.separator=|' on the command line)",
             )
     cells = list_cells(array, separator=separator, missing=hidden, column="label", first_row=first_row)
     result: list[list[str] | None] = [
@@ -209,6 +214,22 @@ def count_classes(ids: Array, names: Sequence[str]) -> dict[str, int]:
     """Count the rows of each class: of class ids (n,), or of 0 and 1 for each class (n, C or more)."""
     counts = ids[:, : len(names)].sum(axis=0) if ids.ndim == 2 else np.bincount(ids[ids >= 0], minlength=len(names))
     return dict(zip(names, counts.astype(int).tolist(), strict=True))
+
+
+def alike_notes(counts: Mapping[str, int]) -> list[str]:
+    """Say which classes differ in capitals, spaces or the encoding of letters alone, with the rows of each."""
+    groups: dict[str, list[str]] = {}
+    for name in counts:
+        groups.setdefault("".join(unicodedata.normalize("NFKC", name).casefold().split()), []).append(name)
+    alike = [names for names in groups.values() if len(names) > 1]
+    if not alike:
+        return []
+    listed = "; ".join(", ".join(f"{name!r} ({counts[name]:,})" for name in names) for names in alike[:_EXAMPLES])
+    more = f"; and {len(alike) - _EXAMPLES:,} others" if len(alike) > _EXAMPLES else ""
+    return [
+        f"classes that differ in capitals or spaces alone are learned as different ones: {listed}{more}: write them "
+        "in one way if they are the same"
+    ]
 
 
 def class_names(classes: Any, *, of: str, least: int = 2) -> tuple[str, ...]:

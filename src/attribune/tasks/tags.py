@@ -19,7 +19,16 @@ from attribune.metrics.entities import SINGLE, count_entities, split_tag
 from attribune.metrics.metric import Metric
 from attribune.schema.columns import MISSING, canonical
 from attribune.tasks.base import Decoded, checked_logits, log_frequencies
-from attribune.tasks.labels import UNSEEN, Array, Column, MissingTexts, class_names, sorted_classes
+from attribune.tasks.labels import (
+    UNSEEN,
+    Array,
+    Column,
+    MissingTexts,
+    alike_notes,
+    class_names,
+    count_classes,
+    sorted_classes,
+)
 from attribune.tasks.tokens import TokenRow, TokenTask, TokenWindow, object_array
 from attribune.tasks.words import word_list
 
@@ -29,6 +38,7 @@ if TYPE_CHECKING:
 __all__ = ["Tags"]
 
 Scheme = Literal["conll", "none"]
+_EXAMPLES = 5  # of tags that are named
 _POSITIONS = 8  # codes of positions in the id of an unseen tag, of which five are used
 _TYPE_BITS = 48
 
@@ -72,7 +82,7 @@ class Tags(TokenTask):
             lists = _tag_lists(label_columns, missing=missing, first_row=1)
             classes = sorted_classes((tag for tags in lists for tag in tags or ()), of="the label column")
         if scheme is None:
-            is_conll = all(map(split_tag, classes)) and any(tag[1:2] == "-" or tag == "B" for tag in classes)
+            is_conll = all(map(split_tag, classes)) and any(map(_marks_an_entity, classes))
             scheme = "conll" if is_conll else "none"
         return cls(classes=tuple(classes), scheme=scheme, missing=missing)
 
@@ -133,6 +143,21 @@ class Tags(TokenTask):
         for tags in _tag_lists(columns, missing=self.missing, first_row=1):
             counts.update({*(tags or ())} - known)
         return counts
+
+    def class_notes(self, labels: Array) -> list[str]:
+        """Say which tags keep the others from being counted as entities, and which are written in several ways."""
+        counts = count_classes(np.array([tag for label in labels for tag in label], dtype=np.int64), self.classes)
+        notes = alike_notes(counts)
+        others = [tag for tag in self.classes if split_tag(tag) is None]
+        if self.scheme == "none" and others and any(map(_marks_an_entity, self.classes)):
+            shown = ", ".join(f"{tag!r} ({counts[tag]:,} words)" for tag in others[:_EXAMPLES])
+            more = f", and {len(others) - _EXAMPLES:,} others" if len(others) > _EXAMPLES else ""
+            notes.append(
+                f"the tags {shown}{more} have no form such as O, B-PER or I-PER, so all are scored word by word, and "
+                "the accuracy selects the weights in place of the F1 of entities: correct them, or set "
+                "task.scheme=conll, which takes each word with one of them for an entity"
+            )
+        return notes
 
     def window_labels(self, window: TokenWindow, label: Sequence[int]) -> Array:
         """Return the id of the tag at the first token of each word that is scored here, elsewhere `UNSEEN`."""
@@ -236,6 +261,11 @@ class Tags(TokenTask):
         labels = [tuple(part.tolist()) for part in np.split(arrays["labels"], ends)] if count else []
         logits = np.split(arrays["logits"], ends) if count else []
         return {**rest, "labels": object_array(labels), "logits": object_array(logits)}
+
+
+def _marks_an_entity(tag: str) -> bool:
+    """Whether a tag is ``B``, or has a position and a type, such as ``B-PER``."""
+    return split_tag(tag) is not None and (tag[1:2] == "-" or tag == "B")
 
 
 def _tag_lists(columns: Sequence[Column], *, missing: Sequence[str], first_row: int) -> list[list[str] | None]:

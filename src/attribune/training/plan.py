@@ -67,19 +67,13 @@ class DataPlan:
     @classmethod
     def of(cls, recipe: Recipe) -> Self:
         """Resolve the data and the task of a recipe."""
-        options = {name: value for name, value in recipe.task.items() if name != "kind"}
-        options["missing"] = recipe.missing_labels
-        if recipe.task_kind == "aspects":
-            options.setdefault("names", recipe.data.label)
-        if recipe.task_kind == "similarity":
-            options["form"] = recipe.form
         return cls(
             source=recipe.data,
             text=recipe.data.text_input(),
             attributes=recipe.data.kinds(),
             label_columns=recipe.label_columns,
             task_kind=recipe.task_kind,
-            task_options=options,
+            task_options=recipe.task_options,
             transfer=recipe.transfer,
             seed=recipe.training.seed,
             clusters=recipe.cluster_settings(),

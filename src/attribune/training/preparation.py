@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -19,7 +20,7 @@ from attribune.data.encoding import RowReport, encode_rows, encode_with_report
 from attribune.data.history_encoding import HistoryEncoder
 from attribune.data.rows import EncodedRows
 from attribune.data.selection import shuffle_columns
-from attribune.errors import ConfigError, numbered_in_file
+from attribune.errors import ConfigError, DataError, RowError, numbered_in_file
 from attribune.models.base import ConditionedModel
 from attribune.models.transfer import AttributeSource
 from attribune.runs.folder import RunFolder
@@ -27,11 +28,12 @@ from attribune.runs.recipe import Recipe
 from attribune.runs.recipe_parts import ValuesRecipe
 from attribune.runs.training_rows import rows_of_training
 from attribune.runs.value_tables import value_tables
-from attribune.schema import MultiLabel, Schema
+from attribune.schema import EncodingReport, MultiLabel, Schema
 from attribune.schema.columns import column_batches
 from attribune.schema.kinds import Number, Numeric
 from attribune.schema.revision import Revision
 from attribune.tasks import Task, fit_task
+from attribune.tasks.labels import UNSEEN
 from attribune.training.plan import DataPlan
 from attribune.training.usable_rows import (
     UsableRows,
@@ -130,7 +132,7 @@ def prepare(plan: DataPlan, tables: Mapping[str, Any] | None = None) -> Prepared
         if transferred is not None and transfer is not None and transfer.full_model:
             task = _continued_task(plan, transferred)
         else:
-            task = _fit_task(plan, train.table)
+            task = _task_of(plan, train)
     if plan.compares:
         parts = {name: decided_rows(name, part, plan, task, notes) for name, part in parts.items()}
         train = parts["train"]
@@ -170,6 +172,16 @@ def _fit_task(plan: DataPlan, *tables: Dataset) -> Task:
     return fit_task(plan.task_kind, columns, **plan.task_options)
 
 
+def _task_of(plan: DataPlan, train: UsableRows) -> Task:
+    """Fit the task on the training rows; a DataError about their labels says which words were read as none."""
+    try:
+        return _fit_task(plan, train.table)
+    except RowError:
+        raise
+    except DataError as error:
+        raise DataError(f"{error}. {train.missing}" if train.missing else str(error)) from error
+
+
 def _continued_task(plan: DataPlan, source: AttributeSource) -> Task:
     """Return the task of the run that is trained further, with those of its options that may change.
 
@@ -199,12 +211,13 @@ def _continued_task(plan: DataPlan, source: AttributeSource) -> Task:
 def _class_notes(splits: Mapping[str, PreparedSplit], task: Task) -> list[str]:
     """Say how many rows each class has, and which have few training rows or none on which models are scored."""
     counts = {name: task.class_counts(split.labels) for name, split in splits.items()}
+    odd = [f"train: {note}" for note in task.class_notes(splits["train"].labels)]
     if not (train := counts["train"]):
-        return []
+        return odd
     if len(train) > _SHOWN_CLASSES:
-        notes = [f"train: {len(train):,} classes, of {min(train.values()):,} to {max(train.values()):,} rows"]
+        notes = [f"train: {len(train):,} classes, of {min(train.values()):,} to {max(train.values()):,} rows", *odd]
     else:
-        notes = [f"train: rows of each class: {_listed_counts(train)}"]
+        notes = [f"train: rows of each class: {_listed_counts(train)}", *odd]
     if few := {name: count for name, count in train.items() if count < _FEW_ROWS}:
         notes.append(
             f"train: fewer than {_FEW_ROWS} rows of {len(few):,} classes ({_listed_counts(few)}), which a model can "
@@ -246,21 +259,53 @@ def _encode_labels(
     columns = [list(part.table[column]) for column in plan.label_columns]
     with numbered_in_file(part.rows, part.source):
         labels, _ = task.encode_labels(columns)
-        # Values of training rows are in the vocabulary, unless it is that of another run.
+        # Values of training rows are in the vocabulary, unless it is that of another run, but may be too many.
         is_new = name != "train" or plan.transfer is not None
-        report = schema.encode(part.table)[1] if is_new and len(schema) else None
+        may_be_dropped = any(one.slots == getattr(one.spec, "max_per_row", 0) for one in schema)
+        report = schema.encode(part.table)[1] if len(schema) and (is_new or may_be_dropped) else None
     if unseen := task.unseen_labels(columns):
-        listed = ", ".join(f"{value!r} ({count:,})" for value, count in unseen.most_common(5))
-        notes.append(
-            f"{name}: {counted(sum(unseen.values()), 'row has', 'rows have')} a label that no training row has: "
-            f"{listed}; no model can predict it, which counts as wrong"
-        )
-    lines = [*task.label_notes(columns), *(report.lines() if report is not None else ())]
+        if name == "train" and labels.dtype == np.int64 and (labels == UNSEEN).all():
+            raise _other_labels(unseen, part, plan, task)
+        listed = ", ".join(f"{value!r} ({count:,})" for value, count in unseen.most_common(_EXAMPLES))
+        listed += f", and {len(unseen) - _EXAMPLES:,} others" if len(unseen) > _EXAMPLES else ""
+        found = f"{name}: {counted(sum(unseen.values()), 'row has', 'rows have')} a label that"
+        if name == "train":  # the classes are those of the run that is trained further
+            notes.append(f"{found} is none of its classes and is not learned: {listed}")
+        else:
+            notes.append(f"{found} no training row has: {listed}; no model can predict it, which counts as wrong")
+    lines = [*task.label_notes(columns), *(report.lines() if report is not None and is_new else ())]
+    if report is not None and name == "train":
+        lines += _dropped_notes(report, schema)
     notes.extend(f"{name}: {line}" for line in lines)
     clusters = find_clusters(part.table, plan.clusters) if name != "train" else {}
     if note := clusters_note(clusters):
         notes.append(f"{name}: {note}")
     return PreparedSplit(table=part.table, rows=part.rows, labels=labels, clusters=clusters, weights=part.weights)
+
+
+def _other_labels(unseen: Mapping[str, int], part: UsableRows, plan: DataPlan, task: Task) -> DataError:
+    """Say that no training row has a class of the task: that of the run that is trained further, or of the recipe."""
+    of = "task.classes" if plan.transfer is None else f"{plan.transfer.run}, which is trained further"
+    names = task.answer_names
+    classes = ", ".join(map(repr, names[:_SHOWN_CLASSES])) + (", ..." if len(names) > _SHOWN_CLASSES else "")
+    return DataError(
+        f"{part.source}: none of its training rows has a class of {of} ({classes}); their labels are "
+        f"{_listed_counts(unseen)}: write them as these classes, name another label column, or begin a new run"
+    )
+
+
+def _dropped_notes(report: EncodingReport, schema: Schema) -> Iterator[str]:
+    """Say which attributes have more values in a training row than are kept, and what changes it."""
+    for name, counts in report.attributes.items():
+        if counts.dropped:
+            spec = schema[name].spec
+            cure = {"kind": "multi_label", "name": name, "separator": getattr(spec, "separator", None)}
+            listed = ", ".join(f"{key}: {json.dumps(value)}" for key, value in cure.items() if value is not None)
+            yield (
+                f"attribute {name!r}: {counts.dropped:,} values dropped, since a row keeps at most "
+                f"{schema[name].slots:,}: raise its max_per_row in data.attributes, as in "
+                f"{{{listed}, max_per_row: {2 * schema[name].slots}}}"
+            )
 
 
 def with_all_classes(recipe: Recipe, tables: Mapping[str, Dataset]) -> Recipe:

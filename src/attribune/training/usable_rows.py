@@ -11,7 +11,7 @@ import numpy.typing as npt
 from datasets import Dataset
 
 from attribune.core.wording import counted
-from attribune.data.selection import rows_with_label, rows_with_text
+from attribune.data.selection import listed_labels, missing_label_words, rows_with_label, rows_with_text
 from attribune.data.splits import split_table
 from attribune.data.tables import read_table, table_source_name
 from attribune.data.text_columns import share_texts
@@ -23,7 +23,10 @@ from attribune.training.plan import DataPlan
 
 __all__ = ["UsableRows", "decided_rows", "split_rows", "usable_rows", "with_weights"]
 
-_EXAMPLES = 5  # of labels that are named
+_IF_LABELS = (
+    "these words mean that there is none (data.missing); if they are labels, set task.missing to the words that are "
+    """not (--set 'task.missing=[""]' on the command line)"""
+)
 
 
 def decided_rows(name: str, part: UsableRows, plan: DataPlan, task: Task, notes: list[str]) -> UsableRows:
@@ -41,12 +44,17 @@ def decided_rows(name: str, part: UsableRows, plan: DataPlan, task: Task, notes:
 
 @dataclass(frozen=True, kw_only=True)
 class UsableRows:
-    """Rows of a table that have a text and a label, and their numbers in it."""
+    """Rows of a table that have a text and a label, and their numbers in it.
+
+    Attributes:
+        missing: the words that stood for a missing label in rows that were left out, and what to do if one is a label.
+    """
 
     table: Dataset
     rows: npt.NDArray[np.int64]
     source: str
     weights: npt.NDArray[np.float32] | None = None
+    missing: str = ""
 
     def take(self, index: npt.NDArray[np.int64]) -> UsableRows:
         """Select rows by index."""
@@ -74,15 +82,24 @@ def usable_rows(plan: DataPlan, source: Any, name: str, notes: list[str]) -> Usa
     usable = np.flatnonzero(has_text & has_label)
     limit = "" if plan.source.rows is None else f", at most its first {plan.source.rows:,}"
     notes.append(f"{name}: {counted(len(table), 'row')} read from {shown}{limit}")
-    for lacking, dropped in {"text": ~has_text, "label": has_text & ~has_label}.items():
-        if dropped.any():
-            notes.append(f"{name}: {counted(dropped.sum(), 'row')} without a {lacking} left out")
+    unlabelled = has_text & ~has_label
+    words = missing_label_words(table, labels, unlabelled, missing=missing) if unlabelled.any() else ""
+    about_words = f": {words}; {_IF_LABELS}" if words else ""
+    if not has_text.all():
+        notes.append(f"{name}: {counted((~has_text).sum(), 'row')} without a text left out")
+    if unlabelled.any():
+        notes.append(f"{name}: {counted(unlabelled.sum(), 'row')} without a label left out{about_words}")
     if not len(usable):
         raise DataError(
             f"{shown}: none of its {len(table):,} rows has both a text in {', '.join(plan.source.texts)} and a label "
-            f"in {', '.join(plan.label_columns)}: check the column names and the strings that mean missing"
+            f"in {', '.join(plan.label_columns)}: check the column names and the strings that mean missing{about_words}"
         )
-    rows = UsableRows(table=table if len(usable) == len(table) else table.select(usable), rows=usable, source=shown)
+    rows = UsableRows(
+        table=table if len(usable) == len(table) else table.select(usable),
+        rows=usable,
+        source=shown,
+        missing=f"{counted(unlabelled.sum(), 'row')} without a label left out{about_words}" if words else "",
+    )
     return rows_on_the_scale(rows, plan, name, notes)
 
 
@@ -92,23 +109,17 @@ def rows_on_the_scale(part: UsableRows, plan: DataPlan, name: str, notes: list[s
     bad = TASKS[plan.task_kind].bad_labels(columns, plan.task_options)
     if not bad.any():
         return part
-    places: dict[str, list[int]] = {}
-    for row in np.flatnonzero(bad).tolist():
-        places.setdefault(str(columns[0][row]), []).append(int(part.rows[row]) + 1)
-    examples = sorted(places.items(), key=lambda item: -len(item[1]))[:_EXAMPLES]
-    listed = ", ".join(f"{text!r:.80} ({len(rows):,}, first in row {rows[0]:,})" for text, rows in examples)
-    more = f", and {len(places) - _EXAMPLES:,} others" if len(places) > _EXAMPLES else ""
-    more += TASKS[plan.task_kind].label_scale
+    listed = listed_labels(columns[0], bad, part.rows) + TASKS[plan.task_kind].label_scale
     what = f"{bad.sum():,} of {len(bad):,} rows have a label outside the scale of the task {plan.task_kind!r}"
     if bad.all():
         cure = "name another label column, or choose another task, such as classification"
-        raise DataError(f"{part.source}: {what}: {listed}{more}: {cure}")
+        raise DataError(f"{part.source}: {what}: {listed}: {cure}")
     if plan.source.bad_labels == "error":
         raise DataError(
-            f"{part.source}: {what}: {listed}{more}: correct them, choose another task, or leave these rows out by "
+            f"{part.source}: {what}: {listed}: correct them, choose another task, or leave these rows out by "
             "data.bad_labels=drop (--set data.bad_labels=drop on the command line)"
         )
-    notes.append(f"{name}: {what}, and are left out: {listed}{more}")
+    notes.append(f"{name}: {what}, and are left out: {listed}")
     return part.take(np.flatnonzero(~bad))
 
 

@@ -6,13 +6,15 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from datasets import Dataset
+
 from attribune.analysis.explain.importance import attribute_importance, importance_by_frequency
 from attribune.analysis.explain.influence import influential_values
 from attribune.analysis.explain.scores import Rescored
 from attribune.analysis.explain.single import counterfactuals, word_occlusion
 from attribune.core.arguments import checked_arguments
 from attribune.core.deprecation import renamed_arguments
-from attribune.data.tables import read_table, table_source_name
+from attribune.data.tables import read_table
 from attribune.errors import ConfigError, DataError, numbered_in_file
 from attribune.models.predictor import Predictor
 from attribune.runs.labelled import LabelledRows
@@ -26,7 +28,7 @@ __all__ = ["explain"]
 @checked_arguments
 def explain(
     run: str | Path,
-    data: Any,
+    data: Any = None,
     *,
     row: int | None = None,
     instead: Sequence[Mapping[str, Sequence[str]]] = (),
@@ -39,7 +41,7 @@ def explain(
     """Measure what each attribute contributes, by scoring the same texts with other attributes.
 
     Args:
-        data: labelled rows, anything `read_table` takes.
+        data: labelled rows, anything `read_table` takes; None for the run's own test rows.
         row: number of a row of the table, from 1, to explain as well.
         instead: for this row, values that replace its own, one set for each counterfactual prediction.
         rare: a value with at most this many training rows is rare.
@@ -60,8 +62,13 @@ def explain(
     _check(instead, row=row, rare=rare, min_rows=min_rows, top=top)
     recipe, predictor = load_run(run, backbone=backbone)
     _check_method(predictor, recipe.method["name"], run)
-    single = None if row is None else _explain_row(predictor, data, row, instead=instead, top=top, encoding=encoding)
-    labelled = LabelledRows.read(recipe, predictor, data, encoding=encoding)
+    labelled = LabelledRows.to_score(run, recipe, predictor, data, encoding=encoding)
+    single = None
+    if row is not None:
+        own = (labelled.source, recipe.data.reading)
+        source, reading = own if data is None else (data, {"encoding": encoding})
+        table = read_table(source, **reading)
+        single = _explain_row(predictor, table, row, source=labelled.source, instead=instead, top=top)
     with numbered_in_file(labelled.numbers, labelled.source):
         encoded = predictor.encode_rows(labelled.rows)
     scores = Rescored.of(predictor, encoded, clusters=labelled.clusters)
@@ -101,14 +108,13 @@ def _check(instead: Sequence[Any], *, row: int | None, **numbers: int) -> None:
 
 def _explain_row(
     predictor: Predictor,
-    data: Any,
+    table: Dataset,
     row: int,
     *,
+    source: str,
     instead: Sequence[Mapping[str, Sequence[str]]],
     top: int,
-    encoding: str | None,
 ) -> dict[str, Any]:
-    table, source = read_table(data, encoding=encoding), table_source_name(data)
     predictor.check_columns(table.column_names, source=source)
     if row > len(table):
         raise DataError(

@@ -24,7 +24,7 @@ def add_parser(verbs: Any) -> None:
     """Add the verb."""
     parser = add_verb(verbs, "ablate", __doc__, run=_run)
     add = parser.add_argument
-    add_shared(parser, "run_folder", "data")
+    add_shared(parser, "run_folder", "labelled_data")
     add("--rows", type=int, metavar="N", help="score only the first N labelled rows")
     add("--output", metavar="FILE.html", help="also write an HTML page with a heatmap")
     add_shared(parser, "--json", "--backbone", "--encoding")
@@ -36,10 +36,11 @@ def _run(options: argparse.Namespace) -> None:
     from attribune.apps.report.page import write_page
     from attribune.data.tables import refuse_input_as_output
     from attribune.metrics.tables import text_cells
+    from attribune.runs.stored_scores import scored_tables
 
     console = open_console()
     if options.output is not None:
-        refuse_input_as_output(options.output, [options.data])
+        refuse_input_as_output(options.output, scored_tables(options.run_folder, options.data))
     record = ablate(
         options.run_folder,
         options.data,

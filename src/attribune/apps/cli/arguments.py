@@ -19,6 +19,12 @@ SEVERAL: dict[str, Any] = {"nargs": "+", "action": "extend"}
 _SHARED: dict[str, dict[str, Any]] = {
     "run_folder": {"metavar": "RUN", "help": "folder that `attribune train` wrote, or its model"},
     "data": {"metavar": "DATA", "help": "CSV, JSON, Parquet, Arrow or Excel file, - for stdin, or a name on the hub"},
+    "labelled_data": {
+        "dest": "data",
+        "nargs": "?",
+        "metavar": "DATA",
+        "help": "labelled rows: a table, - for stdin, or a name on the hub (default: the run's own test rows)",
+    },
     "--backbone": {"metavar": "NAME_OR_DIR", "help": "where the backbone's weights are now (default: as recorded)"},
     "--encoding": {"help": "encoding of the table; detected by default"},
     "--delimiter": {"metavar": "CHAR", "help": "delimiter of CSV fields, or tab; detected by default"},
@@ -72,7 +78,8 @@ def _lower_first(text: str) -> str:
 def add_shared(parser: argparse._ActionsContainer, *names: str, **changes: Any) -> None:
     """Add arguments that several verbs have; `changes` override their options."""
     for name in names:
-        parser.add_argument(name, **(_SHARED[name] | changes))
+        options = _SHARED[name] | changes
+        parser.add_argument(options.pop("dest", name), **options)
 
 
 def add_renamed_flag(parser: argparse.ArgumentParser, old: str, new: str) -> None:

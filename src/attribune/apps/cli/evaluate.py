@@ -4,6 +4,7 @@ Show the metrics of a trained run on labelled rows, with 95 % intervals, and the
 difference shows what the attributes contribute.
 
 Examples:
+  attribune evaluate runs/stars
   attribune evaluate runs/stars test.csv
   attribune evaluate runs/stars test.csv --json > figures.json
 """
@@ -23,7 +24,7 @@ __all__ = ["add_parser"]
 def add_parser(verbs: Any) -> None:
     """Add the verb."""
     parser = add_verb(verbs, "evaluate", __doc__, run=_run)
-    add_shared(parser, "run_folder", "data", "--json", "--backbone", "--encoding", "--quantise")
+    add_shared(parser, "run_folder", "labelled_data", "--json", "--backbone", "--encoding", "--quantise")
 
 
 def _run(options: argparse.Namespace) -> None:

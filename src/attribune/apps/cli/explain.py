@@ -26,7 +26,7 @@ def add_parser(verbs: Any) -> None:
     """Add the verb."""
     parser = add_verb(verbs, "explain", __doc__, run=_run)
     add = parser.add_argument
-    add_shared(parser, "run_folder", "data")
+    add_shared(parser, "run_folder", "labelled_data")
     add("--row", type=int, metavar="N", help="also explain this row of the table, counted from 1")
     add(
         "--as",
@@ -55,11 +55,12 @@ def _run(options: argparse.Namespace) -> None:
     from attribune.apps.report.explanation_page import explanation_page
     from attribune.apps.report.page import write_page
     from attribune.data.tables import refuse_input_as_output
+    from attribune.runs.stored_scores import scored_tables
     from attribune.schema.assignments import parse_assignments
 
     console = open_console()
     if options.output is not None:
-        refuse_input_as_output(options.output, [options.data])
+        refuse_input_as_output(options.output, scored_tables(options.run_folder, options.data))
     record = explain(
         options.run_folder,
         options.data,

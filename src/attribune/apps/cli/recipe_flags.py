@@ -246,7 +246,13 @@ def _continued_recipe(run: str) -> dict[str, Any]:
     """Read the recipe of a run, for other rows."""
     from attribune.runs.folder import RunFolder
 
-    settings: dict[str, Any] = RunFolder.of(run).read_recipe().model_dump(mode="json")
+    recipe = RunFolder.of(run).read_recipe()
+    if recipe.is_baseline:
+        raise ConfigError(
+            f"--continue {run}: method {recipe.method['name']!r} is a baseline, which is not trained further: train it "
+            f"anew on all rows, with --config {RunFolder.of(run).plan_file}, or continue a run of another method"
+        )
+    settings: dict[str, Any] = recipe.model_dump(mode="json")
     settings["data"] |= {"train": None, "validation": None, "test": None}
     settings["data"] = {key: value for key, value in settings["data"].items() if value is not None}
     return {**settings, "transfer": {"run": run, "frozen": False, "full_model": True}}

@@ -31,6 +31,7 @@ from attribune.metrics.bootstrap import Interval
 from attribune.metrics.definitions import metric_info
 from attribune.metrics.tables import comparison_lines, format_interval, table_cells
 from attribune.runs.folder import RunFolder
+from attribune.runs.stored_scores import scored_tables
 from attribune.runs.verdict import Verdict
 from attribune.schema.columns import cell_text
 from attribune.tasks import Regression
@@ -68,7 +69,7 @@ def write_run_page(
         AttribuneError: naming file, row or column and the cure.
     """
     if output is not None:
-        refuse_input_as_output(output, [data])
+        refuse_input_as_output(output, scored_tables(run, data))
     rows = rows_of_run(run, data, backbone=backbone, encoding=encoding)
     return write_page(output if output is not None else RunFolder.of(run).page, run_page(rows)), rows.notes
 
