@@ -94,7 +94,7 @@ def _stored_rows(folder: RunFolder) -> RunRows:
     notes = []
     table = None
     try:
-        found = read_table(source, encoding=recipe.data.encoding).select(arrays["rows"])
+        found = read_table(source, **recipe.data.reading).select(arrays["rows"])
         labels, _ = scores.task.encode_labels([list(found[column]) for column in recipe.label_columns])
         if not np.array_equal(labels, arrays["labels"]):
             raise DataError(

@@ -22,7 +22,7 @@ def rows_of_training(folder: RunFolder, rows: Dataset) -> int:
         data, parts = folder.read_recipe().data, StoredScores.read(folder.path).parts
         if not Path(data.train).exists():  # nor is the standard input read, or the hub asked
             return 0
-        table = read_table(data.train, encoding=data.encoding)
+        table = read_table(data.train, **data.reading)
     except (AttribuneError, OSError):
         return 0
     is_training = np.ones(len(table), dtype=bool)
