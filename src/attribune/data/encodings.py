@@ -20,7 +20,6 @@ _CHUNK = 2**20
 _NOT_CP1252 = b"\x81\x8d\x8f\x90\x9d"
 _SAMPLE = 8_000  # bytes of the words of a file by which encodings are compared
 _CLEAR = 3.0  # the least logarithm of the odds of the best against the next
-_NAME = 2.0  # what a word in another language than most is worth less
 _FITTING = 0.9  # the least share of characters that the languages of an encoding have
 _RARE = 0.02  # the largest share of bytes beyond ASCII of which a few damaged characters are made
 _SHOWN = 40
@@ -69,9 +68,9 @@ _ENCODINGS: dict[str, tuple[float, tuple[str, ...]]] = {
     "koi8_r": (4, ("Russian", "Bulgarian")),
     "koi8_u": (5, ("Ukrainian",)),
     "iso8859_5": (5, _CYRILLIC),
-    "iso8859_7": (5, ("Greek",)),
+    "iso8859_7": (8, ("Greek",)),
     "cp866": (5, _CYRILLIC),
-    "mac_cyrillic": (5, _CYRILLIC),
+    "mac_cyrillic": (8, _CYRILLIC),
     "cp850": (4, _WEST),
     "cp437": (5, _WEST),
     "cp852": (5, _CENTRE),
@@ -174,7 +173,7 @@ class _Reading:
     """The words of a file in an encoding.
 
     Args:
-        worths: of each word, in the language that fits best or as a name of another.
+        worths: of each word in the language that fits best.
         rarity: of the encoding.
         fitting: share of characters that the language has.
     """
@@ -191,9 +190,14 @@ class _Reading:
         return sum(self.worths) - self.rarity
 
     def odds(self, other: _Reading) -> float:
-        """Return the logarithm of how much likelier this reading is, of the words that the other reads otherwise."""
+        """Return the logarithm of how much likelier this reading is than another.
+
+        It is the mean of that of all words and that of the words which the two read differently: words that are the
+        same in both tell the language, but count for little where there are many of them and the language is neither.
+        """
         pairs = zip(self.words, other.words, self.worths, other.worths, strict=True)
-        return sum(one - two for word, read, one, two in pairs if word != read) - self.rarity + other.rarity
+        different = sum(one - two for word, read, one, two in pairs if word != read) - self.rarity + other.rarity
+        return (self.worth - other.worth + different) / 2
 
 
 def _readings(path: Path, found: _Bytes, cure: str | None) -> list[_Reading]:
@@ -205,9 +209,7 @@ def _readings(path: Path, found: _Bytes, cure: str | None) -> list[_Reading]:
         except UnicodeDecodeError:
             continue
         rated = [LANGUAGES[language].rate(words) for language in languages]
-        main, fitting = max(rated, key=lambda one: sum(one[0]))
-        others = [[worth - _NAME for worth in one] for one, _ in rated]
-        worths = [max(each) for each in zip(main, *others, strict=True)]
+        worths, fitting = max(rated, key=lambda one: sum(one[0]))
         reading = _Reading(name=name, words=words, worths=worths, rarity=rarity, fitting=fitting)
         known = by_words.get(words)
         if known is None:

@@ -124,6 +124,8 @@ def _json_pairs(
         return squad_rows(item, source=str(path))
     if second is None and (rows := rows_of_object(item, source=str(path), tell=tell)) is not None:
         return ((f"{path}, row {number}", row) for number, row in enumerate(rows, start=1))
+    if second is None and isinstance(item, dict):  # a single row
+        return iter([(f"{path}, row 1", item)])
     return _parsed_lines(path, chain(numbered, filled), bad)
 
 

@@ -157,8 +157,9 @@ class _File:
         named = _named_ending(path) if options.file_format is None else f".{options.file_format}"
         self.ending = named
         if options.file_format is None:
-            refuse_other_kinds(path)
             found = kind_of(path)
+            if found not in _BINARY:
+                refuse_other_kinds(path)
             if found is not None and (found in _BINARY or named in _DELIMITED) and _reader(found) != _reader(named):
                 self.ending = found
         self._is_renamed = self.ending != named
