@@ -72,7 +72,7 @@ class Language:
         script = _script(one)
         if script in _APART and any(other.isalpha() and _script(other) != script for other in (before, after)):
             return _FLOOR
-        if one.isupper() and before.islower():
+        if (one.isupper() and before.islower()) or (one.islower() and after.isupper()):
             return _FLOOR
         if (value := self._weights.get(one, self._weights.get(one.lower()))) is not None:
             is_second = script == "LATIN" and before.isalpha() and not before.isascii()
