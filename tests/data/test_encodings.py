@@ -1,5 +1,7 @@
 """Encodings that are guessed: right, or refused, but never wrong in silence."""
 
+# ruff: noqa: RUF001
+
 from __future__ import annotations
 
 from pathlib import Path
@@ -72,9 +74,7 @@ TEXTS = {
         ),
     ],
 )
-def test_the_text_of_an_encoding_is_right(
-    language: str, encoding: str, tmp_path: Path
-) -> None:
+def test_the_text_of_an_encoding_is_right(language: str, encoding: str, tmp_path: Path) -> None:
     text = TEXTS[language]
     path = tmp_path / "t.csv"
     path.write_bytes(f'text,label\n"{text}",good\nplain,bad\n'.encode(encoding))

@@ -1,5 +1,7 @@
 """Files are what they hold, whatever their names say; and what is guessed is said."""
 
+# ruff: noqa: RUF001
+
 from __future__ import annotations
 
 import gzip
