@@ -1,6 +1,6 @@
 """Encodings that are guessed: right, or refused, but never wrong in silence."""
 
-# ruff: noqa: RUF001
+# ruff: noqa: RUF001, E501 - letters and widths of other scripts
 
 from __future__ import annotations
 
