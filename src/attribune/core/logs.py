@@ -13,7 +13,7 @@ from typing import Any
 from attribune.core.terminal import one_line
 from attribune.errors import AttribuneWarning
 
-__all__ = ["LEVELS", "LOGGER", "VARIABLE", "is_quiet", "logging_to_stderr"]
+__all__ = ["LEVELS", "LOGGER", "VARIABLE", "is_quiet", "logging_to_stderr", "show_note"]
 
 VARIABLE = "ATTRIBUNE_LOG"
 LOGGER = logging.getLogger("attribune")
@@ -23,6 +23,17 @@ LEVELS = {"error": logging.ERROR, "warning": logging.WARNING, "info": logging.IN
 def is_quiet() -> bool:
     """Whether only errors are to be shown."""
     return not LOGGER.isEnabledFor(logging.WARNING)
+
+
+def show_note(text: str) -> None:
+    """Say on stderr what a user may have to correct: through the log if a program shows it; a command says it once."""
+    if not LOGGER.isEnabledFor(logging.WARNING):
+        return
+    handlers = (*LOGGER.handlers, *logging.getLogger().handlers)
+    if all(isinstance(handler, logging.NullHandler) for handler in handlers):
+        sys.stderr.write(f"{one_line(text)}\n")
+    else:
+        LOGGER.warning("%s", text, extra={"is_note": True})
 
 
 @contextmanager
@@ -47,9 +58,19 @@ def logging_to_stderr(level: int) -> Iterator[None]:
 class _OnStderr(logging.Handler):
     """Writes to the current stderr, which a progress bar replaces while it is shown."""
 
+    def __init__(self, level: int) -> None:
+        super().__init__(level)
+        self._notes: set[str] = set()
+
     def emit(self, record: logging.LogRecord) -> None:
+        text = one_line(record.getMessage())
+        if getattr(record, "is_note", False):
+            if text not in self._notes:
+                self._notes.add(text)
+                sys.stderr.write(f"{text}\n")
+            return
         name = f" {record.name}:" if record.levelno < logging.WARNING else ""
-        sys.stderr.write(f"{record.levelname.lower()}:{name} {one_line(record.getMessage())}\n")
+        sys.stderr.write(f"{record.levelname.lower()}:{name} {text}\n")
 
 
 def _log_warning(message: Warning | str, category: type[Warning], *_: Any, **__: Any) -> None:

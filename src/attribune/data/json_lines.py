@@ -10,6 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from attribune.data.json_layouts import rows_of_object
 from attribune.data.squad_json import is_squad, squad_rows
 from attribune.data.text_files import checked_columns, inner_name, open_text, readable
 from attribune.errors import DataError
@@ -28,11 +29,14 @@ _TYPES = {
 }
 
 
-def json_batches(path: Path, *, encoding: str) -> Iterator[pa.Table]:
+def json_batches(path: Path, *, encoding: str, tell: Callable[[str], None] = lambda _: None) -> Iterator[pa.Table]:
     """Read the rows batch by batch; a first pass finds the columns and their types.
 
     Keys missing in a row are missing values. A column of different types becomes text, a column of lists one of lists
     of text; objects and nested lists become JSON text.
+
+    Args:
+        tell: takes what is said of the layout, see `rows_of_object`.
 
     Raises:
         DataError: naming file and line of what is not a JSON object; or for a file without rows.
@@ -40,7 +44,7 @@ def json_batches(path: Path, *, encoding: str) -> Iterator[pa.Table]:
     with readable(path):
         kinds: dict[str, str] = {}
         row_count = 0
-        for _, row in json_objects(path, encoding):
+        for _, row in json_objects(path, encoding, tell=tell):
             row_count += 1
             for name, value in row.items():
                 kinds[name] = _joined(kinds.get(name, "none"), _kind(value))
@@ -64,11 +68,16 @@ def json_batches(path: Path, *, encoding: str) -> Iterator[pa.Table]:
 
 
 def json_objects(
-    path: Path, encoding: str, *, bad: Callable[[DataError], None] | None = None
+    path: Path,
+    encoding: str,
+    *,
+    bad: Callable[[DataError], None] | None = None,
+    tell: Callable[[str], None] = lambda _: None,
 ) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield (place for messages, object).
 
     Args:
+        tell: as for `json_batches`.
         bad: takes the DataError of a line that is not a JSON object, which is then skipped; None raises it.
     """
     with open_text(path, encoding) as file:
@@ -83,8 +92,8 @@ def json_objects(
             pairs: Iterator[tuple[str, Any]] = (
                 (f"{path}, item {number}", item) for number, item in enumerate(items, start=1)
             )
-        elif ".json" in Path(inner_name(path).lower()).suffixes:
-            pairs = _json_pairs(path, first, filled, bad)
+        elif not inner_name(path).lower().endswith((".jsonl", ".ndjson")):
+            pairs = _json_pairs(path, first, filled, bad, tell)
         else:
             pairs = _parsed_lines(path, chain([first], filled), bad)
         for place, item in pairs:
@@ -102,6 +111,7 @@ def _json_pairs(
     first: tuple[int, str],
     filled: Iterator[tuple[int, str]],
     bad: Callable[[DataError], None] | None,
+    tell: Callable[[str], None],
 ) -> Iterator[tuple[str, Any]]:
     """Yield the objects of a file with one a line, or the rows of one object that holds a whole table."""
     second = next(filled, None)
@@ -112,29 +122,11 @@ def _json_pairs(
         second = None
     if is_squad(item):
         return squad_rows(item, source=str(path))
-    if second is None and (rows := _rows_of_columns(item)) is not None:
+    if second is None and (rows := rows_of_object(item, source=str(path), tell=tell)) is not None:
         return ((f"{path}, row {number}", row) for number, row in enumerate(rows, start=1))
+    if second is None and isinstance(item, dict):  # a single row
+        return iter([(f"{path}, row 1", item)])
     return _parsed_lines(path, chain(numbered, filled), bad)
-
-
-def _rows_of_columns(item: Any) -> list[dict[str, Any]] | None:
-    """Return the rows of a table that is written by columns, as pandas does by default; None for another object.
-
-    Its columns are lists of one length, or objects with the same keys; or it has ``columns``, their names, and
-    ``data``, the rows as lists.
-    """
-    if not isinstance(item, dict) or not item:
-        return None
-    names, data = item.get("columns"), item.get("data")
-    if isinstance(names, list) and isinstance(data, list) and set(item) <= {"columns", "data", "index", "schema"}:
-        rows = [row for row in data if isinstance(row, list) and len(row) == len(names)]
-        return [dict(zip(map(str, names), row, strict=True)) for row in rows] if len(rows) == len(data) else None
-    columns = list(item.values())
-    if all(isinstance(column, dict) and column.keys() == columns[0].keys() for column in columns):
-        columns = [list(column.values()) for column in columns]
-    if not all(isinstance(column, list) and len(column) == len(columns[0]) for column in columns):
-        return None
-    return [dict(zip(item, row, strict=True)) for row in zip(*columns, strict=True)]
 
 
 def _loaded(text: str) -> Any:

@@ -6,21 +6,18 @@ import atexit
 import shutil
 import sys
 import tempfile
-import zipfile
 from functools import cache
 from pathlib import Path
 from typing import IO
 
-from attribune.data.text_files import open_bytes, readable
+from attribune.data.file_kinds import WORKBOOKS, kind_of
+from attribune.data.text_files import compression_of
 from attribune.errors import ConfigError
 
 __all__ = ["STDIN", "standard_input"]
 
 STDIN = "-"
 """The name of the standard input."""
-_COMPRESSED = {b"\x1f\x8b": ".gz", b"BZh": ".bz2", b"\xfd7zXZ": ".xz", b"\x28\xb5\x2f\xfd": ".zst"}
-_BINARY = {b"PAR1": ".parquet", b"ARROW1": ".arrow", b"\xff\xff\xff\xff": ".arrow", b"\xd0\xcf\x11\xe0": ".xls"}
-_HEAD = 4096  # bytes by which text is told from text
 
 
 def standard_input(file_format: str | None = None) -> Path:
@@ -44,40 +41,6 @@ def _saved(stream: IO[bytes], file_format: str | None) -> Path:
     path = folder / "stdin"
     with path.open("wb") as file:
         shutil.copyfileobj(stream, file)
-    packed = path.rename(folder / f"stdin{_match(path, _COMPRESSED)}")
-    if _is_archive(packed):
-        return packed.rename(folder / f"stdin{_archive_ending(packed)}")
-    ending = _table_ending(packed) if file_format is None else f".{file_format}"
-    return packed.rename(folder / f"stdin{ending}{packed.suffix}")
-
-
-def _match(path: Path, marks: dict[bytes, str]) -> str:
-    """Return the ending of the mark with which a file begins; "" where it begins with none."""
-    with path.open("rb") as file:
-        head = file.read(8)
-    return next((ending for mark, ending in marks.items() if head.startswith(mark)), "")
-
-
-def _is_archive(path: Path) -> bool:
-    return path.suffix == "" and zipfile.is_zipfile(path)
-
-
-def _archive_ending(path: Path) -> str:
-    """Return the ending of a workbook, which is a zip archive as well, or of an archive of a text file."""
-    with zipfile.ZipFile(path) as archive:
-        names = archive.namelist()
-    if "xl/workbook.bin" in names:
-        return ".xlsb"
-    if "xl/workbook.xml" in names:
-        return ".xlsx"
-    return ".ods" if "content.xml" in names else ".zip"
-
-
-def _table_ending(path: Path) -> str:
-    """Return the ending of what a file holds, compressed or not; CSV unless anything else is found."""
-    if ending := _match(path, _BINARY):
-        return ending
-    with readable(path), open_bytes(path) as file:
-        head = file.read(_HEAD)
-    text = head.replace(b"\0", b"").lstrip(b"\xef\xbb\xbf\xff\xfe \t\r\n")
-    return ".json" if text.startswith((b"[", b"{")) else ".csv"
+    ending = f".{file_format}" if file_format is not None else kind_of(path) or ".csv"
+    packed = "" if ending in WORKBOOKS else compression_of(path)
+    return path.rename(folder / f"stdin{'' if packed == '.zip' else ending}{packed}")

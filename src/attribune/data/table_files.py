@@ -6,9 +6,11 @@ import difflib
 import importlib.util
 import re
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
+from itertools import chain
 from pathlib import Path
 
 import pandas as pd
@@ -16,6 +18,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from attribune.core.logs import show_note
+from attribune.core.terminal import one_line
+from attribune.data.encodings import FoundEncoding, detect_encoding
+from attribune.data.file_kinds import WORKBOOKS, kind_of, refuse_other_kinds
 from attribune.data.json_lines import json_batches
 from attribune.data.text_files import (
     COMPRESSED,
@@ -23,7 +29,7 @@ from attribune.data.text_files import (
     csv_batches,
     csv_header,
     find_delimiter,
-    find_encoding,
+    has_plain_quotes,
     inner_name,
     readable,
 )
@@ -42,21 +48,23 @@ __all__ = [
 ]
 
 _TEXT_ENDINGS = (".csv", ".tsv", ".jsonl", ".ndjson", ".json")
-_SHEETS = (".xlsx", ".xls", ".xlsb", ".ods")
 _ARROW = (".feather", ".arrow")
 _ARROW_MAGIC, _END_OF_STREAM = b"ARROW1", b"\xff\xff\xff\xff\0\0\0\0"
 _TIMES = re.compile("timestamp|date|time|duration")
 _ROWS = 10_000  # of a batch
+_DELIMITED = {".csv": ",", ".tsv": "\t"}
+_NUMBER = re.compile(r"[+-]?\d+([.,]\d+)?")
+_SHOWN = 6  # names of columns
 
 ENDINGS: tuple[str, ...] = (
     *(text + packed for text in _TEXT_ENDINGS for packed in ("", *COMPRESSED)),
     ".zip",
     ".parquet",
     *_ARROW,
-    *_SHEETS,
+    *WORKBOOKS,
 )
 """File endings that can be read."""
-_FORMATS = tuple(ending.lstrip(".") for ending in (*_TEXT_ENDINGS, ".parquet", *_ARROW, *_SHEETS))
+_FORMATS = tuple(ending.lstrip(".") for ending in (*_TEXT_ENDINGS, ".parquet", *_ARROW, *WORKBOOKS))
 _NAMED_DELIMITERS = {"tab": "\t", "\\t": "\t"}
 
 
@@ -69,6 +77,7 @@ class FileOptions:
         delimiter: between the fields of CSV and TSV, one character or ``tab``.
         file_format: what the file holds, as an ending without its dot, whatever its name ends in.
         quoting: for CSV and TSV, whether double quotes enclose fields.
+        columns: names of the columns of CSV, TSV or a workbook without a header.
         rows: maximum number of rows, from the first one.
 
     Raises:
@@ -78,7 +87,8 @@ class FileOptions:
     encoding: str | None = None
     delimiter: str | None = None
     file_format: str | None = None
-    quoting: bool = True
+    quoting: bool | None = None
+    columns: tuple[str, ...] | None = None
     rows: int | None = None
 
     def __post_init__(self) -> None:
@@ -87,6 +97,8 @@ class FileOptions:
             raise ConfigError(f"delimiter is {self.delimiter!r}: give one character, such as ';', or tab")
         if self.file_format is not None and self.file_format not in _FORMATS:
             raise ConfigError(f"file_format is {self.file_format!r}: choose one of {', '.join(_FORMATS)}")
+        if self.columns is not None and (not self.columns or len(set(self.columns)) < len(self.columns)):
+            raise ConfigError(f"columns is {list(self.columns)}: give each column of the file a name of its own")
         if self.rows is not None and self.rows < 1:
             raise ConfigError(f"rows is {self.rows}: give at least 1, or leave it out to read all")
 
@@ -100,13 +112,17 @@ _AS_FOUND = FileOptions()
 
 
 def table_batches(path: Path, *, options: FileOptions = _AS_FOUND) -> Iterator[pa.Table]:
-    """Read a file batch by batch, as `read_table` does; all batches have the same columns and types."""
-    ending = _ending(path, options)
-    if ending in _BINARY:
-        batches = _BINARY[ending](path)
-    else:
-        batches = _read_text(path, ending, options, encoding=find_encoding(path, encoding=options.encoding))
-    return batches if options.rows is None else _first_rows(batches, options.rows)
+    """Read a file batch by batch, as `read_table` does; all batches have the same columns and types.
+
+    What was guessed about the file is said in a note.
+    """
+    file = _File(path, options)
+    batches = file.batches()
+    first = next(batches)
+    if said := file.guesses(first):
+        show_note(said)
+    whole = chain([first], batches)
+    return whole if options.rows is None else _first_rows(whole, options.rows)
 
 
 def _first_rows(batches: Iterator[pa.Table], rows: int) -> Iterator[pa.Table]:
@@ -117,16 +133,6 @@ def _first_rows(batches: Iterator[pa.Table], rows: int) -> Iterator[pa.Table]:
             return
 
 
-def _read_text(path: Path, ending: str, options: FileOptions, *, encoding: str) -> Iterator[pa.Table]:
-    try:
-        if (delimiter := _delimiter(path, ending, options, encoding)) is None:
-            yield from json_batches(path, encoding=encoding)
-        else:
-            yield from csv_batches(path, encoding=encoding, delimiter=delimiter, quoting=options.quoting)
-    except UnicodeDecodeError as error:  # its encoding was checked before
-        raise DataError(f"{path}: the file changed while it was read: read it again") from error
-
-
 def header_columns(path: Path, *, options: FileOptions = _AS_FOUND) -> list[str] | None:
     """Return the columns of a file, read at its beginning or end; None for JSON, where any row may add a column.
 
@@ -134,22 +140,138 @@ def header_columns(path: Path, *, options: FileOptions = _AS_FOUND) -> list[str]
         DataError: naming a file that cannot be read.
         ConfigError: for an unknown encoding.
     """
-    ending, encoding = _ending(path, options), options.encoding
-    if ending == ".parquet":
-        with open_parquet(path) as file:
-            return list(file.schema_arrow.names)
-    if ending in _BINARY:
-        return list(next(_BINARY[ending](path)).column_names)
-    delimiter = _delimiter(path, ending, options, encoding)
-    return None if delimiter is None else csv_header(path, encoding=encoding, delimiter=delimiter)
+    return _File(path, options).columns()
 
 
-def _delimiter(path: Path, ending: str, options: FileOptions, encoding: str | None) -> str | None:
-    if options.delimiter is not None and ending in (".csv", ".tsv"):
-        return options.field_delimiter
-    if ending == ".csv":
-        return find_delimiter(path, encoding=encoding)
-    return "\t" if ending == ".tsv" else None
+class _File:
+    """A file with a table: what is given of its format, and what is found of the rest, once.
+
+    Raises:
+        DataError: for no file, an empty one, one of an unknown ending, or what is certainly no table.
+        ConfigError: for options that its format does not have.
+    """
+
+    def __init__(self, path: Path, options: FileOptions) -> None:
+        self.path, self.options = path, options
+        _check_file(path)
+        named = _named_ending(path) if options.file_format is None else f".{options.file_format}"
+        self.ending = named
+        if options.file_format is None:
+            found = kind_of(path)
+            if found not in _BINARY:
+                refuse_other_kinds(path)
+            if found is not None and (found in _BINARY or named in _DELIMITED) and _reader(found) != _reader(named):
+                self.ending = found
+        self._is_renamed = self.ending != named
+        self._layouts: list[str] = []
+        self._check_options()
+
+    def _check_options(self) -> None:
+        kind, options = self.ending[1:], self.options
+        if options.columns is not None and self.ending not in (*_DELIMITED, *WORKBOOKS):
+            raise ConfigError(f"{self.path}: a file of {kind} names its columns itself: leave out columns")
+        if self.ending in _DELIMITED:
+            return
+        if options.delimiter is not None:
+            raise ConfigError(f"{self.path}: a file of {kind} has no delimiter {options.delimiter!r}: leave it out")
+        if options.quoting is not None:
+            raise ConfigError(f"{self.path}: a file of {kind} has no quotes around fields: leave out quoting")
+
+    def batches(self) -> Iterator[pa.Table]:
+        """Read the rows."""
+        path = self.path
+        if self.ending in WORKBOOKS:
+            return _read_sheet(path, self.options.columns)
+        if self.ending in _BINARY:
+            return _BINARY[self.ending](path)
+        return self._text_batches(self._encoding.name)  # found at once, not with the first batch
+
+    def _text_batches(self, encoding: str) -> Iterator[pa.Table]:
+        try:
+            if self.ending in _DELIMITED:
+                yield from csv_batches(
+                    self.path,
+                    encoding=encoding,
+                    delimiter=self._delimiter,
+                    quoting=self._quoting,
+                    columns=self.options.columns,
+                )
+            else:
+                yield from json_batches(self.path, encoding=encoding, tell=self._layouts.append)
+        except UnicodeDecodeError as error:  # its encoding was checked before
+            raise DataError(f"{self.path}: the file changed while it was read: read it again") from error
+
+    def columns(self) -> list[str] | None:
+        """Return the names of the columns; None for JSON."""
+        if self.options.columns is not None:
+            return list(self.options.columns)
+        if self.ending == ".parquet":
+            with open_parquet(self.path) as file:
+                return list(file.schema_arrow.names)
+        if self.ending in _BINARY:
+            return list(next(self.batches()).column_names)
+        if self.ending not in _DELIMITED:
+            return None
+        return csv_header(self.path, encoding=self._encoding.name, delimiter=self._delimiter, quoting=self._quoting)
+
+    @cached_property
+    def _encoding(self) -> FoundEncoding:
+        return detect_encoding(self.path, encoding=self.options.encoding)
+
+    @cached_property
+    def _delimiter(self) -> str:
+        if self.options.delimiter is not None:
+            return self.options.field_delimiter
+        return "\t" if self.ending == ".tsv" else find_delimiter(self.path, encoding=self._encoding.name)
+
+    @cached_property
+    def _quoting(self) -> bool:
+        """Whether quotes enclose fields, as they do but in some files whose fields have tabs between them."""
+        if self.options.quoting is not None or self._delimiter != "\t":
+            return self.options.quoting is not False
+        return not has_plain_quotes(self.path, encoding=self._encoding.name, delimiter=self._delimiter)
+
+    def guesses(self, rows: pa.Table) -> str | None:
+        """Say how the file was read if any of it was guessed; None if it is what its name says.
+
+        Args:
+            rows: the first rows.
+        """
+        words, is_guess = [self.ending[1:].upper()], self._is_renamed
+        if self.ending in _DELIMITED:
+            is_guess |= self.options.delimiter is None and self._delimiter != _DELIMITED[self.ending]
+            words.append("tabs" if self._delimiter == "\t" else repr(self._delimiter))
+            if not self._quoting and self.options.quoting is None:
+                is_guess = True
+                words.append("quotes as plain characters")
+        if self.ending not in _BINARY:
+            sample = self._encoding.sample
+            is_guess |= sample is not None
+            words.append(self._encoding.name + ("" if sample is None else f" ({one_line(sample)!r:.40})"))
+        words += self._layouts
+        is_guess |= bool(self._layouts)
+        if self.ending in (*_DELIMITED, *WORKBOOKS) and self.options.columns is None:
+            doubt = _doubtful_header(rows)
+            is_guess |= bool(doubt)
+            names = one_line(", ".join(rows.column_names[:_SHOWN]))
+            words.append(f"header in row 1 ({names:.80}{', ...' * (rows.num_columns > _SHOWN)}){doubt}")
+        return f"{self.path} is read as {', '.join(words)}" if is_guess else None
+
+
+def _doubtful_header(rows: pa.Table) -> str:
+    """Say what is odd about the names of columns, if they look like the values of a row; "" if they do not."""
+    for name in rows.column_names:
+        column = rows[name]
+        is_value = pa.types.is_string(column.type) and pc.any(pc.equal(column, name)).as_py()
+        if is_value or _NUMBER.fullmatch(name):
+            what = "is also a value of the column" if is_value else "is a number"
+            return f"; {name[:40]!r} there {what}: if row 1 is data, name the columns with --columns"
+    return ""
+
+
+def _reader(ending: str) -> Callable[..., Iterator[pa.Table]] | str:
+    """Return what reads files of an ending; all workbooks are read by one function, for example."""
+    return _BINARY.get(ending, "delimited" if ending in _DELIMITED else "json")
 
 
 def table_files(sources: Iterable[str | Path]) -> list[Path]:
@@ -177,20 +299,6 @@ def _files_in(folder: Path) -> list[Path]:
             f"{', '.join(ENDINGS)}"
         )
     return files
-
-
-def _ending(path: Path, options: FileOptions = _AS_FOUND) -> str:
-    """Find the ending of what a file holds, without that of its compression, after checking that there is a file.
-
-    Raises:
-        DataError: for no file, an empty one, or one of an unknown ending.
-        ConfigError: for a delimiter of a file without any.
-    """
-    _check_file(path)
-    ending = _named_ending(path) if options.file_format is None else f".{options.file_format}"
-    if options.delimiter is not None and ending not in (".csv", ".tsv"):
-        raise ConfigError(f"{path}: a file of {ending[1:]} has no delimiter {options.delimiter!r}: leave it out")
-    return ending
 
 
 def _check_file(path: Path) -> None:
@@ -308,35 +416,40 @@ def _read_arrow(path: Path) -> Iterator[pa.Table]:
         raise _no_rows(path)
 
 
-def _read_sheet(path: Path) -> Iterator[pa.Table]:
-    """Read the first sheet of a workbook, whose first row is the header."""
+def _read_sheet(path: Path, names: Sequence[str] | None = None) -> Iterator[pa.Table]:
+    """Read the first sheet of a workbook; its first row is the header unless names of its columns are given."""
     if importlib.util.find_spec("python_calamine") is None:
         raise DataError(f"{path}: spreadsheets need a package of their own: pip install 'attribune[tables]'")
     from python_calamine import CalamineError, PasswordError
 
     try:
         with readable(path), pd.ExcelFile(path, engine="calamine") as book:
-            names = book.sheet_names
+            sheets = book.sheet_names
             cells = pd.read_excel(
-                book, sheet_name=names[0], header=None, dtype=object, keep_default_na=False, na_values=[""]
+                book, sheet_name=sheets[0], header=None, dtype=object, keep_default_na=False, na_values=[""]
             )
     except PasswordError as error:
         raise DataError(f"{path}: the workbook has a password: save it without one") from error
     except (CalamineError, ValueError) as error:
         raise DataError(f"{path}: damaged, or not a workbook ({error}): save it again, or as CSV") from error
-    if len(names) > 1:
+    if len(sheets) > 1:
         warnings.warn(
-            f"{path} has {len(names)} sheets: the first one, {str(names[0])!r}, is read; save another one to a file of "
-            "its own to read that",
+            f"{path} has {len(sheets)} sheets: the first one, {str(sheets[0])!r}, is read; save another one to a file "
+            "of its own to read that",
             AttribuneWarning,
             stacklevel=2,
         )
     # pandas would take texts such as 007 for numbers, and rename columns of one name.
     cells = cells.astype(object).where(cells.notna(), None).dropna(how="all").dropna(axis=1, how="all")
-    if len(cells) < 2:
+    first = 1 if names is None else 0
+    if len(cells) <= first:
         raise _no_rows(path)
-    frame = cells.iloc[1:].infer_objects()
-    frame.columns = pd.Index([canonical(cell) or "" for cell in cells.iloc[0]])
+    if names is None:
+        names = [canonical(cell) or "" for cell in cells.iloc[0]]
+    elif len(names) != cells.shape[1]:
+        raise DataError(f"{path}: {cells.shape[1]} columns, but {len(names)} are named: name each of them once")
+    frame = cells.iloc[first:].infer_objects()
+    frame.columns = pd.Index(names)
     yield frame_table(frame, str(path))  # whole, since a sheet has a million rows at most
 
 
@@ -354,5 +467,5 @@ def frame_table(frame: pd.DataFrame, source: str) -> pa.Table:
 _BINARY: dict[str, Callable[[Path], Iterator[pa.Table]]] = {
     ".parquet": _read_parquet,
     **dict.fromkeys(_ARROW, _read_arrow),
-    **dict.fromkeys(_SHEETS, _read_sheet),
+    **dict.fromkeys(WORKBOOKS, _read_sheet),
 }

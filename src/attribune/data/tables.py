@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -20,13 +21,31 @@ from attribune.schema.columns import as_table
 
 __all__ = [
     "Source",
+    "TableFile",
     "check_same_columns",
     "read_table",
     "refuse_input_as_output",
     "table_source_name",
 ]
 
-Source: TypeAlias = "str | Path | pd.DataFrame | pa.Table | datasets.Dataset"
+
+@dataclass(frozen=True)
+class TableFile:
+    """A file in place of a table, with how it is read.
+
+    Args:
+        path: of the file.
+        reading: arguments of `read_table`.
+    """
+
+    path: str | Path
+    reading: Mapping[str, Any]
+
+    def __str__(self) -> str:
+        return str(self.path)
+
+
+Source: TypeAlias = "str | Path | TableFile | pd.DataFrame | pa.Table | datasets.Dataset"
 
 _HUB_ID = re.compile(r"(?P<name>[\w.-]+/[\w.-]+)(?::(?P<split>[\w.]+(?:\[[\d:%]+\])?))?")
 
@@ -38,12 +57,15 @@ def read_table(
     encoding: str | None = None,
     delimiter: str | None = None,
     file_format: str | None = None,
-    quoting: bool = True,
+    quoting: bool | None = None,
+    columns: Sequence[str] | None = None,
     rows: int | None = None,
     cache_dir: str | Path | None = None,
     in_memory: int = IN_MEMORY,
 ) -> datasets.Dataset:
     """Read a table; one too large for memory is kept in an Arrow file and read from there as needed.
+
+    What is guessed about a file is said on stderr, through the logger ``attribune``.
 
     Args:
         source: a path (see `ENDINGS`), a DataFrame, an Arrow table or anything that has its interface
@@ -53,7 +75,9 @@ def read_table(
         delimiter: between the fields of CSV and TSV, one character or ``tab``; None finds it.
         file_format: what a file holds, such as ``csv``, whatever its name ends in; None goes by the name, or finds what
             the standard input holds.
-        quoting: for CSV and TSV, whether double quotes enclose fields; False takes them as plain characters.
+        quoting: for CSV and TSV, whether double quotes enclose fields; False takes them as plain characters. None takes
+            them so in a file with tabs if each of its lines has then as many fields as the first, and else not.
+        columns: names of the columns of a CSV or TSV file or a workbook that has no header: row 1 is then data.
         rows: maximum number of rows, from the first one; None reads all.
         cache_dir: folder for a table too large for memory; None takes a temporary one, removed when Python ends.
         in_memory: maximum size in bytes of a table kept in memory.
@@ -62,7 +86,19 @@ def read_table(
         DataError: naming file, line or column of what cannot be used.
         ConfigError: for an unknown encoding, delimiter or format.
     """
-    options = FileOptions(encoding=encoding, delimiter=delimiter, file_format=file_format, quoting=quoting, rows=rows)
+    if isinstance(source, TableFile):
+        given: dict[str, Any] = {"encoding": encoding, "delimiter": delimiter, "quoting": quoting, "columns": columns}
+        given |= {"file_format": file_format, "rows": rows}
+        reading = {**source.reading, **{name: value for name, value in given.items() if value is not None}}
+        return read_table(source.path, **reading, cache_dir=cache_dir, in_memory=in_memory)
+    options = FileOptions(
+        encoding=encoding,
+        delimiter=delimiter,
+        file_format=file_format,
+        quoting=quoting,
+        columns=None if columns is None else tuple(columns),
+        rows=rows,
+    )
     table = _whole_table(source, options, ArrowStore(folder=cache_dir, in_memory=in_memory))
     return table if rows is None or len(table) <= rows else table.select(range(rows))
 
@@ -105,7 +141,8 @@ def refuse_input_as_output(output: str | Path, sources: Iterable[object]) -> Non
     Raises:
         ConfigError: naming the output.
     """
-    paths = [Path(source) for source in sources if isinstance(source, str | Path)]
+    files = [source.path if isinstance(source, TableFile) else source for source in sources]
+    paths = [Path(file) for file in files if isinstance(file, str | Path)]
     if Path(output).exists() and any(path.exists() and path.samefile(output) for path in paths):
         raise ConfigError(f"{output} is the table that is read: choose another output file")
 
@@ -153,6 +190,8 @@ def check_same_columns(columns: Sequence[tuple[str, Sequence[str]]]) -> None:
 
 def table_source_name(source: Source) -> str:
     """Name a source in messages."""
+    if isinstance(source, TableFile):
+        return table_source_name(source.path)
     if isinstance(source, str) and source == STDIN:
         return "the standard input"
     return str(source) if isinstance(source, str | Path) else f"the {type(source).__name__}"

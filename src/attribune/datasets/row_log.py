@@ -10,9 +10,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
+from attribune.data.encodings import find_encoding
 from attribune.data.json_lines import json_objects
 from attribune.data.table_files import open_parquet
-from attribune.data.text_files import csv_rows, find_encoding, open_text, readable
+from attribune.data.text_files import csv_rows, open_text, readable
 from attribune.errors import DataError
 
 __all__ = [

@@ -32,7 +32,7 @@ PART_ROWS = 16_384
 """Rows of a part, except the last one of a file."""
 
 _KEY = b"attribune"
-_READING = ("delimiter", "file_format", "rows")
+_READING = ("delimiter", "quoting", "columns", "file_format", "rows")
 
 
 class _Manifest(Settings):
@@ -41,6 +41,8 @@ class _Manifest(Settings):
     part_rows: int = Field(ge=1)
     quantise: Quantisation | None = None
     delimiter: str | None = None
+    quoting: bool | None = None
+    columns: list[str] | None = None
     file_format: str | None = None
     rows: int | None = None
     files: list[tuple[str, int]]
@@ -141,6 +143,7 @@ class PartsFolder(JobFolder):
             "part_rows": job.part_rows,
             "quantise": job.quantise,
             **{name: getattr(job, name) for name in _READING},
+            "columns": None if job.columns is None else list(job.columns),
             "files": [[name, Path(name).stat().st_size] for name in job.files],
         }
         marks = self.marks() if saved else {}

@@ -44,6 +44,8 @@ def predict(
     backbone: str | Path | None = None,
     encoding: str | None = None,
     delimiter: str | None = None,
+    quoting: bool | None = None,
+    columns: Sequence[str] | None = None,
     file_format: str | None = None,
     rows: int | None = None,
     engine: Literal["local", "ray"] = "local",
@@ -63,7 +65,7 @@ def predict(
             Without a suffix it is a folder of Parquet files of `part_rows` rows; parts that an earlier call with the
             same arguments wrote are kept.
         backbone: new location of the backbone's weights, if they were moved.
-        encoding: encoding of the tables; for `delimiter`, `file_format` and `rows`, too, see `read_table`.
+        encoding: encoding of the tables; for `delimiter` to `rows`, too, see `read_table`.
         engine: for a folder: ``local`` is this process, ``ray`` the cluster of ``RAY_ADDRESS``, or one started here.
         workers: workers of ``ray``; by default one per GPU, or per core, of the cluster.
         part_rows: rows per part; by default 16,384, or the value with which the folder was started.
@@ -92,6 +94,8 @@ def predict(
             files=tuple(map(str, table_files(_paths(sources, output)))),
             encoding=encoding,
             delimiter=delimiter,
+            quoting=quoting,
+            columns=None if columns is None else tuple(columns),
             file_format=file_format,
             rows=rows,
             part_rows=part_rows or PartsFolder(Path(output)).part_rows(),
@@ -99,7 +103,8 @@ def predict(
             quantise=quantise,
         )
         return predict_parts(job, engine=engine, workers=workers, reporter=reporter)
-    reading = {"encoding": encoding, "delimiter": delimiter, "file_format": file_format, "rows": rows}
+    reading: dict[str, Any] = {"encoding": encoding, "delimiter": delimiter, "quoting": quoting, "columns": columns}
+    reading |= {"file_format": file_format, "rows": rows}
     writer = open_writer(output, escape_formulas=escape_formulas)
     load = partial(load_predictor, run, backbone=backbone, quantise=quantise)
     return _to_file(load, sources, output, writer, panel, reading=reading, reporter=reporter)

@@ -21,7 +21,8 @@ class Job:
     Args:
         backbone: new location of the backbone's weights, if they were moved.
         files: input files, numbered from 1.
-        encoding: of the files; None detects it, as it does for `delimiter` and `file_format`.
+        encoding: of the files; None detects it, as it does for `delimiter`, `quoting` and `file_format`.
+        columns: names of the columns of files without a header; None takes those of their first rows.
         rows: maximum number of rows of each file; None takes all.
         part_rows: rows of a part.
         quantise: ``int8``, or None.
@@ -35,6 +36,8 @@ class Job:
     output: str
     quantise: Quantisation | None = None
     delimiter: str | None = None
+    quoting: bool | None = None
+    columns: tuple[str, ...] | None = None
     file_format: str | None = None
     rows: int | None = None
 
@@ -42,7 +45,12 @@ class Job:
     def options(self) -> FileOptions:
         """How the files are read."""
         return FileOptions(
-            encoding=self.encoding, delimiter=self.delimiter, file_format=self.file_format, rows=self.rows
+            encoding=self.encoding,
+            delimiter=self.delimiter,
+            quoting=self.quoting,
+            columns=self.columns,
+            file_format=self.file_format,
+            rows=self.rows,
         )
 
 

@@ -109,7 +109,7 @@ def _label(data: DataRecipe) -> str:
 
 
 def _read(data: DataRecipe, source: str, label: str, missing: Collection[str]) -> tuple[datasets.Dataset, AnswerShares]:
-    table = read_table(source, encoding=data.encoding)
+    table = read_table(source, **data.reading)
     name = table_source_name(source)
     with numbered_in_file(range(len(table)), name):
         return table, answer_shares(table, text=data.texts, label=label, missing=missing, source=name)

@@ -198,7 +198,7 @@ def _rows_with(
     Raises:
         DataError: for a table whose labels are not those of the predictions: its rows have other numbers now.
     """
-    table, rows = read_table(source, encoding=recipe.data.encoding), predictions["row"].to_numpy()
+    table, rows = read_table(source, **recipe.data.reading), predictions["row"].to_numpy()
     for column in recipe.label_columns:
         if len(rows) and (rows.max() >= len(table) or list(table.select(rows)[column]) != _labels(predictions, column)):
             raise DataError(f"{source} was changed since: its labels are not those of the predictions")

@@ -105,9 +105,9 @@ class DataRecipe(Settings):
     training rows with the weight of each in the loss; scores weigh all rows the same. For the task
     ``generation`` the text is the response and there is no label; ``prompt`` names the columns that are read before
     it, which ``chat`` puts into the tokenizer's chat template. ``values`` describes the values of attributes, by a
-    table for each. A table named ``-`` is the standard
-    input. ``encoding``, ``delimiter`` and ``file_format`` set how files are read if this cannot be detected, and
-    ``rows`` is the maximum number of rows to read of each table.
+    table for each. A table named ``-`` is the standard input. ``encoding``, ``delimiter``, ``quoting`` and
+    ``file_format`` set how files are read if this cannot be detected, ``columns`` names the columns of tables without a
+    header row, and ``rows`` is the maximum number of rows to read of each table.
     """
 
     train: Name
@@ -125,6 +125,8 @@ class DataRecipe(Settings):
     values: dict[Name, Annotated[ValuesRecipe, BeforeValidator(_as_values)]] = Field(default={})
     encoding: str | None = None
     delimiter: str | None = None
+    quoting: bool | None = None
+    columns: Names | None = None
     file_format: str | None = None
     rows: int | None = None
     missing: tuple[str, ...] = MISSING
@@ -190,6 +192,8 @@ class DataRecipe(Settings):
         return {
             "encoding": self.encoding,
             "delimiter": self.delimiter,
+            "quoting": self.quoting,
+            "columns": self.columns,
             "file_format": self.file_format,
             "rows": self.rows,
         }

@@ -24,6 +24,8 @@ SETTINGS = {
     "test": "data.test",
     "encoding": "data.encoding",
     "delimiter": "data.delimiter",
+    "quoting": "data.quoting",
+    "columns": "data.columns",
     "file_format": "data.file_format",
     "rows": "data.rows",
     "max_length": "data.max_length",

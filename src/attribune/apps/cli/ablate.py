@@ -14,7 +14,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from attribune.apps.cli.arguments import add_shared, add_verb
+from attribune.apps.cli.arguments import add_reading, add_shared, add_verb, table_of
 from attribune.apps.cli.output import open_console, show, show_json
 
 __all__ = ["add_parser"]
@@ -27,7 +27,8 @@ def add_parser(verbs: Any) -> None:
     add_shared(parser, "run_folder", "labelled_data")
     add("--rows", type=int, metavar="N", help="score only the first N labelled rows")
     add("--output", metavar="FILE.html", help="also write an HTML page with a heatmap")
-    add_shared(parser, "--json", "--backbone", "--encoding")
+    add_shared(parser, "--json", "--backbone")
+    add_reading(parser, has_rows=False)
 
 
 def _run(options: argparse.Namespace) -> None:
@@ -43,10 +44,9 @@ def _run(options: argparse.Namespace) -> None:
         refuse_input_as_output(options.output, scored_tables(options.run_folder, options.data))
     record = ablate(
         options.run_folder,
-        options.data,
+        table_of(options),
         rows=options.rows,
         backbone=options.backbone,
-        encoding=options.encoding,
         tell=console.note,
     )
     for note in record["notes"]:

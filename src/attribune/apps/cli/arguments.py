@@ -10,7 +10,17 @@ from attribune.apps.cli.parser import VerbParser
 from attribune.core.deprecation import warn_renamed
 from attribune.errors import ConfigError
 
-__all__ = ["SEVERAL", "add_renamed_flag", "add_shared", "add_verb", "attribute_values", "warn_of_renamed_flags"]
+__all__ = [
+    "SEVERAL",
+    "add_reading",
+    "add_renamed_flag",
+    "add_shared",
+    "add_verb",
+    "attribute_values",
+    "reading_of",
+    "table_of",
+    "warn_of_renamed_flags",
+]
 
 Run = Callable[[argparse.Namespace], None]
 
@@ -28,6 +38,11 @@ _SHARED: dict[str, dict[str, Any]] = {
     "--backbone": {"metavar": "NAME_OR_DIR", "help": "where the backbone's weights are now (default: as recorded)"},
     "--encoding": {"help": "encoding of the table; detected by default"},
     "--delimiter": {"metavar": "CHAR", "help": "delimiter of CSV fields, or tab; detected by default"},
+    "--quoting": {
+        "choices": ("double", "none"),
+        "help": "whether double quotes enclose CSV fields, or are plain characters (none)",
+    },
+    "--columns": {"nargs": "+", "metavar": "NAME", "help": "names of the columns of a table without a header row"},
     "--file-format": {"help": "format of the table, such as csv or parquet, whatever its name ends in"},
     "--rows": {"type": int, "metavar": "N", "help": "read only the first N rows of each table"},
     "--quantise": {"choices": ("int8",), "help": "compute in int8 on CPUs: faster, and close to float32"},
@@ -40,6 +55,7 @@ _SHARED: dict[str, dict[str, Any]] = {
     "--json": {"action": "store_true", "help": "write JSON to stdout"},
 }
 """Arguments that several verbs have, with their options."""
+_READING = ("--encoding", "--delimiter", "--quoting", "--columns", "--file-format", "--rows")
 
 
 def add_verb(
@@ -80,6 +96,28 @@ def add_shared(parser: argparse._ActionsContainer, *names: str, **changes: Any) 
     for name in names:
         options = _SHARED[name] | changes
         parser.add_argument(options.pop("dest", name), **options)
+
+
+def add_reading(parser: argparse._ActionsContainer, *, has_rows: bool = True) -> None:
+    """Add the flags that say how files are read; without ``--rows`` to a verb that has such a flag of its own."""
+    flags = _READING if has_rows else _READING[:-1]
+    add_shared(parser, *flags)
+    parser.set_defaults(reading=[flag.removeprefix("--").replace("-", "_") for flag in flags])
+
+
+def reading_of(options: argparse.Namespace) -> dict[str, Any]:
+    """Return the arguments of `read_table` that these flags give; None for those that are not given."""
+    given = {name: getattr(options, name) for name in options.reading}
+    quoting = given["quoting"]
+    return {**given, "quoting": None if quoting is None else quoting == "double"}
+
+
+def table_of(options: argparse.Namespace) -> Any:
+    """Return DATA, with how it is read if any of these flags is given."""
+    from attribune.data.tables import TableFile
+
+    given = {name: value for name, value in reading_of(options).items() if value is not None}
+    return options.data if options.data is None or not given else TableFile(options.data, given)
 
 
 def add_renamed_flag(parser: argparse.ArgumentParser, old: str, new: str) -> None:

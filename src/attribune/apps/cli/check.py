@@ -14,7 +14,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from attribune.apps.cli.arguments import SEVERAL, add_shared, add_verb
+from attribune.apps.cli.arguments import SEVERAL, add_reading, add_shared, add_verb, reading_of
 from attribune.apps.cli.output import open_console, show, show_json
 
 __all__ = ["add_parser"]
@@ -27,7 +27,8 @@ def add_parser(verbs: Any) -> None:
     parser.add_argument("--text", **SEVERAL, metavar="COL", help="text columns, if the guess is wrong")
     parser.add_argument("--label", metavar="COL", help="label column, if the guess is wrong")
     parser.add_argument("--test", metavar="FILE", help="test rows (default: those of the default split)")
-    add_shared(parser, "--encoding", "--delimiter", "--file-format", "--rows", "--json")
+    add_reading(parser)
+    add_shared(parser, "--json")
 
 
 def _run(options: argparse.Namespace) -> None:
@@ -39,10 +40,7 @@ def _run(options: argparse.Namespace) -> None:
         text=options.text,
         label=options.label,
         test=options.test,
-        encoding=options.encoding,
-        delimiter=options.delimiter,
-        file_format=options.file_format,
-        rows=options.rows,
+        **reading_of(options),
     )
     if options.json:
         show_json(checked.to_dict(), ensure_ascii=False)

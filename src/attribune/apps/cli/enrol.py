@@ -18,7 +18,7 @@ import argparse
 from dataclasses import asdict
 from typing import Any
 
-from attribune.apps.cli.arguments import SEVERAL, add_shared, add_verb
+from attribune.apps.cli.arguments import SEVERAL, add_reading, add_shared, add_verb, table_of
 from attribune.apps.cli.output import open_console, show, show_json
 from attribune.apps.cli.recipe_flags import value_files
 from attribune.core.wording import counted
@@ -47,7 +47,8 @@ def add_parser(verbs: Any) -> None:
     add("--steps", type=int, metavar="N", help="maximum number of L-BFGS steps, where they are needed (default: 20)")
     prior = "weight of the prior that new values resemble the known ones (default: 1)"
     add("--prior", type=float, metavar="X", help=prior)
-    add_shared(parser, "--json", "--backbone", "--encoding")
+    add_shared(parser, "--json", "--backbone")
+    add_reading(parser)
 
 
 def _run(options: argparse.Namespace) -> None:
@@ -67,12 +68,11 @@ def _run(options: argparse.Namespace) -> None:
         raise ConfigError("no rows are given: name a table with rows of the new values, --values, or --undo")
     enrolled = enrol(
         options.run_folder,
-        options.data,
+        table_of(options),
         attributes=options.attributes,
         values=tables,
         settings=EnrolSettings(**settings),
         backbone=options.backbone,
-        encoding=options.encoding,
         reporter=console,
     )
     if options.json:

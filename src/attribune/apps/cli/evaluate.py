@@ -15,7 +15,7 @@ import argparse
 from dataclasses import asdict
 from typing import Any
 
-from attribune.apps.cli.arguments import add_shared, add_verb
+from attribune.apps.cli.arguments import add_reading, add_shared, add_verb, table_of
 from attribune.apps.cli.output import open_console, show, show_json
 
 __all__ = ["add_parser"]
@@ -24,7 +24,8 @@ __all__ = ["add_parser"]
 def add_parser(verbs: Any) -> None:
     """Add the verb."""
     parser = add_verb(verbs, "evaluate", __doc__, run=_run)
-    add_shared(parser, "run_folder", "labelled_data", "--json", "--backbone", "--encoding", "--quantise")
+    add_shared(parser, "run_folder", "labelled_data", "--json", "--backbone", "--quantise")
+    add_reading(parser)
 
 
 def _run(options: argparse.Namespace) -> None:
@@ -33,9 +34,8 @@ def _run(options: argparse.Namespace) -> None:
     console = open_console()
     result = evaluate(
         options.run_folder,
-        options.data,
+        table_of(options),
         backbone=options.backbone,
-        encoding=options.encoding,
         quantise=options.quantise,
     )
     for note in result.notes:

@@ -16,7 +16,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from attribune.apps.cli.arguments import add_shared, add_verb
+from attribune.apps.cli.arguments import add_reading, add_shared, add_verb, table_of
 from attribune.apps.cli.output import open_console, show, show_json
 
 __all__ = ["add_parser"]
@@ -46,7 +46,8 @@ def add_parser(verbs: Any) -> None:
     )
     add("--top", type=int, default=10, metavar="N", help="number of values to list (default: 10)")
     add("--output", metavar="FILE.html", help="also write an HTML page")
-    add_shared(parser, "--json", "--backbone", "--encoding")
+    add_shared(parser, "--json", "--backbone")
+    add_reading(parser)
 
 
 def _run(options: argparse.Namespace) -> None:
@@ -63,13 +64,12 @@ def _run(options: argparse.Namespace) -> None:
         refuse_input_as_output(options.output, scored_tables(options.run_folder, options.data))
     record = explain(
         options.run_folder,
-        options.data,
+        table_of(options),
         row=options.row,
         instead=[parse_assignments(words) for words in options.instead],
         rare=options.rare,
         top=options.top,
         backbone=options.backbone,
-        encoding=options.encoding,
     )
     for note in record["notes"]:
         console.note(note)

@@ -18,7 +18,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-from attribune.apps.cli.arguments import add_shared, add_verb, attribute_values
+from attribune.apps.cli.arguments import add_reading, add_shared, add_verb, attribute_values, table_of
 from attribune.apps.cli.output import open_console, show
 from attribune.core.wording import counted
 
@@ -53,7 +53,8 @@ def add_parser(verbs: Any) -> None:
     add("--n", type=int, default=1, metavar="N", help="texts per row (default: 1)")
     add("--seed", type=int, default=0, metavar="N", help="seed of --sample (default: 0)")
     add("--output", metavar="FILE", help="file ending in .jsonl, .csv, .tsv or .parquet (default: stdout)")
-    add_shared(parser, "--backbone", "--encoding", "--quantise")
+    add_shared(parser, "--backbone", "--quantise")
+    add_reading(parser)
 
 
 def _after_interrupt(options: argparse.Namespace) -> str:
@@ -70,12 +71,11 @@ def _run(options: argparse.Namespace) -> None:
     settings = {field.name: getattr(options, field.name) for field in fields(Decoding)}
     texts = generate(
         options.run_folder,
-        options.data,
+        table_of(options),
         prompt=options.prompt,
         attributes=attribute_values(options.attribute),
         decoding=Decoding(**settings),
         backbone=options.backbone,
-        encoding=options.encoding,
         quantise=options.quantise,
         reporter=console,
     )

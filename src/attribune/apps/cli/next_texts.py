@@ -15,7 +15,7 @@ import argparse
 from dataclasses import asdict
 from typing import Any
 
-from attribune.apps.cli.arguments import add_shared, add_verb
+from attribune.apps.cli.arguments import add_reading, add_shared, add_verb, table_of
 from attribune.apps.cli.output import show, show_json
 from attribune.errors import ConfigError
 
@@ -31,7 +31,8 @@ def add_parser(verbs: Any) -> None:
     add_shared(parser, "run_folder", "data")
     add("--for", dest="assignment", required=True, metavar="NAME=VALUE", help="value to ask for, known or new")
     add("--count", type=int, default=10, metavar="N", help="number of texts to choose (default: 10)")
-    add_shared(parser, "--json", "--backbone", "--encoding")
+    add_shared(parser, "--json", "--backbone")
+    add_reading(parser)
 
 
 def _run(options: argparse.Namespace) -> None:
@@ -44,12 +45,11 @@ def _run(options: argparse.Namespace) -> None:
         raise ConfigError(f"--count {options.count}: give at least 1")
     found = next_texts(
         options.run_folder,
-        options.data,
+        table_of(options),
         attribute=name,
         value=values[0],
         count=options.count,
         backbone=options.backbone,
-        encoding=options.encoding,
     )
     if options.json:
         show_json([asdict(text) for text in found], ensure_ascii=False)

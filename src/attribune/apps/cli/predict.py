@@ -23,7 +23,7 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
-from attribune.apps.cli.arguments import SEVERAL, add_shared, add_verb, attribute_values
+from attribune.apps.cli.arguments import SEVERAL, add_reading, add_shared, add_verb, attribute_values, reading_of
 from attribune.apps.cli.output import open_console, show, show_json
 from attribune.core.terminal import one_line
 from attribune.core.wording import counted
@@ -43,7 +43,8 @@ def add_parser(verbs: Any) -> None:
     add_shared(parser, "--attribute", help="with --text: a value for every text; repeat the name for several values")
     add_shared(parser, "--json", help="with --text: write JSON to stdout")
     add("--output", metavar="PATH", help="file ending in .csv, .tsv, .jsonl or .parquet, or a folder")
-    add_shared(parser, "--backbone", "--encoding", "--delimiter", "--file-format", "--rows", "--quantise")
+    add_reading(parser)
+    add_shared(parser, "--backbone", "--quantise")
     add(
         "--engine",
         choices=("local", "ray"),
@@ -85,10 +86,7 @@ def _run(options: argparse.Namespace) -> None:
             options.data,
             options.output,
             backbone=options.backbone,
-            encoding=options.encoding,
-            delimiter=options.delimiter,
-            file_format=options.file_format,
-            rows=options.rows,
+            **reading_of(options),
             engine=options.engine,
             workers=options.workers,
             escape_formulas=options.escape_formulas,

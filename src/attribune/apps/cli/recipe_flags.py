@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from attribune.apps.cli.arguments import SEVERAL, add_renamed_flag, add_shared
+from attribune.apps.cli.arguments import SEVERAL, add_reading, add_renamed_flag, add_shared, reading_of
 from attribune.apps.cli.output import tell
 from attribune.errors import ConfigError
 from attribune.runs.settings_tree import SETTINGS, method_name, override, put
@@ -51,7 +51,7 @@ def _add_row_flags(group: argparse._ArgumentGroup) -> None:
     add("--chat", action="store_true", default=None, help="apply the chat template to prompt and text")
     add("--validation", metavar="FILE", help="validation rows (default: a tenth of DATA)")
     add("--test", metavar="FILE", help="test rows (default: a tenth of DATA)")
-    add_shared(group, "--encoding", "--delimiter", "--file-format", "--rows")
+    add_reading(group)
     add("--max-length", type=int, metavar="N", help="maximum number of tokens read per text (default: 256)")
     add(
         "--yes",
@@ -123,6 +123,7 @@ def recipe_of(options: argparse.Namespace) -> Recipe:
     if options.epochs is not None and isinstance(settings.get("training"), dict):
         settings["training"].pop("steps", None)
     values = {key: getattr(options, flag, None) for flag, key in SETTINGS.items()}
+    values["data.quoting"] = reading_of(options)["quoting"]
     values["data.attributes"] = (
         attribute_list(options.attributes, options.multi_label, options.numeric, options.number) or None
     )
@@ -167,8 +168,7 @@ def _take_guesses(options: argparse.Namespace) -> None:
     """
     from attribune.data.checking.table_check import check
 
-    names = ("encoding", "delimiter", "file_format", "rows")
-    checked = check(options.data, test=options.test, **{name: getattr(options, name) for name in names})
+    checked = check(options.data, test=options.test, **reading_of(options))
     tell(checked.text())
     if not checked.is_complete:
         raise ConfigError("no text column or no label column was found in the table: name them with --text and --label")

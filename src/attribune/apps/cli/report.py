@@ -15,7 +15,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from attribune.apps.cli.arguments import add_shared, add_verb
+from attribune.apps.cli.arguments import add_reading, add_shared, add_verb, table_of
 from attribune.apps.cli.output import open_console, show
 
 __all__ = ["add_parser"]
@@ -29,7 +29,8 @@ def add_parser(verbs: Any) -> None:
     parser.add_argument(
         "--output", metavar="FILE.html", help="HTML file to write (default: report.html in the run folder)"
     )
-    add_shared(parser, "--backbone", "--encoding")
+    add_shared(parser, "--backbone")
+    add_reading(parser)
 
 
 def _run(options: argparse.Namespace) -> None:
@@ -37,7 +38,7 @@ def _run(options: argparse.Namespace) -> None:
 
     console = open_console()
     path, notes = write_run_page(
-        options.run_folder, options.data, output=options.output, backbone=options.backbone, encoding=options.encoding
+        options.run_folder, table_of(options), output=options.output, backbone=options.backbone
     )
     for note in notes:
         console.note(note)

@@ -218,6 +218,8 @@ def check(
     test: Any = None,
     encoding: str | None = None,
     delimiter: str | None = None,
+    quoting: bool | None = None,
+    columns: Sequence[str] | None = None,
     file_format: str | None = None,
     rows: int | None = None,
 ) -> TableCheck:
@@ -227,12 +229,13 @@ def check(
         data: anything that `read_table` takes.
         text: text columns, and `label` the label column, if the guesses are wrong.
         test: test rows; by default those of the default split.
-        encoding: encoding of files; for `delimiter`, `file_format` and `rows`, too, see `read_table`.
+        encoding: encoding of files; for `delimiter` to `rows`, too, see `read_table`.
 
     Raises:
         DataError: for a table that cannot be read, or a missing column.
     """
-    reading: dict[str, Any] = {"encoding": encoding, "delimiter": delimiter, "file_format": file_format, "rows": rows}
+    reading: dict[str, Any] = {"encoding": encoding, "delimiter": delimiter, "quoting": quoting, "columns": columns}
+    reading |= {"file_format": file_format, "rows": rows}
     table = arrow_columns(read_table(data, **reading))
     source = table_source_name(data) if not isinstance(data, str) else data
     texts = [text] if isinstance(text, str) else list(text or ())

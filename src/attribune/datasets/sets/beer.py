@@ -7,7 +7,8 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from attribune.data.text_files import find_encoding, open_text, readable
+from attribune.data.encodings import find_encoding
+from attribune.data.text_files import open_text, readable
 from attribune.datasets.card import NOT_STATED, Card, Shuffled, SourceFile, categorical, table_1
 from attribune.datasets.row_log import GET_AGAIN, REVIEW_WORDS, Row, RowLog, SplitName, read_json_lines, words
 

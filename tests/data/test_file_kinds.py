@@ -1,0 +1,228 @@
+"""Files are what they hold, whatever their names say; and what is guessed is said."""
+
+# ruff: noqa: RUF001
+
+from __future__ import annotations
+
+import gzip
+import json
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from attribune.apps.cli import main
+from attribune.data.table_files import header_columns
+from attribune.data.tables import TableFile, read_table, table_source_name
+from attribune.errors import ConfigError, DataError
+
+FRAME = pd.DataFrame({"text": ["one", "two, 2", "three"], "user": ["u1", "u2", "u1"]})
+
+
+def _zipped(path: Path) -> None:
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("inner.csv", FRAME.to_csv(index=False))
+
+
+DISGUISED: dict[str, Callable[[Path], object]] = {
+    "gz": lambda path: path.write_bytes(gzip.compress(FRAME.to_csv(index=False).encode())),
+    "zip": _zipped,
+    "xlsx": lambda path: FRAME.to_excel(path.with_suffix(".xlsx"), index=False),
+    "parquet": lambda path: FRAME.to_parquet(path),
+    "feather": lambda path: FRAME.to_feather(path),
+    "lines": lambda path: FRAME.to_json(path, orient="records", lines=True),
+    "list": lambda path: FRAME.to_json(path, orient="records", indent=1),
+    "columns": lambda path: path.write_text(json.dumps(FRAME.to_dict("list"), indent=1)),
+}
+
+
+@pytest.mark.parametrize("kind", DISGUISED)
+@pytest.mark.parametrize("name", ["t.csv", "t.tsv"])
+def test_first_bytes_decide_what_a_file_is(kind: str, name: str, tmp_path: Path) -> None:
+    if name == "t.tsv" and kind in ("gz", "zip"):
+        pytest.skip("what is inside has commas")
+    path = tmp_path / name
+    DISGUISED[kind](path)
+    if not path.exists():
+        path.with_suffix(".xlsx").rename(path)
+    assert read_table(path).to_pandas().equals(FRAME)
+    assert header_columns(path) in (None, list(FRAME))
+
+
+@pytest.mark.parametrize("name", ["t.csv", "t.tsv", "t.json", "t.parquet", "t.xlsx", "t.csv.gz"])
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("<!DOCTYPE html>\n<html><body>404</body></html>\n", "is a page of HTML, not a table: download"),
+        ("\ufeff\n <html>\n<table><tr><td>a</td></tr></table>\n", "is a page of HTML"),
+        ("version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n", "pointer of Git LFS.*`git lfs pull`"),
+        ("%PDF-1.7\n,\n", "a PDF document"),
+    ],
+)
+def test_what_is_no_table_is_named(name: str, content: str, message: str, tmp_path: Path) -> None:
+    path = tmp_path / name
+    data = content.encode()
+    path.write_bytes(gzip.compress(data) if name.endswith(".gz") else data)
+    with pytest.raises(DataError, match=message):
+        read_table(path)
+
+
+RECORDS = {"17": {"text": "a", "label": 0}, "18": {"text": "b", "label": 1}, "x": {"text": "c", "label": 0}}
+ROWS = list(RECORDS.values())
+
+
+@pytest.mark.parametrize(
+    ("content", "columns", "rows"),
+    [
+        (RECORDS, ["id", "text", "label"], 3),
+        ({"1": {"text": "a"}, "2": {"text": "b", "label": 1}}, ["id", "text", "label"], 2),  # a key is missing
+        ({"p": {"id": 1, "t": "a"}, "q": {"id": 2, "t": "b"}, "r": {"id": 3, "t": "c"}}, ["key", "id", "t"], 3),
+        ({"1": {"text": "a", "label": 0}}, ["id", "text", "label"], 1),
+        ({"data": ROWS}, ["text", "label"], 3),
+        ({"reviews": ROWS}, ["text", "label"], 3),
+        ({"version": "1", "data": ROWS, "total": 3}, ["text", "label"], 3),
+        ({"data": RECORDS}, ["id", "text", "label"], 3),
+        ({"data": {"text": ["a", "b"], "label": [0, 1]}}, ["text", "label"], 2),
+        # By columns, as pandas writes it:
+        ({"text": {"0": "a", "1": "b", "2": "c"}, "label": {"0": 0, "1": 1, "2": 0}}, ["text", "label"], 3),
+        ({"text": {"0": "a"}, "label": {"0": 0}, "user": {"0": "u"}}, ["text", "label", "user"], 1),
+        ({"text": {"x": "a", "y": "b", "z": "c"}, "label": {"x": 0, "y": 1, "z": 0}}, ["text", "label"], 3),
+        # A row:
+        ({"text": "a", "entities": [{"start": 0}, {"start": 4}]}, ["text", "entities"], 1),
+        ({"text": "a", "meta": {"user": "u"}}, ["text", "meta"], 1),
+    ],
+)
+def test_an_object_may_hold_a_table(content: Any, columns: list[str], rows: int, tmp_path: Path) -> None:
+    path = tmp_path / "t.json"
+    for indent in (None, 1):
+        path.write_text(json.dumps(content, indent=indent), encoding="utf-8")
+        table = read_table(path)
+        assert (table.column_names, len(table)) == (columns, rows)
+
+
+def test_several_lists_of_rows_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "t.json"
+    path.write_text(json.dumps({"train": ROWS, "test": ROWS}))
+    with pytest.raises(DataError, match=r"several lists of rows \('train', 'test'\): save the one"):
+        read_table(path)
+
+
+@pytest.mark.parametrize(
+    ("content", "texts"),
+    [
+        ('text\tlabel\n"Hello" he said\tx\n', ['"Hello" he said']),
+        ('text\tlabel\n"open\tx\nnext\ty\nthis"\tz\n', ['"open', "next", 'this"']),  # would be one row
+        ('text\tlabel\n"a\tx\nb"\ty\n', ['"a', 'b"']),
+        ('"text"\t"label"\n"a ""b"""\t"x"\n', ['a "b"']),
+        ('text\tlabel\n"two\nlines"\tx\n', ["two\nlines"]),
+        ('text\tlabel\n"a\ttab"\tx\nb\ty\n', ["a\ttab", "b"]),
+        ('text\tlabel\nsay "x"\ty\n', ['say "x"']),
+    ],
+)
+def test_quotes_of_files_with_tabs_are_found_to_be_plain_or_around_fields(
+    content: str, texts: list[str], tmp_path: Path
+) -> None:
+    for name in ("t.tsv", "t.csv"):
+        path = tmp_path / name
+        path.write_text(content, encoding="utf-8")
+        assert list(read_table(path)["text"]) == texts
+
+
+def test_columns_are_named_where_there_is_no_header(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text("good film,b\nbad film,e\n")
+    assert read_table(path, columns=["text", "label"]).to_dict() == {
+        "text": ["good film", "bad film"],
+        "label": ["b", "e"],
+    }
+    assert read_table(TableFile(path, {"columns": ["text", "label"]}), rows=1)["label"] == ["b"]
+    assert table_source_name(TableFile(path, {})) == str(path)
+    with pytest.raises(DataError, match=r"line 1 \(row 1\): 2 fields, but 3 columns are named"):
+        read_table(path, columns=["text", "label", "user"])
+    with pytest.raises(ConfigError, match="give each column of the file a name of its own"):
+        read_table(path, columns=["text", "text"])
+    FRAME.to_excel(tmp_path / "t.xlsx", index=False, header=False)
+    assert list(read_table(tmp_path / "t.xlsx", columns=["a", "b"])["b"]) == ["u1", "u2", "u1"]
+    with pytest.raises(DataError, match="2 columns, but 1 are named"):
+        read_table(tmp_path / "t.xlsx", columns=["a"])
+    FRAME.to_parquet(tmp_path / "t.parquet")
+    with pytest.raises(ConfigError, match="names its columns itself"):
+        read_table(tmp_path / "t.parquet", columns=["a", "b"])
+    with pytest.raises(ConfigError, match="no quotes around fields"):
+        read_table(tmp_path / "t.parquet", quoting=False)
+    path.write_text("a,,b\n1,2,3\n")
+    with pytest.raises(DataError, match="name the columns with --columns"):
+        read_table(path)
+
+
+NOTES: dict[str, tuple[str, bytes, str]] = {
+    "semicolons": ("t.csv", b"text;user\na;b\n", "CSV, ';', utf-8, header in row 1 (text, user)"),
+    "encoding": (
+        "t.csv",
+        "text,user\nЗаряд держит долго и быстро,b\n".encode("cp1251"),
+        "CSV, ',', cp1251 ('Заряд'), header in row 1 (text, user)",
+    ),
+    "quotes": (
+        "t.tsv",
+        b'text\tuser\n"a" b\tc\n',
+        "TSV, tabs, quotes as plain characters, utf-8, header in row 1 (text, user)",
+    ),
+    "no header": (
+        "t.csv",
+        b"a film,b\nanother,e\na third,b\n",
+        "CSV, ',', utf-8, header in row 1 (a film, b); 'b' there is also a value of the column: if row 1 is data, name "
+        "the columns with --columns",
+    ),
+    "number": (
+        "t.csv",
+        b"17,text\n18,other\n",
+        "CSV, ',', utf-8, header in row 1 (17, text); '17' there is a number: if row 1 is data, name the columns with "
+        "--columns",
+    ),
+    "kind": ("t.csv", b'{"a": 1}\n{"a": 2}\n', "JSON, utf-8"),
+    "ids": (
+        "t.json",
+        json.dumps(RECORDS).encode(),
+        "JSON, utf-8, rows by their ids ('17', ...), which are the column 'id'",
+    ),
+    "name": ("t.json", json.dumps({"data": ROWS}).encode(), "JSON, utf-8, rows under 'data'"),
+}
+
+
+@pytest.mark.parametrize("case", NOTES)
+def test_what_was_guessed_is_said_once(case: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    name, content, note = NOTES[case]
+    path = tmp_path / name
+    path.write_bytes(content)
+    assert main(["check", str(path), "--test", str(path)]) == 0
+    out, err = capsys.readouterr()
+    assert err == f"{path} is read as {note}\n"
+    assert "is read as" not in out
+    assert main(["check", str(path), "--quiet"]) == 0
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "flags"),
+    [
+        ("t.csv", b"text,user\na,b\n", ()),
+        ("t.csv", "text,user\né,b\n".encode("utf-8-sig"), ()),
+        ("t.tsv", b"text\tuser\na\tb\n", ()),
+        ("t.jsonl", b'{"text": "a"}\n', ()),
+        ("t.json", b'[{"text": "a"}]', ()),
+        ("t.csv", b"text;user\na;b\n", ("--delimiter", ";")),
+        ("t.csv", "text,user\né,b\n".encode("latin-1"), ("--encoding", "latin-1")),
+        ("t.tsv", b'text\tuser\n"a" b\tc\n', ("--quoting", "none")),
+        ("t.csv", b"a film,b\nanother,e\na third,b\n", ("--columns", "text", "label")),
+    ],
+)
+def test_nothing_is_said_where_nothing_is_guessed(
+    name: str, content: bytes, flags: tuple[str, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / name
+    path.write_bytes(content)
+    assert main(["check", str(path), *flags]) == 0
+    assert capsys.readouterr().err == ""
