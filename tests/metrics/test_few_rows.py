@@ -89,7 +89,7 @@ def test_the_interval_of_a_difference_inverts_the_score_test(only_first: int, on
     ends = paired_wilson(only_first / n, only_second / n, n, level=0.95)
     assert [_score(only_first / n, only_second / n, n, end) for end in ends] == pytest.approx([1.96, -1.96], abs=0.01)
     found = paired(*coins(n, only_first, only_second), resamples=500)
-    if not found.low == 0:
+    if found.low != 0:
         assert (found.low, found.high) == pytest.approx(ends)
 
 
@@ -236,11 +236,11 @@ def line(first: Metric, second: Metric) -> str:
 
 def test_lines_say_what_could_have_been_shown() -> None:
     assert line(*coins(2, 2, 0)) == (
-        "a against b, test accuracy: +100.00 points [-31.52, +100.00], p = 0.5000: no difference shown (only 2 of them "
-        "differ, and fewer than 6 show nothing)"
+        "a against b, test accuracy: +100.00 points [-31.52, +100.00], p = 0.5000: no difference shown (the two differ "
+        "in too few rows, 2 of the 6 that it takes)"
     )
-    assert line(*coins(4, 0, 0)).endswith("(none of them differ, and fewer than 6 show nothing)")
-    assert line(*coins(60, 9, 5)).endswith("no difference shown (these rows show one from 16.7 points on)")
+    assert line(*coins(4, 0, 0)).endswith("(the two differ in too few rows, 0 of the 6 that it takes)")
+    assert line(*coins(60, 9, 5)).endswith("no difference shown (these rows could show 16.7 points or more)")
     assert line(*coins(60, 19, 5)).endswith("p = 0.0066")
     early = Comparison(
         a="a", b="b", part="test", metric="rmse", difference=0.1, low=-0.1, high=0.3, p_value=0.2, resamples=9

@@ -189,7 +189,7 @@ def paired_mean(
 
 
 def _on_the_same_rows(metric_a: Metric, metric_b: Metric) -> tuple[Metric, Metric]:
-    """Return two metrics of which rows are numbered alike, by the pairs of their statistics; DataError if they differ."""
+    """Return two metrics whose rows are numbered alike, by the pairs of their statistics; DataError for other rows."""
     if metric_a.name != metric_b.name:
         raise DataError(
             f"{metric_a.name!r} cannot be compared with {metric_b.name!r}: compare the same metric of two models"

@@ -62,7 +62,11 @@ def over_pairs(metrics: Sequence[Metric], pairs: Array) -> list[Metric]:
         of_pairs(
             metric.name,
             sparse.csr_array(
-                (metric.statistics.data, places.reshape(-1)[metric.statistics.indices + start], metric.statistics.indptr),
+                (
+                    metric.statistics.data,
+                    places.reshape(-1)[metric.statistics.indices + start],
+                    metric.statistics.indptr,
+                ),
                 shape,
             ),
             rows=metric.rows,

@@ -10,7 +10,7 @@ Shapes: R differences, D different units, S statistics.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -86,7 +86,7 @@ def flip_test(first: Metric, second: Metric, *, resamples: int, seed: int = 0) -
         resamples: sign flips that are drawn, where not all can be tried.
     """
     first, second = _alike(first, second)
-    found = [_test(first, second, cluster, resamples, seed) for cluster in cluster_codes(first) or [None]]
+    found = [_test(first, second, cluster, resamples, seed) for cluster in _kinds(first)]
     smallest = [one.smallest for one in found]
     return FlipTest(
         p_value=max(one.p_value for one in found),
@@ -101,7 +101,7 @@ def flipped(first: Metric, second: Metric, *, resamples: int, seed: int = 0) -> 
     Of two kinds of clusters, those of the kind where they spread most.
     """
     first, second = _alike(first, second)
-    found = [_Units.of(first, second, cluster) for cluster in cluster_codes(first) or [None]]
+    found = [_Units.of(first, second, cluster) for cluster in _kinds(first)]
     drawn = [_drawn(first, second, units, resamples, seed) for units in found]
     return max(drawn, key=lambda values: float(values.std())), min(map(len, found))
 
@@ -112,6 +112,11 @@ def test_of_flips(observed: float, drawn: Array, *, differing: int) -> FlipTest:
     as_far = int((np.abs(drawn) >= abs(observed) - slack).sum())
     p_value = (1 + as_far) / (1 + len(drawn))
     return FlipTest(p_value=p_value, differing=differing, smallest=_smallest(np.abs(drawn), slack))
+
+
+def _kinds(metric: Metric) -> list[Array | None]:
+    """Return the clusters of each kind (n,), or None for rows without any."""
+    return [*cluster_codes(metric)] or [None]
 
 
 def _alike(first: Metric, second: Metric) -> tuple[Metric, Metric]:

@@ -101,12 +101,11 @@ def _not_shown(pair: Comparison) -> str:
 def could_be_shown(metric: str, pair: PairedResult) -> str:
     """Say which difference the rows of a pair could have shown; nothing where early files do not tell."""
     if pair.can_show_none:
-        differ = f"only {pair.differing}" if pair.differing else "none"
-        return f"{differ} of them differ, and fewer than {FEWEST_DIFFERING} show nothing"
+        return f"the two differ in too few rows, {pair.differing} of the {FEWEST_DIFFERING} that it takes"
     if pair.smallest is None:
         return ""
     unit = " points" if metric_info(metric).is_share else ""
-    return f"these rows show one from {format_value(metric, pair.smallest)}{unit} on"
+    return f"these rows could show {format_value(metric, pair.smallest)}{unit} or more"
 
 
 def _aligned(line: Sequence[str], widths: Sequence[int], left: int) -> list[str]:
