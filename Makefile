@@ -12,7 +12,7 @@ help:
 	@echo "make check   install, and run linters and the quick tests (75 seconds on two cores)"
 	@echo "make test    install, and run the tests that every change has to pass (eight minutes on two cores)"
 	@echo "make test-all  install, and run all tests: kills, full disks, browsers, processes, every page"
-	@echo "make golden  write the help and the tables that tests/apps/cli/golden holds anew"
+	@echo "make golden  write the help, tables and verdicts that tests compare with anew"
 	@echo "make lint    check prose, style, types, and which subpackage imports which"
 	@echo "make format  write the code in the project's format"
 	@echo "make docs    build the pages of the documentation in build/site"
@@ -40,6 +40,7 @@ test-all: $(READY)
 
 golden: $(READY)
 	PYTHONPATH=src:tests/helpers $(BIN)/python tests/apps/cli/test_golden.py
+	$(BIN)/python tests/runs/test_golden_verdicts.py
 
 lint: $(READY)
 	$(BIN)/python docs/prose.py

@@ -265,7 +265,7 @@ def test_every_task(trained_runs: TrainedRuns, data: Path, task: str) -> None:
 def test_no_sentence_claims_a_difference_whose_interval_holds_zero(
     record: dict[str, Any], low: float, high: float, words: str
 ) -> None:
-    changed = {"difference": (low + high) / 2, "low": low, "high": high}
+    changed = {"difference": (low + high) / 2, "low": low, "high": high, "p_value": 0.01}
     record["losses"][0]["hidden"]["accuracy"] |= changed
     record["bins"][-1]["hidden"] |= changed
     value = record["values"][0]["top"][0]

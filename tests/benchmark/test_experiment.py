@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -190,9 +191,10 @@ def test_bins_hold_all_rows_and_never_look_at_labels() -> None:
 
 @pytest.mark.parametrize(("low", "high", "shown"), [(0.1, 0.3, 1), (-0.3, -0.1, -1), (-0.1, 0.1, 0)])
 def test_a_lower_error_is_better(low: float, high: float, shown: int) -> None:
-    pair = PairedResult(difference=(low + high) / 2, low=low, high=high, p_value=0.5, level=0.95, resamples=10)
+    pair = PairedResult(difference=(low + high) / 2, low=low, high=high, p_value=0.01, level=0.95, resamples=10)
     assert verdict(pair, higher_is_better=True) == shown
     assert verdict(pair, higher_is_better=False) == -shown
+    assert verdict(replace(pair, p_value=0.06), higher_is_better=True) == 0
 
 
 def test_other_seeds_on_the_same_rows_make_no_interval_narrower() -> None:

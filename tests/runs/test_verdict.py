@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,17 @@ from attribune.metrics.results import Comparison, Condition
 from attribune.models.sizes import Sizes
 from attribune.runs.recipe import Recipe
 from attribune.runs.training_record import TrainingRecord
-from attribune.runs.verdict import Verdict, _rare_and_frequent, gains_by_count, run_verdict
+from attribune.runs.verdict import (
+    AttributeGain,
+    Verdict,
+    _rare_and_frequent,
+    attribute_gains,
+    gains_by_count,
+    holm,
+    run_verdict,
+    value_counts,
+)
+from attribune.schema import Categorical, MultiLabel, Schema
 
 SIZES = Sizes(total=9, trained=8, stored=7, stored_bytes=28, outputs=2, encoder=0, injected=0)
 CONDITIONS: dict[str, Condition] = {"injector, attributes hidden": "hidden"}
@@ -39,10 +50,23 @@ def pair(other: str, ends: tuple[float, float, float], metric: str = "accuracy")
 
 
 def verdict(
-    *pairs: Comparison, trained: TrainingRecord | None = None, metric: str = "accuracy", **more: Any
+    *pairs: Comparison,
+    trained: TrainingRecord | None = None,
+    metric: str = "accuracy",
+    proper: Sequence[Comparison] = (),
+    by_attribute: Sequence[AttributeGain] = (),
+    **more: Any,
 ) -> Verdict:
     settings = recipe(**more)
-    return run_verdict(settings, trained or record(), metric=metric, comparisons=pairs, conditions=CONDITIONS)
+    return run_verdict(
+        settings,
+        trained or record(),
+        metric=metric,
+        comparisons=pairs,
+        conditions=CONDITIONS,
+        proper=proper,
+        by_attribute=by_attribute,
+    )
 
 
 @pytest.mark.parametrize(
@@ -77,6 +101,7 @@ def test_answers_are_those_of_the_interval_in_the_direction_of_the_metric(
     assert found.baseline is not None
     assert found.attributes.answer == found.baseline.answer == answer
     assert bool(found.baseline.advice) == (answer != "yes")
+    assert found.baseline.readable is None
     text = " ".join(found.sentences())
     assert ("The attributes help: " in text) == (answer == "yes")
     assert ("worse with them" in text) == (answer == "no")
@@ -88,7 +113,8 @@ def test_answers_are_those_of_the_interval_in_the_direction_of_the_metric(
 
 
 def test_the_best_baseline_counts_and_the_advice_fits_it() -> None:
-    found = verdict(pair("majority", BETTER), pair("linear, whole texts", WORSE), pair("linear", SAME)).baseline
+    pairs = [pair("majority", BETTER), pair("linear, whole texts", WORSE), pair("linear", SAME)]
+    found = verdict(*pairs, trained=record(best_step=50)).baseline
     assert found is not None
     assert found.comparison.b == "linear, whole texts"
     assert found.advice == [
@@ -97,9 +123,126 @@ def test_the_best_baseline_counts_and_the_advice_fits_it() -> None:
         "a backbone that is trained as well (backbone.tuning lora or full, now frozen)",
         "or take the baseline, which costs less (`--method linear`)",
     ]
-    tuned = verdict(pair("majority", SAME), backbone={"tuning": "full"}).baseline
+    tuned = verdict(pair("majority", SAME), trained=record(best_step=50), backbone={"tuning": "full"}).baseline
     assert tuned is not None
     assert tuned.advice == ["a longer training (training.epochs, now 5)"]
+    overfit = verdict(pair("majority", SAME), trained=record(best_step=10), backbone={"tuning": "full"}).baseline
+    assert overfit is not None
+    assert overfit.advice == [], "a longer training does not help where an early check was the best"
+
+
+def test_a_baseline_without_attributes_that_is_as_good_says_to_leave_them_out() -> None:
+    found = verdict(pair("linear", BETTER), pair("linear, text only", WORSE)).baseline
+    assert found is not None
+    assert (found.answer, found.comparison.b) == ("no", "linear, text only")
+    assert found.advice[0] == "a training without the attributes: this baseline does not read their columns"
+    assert found.advice[-1].endswith("(`--method linear`, without attributes)")
+
+
+def test_linear_without_attributes_is_the_same_model_trained_without_them() -> None:
+    pairs = pair("injector, attributes hidden", BETTER), pair("linear, text only", WORSE)
+    of_linear = verdict(*pairs, method={"name": "linear"}).attributes
+    assert of_linear is not None
+    assert (of_linear.answer, of_linear.against) == ("no", "trained without")
+    assert any("worse with them" in line and "Leave their columns out" in line for line in of_linear.sentences())
+    of_injector = verdict(*pairs).attributes
+    assert of_injector is not None
+    assert (of_injector.answer, of_injector.against) == ("yes", "hidden")
+
+
+LOWER, AS_LOW, HIGHER = (-0.05, -0.09, -0.01), (-0.01, -0.04, 0.02), (0.05, 0.01, 0.09)
+
+
+@pytest.mark.parametrize(
+    ("proper", "main", "answer", "said"),
+    [
+        (
+            LOWER,
+            SAME,
+            "yes",
+            "log loss -0.050 [-0.090, -0.010], p = 0.001; accuracy +1.0 points [-2.0, +4.0], p = 0.500 (",
+        ),
+        (HIGHER, SAME, "no", "p = 0.500 (not shown)"),
+        (AS_LOW, BETTER, "yes", "p = 0.500 (not shown); accuracy +5.0 points"),
+        (AS_LOW, WORSE, "no", "p = 0.500 (not shown); accuracy -5.0 points"),
+        (AS_LOW, SAME, "not shown", "p = 0.500; accuracy +1.0 points"),
+        (LOWER, BETTER, "yes", "p = 0.001; accuracy +5.0 points"),
+        (HIGHER, BETTER, "no", "p = 0.001, but the other way round by accuracy +5.0 points"),
+        (LOWER, WORSE, "yes", "p = 0.001, but the other way round by accuracy -5.0 points"),
+    ],
+)
+def test_the_proper_score_decides_before_the_main_metric(
+    proper: tuple[float, float, float], main: tuple[float, float, float], answer: str, said: str
+) -> None:
+    names = "linear", "injector, attributes hidden"
+    found = verdict(*(pair(name, main) for name in names), proper=[pair(name, proper, "log_loss") for name in names])
+    assert found.baseline is not None
+    assert found.attributes is not None
+    assert found.baseline.answer == found.attributes.answer == answer
+    for part in (found.baseline, found.attributes):
+        assert (part.comparison.metric, part.readable and part.readable.metric) == ("log_loss", "accuracy")
+        assert any(said in sentence for sentence in part.sentences())
+
+
+def test_baselines_without_a_proper_score_are_compared_by_the_main_metric() -> None:
+    found = verdict(pair("linear", BETTER), pair("majority", SAME), proper=[pair("linear", HIGHER, "log_loss")])
+    assert found.baseline is not None
+    assert (found.baseline.comparison.b, found.baseline.comparison.metric) == ("majority", "accuracy")
+
+
+@pytest.mark.parametrize(
+    ("given", "corrected"),
+    [
+        ([], []),
+        ([0.03], [0.03]),
+        ([0.01, 0.04, 0.03], [0.03, 0.06, 0.06]),
+        ([0.5, 0.0001, 0.9], [1.0, 0.0003, 1.0]),
+    ],
+)
+def test_p_values_are_corrected_for_their_number(given: list[float], corrected: list[float]) -> None:
+    assert holm(given) == pytest.approx(corrected)
+
+
+def test_one_attribute_of_three_is_named() -> None:
+    """Its own effect is shown, and not that of the attributes that are noise beside it."""
+    rng = np.random.default_rng(0)
+    given = rng.gamma(2.0, size=300)
+    noise = {name: given + rng.normal(scale=0.3, size=300) for name in ("customer", "channel")}
+    hits = mean_of("accuracy", rng.integers(0, 2, 300))
+    alone = {
+        name: ([mean_of("log_loss", given), hits], [mean_of("log_loss", hidden), hits])
+        for name, hidden in {**noise, "agent": given + 0.5 + rng.normal(scale=0.3, size=300)}.items()
+    }
+    gains = attribute_gains(alone)
+    assert [(gain.attribute, gain.answer) for gain in gains] == [
+        ("customer", "not shown"),
+        ("channel", "not shown"),
+        ("agent", "yes"),
+    ]
+    assert [gain.rows for gain in gains] == [300] * 3
+    found = verdict(pair("injector, attributes hidden", BETTER), by_attribute=gains)
+    lines = found.attribute_sentences()
+    assert [line.split(",")[0] for line in lines] == [
+        "customer: no difference shown",
+        "channel: no difference shown",
+        "agent: helps",
+    ]
+    assert "accuracy +0.0 points" in lines[0]
+    assert lines[2].endswith("The p-values of these 3 lines are corrected for their number (Holm).")
+    assert set(lines) <= set(found.sentences())
+    assert verdict(pair("injector, attributes hidden", BETTER), by_attribute=gains[:1]).attribute_sentences() == []
+    assert len(verdict(pair("adapter", BETTER), by_attribute=gains[:1]).attribute_sentences()) == 1
+    assert Verdict.model_validate(json.loads(found.model_dump_json())) == found
+
+
+def test_a_missing_value_is_not_an_unseen_one() -> None:
+    train = {"user": ["a", "a", "b"], "tags": ["x|y", "x", ""]}
+    schema = Schema.fit(train, [Categorical("user"), MultiLabel("tags", separator="|")])
+    rows = {"user": ["a", "new", None, "b", ""], "tags": ["x", "z", "", "y|z", None]}
+    counts = value_counts(schema, rows)
+    assert counts["user"].tolist() == [2, 0, -1, 1, -1]
+    assert counts["tags"].tolist() == [2, 0, -1, 1, -1]
+    assert _rare_and_frequent(np.array([-1] * 40 + [0] * 5 + [3] * 30)) == [(3, 3)]
 
 
 def test_better_than_every_baseline_is_shown_for_each() -> None:

@@ -23,12 +23,13 @@ from attribune.metrics.tables import comparison_lines, table_cells, text_table
 from attribune.models.predictor import Predictor
 from attribune.models.quantised import Quantisation
 from attribune.runs.folder import RunFolder
+from attribune.runs.hidden_alone import hidden_alone, judged_metrics
 from attribune.runs.labelled import LabelledRows
 from attribune.runs.loading import load_run
 from attribune.runs.recipe import Recipe
 from attribune.runs.stored_scores import StoredScores
 from attribune.runs.training_record import TrainingRecord
-from attribune.runs.verdict import Verdict, gains_by_count, run_verdict, value_counts
+from attribune.runs.verdict import Verdict, attribute_gains, gains_by_count, run_verdict, value_counts
 
 __all__ = ["AS_GIVEN", "HIDDEN", "Evaluation", "compare_runs", "compare_scores", "evaluate"]
 
@@ -102,19 +103,34 @@ class Evaluation:
     @cached_property
     def verdict(self) -> Verdict:
         """What the rows show of the attributes, and which weights the run kept."""
-        metric, by_count = self.predictor.task.main_metric, []
+        metric, by_count, by_attribute, proper = self.predictor.task.main_metric, [], [], self._proper()
         comparisons = self.comparisons if self.trained <= _FEW_TRAINED * self.rows else []
         if comparisons:
             counts = value_counts(self.predictor.schema, self.labelled.rows)
             by_count = gains_by_count(self.scores[AS_GIVEN][metric], self.scores[HIDDEN][metric], counts)
+            labelled = self.labelled
+            alone = hidden_alone(self.predictor, labelled.rows, labelled.labels, labelled.clusters, self.logits)
+            by_attribute = attribute_gains(alone)
         return run_verdict(
             self.recipe,
             self.training,
             metric=metric,
             comparisons=comparisons,
             conditions={HIDDEN: "hidden"},
+            proper=proper,
+            by_attribute=by_attribute,
             by_count=by_count,
         )
+
+    def _proper(self) -> list[Comparison]:
+        """The difference that the attributes make to the proper score of the task, if it has one."""
+        task, labelled = self.predictor.task, self.labelled
+        judged = [
+            judged_metrics(task, logits, labelled.labels, labelled.clusters)[0] for logits in self._logits.values()
+        ]
+        if len(judged) < 2 or judged[0].name == task.main_metric:
+            return []
+        return [compare_metrics(judged[0], judged[1], names=(AS_GIVEN, HIDDEN), part="")]
 
     def text(self) -> str:
         """Return the tables of the metrics, the difference and the verdict, for a terminal."""

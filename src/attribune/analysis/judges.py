@@ -163,8 +163,8 @@ class JudgeMetric:
         given: the metric.
         hidden: the same with every attribute hidden.
         gain: the first less the second, with an interval that is widened for the number of judges.
-        is_better: whether the interval shows that attributes help.
-        is_worse: whether it shows that they harm.
+        is_better: whether it is shown that attributes help.
+        is_worse: whether it is shown that they harm.
     """
 
     row: int
@@ -192,7 +192,7 @@ def metrics_of_judges(scored_rows: ScoredRows, attributes: Sequence[FittedAttrib
         given, hidden = own.metric(), own.hidden_metric()
         assert hidden is not None
         gain = paired(given, hidden, level=1 - 0.05 / len(chosen))
-        sign = 1 if given.higher_is_better else -1
+        is_better = (gain.difference > 0) == given.higher_is_better
         found.append(
             JudgeMetric(
                 row=int(rows[0]),
@@ -201,8 +201,8 @@ def metrics_of_judges(scored_rows: ScoredRows, attributes: Sequence[FittedAttrib
                 given=given.value(),
                 hidden=hidden.value(),
                 gain=gain,
-                is_better=min(sign * gain.low, sign * gain.high) > 0,
-                is_worse=max(sign * gain.low, sign * gain.high) < 0,
+                is_better=gain.shows_difference and is_better,
+                is_worse=gain.shows_difference and not is_better,
             )
         )
     return sorted(found, key=lambda one: one.gain.difference)

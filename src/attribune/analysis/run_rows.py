@@ -21,7 +21,7 @@ from attribune.runs.folder import RunFolder
 from attribune.runs.recipe import Recipe
 from attribune.runs.stored_scores import StoredScores, own_table
 from attribune.runs.training_record import TrainingRecord
-from attribune.runs.verdict import CountGain, Verdict, gains_by_count, run_verdict
+from attribune.runs.verdict import CountGain, Verdict, gains_by_count, run_verdict, value_counts
 from attribune.schema import Schema
 from attribune.schema.attributes import FittedAttribute, counts_of_rows
 from attribune.tasks import Task
@@ -107,7 +107,9 @@ def _stored_rows(folder: RunFolder) -> RunRows:
         metric=results.main_metric,
         comparisons=results.comparisons,
         conditions={model.name: model.condition for model in results.models},
-        by_count=_gains(scored_rows, schema),
+        proper=results.proper,
+        by_attribute=[] if results.verdict is None else results.verdict.by_attribute,
+        by_count=_gains(scored_rows, schema, table),
     )
     return RunRows(
         run=str(folder.path),
@@ -147,12 +149,9 @@ def _new_rows(folder: RunFolder, data: Any, *, backbone: str | Path | None, enco
     )
 
 
-def _gains(rows: ScoredRows, schema: Schema) -> list[CountGain]:
+def _gains(rows: ScoredRows, schema: Schema, table: Dataset | None) -> list[CountGain]:
     hidden = rows.hidden_metric()
-    if hidden is None:
-        return []
-    counts = {attribute.name: rows.counts.get(attribute.name) for attribute in schema if attribute.spec.lists_values}
-    return gains_by_count(rows.metric(), hidden, {name: known for name, known in counts.items() if known is not None})
+    return [] if hidden is None or table is None else gains_by_count(rows.metric(), hidden, value_counts(schema, table))
 
 
 def _with_counts(

@@ -100,7 +100,7 @@ class SetTable:
 
 def verdict(pair: PairedResult, *, higher_is_better: bool) -> int:
     """Return 1 if the first of a pair is significantly better, -1 if it is significantly worse, else 0."""
-    sign = (pair.low > 0) - (pair.high < 0)
+    sign = ((pair.difference > 0) - (pair.difference < 0)) if pair.shows_difference else 0
     return sign if higher_is_better else -sign
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from typing import Any, Self
@@ -102,9 +102,12 @@ class EncodedRows:
         """Return the same texts with other attributes, (rows, slots)."""
         return replace(self, attribute_ids=attribute_ids, report=self.report if report is None else report)
 
-    def hide_attributes(self) -> Self:
-        """Return the same rows with every attribute missing."""
-        return self.with_attribute_ids(np.zeros_like(self.attribute_ids))
+    def hide_attributes(self, columns: Iterable[slice] = (slice(None),)) -> Self:
+        """Return the same rows with every attribute missing, or those in some columns of `attribute_ids`."""
+        ids = self.attribute_ids.copy()
+        for some in columns:
+            ids[:, some] = 0
+        return self.with_attribute_ids(ids)
 
     def take(self, rows: Sequence[int] | slice | npt.NDArray[Any]) -> Self:
         """Select rows by index, slice or mask."""

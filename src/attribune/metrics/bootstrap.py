@@ -1,4 +1,7 @@
-"""Percentile bootstrap: intervals of one metric, and the paired comparison of two.
+"""Intervals of one metric, and the paired comparison of two, which needs a test beside its interval.
+
+Intervals are those of the percentile bootstrap, except for shares of rows, whose intervals have a width at 0 and 1 too
+(`attribune.metrics.score_intervals`). The test is that of `attribune.metrics.sign_flips`.
 
 Over rows: rows with equal statistics are interchangeable, so that a resample is a count per distinct row: a multinomial
 draw, with exactly the distribution of drawing n rows with replacement, at a cost independent of n.
@@ -20,7 +23,11 @@ import numpy.typing as npt
 from scipy import sparse
 
 from attribune.errors import ConfigError, DataError
+from attribune.metrics.definitions import metric_info
 from attribune.metrics.metric import Metric
+from attribune.metrics.score_intervals import effective_rows, paired_wilson, wilson
+from attribune.metrics.sign_flips import FlipTest, flip_test, flipped, test_of_flips
+from attribune.metrics.units import cluster_codes, different_units, unit_count
 
 __all__ = ["Interval", "PairedResult", "interval", "paired", "paired_mean"]
 
@@ -36,7 +43,7 @@ _ROUNDING = 1e-12  # floating-point sums turn a zero difference into a few units
 
 @dataclass(frozen=True, kw_only=True)
 class Interval:
-    """A metric with its percentile interval; `resamples` is the number drawn."""
+    """A metric with its interval; `resamples` is the number drawn, 0 for a formula."""
 
     value: float
     low: float
@@ -51,11 +58,14 @@ class PairedResult:
 
     Args:
         difference: in the unit of the metric; for errors such as RMSE a negative difference favours a.
-        low: lower end of its percentile interval.
+        low: lower end of its interval.
         high: upper end.
         p_value: two-sided, of the null hypothesis that there is no difference.
         level: of the interval.
         resamples: the number drawn.
+        differing: the number of rows, or of clusters, in which the two differ; None in early files.
+        smallest: the smallest difference that these rows could have shown; None where none could be, and in early
+            files.
     """
 
     difference: float
@@ -64,25 +74,65 @@ class PairedResult:
     p_value: float
     level: float = 0.95
     resamples: int
+    differing: int | None = None
+    smallest: float | None = None
 
     @property
     def shows_difference(self) -> bool:
-        """Whether p is below 0.05 and the interval lies on one side of zero."""
-        return self.p_value < 0.05 and not self.low <= 0 <= self.high
+        """Whether p is below 0.05, or 1 - `level` if that is less, and the interval lies on one side of zero."""
+        return self.p_value < min(0.05, round(1 - self.level, 12)) and not self.low <= 0 <= self.high
+
+    @property
+    def can_show_none(self) -> bool:
+        """Whether too few rows differ for any difference to be shown."""
+        return self.differing is not None and self.smallest is None
 
 
 def interval(metric: Metric, *, level: float = 0.95, resamples: int = 10_000, seed: int = 0) -> Interval:
-    """Return the value of a metric and its percentile bootstrap interval, over its clusters or else over its rows.
+    """Return the value of a metric and its interval, over its clusters or else over its rows.
 
-    With G > 50,000 distinct rows of statistics, `resamples` is multiplied by 50,000 / G, but not reduced below 1,000;
-    the result holds the number drawn. A metric that is biased in resamples, such as macro-F1 with many classes of a few
-    rows, has a percentile interval that lies to one side of its value. Where all rows are of one cluster, such as one
-    judge, the interval is for that one; resamples of two kinds in which no row is left, as happens with a handful of
-    rows, do not count.
+    A share of rows has the Wilson interval, of as many independent rows as have its variance where there are clusters.
+    Other metrics have the percentile interval of the bootstrap, which at 0 and 1 reaches as far as that of Wilson for
+    shares such as F1. With G > 50,000 distinct rows of statistics, `resamples` is multiplied by 50,000 / G, but not
+    reduced below 1,000; the result holds the number drawn. A metric that is biased in resamples, such as macro-F1 with
+    many classes of a few rows, has a percentile interval that lies to one side of its value. Where all rows are of one
+    cluster, such as one judge, the interval is for that one; resamples of two kinds in which no row is left, as happens
+    with a handful of rows, do not count.
     """
-    (drawn,) = _resampled([metric], level=level, resamples=resamples, seed=seed)
-    low, high = _ends(drawn, level)
-    return Interval(value=metric.value(), low=low, high=high, level=level, resamples=len(drawn))
+    _check_settings(level, resamples)
+    value, of_rows = metric.value(), _row_values(metric)
+    if of_rows is not None and not cluster_codes(metric):
+        low, high = _share_ends(value, float(of_rows.var()) / len(metric), metric, level)
+        return Interval(value=value, low=low, high=high, level=level, resamples=0)
+    (drawn,) = _resampled([metric], resamples=resamples, seed=seed)
+    if of_rows is not None:
+        low, high = _share_ends(value, float(drawn.var()), metric, level)
+    else:
+        low, high = _ends(drawn, level)
+        if metric_info(metric.name).is_share and value in (0.0, 1.0):
+            limits = wilson(value, _rows_that_count(metric), level=level)
+            low, high = min(low, limits[0]), max(high, limits[1])
+    return Interval(value=value, low=low, high=high, level=level, resamples=len(drawn))
+
+
+def _row_values(metric: Metric) -> Array | None:
+    """Return the value of each row (n,) of a share that is their mean; None for another metric."""
+    statistics = metric.statistics
+    if not metric_info(metric.name).is_share or sparse.issparse(statistics) or statistics.shape[1] != 1:
+        return None
+    values: Array = statistics[metric.rows, 0]
+    return values if values.min() >= 0 and values.max() <= 1 else None
+
+
+def _share_ends(share: float, variance: float, metric: Metric, level: float) -> tuple[float, float]:
+    rows = effective_rows(share * (1 - share), variance, units=unit_count(metric))
+    return wilson(share, rows, level=level)
+
+
+def _rows_that_count(metric: Metric) -> int:
+    """Return the number of units, or of rows that add to a metric, such as those with a class or one predicted."""
+    adds = np.flatnonzero(np.asarray(abs(metric.statistics).sum(axis=1)).reshape(-1))
+    return min(unit_count(metric), int(np.isin(metric.rows, adds).sum()))
 
 
 def paired(
@@ -90,12 +140,25 @@ def paired(
 ) -> PairedResult:
     """Compare the same metric of two models; every resample draws the same rows, or clusters, for both.
 
-    The p-value is (1 + the number of resamples whose difference lies at least as far from the observed difference d as
-    d lies from 0) / (1 + resamples): the resampled differences, shifted to mean no difference, are the distribution
-    under the null hypothesis. It is at least 1 / (1 + resamples), and 1 if d is 0. The number of resamples is reduced
-    as in `interval`, by the number of distinct pairs of rows.
+    The p-value is the larger one of two. That of the sign-flip test (`flip_test`) needs at least six rows in which the
+    models differ to be below 0.05; for an accuracy it is the exact sign test. That of the bootstrap is (1 + the number
+    of resamples whose difference lies at least as far from the observed difference d as d lies from 0) /
+    (1 + resamples). It is at least 1 / (1 + resamples), and 1 if d is 0. The interval of a share of rows is Tango's,
+    that of other metrics the percentile interval; both hold zero where the test shows no difference. The number of
+    resamples is reduced as in `interval`, by the number of distinct pairs of rows.
     """
-    return _result(*_differences(metric_a, metric_b, level=level, resamples=resamples, seed=seed), level=level)
+    first, second = _on_the_same_rows(metric_a, metric_b)
+    observed, drawn, slack = _differences(first, second, level=level, resamples=resamples, seed=seed)
+    test = flip_test(first, second, resamples=len(drawn), seed=seed)
+    ours, theirs = _row_values(first), _row_values(second)
+    ends = None
+    if ours is not None and theirs is not None:
+        gaps = ours - theirs
+        variance = float(drawn.var()) if cluster_codes(first) else float(gaps.var()) / len(gaps)
+        up, down = float(np.maximum(gaps, 0).mean()), float(np.maximum(-gaps, 0).mean())
+        rows = effective_rows(up + down - (up - down) ** 2, variance, units=unit_count(first))
+        ends = paired_wilson(up, down, rows, level=level)
+    return _result(observed, drawn, slack, test, ends=ends, level=level)
 
 
 def paired_mean(
@@ -109,21 +172,24 @@ def paired_mean(
     Args:
         pairs: the metric of both models on each set; the metrics of different sets may differ.
     """
+    if len(pairs) == 1:
+        return paired(*pairs[0], level=level, resamples=resamples, seed=seed)
+    same = [_on_the_same_rows(*pair) for pair in pairs]
     every = [
         _differences(first, second, level=level, resamples=resamples, seed=seed + number)
-        for number, (first, second) in enumerate(pairs)
+        for number, (first, second) in enumerate(same)
     ]
     observed, drawn, slacks = zip(*every, strict=True)
-    count = min(map(len, drawn))
-    return _result(
-        float(np.mean(observed)), np.mean([values[:count] for values in drawn], axis=0), max(slacks), level=level
+    count, mean = min(map(len, drawn)), float(np.mean(observed))
+    turned, differing = zip(
+        *(flipped(*pair, resamples=count, seed=seed + number) for number, pair in enumerate(same)), strict=True
     )
+    test = test_of_flips(mean, np.mean(turned, axis=0), differing=sum(differing))
+    return _result(mean, np.mean([values[:count] for values in drawn], axis=0), max(slacks), test, level=level)
 
 
-def _differences(
-    metric_a: Metric, metric_b: Metric, *, level: float, resamples: int, seed: int
-) -> tuple[float, Array, float]:
-    """Return the difference of a metric of two models, that of each resample, and how far rounding may move them."""
+def _on_the_same_rows(metric_a: Metric, metric_b: Metric) -> tuple[Metric, Metric]:
+    """Return two metrics whose rows are numbered alike, by the pairs of their statistics; DataError for other rows."""
     if metric_a.name != metric_b.name:
         raise DataError(
             f"{metric_a.name!r} cannot be compared with {metric_b.name!r}: compare the same metric of two models"
@@ -141,21 +207,47 @@ def _differences(
     pairs, rows = np.unique(metric_a.rows.astype(np.int64) * distinct_b + metric_b.rows, return_inverse=True)
     first = replace(metric_a, statistics=metric_a.statistics[pairs // distinct_b], rows=rows)
     second = replace(metric_b, statistics=metric_b.statistics[pairs % distinct_b], rows=rows)
-    of_first, of_second = _resampled([first, second], level=level, resamples=resamples, seed=seed)
-    slack = _ROUNDING * max(1.0, abs(metric_a.value()), abs(metric_b.value()))
-    return metric_a.value() - metric_b.value(), of_first - of_second, slack
+    return first, second
 
 
-def _result(observed: float, drawn: Array, slack: float, *, level: float) -> PairedResult:
-    low, high = _ends(drawn, level)
+def _differences(
+    first: Metric, second: Metric, *, level: float, resamples: int, seed: int
+) -> tuple[float, Array, float]:
+    """Return the difference of a metric of two models, that of each resample, and how far rounding may move them."""
+    _check_settings(level, resamples)
+    of_first, of_second = _resampled([first, second], resamples=resamples, seed=seed)
+    slack = _ROUNDING * max(1.0, abs(first.value()), abs(second.value()))
+    return first.value() - second.value(), of_first - of_second, slack
+
+
+def _result(
+    observed: float,
+    drawn: Array,
+    slack: float,
+    test: FlipTest,
+    *,
+    level: float,
+    ends: tuple[float, float] | None = None,
+) -> PairedResult:
+    """Return what is shown by the difference of each resample (R,) and a test.
+
+    Args:
+        ends: of the interval, if not those of the resamples.
+    """
+    low, high = _ends(drawn, level) if ends is None else ends
     as_far = int((np.abs(drawn - observed) >= abs(observed) - slack).sum())
+    p_value = max((1 + as_far) / (1 + len(drawn)), test.p_value)
+    if test.p_value >= 1 - level:  # an interval of few rows is too narrow
+        low, high = min(low, 0.0), max(high, 0.0)
     return PairedResult(
         difference=observed,
         low=low,
         high=high,
-        p_value=(1 + as_far) / (1 + len(drawn)),
+        p_value=p_value,
         level=level,
         resamples=len(drawn),
+        differing=test.differing,
+        smallest=test.smallest,
     )
 
 
@@ -168,25 +260,26 @@ def _equal(clusters: Sequence[Array], others: Sequence[Array]) -> bool:
     return len(clusters) == len(others) and all(map(np.array_equal, clusters, others))
 
 
-def _resampled(metrics: Sequence[Metric], *, level: float, resamples: int, seed: int) -> list[Array]:
+def _check_settings(level: float, resamples: int) -> None:
+    if not 0 < level < 1:
+        raise ConfigError(f"level is {level}: give a number between 0 and 1, such as 0.95")
+    if resamples < 1:
+        raise ConfigError(f"resamples is {resamples}: give at least 1; 10000 is usual")
+
+
+def _resampled(metrics: Sequence[Metric], *, resamples: int, seed: int) -> list[Array]:
     """Return the values of each metric (R,) of the same rows in the same resamples of them.
 
     What is drawn is a unit of rows: its statistics are summed once, so that a resample costs a product with the sums.
     In chunks, so that memory stays bounded.
     """
-    if not 0 < level < 1:
-        raise ConfigError(f"level is {level}: give a number between 0 and 1, such as 0.95")
-    if resamples < 1:
-        raise ConfigError(f"resamples is {resamples}: give at least 1; 10000 is usual")
     metric = metrics[0]
-    codes = [np.unique(cluster, return_inverse=True)[1].reshape(-1) for cluster in metric.clusters]
-    codes = [numbers for numbers in codes if numbers.any()]
-    cells = None
+    codes, cells = cluster_codes(metric), None
     if len(codes) == 2:
         contents, cells = _cells(metric, np.stack(codes))
         counts = np.ones(cells.shape[1], dtype=np.int64)
     else:
-        counts, contents = _drawn_together(metric, *codes)
+        counts, contents = different_units(metric, *codes)
     columns = _summed(metrics, contents)
     resamples, chunk = _fewer(resamples, len(counts)), _chunk(*columns.shape)
     if cells is not None:
@@ -229,32 +322,6 @@ def _fewer(resamples: int, units: int) -> int:
     if units <= _MANY_GROUPS:
         return resamples
     return min(resamples, max(_FEWEST_RESAMPLES, resamples * _MANY_GROUPS // units))
-
-
-def _drawn_together(metric: Metric, cluster: Array | None = None) -> tuple[Array, Any]:
-    """Return what is drawn: how often each different thing occurs (D,), and the statistics' rows that it holds (D, G).
-
-    Without clusters these are the distinct rows of statistics themselves (None), else clusters; those with the same
-    content are not different.
-
-    Args:
-        cluster: (n,), the number of each row's cluster.
-    """
-    groups = metric.statistics.shape[0]
-    if cluster is None:
-        return np.bincount(metric.rows, minlength=groups), None
-    order = np.lexsort((metric.rows, cluster))
-    sizes = np.bincount(cluster)
-    which = np.arange(len(sizes))
-    if len(sizes) * int(sizes.max()) <= _CACHED_CELLS:
-        position = np.arange(len(cluster)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-        contents = np.full((len(sizes), sizes.max()), -1, dtype=np.int64)
-        contents[cluster[order], position] = metric.rows[order]
-        which = np.unique(contents, axis=0, return_inverse=True)[1].reshape(-1)
-    counts = np.bincount(which)
-    one_of_each = np.isin(cluster, np.unique(which, return_index=True)[1])
-    place = which[cluster[one_of_each]], metric.rows[one_of_each]
-    return counts, sparse.csr_array((np.ones(len(place[0])), place), shape=(len(counts), groups))
 
 
 def _cells(metric: Metric, codes: Array) -> tuple[Any, Array]:

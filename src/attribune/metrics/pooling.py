@@ -13,7 +13,7 @@ from attribune.errors import DataError
 from attribune.metrics.correlations import of_pairs
 from attribune.metrics.metric import Array, Metric
 
-__all__ = ["pooled"]
+__all__ = ["over_pairs", "pooled"]
 
 
 def pooled(metrics: Sequence[Metric], keys: Sequence[npt.ArrayLike] | None = None) -> Metric:
@@ -33,7 +33,7 @@ def pooled(metrics: Sequence[Metric], keys: Sequence[npt.ArrayLike] | None = Non
     first = metrics[0]
     pairs = [metric.pairs for metric in metrics if metric.pairs is not None]
     if len(pairs) == len(metrics):
-        metrics = _over_pairs(metrics, np.concatenate(pairs))
+        metrics = over_pairs(metrics, np.concatenate(pairs))
         first = metrics[0]
     widths = {(metric.name, metric.statistics.shape[1]) for metric in metrics}
     if len(widths) > 1:
@@ -53,15 +53,21 @@ def pooled(metrics: Sequence[Metric], keys: Sequence[npt.ArrayLike] | None = Non
     return combined if len(np.unique(rows_of_set)) == len(rows) else replace(combined, clusters=(rows_of_set,))
 
 
-def _over_pairs(metrics: Sequence[Metric], pairs: Array) -> list[Metric]:
-    """Return correlations whose statistics count the pairs of all of them."""
+def over_pairs(metrics: Sequence[Metric], pairs: Array) -> list[Metric]:
+    """Return correlations whose statistics count the pairs of all of them, equal ones together."""
+    pairs, places = np.unique(pairs, axis=0, return_inverse=True)
     starts = np.cumsum([0, *(metric.statistics.shape[1] for metric in metrics)])
     shapes = [(metric.statistics.shape[0], len(pairs)) for metric in metrics]
     joined = [
         of_pairs(
             metric.name,
             sparse.csr_array(
-                (metric.statistics.data, metric.statistics.indices + start, metric.statistics.indptr), shape
+                (
+                    metric.statistics.data,
+                    places.reshape(-1)[metric.statistics.indices + start],
+                    metric.statistics.indptr,
+                ),
+                shape,
             ),
             rows=metric.rows,
             pairs=pairs,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Literal
+from typing import Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -12,11 +12,25 @@ import numpy.typing as npt
 from attribune.metrics.bootstrap import Interval, PairedResult, interval, paired
 from attribune.metrics.metric import Metric
 
-__all__ = ["Comparison", "Condition", "ResultRow", "Scored", "compare", "compare_metrics", "condition_of", "intervals"]
+__all__ = [
+    "Comparison",
+    "Condition",
+    "GivenAndHidden",
+    "ResultRow",
+    "Scored",
+    "compare",
+    "compare_metrics",
+    "condition_of",
+    "intervals",
+]
 
 Condition = Literal["given", "hidden", "shuffled", "shuffled_hidden"]
 """The attributes that a model read: those of the row (if it reads any); none, though it was trained with them; those of
 another row in training and scoring; or none after training with those of other rows."""
+
+
+GivenAndHidden: TypeAlias = tuple[Sequence[Metric], Sequence[Metric]]
+"""Metrics of the same rows with all of their attributes, and the same metrics with one of these hidden."""
 
 
 def condition_of(*, shuffled: bool, hidden: bool) -> Condition:
@@ -34,6 +48,8 @@ class Scored:
         metrics: over rows.
         judgements: over texts that several people judged.
         counts: by part and attribute, the training rows with the value of each row (n,).
+        proper: by part, the proper score of the task; empty where there is none.
+        alone: by attribute, what a verdict reads with that attribute hidden.
     """
 
     name: str
@@ -41,6 +57,8 @@ class Scored:
     metrics: Mapping[str, Mapping[str, Metric]]
     judgements: Mapping[str, Mapping[str, Metric]] = field(default_factory=dict)
     counts: Mapping[str, Mapping[str, npt.NDArray[np.int64]]] = field(default_factory=dict)
+    proper: Mapping[str, Metric] = field(default_factory=dict)
+    alone: Mapping[str, GivenAndHidden] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -62,7 +62,7 @@ class Comparisons(list[dict[str, Any]]):
     def _cells(self) -> list[list[str]]:
         lines = [["metric", "part", "difference", "p"]]
         for pair in self:
-            result = PairedResult(**{name: pair[name] for name in PairedResult.__dataclass_fields__})
+            result = PairedResult(**{name: pair[name] for name in PairedResult.__dataclass_fields__ if name in pair})
             lines.append(
                 [pair["metric"], pair["part"], format_difference(pair["metric"], result), f"{pair['p_value']:.4f}"]
             )

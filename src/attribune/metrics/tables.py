@@ -9,9 +9,11 @@ from attribune.core.terminal import one_line
 from attribune.metrics.bootstrap import Interval, PairedResult
 from attribune.metrics.definitions import metric_info
 from attribune.metrics.results import Comparison, ResultRow
+from attribune.metrics.sign_flips import FEWEST_DIFFERING
 
 __all__ = [
     "comparison_lines",
+    "could_be_shown",
     "format_difference",
     "format_interval",
     "format_value",
@@ -86,9 +88,24 @@ def comparison_lines(comparisons: Iterable[Comparison]) -> list[str]:
         lines.append(
             f"{pair.a} against {pair.b}, {pair.part}{pair.part and ' '}{pair.metric}: {difference}"
             f"{' points' if info.is_share else ''} "
-            f"[{low}, {high}], p = {pair.p_value:.4f}{'' if pair.shows_difference else ': no difference shown'}"
+            f"[{low}, {high}], p = {pair.p_value:.4f}{'' if pair.shows_difference else f': {_not_shown(pair)}'}"
         )
     return lines
+
+
+def _not_shown(pair: Comparison) -> str:
+    least = could_be_shown(pair.metric, pair)
+    return f"no difference shown{least and f' ({least})'}"
+
+
+def could_be_shown(metric: str, pair: PairedResult) -> str:
+    """Say which difference the rows of a pair could have shown; nothing where early files do not tell."""
+    if pair.can_show_none:
+        return f"the two differ in too few rows, {pair.differing} of the {FEWEST_DIFFERING} that it takes"
+    if pair.smallest is None:
+        return ""
+    unit = " points" if metric_info(metric).is_share else ""
+    return f"these rows could show {format_value(metric, pair.smallest)}{unit} or more"
 
 
 def _aligned(line: Sequence[str], widths: Sequence[int], left: int) -> list[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any, Self
@@ -224,25 +224,31 @@ class Predictor(Locked):
         return given.shaped(self.task.decode(self.logits(given.columns)[0]).columns())
 
     def logits(
-        self, table: Table, *, hide_attributes: bool = False, first_row: int = 1
+        self, table: Table, *, hide_attributes: bool | Collection[str] = False, first_row: int = 1
     ) -> tuple[npt.NDArray[Any], EncodingReport]:
         """Return the scores of every row, as `score` does, and the report on their attributes.
 
         Args:
             table: columns by name, a DataFrame, an Arrow table, or a datasets object.
-            hide_attributes: treat every attribute as missing.
+            hide_attributes: treat every attribute as missing, or those of some names.
 
         Raises:
             DataError: naming column and row of a value that cannot be used.
         """
         logits = [self.task.empty_scores(0)]
         report = EncodingReport({})
-        names = self.columns_in(table)
+        names, hidden = self.columns_in(table), self._hidden_columns(hide_attributes)
         for row, columns in column_batches(table, names, batch_size=_ROWS, first_row=first_row):
             rows = self._encode(columns, first_row=row)
-            logits.append(self.score(rows.hide_attributes() if hide_attributes else rows))
+            logits.append(self.score(rows.hide_attributes(hidden) if hidden else rows))
             report = report + rows.report
         return np.concatenate(logits), report
+
+    def _hidden_columns(self, hide_attributes: bool | Collection[str]) -> list[slice]:
+        """Return the columns of attributes that are treated as missing."""
+        if isinstance(hide_attributes, bool):
+            return [slice(None)] if hide_attributes else []
+        return [one.columns for one in self.model.input_schema if one.name in hide_attributes]
 
     def encode(
         self, rows: Any, /, *, normalize: bool = False, of: TextOf = "text", **attributes: Any

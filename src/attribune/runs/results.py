@@ -14,11 +14,20 @@ from attribune.core.files import read_json
 from attribune.core.wording import counted
 from attribune.errors import ModelFolderError
 from attribune.metrics.bootstrap import Interval
-from attribune.metrics.results import Comparison, Condition, ResultRow, Scored, compare, condition_of, intervals
+from attribune.metrics.results import (
+    Comparison,
+    Condition,
+    ResultRow,
+    Scored,
+    compare,
+    compare_metrics,
+    condition_of,
+    intervals,
+)
 from attribune.metrics.shown import ResultDict, html_blocks
 from attribune.metrics.tables import comparison_lines, table_cells, text_table
 from attribune.runs.training_record import Record, TrainingRecord
-from attribune.runs.verdict import CountGain, Verdict, gains_by_count, run_verdict
+from attribune.runs.verdict import CountGain, Verdict, attribute_gains, gains_by_count, run_verdict
 from attribune.tasks import Task
 
 if TYPE_CHECKING:
@@ -77,7 +86,8 @@ class RunResults(Record):
         main_metric: the metric by which models are compared.
         rows: number of rows of each part.
         models: the trained model first, then the ones it is compared with.
-        comparisons: of the first model with each of the others.
+        comparisons: of the first model with each of the others, by the main metric.
+        proper: the same by the proper score of the task, where there is one beside the main metric.
         training: of the first model.
         verdict: what all of it shows, see `Verdict`; None in early files.
         chosen_by: sentences about the bake-off that chose the method, if one did.
@@ -94,6 +104,7 @@ class RunResults(Record):
     environment: Environment
     verdict: Verdict | None = None
     chosen_by: list[str] = Field(default_factory=list)
+    proper: list[Comparison] = Field(default_factory=list)
 
     @classmethod
     def from_dict(cls, record: Any, *, source: str) -> Self:
@@ -178,6 +189,19 @@ def _gains(scored: Sequence[Scored], *, metric: str, part: str) -> list[CountGai
     return gains_by_count(model.metrics[part][metric], hidden.metrics[part][metric], model.counts.get(part, {}))
 
 
+def _proper(scored: Sequence[Scored], *, metric: str, part: str) -> list[Comparison]:
+    """Compare the first model with each of the others by the proper score, unless that is the main metric."""
+    model, *others = scored
+    first = model.proper.get(part)
+    if first is None or first.name == metric:
+        return []
+    return [
+        compare_metrics(first, other.proper[part], names=(model.name, other.name), part=part)
+        for other in others
+        if part in other.proper
+    ]
+
+
 def run_results(
     recipe: Recipe,
     task: Task,
@@ -207,6 +231,7 @@ def run_results(
     ]
     part, metric = "test" if "test" in rows else "validation", task.main_metric
     comparisons = compare(scored, metric=metric, part=part)
+    proper = _proper(scored, metric=metric, part=part)
     return RunResults(
         method=str(recipe.method["name"]),
         task=task.to_dict(),
@@ -214,6 +239,7 @@ def run_results(
         rows=dict(rows),
         results=models,
         comparisons=comparisons,
+        proper=proper,
         training=training,
         verdict=run_verdict(
             recipe,
@@ -221,6 +247,8 @@ def run_results(
             metric=metric,
             comparisons=comparisons,
             conditions={model.name: model.condition for model in scored},
+            proper=proper,
+            by_attribute=attribute_gains(scored[0].alone),
             by_count=_gains(scored, metric=metric, part=part),
         ),
         notes=list(notes),

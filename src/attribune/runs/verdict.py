@@ -1,11 +1,13 @@
-"""The verdict on a run: which weights it has, whether a cheap baseline is as good, and whether the attributes help.
+"""The verdict on a run: whether the attributes help, whether a cheap baseline is as good, and which weights it has.
 
-Every answer is that of a paired 95 % interval, and none says more than the interval shows.
+Every answer is that of a paired 95 % interval and its test, by the proper score of the task and then by its main
+metric, and none says more than they show.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
@@ -17,26 +19,30 @@ from attribune.metrics.bins import LEAST_ROWS, range_name
 from attribune.metrics.bootstrap import PairedResult, paired
 from attribune.metrics.definitions import metric_info
 from attribune.metrics.metric import Metric
-from attribune.metrics.results import Comparison, Condition
-from attribune.metrics.tables import format_difference
+from attribune.metrics.results import Comparison, Condition, GivenAndHidden
+from attribune.metrics.tables import could_be_shown, format_difference
 from attribune.runs.training_record import Record, TrainingRecord
 from attribune.schema import Schema
-from attribune.schema.attributes import counts_of_rows
-from attribune.schema.columns import Table
+from attribune.schema.attributes import counts_of_rows, read_cells
+from attribune.schema.columns import Table, canonical, column_batches
 
 if TYPE_CHECKING:
     from attribune.runs.recipe import Recipe
 
 __all__ = [
     "MAJORITY",
+    "TEXT_ONLY",
     "WHOLE_TEXTS",
     "Answer",
     "AttributeEffect",
+    "AttributeGain",
     "BaselineResult",
     "CountGain",
     "KeptWeights",
     "Verdict",
+    "attribute_gains",
     "gains_by_count",
+    "holm",
     "run_verdict",
     "value_counts",
 ]
@@ -44,10 +50,11 @@ __all__ = [
 Answer = Literal["yes", "no", "not shown"]
 """Whether the first of two models is better: yes or no where the interval shows it."""
 
-MAJORITY, WHOLE_TEXTS = "majority", "linear, whole texts"
-"""Baselines beside the methods, by their names in tables: the most frequent class, and `linear` where texts are cut."""
+MAJORITY, WHOLE_TEXTS, TEXT_ONLY = "majority", "linear, whole texts", "linear, text only"
+"""Baselines beside the methods, by their names in tables: the most frequent class, `linear` where texts are cut, and
+`linear` without attributes."""
 
-_CHEAP = ("linear", WHOLE_TEXTS, "attributes-only", "intercept", "heads", MAJORITY)
+_CHEAP = ("linear", WHOLE_TEXTS, TEXT_ONLY, "attributes-only", "intercept", "heads", MAJORITY)
 _RESAMPLES = 2_000
 
 
@@ -101,11 +108,14 @@ class BaselineResult(Record):
 
     Args:
         answer: whether the model is better.
+        comparison: by the proper score of the task, or by the main metric if there is none.
+        readable: by the main metric, if that is another one.
         advice: what to try where it is not.
     """
 
     answer: Answer
     comparison: Comparison
+    readable: Comparison | None = None
     advice: list[str] = Field(default_factory=list)
 
     @property
@@ -119,13 +129,14 @@ class BaselineResult(Record):
 
     def sentences(self) -> Iterator[str]:
         """Say whether the model is better, and what to try otherwise."""
-        name, figures = self.comparison.b, _figures(self.comparison.metric, self.comparison)
+        name, figures = self.comparison.b, _all_figures(self.comparison, self.readable)
         if self.answer == "yes":
             yield f"The model is better than every cheap baseline, of which {name} is the best: {figures}."
         elif self.answer == "no":
             yield f"The cheap baseline {name} is better than the model: {figures}."
         else:
-            yield f"The cheap baseline {name} may be as good, since no difference is shown: {figures}."
+            least = _could_be_shown(self.comparison)
+            yield f"The cheap baseline {name} may be as good, since no difference is shown: {figures}.{least}"
         if self.advice:
             yield f"What to try: {'; '.join(self.advice)}."
 
@@ -136,11 +147,14 @@ class AttributeEffect(Record):
     Args:
         answer: whether the attributes help; no where the model is worse with them.
         against: the same model with its attributes ``hidden``, or another one that was ``trained without`` them.
+        comparison: by the proper score of the task, or by the main metric if there is none.
+        readable: by the main metric, if that is another one.
     """
 
     answer: Answer
     against: Literal["hidden", "trained without"]
     comparison: Comparison
+    readable: Comparison | None = None
 
     @property
     def headline(self) -> str:
@@ -158,15 +172,46 @@ class AttributeEffect(Record):
             if self.against == "hidden"
             else f"{self.comparison.b}, trained without attributes"
         )
-        compared = f"{_figures(self.comparison.metric, self.comparison)}, against {other}"
+        compared = f"{_all_figures(self.comparison, self.readable)}, against {other}"
         if self.answer == "yes":
             yield f"The attributes help: {compared}."
         elif self.answer == "no":
-            yield f"The attributes do not help; the model is worse with them: {compared}."
+            yield f"The attributes do not help; the model is worse with them: {compared}. Leave their columns out."
         else:
-            yield f"It is not shown whether the attributes help: {compared}. More test rows narrow the interval."
+            least = _could_be_shown(self.comparison)
+            yield f"It is not shown whether the attributes help: {compared}.{least} More test rows narrow the interval."
         if self.against == "hidden":
             yield "A model trained without attributes may differ from one that misses them: add `--compare adapter`."
+
+
+class AttributeGain(Record):
+    """What one attribute changes: the model with all attributes against the same one with this attribute hidden.
+
+    Args:
+        metric: of the comparison, the proper score of the task, or the main metric if there is none.
+        answer: whether the model is better with it, by `p_value`.
+        gain: the difference, whose own p-value is not corrected.
+        p_value: that of `gain` after Holm's correction for the number of attributes.
+        readable: by the metric `readable_metric`, if that is another one.
+        rows: how many rows were scored.
+    """
+
+    attribute: str
+    metric: str
+    answer: Answer
+    gain: PairedResult
+    p_value: float
+    readable_metric: str | None = None
+    readable: PairedResult | None = None
+    rows: int
+
+    def sentence(self) -> str:
+        """Say what the attribute changes."""
+        said = {"yes": "helps", "no": "makes the model worse; leave the column out", "not shown": "no difference shown"}
+        figures = _figures(self.metric, self.gain, p_value=self.p_value)
+        if self.readable is not None and self.readable_metric is not None:
+            figures += f"; {_figures(self.readable_metric, self.readable)}"
+        return f"{self.attribute}: {said[self.answer]}, {figures}, against the same model with it hidden."
 
 
 class CountGain(Record):
@@ -203,13 +248,15 @@ class Verdict(Record):
     Args:
         kept: None for baselines.
         attributes: None for a model that reads none, or shuffled ones.
-        by_count: the attributes against none, from rare values to frequent ones.
+        by_attribute: each attribute hidden alone.
+        by_count: the attributes against none, from rare values to frequent ones, for the page of the run.
     """
 
     metric: str
     kept: KeptWeights | None = None
     baseline: BaselineResult | None = None
     attributes: AttributeEffect | None = None
+    by_attribute: list[AttributeGain] = Field(default_factory=list)
     by_count: list[CountGain] = Field(default_factory=list)
 
     @property
@@ -217,12 +264,23 @@ class Verdict(Record):
         """The answers without figures, about the attributes first; empty without any."""
         return " ".join(part.headline for part in (self.attributes, self.baseline) if part is not None)
 
+    def attribute_sentences(self) -> list[str]:
+        """Return a sentence for each attribute; none for a single one whose effect was already compared."""
+        if len(self.by_attribute) == 1 and (self.attributes is None or self.attributes.against == "hidden"):
+            return []
+        lines = [one.sentence() for one in self.by_attribute]
+        if len(lines) > 1:
+            lines[-1] += f" The p-values of these {len(lines)} lines are corrected for their number (Holm)."
+        return lines
+
     def sentences(self) -> list[str]:
-        """Return the verdict as plain sentences."""
-        parts = (part for part in (self.kept, self.baseline, self.attributes) if part is not None)
+        """Return the verdict as plain sentences: the answers first, then which weights were kept."""
+        of_attributes = [] if self.attributes is None else list(self.attributes.sentences())
+        rest = (part for part in (self.baseline, self.kept) if part is not None)
         return [
-            *(sentence for part in parts for sentence in part.sentences()),
-            *(gain.sentence(self.metric) for gain in self.by_count),
+            *of_attributes,
+            *self.attribute_sentences(),
+            *(sentence for part in rest for sentence in part.sentences()),
         ]
 
     def text(self) -> str:
@@ -238,30 +296,77 @@ def run_verdict(
     metric: str,
     comparisons: Sequence[Comparison],
     conditions: Mapping[str, Condition],
+    proper: Sequence[Comparison] = (),
+    by_attribute: Sequence[AttributeGain] = (),
     by_count: Sequence[CountGain] = (),
 ) -> Verdict:
-    """Judge a run by the comparisons of its model with others.
+    """Judge a run by the comparisons of its model with others: by the proper score first, then by the main metric.
 
     Args:
         metric: the main one.
+        comparisons: by the main metric.
         conditions: the attributes that the compared models read, by their names.
+        proper: the same by the proper score of the task; of models without one the main metric decides.
+        by_attribute: from `attribute_gains`.
         by_count: from `gains_by_count`.
     """
     kept = None if recipe.is_baseline else _kept(recipe, training, metric)
     reads = recipe.reads_attributes and bool(recipe.data.attributes) and not recipe.data.shuffled
+    found = {pair.b: pair for pair in proper}
+    pairs = [_Pair(found.get(pair.b), pair) for pair in comparisons]
     return Verdict(
         metric=metric,
         kept=kept,
-        baseline=_baseline(recipe, comparisons),
-        attributes=_attributes(comparisons, conditions) if reads else None,
+        baseline=_baseline(recipe, pairs, kept),
+        attributes=_attributes(recipe, pairs, conditions) if reads else None,
+        by_attribute=list(by_attribute) if reads else [],
         by_count=list(by_count) if reads else [],
     )
+
+
+def attribute_gains(alone: Mapping[str, GivenAndHidden]) -> list[AttributeGain]:
+    """Compare a model with itself without each attribute, with p-values corrected for their number (Holm 1979).
+
+    Args:
+        alone: by attribute the metrics that decide with all attributes and with this one hidden, the first one first.
+    """
+    pairs = {
+        name: [paired(first, second) for first, second in zip(given, hidden, strict=True)]
+        for name, (given, hidden) in alone.items()
+    }
+    corrected = holm([found[0].p_value for found in pairs.values()])
+    gains = []
+    for (name, (gain, *rest)), p_value in zip(pairs.items(), corrected, strict=True):
+        metric, *others = alone[name][0]
+        gains.append(
+            AttributeGain(
+                attribute=name,
+                metric=metric.name,
+                answer=_answer(metric.name, gain) if p_value < 0.05 else "not shown",
+                gain=gain,
+                p_value=p_value,
+                readable_metric=others[0].name if others else None,
+                readable=rest[0] if rest else None,
+                rows=len(metric),
+            )
+        )
+    return gains
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """Return p-values corrected for their number: the smallest times m, the next times m - 1, and never decreasing."""
+    order, corrected, highest = np.argsort(p_values, kind="stable"), [1.0] * len(p_values), 0.0
+    for rank, index in enumerate(order):
+        highest = max(highest, min(1.0, (len(p_values) - rank) * p_values[index]))
+        corrected[index] = highest
+    return corrected
 
 
 def gains_by_count(given: Metric, hidden: Metric, counts: Mapping[str, npt.NDArray[np.int64]]) -> list[CountGain]:
     """Compare a model with itself without attributes, on rows with rare and with frequent values of each attribute.
 
-    Values that no training row has are a group of their own; the others are two groups with about as many rows.
+    Values that no training row has are a group of their own; the others are two groups with about as many rows. Rows
+    without a value are in none.
 
     Args:
         given: the main metric, and `hidden` that with every attribute hidden.
@@ -287,10 +392,28 @@ def gains_by_count(given: Metric, hidden: Metric, counts: Mapping[str, npt.NDArr
 
 
 def value_counts(schema: Schema, table: Table) -> dict[str, npt.NDArray[np.int64]]:
-    """Return the training rows with each row's value (n,), for each attribute whose values have ids of their own."""
+    """Return the training rows with each row's value (n,), for each attribute whose values have ids of their own.
+
+    A value that no training row has is counted 0, and a row without a value -1.
+    """
     listed = [attribute for attribute in schema if attribute.spec.lists_values]
     ids = schema.encode(table)[0] if listed else np.zeros((0, 0), np.int64)
-    return {attribute.name: counts_of_rows(attribute.counts, ids[:, attribute.columns]) for attribute in listed}
+    counts = {attribute.name: counts_of_rows(attribute.counts, ids[:, attribute.columns]) for attribute in listed}
+    for name, numbers in counts.items():
+        numbers[~_has_value(schema, table, name)] = -1
+    return counts
+
+
+def _has_value(schema: Schema, table: Table, name: str) -> npt.NDArray[np.bool_]:
+    """Return whether each row (n,) has a value of an attribute, known or not."""
+    missing = frozenset(text for text in map(canonical, schema.missing) if text is not None)
+    found = []
+    for first, columns in column_batches(table, [name]):
+        cells = read_cells(schema[name].spec, columns[name], missing=missing, first_row=first)
+        given = np.zeros(len(columns[name]), dtype=bool)
+        given[cells.rows] = True
+        found.append(given)
+    return np.concatenate(found) if found else np.zeros(0, dtype=bool)
 
 
 def _rare_and_frequent(counts: npt.NDArray[np.int64]) -> list[tuple[int, int]]:
@@ -324,52 +447,81 @@ def _kept(recipe: Recipe, training: TrainingRecord, main_metric: str) -> KeptWei
     )
 
 
-def _baseline(recipe: Recipe, comparisons: Sequence[Comparison]) -> BaselineResult | None:
-    cheap = [pair for pair in comparisons if pair.b in _CHEAP]
+@dataclass(frozen=True)
+class _Pair:
+    """The comparison of the model with another one by the proper score, if there is one, and by the main metric."""
+
+    proper: Comparison | None
+    main: Comparison
+
+    @property
+    def b(self) -> str:
+        return self.main.b
+
+    @property
+    def first(self) -> Comparison:
+        """The comparison that decides unless it shows no difference."""
+        return self.main if self.proper is None else self.proper
+
+    @property
+    def readable(self) -> Comparison | None:
+        """The main metric, if another one decides first."""
+        return None if self.proper is None or self.proper.metric == self.main.metric else self.main
+
+    @property
+    def answer(self) -> Answer:
+        answer = _answer(self.first.metric, self.first)
+        return _answer(self.main.metric, self.main) if answer == "not shown" else answer
+
+    @property
+    def advantage(self) -> float:
+        """By how much the first model is ahead, in a metric of which more is better."""
+        pair = self.first
+        return pair.difference if metric_info(pair.metric).higher_is_better else -pair.difference
+
+
+def _baseline(recipe: Recipe, pairs: Sequence[_Pair], kept: KeptWeights | None) -> BaselineResult | None:
+    cheap = [pair for pair in pairs if pair.b in _CHEAP]
     if not cheap:
         return None
     best = _hardest(cheap)
-    answer = _answer(best.metric, best)
-    advice = [] if answer == "yes" or recipe.is_baseline else list(_advice(recipe, best.b))
-    return BaselineResult(answer=answer, comparison=best, advice=advice)
+    advice = [] if best.answer == "yes" or recipe.is_baseline else list(_advice(recipe, best, kept))
+    return BaselineResult(answer=best.answer, comparison=best.first, readable=best.readable, advice=advice)
 
 
-def _advice(recipe: Recipe, baseline: str) -> Iterator[str]:
-    steps = recipe.training.steps
-    yield (
-        f"a longer training (training.epochs, now {recipe.training.epochs:g})"
-        if steps is None
-        else f"a longer training (training.steps, now {steps:,})"
-    )
-    if baseline == WHOLE_TEXTS:
+def _advice(recipe: Recipe, best: _Pair, kept: KeptWeights | None) -> Iterator[str]:
+    if best.b == TEXT_ONLY:
+        yield "a training without the attributes: this baseline does not read their columns"
+    if kept is not None and kept.is_last:
+        yield f"a longer training ({kept.setting}, now {kept.limit:,g})"
+    if best.b == WHOLE_TEXTS:
         yield f"a longer window (data.max_length, now {recipe.data.max_length:,})"
     if recipe.tuning == "frozen":
         yield "a backbone that is trained as well (backbone.tuning lora or full, now frozen)"
-    if baseline != MAJORITY:
-        yield f"or take the baseline, which costs less (`--method {baseline.removesuffix(', whole texts')}`)"
+    if best.b != MAJORITY:
+        without = ", without attributes" if best.b == TEXT_ONLY else ""
+        yield f"or take the baseline, which costs less (`--method {best.b.split(',')[0]}`{without})"
 
 
-def _attributes(comparisons: Sequence[Comparison], conditions: Mapping[str, Condition]) -> AttributeEffect | None:
+def _attributes(recipe: Recipe, pairs: Sequence[_Pair], conditions: Mapping[str, Condition]) -> AttributeEffect | None:
     """Judge by the best model that was trained without attributes, or else by this one with its attributes hidden."""
     from attribune.methods import METHODS  # here, since results are also read without the models
 
-    without = [pair for pair in comparisons if pair.b in METHODS and not METHODS[pair.b].uses_attributes]
-    hidden = [pair for pair in comparisons if conditions.get(pair.b) == "hidden"]
-    if not (pairs := without or hidden):
+    same = TEXT_ONLY if recipe.method["name"] == "linear" else None
+    without = [pair for pair in pairs if pair.b == same or (pair.b in METHODS and not METHODS[pair.b].uses_attributes)]
+    hidden = [pair for pair in pairs if conditions.get(pair.b) == "hidden"]
+    if not (chosen := without or hidden):
         return None
-    pair = _hardest(pairs)
+    pair = _hardest(chosen)
     against: Literal["hidden", "trained without"] = "trained without" if without else "hidden"
-    return AttributeEffect(answer=_answer(pair.metric, pair), against=against, comparison=pair)
+    return AttributeEffect(answer=pair.answer, against=against, comparison=pair.first, readable=pair.readable)
 
 
-def _hardest(pairs: Sequence[Comparison]) -> Comparison:
+def _hardest(pairs: Sequence[_Pair]) -> _Pair:
     """Return the comparison with the smallest advantage, of those that do not show one if there are any."""
-    return min(pairs, key=lambda pair: (_answer(pair.metric, pair) == "yes", _advantage(pair)))
-
-
-def _advantage(pair: Comparison) -> float:
-    """Return by how much the first model is ahead, in a metric of which more is better."""
-    return pair.difference if metric_info(pair.metric).higher_is_better else -pair.difference
+    if len({pair.first.metric for pair in pairs}) > 1:  # some have no proper score
+        pairs = [_Pair(None, pair.main) for pair in pairs]
+    return min(pairs, key=lambda pair: (pair.answer == "yes", pair.advantage))
 
 
 def _answer(metric: str, pair: PairedResult) -> Answer:
@@ -378,9 +530,33 @@ def _answer(metric: str, pair: PairedResult) -> Answer:
     return "yes" if (pair.difference > 0) == metric_info(metric).higher_is_better else "no"
 
 
-def _figures(metric: str, pair: PairedResult) -> str:
-    """Return a difference with its interval and p-value as a sentence has them."""
-    info = metric_info(metric)
+def _all_figures(first: Comparison, readable: Comparison | None) -> str:
+    """Return the figures that decide, and those of the main metric if they are others."""
+    figures = _figures(first.metric, first)
+    if readable is None:
+        return figures
+    answers = [_answer(pair.metric, pair) for pair in (first, readable)]
+    others = _figures(readable.metric, readable)
+    if len(set(answers)) == 1:
+        return f"{figures}; {others}"
+    if "not shown" not in answers:
+        return f"{figures}, but the other way round by {others}"
+    unsure = [" (not shown)" if answer == "not shown" else "" for answer in answers]
+    return f"{figures}{unsure[0]}; {others}{unsure[1]}"
+
+
+def _could_be_shown(pair: Comparison) -> str:
+    least = could_be_shown(pair.metric, pair)
+    return least and f" By {metric_info(pair.metric).words}, {least}."
+
+
+def _figures(metric: str, pair: PairedResult, *, p_value: float | None = None) -> str:
+    """Return a difference with its interval and p-value as a sentence has them.
+
+    Args:
+        p_value: another one than that of the pair.
+    """
+    info, p_value = metric_info(metric), pair.p_value if p_value is None else p_value
     difference, rest = format_difference(metric, pair).split(" ", 1)
-    p = f"p = {pair.p_value:.3f}" if pair.p_value >= 0.001 else "p < 0.001"
+    p = f"p = {p_value:.3f}" if p_value >= 0.001 else "p < 0.001"
     return f"{info.words} {difference}{' points' if info.is_share else ''} {rest}, {p}"

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
 
 import numpy as np
 from pydantic import BeforeValidator, ValidationInfo
-from scipy.special import softmax
+from scipy.special import log_softmax, softmax
 
 from attribune.core.config import checked_dataclass
 from attribune.errors import ConfigError
 from attribune.metrics import formulas as metric
 from attribune.metrics.metric import Metric
 from attribune.schema.columns import MISSING
-from attribune.tasks.base import Decoded, Task, checked_logits, log_frequencies, unknown
+from attribune.tasks.base import Decoded, Task, checked_logits, log_frequencies, log_losses, unknown
 from attribune.tasks.labels import (
     Array,
     Column,
@@ -193,6 +193,15 @@ class Aspects(Task):
         each = zip(labels.T, predicted.T, self.names, strict=True)
         accuracies = [metric.accuracy(true, chosen, name=f"accuracy_{name}") for true, chosen, name in each]
         return {result.name: result for result in (metric.mean_accuracy(labels, predicted), *accuracies)}
+
+    def proper_score(self, logits: Array, labels: Array) -> Metric | None:
+        """Return the mean over the aspects of the log loss."""
+        labels = np.asarray(labels)
+        losses = [
+            log_losses(-log_softmax(head, axis=1), true)
+            for head, true in zip(self._heads(logits), labels.T, strict=True)
+        ]
+        return metric.mean_of("log_loss", np.mean(losses, axis=0))
 
     def prior(self, train_labels: Array) -> Array:
         """Return the log frequencies of the classes of each aspect."""

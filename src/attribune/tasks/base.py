@@ -16,7 +16,7 @@ from pydantic import BeforeValidator
 
 from attribune.errors import ConfigError, DataError
 from attribune.metrics.definitions import metric_info
-from attribune.metrics.formulas import log_loss
+from attribune.metrics.formulas import log_loss, mean_of
 from attribune.metrics.metric import Metric
 from attribune.tasks.labels import Array, Column, alike_notes
 
@@ -34,6 +34,7 @@ __all__ = [
     "check_metrics",
     "checked_logits",
     "log_frequencies",
+    "log_losses",
     "log_shares",
     "unknown",
     "validation_score",
@@ -276,6 +277,22 @@ class Task(ABC):
     def metrics(self, logits: Array, labels: Array) -> dict[str, Metric]:
         """Return the metrics of logits (n, outputs) by name, the main one first."""
 
+    def proper_score(self, logits: Array, labels: Array) -> Metric | None:
+        """Return the score by which models are judged before the main metric; None for a task without one.
+
+        It is proper: the true probabilities have the best one, so that it shows differences that no answer shows. By
+        default that is the log loss of answers, or the cross-entropy of distributions of them. Rows with a label that
+        no training row has count alike for every model.
+        """
+        labels = np.asarray(labels)
+        p = None if self.reads_tokens else self.answer_probabilities(logits)
+        if p is None or not (labels.shape == p.shape or (labels.ndim == 1 and labels.dtype.kind == "i")):
+            return None
+        nats = -np.log(np.maximum(p, np.finfo(np.float64).tiny))
+        if labels.ndim == 2:
+            return mean_of("cross_entropy", (labels * nats).sum(axis=1))
+        return mean_of("log_loss", log_losses(nats, labels))
+
     def empty_scores(self, rows: int) -> Array:
         """Return an array for the scores of rows, (n, outputs) of zeros."""
         return np.zeros((rows, self.outputs), dtype=np.float32)
@@ -306,6 +323,14 @@ class Task(ABC):
         """Return the prior of the training labels as logits (n, outputs) of as many rows."""
         prior = self.prior(np.asarray(train_labels))
         return np.broadcast_to(prior, (rows, len(prior)))
+
+
+def log_losses(nats: Array, labels: Array) -> Array:
+    """Return -log p (n,) of the labels (n,), given that of all answers (n, K); log K for labels outside 0..K-1."""
+    answers = nats.shape[1]
+    known = (labels >= 0) & (labels < answers)
+    own = np.take_along_axis(nats, np.where(known, labels, 0)[:, None], axis=1)[:, 0]
+    return np.where(known, own, np.log(answers))
 
 
 def check_metrics(score_by: Sequence[str], offered: Iterable[str], *, task: str) -> None:

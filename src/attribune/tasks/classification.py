@@ -367,6 +367,13 @@ class Classification(Task):
         names = dict.fromkeys([*self.score_by, *self._usual])
         return {name: of_shares[name] if name in of_shares else makers[name]() for name in names}
 
+    def proper_score(self, logits: Array, labels: Array) -> Metric | None:
+        """Return the log loss, or of several labels the mean over the classes of that of each."""
+        if not self.multi_label:
+            return super().proper_score(logits, labels)
+        true, scores = np.asarray(labels)[:, : self.outputs] > 0, checked_logits(logits, self.outputs)
+        return metric.mean_of("log_loss", np.logaddexp(0.0, np.where(true, -scores, scores)).mean(axis=1))
+
     def _known_and_unseen(self, true: Array, predicted: Array) -> tuple[Array, Array]:
         """Return 0/1 labels and predictions (n, C or C + 1); unseen labels are one more class, never predicted."""
         if true.shape[1] > self.outputs and not true[:, self.outputs].any():

@@ -143,6 +143,11 @@ class Regression(Task):
             )
         return {name: _METRICS[name](true, predicted) for name in dict.fromkeys([*self.score_by, *_USUAL])}
 
+    def proper_score(self, logits: Array, labels: Array) -> Metric | None:
+        """Return the root of the mean squared error."""
+        true = np.asarray(labels, dtype=np.float64) * self.std + self.mean
+        return metric.rmse(true, self._numbers(logits))
+
     def prior(self, train_labels: Array) -> Array:
         """Return the mean of the labels."""
         return np.array([train_labels.mean(dtype=np.float64)])

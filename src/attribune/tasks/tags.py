@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
 from pydantic import BeforeValidator
-from scipy.special import softmax
+from scipy.special import log_softmax, softmax
 
 from attribune.core.config import checked_dataclass
 from attribune.errors import ConfigError, DataError, RowError
@@ -18,7 +18,7 @@ from attribune.metrics import formulas as metric
 from attribune.metrics.entities import SINGLE, count_entities, split_tag
 from attribune.metrics.metric import Metric
 from attribune.schema.columns import MISSING, canonical
-from attribune.tasks.base import Decoded, checked_logits, log_frequencies
+from attribune.tasks.base import Decoded, checked_logits, log_frequencies, log_losses
 from attribune.tasks.labels import (
     UNSEEN,
     Array,
@@ -229,6 +229,14 @@ class Tags(TokenTask):
             precision, recall = metric.ratio("precision", both, found), metric.ratio("recall", both, wanted)
             result = [metric.f1_of_counts("f1", both, found, wanted), precision, recall, *result]
         return {one.name: one for one in result}
+
+    def proper_score(self, logits: Array, labels: Array) -> Metric | None:
+        """Return the log loss of a tag."""
+        sizes = [len(label) for label in labels]
+        true = np.array([tag for label in labels for tag in label], dtype=np.int64)
+        nats = log_losses(-log_softmax(self._flat(logits)[0], axis=1), true)
+        of_rows = np.bincount(np.repeat(np.arange(len(sizes)), sizes), weights=nats, minlength=len(sizes))
+        return metric.ratio("log_loss", of_rows, sizes)
 
     def _positions(self, ids: Array) -> tuple[Array, Array]:
         """Return positions and types (N,) of tags by id."""

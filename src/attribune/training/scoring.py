@@ -22,12 +22,14 @@ from attribune.data.encoding import RowEncoder
 from attribune.data.judgements import judgement_metrics
 from attribune.data.texts import TextEncoder, TextInput
 from attribune.data.writing import prediction_array
-from attribune.metrics.results import Scored, condition_of
+from attribune.metrics.metric import Metric
+from attribune.metrics.results import GivenAndHidden, Scored, condition_of
 from attribune.models.linear import LinearModel, choose_c
 from attribune.models.predictor import Predictor
 from attribune.runs.folder import RunFolder
+from attribune.runs.hidden_alone import hidden_alone
 from attribune.runs.value_marks import value_marks
-from attribune.runs.verdict import MAJORITY, WHOLE_TEXTS, value_counts
+from attribune.runs.verdict import MAJORITY, TEXT_ONLY, WHOLE_TEXTS, value_counts
 from attribune.schema import Schema
 from attribune.tasks import Task
 from attribune.training.plan import DataPlan
@@ -97,12 +99,17 @@ def score(
     cases = (False, True) if also_hidden else (False,)
     metrics: dict[bool, dict[str, Any]] = {case: {} for case in cases}
     judgements: dict[bool, dict[str, Any]] = {case: {} for case in cases}
+    proper: dict[bool, dict[str, Metric]] = {case: {} for case in cases}
+    alone: Mapping[str, GivenAndHidden] = {}
     task, started = predictor.task, time.perf_counter()
     for part, split in data.scored.items():
         logits = {case: predictor.logits(split.table, hide_attributes=case)[0] for case in cases}
         for case, scores in logits.items():
             metrics[case][part] = clustered(task.metrics(scores, split.labels), split.clusters)
             judgements[case][part] = judgement_metrics(task, scores, split.labels, split.clusters)
+            proper[case] |= _proper(task, scores, part, split)
+        if also_hidden and not source.source.shuffled and part == list(data.scored)[-1]:  # test rows, if there are any
+            alone = hidden_alone(predictor, split.table, split.labels, split.clusters, logits[False])
         if folder is not None:
             _write_predictions(folder, part, split, logits, task=task, schema=data.schema, columns=source.true_columns)
     counted = data.scored.items() if also_hidden else ()
@@ -114,9 +121,17 @@ def score(
             metrics=metrics[case],
             judgements=judgements[case],
             counts={part: value_counts(data.schema, split.table) for part, split in counted},
+            proper=proper[case],
+            alone={} if case else alone,
         )
         for case in cases
     ]
+
+
+def _proper(task: Task, logits: npt.NDArray[Any], part: str, split: PreparedSplit) -> dict[str, Metric]:
+    """Return the proper score of the rows of a part, if the task has one."""
+    found = task.proper_score(logits, split.labels)
+    return {} if found is None else {part: clustered({found.name: found}, split.clusters)[found.name]}
 
 
 def _write_predictions(
@@ -149,7 +164,7 @@ def score_baselines(
     """Fit and score the cheap baselines, except the excluded ones, and the majority class of the training rows.
 
     Where the model's window cuts many texts, `linear` reads the same part of each as the model does, and
-    `linear, whole texts` reads all.
+    `linear, whole texts` reads all. Where there are attributes, `linear, text only` does not read them.
 
     Args:
         encoder: of the model that they are compared with.
@@ -162,9 +177,16 @@ def score_baselines(
     cases = [("linear", source, data), ("attributes-only", source, data)]
     if read is not None:
         cases = [("linear", *read), (WHOLE_TEXTS, source, data), *cases[1:]]
+    if len(data.schema):
+        cases[-1:-1] = [(TEXT_ONLY, source, replace(data, schema=Schema([])))]
     for method, plan, rows in cases:
         text = None if method == "attributes-only" else plan.text
-        if method in exclude or not is_learnable or not (text or len(data.schema)):
+        if (
+            method in exclude
+            or not is_learnable
+            or not (text or len(data.schema))
+            or (method == TEXT_ONLY and not text)
+        ):
             continue
         row_count = len(data.splits["train"].rows)
         some = f" on {_BASELINE_ROWS:,} of {row_count:,} rows" if row_count > _BASELINE_ROWS else ""
@@ -180,7 +202,11 @@ def score_baselines(
         for name, split in data.scored.items()
         if split.clusters and not data.task.reads_tokens
     }
-    return [*scored, Scored(name=MAJORITY, metrics=majority, judgements=judgements)]
+    proper: dict[str, Metric] = {}
+    for name, split in data.scored.items():
+        if not data.task.reads_tokens:
+            proper |= _proper(data.task, data.task.constant(labels, len(split.labels)), name, split)
+    return [*scored, Scored(name=MAJORITY, metrics=majority, judgements=judgements, proper=proper)]
 
 
 def _as_read(

@@ -85,7 +85,8 @@ def test_every_method_goes_the_whole_way(
     names = [result["name"] for result in results["results"]]
     reads = method not in ("adapter", "none")
     own = [method, f"{method}, attributes hidden"] if reads else [method]
-    baselines = [name for name in ("linear", "attributes-only", "majority") if name != method]
+    cheap = ("linear", "linear, text only", "attributes-only", "majority")
+    baselines = [name for name in cheap if name != method]
     assert names == (own if method == TAKES_LONG else [*own, *baselines])
 
     predictions = pq.read_table(run / "test_predictions.parquet").to_pandas()
@@ -258,7 +259,7 @@ def test_methods_are_compared_on_the_same_rows(
     assert out.startswith("validation, 9 rows\n")
     assert "\ninjector " in out
     assert "\nmajority " in out
-    for other in ("injector, attributes hidden", "none", "linear", "attributes-only", "majority"):
+    for other in ("injector, attributes hidden", "none", "linear", "linear, text only", "attributes-only", "majority"):
         assert f"injector against {other}, test accuracy: " in out
     run = tmp_path / "run"
     assert main(["compare", str(run), str(run / "compare" / "none"), "--json"]) == 0

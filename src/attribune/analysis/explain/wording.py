@@ -212,8 +212,8 @@ def _words(record: Record) -> Section:
 
 
 def _shows_difference(pair: Record) -> bool:
-    """Whether the interval lies on one side of zero."""
-    return bool(pair["low"] > 0 or pair["high"] < 0)
+    """Whether the interval lies on one side of zero, and the test of a paired difference agrees."""
+    return bool(pair["low"] > 0 or pair["high"] < 0) and pair.get("p_value", 0.0) < 0.05
 
 
 def _difference_text(metric: str, pair: Record, *, absolute: bool = False) -> str:

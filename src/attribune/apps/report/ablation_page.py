@@ -30,7 +30,7 @@ class _Span:
 
     @classmethod
     def of(cls, span: Mapping[str, Any], info: MetricInfo) -> _Span:
-        pair = PairedResult(**{field.name: span[field.name] for field in fields(PairedResult)})
+        pair = PairedResult(**{field.name: span[field.name] for field in fields(PairedResult) if field.name in span})
         cost = pair if info.higher_is_better else _reversed(pair)
         return cls(span["what"], span["first"], span["last"], cost)
 

@@ -75,8 +75,7 @@ def _loss_plot(record: Mapping[str, Any]) -> Figure:
         for kind in ("hidden", "shuffled"):
             pair = PairedResult(**loss[kind][metric])
             name = f"{loss['attribute'] or 'all'}, {kind}"
-            shown = not pair.low <= 0 <= pair.high
-            estimates.append(Estimate.of(name, pair, scale=info.scale, highlighted=shown))
+            estimates.append(Estimate.of(name, pair, scale=info.scale, highlighted=pair.shows_difference))
     unit = "points" if info.is_share else "in its unit"
     return Figure(
         svg=forest_plot(estimates, label=f"{info.words} lost, {unit}", zero_line=True),

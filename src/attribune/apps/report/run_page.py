@@ -79,6 +79,7 @@ def run_page(rows: RunRows) -> str:
     scored_rows = rows.scored_rows
     sections = [
         Section(title="Verdict", answers=list(_answers(rows.verdict))),
+        *_by_count(rows.verdict),
         _metrics(rows),
         *_training(rows),
         *_confusions(scored_rows),
@@ -105,14 +106,11 @@ def _answers(verdict: Verdict) -> Iterator[Answer]:
     """Yield the questions of a verdict with their answers, the attributes first."""
     if (effect := verdict.attributes) is not None:
         yield _answer("Do the attributes help?", effect.answer, list(effect.sentences()))
+    if lines := verdict.attribute_sentences():
+        answers = {gain.answer for gain in verdict.by_attribute}
+        yield _answer("Which of them?", answers.pop() if len(answers) == 1 else "", lines)
     if (baseline := verdict.baseline) is not None:
         yield _answer("Is it better than a cheap baseline?", baseline.answer, list(baseline.sentences()))
-    if verdict.by_count:
-        shown = [gain.sentence(verdict.metric) for gain in verdict.by_count if gain.answer != "not shown"]
-        rest = [gain.sentence(verdict.metric) for gain in verdict.by_count if gain.answer == "not shown"]
-        answers = {gain.answer for gain in verdict.by_count}
-        answer = answers.pop() if len(answers) == 1 else ""
-        yield _answer("For rare and frequent values?", answer, shown, undecided=rest)
     if verdict.kept is not None:
         yield Answer(question="Which weights does it have?", sentences=list(verdict.kept.sentences()))
 
@@ -120,6 +118,20 @@ def _answers(verdict: Verdict) -> Iterator[Answer]:
 def _answer(question: str, answer: str, sentences: Sequence[str], *, undecided: Sequence[str] = ()) -> Answer:
     tone = {"yes": "good", "no": "bad"}.get(answer, "")
     return Answer(question=question, answer=answer.capitalize(), tone=tone, sentences=sentences, undecided=undecided)
+
+
+def _by_count(verdict: Verdict) -> Iterator[Section]:
+    """Show what the attributes change for rare and for frequent values."""
+    if verdict.by_count:
+        yield Section(
+            title="What the attributes change for rare and frequent values",
+            sentences=[gain.sentence(verdict.metric) for gain in verdict.by_count if gain.answer != "not shown"],
+            undecided=[gain.sentence(verdict.metric) for gain in verdict.by_count if gain.answer == "not shown"],
+            notes=[
+                "All attributes are hidden, and not the one that a line names. Of many lines some show a difference by "
+                "chance. Rows without a value are in none."
+            ],
+        )
 
 
 def _metrics(rows: RunRows) -> Section:
