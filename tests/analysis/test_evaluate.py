@@ -12,6 +12,7 @@ from trained_runs import TrainedRuns
 from attribune.analysis.evaluate import evaluate
 from attribune.analysis.run_rows import rows_of_run
 from attribune.apps.cli import main
+from attribune.core.checksums import CheckedFiles
 from attribune.runs.loading import load_run
 from attribune.runs.stored_scores import StoredScores
 
@@ -55,7 +56,8 @@ def test_nothing_is_said_where_the_training_table_is_gone(
     trained_runs: TrainedRuns, run: Path, table: Path, tmp_path: Path
 ) -> None:
     recipe = trained_runs.copy(run, tmp_path / "run") / "recipe.yaml"
-    recipe.write_text(recipe.read_text().replace(str(table), str(tmp_path / "gone.csv")))
+    content = recipe.read_text().replace(str(table), str(tmp_path / "gone.csv"))
+    CheckedFiles(recipe.parent).write({"recipe.yaml": content.encode()})
     assert load_run(recipe.parent)[0].data.train == str(tmp_path / "gone.csv")
     assert evaluate(recipe.parent, table).trained == 0
 
