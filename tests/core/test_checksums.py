@@ -114,14 +114,18 @@ class TestFilesWrittenOneByOne:
         ):
             files.check("recipe.yaml")
         files.check("metrics.json")
+        with pytest.raises(ModelFolderError, match=r"recipe\.yaml"):
+            files.check_all()
         files.file.unlink()  # the cure that is named
         files.check("recipe.yaml")
+        files.check_all()
 
     def test_missing_and_foreign_files_pass(self, files: CheckedFiles) -> None:
         (files.folder / "recipe.yaml").unlink()
         (files.folder / "notes.txt").write_text("mine")
         for name in ("recipe.yaml", "notes.txt", "nowhere"):
             files.check(name)
+        files.check_all()
 
     def test_added_files_are_checked_from_then_on(self, files: CheckedFiles) -> None:
         (files.folder / "log.jsonl").write_bytes(b"{}")

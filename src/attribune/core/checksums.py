@@ -89,6 +89,12 @@ class CheckedFiles:
                     "changes are no longer noticed"
                 )
 
+    def check_all(self) -> None:
+        """Compare all files that have a checksum; ModelFolderError as in `check`."""
+        listed = self._read()
+        for name in sorted({*listed.files, *listed.next}):
+            self.check(Path(name).name)
+
     def write(self, contents: Mapping[str, bytes]) -> None:
         """Replace files, each in one step, and their checksums; an interruption leaves either content of each.
 

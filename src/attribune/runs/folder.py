@@ -140,6 +140,10 @@ class RunFolder(JobFolder):
         self._files.check(file.name)
         return file
 
+    def check(self) -> None:
+        """Check all files of the run itself; ModelFolderError when one has changed since the run wrote it."""
+        self._files.check_all()
+
     def read_recipe(self) -> Recipe:
         """Read the recipe; ModelFolderError when there is none or it is damaged, ConfigError when it is invalid."""
         if not self.is_begun:

@@ -98,6 +98,8 @@ def forget(
 def _forget(run: RunFolder, attribute: str, texts: Sequence[str], replace: Replace) -> Forgotten:
     done = Forgotten()
     folders = [run, *run.comparisons]
+    for folder in folders:  # before anything is changed
+        folder.check()
     for folder in folders:
         recipe = folder.read_recipe()
         folder.recover_model()
@@ -162,7 +164,7 @@ def _forget_rows(folder: RunFolder, recipe: Recipe, attribute: str, values: Sequ
     task = task_from_dict(folder.read_results().task) if recipe.reads_tokens else None
     packed, unpacked = (dict, dict) if task is None else (task.packed, task.unpacked)
     for part in ("validation", "test"):
-        path, logits = folder.checked(folder.predictions(part)), folder.checked(folder.logits(part))
+        path, logits = folder.predictions(part), folder.logits(part)
         if not path.is_file():
             continue
         arrays, table = unpacked(load_file(str(logits))), pq.read_table(path)
