@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 import small_runs
+from safetensors.numpy import load_file, save
 from trained_runs import TrainedRuns
 
-from attribune.analysis.evaluate import evaluate
+from attribune.analysis.evaluate import compare_runs, evaluate
 from attribune.analysis.run_rows import rows_of_run
 from attribune.apps.cli import main
 from attribune.core.checksums import CheckedFiles
@@ -79,3 +80,16 @@ def test_a_continued_training_says_which_rows_it_was_trained_on(
 
 def load_rows(run: Path) -> list[int]:
     return [row for part in StoredScores.read(run).parts.values() for row in part["rows"].tolist()]
+
+
+def test_a_comparison_on_the_validation_rows_says_why(run: Path, tmp_path: Path, trained_runs: TrainedRuns) -> None:
+    assert compare_runs(run, run).notes == []
+    other = trained_runs.copy(run, tmp_path / "other")
+    arrays = load_file(other / "test_logits.safetensors")
+    CheckedFiles(other).write({"test_logits.safetensors": save({name: array[1:] for name, array in arrays.items()})})
+    found = compare_runs(run, other)
+    assert {pair["part"] for pair in found} == {"validation"}
+    row = arrays["rows"][0] + 1
+    expected = f"compared on the validation rows: 1 test row is in one of them only, such as row {row}"
+    assert found.notes == [expected]
+    assert expected in repr(found)
