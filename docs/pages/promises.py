@@ -6,7 +6,7 @@ from collections import Counter
 
 from pages.cells import measured, table
 
-OUTCOMES = ("refused", "survived", "lost", "hung", "traceback")
+OUTCOMES = ("refused", "survived", "lost", "wrong", "hung", "traceback")
 FAMILIES = {
     "killed before a change of a file, once or twice": ["test_a_killed_verb", "killed_again"],
     "two commands at once": ["test_pairs.py"],
@@ -14,7 +14,9 @@ FAMILIES = {
     "file system too small": ["test_a_verb_on_a_small_disk"],
     "too little memory, too few descriptors": ["test_a_verb_that_lacks_something"],
     "values of the wrong type in files that are read": ["test_files_with_values"],
-    "flipped bits": ["test_any_flipped_bit", "test_parquet_with_flipped_bits"],
+    "flipped bits": ["test_any_flipped_bit", "test_parquet_with_flipped_bits", "test_bits.py"],
+    "people with names of any kind forgotten": ["test_forgotten.py"],
+    "links in a folder": ["test_links.py"],
     "invalid recipes, flags and sizes": [
         "test_recipes",
         "test_sizes",
@@ -37,7 +39,7 @@ def attacks() -> list[str]:
     rows = [(family, found) for family, found in counts.items() if found.total()]
     rows.append(("all", sum(counts.values(), Counter())))
     cells = [[name, f"{found.total():,}", *(f"{found[outcome]:,}" for outcome in OUTCOMES)] for name, found in rows]
-    return table(["attack", "tried", "refused", "survived", "lost", "hung", "tracebacks"], cells)
+    return table(["attack", "tried", "refused", "survived", "lost", "wrong", "hung", "tracebacks"], cells)
 
 
 TABLES = {"promises.md": {"attacks": attacks}}

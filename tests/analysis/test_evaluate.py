@@ -10,13 +10,15 @@ from typing import Any
 import numpy as np
 import pytest
 import small_runs
+from safetensors.numpy import load_file, save
 from trained_runs import TrainedRuns
 
 from attribune.analysis.ablation import ablate
-from attribune.analysis.evaluate import evaluate
+from attribune.analysis.evaluate import compare_runs, evaluate
 from attribune.analysis.explain.run import explain
 from attribune.analysis.run_rows import rows_of_run
 from attribune.apps.cli import main
+from attribune.core.checksums import CheckedFiles
 from attribune.errors import ConfigError, DataError
 from attribune.runs.loading import load_run
 from attribune.runs.stored_scores import StoredScores
@@ -61,7 +63,8 @@ def test_nothing_is_said_where_the_training_table_is_gone(
     trained_runs: TrainedRuns, run: Path, table: Path, tmp_path: Path
 ) -> None:
     recipe = trained_runs.copy(run, tmp_path / "run") / "recipe.yaml"
-    recipe.write_text(recipe.read_text().replace(str(table), str(tmp_path / "gone.csv")))
+    content = recipe.read_text().replace(str(table), str(tmp_path / "gone.csv"))
+    CheckedFiles(recipe.parent).write({"recipe.yaml": content.encode()})
     assert load_run(recipe.parent)[0].data.train == str(tmp_path / "gone.csv")
     assert evaluate(recipe.parent, table).trained == 0
 
@@ -116,6 +119,7 @@ def test_own_rows_that_cannot_be_read_again(
 ) -> None:
     """The table of a run was removed or changed: one message asks for a table."""
     recipe, other = trained_runs.copy(run, tmp_path / "run") / "recipe.yaml", tmp_path / "other.csv"
+    (recipe.parent / "checksums.json").unlink()
     recipe.write_text(recipe.read_text().replace(str(table), str(other)))
     changed = {
         "other labels": [row | {"stars": "good"} for row in ROWS],
@@ -153,3 +157,16 @@ def test_rows_outside_the_scale_are_left_out_as_in_the_training(trained_runs: Tr
 
 def load_rows(run: Path) -> list[int]:
     return [row for part in StoredScores.read(run).parts.values() for row in part["rows"].tolist()]
+
+
+def test_a_comparison_on_the_validation_rows_says_why(run: Path, tmp_path: Path, trained_runs: TrainedRuns) -> None:
+    assert compare_runs(run, run).notes == []
+    other = trained_runs.copy(run, tmp_path / "other")
+    arrays = load_file(other / "test_logits.safetensors")
+    CheckedFiles(other).write({"test_logits.safetensors": save({name: array[1:] for name, array in arrays.items()})})
+    found = compare_runs(run, other)
+    assert {pair["part"] for pair in found} == {"validation"}
+    row = arrays["rows"][0] + 1
+    expected = f"compared on the validation rows: 1 test row is in one of them only, such as row {row}"
+    assert found.notes == [expected]
+    assert expected in repr(found)

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import random
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tally import tell
 
-from attribune.core.checksums import CHECKSUMS, check_files, write_checksums
+from attribune.core import checksums
+from attribune.core.checksums import CHECKSUMS, CheckedFiles, check_files, write_checksums
 from attribune.errors import ModelFolderError
 
 CONTENT = {"config.json": b'{"a": 1}', "model.safetensors": bytes(range(256)) * 40, "empty": b""}
@@ -92,3 +95,120 @@ def test_a_folder_without_checksums_is_of_an_earlier_release(folder: Path) -> No
     (folder / CHECKSUMS).unlink()
     (folder / "config.json").write_bytes(b"changed")
     check_files(folder)
+
+
+class TestFilesWrittenOneByOne:
+    """A run's own files, of which some are replaced later."""
+
+    @pytest.fixture
+    def files(self, tmp_path: Path) -> CheckedFiles:
+        files = CheckedFiles(tmp_path)
+        files.write({"recipe.yaml": b"a: 1", "metrics.json": b"{}"})
+        return files
+
+    def test_what_was_written_is_read_and_any_other_content_refused(self, files: CheckedFiles) -> None:
+        files.check("recipe.yaml")
+        (files.folder / "recipe.yaml").write_bytes(b"a: 2")
+        with pytest.raises(
+            ModelFolderError, match=r"recipe\.yaml was changed or damaged .*restore .*remove .*checksums"
+        ):
+            files.check("recipe.yaml")
+        files.check("metrics.json")
+        with pytest.raises(ModelFolderError, match=r"recipe\.yaml"):
+            files.check_all()
+        files.file.unlink()  # the cure that is named
+        files.check("recipe.yaml")
+        files.check_all()
+
+    def test_missing_and_foreign_files_pass(self, files: CheckedFiles) -> None:
+        (files.folder / "recipe.yaml").unlink()
+        (files.folder / "notes.txt").write_text("mine")
+        for name in ("recipe.yaml", "notes.txt", "nowhere"):
+            files.check(name)
+        files.check_all()
+
+    def test_added_files_are_checked_from_then_on(self, files: CheckedFiles) -> None:
+        (files.folder / "log.jsonl").write_bytes(b"{}")
+        files.add(["log.jsonl", "metrics.json"])
+        (files.folder / "log.jsonl").write_bytes(b"[]")
+        with pytest.raises(ModelFolderError, match=r"log\.jsonl"):
+            files.check("log.jsonl")
+
+    def test_damage_is_not_taken_over_when_others_are_written(self, files: CheckedFiles) -> None:
+        (files.folder / "recipe.yaml").write_bytes(b"a: 2")
+        files.write({"metrics.json": b"[]"})
+        files.add(["recipe.yaml"])
+        files.settle()
+        with pytest.raises(ModelFolderError, match=r"recipe\.yaml"):
+            files.check("recipe.yaml")
+
+    @pytest.mark.parametrize("has_checksums", [True, False])
+    @pytest.mark.parametrize("change", range(1, 6))
+    def test_an_interruption_leaves_the_old_or_the_new_content(
+        self, change: int, has_checksums: bool, files: CheckedFiles, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Killed before each of the writes: of the checksums, of two files, of the checksums; and after the last."""
+        if not has_checksums:  # as a run of an earlier version
+            files.file.unlink()
+        before = self._contents(files)
+        self._interrupt(change, monkeypatch)
+        new = {"recipe.yaml": b"a: 3", "metrics.json": b'{"a": 3}', "new.json": b"{}"}
+        with pytest.raises(KeyboardInterrupt):
+            files.write(new)
+        monkeypatch.undo()
+        for _ in range(2):
+            for name, content in self._contents(files).items():
+                assert content in (before.get(name), new[name])
+                files.check(name)
+            files.settle()
+        if change > 1:
+            assert "next" not in json.loads(files.file.read_text())
+            (files.folder / "recipe.yaml").write_bytes(b"a: 4")
+            with pytest.raises(ModelFolderError, match=r"recipe\.yaml"):
+                files.check("recipe.yaml")
+        files.write(new)  # the same again comes to the same end
+        assert self._contents(files) == new
+        assert set(json.loads(files.file.read_text())) == {"format", "version", "files"}
+
+    @staticmethod
+    def _contents(files: CheckedFiles) -> dict[str, bytes]:
+        return {path.name: path.read_bytes() for path in files.folder.iterdir() if path != files.file}
+
+    @staticmethod
+    def _interrupt(change: int, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Interrupt the process before one of its writes, counted from 1."""
+        seen = 0
+
+        def counted(write: Callable[..., None]) -> Callable[..., None]:
+            def interrupted(*given: Any, **options: Any) -> None:
+                nonlocal seen
+                seen += 1
+                if seen == change:
+                    raise KeyboardInterrupt
+                write(*given, **options)
+
+            return interrupted
+
+        for name in ("replace_file", "write_json"):
+            monkeypatch.setattr(checksums, name, counted(getattr(checksums, name)))
+
+    def test_a_reader_waits_for_no_one(self, files: CheckedFiles, monkeypatch: pytest.MonkeyPatch) -> None:
+        """A file that is replaced after its checksum was read is compared with its new one."""
+        agrees = checksums._agrees
+
+        def replaced_first(path: Path, expected: Any) -> bool:
+            monkeypatch.setattr(checksums, "_agrees", agrees)
+            files.write({"recipe.yaml": b"a: 2"})
+            return agrees(path, expected)
+
+        monkeypatch.setattr(checksums, "_agrees", replaced_first)
+        files.check("recipe.yaml")
+
+    @pytest.mark.parametrize(
+        "text", ["", "[]", '{"format": "attribune-checksums", "version": 1, "files": {}, "next": 1}']
+    )
+    def test_damaged_checksums_name_their_own_cure(self, files: CheckedFiles, text: str) -> None:
+        files.file.write_text(text)
+        for use in (lambda: files.check("recipe.yaml"), files.settle, lambda: files.add(["recipe.yaml"])):
+            with pytest.raises(ModelFolderError, match=rf"{CHECKSUMS}.*or remove the file"):
+                use()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -79,3 +80,45 @@ def test_one_process_at_a_time(tmp_path: Path) -> None:
         pass
     with Knitting(tmp_path).held(wait=True):
         pass
+
+
+LINKS = (".lock", ".lock.holder", "pattern.json", "scarf.json", "part", "deep/down/part", ".pattern.json.tmp")
+
+
+@pytest.mark.parametrize("target", ["file", "folder", "nothing"])
+@pytest.mark.parametrize("name", LINKS)
+def test_a_link_in_a_folder_is_refused_and_its_target_named(name: str, target: str, tmp_path: Path) -> None:
+    """A stranger's folder must not lead to the user's own files."""
+    (tmp_path / "file").write_text("dear")
+    (tmp_path / "folder").mkdir()
+    link = tmp_path / "work" / name
+    link.parent.mkdir(parents=True)
+    link.symlink_to(tmp_path / target)
+    folder = Knitting(tmp_path / "work")
+    with (
+        pytest.raises(ModelFolderError, match=rf"{name} is a link to {tmp_path / target}, .*put a copy"),
+        folder.held(),
+    ):
+        raise AssertionError
+    assert not folder.is_held()
+    assert (tmp_path / "file").read_text() == "dear"
+    assert not any((tmp_path / "folder").iterdir())
+    assert not (tmp_path / "nothing").exists()
+
+
+def test_a_folder_may_be_a_link_itself(tmp_path: Path) -> None:
+    (tmp_path / "disk").mkdir()
+    (tmp_path / "work").symlink_to(tmp_path / "disk")
+    with Knitting(tmp_path / "work").held():
+        assert (tmp_path / "disk" / ".lock").is_file()
+
+
+@pytest.mark.parametrize("link", ["hard", "symbolic"])
+def test_who_holds_a_lock_is_never_written_into_another_file(link: str, tmp_path: Path) -> None:
+    mine, holder = tmp_path / "mine", tmp_path / ".lock.holder"
+    mine.write_text("dear")
+    os.link(mine, holder) if link == "hard" else holder.symlink_to(mine)
+    with locked(tmp_path / ".lock") as free:
+        assert free
+        assert str(os.getpid()) in holder.read_text()
+    assert mine.read_text() == "dear"

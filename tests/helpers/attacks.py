@@ -20,6 +20,9 @@ import yaml
 from tally import Outcome, tell
 from troubles import FileFault, Trouble
 
+from attribune.core.checksums import CHECKSUMS, CheckedFiles
+from attribune.errors import ModelFolderError
+
 __all__ = ["ATTACKS", "NEW", "VERBS", "Attacks", "Verb", "contents", "write_experiment"]
 
 ATTACKS = int(os.environ.get("ATTRIBUNE_ATTACKS", "1"))
@@ -34,6 +37,7 @@ TIMED = (
     "peak_mb",
     "finished",
 )
+TIMED_FILES = ("bake_off.json", "cell.json", "log.jsonl", "metrics.json", "training.json")
 
 
 @dataclass(frozen=True)
@@ -170,7 +174,8 @@ class Attacks:
     def differing(self) -> list[str]:
         """Files that are not as an undisturbed command leaves them."""
         found, expected = contents(self.place), self.end.contents
-        return sorted(key for key in {*found, *expected} if found.get(key) != expected.get(key))
+        names = {key for key in {*found, *expected} if found.get(key) != expected.get(key)}
+        return sorted(names | refused_files(self.place))
 
     def check(self, *what: object, told: bool = False, same_end: bool = True) -> None:
         """Fail where something was lost or a traceback was seen, and count the attack."""
@@ -194,7 +199,21 @@ def contents(folder: Path) -> dict[str, Any]:
     }
 
 
+def refused_files(folder: Path) -> set[str]:
+    """Files below a folder that are not those of which the checksums are."""
+    refused: set[str] = set()
+    for path in folder.rglob(CHECKSUMS):
+        for name in json.loads(path.read_text())["files"]:
+            try:
+                CheckedFiles(path.parent).check(name)
+            except ModelFolderError:
+                refused.add(str((path.parent / name).relative_to(folder)))
+    return refused
+
+
 def _content(path: Path) -> Any:
+    if path.name == CHECKSUMS:
+        return _without_timed_files(json.loads(path.read_text()))
     if path.suffix == ".json":
         return _without_times(json.loads(path.read_text()))
     if path.suffix == ".jsonl":
@@ -202,6 +221,11 @@ def _content(path: Path) -> Any:
     if path.name == "README.md":
         return re.sub(r"(; |, in )[\d,]+ s( for all)?$", "", path.read_text(), flags=re.MULTILINE)
     return path.read_bytes()
+
+
+def _without_timed_files(checksums: dict[str, Any]) -> dict[str, Any]:
+    """Leave out the checksums of files with times in them."""
+    return checksums | {"files": {n: one for n, one in checksums["files"].items() if n not in TIMED_FILES}}
 
 
 def _without_times(tree: Any) -> Any:

@@ -18,8 +18,8 @@ from typing import Literal
 
 __all__ = ["Outcome", "tell"]
 
-Outcome = Literal["refused", "survived", "lost", "hung", "traceback"]
-OUTCOMES = ("refused", "survived", "lost", "hung", "traceback")
+Outcome = Literal["refused", "survived", "lost", "wrong", "hung", "traceback"]
+OUTCOMES = ("refused", "survived", "lost", "wrong", "hung", "traceback")
 RESULT = Path(__file__).parents[2] / "benchmarks" / "results" / "attacks.json"
 
 

@@ -14,6 +14,7 @@ import small_runs
 import torch
 from safetensors.torch import load_file, save_file
 
+from attribune.core.checksums import CHECKSUMS
 from attribune.training.checkpoints import last_checkpoint
 
 pytestmark = pytest.mark.slow
@@ -52,6 +53,8 @@ def test_a_recipe_cut_at_the_end_of_a_line_is_not_filled_with_defaults(
 ) -> None:
     shutil.copytree(runs / "injector", tmp_path / "run")
     DAMAGES["cut by a line"](tmp_path / "run" / "recipe.yaml")
+    assert "recipe.yaml was changed or damaged" in fails("describe", tmp_path / "run")
+    (tmp_path / "run" / CHECKSUMS).unlink()  # as a run of an earlier version
     assert "recipe.yaml is truncated" in fails("describe", tmp_path / "run")
 
 
@@ -83,6 +86,10 @@ def test_damaged_logits_do_not_make_compare_take_other_rows(
 ) -> None:
     shutil.copytree(runs / "injector", tmp_path / "run")
     DAMAGES[damage](tmp_path / "run" / "test_logits.safetensors")
+    if damage != "missing":
+        found = fails("compare", tmp_path / "run", runs / "none")
+        assert "test_logits.safetensors was changed or damaged after it was written" in found
+    (tmp_path / "run" / CHECKSUMS).unlink()  # as a run of an earlier version
     assert "test_logits.safetensors is missing or damaged" in fails("compare", tmp_path / "run", runs / "none")
 
 

@@ -49,6 +49,10 @@ FILES: dict[str, list[Words]] = {
     "injector/model/tokenizer_config.json": [predict("injector")],
     "injector/model/tokenizer.json": [predict("injector")],
     "injector/model/checksums.json": [predict("injector")],
+    "injector/checksums.json": [
+        predict("injector"),
+        lambda base: ["forget", base / "injector", "--attribute", "user", "--value", "u3"],
+    ],
     "injector/model/enrolments.json": [
         lambda base: ["enrol", base / "injector", "--undo"],
         lambda base: ["forget", base / "injector", "--attribute", "user", "--value", "u8"],
@@ -160,7 +164,7 @@ def _try_mutations(
             shutil.copytree(base, work)
             monkeypatch.chdir(work)
             if "checksums" not in file and "parts" not in file:  # as folders of early releases, without checksums
-                for path in work.glob("*/model/checksums.json"):
+                for path in work.rglob("checksums.json"):
                     path.unlink()
             command = words(work)
             mutations.write_tree(work / file, mutation.tree)

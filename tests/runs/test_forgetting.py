@@ -24,6 +24,7 @@ from trained_runs import ROWS, TrainedRuns
 
 from attribune import Categorical, MultiLabel, Schema
 from attribune.apps.cli import main
+from attribune.core.checksums import CHECKSUMS, CheckedFiles
 from attribune.export.export import export
 from attribune.runs.forget import forget
 from attribune.runs.loading import load_run
@@ -46,7 +47,7 @@ def copy(trained_runs: TrainedRuns, tmp_path: Path) -> Callable[[str], Path]:
         run = trained_runs.copy(trained_runs(method, *more, "--no-baselines"), tmp_path / "run")
         recipe = (run / "recipe.yaml").read_text(encoding="utf-8")
         assert str(shared) in recipe
-        (run / "recipe.yaml").write_text(recipe.replace(str(shared), str(table)), encoding="utf-8")
+        CheckedFiles(run).write({"recipe.yaml": recipe.replace(str(shared), str(table)).encode()})
         return tmp_path
 
     return make
@@ -109,6 +110,7 @@ def test_a_run_without_marks_and_a_table_that_has_changed_is_an_error(
 ) -> None:
     folder = copy("linear")
     run = folder / "run"
+    (run / CHECKSUMS).unlink()  # which the versions without marks did not write
     for part in ("validation", "test"):
         arrays = load_file(run / f"{part}_logits.safetensors")
         save_file({n: a for n, a in arrays.items() if not n.startswith("values.")}, run / f"{part}_logits.safetensors")

@@ -35,6 +35,7 @@ __all__ = ["AS_GIVEN", "HIDDEN", "Evaluation", "compare_runs", "compare_scores",
 
 AS_GIVEN, HIDDEN = "as given", "attributes hidden"
 """The two ways in which rows are scored."""
+_PARTS = ("test", "validation")  # by preference, those on which two runs are compared
 _FEW_TRAINED = 0.1  # of the rows, whose texts the run was trained on: beyond it, they show nothing of the attributes
 
 
@@ -196,35 +197,52 @@ def compare_runs(first: str | Path, second: str | Path) -> Comparisons:
 
     Returns:
         One record per metric, printed as a table: difference (first minus second), 95 % interval and two-sided p-value.
+        ``notes`` says why they were compared on the validation rows, if they were.
 
     Raises:
         DataError: when the runs have no part with the same rows and labels.
     """
-    return Comparisons(asdict(pair) for pair in compare_scores(first, second))
+    pairs, notes = compare_scores(first, second)
+    return Comparisons(map(asdict, pairs), notes=notes)
 
 
-def compare_scores(first: str | Path, second: str | Path) -> list[Comparison]:
-    """Compare two runs as `compare_runs` does, with typed results."""
+def compare_scores(first: str | Path, second: str | Path) -> tuple[list[Comparison], list[str]]:
+    """Compare two runs as `compare_runs` does, with typed results and the notes."""
     a, b = StoredScores.read(first), StoredScores.read(second)
-    for part in ("test", "validation"):
-        if part in a.parts and part in b.parts and _same_rows(a.parts[part], b.parts[part]):
-            break
-    else:
+    names = (str(first), str(second))
+    why_not = {part: _difference(names, (a.parts.get(part), b.parts.get(part)), part) for part in _PARTS}
+    part = next((part for part, reason in why_not.items() if reason is None), None)
+    if part is None:
         raise DataError(
-            f"{first} and {second} were not scored on the same rows: train both with the same data, split and seed, "
-            "or use `attribune train --compare`"
+            f"{first} and {second} were not scored on the same rows ({'; '.join(filter(None, why_not.values()))}): "
+            "train both with the same data, split and seed, or use `attribune train --compare`"
         )
+    notes = [f"compared on the {part} rows: {reason}" for reason in why_not.values() if reason is not None]
     clusters = max((unpacked_clusters(scores.parts[part]) for scores in (a, b)), key=len)  # one may read no judges
     metrics_a, metrics_b = (
         clustered(scores.task.metrics(scores.parts[part]["logits"], scores.parts[part]["labels"]), clusters)
         for scores in (a, b)
     )
-    return [
-        compare_metrics(metric, metrics_b[name], names=(str(first), str(second)), part=part)
+    pairs = [
+        compare_metrics(metric, metrics_b[name], names=names, part=part)
         for name, metric in metrics_a.items()
         if name in metrics_b
     ]
+    return pairs, notes
 
 
-def _same_rows(a: dict[str, npt.NDArray[Any]], b: dict[str, npt.NDArray[Any]]) -> bool:
-    return np.array_equal(a["rows"], b["rows"]) and np.array_equal(a["labels"], b["labels"])
+def _difference(
+    names: tuple[str, str], scores: tuple[dict[str, npt.NDArray[Any]] | None, ...], part: str
+) -> str | None:
+    """Return why a part of two runs cannot be compared; None if it can."""
+    a, b = scores
+    if a is None or b is None:
+        lacking = [name for name, found in zip(names, scores, strict=True) if found is None]
+        return f"{' and '.join(lacking)} {'has' if len(lacking) == 1 else 'have'} no {part} rows"
+    if np.array_equal(a["rows"], b["rows"]) and np.array_equal(a["labels"], b["labels"]):
+        return None
+    others = np.setxor1d(a["rows"], b["rows"])
+    if len(others):
+        count = counted(len(others), f"{part} row is", f"{part} rows are")
+        return f"{count} in one of them only, such as row {others[0] + 1}"
+    return f"the {part} rows have other labels, or another order"

@@ -23,6 +23,7 @@ from attribune.metrics.bootstrap import Interval, PairedResult, interval, paired
 from attribune.metrics.formulas import log_loss
 from attribune.metrics.metric import Metric
 from attribune.metrics.pooling import pooled
+from attribune.runs.folder import RunFolder
 from attribune.runs.results import RunResults
 from attribune.tasks import Task, task_from_dict
 from attribune.tasks.base import SelectBy, validation_score
@@ -151,7 +152,7 @@ class CellResult:
     @cached_property
     def metrics(self) -> RunResults:
         """The results of the run."""
-        return RunResults.read(self.folder / "metrics.json")
+        return RunFolder(self.folder).read_results()
 
     @cached_property
     def task(self) -> Task:
@@ -181,7 +182,7 @@ class CellResult:
 
     def _arrays(self, name: str) -> dict[str, Array]:
         """Read a file of the cell; ModelFolderError where it is missing or damaged."""
-        file = self.folder / f"{name}.safetensors"
+        file = RunFolder(self.folder).checked(self.folder / f"{name}.safetensors")
         try:
             return load_file(str(file))
         except (FileNotFoundError, SafetensorError) as error:

@@ -20,7 +20,8 @@ from attribune.benchmark.engine import Engine, Outcome
 from attribune.benchmark.experiment import Cell, Experiment
 from attribune.benchmark.results import CELL, IDENTITY, BenchmarkFolder, best_factor
 from attribune.benchmark.source import SetSource, value_files
-from attribune.core.files import replace_file, write_json
+from attribune.core.checksums import CheckedFiles
+from attribune.core.files import write_json
 from attribune.core.job_folder import locked
 from attribune.core.process import peak_megabytes
 from attribune.core.progress import Reporter
@@ -247,7 +248,7 @@ def _write_row_facts(
         for attribute in schema:
             columns = attribute.columns
             facts[f"count.{attribute.name}"] = training_counts(train_ids[:, columns], test_ids[:, columns])
-    replace_file(run.path / "test_facts.safetensors", save(facts))
+    CheckedFiles(run.path).write({"test_facts.safetensors": save(facts)})
 
 
 def training_counts(train_ids: Array, test_ids: Array) -> Array:

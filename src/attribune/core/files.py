@@ -19,6 +19,7 @@ from attribune.errors import ModelFolderError
 __all__ = [
     "clear_drafts",
     "draft_of",
+    "json_bytes",
     "move_into_place",
     "read_json",
     "read_json_lines",
@@ -105,6 +106,11 @@ def remove(path: Path) -> None:
             path.unlink(missing_ok=True)
 
 
+def json_bytes(data: Any, *, indent: int | None = None) -> bytes:
+    """Return the content of a JSON file (UTF-8)."""
+    return (json.dumps(data, ensure_ascii=False, allow_nan=False, indent=indent) + "\n").encode()
+
+
 def write_json(path: str | Path, data: Any, *, what: str, indent: int | None = None) -> None:
     """Write a JSON file (UTF-8); an interrupted write leaves the earlier file.
 
@@ -113,7 +119,7 @@ def write_json(path: str | Path, data: Any, *, what: str, indent: int | None = N
     """
     path = Path(path)
     try:
-        replace_file(path, (json.dumps(data, ensure_ascii=False, allow_nan=False, indent=indent) + "\n").encode())
+        replace_file(path, json_bytes(data, indent=indent))
     except OSError as error:
         raise ModelFolderError(
             f"{path}: the {what} cannot be written ({error.strerror or error}): free some space, or choose a folder "
@@ -121,8 +127,11 @@ def write_json(path: str | Path, data: Any, *, what: str, indent: int | None = N
         ) from error
 
 
-def read_json(path: str | Path, *, what: str) -> Any:
+def read_json(path: str | Path, *, what: str, cure: str = "restore the file, or save the model again") -> Any:
     """Read a JSON file.
+
+    Args:
+        cure: of a file that is truncated or not JSON.
 
     Raises:
         ModelFolderError: naming a file that is missing, unreadable, truncated or not JSON.
@@ -141,9 +150,7 @@ def read_json(path: str | Path, *, what: str) -> Any:
             f"{path}: the {what} cannot be read ({error.strerror or error}): check the file and its rights"
         ) from error
     except (ValueError, RecursionError) as error:
-        raise ModelFolderError(
-            f"{path}: the {what} is truncated or not JSON ({error}): restore the file, or save the model again"
-        ) from error
+        raise ModelFolderError(f"{path}: the {what} is truncated or not JSON ({error}): {cure}") from error
 
 
 def read_json_lines(path: Path) -> list[dict[str, Any]]:

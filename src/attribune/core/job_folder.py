@@ -66,7 +66,7 @@ class JobFolder:
 
     def is_held(self) -> bool:
         """Whether another process holds the folder just now."""
-        if self.lock_file in _HELD or not self.lock_file.is_file():
+        if self.lock_file in _HELD or self.lock_file.is_symlink() or not self.lock_file.is_file():
             return False
         with locked(self.lock_file) as free:
             return not free
@@ -102,6 +102,21 @@ class JobFolder:
                 "output folder"
             )
 
+    def refuse_links(self) -> None:
+        """Refuse to write into a folder with links, which can point to any file of the user; it may be one itself.
+
+        Raises:
+            ModelFolderError: naming a link and its target.
+        """
+        for folder, folders, files in os.walk(self.path):
+            for name in sorted((*folders, *files)):
+                link = Path(folder, name)
+                if link.is_symlink():
+                    raise ModelFolderError(
+                        f"{link} is a link to {os.readlink(link)}, which would be changed with {self.path}: put a copy "
+                        "of the file or folder in its place, or remove the link"
+                    )
+
     def write_plan(self, content: bytes) -> None:
         """Make the folder and write its plan in one step.
 
@@ -126,7 +141,7 @@ class JobFolder:
 
         Raises:
             HeldError: when another process holds it.
-            ModelFolderError: when the folder cannot be written.
+            ModelFolderError: when the folder cannot be written, or has links in it.
         """
         try:
             self.path.mkdir(parents=True, exist_ok=True)
@@ -134,6 +149,7 @@ class JobFolder:
             raise ModelFolderError(
                 f"the output folder {self.path} cannot be written ({error.strerror or error}): choose another one"
             ) from error
+        self.refuse_links()
         with locked(self.lock_file, timeout=-1 if wait else 0) as free:
             if not free:
                 raise HeldError(f"{_holder(self.lock_file)} works in {self.path}: wait for it, or stop it")
@@ -158,8 +174,7 @@ def locked(path: Path, *, timeout: float = 0) -> Iterator[bool]:
         return
     _HELD.add(path)
     try:
-        with contextlib.suppress(OSError):  # who holds it is for messages alone
-            _holder_file(path).write_text(f"{os.getpid()} {socket.gethostname()}", encoding="utf-8")
+        _write_holder(path)
         yield True
     finally:
         _HELD.discard(path)
@@ -169,6 +184,14 @@ def locked(path: Path, *, timeout: float = 0) -> Iterator[bool]:
 
 def _holder_file(lock: Path) -> Path:
     return lock.with_name(f"{lock.name}.holder")
+
+
+def _write_holder(lock: Path) -> None:
+    """Write which process holds a lock, for messages alone; always a new file, never one that another name is for."""
+    file = _holder_file(lock)
+    remove(file)
+    with contextlib.suppress(OSError), file.open("x", encoding="utf-8") as holder:
+        holder.write(f"{os.getpid()} {socket.gethostname()}")
 
 
 def _holder(lock: Path) -> str:

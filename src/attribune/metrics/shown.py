@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from html import escape
 from typing import Any
 
@@ -57,7 +57,15 @@ def _result_dict(values: dict[str, Any], text: str, html: str) -> ResultDict:
 
 
 class Comparisons(list[dict[str, Any]]):
-    """Records of compared metrics, which are printed as a table."""
+    """Records of compared metrics, which are printed as a table.
+
+    Attributes:
+        notes: what is worth knowing about the comparison; printed below the table.
+    """
+
+    def __init__(self, records: Iterable[dict[str, Any]] = (), *, notes: Sequence[str] = ()) -> None:
+        super().__init__(records)
+        self.notes = list(notes)
 
     def _cells(self) -> list[list[str]]:
         lines = [["metric", "part", "difference", "p"]]
@@ -72,7 +80,7 @@ class Comparisons(list[dict[str, Any]]):
         return f"{self[0]['a']} minus {self[0]['b']}" if self else "nothing compared"
 
     def __repr__(self) -> str:
-        return f"{printable(self._caption())}\n{text_cells(self._cells(), left=2)}"
+        return "\n".join([printable(self._caption()), text_cells(self._cells(), left=2), *map(printable, self.notes)])
 
     def _repr_html_(self) -> str:
-        return html_blocks([(self._caption(), self._cells())])
+        return html_blocks([(self._caption(), self._cells()), *((note, []) for note in self.notes)])

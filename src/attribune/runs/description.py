@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from attribune.models.files import SCHEMA
 from attribune.runs.folder import RunFolder
 from attribune.schema import Schema
 
@@ -40,8 +41,7 @@ def describe_run(path: str | Path) -> dict[str, Any]:
             "learning_rate": recipe.training.learning_rate,
             "backbone_learning_rate": recipe.backbone_learning_rate,
         }
-    schema_file = folder.model / "schema.json"
-    schema = Schema.load(schema_file) if schema_file.is_file() else Schema([])
+    schema = folder.read_schema() if (folder.model / SCHEMA).is_file() else Schema([])
     description["attributes"] = [_describe(attribute) for attribute in schema.attributes]
     if folder.is_finished:
         results = folder.read_results()

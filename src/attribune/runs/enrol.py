@@ -17,6 +17,7 @@ from typing import Any
 
 from torch import nn
 
+from attribune.core.checksums import CheckedFiles, check_files
 from attribune.core.files import replace_file, write_json
 from attribune.core.process_state import training_alone
 from attribune.core.progress import Reporter
@@ -223,8 +224,14 @@ def enrolments(run: str | Path) -> list[list[dict[str, Any]]]:
     Raises:
         ModelFolderError: for a record that is damaged.
     """
-    path = RunFolder.of(run).model / ENROLMENTS
-    steps = read_record(path, list[list[Enrolled]], what="record of added values") if path.is_file() else []
+    folder = RunFolder.of(run)
+    path = folder.model / ENROLMENTS
+
+    def read() -> list[list[Enrolled]]:
+        check_files(folder.model, {ENROLMENTS})
+        return read_record(path, list[list[Enrolled]], what="record of added values") if path.is_file() else []
+
+    steps = folder.read_from_model(read)
     return [[asdict(value) for value in step] for step in steps]
 
 
@@ -243,6 +250,7 @@ def replace_with(
             replace_file(draft / CARD, run_card(folder.read_recipe(), model.schema, folder.read_results()).encode())
         if record:
             write_json(draft / ENROLMENTS, record, what="record of added values")
+            CheckedFiles(draft).add([ENROLMENTS])
 
     folder.replace_model(save)
 

@@ -5,15 +5,16 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-from attribune.core.checksums import CHECKSUMS
+from attribune.core.checksums import CHECKSUMS, CheckedFiles, check_files
 from attribune.core.config import read_yaml
-from attribune.core.files import move_into_place, read_json_lines, replace_file, write_json
+from attribune.core.files import json_bytes, move_into_place, read_json_lines, replace_file
 from attribune.core.job_folder import JobFolder
 from attribune.core.records import checked_record, read_record
 from attribune.errors import ConfigError, ModelFolderError
@@ -28,6 +29,8 @@ from attribune.schema import Schema
 from attribune.schema.revision import Revision
 
 __all__ = ["RunFolder"]
+
+Read = TypeVar("Read")
 
 
 @dataclass(frozen=True)
@@ -114,8 +117,35 @@ class RunFolder(JobFolder):
         """Rows, labels and logits of a part, for comparisons."""
         return self.path / f"{part}_logits.safetensors"
 
+    @property
+    def comparisons(self) -> list[RunFolder]:
+        """The runs that were trained beside this one for comparison."""
+        return [RunFolder(path) for path in sorted(self.path.glob("compare/*/"))]
+
+    @contextmanager
+    def held(self, *, wait: bool = False) -> Iterator[None]:
+        """Hold the folder as `JobFolder.held` does, with what an interruption left half done brought to an end."""
+        with super().held(wait=wait):
+            for folder in (self, *self.comparisons):
+                folder._files.settle()
+            yield
+
+    @property
+    def _files(self) -> CheckedFiles:
+        """The files of the run itself; those of the model have checksums of their own."""
+        return CheckedFiles(self.path)
+
+    def checked(self, file: Path) -> Path:
+        """Return a file of the folder; ModelFolderError when it has changed since the run wrote it."""
+        self._files.check(file.name)
+        return file
+
+    def check(self) -> None:
+        """Check all files of the run itself; ModelFolderError when one has changed since the run wrote it."""
+        self._files.check_all()
+
     def read_recipe(self) -> Recipe:
-        """Read the recipe; ModelFolderError when there is none or it is truncated, ConfigError when it is damaged."""
+        """Read the recipe; ModelFolderError when there is none or it is damaged, ConfigError when it is invalid."""
         if not self.is_begun:
             if self.is_model_alone:
                 raise ModelFolderError(
@@ -128,7 +158,7 @@ class RunFolder(JobFolder):
                 f"{self.path} is not the folder of a run, it has no recipe.yaml ({', '.join(names) or 'empty'}): "
                 "give a folder that `attribune train` wrote"
             )
-        settings = read_yaml(self.plan_file)
+        settings = read_yaml(self.checked(self.plan_file))
         if not self.plan_file.read_text(encoding="utf-8").endswith(RECIPE_END):
             raise ModelFolderError(
                 f"{self.plan_file} is truncated or not the recipe of a run, it does not end in {RECIPE_END.strip()!r}: "
@@ -142,11 +172,13 @@ class RunFolder(JobFolder):
             raise ModelFolderError(
                 f"{self.path} is not a finished run, it has no metrics.json: finish it with `attribune train --resume`"
             )
-        return RunResults.read(self.summary_file)
+        return RunResults.read(self.checked(self.summary_file))
 
     def write_results(self, results: RunResults) -> None:
-        """Write ``metrics.json``, which marks the run as finished."""
-        write_json(self.summary_file, results.to_dict(), what="results", indent=1)
+        """Write ``metrics.json``, which marks the run as finished; from then on all files of the run have checksums."""
+        others = (self.plan_file, self.rows, self.bake_off)
+        self._files.add([file.name for file in others if file.is_file()])
+        self._write({self.summary_file: json_bytes(results.to_dict(), indent=1)}, "the results cannot be written")
 
     def read_outcome(self, sizes: Sizes) -> TrainingRecord:
         """Read how the training went; ModelFolderError when the file is missing or damaged.
@@ -154,18 +186,25 @@ class RunFolder(JobFolder):
         Args:
             sizes: of the model, where the file does not have them.
         """
-        outcome = read_record(self.outcome, dict[str, Any], what="training record")
+        outcome = read_record(self.checked(self.outcome), dict[str, Any], what="training record")
         record = {"parameters": asdict(sizes), **outcome}
         return checked_record(record, TrainingRecord, source=self.outcome, what="training record")
 
     def read_schema(self) -> Schema:
         """Read the schema of the run's model; ModelFolderError when it is missing or damaged."""
-        path = self.model / "schema.json"  # the only file that all models have in common
-        return Schema.load(path if path.is_file() else find_model(self.model).schema)
+        path = self.model / SCHEMA
+
+        def read() -> Schema:
+            if not path.is_file():
+                return Schema.load(find_model(self.model).schema)
+            check_files(self.model, {SCHEMA, *Schema.files_beside(path)})
+            return Schema.load(path)
+
+        return self.read_from_model(read)
 
     def read_log(self) -> list[dict[str, Any]]:
         """Read the losses and metrics of the steps; ModelFolderError for a log with anything but numbers."""
-        lines = read_json_lines(self.log)
+        lines = read_json_lines(self.checked(self.log))
         checked_record(lines, list[dict[str, float]], source=self.log, what="log of the training")
         return lines
 
@@ -184,6 +223,7 @@ class RunFolder(JobFolder):
         if self.is_begun:
             return self._continue(recipe, resume=resume)
         self.write_plan(recipe.to_yaml().encode())
+        self._files.add([self.plan_name])
         return recipe
 
     def _continue(self, recipe: Recipe, *, resume: bool) -> Recipe:
@@ -209,7 +249,7 @@ class RunFolder(JobFolder):
             return
         for folder in (self.checkpoints, self.trials, self.model, self.tensorboard):
             shutil.rmtree(folder, ignore_errors=True)
-        for file in (self.log, self.rows, self.plan_file):
+        for file in (self._files.file, self.log, self.rows, self.plan_file):
             file.unlink(missing_ok=True)
         self.remove_lock()
         with contextlib.suppress(OSError):
@@ -218,16 +258,24 @@ class RunFolder(JobFolder):
     def write_predictions(self, part: str, *, table: bytes, logits: bytes) -> None:
         """Write both files of predictions of a part; ModelFolderError when that fails."""
         files = {self.predictions(part): table, self.logits(part): logits}
-        _write(files, f"the predictions of the {part} rows cannot be written to {self.path}")
+        self._write(files, f"the predictions of the {part} rows cannot be written")
 
     def write_card(self, text: str) -> None:
         """Write the model's card; ModelFolderError when that fails."""
-        _write({self.model / CARD: text.encode()}, f"the model card cannot be written to {self.model}")
+        with _writing(f"the model card cannot be written to {self.model}"):
+            replace_file(self.model / CARD, text.encode())
 
     def write_outcome(self, outcome: dict[str, Any]) -> None:
-        """Record that the model is complete, and when."""
+        """Record that the model is complete, and when; the log of its training is complete too."""
         finished = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-        write_json(self.outcome, {**outcome, "finished": finished}, what="training record")
+        log = {self.log: self.log.read_bytes()} if self.log.is_file() else {}
+        record = json_bytes({**outcome, "finished": finished})
+        self._write({**log, self.outcome: record}, "the training record cannot be written")
+
+    def _write(self, files: Mapping[Path, bytes], failure: str) -> None:
+        """Replace files of the folder and their checksums."""
+        with _writing(f"{failure} to {self.path}"):
+            self._files.write({file.name: content for file, content in files.items()})
 
     def revised_model(
         self, change: Callable[[Schema], Revision], *, backbone: str | Path | None = None
@@ -273,6 +321,17 @@ class RunFolder(JobFolder):
         else:
             self._old_model.rename(self.model)
 
+    def read_from_model(self, read: Callable[[], Read]) -> Read:
+        """Return what a function reads from the model's folder, once more if that was replaced in the meantime."""
+        inode = self.model_inode
+        try:
+            return read()
+        except ModelFolderError:
+            if not self.is_held() and self.model_inode == inode:
+                raise
+            with self.held(wait=True):
+                return read()
+
     def complete_model(self) -> None:
         """Restore the model after an interrupted `replace_model`; waits for a process that replaces it just now."""
         if self.lacks_model:
@@ -310,10 +369,10 @@ def _mark(path: Path) -> tuple[int, int, int] | None:
     return status.st_ino, status.st_size, status.st_mtime_ns
 
 
-def _write(files: dict[Path, bytes], failure: str) -> None:
+@contextmanager
+def _writing(failure: str) -> Iterator[None]:
     try:
-        for path, content in files.items():
-            replace_file(path, content)
+        yield
     except OSError as error:
         raise ModelFolderError(
             f"{failure} ({error.strerror or error}): free some space, then continue the run with --resume"

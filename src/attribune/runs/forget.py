@@ -97,7 +97,9 @@ def forget(
 
 def _forget(run: RunFolder, attribute: str, texts: Sequence[str], replace: Replace) -> Forgotten:
     done = Forgotten()
-    folders = [run, *map(RunFolder, sorted(run.path.glob("compare/*/")))]
+    folders = [run, *run.comparisons]
+    for folder in folders:  # before anything is changed
+        folder.check()
     for folder in folders:
         recipe = folder.read_recipe()
         folder.recover_model()
@@ -162,10 +164,10 @@ def _forget_rows(folder: RunFolder, recipe: Recipe, attribute: str, values: Sequ
     task = task_from_dict(folder.read_results().task) if recipe.reads_tokens else None
     packed, unpacked = (dict, dict) if task is None else (task.packed, task.unpacked)
     for part in ("validation", "test"):
-        path = folder.predictions(part)
+        path, logits = folder.predictions(part), folder.logits(part)
         if not path.is_file():
             continue
-        arrays, table = unpacked(load_file(str(folder.logits(part)))), pq.read_table(path)
+        arrays, table = unpacked(load_file(str(logits))), pq.read_table(path)
         positions = marked_rows(arrays, attribute, values)
         if positions is None:
             source = getattr(recipe.data, part) or recipe.data.train
@@ -174,7 +176,7 @@ def _forget_rows(folder: RunFolder, recipe: Recipe, attribute: str, values: Sequ
                 positions = np.flatnonzero(np.isin(arrays["rows"], rows))
             except (AttribuneError, OSError) as error:
                 done.undecided.append(
-                    f"{path} and {folder.logits(part).name} have the scores of all rows, and which are the value's "
+                    f"{path} and {logits.name} have the scores of all rows, and which are the value's "
                     f"cannot be told ({error}): remove both files, or train again"
                 )
                 continue

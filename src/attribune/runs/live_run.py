@@ -83,7 +83,7 @@ class LiveRun:
 
     Raises:
         ConfigError: for a run whose values can neither be added nor removed in memory.
-        ModelFolderError: for a run that is not finished.
+        ModelFolderError: for a run that is not finished, or with links in its folder.
     """
 
     def __init__(
@@ -103,6 +103,7 @@ class LiveRun:
                 "`attribune enrol` and `attribune forget`, and load the run again"
             )
         self.folder, self.recipe, self.predictor = RunFolder.of(path), recipe, predictor
+        self.folder.refuse_links()
         self.folder.read_results()
         # Clusters are for intervals of metrics, and the column that names them may be missing here.
         evaluation = recipe.evaluation.model_copy(update={"cluster": ROWS})

@@ -50,14 +50,7 @@ def load_run(
         raise ModelFolderError(
             f"{path} is an interrupted run without a model: resume it with `attribune train --resume`"
         )
-    inode = folder.model_inode
-    try:
-        model = load_scorer(folder.model, backbone=backbone, dtype=dtype, shared=shared)
-    except ModelFolderError:
-        if not folder.is_held() and folder.model_inode == inode:
-            raise
-        with folder.held(wait=True):  # the model was replaced while it was read
-            model = load_scorer(folder.model, backbone=backbone, dtype=dtype, shared=shared)
+    model = folder.read_from_model(lambda: load_scorer(folder.model, backbone=backbone, dtype=dtype, shared=shared))
     return recipe, predictor_of(recipe, quantised(model, quantise, shared=shared), precision=precision)
 
 

@@ -77,7 +77,7 @@ class StoredScores:
         task = task_from_dict(results.task)
         parts: dict[str, dict[str, npt.NDArray[Any]]] = {}
         for part in [name for name in ("validation", "test") if name in results.rows]:
-            file = folder.logits(part)
+            file = folder.checked(folder.logits(part))
             try:
                 parts[part] = task.unpacked(load_file(str(file)))
             except (SafetensorError, OSError, KeyError) as error:

@@ -190,7 +190,7 @@ def _choose(
             f"{folder.path} has a run that was not started with method auto: choose another output folder"
         )
     if folder.bake_off.is_file():
-        return Choice.read(folder.bake_off)
+        return Choice.read(folder.checked(folder.bake_off))
     if folder.bake_off_runs.is_dir() and not resume:
         raise ConfigError(
             f"{folder.path} has an interrupted bake-off, which --resume continues: choose another output folder, or "
@@ -337,7 +337,7 @@ def _check_same_rows(folder: RunFolder, digest: str) -> None:
     identity = {"digest": digest}
     if not folder.rows.is_file():
         write_json(folder.rows, identity, what="mark of the rows")
-    elif read_json(folder.rows, what="mark of the rows") != identity:
+    elif read_json(folder.checked(folder.rows), what="mark of the rows") != identity:
         raise ConfigError(
             f"the data are not those with which {folder.path} was started (texts, labels, attributes or weights "
             "differ): restore the files, or choose another output folder"

@@ -14,6 +14,7 @@ from attribune import load_run
 from attribune.apps.playground import PanelAnswer, Session
 from attribune.apps.playground.answers import answer_html, panel_html
 from attribune.apps.playground.drawing import map_svg
+from attribune.core.checksums import CheckedFiles
 from attribune.errors import ConfigError
 
 pytestmark = pytest.mark.slow
@@ -221,7 +222,7 @@ def test_without_the_training_table_only_examples_and_means_are_missing(
     recipe = (moved / "recipe.yaml").read_text(encoding="utf-8")
     table = str(trained_runs.table(ROWS))
     assert table in recipe
-    (moved / "recipe.yaml").write_text(recipe.replace(table, str(tmp_path / "train.csv")), encoding="utf-8")
+    CheckedFiles(moved).write({"recipe.yaml": recipe.replace(table, str(tmp_path / "train.csv")).encode()})
     session = Session.open(moved)
     assert session.examples() == []
     assert "train.csv" in session.notes[0]

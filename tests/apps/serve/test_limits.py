@@ -19,7 +19,7 @@ from live_service import PATIENCE, Clock, Gated, service_of, until
 from attribune.apps.cli import main
 from attribune.apps.serve import ServedModel, ServeSettings, create_app, load_models
 from attribune.apps.serve.batching import Batcher, Overloaded, Stopping
-from attribune.apps.serve.settings import KEYS, keys_for
+from attribune.apps.serve.settings import KEYS, VALUE_KEYS, keys_for, value_keys
 from attribune.errors import ConfigError, DataError
 from attribune.models.shared_pass import SharedPass
 
@@ -435,3 +435,26 @@ def test_bodies_of_many_callers_have_a_limit_together(models: dict[str, ServedMo
 def test_a_service_needs_a_run() -> None:
     with pytest.raises(ConfigError, match="there is no run to serve"):
         load_models([])
+
+
+@pytest.mark.parametrize(
+    ("callers", "own", "enrol", "reason"),
+    [
+        ((KEY,), "", True, f"set {VALUE_KEYS} to one or several other keys"),
+        ((KEY,), KEY, True, "so that every caller could delete values"),
+        ((KEY,), f"{KEY}0,{KEY}", True, "so that every caller could delete values"),
+        ((), "short", True, f"key 1 of {VALUE_KEYS} has 5 characters"),
+        ((KEY,), f"{KEY}0", True, None),
+        ((KEY,), "", False, None),
+        ((), "", True, None),
+    ],
+)
+def test_keys_for_values(
+    callers: tuple[str, ...], own: str, enrol: bool, reason: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(VALUE_KEYS, own)
+    if reason is None:
+        assert value_keys(callers, enrol=enrol) == tuple(filter(None, [own]))
+    else:
+        with pytest.raises(ConfigError, match=reason):
+            value_keys(callers, enrol=enrol)

@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import httpx
 import numpy as np
@@ -520,14 +521,54 @@ def test_a_service_that_was_not_told_to(runs: Path, models: dict[str, ServedMode
         load_models([f"a={runs / 'injector'}", f"b={runs / 'injector'}"], enrol=True)
 
 
-def test_a_service_with_keys_wants_them_here_too(run: Path) -> None:
+CALLER, OWNER = "0123456789abcdef", "fedcba9876543210"
+
+
+@pytest.mark.parametrize("own", [(), (OWNER,)], ids=["without a key for values", "with one"])
+def test_the_key_of_every_caller_changes_no_values(own: tuple[str, ...], run: Path) -> None:
     models = load_models([str(run)], enrol=True)
-    app = create_app(models, settings=ServeSettings(enrol=True), keys=["0123456789abcdef"])
+    app = create_app(models, settings=ServeSettings(enrol=True), keys=[CALLER], value_keys=own)
+    keys: list[dict[str, str]] = [{}, *({"authorization": f"Bearer {key}"} for key in (CALLER, OWNER, f"{OWNER} "))]
+    mark = RunFolder(run).model_mark
     with TestClient(app, raise_server_exceptions=False) as client:
-        for answer in (client.post("/v1/enrol", json=body()), client.delete("/v1/values/user/u1")):
-            assert fault(answer, 401)[0] == "header.authorization"
-        answer = client.post("/v1/enrol", json=body(), headers={"authorization": "Bearer 0123456789abcdef"})
-        assert answer.status_code == 200
+        for headers in (keys[0], keys[1], keys[3]):
+            for end in ("", "%0A"):  # which routes ignore
+                for answer in (
+                    client.post(f"/v1/enrol{end}", json=body(), headers=headers),
+                    client.delete(f"/v1/values/user/u1{end}", headers=headers),
+                    client.delete(f"/v1//values/../values/user/u1{end}", headers=headers),
+                ):
+                    assert answer.status_code in (401, 403, 404)
+        assert RunFolder(run).model_mark == mark
+        answer = client.post("/v1/enrol", json=body(), headers=keys[2])
+        assert fault(answer, 403)[0] == "path" if not own else answer.status_code == 200
+        assert client.get("/v1/models", headers=keys[1]).status_code == 200
+        assert client.get("/v1/models", headers=keys[2]).status_code == 401
+
+
+@pytest.mark.parametrize(
+    "value", ["a\nb", "a\n", "\na", "a\r\nb", "a\u2028b", "a\x00b", "a/b", "a//b/", "%2F", "?a#b", "../a"]
+)
+def test_what_can_be_enrolled_can_be_forgotten(value: str, client: TestClient) -> None:
+    found = client.post("/v1/enrol", json=asked({"text": "a", "label": "good"}, value=value))
+    assert found.status_code == 200, found.text
+    stored = found.json()["value"]
+    assert client.delete(f"/v1/values/user/{quote(stored, safe='')}").json()["value"] == stored
+
+
+@pytest.mark.parametrize("value", [".", ".."])
+def test_what_no_path_can_name_is_not_enrolled(value: str, unchanged: tuple[Path, TestClient]) -> None:
+    answer = unchanged[1].post("/v1/enrol", json=asked({"text": "a", "label": "good"}, value=value))
+    assert "could not be named in a path" in fault(answer, 422)[1]
+
+
+def test_a_run_with_a_link_in_it_keeps_its_values(run: Path, tmp_path: Path) -> None:
+    (tmp_path / "mine").write_text("dear")
+    (run / ".lock.holder").symlink_to(tmp_path / "mine")
+    with serving(run) as client:
+        assert f"is a link to {tmp_path / 'mine'}" in fault(client.post("/v1/enrol", json=body()), 422)[1]
+        assert outputs(client, OLD[:1])
+    assert (tmp_path / "mine").read_text() == "dear"
 
 
 @pytest.mark.exhaustive

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import csv
+import json
+import re
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -12,10 +14,11 @@ import pytest
 import small_runs
 import torch
 from fastapi.testclient import TestClient
+from live_service import PATIENCE
 from trained_runs import TrainedRuns
 
 from attribune.apps.cli import main
-from attribune.apps.serve import ServedModel, create_app, load_models
+from attribune.apps.serve import ServedModel, ServeSettings, create_app, load_models
 from attribune.models.classifier import AttributeModel
 from attribune.models.panel import Panel
 from attribune.models.predictor import Predictor
@@ -265,3 +268,26 @@ def test_figures_have_their_old_names_for_one_release(models: dict[str, ServedMo
     assert (figures[f'{share}"unknown"}}'], figures[f'{share}"missing"}}']) == ("0.25", "0.25")
     assert float(figures['attribune_cache_megabytes{attribute="user",model="injector"}']) > 0
     assert 0 < float(figures['attribune_cache_hit_share{attribute="user",model="injector"}']) < 1
+
+
+def test_a_service_can_keep_who_is_known_to_itself(models: dict[str, ServedModel]) -> None:
+    row = {"text": "a great film", "model": "injector", "attributes": {"user": "u1"}}
+    other = {**row, "attributes": {"user": "nobody"}}
+    app = create_app(models, settings=ServeSettings(hide_unknown=True, timeout=PATIENCE))
+    with TestClient(app, raise_server_exceptions=False) as client:
+        for given in (row, other):
+            (found,) = client.post("/v1/predict", json=given).json()["predictions"]
+            assert set(found) == {"output"}
+        lines = f"{json.dumps(row)}\n{json.dumps(other)}\n"
+        answer = client.post("/v1/predict", content=lines, headers={"content-type": "application/x-ndjson"})
+        assert [set(json.loads(line)) for line in answer.text.splitlines()] == [{"line", "model", "output"}] * 2
+        described = client.get("/openapi.json").text
+        texts = [
+            *models["injector"].predictor.schema["user"].values,
+            *models["injector"].predictor.schema["tags"].values,
+        ]
+        assert not [text for text in texts if f'"{text}"' in described]
+        (counted,) = re.findall(
+            r'values_total\{attribute="user",model="injector",status="unknown"\} (\S+)', client.get("/metrics").text
+        )
+        assert float(counted) == 2

@@ -93,6 +93,11 @@ def test_who_may_have_the_runs_loaded(link: Path) -> None:
         )
     with TestClient(create_app(live, admin_keys=(ADMIN,))) as client:
         assert client.post("/v1/reload", headers=KEY).status_code == 403
+    callers = "key-of-callers-012345"
+    with TestClient(create_app(live, keys=(callers,), admin_keys=(ADMIN,), reload=reload)) as client:
+        for end in ("", "%0A", "/", "%0A/"):  # routes ignore a line end
+            answer = client.post(f"/v1/reload{end}", headers={"authorization": f"Bearer {callers}"})
+            assert answer.status_code == 401
     live, reload = service_of(link, enrol=True)
     app = create_app(live, settings=ServeSettings(enrol=True, timeout=PATIENCE), admin_keys=(ADMIN,), reload=reload)
     with TestClient(app) as client:

@@ -223,10 +223,7 @@ def _report(options: argparse.Namespace) -> None:
     from attribune.benchmark.results import BenchmarkFolder
 
     folder = BenchmarkFolder(Path(options.folder))
-    show(
-        str(
-            write_page(
-                options.output or folder.path / "report.html", benchmark_page(folder, reference=options.reference)
-            )
-        )
-    )
+    if not options.output:
+        folder.refuse_links()
+    page = benchmark_page(folder, reference=options.reference)
+    show(str(write_page(options.output or folder.path / "report.html", page)))

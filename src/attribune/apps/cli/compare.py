@@ -1,7 +1,7 @@
 """Compare two runs on the same test rows.
 
 Show the difference of two runs in every metric, with a two-sided paired bootstrap of 10,000 resamples over the test
-rows, or over the validation rows if a run has no test rows.
+rows, or over the validation rows if the runs do not have the same test rows, and say so.
 
 Examples:
   attribune compare runs/injector runs/adapter
@@ -32,8 +32,10 @@ def _run(options: argparse.Namespace) -> None:
     from attribune.analysis.evaluate import compare_scores
     from attribune.metrics.tables import comparison_lines
 
-    open_console()
-    pairs = compare_scores(options.run_a, options.run_b)
+    console = open_console()
+    pairs, notes = compare_scores(options.run_a, options.run_b)
+    for note in notes:
+        console.note(note)
     if options.json:
         show_json([asdict(pair) for pair in pairs])
     else:

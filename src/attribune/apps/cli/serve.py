@@ -58,6 +58,12 @@ def add_parser(verbs: Any) -> None:
     add("--timeout", type=float, metavar="SECONDS", help="maximum time per request (default: 30)")
     add("--enrol", action="store_true", default=None, help="let requests add values to the runs, and remove them")
     add(
+        "--hide-unknown",
+        action="store_true",
+        default=None,
+        help="leave out of answers which values a model does not know, and out of examples those that it knows",
+    )
+    add(
         "--allowed-hosts",
         nargs="+",
         metavar="NAME",
@@ -81,13 +87,13 @@ def _serve(options: argparse.Namespace) -> None:
     if any(find_spec(name) is None for name in ("fastapi", "fastapi_offline", "uvicorn", "prometheus_client")):
         raise ConfigError("attribune serve needs packages of its own: pip install 'attribune[serve]'")
     from attribune.apps.serve import RunLoader, ServeSettings, named_runs, serve, serve_in_workers
-    from attribune.apps.serve.settings import admin_keys, keys_for
+    from attribune.apps.serve.settings import admin_keys, keys_for, value_keys
 
     if not 0 <= options.port < 2**16:
         raise ConfigError(f"--port {options.port}: give a number from 0 to 65,535")
     flags = {name: getattr(options, name) for name in ServeSettings.model_fields}
     settings = ServeSettings.from_dict({name: value for name, value in flags.items() if value is not None})
-    keys_for(options.host)  # before a large model is loaded
+    value_keys(keys_for(options.host), enrol=settings.enrol)  # before a large model is loaded
     admin_keys()
     console = open_console()
     loader = RunLoader(

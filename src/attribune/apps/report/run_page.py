@@ -68,7 +68,9 @@ def write_run_page(
     Raises:
         AttribuneError: naming file, row or column and the cure.
     """
-    if output is not None:
+    if output is None:
+        RunFolder.of(run).refuse_links()
+    else:
         refuse_input_as_output(output, scored_tables(run, data))
     rows = rows_of_run(run, data, backbone=backbone, encoding=encoding)
     return write_page(output if output is not None else RunFolder.of(run).page, run_page(rows)), rows.notes

@@ -14,6 +14,7 @@ from typing import Annotated, Any
 
 from fastapi import FastAPI, Query, Request
 from fastapi.responses import JSONResponse, RedirectResponse, Response
+from starlette.convertors import PathConvertor, register_url_convertor
 from starlette.exceptions import HTTPException
 
 from attribune.apps.serve.answering import in_time, while_connected
@@ -32,7 +33,7 @@ from attribune.apps.serve.bodies import (
 from attribune.apps.serve.description import body_of, describe
 from attribune.apps.serve.docs_page import documented_app
 from attribune.apps.serve.faults import refusal, refusals
-from attribune.apps.serve.limits import LEFT, RELOAD, Gate
+from attribune.apps.serve.limits import ENROL, LEFT, RELOAD, VALUES, Gate
 from attribune.apps.serve.lines import LINES, LinePaths
 from attribune.apps.serve.metrics import ServiceMetrics
 from attribune.apps.serve.models import Answer, ServedModel
@@ -56,7 +57,7 @@ _FAULTS: dict[int | str, dict[str, Any]] = {
     for status, text in {
         400: "The body is not JSON, or cannot be used.",
         401: "The key is missing or wrong.",
-        403: "The service does not change: it was started without --enrol, or without an administrator's key.",
+        403: "The service does not change: it was started without --enrol, or without a key for that.",
         404: "There is no such model, attribute or value.",
         408: "The body did not come in time.",
         409: "The value is known already, or is being added; or the runs are being loaded.",
@@ -84,6 +85,7 @@ def create_app(
     settings: ServeSettings | None = None,
     keys: Sequence[str] = (),
     admin_keys: Sequence[str] = (),
+    value_keys: Sequence[str] = (),
     workers: WorkerMetrics | None = None,
     reload: Reload | None = None,
 ) -> FastAPI:
@@ -93,6 +95,8 @@ def create_app(
         models: by name, as `load_models` returns them.
         keys: callers must send one of them as a bearer token; none is required if empty.
         admin_keys: one of them must be sent to have the runs loaded again; nobody may if empty.
+        value_keys: one of them must be sent to add and forget values. If empty, nobody may where `keys` are required,
+            and everybody where none are.
         workers: where the processes of the service leave their metrics, if there are several.
         reload: loads the runs again.
     """
@@ -112,8 +116,25 @@ def create_app(
     app.add_exception_handler(Exception, _failed)
     describe(app, models, settings)
     paths = {path for route in app.routes if (path := getattr(route, "path_format", None))}
-    app.add_middleware(Gate, settings=settings, keys=keys, admin_keys=admin_keys, metrics=metrics, paths=paths)
+    app.add_middleware(
+        Gate,
+        settings=settings,
+        keys=keys,
+        admin_keys=admin_keys,
+        value_keys=value_keys,
+        metrics=metrics,
+        paths=paths,
+    )
     return app
+
+
+class _AnyText(PathConvertor):
+    """The rest of a path, line ends included, which `PathConvertor` does not match."""
+
+    regex = "(?s:.*)"
+
+
+register_url_convertor("any", _AnyText())
 
 
 def _add_paths(app: FastAPI, handlers: _Handlers) -> None:
@@ -133,11 +154,11 @@ def _add_paths(app: FastAPI, handlers: _Handlers) -> None:
         app.post(path, tags=[_TEXTS], response_model=CompletionAnswer, responses=written, openapi_extra=body_of(body))(
             handler
         )
-    app.post(
-        "/v1/enrol", tags=[_VALUES], response_model=EnrolAnswer, responses=_FAULTS, openapi_extra=body_of(EnrolRequest)
-    )(handlers.enrol)
+    app.post(ENROL, tags=[_VALUES], response_model=EnrolAnswer, responses=_FAULTS, openapi_extra=body_of(EnrolRequest))(
+        handlers.enrol
+    )
     faults = {status: fault for status, fault in _FAULTS.items() if status != 400}
-    app.delete("/v1/values/{attribute}/{value:path}", tags=[_VALUES], response_model=RemoveAnswer, responses=faults)(
+    app.delete(f"{VALUES}/{{attribute}}/{{value:any}}", tags=[_VALUES], response_model=RemoveAnswer, responses=faults)(
         handlers.remove
     )
     app.post(
@@ -146,7 +167,7 @@ def _add_paths(app: FastAPI, handlers: _Handlers) -> None:
     closed: dict[int | str, Any] = {status: _FAULTS[status] for status in (401, 421)}
     app.get("/v1/models", tags=[_SERVICE], response_model=ModelsAnswer, responses=closed)(handlers.list_models)
     app.get(
-        "/v1/models/{model:path}", tags=[_SERVICE], response_model=NamedModel, responses={**closed, 404: _FAULTS[404]}
+        "/v1/models/{model:any}", tags=[_SERVICE], response_model=NamedModel, responses={**closed, 404: _FAULTS[404]}
     )(handlers.find_model)
     app.get("/health", tags=[_SERVICE], responses={status: _FAULTS[status] for status in (421, 503)})(handlers.health)
     app.get("/metrics", tags=[_SERVICE], response_class=Response, responses=closed)(handlers.metrics)
@@ -192,8 +213,9 @@ class _Handlers:
         """Predict one text with its attributes, or many rows.
 
         Attributes may be left out, and values that the model has never seen are accepted: the answer lists them under
-        `unknown`, and is the prediction for a text without them. With `content-type: application/x-ndjson` there is a
-        request on each line, and an answer on each line of the same type.
+        `unknown`, unless the service hides that, and is the prediction for a text without them. With
+        `content-type: application/x-ndjson` there is a request on each line, and an answer on each line of the same
+        type.
         """
         body = await request.body()  # what comes after it says that the caller has left
         if media_type(request.headers.get("content-type", "")) == LINES:
@@ -205,7 +227,7 @@ class _Handlers:
             return Response(status_code=LEFT)
         model, answers = answered
         self._metrics.answered(model, answers)
-        predictions = [{"output": answer.output, "unknown": answer.unknown} for answer in answers]
+        predictions = [answer.shown(hide_unknown=self._settings.hide_unknown) for answer in answers]
         return JSONResponse({"model": model.name, "predictions": predictions})
 
     async def _answer(self, body: bytes, content_type: str) -> tuple[ServedModel, list[Answer]]:

@@ -76,7 +76,9 @@ class Prediction(BaseModel):
         description="Prediction and probabilities, by the column names that `attribune predict` writes."
     )
     unknown: dict[str, list[str]] = Field(
-        description="Values that the model does not know, by attribute; it answered as if they were missing."
+        default_factory=dict,
+        description="Values that the model does not know, by attribute; it answered as if they were missing. Left out "
+        "by a service with `--hide-unknown`.",
     )
 
 

@@ -20,7 +20,7 @@ _NEW = "a new one"
 
 
 def prediction_example(model: ServedModel, settings: ServeSettings) -> dict[str, Any]:
-    """Return a text with attributes of a model, each with its most frequent value."""
+    """Return a text with attributes of a model, each with its most frequent value, unless those are hidden."""
     names = model.predictor.text_input.names
     text: Any = _TEXT if len(names) == 1 else dict.fromkeys(names, _TEXT)
     return {"text": text, "attributes": _attributes(model, settings)}
@@ -54,7 +54,8 @@ def enrolment_example(model: ServedModel, settings: ServeSettings) -> dict[str, 
 
 
 def _attributes(model: ServedModel, settings: ServeSettings) -> dict[str, Any]:
-    values = {attribute.name: _value(attribute) for attribute in model.attributes}
+    attributes = [one for one in model.attributes if isinstance(one.spec, Numeric) or not settings.hide_unknown]
+    values = {attribute.name: _value(attribute) for attribute in attributes}
     return {
         name: value for name, value in values.items() if value is not None and _is_read(name, value, model, settings)
     }

@@ -12,13 +12,14 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from attribune.apps.serve.faults import refusal
 from attribune.apps.serve.metrics import ServiceMetrics
-from attribune.apps.serve.settings import ADMIN_KEYS, ServeSettings
+from attribune.apps.serve.settings import ADMIN_KEYS, VALUE_KEYS, ServeSettings
 from attribune.core.hosts import is_allowed
 
-__all__ = ["LEFT", "RELOAD", "Gate"]
+__all__ = ["ENROL", "LEFT", "RELOAD", "VALUES", "Gate"]
 
 LEFT = 499  # what logs and metrics show of a request whose caller left; it is never sent
 RELOAD = "/v1/reload"  # which takes the keys of administrators alone
+ENROL, VALUES = "/v1/enrol", "/v1/values"  # which take keys of their own
 _OPEN = ("/health",)  # a container's probe sends no key
 
 _CLOSE = {"connection": "close"}
@@ -32,6 +33,7 @@ class Gate:
         app: the application behind it.
         keys: callers must send one of them as a bearer token; none is required if empty.
         admin_keys: one of them must be sent to have the runs loaded again; nobody may if empty.
+        value_keys: one of them must be sent to add and forget values; if empty, whoever needs no key may, if any.
         paths: of the service; others are counted together.
     """
 
@@ -42,13 +44,16 @@ class Gate:
         settings: ServeSettings,
         keys: Sequence[str],
         admin_keys: Sequence[str] = (),
+        value_keys: Sequence[str] = (),
         metrics: ServiceMetrics,
         paths: set[str],
     ) -> None:
         self._app, self._settings, self._metrics, self._paths = app, settings, metrics, paths
         self._answering = self._held = 0
         self._largest = int(settings.max_body_mb * 2**20)
-        self._keys, self._admin_keys = ([f"Bearer {key}".encode() for key in some] for some in (keys, admin_keys))
+        self._keys, self._admin_keys, self._value_keys = (
+            [f"Bearer {key}".encode() for key in some] for some in (keys, admin_keys, value_keys)
+        )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle a request."""
@@ -101,11 +106,21 @@ class Gate:
                 f"{named!r} is not a name of this service: use {' or '.join(hosts)}, or allow it by --allowed-hosts"
             )
             return refusal(scope["path"], 421, "header.host", reason, _CLOSE)
-        if scope["path"] == RELOAD and not self._admin_keys:
+        # By how it begins: routes ignore a line end behind their path.
+        reloads = scope["path"].startswith(RELOAD)
+        changes_values = self._settings.enrol and scope["path"].startswith((ENROL, VALUES))
+        if reloads and not self._admin_keys:
             reason = f"reloading is disabled: set {ADMIN_KEYS}, or send the process SIGHUP"
             return refusal(RELOAD, 403, "path", reason)
-        if not self._is_authorized(scope):
-            whose = "an administrator's key" if scope["path"] == RELOAD else "one of the service's keys"
+        if changes_values and self._keys and not self._value_keys:
+            reason = f"the keys of all callers do not change values: set {VALUE_KEYS} for those who may"
+            return refusal(scope["path"], 403, "path", reason)
+        keys, whose = self._keys, "one of the service's keys"
+        if reloads:
+            keys, whose = self._admin_keys, "an administrator's key"
+        elif changes_values:
+            keys, whose = self._value_keys, f"a key for values, one of {VALUE_KEYS}"
+        if scope["path"] not in _OPEN and not _is_authorized(scope, keys):
             reason = f"send {whose}, as in 'Authorization: Bearer KEY'"
             return refusal(scope["path"], 401, "header.authorization", reason, {"www-authenticate": "Bearer"})
         declared = dict(scope["headers"]).get(b"content-length", b"0")
@@ -142,13 +157,12 @@ class Gate:
         reason = f"the body has more than {self._largest:,} bytes: send fewer texts at once"
         return refusal(path, 413, "body", reason, _CLOSE)
 
-    def _is_authorized(self, scope: Scope) -> bool:
-        keys = self._admin_keys if scope["path"] == RELOAD else self._keys
-        if not keys or scope["path"] in _OPEN:
-            return True
-        header = dict(scope["headers"]).get(b"authorization", b"")
-        matches = [hmac.compare_digest(header, key) for key in keys]  # all of them, in constant time
-        return any(matches)
+
+def _is_authorized(scope: Scope, keys: Sequence[bytes]) -> bool:
+    """Whether a request has one of the keys, or there are none."""
+    header = dict(scope["headers"]).get(b"authorization", b"")
+    matches = [hmac.compare_digest(header, key) for key in keys]  # all of them, in constant time
+    return any(matches) or not keys
 
 
 def _replay(body: bytes, receive: Receive) -> Receive:

@@ -102,4 +102,4 @@ class LinePaths:
         assert not isinstance(line.asked, Refused)
         model = line.asked[0]
         self._service.metrics.answered(model, [answer])
-        return {"model": model.name, "output": answer.output, "unknown": answer.unknown}
+        return {"model": model.name, **answer.shown(hide_unknown=self._service.settings.hide_unknown)}

@@ -49,6 +49,10 @@ class Answer(NamedTuple):
     unknown: dict[str, list[str]]
     missing: list[str]
 
+    def shown(self, *, hide_unknown: bool) -> dict[str, Any]:
+        """Return what a caller sees of it."""
+        return {"output": self.output} if hide_unknown else {"output": self.output, "unknown": self.unknown}
+
 
 Columns = Mapping[str, Sequence[Any]]
 

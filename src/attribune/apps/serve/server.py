@@ -18,7 +18,7 @@ from attribune.apps.serve.app import create_app
 from attribune.apps.serve.connections import Connection
 from attribune.apps.serve.models import RunLoader, ServedModel
 from attribune.apps.serve.reloading import LiveModels, Reload, Reloader, in_background
-from attribune.apps.serve.settings import ServeSettings, admin_keys, hosts_for, keys_for
+from attribune.apps.serve.settings import ServeSettings, admin_keys, hosts_for, keys_for, value_keys
 from attribune.apps.serve.worker_metrics import WorkerMetrics
 from attribune.errors import ConfigError
 
@@ -88,14 +88,22 @@ def make_server(
         on_hangup: called at SIGHUP, which otherwise stops the server.
 
     Raises:
-        ConfigError: for a host beyond this machine without keys.
+        ConfigError: for a host beyond this machine without keys, or for callers who need keys of their own to change
+            values, and have none.
     """
     settings = settings.model_copy(update={"allowed_hosts": hosts_for(host, settings.allowed_hosts)})
     limit = settings.max_connections + max(settings.max_connections // 2, 16)  # some ask, others wait
     connection: Any = functools.partial(Connection, timeout=settings.timeout, limit=limit)
+    keys = keys_for(host)
     config = uvicorn.Config(
         create_app(
-            models, settings=settings, keys=keys_for(host), admin_keys=admin_keys(), workers=workers, reload=reload
+            models,
+            settings=settings,
+            keys=keys,
+            admin_keys=admin_keys(),
+            value_keys=value_keys(keys, enrol=settings.enrol),
+            workers=workers,
+            reload=reload,
         ),
         http=connection,
         ws="none",

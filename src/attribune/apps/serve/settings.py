@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 from pydantic import Field
@@ -12,12 +12,14 @@ from attribune.core.config import Settings
 from attribune.core.hosts import LOOPBACK, is_loopback
 from attribune.errors import ConfigError
 
-__all__ = ["ADMIN_KEYS", "KEYS", "ServeSettings", "admin_keys", "hosts_for", "keys_for"]
+__all__ = ["ADMIN_KEYS", "KEYS", "VALUE_KEYS", "ServeSettings", "admin_keys", "hosts_for", "keys_for", "value_keys"]
 
 KEYS = "ATTRIBUNE_SERVE_KEYS"
 """The environment variable with the keys that callers may send, separated by commas."""
 ADMIN_KEYS = "ATTRIBUNE_SERVE_ADMIN_KEYS"
 """The environment variable with the keys of administrators, who may reload the runs, separated by commas."""
+VALUE_KEYS = "ATTRIBUNE_SERVE_VALUE_KEYS"
+"""The environment variable with the keys of those who may add and forget values, separated by commas."""
 _MIN_KEY_LENGTH = 16
 
 
@@ -36,6 +38,7 @@ class ServeSettings(Settings):
         timeout: seconds that a request may take: its head, its body, the answer, and the reading of that.
         cache_mb: size of the weight caches of all models together, in MiB.
         enrol: whether requests may add values to the runs, and remove them.
+        hide_unknown: whether answers leave out which values a model does not know, and examples the values it knows.
         allowed_hosts: names that requests may have in their Host header, such as ``example.org`` or
             ``*.example.org``; any if empty.
     """
@@ -56,6 +59,7 @@ class ServeSettings(Settings):
     timeout: float = Field(default=30, gt=0)
     cache_mb: float = Field(default=256, ge=0)
     enrol: bool = False
+    hide_unknown: bool = False
     allowed_hosts: tuple[str, ...] = ()
 
 
@@ -77,6 +81,29 @@ def keys_for(host: str) -> tuple[str, ...]:
 def admin_keys() -> tuple[str, ...]:
     """Read the administrators' keys of the environment; ConfigError for one that is easily guessed."""
     return _keys_of(ADMIN_KEYS)
+
+
+def value_keys(keys: Sequence[str], *, enrol: bool) -> tuple[str, ...]:
+    """Read the keys of the environment with which values may be added and forgotten.
+
+    Args:
+        keys: with which callers may ask for predictions.
+        enrol: whether values may be added and forgotten at all.
+
+    Raises:
+        ConfigError: for keys that are needed and missing, easily guessed, or those of all callers.
+    """
+    own = _keys_of(VALUE_KEYS)
+    if enrol and keys and not own:
+        raise ConfigError(
+            f"--enrol lets requests add values to the runs and delete them for good, which the keys of {KEYS} do not "
+            f"allow: set {VALUE_KEYS} to one or several other keys for those who may; or leave --enrol out"
+        )
+    if enrol and set(own).intersection(keys):
+        raise ConfigError(
+            f"a key of {VALUE_KEYS} is also one of {KEYS}, so that every caller could delete values: use another one"
+        )
+    return own
 
 
 def _keys_of(variable: str) -> tuple[str, ...]:

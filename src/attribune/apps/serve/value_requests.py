@@ -42,6 +42,7 @@ __all__ = [
 
 _PATH = b"/v1/values/"
 _LONGEST = 1_000  # characters of a new value
+_STEPS = (".", "..")  # which clients take for steps in a path, also when encoded
 
 
 class LabelledRow(Row):
@@ -173,6 +174,9 @@ def check_new_value(given: Any, attribute: FittedAttribute, model: ServedModel) 
     text = read_text(given, "value")
     if text is None or model.predictor.schema.means_missing(text):
         raise Refused(422, "value", "it means that there is no value: give another name")
+    if text in _STEPS:
+        reason = f"{text!r} could not be named in a path, to forget it again: use another value, or `attribune enrol`"
+        raise Refused(422, "value", reason)
     separator = getattr(attribute.spec, "separator", None)
     if separator is not None and separator in text:
         raise Refused(

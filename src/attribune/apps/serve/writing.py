@@ -74,7 +74,7 @@ class WritingPaths:
         )
         asked, loop = await self._service.read(body, read), asyncio.get_running_loop()
         async with in_time(self._service.settings):
-            job = _Job(asked, self._service.batcher)
+            job = _Job(asked, self._service.batcher, hide_unknown=self._service.settings.hide_unknown)
             job.future.add_done_callback(lambda _: loop.call_soon_threadsafe(self._count, job))
             try:
                 if asked.streams:
@@ -131,8 +131,8 @@ class _Job:
         Overloaded, Stopping: as `Batcher.call`.
     """
 
-    def __init__(self, asked: Writing, batcher: Batcher) -> None:
-        self.asked, self._batcher = asked, batcher
+    def __init__(self, asked: Writing, batcher: Batcher, *, hide_unknown: bool) -> None:
+        self.asked, self._batcher, self._hide_unknown = asked, batcher, hide_unknown
         self._id, self._created = secrets.token_hex(12), int(time.time())
         self._parts = asyncio.Queue[_Part | None]()
         self._loop = asyncio.get_running_loop()
@@ -162,7 +162,7 @@ class _Job:
             "object": kind,
             "created": self._created,
             "model": self.asked.model.name,
-            "unknown": self.unknown,
+            **({} if self._hide_unknown else {"unknown": self.unknown}),
         }
 
     def answer(self, written: _Written) -> dict[str, Any]:

@@ -115,7 +115,7 @@ class CompletionAnswer(BaseModel):
     model: str
     choices: list[dict[str, Any]]
     usage: dict[str, int]
-    unknown: dict[str, list[str]]
+    unknown: dict[str, list[str]] = Field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
