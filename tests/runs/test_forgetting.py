@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-import bz2
-import gzip
-import html
-import json
-import lzma
 import shutil
 import zipfile
 from collections.abc import Callable
@@ -15,8 +10,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 import small_runs
 from safetensors.numpy import load_file, save_file
@@ -28,7 +21,6 @@ from attribune.export.export import export
 from attribune.runs.forget import forget
 from attribune.runs.loading import load_run
 from attribune.runs.value_marks import drop_rows, marked_rows, value_marks
-from attribune.runs.value_search import files_with_value
 
 USERS = sorted({row["user"] for row in ROWS})
 ATTRIBUTES = ("--multi-label", "tags:;", "--numeric", "price")
@@ -135,65 +127,6 @@ def test_marks_follow_their_rows() -> None:
     assert marked_rows(rest, "user", ["a"]).tolist() == [1]
     assert marked_rows(rest, "user", ["b"]).tolist() == []
     assert marked_rows(rest, "tags", ["x", "y"]).tolist() == [0, 1]
-
-
-NAME = "Zoë O'Neil"
-TEXT = f"a review by {NAME}, last year"
-
-
-def _zip(path: Path) -> None:
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
-        archive.writestr("inner/notes.csv", f"user,text\n{NAME},fine\n")
-
-
-WRITERS: dict[str, Callable[[Path], object]] = {
-    "notes.txt": lambda path: path.write_text(TEXT),
-    "utf16.txt": lambda path: path.write_text(TEXT, encoding="utf-16"),
-    "latin.txt": lambda path: path.write_text(TEXT, encoding="latin-1"),
-    "page.html": lambda path: path.write_text(f"<td>{html.escape(NAME)}</td>"),
-    "entities.html": lambda path: path.write_text("<td>Zo&euml; O&#x27;Neil</td>"),
-    "title.html": lambda path: path.write_text(f'<td title="{html.escape(NAME)}"></td>'),
-    "table.csv": lambda path: path.write_text(f'user,text\n"{NAME}",fine\n'),
-    "rows.json": lambda path: path.write_text(json.dumps({"rows": [{"user": NAME}]})),
-    "key.json": lambda path: path.write_text(json.dumps({NAME: 1})),
-    "log.jsonl": lambda path: path.write_text(json.dumps({"a": 1}) + "\n" + json.dumps({"user": NAME}) + "\n"),
-    "set.yaml": lambda path: path.write_text(f'user: "{NAME}"\n'),
-    "a.gz": lambda path: path.write_bytes(gzip.compress(TEXT.encode())),
-    "a.bz2": lambda path: path.write_bytes(bz2.compress(TEXT.encode())),
-    "a.xz": lambda path: path.write_bytes(lzma.compress(TEXT.encode())),
-    "no ending": lambda path: path.write_bytes(bz2.compress(gzip.compress(TEXT.encode()))),
-    "a.zip": _zip,
-    "a.zst": lambda path: path.write_bytes(pa.compress(TEXT.encode(), codec="zstd", asbytes=True)),
-    "text.parquet": lambda path: pq.write_table(pa.table({"user": [NAME]}), path),
-    "list.parquet": lambda path: pq.write_table(pa.table({"user": [["x", NAME]]}), path),
-    "dictionary.parquet": lambda path: pq.write_table(pa.table({"u": pa.array([NAME]).dictionary_encode()}), path),
-    "struct.parquet": lambda path: pq.write_table(pa.table({"u": [{"name": NAME}]}), path),
-    "bytes.parquet": lambda path: pq.write_table(pa.table({"u": [NAME.encode()]}), path),
-    "tokenizer_users.json": lambda path: path.write_text(json.dumps([NAME])),
-    "vocab_of_users.txt": lambda path: path.write_text(NAME),
-    "graph.onnx": lambda path: path.write_bytes(b"\x08\x01\x12" + f"user={NAME}".encode() + bytes(9)),
-    "half.parquet": lambda path: path.write_bytes(b"PAR1\0" + NAME.encode()),
-    "half.json": lambda path: path.write_text(f'{{"user": "{NAME}"'),
-}
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", WRITERS)
-def test_a_value_is_found_in_every_format(name: str, tmp_path: Path) -> None:
-    path = tmp_path / name
-    WRITERS[name](path)
-    assert files_with_value(NAME, tmp_path) == [path]
-    assert files_with_value("Zoë O'Nei", tmp_path) == []
-
-
-@pytest.mark.parametrize(
-    ("name", "content"),
-    [("table.csv", "user,n\n17,3\n"), ("page.html", "<td> 17 </td>"), ("rows.json", '["17"]'), ("tabs.tsv", "a\t17\n")],
-)
-def test_a_number_is_found_as_a_cell(name: str, content: str, tmp_path: Path) -> None:
-    (tmp_path / name).write_text(content)
-    assert files_with_value("17", tmp_path) == [tmp_path / name]
-    assert files_with_value("7", tmp_path) == []
 
 
 @pytest.mark.slow
