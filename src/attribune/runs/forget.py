@@ -145,7 +145,9 @@ def _search(
         f"{path} is not searched, since {reason}: look whether it has the value, and remove it or move it elsewhere"
         for path, reason in sorted(searched.unsearched.items())
     ]
-    return {*searched.places, *(export.path for export in exports if export.has(attribute, texts))}
+    having = [export.path for export in exports if export.has(attribute, texts)]
+    done.notes += [f"{path} is an export with its vectors: remove it, and export again" for path in having]
+    return {*searched.places, *having}
 
 
 def _text(value: str) -> str:
