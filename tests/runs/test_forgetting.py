@@ -146,9 +146,8 @@ def test_values_that_stand_in_files_of_the_run_by_chance(copy: Callable[[str], P
 def test_words_of_texts_that_name_a_value_are_said(
     trained_runs: TrainedRuns, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    named = {0: ("zelda", " says Zelda"), 1: ("u1", " and zelda")}
     rows = [
-        {**row, "user": named.get(number % 6, (row["user"],))[0], "text": row["text"] + named.get(number % 6, ("", ""))[1]}
+        {**row, "user": "zelda", "text": f"{row['text']} says Zelda"} if number % 6 == 0 else row
         for number, row in enumerate(ROWS)
     ]
     words = small_runs.train_command(trained_runs.table(rows), Path("-"), backbone="cnn", method="upa")

@@ -1,4 +1,4 @@
-"""The search of `forget` in foreign files: each has the value, was read whole and has none, or is named as unsearched."""
+"""The search of `forget` in foreign files: each has the value, is read whole and clean, or is named as not searched."""
 
 from __future__ import annotations
 

@@ -21,6 +21,7 @@ import zipfile
 import zlib
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote_plus
@@ -160,7 +161,7 @@ def _texts_of(data: bytes, depth: int = 0) -> Iterator[str]:
             return
     for start, open_table in _TABLES.items():
         if data.startswith(start):
-            yield from _read(lambda data: _texts_of_table(open_table(pa.BufferReader(data))), data)
+            yield from _read(partial(_texts_of_table, open_table), data)
             return
     yield _decoded(data)
 
@@ -216,8 +217,9 @@ def _decoded_base64(text: str) -> Iterator[str]:
             continue
 
 
-def _texts_of_table(table: pa.Table) -> Iterator[str]:
+def _texts_of_table(open_table: Callable[[Any], pa.Table], data: bytes) -> Iterator[str]:
     """Yield the names, the metadata and the cells of a table, a column as one text with a line for each cell."""
+    table = open_table(pa.BufferReader(data))
     for metadata in (table.schema.metadata, *(one.metadata for one in table.schema)):
         for pair in (metadata or {}).items():
             yield from map(_decoded, pair)
@@ -278,7 +280,7 @@ _PACKED: dict[bytes, Callable[[bytes], Iterator[tuple[str, bytes]]]] = {
     b"BZh": lambda data: _decompressed(data, bz2.BZ2Decompressor),
     b"\xfd7zXZ": lambda data: _decompressed(data, lzma.LZMADecompressor),
 }
-_TABLES: dict[bytes, Callable[[Any], Any]] = {
+_TABLES: dict[bytes, Callable[[Any], pa.Table]] = {
     b"PAR1": pq.read_table,
     b"ARROW1": lambda source: pa.ipc.open_file(source).read_all(),
     b"\xff\xff\xff\xff": lambda source: pa.ipc.open_stream(source).read_all(),

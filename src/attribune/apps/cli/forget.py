@@ -1,8 +1,8 @@
 """Remove values from a run.
 
 Remove values of an attribute from a run: vectors and names in every model, predictions of their rows, checkpoints. Then
-search all other files for them, and name those that have one, or that cannot be searched. Weights that all values share have learned from the rows of these values too, and stay as
-they are: only a training without these rows unlearns them.
+search all other files for them, and name those that have one, or that cannot be searched. Weights that all values share
+have learned from the rows of these values too, and stay as they are: only a training without these rows unlearns them.
 
 Examples:
   attribune forget runs/stars --attribute user --value u17
