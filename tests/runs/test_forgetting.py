@@ -199,7 +199,6 @@ def test_exports_are_found_by_their_marks(tmp_path: Path) -> None:
         ({"kind": "adapter"}, "exported"),
         pytest.param({"kind": "torch"}, "exported.pt2", marks=EXHAUSTIVE),
         pytest.param({"kind": "onnx"}, "exported.onnx", marks=EXHAUSTIVE),
-        pytest.param({"kind": "onnx", "quantise": "int8"}, "exported.onnx", marks=EXHAUSTIVE),
     ],
 )
 @pytest.mark.parametrize("is_whole", [False, pytest.param(True, marks=EXHAUSTIVE)])
