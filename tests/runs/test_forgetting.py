@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-import bz2
-import gzip
-import html
-import json
-import lzma
 import shutil
 import zipfile
 from collections.abc import Callable
@@ -15,8 +10,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 import small_runs
 from safetensors.numpy import load_file, save_file
@@ -26,10 +19,10 @@ from attribune import Categorical, MultiLabel, Schema
 from attribune.apps.cli import main
 from attribune.core.checksums import CHECKSUMS, CheckedFiles
 from attribune.export.export import export
+from attribune.runs.enrol import EnrolSettings, enrol
 from attribune.runs.forget import forget
 from attribune.runs.loading import load_run
-from attribune.runs.value_marks import drop_rows, marked_rows, value_marks
-from attribune.runs.value_search import files_with_value
+from attribune.runs.value_marks import EXPORT_MARKS, drop_rows, export_marks, marked_exports, marked_rows, value_marks
 
 USERS = sorted({row["user"] for row in ROWS})
 ATTRIBUTES = ("--multi-label", "tags:;", "--numeric", "price")
@@ -139,63 +132,91 @@ def test_marks_follow_their_rows() -> None:
     assert marked_rows(rest, "tags", ["x", "y"]).tolist() == [0, 1]
 
 
-NAME = "Zoë O'Neil"
-TEXT = f"a review by {NAME}, last year"
-
-
-def _zip(path: Path) -> None:
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
-        archive.writestr("inner/notes.csv", f"user,text\n{NAME},fine\n")
-
-
-WRITERS: dict[str, Callable[[Path], object]] = {
-    "notes.txt": lambda path: path.write_text(TEXT),
-    "utf16.txt": lambda path: path.write_text(TEXT, encoding="utf-16"),
-    "latin.txt": lambda path: path.write_text(TEXT, encoding="latin-1"),
-    "page.html": lambda path: path.write_text(f"<td>{html.escape(NAME)}</td>"),
-    "entities.html": lambda path: path.write_text("<td>Zo&euml; O&#x27;Neil</td>"),
-    "title.html": lambda path: path.write_text(f'<td title="{html.escape(NAME)}"></td>'),
-    "table.csv": lambda path: path.write_text(f'user,text\n"{NAME}",fine\n'),
-    "rows.json": lambda path: path.write_text(json.dumps({"rows": [{"user": NAME}]})),
-    "key.json": lambda path: path.write_text(json.dumps({NAME: 1})),
-    "log.jsonl": lambda path: path.write_text(json.dumps({"a": 1}) + "\n" + json.dumps({"user": NAME}) + "\n"),
-    "set.yaml": lambda path: path.write_text(f'user: "{NAME}"\n'),
-    "a.gz": lambda path: path.write_bytes(gzip.compress(TEXT.encode())),
-    "a.bz2": lambda path: path.write_bytes(bz2.compress(TEXT.encode())),
-    "a.xz": lambda path: path.write_bytes(lzma.compress(TEXT.encode())),
-    "no ending": lambda path: path.write_bytes(bz2.compress(gzip.compress(TEXT.encode()))),
-    "a.zip": _zip,
-    "a.zst": lambda path: path.write_bytes(pa.compress(TEXT.encode(), codec="zstd", asbytes=True)),
-    "text.parquet": lambda path: pq.write_table(pa.table({"user": [NAME]}), path),
-    "list.parquet": lambda path: pq.write_table(pa.table({"user": [["x", NAME]]}), path),
-    "dictionary.parquet": lambda path: pq.write_table(pa.table({"u": pa.array([NAME]).dictionary_encode()}), path),
-    "struct.parquet": lambda path: pq.write_table(pa.table({"u": [{"name": NAME}]}), path),
-    "bytes.parquet": lambda path: pq.write_table(pa.table({"u": [NAME.encode()]}), path),
-    "tokenizer_users.json": lambda path: path.write_text(json.dumps([NAME])),
-    "vocab_of_users.txt": lambda path: path.write_text(NAME),
-    "graph.onnx": lambda path: path.write_bytes(b"\x08\x01\x12" + f"user={NAME}".encode() + bytes(9)),
-    "half.parquet": lambda path: path.write_bytes(b"PAR1\0" + NAME.encode()),
-    "half.json": lambda path: path.write_text(f'{{"user": "{NAME}"'),
-}
+@pytest.mark.slow
+def test_values_that_stand_in_files_of_the_run_by_chance(copy: Callable[[str], Path], tmp_path: Path) -> None:
+    run = copy("injector") / "run"
+    values = ["1", "0", "true", "text", "stars", "model", "john", "john smith"]
+    rows = [{**row, "user": values[number % len(values)]} for number, row in enumerate(ROWS[:16])]
+    enrol(run, small_runs.write_csv(tmp_path / "new.csv", rows), settings=EnrolSettings(steps=1))
+    for value in values[:-1]:
+        done = forget(run, "user", [value])
+        assert (len(done.models), done.places, done.undecided) == (1, [], []), value
+    assert "john smith" in load_run(run)[1].model.schema["user"].values
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", WRITERS)
-def test_a_value_is_found_in_every_format(name: str, tmp_path: Path) -> None:
-    path = tmp_path / name
-    WRITERS[name](path)
-    assert files_with_value(NAME, tmp_path) == [path]
-    assert files_with_value("Zoë O'Nei", tmp_path) == []
+def test_words_of_texts_that_name_a_value_are_said(
+    trained_runs: TrainedRuns, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = [
+        {**row, "user": "zelda", "text": f"{row['text']} says Zelda"} if number % 6 == 0 else row
+        for number, row in enumerate(ROWS)
+    ]
+    words = small_runs.train_command(trained_runs.table(rows), Path("-"), backbone="cnn", method="upa")
+    run = trained_runs.copy(trained_runs.trained([*words, "--compare", "linear"]), tmp_path / "run")
+    assert main(["forget", str(run), "--attribute", "user", "--value", "zelda"]) == 0
+    said = capsys.readouterr().err
+    for path in (run / "model" / "tokenizer.json", run / "compare" / "linear" / "model" / "linear.json"):
+        assert "zelda" in path.read_text()
+        assert f"{path} names it in its words of the training texts, which stay" in said
+    assert f"no other file below {run} contains the value any more" in said
 
 
+@pytest.mark.slow
+def test_files_that_cannot_be_searched_are_named_beside_those_that_have_the_value(
+    copy: Callable[[str], Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = copy("linear") / "run"
+    (run / "photo.png").write_bytes(b"\x89PNG\r\n\x1a\n" + bytes(9))
+    (run / "u3.txt").write_text("x")
+    assert main(["forget", str(run), "--attribute", "user", "--value", "u3"]) == 1
+    said = capsys.readouterr().err
+    assert f"the value is still found in {run / 'u3.txt'}: look whether" in said
+    assert f"{run / 'photo.png'} is not searched, since it is not of a type that is read" in said
+    assert "no file below" not in said
+
+
+def test_exports_are_found_by_their_marks(tmp_path: Path) -> None:
+    folder = tmp_path / "exported"
+    folder.mkdir()
+    (folder / EXPORT_MARKS).write_text(export_marks({"user": ["Zoë"], "tags": []}, ["model.safetensors"]))
+    everyone = export_marks({"user": ["Zoë", "17"]})
+    (tmp_path / "a.onnx").write_bytes(b"\x08\0" + everyone.encode() + b"\xff")
+    with zipfile.ZipFile(tmp_path / "a.pt2", "w") as archive:
+        archive.writestr(f"a/extra/{EXPORT_MARKS}", everyone)
+    for name in ("earlier.onnx", "earlier.pt2"):
+        (tmp_path / name).write_bytes(b"\x08\0")
+    found = {export.path.name: export for export in marked_exports(tmp_path)}
+    assert list(found) == ["exported", "a.onnx", "a.pt2"]
+    assert found["exported"].files == (folder / EXPORT_MARKS, folder / "model.safetensors")
+    assert [export.has("user", ["Zoë"]) for export in found.values()] == [True, True, True]
+    assert [export.has("user", ["17", "u"]) for export in found.values()] == [False, True, True]
+    assert [export.has("tags", ["Zoë"]) for export in found.values()] == [False, False, False]
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize(
-    ("name", "content"),
-    [("table.csv", "user,n\n17,3\n"), ("page.html", "<td> 17 </td>"), ("rows.json", '["17"]'), ("tabs.tsv", "a\t17\n")],
+    ("options", "name"),
+    [
+        ({"kind": "adapter"}, "exported"),
+        pytest.param({"kind": "torch"}, "exported.pt2", marks=EXHAUSTIVE),
+        pytest.param({"kind": "onnx"}, "exported.onnx", marks=EXHAUSTIVE),
+    ],
 )
-def test_a_number_is_found_as_a_cell(name: str, content: str, tmp_path: Path) -> None:
-    (tmp_path / name).write_text(content)
-    assert files_with_value("17", tmp_path) == [tmp_path / name]
-    assert files_with_value("7", tmp_path) == []
+@pytest.mark.parametrize("is_whole", [False, pytest.param(True, marks=EXHAUSTIVE)])
+def test_an_export_for_a_value_is_named(
+    options: dict[str, Any], name: str, is_whole: bool, copy: Callable[[str], Path]
+) -> None:
+    pytest.importorskip("onnxscript")
+    if is_whole and name == "exported":
+        pytest.skip("a folder is for fixed values")
+    run = copy("injector") / "run"
+    export(run, assignments=None if is_whole else {"user": ["u3"]}, **options)
+    if not is_whole:
+        assert forget(run, "user", ["u4"]).places == []
+    done = forget(run, "user", ["u3"])
+    assert (done.places, done.undecided) == ([str(run / name)], [])
+    assert any("is an export with its vectors" in note for note in done.notes)
 
 
 @pytest.mark.slow

@@ -28,8 +28,9 @@ from attribune.models.base import ConditionedModel
 from attribune.models.predictor import Predictor
 from attribune.runs.enrol import ENROLMENTS, EnrolSettings, enrol, enrolments, undo_enrolment
 from attribune.runs.folder import RunFolder
-from attribune.runs.forget import files_with_value, forget
+from attribune.runs.forget import forget
 from attribune.runs.loading import load_run
+from attribune.runs.value_search import Wanted, search_files
 from attribune.schema.revision import Revision
 
 NEW = small_runs.reviews(60, seed=9, users=12)  # users 7 to 11 are new
@@ -55,6 +56,11 @@ def compared(trained_runs: TrainedRuns, tmp_path: Path) -> Path:
 @pytest.fixture
 def new(tmp_path: Path) -> Path:
     return small_runs.write_csv(tmp_path / "new.csv", NEW)
+
+
+def files_with_value(value: str, folder: Path) -> list[Path]:
+    """The files below a folder that name a value, those of the run among them."""
+    return search_files(Wanted([value]), folder).places
 
 
 def bytes_of(folder: Path) -> dict[str, bytes]:
@@ -395,28 +401,6 @@ def test_other_files_are_named(run: Path) -> None:
         (run / name).write_bytes(content)
     (run / "model" / "notes.yaml").write_text("who: [u1, u3]\n")  # it goes with the model that is replaced
     assert sorted(forget(run, "user", ["u3"]).places) == sorted(str(run / name) for name in contents)
-
-
-@pytest.mark.parametrize(
-    ("value", "text", "there"),
-    [
-        ("u3", "u33", False),
-        ("u3", "xu3", False),
-        ("u3", "u3,u4", True),
-        ("u3", "«u3»", True),
-        ("17", "17", True),
-        ("17", "in 17 steps", False),
-        ("a", "a film", False),
-        ("a", "a", True),
-        ("né", "né", True),
-        ("née", "la née.", True),
-        ("a.b", "axb", False),
-        ("(x)y", "say (x)y", True),
-    ],
-)
-def test_what_counts_as_the_value(value: str, text: str, there: bool, tmp_path: Path) -> None:
-    (tmp_path / "a.json").write_text(json.dumps({"k": text}))
-    assert bool(files_with_value(value, tmp_path)) is there
 
 
 @pytest.mark.slow

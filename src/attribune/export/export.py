@@ -33,8 +33,10 @@ from attribune.models.config import AttributeConfig
 from attribune.models.predictor import Predictor
 from attribune.models.quantised import Quantisation, check_quantisation
 from attribune.runs.loading import load_run
+from attribune.runs.value_marks import EXPORT_MARKS, export_marks
 from attribune.schema import Schema
 from attribune.schema.assignments import assigned_ids, assignments_text
+from attribune.schema.columns import canonical
 
 __all__ = ["ExportFormat", "Exported", "export"]
 
@@ -182,6 +184,15 @@ class _Source:
         return merge_model(self.model, hidden if self.id_tensor is None else self.id_tensor)
 
     @property
+    def values(self) -> dict[str, list[str]]:
+        """The values whose vectors the export has, by attribute."""
+        if self.ids is not None:
+            given = (self.assignments or {}).items()
+            return {name: [canonical(value) or value for value in values] for name, values in given}
+        listed = [attribute for attribute in self.model.schema if attribute.spec.lists_values]
+        return {attribute.name: list(attribute.values) for attribute in listed if self.predictor.reads_attributes}
+
+    @property
     def assignments_text(self) -> str:
         """The fixed values in words."""
         return assignments_text(self.assignments or {})
@@ -213,6 +224,8 @@ def _export_folder(source: _Source, path: Path, rows: Rows) -> tuple[str, float]
     try:
         with _writing(path):
             description, score = _write_folder(source, draft)
+            names = [path.name for path in draft.iterdir()]
+            (draft / EXPORT_MARKS).write_text(export_marks(source.values, names), encoding="utf-8")
             difference = largest_difference(source.predictor, rows, score)
             if path.is_dir():
                 path.rmdir()
@@ -271,6 +284,7 @@ def _export_graph(
         "task": json.dumps(source.predictor.task.to_dict()),
         "attributes": ", ".join(model.schema.names),
         "for": "" if source.assignments is None else source.assignments_text,
+        EXPORT_MARKS: export_marks(source.values),
     }
     if kind == "onnx":
         data = graph.onnx_bytes(model, program, metadata=metadata)

@@ -22,9 +22,10 @@ from attribune.errors import AttribuneError, ConfigError, DataError, ModelFolder
 from attribune.models.auto import load_baseline
 from attribune.runs.enrol import enrolments, replace_with
 from attribune.runs.folder import RunFolder
+from attribune.runs.own_files import files_of_run, texts_of_run
 from attribune.runs.recipe import Recipe
-from attribune.runs.value_marks import drop_rows, marked_rows
-from attribune.runs.value_search import files_with_value
+from attribune.runs.value_marks import drop_rows, marked_exports, marked_rows
+from attribune.runs.value_search import Wanted, search_files
 from attribune.schema import Schema
 from attribune.schema.attributes import read_cells
 from attribune.schema.columns import canonical, column_batches
@@ -47,8 +48,9 @@ class Forgotten:
         predictions: number of stored predictions that were removed.
         checkpoints: folders of checkpoints that were removed.
         notes: what could not be done.
-        places: files that still contain a value.
-        undecided: files of which it cannot be told, with the reason and the cure.
+        places: files that still contain a value, exports for it, and files with its name.
+        undecided: files of which it cannot be told, or that were not searched, with the reason and the cure.
+        mentions: files of the run with texts, words of texts or paths of tables that name a value; notes say more.
     """
 
     models: list[str] = field(default_factory=list)
@@ -57,6 +59,7 @@ class Forgotten:
     notes: list[str] = field(default_factory=list)
     places: list[str] = field(default_factory=list)
     undecided: list[str] = field(default_factory=list)
+    mentions: list[str] = field(default_factory=list)
 
 
 def forget(
@@ -113,7 +116,7 @@ def _forget(run: RunFolder, attribute: str, texts: Sequence[str], replace: Repla
         if folder.checkpoints.exists():
             shutil.rmtree(folder.checkpoints)
             done.checkpoints.append(str(folder.checkpoints))
-    places = {place for text in texts for place in files_with_value(text, run.path)}
+    places = _search(run, folders, attribute, texts, done)
     if not (done.models or done.predictions or places):
         # Raises the error for unknown values.
         Revision.removing(Schema([folders[0].read_schema()[attribute]]), {attribute: tuple(texts)})
@@ -124,6 +127,29 @@ def _forget(run: RunFolder, attribute: str, texts: Sequence[str], replace: Repla
             done.notes.append(f"{page} was removed: `attribune report` writes it anew")
     done.places = sorted(map(str, places))
     return done
+
+
+def _search(
+    run: RunFolder, folders: Sequence[RunFolder], attribute: str, texts: Sequence[str], done: Forgotten
+) -> set[Path]:
+    """Return what still has a value: exports by their marks, and foreign files, which are searched."""
+    wanted = Wanted(texts)
+    for folder in folders:
+        for path, what, content in texts_of_run(folder, folder.read_recipe()):
+            if wanted.is_in(content, any_case=True):
+                done.mentions.append(str(path))
+                done.notes.append(f"{path} names it in its {what}, which stay: only a training without them lacks them")
+    exports = list(marked_exports(run.path))
+    known = {file for folder in folders for file in files_of_run(folder)}
+    known |= {file for export in exports for file in export.files}
+    searched = search_files(wanted, run.path, known=known)
+    done.undecided += [
+        f"{path} is not searched, since {reason}: look whether it has the value, and remove it or move it elsewhere"
+        for path, reason in sorted(searched.unsearched.items())
+    ]
+    having = [export.path for export in exports if export.has(attribute, texts)]
+    done.notes += [f"{path} is an export with its vectors: remove it, and export again" for path in having]
+    return {*searched.places, *having}
 
 
 def _text(value: str) -> str:

@@ -1,12 +1,17 @@
-"""Marks of attribute values beside stored predictions: a value's rows are found without the table that they came from.
+"""Marks of attribute values beside stored predictions and in exports, which are found by them.
 
-A mark is a hash of 64 bits. It is no secret: who can guess a value can find its rows, as in the vocabulary.
+The rows of a value are found without the table that they came from, and an export for a value without its name. A mark
+is a hash of 64 bits. It is no secret: who can guess a value can find its rows, as in the vocabulary.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+import json
+import zipfile
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,7 +21,11 @@ from attribune.schema import Schema
 from attribune.schema.attributes import read_cells
 from attribune.schema.columns import Table, canonical, column_batches
 
-__all__ = ["drop_rows", "marked_rows", "value_marks"]
+__all__ = ["EXPORT_MARKS", "MarkedExport", "drop_rows", "export_marks", "marked_exports", "marked_rows", "value_marks"]
+
+EXPORT_MARKS = "attribune_values.json"
+"""The file, in an exported folder or archive, that says whose vectors are in it."""
+_EXPORT_FORMAT = "attribune-values"
 
 Arrays = dict[str, npt.NDArray[Any]]
 _START, _ROWS, _HASHES = "values.", ".rows", ".hashes"
@@ -67,3 +76,65 @@ def drop_rows(arrays: Mapping[str, npt.NDArray[Any]], positions: npt.NDArray[np.
 def _hashes(texts: Iterable[str]) -> npt.NDArray[np.uint64]:
     digests = [hashlib.blake2b(text.encode(), digest_size=8).digest() for text in texts]
     return np.frombuffer(b"".join(digests), dtype=np.uint64)
+
+
+def export_marks(values: Mapping[str, Iterable[str]], files: Collection[str] = ()) -> str:
+    """Return the marks of the values whose vectors an export has, as JSON.
+
+    Args:
+        values: by attribute.
+        files: the names of the files of an exported folder.
+    """
+    marks = {name: [f"{mark:016x}" for mark in _hashes(sorted(texts)).tolist()] for name, texts in values.items()}
+    return json.dumps({"format": _EXPORT_FORMAT, "values": marks, "files": sorted(files)})
+
+
+@dataclass(frozen=True, kw_only=True)
+class MarkedExport:
+    """An export below a folder.
+
+    Args:
+        path: of its file or folder.
+        files: all of its files.
+        marks: of the values whose vectors it has, by attribute.
+    """
+
+    path: Path
+    files: tuple[Path, ...]
+    marks: Mapping[str, Sequence[str]]
+
+    def has(self, attribute: str, values: Sequence[str]) -> bool:
+        """Whether it has a vector of one of the values."""
+        return not {f"{mark:016x}" for mark in _hashes(values).tolist()}.isdisjoint(self.marks.get(attribute, ()))
+
+
+def marked_exports(folder: Path) -> Iterator[MarkedExport]:
+    """Yield the exports below a folder that have marks; those of earlier releases have none."""
+    for path in sorted(folder.rglob(EXPORT_MARKS)):
+        if content := _export_content(path.read_bytes()):
+            files = [path, *(path.parent / Path(name).name for name in content["files"])]
+            yield MarkedExport(path=path.parent, files=tuple(files), marks=content["values"])
+    for path in sorted((*folder.rglob("*.onnx"), *folder.rglob("*.pt2"))):
+        if content := _export_content(_archived(path) if path.suffix == ".pt2" else path.read_bytes()):
+            yield MarkedExport(path=path, files=(path,), marks=content["values"])
+
+
+def _archived(path: Path) -> bytes:
+    """Read the marks in a file of ``torch.export``; nothing without any."""
+    if not zipfile.is_zipfile(path):
+        return b""
+    with zipfile.ZipFile(path) as archive:
+        names = [name for name in archive.namelist() if name.rpartition("/")[2] == EXPORT_MARKS]
+        return archive.read(names[0]) if len(names) == 1 else b""
+
+
+def _export_content(data: bytes) -> dict[str, Any] | None:
+    """Find what `export_marks` wrote in the bytes of a file; None without it."""
+    start = data.find(f'{{"format": "{_EXPORT_FORMAT}"'.encode())
+    if start < 0:
+        return None
+    try:
+        content: dict[str, Any] = json.JSONDecoder().raw_decode(data[start:].decode("utf-8", "replace"))[0]
+    except ValueError:
+        return None
+    return content if isinstance(content.get("values"), dict) and isinstance(content.get("files"), list) else None

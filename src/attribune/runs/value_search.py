@@ -1,171 +1,287 @@
-"""Search for a value of an attribute in all files of a folder, whatever their format."""
+"""Search of a folder for values in files that the package did not write.
+
+There are three outcomes for each file: it has a value, it was read whole and has none, or it is not searched, with the
+reason. `docs/promises.md` says which files are which.
+"""
 
 from __future__ import annotations
 
+import base64
+import binascii
 import bz2
-import contextlib
-import csv
-import gzip
+import codecs
 import html
 import io
-import json
 import lzma
+import os
+import quopri
 import re
+import unicodedata
 import zipfile
-from collections.abc import Callable, Collection, Iterator
-from html.parser import HTMLParser
+import zlib
+from collections.abc import Callable, Collection, Iterable, Iterator
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote_plus
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-import yaml
 
-from attribune.core.config import parse_yaml
+from attribune.schema.columns import canonical, other_spellings
 
-__all__ = ["files_with_value"]
+__all__ = ["Searched", "Wanted", "search_files"]
 
-_WHOLE = re.compile(r"\w|[^\W\d]{2}|[-+.\d]+")  # values that must be a whole text, not a word of one
-# The files of a pretrained tokenizer, whose words are those of its language.
-_TOKENIZER = {
-    "added_tokens.json",
-    "chat_template.jinja",
-    "merges.txt",
-    "sentencepiece.bpe.model",
-    "special_tokens_map.json",
-    "spiece.model",
-    "tokenizer.json",
-    "tokenizer.model",
-    "tokenizer_config.json",
-    "vocab.json",
-    "vocab.txt",
+_UNSPACED = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u2e80-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"  # no word spaces
+_SHORT = re.compile(rf"\w|[^\W\d{_UNSPACED}]{{2}}|[-+.\d]+")  # values that must be a whole cell or string
+_BEFORE_CELL, _AFTER_CELL = r"(?:^|[,;|\t\"'<>:=\[\]{}])(?:[ \t]*-[ \t])?[ \t]*", r"[ \t]*(?=$|[,;|\t\"'<>:=\[\]{}])"
+_BEFORE_WORD, _AFTER_WORD = r"(?<![^\W_])", r"(?![^\W_])"
+_ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|x([0-9a-fA-F]{2})|(.))", re.DOTALL)
+_TAG = re.compile(r"<[^>]*>")
+_BASE64 = re.compile(r"[A-Za-z0-9+/_-]{4,}")
+_LINE_OF_BASE64 = re.compile(r"(?<=[A-Za-z0-9+/]{60})\r?\n")
+_MARKS = {
+    codecs.BOM_UTF32_LE: "utf-32",  # before the mark of UTF-16, with which it begins
+    codecs.BOM_UTF32_BE: "utf-32",
+    codecs.BOM_UTF16_LE: "utf-16",
+    codecs.BOM_UTF16_BE: "utf-16",
+    codecs.BOM_UTF8: "utf-8-sig",
 }
-# The words of texts that a baseline counts.
-_VOCABULARIES = {"linear.json": ("words",), "automl.json": ("words", "features")}
-_LABELS = ("true_", "prediction")  # columns of predictions whose texts are classes
+_NO_TEXT = re.compile(r"[\0-\x06\x0e-\x1a\x1c-\x1f]|\x1b[^\[]|^(?:%PDF|%!PS|\{\\rtf)")
 _DEPTH = 4  # archives inside archives
 
 
-def files_with_value(value: str, folder: Path) -> list[Path]:
-    """Return the files below a folder that contain a value, or that cannot be read.
+class _UnsearchedError(Exception):
+    """A file, or a part of one, cannot be read; the text is the reason."""
 
-    Texts are searched for it as a word, in cells, tags, strings and compressed files alike; values of one or two
-    letters, and numbers, must be a whole text, and are not looked for in files of unknown formats, whose bytes hold any
-    short name by chance. Not searched are the files of the pretrained tokenizer, labels and predictions, the
-    vocabularies of baselines, and the numbers of tensors.
+
+@dataclass(frozen=True, kw_only=True)
+class Searched:
+    """What a search found.
+
+    Attributes:
+        places: files that have a value, and files and folders that have it in their names.
+        unsearched: files that were not read whole, and the reason.
     """
-    is_whole_text = _WHOLE.fullmatch(value) is not None
-    matches: Any = value.__eq__ if is_whole_text else re.compile(rf"(?<!\w){re.escape(value)}(?!\w)").search
-    return [path for path in sorted(folder.rglob("*")) if path.is_file() and _has_match(path, matches)]
+
+    places: list[Path] = field(default_factory=list)
+    unsearched: dict[Path, str] = field(default_factory=dict)
 
 
-def _has_match(path: Path, matches: Callable[[str], Any]) -> bool:
-    if path.name in _TOKENIZER and (path.parent / "tokenizer_config.json").is_file():
+class Wanted:
+    """Values as texts are searched for them.
+
+    A value must be a word of the text, or several, with any white space between them; values of one or two letters,
+    and numbers, must be a whole cell or string. Letters and their accents may be one character or two (NFC, NFD).
+    """
+
+    def __init__(self, values: Iterable[str]) -> None:
+        spelled = [text for value in values for text in (value, *other_spellings(value))]
+        self._texts = [unicodedata.normalize("NFC", text) for text in spelled]
+        patterns = "|".join(map(_pattern, self._texts))
+        self._pattern = re.compile(patterns, re.MULTILINE)
+        self._any_case = re.compile(patterns, re.MULTILINE | re.IGNORECASE)
+
+    def is_in(self, text: str, *, any_case: bool = False) -> bool:
+        """Whether a text has a value, as it stands."""
+        pattern = self._any_case if any_case else self._pattern
+        return pattern.search(unicodedata.normalize("NFC", text)) is not None
+
+    def is_in_readings(self, text: str) -> bool:
+        """Whether a text has a value, as it stands or once what is escaped or encoded in it is read."""
+        return any(map(self.is_in, dict.fromkeys(_readings(text))))
+
+    def is_in_name(self, name: str) -> bool:
+        """Whether the name of a file has a value; a short one must be all of it, without the ending."""
+        return self.is_in(name.partition(".")[0]) or self.is_in(name)
+
+
+def _pattern(value: str) -> str:
+    text = r"\s+".join(map(re.escape, value.split()))
+    if _SHORT.fullmatch(value):
+        decimals = r"(?:\.0+)?" if value.lstrip("-").isdecimal() else ""
+        return f"{_BEFORE_CELL}{text}{decimals}{_AFTER_CELL}"
+    unspaced = re.compile(f"[{_UNSPACED}]")
+    before = "" if unspaced.match(value[0]) else _BEFORE_WORD
+    return f"{before}{text}{'' if unspaced.match(value[-1]) else _AFTER_WORD}"
+
+
+def search_files(wanted: Wanted, folder: Path, *, known: Collection[Path] = frozenset()) -> Searched:
+    """Search all files below a folder, and the names of files and folders.
+
+    Args:
+        known: files that are not searched, since it is known what they have.
+    """
+    result = Searched()
+    known_folders = {parent for path in known for parent in path.parents}
+
+    def unreadable(error: OSError) -> None:
+        result.unsearched[Path(error.filename)] = f"it cannot be read ({error.strerror})"
+
+    for parent, folders, files in os.walk(folder, onerror=unreadable):
+        folders.sort()
+        for path in sorted(Path(parent, name) for name in (*folders, *files)):
+            if path in known or (path in known_folders and path.is_dir()):
+                continue
+            try:
+                if wanted.is_in_name(path.name) or _is_in_file(wanted, path):
+                    result.places.append(path)
+            except _UnsearchedError as reason:
+                result.unsearched[path] = str(reason)
+    return result
+
+
+def _is_in_file(wanted: Wanted, path: Path) -> bool:
+    if path.is_dir():
+        if path.is_symlink():
+            raise _UnsearchedError(f"it is a link to the folder {os.readlink(path)}")
         return False
+    if not path.is_file():
+        raise _UnsearchedError("it is not a file, or a link to one that is gone")
     try:
-        return any(map(matches, _texts_of(path.name, path.read_bytes())))
-    except OSError:
-        return True
+        return any(map(wanted.is_in_readings, _texts_of(path.read_bytes())))
+    except OSError as error:
+        raise _UnsearchedError(f"it cannot be read ({error.strerror or error})") from error
 
 
-def _texts_of(name: str, data: bytes, depth: int = 0) -> Iterator[str]:
-    """Yield all texts in a file, by what its content says it is."""
-    unpacked = list(_unpacked(name, data)) if depth < _DEPTH else []
-    for member, content in unpacked:
-        yield member
-        yield from _texts_of(member, content, depth + 1)
-    if unpacked:
-        return
+def _texts_of(data: bytes, depth: int = 0) -> Iterator[str]:
+    """Yield all texts in a file, by what its content says it is.
+
+    Raises:
+        _UnsearchedError: for a file that cannot be read whole.
+    """
+    for start, read in _PACKED.items():
+        if data.startswith(start):
+            if depth == _DEPTH:
+                raise _UnsearchedError(f"it has archives in archives, more than {_DEPTH} deep")
+            for name, content in _read(read, data):
+                yield name
+                yield from _texts_of(content, depth + 1)
+            return
+    for start, open_table in _TABLES.items():
+        if data.startswith(start):
+            yield from _read(partial(_texts_of_table, open_table), data)
+            return
+    yield _decoded(data)
+
+
+def _read(read: Callable[[bytes], Iterator[Any]], data: bytes) -> Iterator[Any]:
+    """Yield what a function reads from a file; what a damaged one leads to is one error."""
     try:
-        if data[:4] == b"PAR1":
-            yield from _texts_in_table(pq.read_table(pa.BufferReader(data)))
-        elif data[:6] == b"ARROW1":
-            yield from _texts_in_table(pa.ipc.open_file(pa.BufferReader(data)).read_all())
-        elif name.endswith(".safetensors"):  # the header alone
-            yield data[8 : 8 + int.from_bytes(data[:8], "little")].decode(errors="replace")
-        else:
-            yield from _texts_in(name, _decoded(data))
-    except (pa.ArrowException, ValueError, RecursionError, yaml.YAMLError, csv.Error):
-        yield data.decode(errors="replace")  # the content is not what it seems
-
-
-def _unpacked(name: str, data: bytes) -> Iterator[tuple[str, bytes]]:
-    """Yield the names and contents of the files in a compressed file; nothing for another file."""
-    packers: dict[bytes, Callable[[bytes], bytes]] = {
-        b"\x1f\x8b": gzip.decompress,
-        b"BZh": bz2.decompress,
-        b"\xfd7zXZ": lzma.decompress,
-        b"\x28\xb5\x2f\xfd": lambda data: pa.CompressedInputStream(pa.BufferReader(data), "zstd").read(),
-    }
-    with contextlib.suppress(OSError, EOFError, lzma.LZMAError, zipfile.BadZipFile, NotImplementedError, RuntimeError):
-        for start, unpack in packers.items():
-            if data.startswith(start):
-                yield Path(name).stem, unpack(data)
-        if data.startswith(b"PK\x03\x04"):
-            archive = zipfile.ZipFile(io.BytesIO(data))
-            yield from ((member, archive.read(member)) for member in archive.namelist())
-
-
-def _texts_in_table(table: pa.Table) -> Iterator[str]:
-    for name in table.column_names:
-        if not name.startswith(_LABELS):
-            yield from _strings(table[name].to_pylist())
+        yield from read(data)
+    except _UnsearchedError:
+        raise
+    except Exception as error:  # of zipfile, zlib, bz2, lzma and pyarrow, for what is damaged or encrypted
+        raise _UnsearchedError(f"it is damaged or encrypted ({error})") from error
 
 
 def _decoded(data: bytes) -> str:
-    for encoding in ("utf-16", "utf-8-sig"):
-        if encoding != "utf-16" or data[:2] in (b"\xff\xfe", b"\xfe\xff"):
-            with contextlib.suppress(UnicodeDecodeError):
-                return data.decode(encoding)
-    return data.decode("latin-1") if b"\0" not in data else data.decode(errors="replace")
+    encoding = next((name for mark, name in _MARKS.items() if data.startswith(mark)), "utf-8")
+    try:
+        text = data.decode(encoding)
+    except UnicodeDecodeError as error:
+        raise _UnsearchedError(
+            "it is not of a type that is read: its text is neither UTF-8 nor marked as UTF-16 or UTF-32"
+        ) from error
+    if _NO_TEXT.search(text):
+        raise _UnsearchedError("it is not of a type that is read")
+    return text
 
 
-def _texts_in(name: str, text: str) -> Iterator[str]:
-    suffixes = Path(name).suffixes
-    if ".json" in suffixes:
-        yield from _strings(json.loads(text), without=_VOCABULARIES.get(name, ()))
-    elif ".jsonl" in suffixes:
-        for line in text.splitlines():
-            yield from _strings(json.loads(line))
-    elif {".yaml", ".yml"}.intersection(suffixes):
-        yield from _strings(parse_yaml(text))
-    else:
-        yield text
-    if {".csv", ".tsv", ".txt"}.intersection(suffixes):
-        for delimiter in ",;\t|":
-            for row in csv.reader(io.StringIO(text), delimiter=delimiter):
-                yield from row
-    if "<" in text:
-        page = _Page()
-        page.feed(text)
-        yield from page.texts
+def _readings(text: str) -> Iterator[str]:
+    """Yield a text as it stands, and as programs read it that know the usual ways to write letters in other letters."""
+    yield text
+    yield html.unescape(text)
+    yield html.unescape(_TAG.sub("", text))
+    yield unquote_plus(text)
+    yield _ESCAPE.sub(_unescaped, text).encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    yield text.replace('""', '"').replace("''", "'")  # quotes in CSV and YAML
+    yield quopri.decodestring(text.encode(errors="replace")).decode(errors="replace")
+    yield "\n".join(_decoded_base64(_LINE_OF_BASE64.sub("", text)))
 
 
-class _Page(HTMLParser):
-    """Collects the texts and the values of attributes of a page."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.texts: list[str] = []
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.texts += [value for _, value in attrs if value]
-
-    def handle_data(self, data: str) -> None:
-        self.texts += [data.strip(), html.unescape(data)]
+def _unescaped(found: re.Match[str]) -> str:
+    number = found[1] or found[2] or found[3]
+    if number is None:
+        return {"n": "\n", "r": "\r", "t": "\t"}.get(found[4], found[4])
+    return chr(int(number, 16)) if int(number, 16) < 0x110000 else "\ufffd"
 
 
-def _strings(tree: Any, *, without: Collection[str] = ()) -> Iterator[str]:
-    """Yield the strings of nested values, keys among them."""
+def _decoded_base64(text: str) -> Iterator[str]:
+    for found in _BASE64.finditer(text):
+        run = found[0].replace("-", "+").replace("_", "/")
+        try:
+            yield base64.b64decode(run + "=" * (-len(run) % 4)).decode()
+        except (binascii.Error, UnicodeDecodeError):
+            continue
+
+
+def _texts_of_table(open_table: Callable[[Any], pa.Table], data: bytes) -> Iterator[str]:
+    """Yield the names, the metadata and the cells of a table, a column as one text with a line for each cell."""
+    table = open_table(pa.BufferReader(data))
+    for metadata in (table.schema.metadata, *(one.metadata for one in table.schema)):
+        for pair in (metadata or {}).items():
+            yield from map(_decoded, pair)
+    for name, column in zip(table.column_names, table.columns, strict=True):
+        yield name
+        for chunk in column.chunks:
+            entries = chunk.dictionary if pa.types.is_dictionary(chunk.type) else chunk  # also those of no row
+            yield "\n".join(_cells(entries.to_pylist()))
+
+
+def _cells(tree: Any) -> Iterator[str]:
+    """Yield the texts of nested values, keys among them."""
     if isinstance(tree, str):
         yield tree
     elif isinstance(tree, bytes):
-        yield tree.decode(errors="replace")
+        yield _decoded(tree)
     elif isinstance(tree, dict):
-        for key, item in tree.items():
-            if key not in without:
-                yield str(key)
-                yield from _strings(item)
+        yield from map(str, tree)
+        yield from _cells(list(tree.values()))
     elif isinstance(tree, list | tuple):
         for item in tree:
-            yield from _strings(item)
+            yield from _cells(item)
+    else:
+        yield canonical(tree) or ""
+
+
+def _unzipped(data: bytes) -> Iterator[tuple[str, bytes]]:
+    archive = zipfile.ZipFile(io.BytesIO(data))
+    end = data.rfind(b"PK\x05\x06") + 22 + len(archive.comment)
+    first = min((member.header_offset for member in archive.infolist()), default=0)
+    if first or end != len(data):
+        raise _UnsearchedError("it has more than its list of files says")
+    yield _decoded(archive.comment), b""
+    for member in archive.infolist():
+        yield member.filename, b"" if member.is_dir() else archive.read(member)
+
+
+def _decompressed(data: bytes, make: Callable[[], Any]) -> Iterator[tuple[str, bytes]]:
+    parts: list[bytes] = []
+    while data:
+        stream = make()
+        parts.append(stream.decompress(data))
+        if not stream.eof:
+            raise _UnsearchedError("its end is missing")
+        data = stream.unused_data
+    yield "", b"".join(parts)
+
+
+def _gunzipped(data: bytes) -> Iterator[tuple[str, bytes]]:
+    if data[3] & 8:  # the name of the file that was compressed
+        yield data[10:].split(b"\0", 1)[0].decode("latin-1"), b""
+    yield from _decompressed(data, lambda: zlib.decompressobj(31))
+
+
+_PACKED: dict[bytes, Callable[[bytes], Iterator[tuple[str, bytes]]]] = {
+    b"PK\x03\x04": _unzipped,
+    b"\x1f\x8b": _gunzipped,
+    b"BZh": lambda data: _decompressed(data, bz2.BZ2Decompressor),
+    b"\xfd7zXZ": lambda data: _decompressed(data, lzma.LZMADecompressor),
+}
+_TABLES: dict[bytes, Callable[[Any], pa.Table]] = {
+    b"PAR1": pq.read_table,
+    b"ARROW1": lambda source: pa.ipc.open_file(source).read_all(),
+    b"\xff\xff\xff\xff": lambda source: pa.ipc.open_stream(source).read_all(),
+}

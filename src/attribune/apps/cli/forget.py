@@ -1,8 +1,8 @@
 """Remove values from a run.
 
 Remove values of an attribute from a run: vectors and names in every model, predictions of their rows, checkpoints. Then
-search all files for them. Weights that all values share have learned from the rows of these values too, and stay as
-they are: only a training without these rows unlearns them.
+search all other files for them, and name those that have one, or that cannot be searched. Weights that all values share
+have learned from the rows of these values too, and stay as they are: only a training without these rows unlearns them.
 
 Examples:
   attribune forget runs/stars --attribute user --value u17
@@ -44,12 +44,12 @@ def _run(options: argparse.Namespace) -> None:
         console.note(f"{folder}: removed")
     for note in forgotten.notes:
         console.note(note)
-    if forgotten.undecided:
-        raise ModelFolderError("; ".join(forgotten.undecided))
+    faults = list(forgotten.undecided)
     if forgotten.places:
-        raise ModelFolderError(
-            f"the value is still found in {', '.join(forgotten.places)}: look whether it means the same "
-            "there, and remove it"
-        )
-    console.note(f"no file below {options.run_folder} contains the value any more")
+        places = ", ".join(forgotten.places)
+        faults.insert(0, f"the value is still found in {places}: look whether it means the same there, and remove it")
+    if faults:
+        raise ModelFolderError("; ".join(faults))
+    others = "no other file" if forgotten.mentions else "no file"
+    console.note(f"{others} below {options.run_folder} contains the value any more")
     console.note("weights that all values share stay as they are: only a training without the rows unlearns them")
