@@ -22,7 +22,7 @@ import pytest
 import small_runs
 import yaml
 from finished_benchmarks import PROCESSES, names
-from safetensors.numpy import load_file, save_file
+from safetensors.numpy import load_file, save
 
 from attribune.apps.cli import main
 from attribune.apps.report.benchmark_page import benchmark_page
@@ -32,6 +32,7 @@ from attribune.benchmark.rendering import FORMATS, notes_of
 from attribune.benchmark.results import BenchmarkFolder, CellResult, Group, best_factor
 from attribune.benchmark.summary import Summary, summarize
 from attribune.benchmark.tables import _chosen, benchmark_tables
+from attribune.core.checksums import CheckedFiles
 from attribune.errors import ConfigError, ModelFolderError
 from attribune.metrics.formulas import log_loss
 from attribune.runs.recipe import Recipe
@@ -257,7 +258,7 @@ def test_rows_that_differ_are_not_compared(finished: BenchmarkFolder, tmp_path: 
     folder = BenchmarkFolder(Path(shutil.copytree(finished.path, tmp_path / "copy")))
     path = folder.path / "cells" / "reviews" / "linear" / "1" / "test_logits.safetensors"
     found = load_file(path)
-    save_file({**found, "rows": found["rows"][::-1].copy()}, path)
+    CheckedFiles(path.parent).write({path.name: save({**found, "rows": found["rows"][::-1].copy()})})
     with pytest.raises(ConfigError, match=r"reviews/linear/1 and reviews/none/1 were scored on different test rows"):
         benchmark_tables(folder)
 
@@ -498,7 +499,7 @@ def rewrite(place: Path, logits: Any) -> None:
     path = place / "validation_logits.safetensors"
     arrays = load_file(path)
     found = logits(arrays["labels"], arrays["logits"].shape)
-    save_file({**arrays, "logits": found.astype(np.float32)}, path)
+    CheckedFiles(place).write({path.name: save({**arrays, "logits": found.astype(np.float32)})})
 
 
 def test_rates_and_choices_are_compared_by_the_main_metric_if_it_is_said(

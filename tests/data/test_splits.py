@@ -186,7 +186,7 @@ def test_one_point_in_time_stays_together_and_later_repeats_are_left_out() -> No
     ("when", "message"),
     [
         (["1", "2", "soon"], r"column 'when', row 3: the time 'soon' is not a number"),
-        (["2024-01-01", None, "2024-01-02"], r"row 2: the time None is not an ISO date"),
+        (["2024-01-01", None, "2024-01-02"], r"row 2 has no time: correct or remove the row"),
         (["2024-01-01", "01/02/2024", "2024-01-02"], r"row 2: the time '01/02/2024' is not an ISO date"),
         (["2024", "inf", "2025"], "row 2"),
         ([1, 1, 2], "2 different points in time"),

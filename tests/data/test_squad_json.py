@@ -77,8 +77,7 @@ def test_other_json_is_read_as_before(tmp_path: Path) -> None:
     path.write_text('{"data": "a"}\n{"data": "b"}\n')
     assert read_table(path)["data"][:] == ["a", "b"]
     path.write_text('{\n"data": "a"\n}\n')
-    with pytest.raises(DataError, match="line 1: not JSON"):
-        read_table(path)
+    assert read_table(path)["data"][:] == ["a"]
     path.write_text(json.dumps(FILE)[:-20])
     with pytest.raises(DataError, match="line 1: not JSON"):
         read_table(path)

@@ -105,7 +105,7 @@ def put_downloads(page: Path) -> None:
 
 def without_figures(line: str) -> str:
     """A line of output without what differs from one machine to the next."""
-    words = re.sub("-{3,}", "---", line.removesuffix(": no difference shown"))  # the rule of a table
+    words = re.sub("-{3,}", "---", re.sub(": no difference shown.*", "", line))  # the rule of a table
     return " ".join(re.sub(r"[-+]?\d[\d.,]*", "#", words).split())
 
 

@@ -31,7 +31,7 @@ from attribune.backbones import int8
 from attribune.core.progress import Reporter
 from attribune.data.table_files import table_batches
 from attribune.data.tables import read_table
-from attribune.errors import AttribuneWarning, DataError
+from attribune.errors import DataError
 from attribune.functional.int8 import int8_linear
 from attribune.prediction import on_ray
 from attribune.prediction.on_ray import _error, _packed, _read, _Worker
@@ -340,7 +340,6 @@ def cluster_here(monkeypatch: pytest.MonkeyPatch) -> ClusterHere:
     return cluster
 
 
-@pytest.mark.filterwarnings("always:.*neither UTF-8")
 def test_what_workers_send_back_is_gathered(
     run: Path,
     tmp_path: Path,
@@ -368,10 +367,9 @@ def test_what_workers_send_back_is_gathered(
     assert main(words) == 0
     said = capsys.readouterr().err
     assert said.startswith("resuming after 40 rows in 1 part\n")
-    assert f"warning: {files[1]} is neither UTF-8 nor Windows-1252" in said
+    assert f"{files[1]} is read as CSV, ',', cp850 ('thü'), header in row 1" in said
     assert said.endswith(f"150 rows in 6 parts written to {output}\n")
-    with pytest.warns(AttribuneWarning, match="neither UTF-8"):
-        predict(run, files, tmp_path / "one.parquet")
+    predict(run, files, tmp_path / "one.parquet")
     assert_same_rows(output, tmp_path / "one.parquet")
 
     table = pa.table({name: [["u1"]] if name == "user" else ["x"] for name in ROWS[0]})
@@ -477,8 +475,8 @@ def test_two_workers_interrupted_and_one_of_them_killed(run: Path, tmp_path: Pat
     assert begin == f"resuming after {125 * len(kept):,} rows in {len(kept)} part{'s' * (len(kept) > 1)}"
     lost = [line for line in warned if re.match(r"warning: .*\.csv: a worker was lost while it scored rows \d", line)]
     assert lost, warned  # two, where the one that was killed had just been given another part
-    guessed = [f"warning: {second} is neither UTF-8 nor Windows-1252 (1 byte fits neither): it is read as Latin-1"]
-    assert [line.partition(", and")[0] for line in warned if line not in lost] == guessed
+    guessed = [f"{second} is read as CSV, ',', cp850 ('lovüly')"]
+    assert [line.partition(", header")[0] for line in warned if line not in lost] == guessed
     assert end == f"7,700 rows in {total} parts written to {output}"
     assert error == (
         f"attribune predict: error: {bad}: column 'user', row 38: ['u1'] is not one value: use --multi-label user or "
@@ -486,8 +484,7 @@ def test_two_workers_interrupted_and_one_of_them_killed(run: Path, tmp_path: Pat
     )
     assert not (tmp_path / "other" / "_summary.json").exists()
 
-    with pytest.warns(AttribuneWarning, match="neither UTF-8"):
-        assert predict(run, [first, second], tmp_path / "one.parquet") == 7_700
+    assert predict(run, [first, second], tmp_path / "one.parquet") == 7_700
     assert_same_rows(output, tmp_path / "one.parquet")
     assert pd.read_parquet(output)["text"].is_unique
 

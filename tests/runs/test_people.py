@@ -392,7 +392,7 @@ def test_other_files_are_named(run: Path) -> None:
         "note.txt": b"ask u3 about it",
         "page.html": b"<td>u3</td>",
         "profile/trace.json.gz": gzip.compress(b'{"user": "u3"}'),
-        "log.jsonl": b'{"user": "u3"}\n',
+        "my_log.jsonl": b'{"user": "u3"}\n',
         "odd.json": b'{"a": ["x", {"u3": 1}]}',
         "broken.json": b'{"a": "u3',
     }

@@ -182,11 +182,12 @@ class CellResult:
 
     def _arrays(self, name: str) -> dict[str, Array]:
         """Read a file of the cell; ModelFolderError where it is missing or damaged."""
-        file = RunFolder(self.folder).checked(self.folder / f"{name}.safetensors")
+        file = self.folder / f"{name}.safetensors"
         try:
-            return load_file(str(file))
-        except (FileNotFoundError, SafetensorError) as error:
-            found = "is missing" if isinstance(error, FileNotFoundError) else f"is damaged ({error})"
+            return load_file(str(RunFolder(self.folder).checked(file)))
+        except (FileNotFoundError, SafetensorError, ModelFolderError) as error:
+            why = "its checksum is another" if isinstance(error, ModelFolderError) else str(error)
+            found = "is missing" if isinstance(error, FileNotFoundError) else f"is damaged ({why})"
             raise ModelFolderError(
                 f"{file} {found}: restore it, or delete {self.folder} and train the cell again with "
                 "`attribune benchmark run`"

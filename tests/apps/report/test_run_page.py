@@ -31,6 +31,7 @@ from attribune.analysis.mistakes import class_figures, largest_mistakes
 from attribune.analysis.run_rows import RunRows, rows_of_run
 from attribune.apps.cli import main
 from attribune.apps.report.run_page import _training_loss, run_page
+from attribune.core.checksums import CHECKSUMS
 from attribune.metrics.correlations import spearman
 from attribune.metrics.formulas import mean_of
 from attribune.schema import Categorical, Schema
@@ -349,6 +350,7 @@ def own_table(trained_runs: TrainedRuns, run_of: Runs, data: Path, tmp_path: Pat
     """Where the copy of a run, in the folder beside it, has its test rows, which are gone."""
     recipe = trained_runs.copy(run_of("injector"), tmp_path / "run") / "recipe.yaml"
     recipe.write_text(recipe.read_text().replace(str(data), str(tmp_path / "test.csv")))
+    (recipe.parent / CHECKSUMS).unlink()
     return tmp_path / "test.csv"
 
 
