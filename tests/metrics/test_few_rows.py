@@ -236,11 +236,13 @@ def line(first: Metric, second: Metric) -> str:
 
 def test_lines_say_what_could_have_been_shown() -> None:
     assert line(*coins(2, 2, 0)) == (
-        "a against b, test accuracy: +100.00 points [-31.52, +100.00], p = 0.5000: no difference shown (the two differ "
-        "in too few rows, 2 of the 6 that it takes)"
+        "a against b, test accuracy: +100.00 points [-31.52, +100.00], p = 0.5000: no difference shown (too few rows: "
+        "the two differ in 2, and it takes at least 6 to show any)"
     )
-    assert line(*coins(4, 0, 0)).endswith("(the two differ in too few rows, 0 of the 6 that it takes)")
-    assert line(*coins(60, 9, 5)).endswith("no difference shown (these rows could show 16.7 points or more)")
+    assert line(*coins(4, 0, 0)).endswith("(too few rows: the two differ in 0, and it takes at least 6 to show any)")
+    assert line(*coins(60, 9, 5)).endswith(
+        "no difference shown (with these rows, only about 16.7 points or more could be shown)"
+    )
     assert line(*coins(60, 19, 5)).endswith("p = 0.0066")
     early = Comparison(
         a="a", b="b", part="test", metric="rmse", difference=0.1, low=-0.1, high=0.3, p_value=0.2, resamples=9

@@ -103,8 +103,8 @@ def test_answers_are_those_of_the_interval_in_the_direction_of_the_metric(
     assert bool(found.baseline.advice) == (answer != "yes")
     assert found.baseline.readable is None
     text = " ".join(found.sentences())
-    assert ("The attributes help: " in text) == (answer == "yes")
-    assert ("worse with them" in text) == (answer == "no")
+    assert (f"The attributes help by {metric}: " in text) == (answer == "yes")
+    assert (f"The attributes hurt by {metric}: " in text) == (answer == "no")
     assert ("not shown whether the attributes help" in text) == (answer == "not shown")
     shown = "accuracy +5.0 points [+1.0, +9.0], p = 0.001"
     if metric == "rmse":
@@ -120,7 +120,7 @@ def test_the_best_baseline_counts_and_the_advice_fits_it() -> None:
     assert found.advice == [
         "a longer training (training.epochs, now 5)",
         "a longer window (data.max_length, now 256)",
-        "a backbone that is trained as well (backbone.tuning lora or full, now frozen)",
+        "a backbone that is trained as well (backbone.tuning=lora or full; it is frozen)",
         "or take the baseline, which costs less (`--method linear`)",
     ]
     tuned = verdict(pair("majority", SAME), trained=record(best_step=50), backbone={"tuning": "full"}).baseline
@@ -135,7 +135,7 @@ def test_a_baseline_without_attributes_that_is_as_good_says_to_leave_them_out() 
     found = verdict(pair("linear", BETTER), pair("linear, text only", WORSE)).baseline
     assert found is not None
     assert (found.answer, found.comparison.b) == ("no", "linear, text only")
-    assert found.advice[0] == "a training without the attributes: this baseline does not read their columns"
+    assert found.advice[0] == "a training without the attributes, whose columns this baseline does not read"
     assert found.advice[-1].endswith("(`--method linear`, without attributes)")
 
 
@@ -144,7 +144,7 @@ def test_linear_without_attributes_is_the_same_model_trained_without_them() -> N
     of_linear = verdict(*pairs, method={"name": "linear"}).attributes
     assert of_linear is not None
     assert (of_linear.answer, of_linear.against) == ("no", "trained without")
-    assert any("worse with them" in line and "Leave their columns out" in line for line in of_linear.sentences())
+    assert any("The attributes hurt" in line and "Leave their columns out" in line for line in of_linear.sentences())
     of_injector = verdict(*pairs).attributes
     assert of_injector is not None
     assert (of_injector.answer, of_injector.against) == ("yes", "hidden")
@@ -160,15 +160,15 @@ LOWER, AS_LOW, HIGHER = (-0.05, -0.09, -0.01), (-0.01, -0.04, 0.02), (0.05, 0.01
             LOWER,
             SAME,
             "yes",
-            "log loss -0.050 [-0.090, -0.010], p = 0.001; accuracy +1.0 points [-2.0, +4.0], p = 0.500 (",
+            "log loss -0.050 [-0.090, -0.010], p = 0.001; accuracy +1.0 points [-2.0, +4.0], p = 0.500, which shows no",
         ),
-        (HIGHER, SAME, "no", "p = 0.500 (not shown)"),
-        (AS_LOW, BETTER, "yes", "p = 0.500 (not shown); accuracy +5.0 points"),
-        (AS_LOW, WORSE, "no", "p = 0.500 (not shown); accuracy -5.0 points"),
+        (HIGHER, SAME, "no", "p = 0.500, which shows no difference"),
+        (AS_LOW, BETTER, "yes", "p = 0.001; log loss -0.010 [-0.040, +0.020], p = 0.500, which shows no difference"),
+        (AS_LOW, WORSE, "no", "by accuracy: accuracy -5.0 points"),
         (AS_LOW, SAME, "not shown", "p = 0.500; accuracy +1.0 points"),
-        (LOWER, BETTER, "yes", "p = 0.001; accuracy +5.0 points"),
-        (HIGHER, BETTER, "no", "p = 0.001, but the other way round by accuracy +5.0 points"),
-        (LOWER, WORSE, "yes", "p = 0.001, but the other way round by accuracy -5.0 points"),
+        (LOWER, BETTER, "yes", "by log loss and accuracy"),
+        (HIGHER, BETTER, "no", "p = 0.001; accuracy +5.0 points"),
+        (LOWER, WORSE, "yes", "p = 0.001; accuracy -5.0 points"),
     ],
 )
 def test_the_proper_score_decides_before_the_main_metric(
@@ -182,6 +182,28 @@ def test_the_proper_score_decides_before_the_main_metric(
     for part in (found.baseline, found.attributes):
         assert (part.comparison.metric, part.readable and part.readable.metric) == ("log_loss", "accuracy")
         assert any(said in sentence for sentence in part.sentences())
+
+
+def test_metrics_that_contradict_each_other_are_named() -> None:
+    names = "linear", "injector, attributes hidden"
+    ends = {"worse": (HIGHER, BETTER), "better": (LOWER, WORSE)}
+    said = {
+        "worse": (
+            "worse than the cheap baseline 'linear' by log loss and better by accuracy",
+            "hurt by log loss and help",
+        ),
+        "better": (
+            "better than every cheap baseline by log loss and worse by accuracy",
+            "help by log loss and hurt by",
+        ),
+    }
+    for case, (proper, main) in ends.items():
+        found = verdict(*(pair(one, main) for one in names), proper=[pair(one, proper, "log_loss") for one in names])
+        text = found.text()
+        assert all(part in text for part in said[case])
+        assert (
+            "- Differences are the model minus the other; less is better for log loss, more is better for accur" in text
+        )
 
 
 def test_baselines_without_a_proper_score_are_compared_by_the_main_metric() -> None:
@@ -222,16 +244,16 @@ def test_one_attribute_of_three_is_named() -> None:
     assert [gain.rows for gain in gains] == [300] * 3
     found = verdict(pair("injector, attributes hidden", BETTER), by_attribute=gains)
     lines = found.attribute_sentences()
-    assert [line.split(",")[0] for line in lines] == [
-        "customer: no difference shown",
-        "channel: no difference shown",
-        "agent: helps",
+    assert [line.split(":")[0] for line in lines] == [
+        "Each attribute hidden alone; p-values are corrected for 3 attributes (Holm), intervals are not",
+        "customer is not shown to help",
+        "channel is not shown to help",
+        "agent helps",
     ]
-    assert "accuracy +0.0 points" in lines[0]
-    assert lines[2].endswith("The p-values of these 3 lines are corrected for their number (Holm).")
+    assert "accuracy +0.0 points" in lines[1]
     assert set(lines) <= set(found.sentences())
     assert verdict(pair("injector, attributes hidden", BETTER), by_attribute=gains[:1]).attribute_sentences() == []
-    assert len(verdict(pair("adapter", BETTER), by_attribute=gains[:1]).attribute_sentences()) == 1
+    assert len(verdict(pair("adapter", BETTER), by_attribute=gains[:1]).attribute_sentences()) == 2
     assert Verdict.model_validate(json.loads(found.model_dump_json())) == found
 
 
@@ -250,7 +272,9 @@ def test_better_than_every_baseline_is_shown_for_each() -> None:
     found = verdict(pair("linear", BETTER), wide, pair("majority", BETTER)).baseline
     assert found is not None
     assert (found.answer, found.comparison.b) == ("not shown", "attributes-only")
-    assert any("attributes-only may be as good" in sentence for sentence in found.sentences())
+    assert any(
+        "not shown to differ from the cheap baseline 'attributes-only'" in sentence for sentence in found.sentences()
+    )
 
 
 def test_a_model_trained_without_attributes_says_more_than_hidden_ones() -> None:

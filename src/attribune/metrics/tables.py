@@ -101,11 +101,11 @@ def _not_shown(pair: Comparison) -> str:
 def could_be_shown(metric: str, pair: PairedResult) -> str:
     """Say which difference the rows of a pair could have shown; nothing where early files do not tell."""
     if pair.can_show_none:
-        return f"the two differ in too few rows, {pair.differing} of the {FEWEST_DIFFERING} that it takes"
+        return f"too few rows: the two differ in {pair.differing}, and it takes at least {FEWEST_DIFFERING} to show any"
     if pair.smallest is None:
         return ""
     unit = " points" if metric_info(metric).is_share else ""
-    return f"these rows could show {format_value(metric, pair.smallest)}{unit} or more"
+    return f"with these rows, only about {format_value(metric, pair.smallest)}{unit} or more could be shown"
 
 
 def _aligned(line: Sequence[str], widths: Sequence[int], left: int) -> list[str]:

@@ -129,14 +129,18 @@ class BaselineResult(Record):
 
     def sentences(self) -> Iterator[str]:
         """Say whether the model is better, and what to try otherwise."""
-        name, figures = self.comparison.b, _all_figures(self.comparison, self.readable)
+        name, shown = self.comparison.b, _Shown.of(self.comparison, self.readable)
         if self.answer == "yes":
-            yield f"The model is better than every cheap baseline, of which {name} is the best: {figures}."
+            yield (
+                f"The model is better than every cheap baseline by {shown.by('and worse by')}, of which '{name}' is "
+                f"the best: {shown.figures}."
+            )
         elif self.answer == "no":
-            yield f"The cheap baseline {name} is better than the model: {figures}."
+            how = shown.by("and better by")
+            yield f"The model is worse than the cheap baseline '{name}' by {how}: {shown.figures}."
         else:
             least = _could_be_shown(self.comparison)
-            yield f"The cheap baseline {name} may be as good, since no difference is shown: {figures}.{least}"
+            yield f"The model is not shown to differ from the cheap baseline '{name}': {shown.figures}.{least}"
         if self.advice:
             yield f"What to try: {'; '.join(self.advice)}."
 
@@ -172,16 +176,20 @@ class AttributeEffect(Record):
             if self.against == "hidden"
             else f"{self.comparison.b}, trained without attributes"
         )
-        compared = f"{_all_figures(self.comparison, self.readable)}, against {other}"
+        shown = _Shown.of(self.comparison, self.readable)
+        compared = f"{shown.figures}, against {other}"
         if self.answer == "yes":
-            yield f"The attributes help: {compared}."
+            yield f"The attributes help by {shown.by('and hurt by')}: {compared}."
         elif self.answer == "no":
-            yield f"The attributes do not help; the model is worse with them: {compared}. Leave their columns out."
+            yield f"The attributes hurt by {shown.by('and help by')}: {compared}. Leave their columns out."
         else:
             least = _could_be_shown(self.comparison)
             yield f"It is not shown whether the attributes help: {compared}.{least} More test rows narrow the interval."
         if self.against == "hidden":
-            yield "A model trained without attributes may differ from one that misses them: add `--compare adapter`."
+            yield (
+                "Hidden, the attributes are missing in rows of a model that has learned to read them. To compare with "
+                "a model that is trained without them, add `--compare adapter`."
+            )
 
 
 class AttributeGain(Record):
@@ -207,11 +215,12 @@ class AttributeGain(Record):
 
     def sentence(self) -> str:
         """Say what the attribute changes."""
-        said = {"yes": "helps", "no": "makes the model worse; leave the column out", "not shown": "no difference shown"}
         figures = _figures(self.metric, self.gain, p_value=self.p_value)
         if self.readable is not None and self.readable_metric is not None:
             figures += f"; {_figures(self.readable_metric, self.readable)}"
-        return f"{self.attribute}: {said[self.answer]}, {figures}, against the same model with it hidden."
+        if self.answer == "no":
+            return f"{self.attribute} hurts: {figures}. Leave the column out."
+        return f"{self.attribute} {'helps' if self.answer == 'yes' else 'is not shown to help'}: {figures}."
 
 
 class CountGain(Record):
@@ -269,18 +278,33 @@ class Verdict(Record):
         if len(self.by_attribute) == 1 and (self.attributes is None or self.attributes.against == "hidden"):
             return []
         lines = [one.sentence() for one in self.by_attribute]
-        if len(lines) > 1:
-            lines[-1] += f" The p-values of these {len(lines)} lines are corrected for their number (Holm)."
-        return lines
+        if not lines:
+            return []
+        corrected = f"; p-values are corrected for {len(lines)} attributes (Holm), intervals are not"
+        begin = f"Each attribute hidden alone{corrected if len(lines) > 1 else ''}:"
+        return [begin, *lines]
+
+    def _legend(self) -> Iterator[str]:
+        """Say what the signs of the differences mean."""
+        pairs = [pair for part in (self.attributes, self.baseline) if part for pair in (part.comparison, part.readable)]
+        metrics = dict.fromkeys(pair.metric for pair in pairs if pair is not None)
+        if metrics:
+            better = {
+                word: [metric_info(name).words for name in metrics if metric_info(name).higher_is_better == is_higher]
+                for word, is_higher in (("less", False), ("more", True))
+            }
+            said = ", ".join(f"{word} is better for {' and '.join(names)}" for word, names in better.items() if names)
+            yield f"Differences are the model minus the other; {said}."
 
     def sentences(self) -> list[str]:
         """Return the verdict as plain sentences: the answers first, then which weights were kept."""
         of_attributes = [] if self.attributes is None else list(self.attributes.sentences())
-        rest = (part for part in (self.baseline, self.kept) if part is not None)
         return [
             *of_attributes,
             *self.attribute_sentences(),
-            *(sentence for part in rest for sentence in part.sentences()),
+            *([] if self.baseline is None else self.baseline.sentences()),
+            *self._legend(),
+            *([] if self.kept is None else self.kept.sentences()),
         ]
 
     def text(self) -> str:
@@ -486,18 +510,20 @@ def _baseline(recipe: Recipe, pairs: Sequence[_Pair], kept: KeptWeights | None) 
         return None
     best = _hardest(cheap)
     advice = [] if best.answer == "yes" or recipe.is_baseline else list(_advice(recipe, best, kept))
+    if best.first.can_show_none and best.main.can_show_none:
+        advice = ["more test rows, before anything else"]
     return BaselineResult(answer=best.answer, comparison=best.first, readable=best.readable, advice=advice)
 
 
 def _advice(recipe: Recipe, best: _Pair, kept: KeptWeights | None) -> Iterator[str]:
     if best.b == TEXT_ONLY:
-        yield "a training without the attributes: this baseline does not read their columns"
+        yield "a training without the attributes, whose columns this baseline does not read"
     if kept is not None and kept.is_last:
         yield f"a longer training ({kept.setting}, now {kept.limit:,g})"
     if best.b == WHOLE_TEXTS:
         yield f"a longer window (data.max_length, now {recipe.data.max_length:,})"
     if recipe.tuning == "frozen":
-        yield "a backbone that is trained as well (backbone.tuning lora or full, now frozen)"
+        yield "a backbone that is trained as well (backbone.tuning=lora or full; it is frozen)"
     if best.b != MAJORITY:
         without = ", without attributes" if best.b == TEXT_ONLY else ""
         yield f"or take the baseline, which costs less (`--method {best.b.split(',')[0]}`{without})"
@@ -530,23 +556,44 @@ def _answer(metric: str, pair: PairedResult) -> Answer:
     return "yes" if (pair.difference > 0) == metric_info(metric).higher_is_better else "no"
 
 
-def _all_figures(first: Comparison, readable: Comparison | None) -> str:
-    """Return the figures that decide, and those of the main metric if they are others."""
-    figures = _figures(first.metric, first)
-    if readable is None:
-        return figures
-    answers = [_answer(pair.metric, pair) for pair in (first, readable)]
-    others = _figures(readable.metric, readable)
-    if len(set(answers)) == 1:
-        return f"{figures}; {others}"
-    if "not shown" not in answers:
-        return f"{figures}, but the other way round by {others}"
-    unsure = [" (not shown)" if answer == "not shown" else "" for answer in answers]
-    return f"{figures}{unsure[0]}; {others}{unsure[1]}"
+@dataclass(frozen=True)
+class _Shown:
+    """What two comparisons of the same models show: first the one that decides, then by another metric, if any."""
+
+    first: Comparison
+    other: Comparison | None
+
+    @classmethod
+    def of(cls, proper: Comparison, readable: Comparison | None) -> _Shown:
+        """The proper score decides, unless only the other metric shows a difference."""
+        if readable is not None and not proper.shows_difference and readable.shows_difference:
+            return cls(readable, proper)
+        return cls(proper, readable)
+
+    def by(self, other_way_round: str) -> str:
+        """Name the metrics that show the difference, and one that shows the opposite after some words."""
+        words = metric_info(self.first.metric).words
+        if self.other is None or not self.other.shows_difference:
+            return words
+        other = metric_info(self.other.metric).words
+        is_same = _answer(self.first.metric, self.first) == _answer(self.other.metric, self.other)
+        return f"{words} and {other}" if is_same else f"{words} {other_way_round} {other}"
+
+    @property
+    def figures(self) -> str:
+        """The figures of both."""
+        figures = _figures(self.first.metric, self.first)
+        if self.other is None:
+            return figures
+        others = _figures(self.other.metric, self.other)
+        is_open = self.first.shows_difference and not self.other.shows_difference
+        return f"{figures}; {others}{', which shows no difference' if is_open else ''}"
 
 
 def _could_be_shown(pair: Comparison) -> str:
     least = could_be_shown(pair.metric, pair)
+    if pair.can_show_none:
+        return f" These are {least}."
     return least and f" By {metric_info(pair.metric).words}, {least}."
 
 
