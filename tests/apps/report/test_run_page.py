@@ -423,7 +423,8 @@ def test_every_task_has_a_page(task: Task, labels: Any, titles: list[str], read_
     logits = np.random.default_rng(0).normal(size=(60, task.outputs))
     rows = scored_rows(task, logits, labels, counts={"words": np.arange(60)})
     page = run_page(replace(own, scored_rows=rows, attributes=[], comparisons=[], results=[]))
-    assert re.findall("<h2>(.*?)</h2>", page) == ["Verdict", "Metrics", *titles, "Short and long texts"]
+    rare = "What the attributes change for rare and frequent values"
+    assert re.findall("<h2>(.*?)</h2>", page) == ["Verdict", rare, "Metrics", *titles, "Short and long texts"]
 
 
 @pytest.mark.slow
