@@ -141,7 +141,7 @@ def test_every_kind_of_method_learns_cut_points(words: Words, tmp_path: Path, me
     assert main(words(method, backbone=backbone, baselines=method == "injector")) == 0
     results = RunFolder(tmp_path / "run").read_results()
     assert (results.task["kind"], results.main_metric) == ("ordinal", "rmse")
-    assert list(results.models[0].parts["test"]) == ["rmse", "mae", "kappa", "accuracy"]
+    assert list(results.models[0].parts["test"]) == ["rmse", "log_loss", "mae", "kappa", "accuracy"]
     predictor = Predictor.from_pretrained(tmp_path / "run" / "model")
     model = predictor.model
     assert isinstance(model, AttributeModel)

@@ -38,7 +38,7 @@ def test_ratings_are_compared_and_ordered_as_numbers():
 
 
 def test_rating_metrics_by_hand():
-    task = Rating(classes=("1", "2", "5"))
+    task = Rating(classes=("1", "2", "5"), expected=False)
     found = task.metrics(np.eye(3)[[0, 1, 2, 2]], np.array([0, 2, 2, 0]))
     assert list(found) == ["accuracy", "rmse", "mae"]
     assert found["accuracy"].value() == 0.5
@@ -67,13 +67,30 @@ def test_an_unseen_rating_is_as_far_away_as_the_scale_allows():
 
 def test_expected_rating():
     logits = np.log([[0.5, 0.25, 0.25], [0.1, 0.1, 0.8]])
-    likely, expected = Rating(classes=("1", "2", "5")), Rating(classes=("1", "2", "5"), expected=True)
+    likely, expected = (Rating(classes=("1", "2", "5"), expected=expected) for expected in (False, True))
     assert likely.decode(logits).predictions == {"prediction": ["1", "5"]}
     np.testing.assert_allclose(expected.decode(logits).predictions["prediction"], [2.25, 4.3])
     np.testing.assert_allclose(expected.decode(logits).probabilities, np.exp(logits))
     found = expected.metrics(logits, np.array([0, 2]))
     assert found["accuracy"].value() == 1.0
     assert found["mae"].value() == pytest.approx((1.25 + 0.7) / 2)
+
+
+def test_the_mean_stands_beside_the_most_probable_rating_where_squared_error_counts():
+    logits, labels = np.log([[0.5, 0.25, 0.25], [0.1, 0.1, 0.8], [0.1, 0.1, 0.8]]), np.array([1, 2, UNSEEN])
+    both, alone = (Rating(classes=("1", "2", "5"), expected=expected) for expected in (None, False))
+    assert both == Rating(classes=("1", "2", "5"))
+    predictions = both.decode(logits).predictions
+    assert predictions["prediction"] == ["1", "5", "5"]
+    np.testing.assert_allclose(predictions["expected"], [2.25, 4.3, 4.3])
+    found = both.metrics(logits, labels)
+    assert found["rmse"].value() == pytest.approx(np.sqrt((0.25**2 + 0.7**2 + 3.3**2) / 3))
+    for name in ("accuracy", "mae"):
+        assert found[name].value() == alone.metrics(logits, labels)[name].value()
+    assert "rmse of the mean" in both.metrics_note
+    assert not alone.metrics_note
+    assert task_from_dict(both.to_dict()) == both
+    assert task_from_dict(both.to_dict() | {"expected": False}) == alone, "as earlier releases wrote it"
 
 
 def test_majority_of_ratings_is_the_mode_or_the_mean():

@@ -92,8 +92,13 @@ def test_the_best_network_on_validation_rows_is_the_model(run: Path) -> None:
     best = min(range(TRIALS), key=lambda number: trials[number]["score"])
     assert results["training"]["best_trial"] == best + 1
     assert results["training"]["network"] == trials[best]["values"]
-    own = results["results"][0]["parts"]["validation"]["accuracy"]["value"]
-    assert own == trials[best]["metrics"]["accuracy"] == -trials[best]["score"]
+    own = results["results"][0]["parts"]["validation"]["log_loss"]["value"]
+    assert own == pytest.approx(trials[best]["metrics"]["log_loss"])
+    assert trials[best]["metrics"]["log_loss"] == trials[best]["score"]
+    assert (results["training"]["selected_by"], results["training"]["best_value"]) == (
+        "log_loss",
+        trials[best]["score"],
+    )
     assert [one["name"] for one in results["results"]] == ["automl", "automl, attributes hidden"]
     assert own > 0.6, "the words tell the class"
     assert not (run / "checkpoints").exists()

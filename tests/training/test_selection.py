@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import small_runs
 import torch
@@ -16,10 +17,11 @@ from attribune.errors import ConfigError
 from attribune.metrics.definitions import metric_info
 from attribune.runs.folder import RunFolder
 from attribune.runs.recipe import Recipe
+from attribune.runs.recipe_parts import TrainingRecipe
 from attribune.runs.stored_scores import StoredScores
-from attribune.tasks import TASKS, Classification
-from attribune.tasks.ordinal import Ordinal
-from attribune.tasks.rating import Rating
+from attribune.tasks import Classification, Preference, Rating, Regression, Similarity
+from attribune.tasks.base import selection_score, validation_score
+from attribune.training.selection import selection_metric
 from attribune.training.train import train
 
 
@@ -57,9 +59,9 @@ def run_of(folder: Path, kind: str, *, task: dict[str, Any] | None = None, **tra
     [
         ("rating", None, "loss"),
         pytest.param("ordinal", None, "loss", marks=pytest.mark.exhaustive),
-        ("classification", None, "accuracy"),
+        ("classification", "main_metric", "accuracy"),
         pytest.param("rating", "rmse", "rmse", marks=pytest.mark.exhaustive),
-        pytest.param("classification", "loss", "loss", marks=pytest.mark.exhaustive),
+        pytest.param("classification", None, "loss", marks=pytest.mark.exhaustive),
     ],
 )
 def test_the_best_check_by_that_metric_is_kept(folder: Path, kind: str, select_by: str | None, chosen: str) -> None:
@@ -77,17 +79,45 @@ def test_the_best_check_by_that_metric_is_kept(folder: Path, kind: str, select_b
 
 
 def test_a_metric_that_the_task_does_not_compute_is_refused_before_the_training(folder: Path) -> None:
-    with pytest.raises(ConfigError, match=r"training.select_by is 'acuracy': write auto, loss, or a metric"):
+    with pytest.raises(ConfigError, match=r"is 'acuracy': write auto, loss, main_metric, or a metric"):
         run_of(folder, "rating", select_by="acuracy")
     assert not (folder / "rating-acuracy").exists()
 
 
-def test_ordered_labels_are_chosen_by_the_loss_and_others_by_the_main_metric() -> None:
-    assert Rating(classes=("1", "2")).selection_metric == "loss"
-    assert Ordinal(classes=("1", "2"), cut_points=(0.0,)).selection_metric == "loss"
-    assert Classification(classes=2, score_by="macro_f1").selection_metric == "macro_f1"
-    assert not metric_info("loss").higher_is_better
-    assert {"rating", "ordinal", "classification"} <= set(TASKS)
+def test_the_loss_selects_unless_it_is_no_proper_score() -> None:
+    for task in (
+        Rating(classes=("1", "2")),
+        Classification(classes=2, score_by="macro_f1"),
+        Similarity(form="scores"),
+        Preference(score_by="accuracy"),
+    ):
+        assert selection_metric(task, TrainingRecipe()).name == "loss"
+        assert selection_metric(task, TrainingRecipe(select_by="main_metric")).name == task.main_metric
+    assert selection_metric(Similarity(form="pairs", score_by="recall_at_5"), TrainingRecipe()).name == "recall_at_5"
+    assert selection_metric(Similarity(form="triplets"), TrainingRecipe()).name == "accuracy"
+
+
+LOGITS, IDS = np.array([[2.0, 0.0], [0.0, 1.0], [0.0, 3.0]]), np.array([0, 1, 0])
+
+
+@pytest.mark.parametrize(
+    ("by", "name"),
+    [("auto", "log_loss"), ("loss", "log_loss"), ("main_metric", "macro_f1"), ("accuracy", "accuracy")],
+)
+def test_models_are_compared_by_the_proper_score_or_what_is_named(by: str, name: str) -> None:
+    task = Classification(classes=("bad", "good"), score_by="macro_f1")
+    expected = {"log_loss": np.log1p(np.exp([-2.0, -1.0, 3.0])).mean(), "macro_f1": 2 / 3, "accuracy": 2 / 3}
+    score = selection_score(task, LOGITS, IDS, by=by)
+    assert score.name == name
+    assert score.value() == pytest.approx(expected[name])
+    sign = 1 if name == "log_loss" else -1
+    assert validation_score(task, LOGITS, IDS, by=by) == pytest.approx(sign * expected[name])
+
+
+def test_numbers_are_compared_by_squared_error() -> None:
+    task = Regression(mean=1.0, std=2.0, score_by="spearman")
+    score = selection_score(task, np.array([[0.0], [1.0]]), np.array([0.5, 0.0]))
+    assert (score.name, score.value()) == ("rmse", pytest.approx(np.sqrt((1 + 4) / 2)))
 
 
 @pytest.mark.slow

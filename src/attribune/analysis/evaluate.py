@@ -30,6 +30,7 @@ from attribune.runs.recipe import Recipe
 from attribune.runs.stored_scores import StoredScores
 from attribune.runs.training_record import TrainingRecord
 from attribune.runs.verdict import Verdict, attribute_gains, gains_by_count, run_verdict, value_counts
+from attribune.tasks.base import scored_metrics
 
 __all__ = ["AS_GIVEN", "HIDDEN", "Evaluation", "compare_runs", "compare_scores", "evaluate"]
 
@@ -72,7 +73,7 @@ class Evaluation:
         """``as given`` and, for models that read attributes, ``attributes hidden``, to metric by name."""
         task, labelled = self.predictor.task, self.labelled
         return {
-            name: clustered(task.metrics(logits, labelled.labels), labelled.clusters)
+            name: clustered(scored_metrics(task, logits, labelled.labels), labelled.clusters)
             for name, logits in self._logits.items()
         }
 
@@ -148,7 +149,9 @@ class Evaluation:
         return html_blocks([*tables, *((line, []) for line in lines)])
 
     def _tables(self) -> list[tuple[str, list[ResultRow]]]:
-        tables = [(counted(self.rows, "row"), self.metrics), ("texts with several judgements", self.judgements)]
+        note = self.predictor.task.metrics_note
+        rows = f"{counted(self.rows, 'row')}{note and f' ({note})'}"
+        tables = [(rows, self.metrics), ("texts with several judgements", self.judgements)]
         return [
             (caption, [ResultRow(name=name, metrics=metrics) for name, metrics in found.items()])
             for caption, found in tables

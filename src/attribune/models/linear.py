@@ -28,6 +28,7 @@ from attribune.models.vector_features import VectorFeatures
 from attribune.schema import Schema
 from attribune.schema.revision import Revision
 from attribune.tasks import Aspects, Classification, Rating, Regression, Task, task_from_dict
+from attribune.tasks.base import LOSS, validation_score
 
 __all__ = ["LinearModel", "choose_c"]
 
@@ -242,23 +243,26 @@ def choose_c(
     weights: Array | None = None,
     grid: Sequence[float] = _GRID,
     max_features: int = 100_000,
+    by: str = LOSS,
 ) -> tuple[LinearModel, dict[float, float]]:
-    """Fit one model per C and return the best one by the task's main metric on validation rows, and the metric by C.
+    """Fit one model per C and return the best one by its `validation_score`, and that score by C.
 
     Of equally good models the one with the smallest C is returned.
+
+    Args:
+        by: as `selection_score` takes it.
     """
     if not grid:
         raise ConfigError("the grid of C is empty: give at least one number above 0")
     features = LinearFeatures.fit(texts, schema, max_features=max_features)
     matrix = features.transform(texts, attribute_ids)
-    sign = 1 if task.higher_is_better else -1
     best: LinearModel | None = None
     scores: dict[float, float] = {}
     for C in sorted(set(grid)):
         model = LinearModel.from_matrix(features, matrix, labels=np.asarray(labels), task=task, C=C, weights=weights)
         logits = model.logits(validation_texts, validation_ids)
-        scores[C] = task.metrics(logits, validation_labels)[task.main_metric].value()
-        if best is None or sign * scores[C] > sign * scores[best.C]:
+        scores[C] = validation_score(task, logits, validation_labels, by=by)
+        if best is None or scores[C] < scores[best.C]:
             best = model
     assert best is not None
     return best, scores

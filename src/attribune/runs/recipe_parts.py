@@ -297,9 +297,10 @@ class TrainingRecipe(Settings):
     ``backbone_learning_rate`` defaults to 5e-5 if pretrained matrices are trained, and to ``learning_rate`` if only
     norms or biases are. ``evaluate_every`` is ``epoch`` or a number of steps, after which the model is evaluated on the
     validation rows and a checkpoint is written. The best model by ``select_by`` is kept, and training stops after
-    `patience` evaluations without a better one. ``select_by`` is ``loss``, the name of a metric, or ``auto``: the loss
-    for ratings and ordinal answers, whose accuracy may not move while a model learns, and the main metric of other
-    tasks. ``precision: auto`` is bf16 where the hardware supports it; the run's recipe has the
+    `patience` evaluations without a better one. ``select_by`` is ``loss``, ``main_metric``, the name of a metric, or
+    ``auto``: the loss, a proper score, which changes while an accuracy still stands; for the similarity of pairs and
+    triplets the main metric. It also chooses the penalty of linear models. ``precision: auto`` is bf16 where the
+    hardware supports it; the run's recipe has the
     resolved value. ``table_updates`` says which rows of the attribute tables a step updates: ``all``; ``rows``, those
     of the batch's values; or ``auto``, which is ``rows`` for tables of 2**24 numbers or more; see `RowAdamW`.
     ``optimizer`` may also be ``adam``, ``adadelta`` or ``sgd``, with ``optimizer_options`` in PyTorch's terms

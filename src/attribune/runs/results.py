@@ -90,6 +90,7 @@ class RunResults(Record):
         proper: the same by the proper score of the task, where there is one beside the main metric.
         training: of the first model.
         verdict: what all of it shows, see `Verdict`; None in early files.
+        metrics_note: what the metrics are of, where one prediction has several forms.
         chosen_by: sentences about the bake-off that chose the method, if one did.
     """
 
@@ -103,6 +104,7 @@ class RunResults(Record):
     notes: list[str]
     environment: Environment
     verdict: Verdict | None = None
+    metrics_note: str = ""
     chosen_by: list[str] = Field(default_factory=list)
     proper: list[Comparison] = Field(default_factory=list)
 
@@ -149,11 +151,15 @@ class RunResults(Record):
             table
             for part in parts
             for table in (
-                (f"{part}, {counted(self.rows[part], 'row')}", self.table(part)),
+                (f"{part}, {counted(self.rows[part], 'row')}{self._note}", self.table(part)),
                 (f"{part}, texts with several judgements", self.judgements(part)),
             )
         ]
         return [(caption, rows) for caption, rows in tables if rows]
+
+    @property
+    def _note(self) -> str:
+        return f" ({self.metrics_note})" if self.metrics_note else ""
 
     def _comparisons(self) -> list[str]:
         return comparison_lines(self.comparisons)
@@ -252,6 +258,7 @@ def run_results(
             by_count=_gains(scored, metric=metric, part=part),
         ),
         notes=list(notes),
+        **({"metrics_note": task.metrics_note} if task.metrics_note else {}),
         environment=Environment(
             versions={name: metadata.version(name) for name in _PACKAGES},
             python=platform.python_version(),

@@ -16,7 +16,7 @@ from pydantic import BeforeValidator
 
 from attribune.errors import ConfigError, DataError
 from attribune.metrics.definitions import metric_info
-from attribune.metrics.formulas import log_loss, mean_of
+from attribune.metrics.formulas import mean_of
 from attribune.metrics.metric import Metric
 from attribune.tasks.labels import Array, Column, alike_notes
 
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from attribune.tasks.cut_points import Link
 
 __all__ = [
+    "LOSS",
+    "MAIN_METRIC",
     "Decoded",
     "ScoreBy",
     "SelectBy",
@@ -36,6 +38,8 @@ __all__ = [
     "log_frequencies",
     "log_losses",
     "log_shares",
+    "scored_metrics",
+    "selection_score",
     "unknown",
     "validation_score",
 ]
@@ -47,6 +51,8 @@ def _named(names: Any) -> Any:
 
 ScoreBy = Annotated[tuple[str, ...], BeforeValidator(_named)]
 """Names of metrics; a single one may be given as a text."""
+LOSS, MAIN_METRIC = "loss", "main_metric"
+"""What may be named to select by, beside the metrics of a task."""
 SelectBy: TypeAlias = Literal["log_loss", "main_metric"]
 """What settings are compared by on validation rows."""
 ADDED_LATER = ("score_by", "personal_cut_points", "soft_labels")
@@ -151,8 +157,8 @@ class Task(ABC):
 
     @property
     def selection_metric(self) -> str:
-        """Name of the metric that selects weights in training, or ``loss``; by default the main metric."""
-        return self.main_metric
+        """What selects weights in training where nothing else is asked for: ``loss``, which is a proper score."""
+        return LOSS
 
     @property
     def higher_is_better(self) -> bool:
@@ -277,6 +283,11 @@ class Task(ABC):
     def metrics(self, logits: Array, labels: Array) -> dict[str, Metric]:
         """Return the metrics of logits (n, outputs) by name, the main one first."""
 
+    @property
+    def metrics_note(self) -> str:
+        """What tables say about the metrics, where one prediction has several forms; empty by default."""
+        return ""
+
     def proper_score(self, logits: Array, labels: Array) -> Metric | None:
         """Return the score by which models are judged before the main metric; None for a task without one.
 
@@ -348,24 +359,29 @@ def _plain(value: Any) -> Any:
     return [_plain(item) for item in value] if isinstance(value, tuple) else value
 
 
-def validation_score(task: Task, logits: Array, labels: Array, *, by: SelectBy = "log_loss") -> float:
-    """Return what settings are compared by on validation rows, with sign such that lower is better.
+def scored_metrics(task: Task, logits: Array, labels: Array) -> dict[str, Metric]:
+    """Return the main metric, the proper score, if the task has one, and the other metrics."""
+    metrics, proper = task.metrics(logits, labels), task.proper_score(logits, labels)
+    first = {task.main_metric: metrics[task.main_metric]}
+    return first | metrics if proper is None else {**first, proper.name: proper, **metrics}
+
+
+def selection_score(task: Task, logits: Array, labels: Array, *, by: str = LOSS) -> Metric:
+    """Return the score of validation rows by which models are compared that were trained on the same rows.
 
     Args:
-        by: the log loss, which distinguishes settings on few rows better than an accuracy, where there are single class
-            labels; else, and for ``main_metric``, the task's main metric.
+        by: ``main_metric``, or the name of a metric of the task; anything else is the proper score of the task, which
+            distinguishes models on few rows better than an accuracy, or the main metric of a task without one.
     """
-    if by == "log_loss" and labels.ndim == 1 and labels.dtype.kind == "i" and _has_answers(task):
-        known = labels >= 0
-        metric = log_loss(labels[known], logits[known])
-    else:
-        metric = task.metrics(logits, labels)[task.main_metric]
+    proper = None if by == MAIN_METRIC else task.proper_score(logits, labels)
+    metrics = task.metrics(logits, labels)
+    return metrics[by] if by in metrics else metrics[task.main_metric] if proper is None else proper
+
+
+def validation_score(task: Task, logits: Array, labels: Array, *, by: str = LOSS) -> float:
+    """Return `selection_score` with such a sign that lower is better."""
+    metric = selection_score(task, logits, labels, by=by)
     return -metric.value() if metric.higher_is_better else metric.value()
-
-
-def _has_answers(task: Task) -> bool:
-    """Whether logits are of answers, one of which a label is."""
-    return task.answer_probabilities(np.zeros((1, task.outputs))) is not None
 
 
 def checked_logits(logits: Array, outputs: int) -> Array:

@@ -22,6 +22,7 @@ __all__ = [
     "UNSEEN",
     "Flag",
     "MissingTexts",
+    "OptionalFlag",
     "alike_notes",
     "class_ids",
     "class_names",
@@ -179,10 +180,16 @@ def label_lists(
     return result
 
 
+def _optional_flag(value: Any, info: ValidationInfo) -> bool | None:
+    return None if value is None else _flag(value, info)
+
+
 MissingTexts = Annotated[Sequence[str], BeforeValidator(_missing_texts)]
 """The texts that mean a missing label, of a list of them."""
 Flag = Annotated[bool, BeforeValidator(_flag)]
 """True or False, no text."""
+OptionalFlag = Annotated[bool | None, BeforeValidator(_optional_flag)]
+"""The same, or None."""
 
 
 def outside_of(

@@ -82,7 +82,7 @@ class Ordinal(Rating):
         classes: Sequence[str] | None = None,
         cut_points: Sequence[float] | None = None,
         personal_cut_points: str | Sequence[str] = (),
-        expected: bool = False,
+        expected: bool | None = None,
         missing: Sequence[str] = MISSING,
         score_by: str | Sequence[str] = (),
         soft_labels: bool = False,
@@ -112,9 +112,9 @@ class Ordinal(Rating):
         return (*self.score_by, *self._of_shares, *_USUAL)[0]
 
     @property
-    def selection_metric(self) -> str:
-        """The loss: predicted classes, and so the accuracy, stand still while probabilities already improve."""
-        return "loss"
+    def metrics_note(self) -> str:
+        """Nothing: all errors are of the mean."""
+        return ""
 
     @property
     def head_outputs(self) -> int:

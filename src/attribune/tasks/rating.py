@@ -32,6 +32,7 @@ from attribune.tasks.labels import (
     Column,
     Flag,
     MissingTexts,
+    OptionalFlag,
     class_names,
     count_classes,
     label_numbers,
@@ -84,7 +85,9 @@ class Rating(Task):
 
     Args:
         classes: the ratings, sorted by number.
-        expected: predict the expected rating instead of the most probable one, which still determines the accuracy.
+        expected: predict the expected rating instead of the most probable one, which still determines the accuracy. By
+            default the prediction is the most probable rating, and the expected one, the mean under the probabilities,
+            stands beside it and determines RMSE and correlations; False leaves it out of both.
         soft_labels: labels are distributions over the ratings, which the cross-entropy uses; metrics of single
             labels are against the most frequent rating.
         missing: texts that mean a missing label.
@@ -95,7 +98,7 @@ class Rating(Task):
 
     kind: ClassVar[str] = "rating"
     classes: Ratings
-    expected: Flag = False
+    expected: OptionalFlag = None
     soft_labels: Flag = False
     missing: MissingTexts = MISSING
     score_by: ScoreBy = ()
@@ -110,7 +113,7 @@ class Rating(Task):
         label_columns: Sequence[Column],
         *,
         classes: Sequence[str] | None = None,
-        expected: bool = False,
+        expected: bool | None = None,
         missing: Sequence[str] = MISSING,
         score_by: str | Sequence[str] = (),
         soft_labels: bool = False,
@@ -138,11 +141,6 @@ class Rating(Task):
     def main_metric(self) -> str:
         """The first of `score_by`, else `accuracy`, or for distributions `cross_entropy`."""
         return (*self.score_by, *self._of_shares, *_USUAL)[0]
-
-    @property
-    def selection_metric(self) -> str:
-        """The loss: predicted classes, and so the accuracy, stand still while probabilities already improve."""
-        return "loss"
 
     @property
     def _of_shares(self) -> tuple[str, ...]:
@@ -240,36 +238,52 @@ class Rating(Task):
         return self._values
 
     def decode(self, logits: Array) -> Decoded:
-        """Return the most probable rating as text, or the expected rating as a number."""
+        """Return the most probable rating as text, or the expected rating as a number, or both."""
         probabilities = self.answer_probabilities(logits)
         most_probable: list[Any] = [self.classes[i] for i in probabilities.argmax(axis=1)]
+        expected = probabilities @ self._values
+        predictions = {"prediction": expected if self.expected else most_probable}
         return Decoded(
-            predictions={"prediction": self._numbers(logits) if self.expected else most_probable},
+            predictions=predictions if self.expected is not None else {**predictions, "expected": expected},
             probabilities=probabilities,
             probability_columns=tuple(f"probability_{name}" for name in self.classes),
         )
 
-    def _numbers(self, logits: Array) -> Array:
-        values = self._values
-        return np.asarray(softmax(logits, axis=1) @ values if self.expected else values[logits.argmax(axis=1)])
-
     def metrics(self, logits: Array, labels: Array) -> dict[str, Metric]:
-        """Return the metrics of `score_by`, then the accuracy, and RMSE and MAE of the predicted number.
+        """Return the metrics of `score_by`, then the accuracy, RMSE and MAE.
 
-        Those of distributions go before; a tie of the most frequent ratings counts as the likeliest of them.
+        Unless `expected` says otherwise, RMSE and correlations are of the mean under the probabilities, which has the
+        least squared error, and the MAE is of the most probable rating. Metrics of distributions go before; a tie of
+        the most frequent ratings counts as the likeliest of them.
         """
         logits, labels = checked_logits(logits, self.outputs), np.asarray(labels)
         found = self._share_metrics(logits, labels)
         labels = most_frequent(labels, logits) if self.soft_labels else labels
-        predicted, values = self._numbers(logits), self._values
-        farthest = np.where(predicted - values[0] > values[-1] - predicted, values[0], values[-1])
-        true = np.where(labels == UNSEEN, farthest, values[labels.clip(min=0)])
-        most_probable = logits.argmax(axis=1)
+        most_probable, values = logits.argmax(axis=1), self._values
+        mean = softmax(logits, axis=1) @ values
+
+        def of_numbers(name: str) -> Metric:
+            takes_mean = name != "mae" if self.expected is None else self.expected
+            predicted = mean if takes_mean else values[most_probable]
+            return _METRICS[name](self._true_numbers(labels, predicted), predicted)
+
         found["accuracy"] = metric.accuracy(labels, most_probable)
         if "kappa" in self.score_by:
+            true = self._true_numbers(labels, mean if self.expected else values[most_probable])
             found["kappa"] = metric.kappa(np.searchsorted(values, true), most_probable)
         names = dict.fromkeys([*self.score_by, *self._of_shares, *_USUAL])
-        return {name: found[name] if name in found else _METRICS[name](true, predicted) for name in names}
+        return {name: found[name] if name in found else of_numbers(name) for name in names}
+
+    @property
+    def metrics_note(self) -> str:
+        """Which metrics are of the mean."""
+        return "" if self.expected is not None else "rmse of the mean rating, accuracy and mae of the most probable one"
+
+    def _true_numbers(self, labels: Array, predicted: Array) -> Array:
+        """Return the numbers of class ids (n,); for a rating that no training row has the end farther from (n,)."""
+        values = self._values
+        farthest = np.where(predicted - values[0] > values[-1] - predicted, values[0], values[-1])
+        return np.asarray(np.where(labels == UNSEEN, farthest, values[labels.clip(min=0)]))
 
     def _share_metrics(self, logits: Array, labels: Array) -> dict[str, Metric]:
         """Return the metrics of distributions (n, C), if labels are some."""

@@ -155,6 +155,11 @@ class Similarity(Task):
         return (*self.score_by, *_METRICS[self.form])[0]
 
     @property
+    def selection_metric(self) -> str:
+        """The squared error of scores; the loss of pairs and triplets depends on the batch, or on the margin."""
+        return super().selection_metric if self.form == "scores" else self.main_metric
+
+    @property
     def output_names(self) -> list[str]:
         """Names of the cosines; vectors have none."""
         return {"scores": ["similarity"], "pairs": [], "triplets": ["similarity", "similarity_negative"]}[self.form]

@@ -79,6 +79,7 @@ class NetworkTrial(Trial):
     """One network.
 
     Args:
+        selected_by: metric by which checks and trials are compared.
         checks: score after each check, lower is better.
         samples: rows that it was trained on.
         best_samples: rows after which it was best.
@@ -87,6 +88,7 @@ class NetworkTrial(Trial):
         seconds: without interrupted attempts.
     """
 
+    selected_by: str = ""
     checks: list[float] = field(default_factory=list)
     samples: int = 0
     best_samples: int = 0
@@ -129,7 +131,8 @@ def train_automl(
         "steps": -(-best.samples // size),
         "epochs": best.samples / len(texts.labels["train"]),
         "best_step": -(-best.best_samples // size),
-        "best_value": best.metrics[data.task.main_metric],
+        "selected_by": _selected_by(best, data.task),
+        "best_value": best.metrics[_selected_by(best, data.task)],
         "seconds": sum(trial.seconds for trial in tried),
         "stopped_early": best.ended == "patience",
     }
@@ -139,6 +142,11 @@ def _best(tried: Sequence[NetworkTrial]) -> NetworkTrial | None:
     """Return the trial with the lowest score, of equal ones the first."""
     scored = [(trial.score, trial.number, trial) for trial in tried if trial.score is not None]
     return min(scored)[2] if scored else None
+
+
+def _selected_by(trial: NetworkTrial, task: Task) -> str:
+    """Return the metric by which a trial is compared; records of earlier releases do not name it."""
+    return trial.selected_by or task.main_metric
 
 
 def _trials(
@@ -189,7 +197,7 @@ def _line(trial: NetworkTrial, count: int, best: NetworkTrial | None, task: Task
     start = f"trial {trial.number + 1} of {count}"
     if trial.score is None or best is None:
         return f"{start} failed: {trial.error}"
-    metric = task.main_metric
+    metric = _selected_by(best, task)
     found = f"{metric} {trial.metrics[metric]:.4f} after {trial.samples:,} rows ({trial.ended}), {trial.seconds:.1f} s"
     return f"{start}: {found}; the best is {best.metrics[metric]:.4f} (trial {best.number + 1})"
 
@@ -265,6 +273,7 @@ def _fit(trial: NetworkTrial, fit: NetworkFit, tried: Sequence[NetworkTrial], *,
         trial,
         score=best.score,
         metrics=best.metrics,
+        selected_by=best.selected_by,
         checks=checks,
         samples=fit.samples,
         best_samples=best.samples,

@@ -21,15 +21,16 @@ from datasets import Dataset
 from attribune.core.files import read_json, write_json
 from attribune.core.progress import Reporter
 from attribune.core.records import read_record
-from attribune.data.clusters import AUTO, clustered, unpacked_clusters
+from attribune.data.clusters import clustered, unpacked_clusters
 from attribune.errors import ConfigError, DataError
+from attribune.methods import DEFAULT_METHOD
 from attribune.metrics.definitions import metric_info
-from attribune.metrics.formulas import log_loss
 from attribune.metrics.metric import Metric
 from attribune.metrics.results import Comparison, compare_metrics
 from attribune.metrics.tables import comparison_lines
 from attribune.runs.recipe import Recipe
 from attribune.runs.stored_scores import StoredScores
+from attribune.tasks.base import selection_score
 from attribune.training.plan import DataPlan, comparison_recipes
 from attribune.training.preparation import PreparedData, prepare, rows_digest, with_all_classes
 
@@ -37,8 +38,9 @@ __all__ = ["AUTO_METHOD", "CANDIDATES", "Choice", "choose_method", "read_budget"
 
 AUTO_METHOD = "auto"
 """The name that stands for a bake-off."""
-CANDIDATES = ("linear", "tokens", "pln", "plora", "modulated", "injector")
-"""The methods of a bake-off, the simplest first."""
+CANDIDATES = ("linear", "none", "tokens", "pln", "plora", "modulated", DEFAULT_METHOD)
+"""The methods of a bake-off, the simplest first; ``none`` is the text alone."""
+_TRAINED_FIRST = ("none", DEFAULT_METHOD)  # whatever the budget: without them no choice would say much
 _FIRST_ROWS = 500  # of a large table's first round, or a sixteenth of it
 _GROWTH = 4  # of the rows from round to round
 _ROUNDS = 3
@@ -146,10 +148,10 @@ def choose_method(
 
 
 def _metric_of(recipe: Recipe, prepared: PreparedData) -> str:
-    """Return the metric that selects weights; the main one for a loss that is not that of single classes."""
-    task, labels = prepared.task, prepared.splits["train"].labels
-    selected = task.selection_metric if recipe.training.select_by == AUTO else recipe.training.select_by
-    return task.main_metric if selected == "loss" and (labels.ndim > 1 or labels.dtype.kind != "i") else selected
+    """Return the name of the score by which candidates are compared."""
+    task, labels = prepared.task, prepared.splits["validation"].labels
+    constant = task.constant(prepared.splits["train"].labels, len(labels))
+    return selection_score(task, constant, labels, by=recipe.training.select_by).name
 
 
 def _check_same(folder: Path, plan: Mapping[str, Any]) -> None:
@@ -179,14 +181,15 @@ class _BakeOff:
     def rounds(self, train: Dataset, validation: Dataset, *, budget: float) -> tuple[list[list[Tried]], list[str]]:
         """Return what was tried in each round, and sentences about it."""
         order = np.random.default_rng(self.recipe.training.seed).permutation(len(train))
-        rows, left, names = min(len(train), max(_FIRST_ROWS, len(train) // _GROWTH**2)), budget, list(CANDIDATES)
+        rows, left = min(len(train), max(_FIRST_ROWS, len(train) // _GROWTH**2)), budget
+        names = [*_TRAINED_FIRST, *(name for name in CANDIDATES if name not in _TRAINED_FIRST)]
         rounds: list[list[Tried]] = []
         lines: list[str] = []
         while True:
             tables = {"train": train.select(np.sort(order[:rows])), "validation": validation}
             tried: list[Tried] = []
             for name in names:
-                if rounds or not tried or left > 0:
+                if rounds or name in _TRAINED_FIRST or left > 0:
                     tried.append(self._try(name, len(rounds) + 1, tables))
                     left -= tried[-1].seconds
             rounds.append(tried)
@@ -201,7 +204,7 @@ class _BakeOff:
                 lines.append(f"method auto: no further round on {following:,} rows, for which the budget has no time")
                 self.reporter.note(lines[-1])
                 return rounds, lines
-            rows, names = following, [name for name in CANDIDATES if name in {one.method for one in better}]
+            rows, names = following, [name for name in names if name in {one.method for one in better}]
 
     def _run(self, name: str, number: int) -> Path:
         return self.folder / f"round-{number}" / name
@@ -232,9 +235,8 @@ class _BakeOff:
         """Return the metric that selects, over the validation rows."""
         scores = StoredScores.read(path)
         part = scores.parts["validation"]
-        logits, labels, name = part["logits"], part["labels"], self.selected
-        metrics = {name: log_loss(labels, logits) if name == "loss" else scores.task.metrics(logits, labels)[name]}
-        return next(iter(clustered(metrics, unpacked_clusters(part)).values()))
+        score = selection_score(scores.task, part["logits"], part["labels"], by=self.recipe.training.select_by)
+        return clustered({score.name: score}, unpacked_clusters(part))[score.name]
 
     def _ranked(self, tried: Sequence[Tried]) -> list[Tried]:
         """Return what did not fail, the best first, and the simplest first of equals."""

@@ -30,7 +30,7 @@ def _train_linear(
     config: BaselineConfig, plan: TrainingPlan, folder: RunFolder, data: PreparedData, reporter: Reporter
 ) -> dict[str, Any]:
     started = time.perf_counter()
-    linear = fit_linear(data, plan.data.text if config.reads_text else None)
+    linear = fit_linear(data, plan.data.text if config.reads_text else None, by=plan.training.select_by)
     replace(linear, text_input=plan.data.text).save_pretrained(folder.model)
     return {"C": linear.C, "seconds": time.perf_counter() - started}
 
@@ -40,7 +40,8 @@ def _train_frozen(
 ) -> dict[str, Any]:
     started = time.perf_counter()
     backbone, with_weights = plan.recipe.backbone.name, isinstance(config, Heads)
-    model = fit_frozen(backbone, plan.data, data, reporter, with_weights=with_weights)
+    by = plan.training.select_by
+    model = fit_frozen(backbone, plan.data, data, reporter, with_weights=with_weights, by=by)
     replace(model, text_input=plan.data.text).save_pretrained(folder.model)
     return {"C": model.C, "seconds": time.perf_counter() - started}
 

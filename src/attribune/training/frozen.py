@@ -17,6 +17,7 @@ from attribune.models.linear import LinearModel
 from attribune.models.sentence_vectors import SentenceVectors
 from attribune.models.vector_features import VectorFeatures
 from attribune.schema.columns import column_batches
+from attribune.tasks.base import validation_score
 from attribune.training.plan import DataPlan
 from attribune.training.preparation import PreparedData, PreparedSplit
 from attribune.training.scoring import baseline_rows
@@ -32,12 +33,15 @@ Array = npt.NDArray[Any]
 
 
 def fit_frozen(
-    backbone: str, source: DataPlan, data: PreparedData, reporter: Reporter, *, with_weights: bool
+    backbone: str, source: DataPlan, data: PreparedData, reporter: Reporter, *, with_weights: bool, by: str
 ) -> LinearModel:
     """Fit on the training rows; the penalty and the deviations of what values add are chosen on the validation rows.
 
     One after the other, each with the best of those before: the penalty of the weights of all, the deviation of the
     intercepts, and that of the values' own weights, if they have any.
+
+    Args:
+        by: as `selection_score` takes it.
 
     Raises:
         ConfigError: for a task that the linear models cannot learn.
@@ -63,7 +67,6 @@ def fit_frozen(
         scale=np.maximum(train.std(axis=0, dtype=np.float64), 1e-6),
         vectors=vectors,
     )
-    sign = 1 if data.task.higher_is_better else -1
     best: tuple[float, LinearModel] | None = None
     steps = ("C", "intercept", "weights")[: 3 if with_weights else 2]
     for step in steps if len(data.schema) else steps[:1]:
@@ -78,8 +81,8 @@ def fit_frozen(
                 weights=splits["train"].weights,
             )
             logits = features.of_vectors(embedded["validation"], ids["validation"]) @ model.weight + model.bias
-            score = sign * data.task.metrics(logits, splits["validation"].labels)[data.task.main_metric].value()
-            if best is None or score > best[0]:
+            score = validation_score(data.task, logits, splits["validation"].labels, by=by)
+            if best is None or score < best[0]:
                 best = (score, model)
     assert best is not None
     return best[1]

@@ -16,6 +16,7 @@ from attribune.models.word_network import NetworkSettings, WordNetwork
 from attribune.models.word_rows import WordRows
 from attribune.runs.recipe_parts import TrainingRecipe
 from attribune.tasks import Task
+from attribune.tasks.base import selection_score
 from attribune.training.ftrl import FTRL
 
 __all__ = ["Check", "NetworkFit"]
@@ -31,6 +32,7 @@ class Check(NamedTuple):
 
     score: float
     loss: float
+    selected_by: str
     metrics: dict[str, float]
     samples: int
 
@@ -127,12 +129,14 @@ class NetworkFit:
             return None
         loss = float(self.task.loss(torch.from_numpy(logits), torch.from_numpy(labels)))
         metrics = {name: metric.value() for name, metric in self.task.metrics(logits, labels).items()}
-        main = metrics[self.task.main_metric]
-        self.is_finite = math.isfinite(main)
+        selected = selection_score(self.task, logits, labels, by=self.training.select_by)
+        value = selected.value()
+        self.is_finite = math.isfinite(value)
         if not self.is_finite:
             return None
         metrics = {name: value for name, value in metrics.items() if math.isfinite(value)}
-        return Check(-main if self.task.higher_is_better else main, loss, metrics, self.samples)
+        metrics = {selected.name: value, **metrics}
+        return Check(-value if selected.higher_is_better else value, loss, selected.name, metrics, self.samples)
 
     @torch.inference_mode()
     def _logits(self) -> npt.NDArray[np.float32]:

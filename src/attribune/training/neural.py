@@ -27,7 +27,7 @@ from attribune.training.histories import fit_histories
 from attribune.training.model_building import build_model
 from attribune.training.new_values import check_set_encoders, prepare_new_values
 from attribune.training.own_values import train_own_values
-from attribune.training.plan import DataPlan, ModelPlan
+from attribune.training.plan import ModelPlan, TrainingPlan
 from attribune.training.preparation import (
     PreparedData,
     encode_rows_of_split,
@@ -38,16 +38,16 @@ __all__ = ["train_neural"]
 
 
 def train_neural(
+    training: TrainingPlan,
     plan: ModelPlan,
-    source: DataPlan,
-    settings: TrainingRecipe,
     folder: RunFolder,
     data: PreparedData,
     reporter: Reporter,
     *,
     profile: bool,
 ) -> None:
-    """Build the model, encode the rows, train, and save the model."""
+    """Build the model of a training, encode the rows, train, and save the model."""
+    source, settings = training.data, training.training
     transformers.set_seed(settings.seed)
     model = build_model(plan, source, data, reporter)
     model.config.precision = settings.precision
@@ -68,9 +68,10 @@ def train_neural(
     if isinstance(model.task, TokenTask) and isinstance(validation, EncodedRows) and model.task.is_tuned:
         _tune_task(model, model.task, validation, settings)
     if is_main():
-        outcome["seconds"] += prepare_new_values(
-            model, data, source, settings, reporter, run=_precision(model, settings)
-        )
+        if not training.is_candidate:
+            outcome["seconds"] += prepare_new_values(
+                model, data, source, settings, reporter, run=_precision(model, settings)
+            )
         model.save_pretrained(folder.model)
         folder.write_outcome({**outcome, "parameters": asdict(model.sizes())})
 

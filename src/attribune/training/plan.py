@@ -137,6 +137,8 @@ class TrainingPlan:
         training: optimisation, with resolved learning rates.
         reads_attributes: whether predictions depend on the attributes.
         compared_as: its name among the methods to compare with.
+        is_candidate: whether it only serves the choice of a method: it learns no priors of new values, and is not
+            scored with its attributes hidden.
     """
 
     recipe: Recipe
@@ -147,6 +149,7 @@ class TrainingPlan:
     training: TrainingRecipe
     reads_attributes: bool
     compared_as: str | None = None
+    is_candidate: bool = False
 
     @classmethod
     def of(cls, recipe: Recipe, compared_as: str | None = None) -> Self:

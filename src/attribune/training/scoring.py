@@ -32,6 +32,7 @@ from attribune.runs.value_marks import value_marks
 from attribune.runs.verdict import MAJORITY, TEXT_ONLY, WHOLE_TEXTS, value_counts
 from attribune.schema import Schema
 from attribune.tasks import Task
+from attribune.tasks.base import scored_metrics
 from attribune.training.plan import DataPlan
 from attribune.training.preparation import MANY_CUT, PreparedData, PreparedSplit
 
@@ -53,11 +54,12 @@ def baseline_rows(split: PreparedSplit) -> PreparedSplit:
     return replace(split, table=table, rows=rows, labels=labels, weights=weights)
 
 
-def fit_linear(data: PreparedData, text: TextInput | None) -> LinearModel:
+def fit_linear(data: PreparedData, text: TextInput | None, *, by: str) -> LinearModel:
     """Fit on at most `_BASELINE_ROWS` training rows, with the regularisation chosen on the validation rows.
 
     Args:
         text: the text columns; None leaves the text out.
+        by: as `selection_score` takes it.
     """
 
     def inputs(split: PreparedSplit) -> tuple[list[str] | None, npt.NDArray[np.int64], npt.NDArray[Any]]:
@@ -78,6 +80,7 @@ def fit_linear(data: PreparedData, text: TextInput | None) -> LinearModel:
         validation_texts=validation_texts,
         validation_ids=validation_ids,
         validation_labels=validation_labels,
+        by=by,
     )
     return model
 
@@ -105,7 +108,7 @@ def score(
     for part, split in data.scored.items():
         logits = {case: predictor.logits(split.table, hide_attributes=case)[0] for case in cases}
         for case, scores in logits.items():
-            metrics[case][part] = clustered(task.metrics(scores, split.labels), split.clusters)
+            metrics[case][part] = clustered(scored_metrics(task, scores, split.labels), split.clusters)
             judgements[case][part] = judgement_metrics(task, scores, split.labels, split.clusters)
             proper[case] |= _proper(task, scores, part, split)
         if also_hidden and not source.source.shuffled and part == list(data.scored)[-1]:  # test rows, if there are any
@@ -159,7 +162,7 @@ def _write_predictions(
 
 
 def score_baselines(
-    source: DataPlan, data: PreparedData, reporter: Reporter, *, encoder: RowEncoder, exclude: set[str]
+    source: DataPlan, data: PreparedData, reporter: Reporter, *, encoder: RowEncoder, exclude: set[str], by: str
 ) -> list[Scored]:
     """Fit and score the cheap baselines, except the excluded ones, and the majority class of the training rows.
 
@@ -168,6 +171,7 @@ def score_baselines(
 
     Args:
         encoder: of the model that they are compared with.
+        by: what chooses their penalty, as `selection_score` takes it.
     """
     scored = []
     is_learnable = LinearModel.learns(data.task)
@@ -191,11 +195,11 @@ def score_baselines(
         row_count = len(data.splits["train"].rows)
         some = f" on {_BASELINE_ROWS:,} of {row_count:,} rows" if row_count > _BASELINE_ROWS else ""
         reporter.note(f"fitting the baseline {method}{some}")
-        predictor = Predictor(fit_linear(rows, text), text_input=plan.text)
+        predictor = Predictor(fit_linear(rows, text, by=by), text_input=plan.text)
         scored += score(method, predictor, rows, plan)
     labels = data.splits["train"].labels
     majority = {
-        name: clustered(data.task.majority(labels, split.labels), split.clusters) for name, split in data.scored.items()
+        name: clustered(_majority(data.task, labels, split), split.clusters) for name, split in data.scored.items()
     }
     judgements = {
         name: judgement_metrics(data.task, data.task.constant(labels, len(split.labels)), split.labels, split.clusters)
@@ -207,6 +211,13 @@ def score_baselines(
         if not data.task.reads_tokens:
             proper |= _proper(data.task, data.task.constant(labels, len(split.labels)), name, split)
     return [*scored, Scored(name=MAJORITY, metrics=majority, judgements=judgements, proper=proper)]
+
+
+def _majority(task: Task, labels: npt.NDArray[Any], split: PreparedSplit) -> dict[str, Metric]:
+    """Return the metrics of the prior of the training labels."""
+    if task.reads_tokens:
+        return task.majority(labels, split.labels)
+    return scored_metrics(task, task.constant(labels, len(split.labels)), split.labels)
 
 
 def _as_read(

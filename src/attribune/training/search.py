@@ -173,7 +173,7 @@ def _run(trial: Trial, recipe: Recipe, folder: RunFolder, tables: Mapping[str, A
         return replace(trial, error=str(error))
     results, scores = folder.read_results(), StoredScores.read(folder.path)
     rows = scores.parts["validation"]
-    score = validation_score(scores.task, rows["logits"], rows["labels"])
+    score = validation_score(scores.task, rows["logits"], rows["labels"], by=recipe.training.select_by)
     if not math.isfinite(score):
         return replace(trial, error=f"the validation score is {score}")
     metrics = {name: interval.value for name, interval in results.models[0].parts["validation"].items()}

@@ -7,6 +7,7 @@ from attribune.errors import ConfigError
 from attribune.metrics.definitions import MetricInfo, metric_info
 from attribune.runs.recipe_parts import TrainingRecipe
 from attribune.tasks import Task
+from attribune.tasks.base import LOSS, MAIN_METRIC
 from attribune.training.preparation import PreparedData
 
 __all__ = ["check_selection", "selection_metric"]
@@ -14,7 +15,8 @@ __all__ = ["check_selection", "selection_metric"]
 
 def selection_metric(task: Task, settings: TrainingRecipe) -> MetricInfo:
     """Return the metric of ``training.select_by``: ``loss``, or one that the task computes."""
-    return metric_info(task.selection_metric if settings.select_by == AUTO else settings.select_by)
+    named = {AUTO: task.selection_metric, MAIN_METRIC: task.main_metric}
+    return metric_info(named.get(settings.select_by, settings.select_by))
 
 
 def check_selection(settings: TrainingRecipe, data: PreparedData) -> None:
@@ -23,11 +25,11 @@ def check_selection(settings: TrainingRecipe, data: PreparedData) -> None:
     Raises:
         ConfigError: for one that the task does not compute.
     """
-    if settings.select_by in (AUTO, "loss"):
+    if settings.select_by in (AUTO, LOSS, MAIN_METRIC):
         return
     computed = data.task.majority(data.splits["train"].labels, data.splits["validation"].labels)
     if settings.select_by not in computed:
         raise ConfigError(
-            f"training.select_by is {settings.select_by!r}: write auto, loss, or a metric of the task "
+            f"training.select_by is {settings.select_by!r}: write auto, loss, main_metric, or a metric of the task "
             f"{data.task.kind!r}, {', '.join(computed)}; others are computed where task.score_by names them"
         )

@@ -199,7 +199,10 @@ def _choose(
 
     def train_one(other: Recipe, path: Path, parts: Mapping[str, Any]) -> object:
         run = RunFolder(path)
-        return _train(other, run, [], parts, Reporter(), baselines=False, resume=run.is_begun, profile=False)
+        resume = run.is_begun
+        return _train(
+            other, run, [], parts, Reporter(), baselines=False, resume=resume, profile=False, is_candidate=True
+        )
 
     recipe = with_precision(recipe)
     return choose_method(recipe, folder.bake_off_runs, tables=tables, budget=budget, train=train_one, reporter=reporter)
@@ -232,8 +235,13 @@ def _train(
     resume: bool,
     profile: bool,
     choice: Choice | None = None,
+    is_candidate: bool = False,
 ) -> dict[str, Any]:
-    """Begin or continue the run, and train."""
+    """Begin or continue the run, and train.
+
+    Args:
+        is_candidate: of a bake-off, see `TrainingPlan`.
+    """
     is_new = from_main(lambda: not folder.is_begun)
     recipe = from_main(lambda: folder.begin(with_precision(recipe) if is_new else recipe, resume=resume))
     compared = from_main(folder.compared)
@@ -245,7 +253,7 @@ def _train(
         reporter.note(f"{folder.path} is finished already; nothing to do")
         return from_main(folder.read_results).to_dict()
     try:
-        plan = TrainingPlan.of(recipe)
+        plan = replace(TrainingPlan.of(recipe), is_candidate=is_candidate)
         comparisons = {name: TrainingPlan.of(other, name) for name, other in comparison_recipes(recipe, others).items()}
         chosen_by = () if choice is None else choice.lines
         results = _run(
@@ -304,7 +312,8 @@ def _run(
         return {}
     if baselines and not plan.data.is_generative:
         encoder, exclude = predictor.model.row_encoder(plan.data.text), {plan.method, *comparisons}
-        scored += score_baselines(plan.data, rows, reporter, encoder=encoder, exclude=exclude)
+        by = plan.training.select_by
+        scored += score_baselines(plan.data, rows, reporter, encoder=encoder, exclude=exclude, by=by)
     rows = replace(data, task=predictor.task)
     return _write_results(folder, plan.recipe, rows, scored, record, chosen_by=chosen_by).to_dict()
 
@@ -354,7 +363,7 @@ def _train_and_score(
     """
     is_trained = from_main(folder.outcome.is_file)
     if plan.model is not None and not is_trained:
-        train_neural(plan.model, plan.data, plan.training, folder, data, reporter, profile=profile)
+        train_neural(plan, plan.model, folder, data, reporter, profile=profile)
     if not is_main():
         return [], None, None
     if plan.baseline is not None and not is_trained:
@@ -364,7 +373,7 @@ def _train_and_score(
         shutil.rmtree(folder.checkpoints)
     record = folder.read_outcome(model.sizes())
     predictor = predictor_of(plan.recipe, model)
-    also_hidden = len(predictor.schema) > 0 and plan.reads_attributes
+    also_hidden = len(predictor.schema) > 0 and plan.reads_attributes and not plan.is_candidate
     scored = score(plan.name, predictor, data, plan.data, folder=folder, also_hidden=also_hidden)
     return scored, record, predictor
 
