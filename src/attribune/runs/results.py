@@ -238,7 +238,7 @@ def run_results(
     part, metric = "test" if "test" in rows else "validation", task.main_metric
     comparisons = compare(scored, metric=metric, part=part)
     proper = _proper(scored, metric=metric, part=part)
-    return RunResults(
+    results = RunResults(
         method=str(recipe.method["name"]),
         task=task.to_dict(),
         main_metric=metric,
@@ -258,7 +258,6 @@ def run_results(
             by_count=_gains(scored, metric=metric, part=part),
         ),
         notes=list(notes),
-        **({"metrics_note": task.metrics_note} if task.metrics_note else {}),
         environment=Environment(
             versions={name: metadata.version(name) for name in _PACKAGES},
             python=platform.python_version(),
@@ -268,3 +267,4 @@ def run_results(
             precision=recipe.training.precision,
         ),
     )
+    return results.model_copy(update={"metrics_note": task.metrics_note}) if task.metrics_note else results
