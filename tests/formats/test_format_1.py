@@ -84,7 +84,9 @@ def test_a_run_is_evaluated_to_the_figures_of_then(run: str, attribune: Attribun
     evaluated = json.loads(out)
     assert evaluated["rows"] == len(rows)
     found = {name: figure["value"] for name, figure in evaluated["metrics"]["as given"].items()}
-    assert found == pytest.approx(figures_of(run), abs=1e-4)  # a perplexity is of the size of 100
+    figures = figures_of(run)
+    # A perplexity is of the size of 100; a proper score beside it is newer than the run.
+    assert {name: found[name] for name in figures} == pytest.approx(figures, abs=1e-4)
 
 
 @pytest.mark.slow

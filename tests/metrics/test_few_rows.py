@@ -237,11 +237,11 @@ def line(first: Metric, second: Metric) -> str:
 def test_lines_say_what_could_have_been_shown() -> None:
     assert line(*coins(2, 2, 0)) == (
         "a against b, test accuracy: +100.00 points [-31.52, +100.00], p = 0.5000: no difference shown (too few rows: "
-        "the two differ in 2, and it takes at least 6 to show any)"
+        "the two models differ in 2, and fewer than 6 cannot show a difference)"
     )
-    assert line(*coins(4, 0, 0)).endswith("(too few rows: the two differ in 0, and it takes at least 6 to show any)")
+    assert line(*coins(4, 0, 0)).endswith("the two models differ in 0, and fewer than 6 cannot show a difference)")
     assert line(*coins(60, 9, 5)).endswith(
-        "no difference shown (with these rows, only about 16.7 points or more could be shown)"
+        "no difference shown (with these rows, a difference of less than about 16.7 points would go unnoticed)"
     )
     assert line(*coins(60, 19, 5)).endswith("p = 0.0066")
     early = Comparison(

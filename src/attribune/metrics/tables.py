@@ -101,11 +101,12 @@ def _not_shown(pair: Comparison) -> str:
 def could_be_shown(metric: str, pair: PairedResult) -> str:
     """Say which difference the rows of a pair could have shown; nothing where early files do not tell."""
     if pair.can_show_none:
-        return f"too few rows: the two differ in {pair.differing}, and it takes at least {FEWEST_DIFFERING} to show any"
+        few = f"fewer than {FEWEST_DIFFERING} cannot show a difference"
+        return f"too few rows: the two models differ in {pair.differing}, and {few}"
     if pair.smallest is None:
         return ""
-    unit = " points" if metric_info(metric).is_share else ""
-    return f"with these rows, only about {format_value(metric, pair.smallest)}{unit} or more could be shown"
+    least = f"{format_value(metric, pair.smallest)}{' points' if metric_info(metric).is_share else ''}"
+    return f"with these rows, a difference of less than about {least} would go unnoticed"
 
 
 def _aligned(line: Sequence[str], widths: Sequence[int], left: int) -> list[str]:

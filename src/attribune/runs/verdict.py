@@ -86,11 +86,11 @@ class KeptWeights(Record):
         raised = f"raise {self.setting} (now {self.limit:g})"
         if self.checks == 1:
             yield (
-                f"The weights are those after {when}, the only check on the validation rows{self._figure()}. To see "
-                f"whether the model still improves, {raised}."
+                f"The weights are those after {when}, the only check ({self._figure()}). To see whether the model "
+                f"still improves, {raised}."
             )
             return
-        yield f"The weights are those after {when}, the best check on the validation rows{self._figure()}."
+        yield f"The weights are those after {when}, which had the best {self._figure()}."
         if self.is_last:
             yield f"That was the last check, so the model may still improve: {raised}."
         elif self.stopped_early:
@@ -99,8 +99,8 @@ class KeptWeights(Record):
     def _figure(self) -> str:
         info = metric_info(self.metric)
         if self.value is None:
-            return f" by {info.words}"
-        return f" by {info.words} ({info.scale * self.value:.4g}{info.unit and f' {info.unit}'})"
+            return f"validation {info.words}"
+        return f"validation {info.words}, {info.scale * self.value:.4g}{info.unit and f' {info.unit}'}"
 
 
 class BaselineResult(Record):
@@ -119,6 +119,11 @@ class BaselineResult(Record):
     advice: list[str] = Field(default_factory=list)
 
     @property
+    def is_mixed(self) -> bool:
+        """Whether the model is better by one of the two metrics and worse by the other."""
+        return _Shown.of(self.comparison, self.readable).is_mixed
+
+    @property
     def headline(self) -> str:
         """The answer without figures."""
         return {
@@ -130,19 +135,22 @@ class BaselineResult(Record):
     def sentences(self) -> Iterator[str]:
         """Say whether the model is better, and what to try otherwise."""
         name, shown = self.comparison.b, _Shown.of(self.comparison, self.readable)
-        if self.answer == "yes":
+        if shown.is_mixed:
+            better, worse = shown.words if self.answer == "yes" else shown.words[::-1]
             yield (
-                f"The model is better than every cheap baseline by {shown.by('and worse by')}, of which '{name}' is "
-                f"the best: {shown.figures}."
+                f"The model is better than the cheap baseline '{name}' on {better} and worse on {worse}: "
+                f"{shown.figures}. Take the one that is better on what counts for you."
+            )
+        elif self.answer == "yes":
+            yield (
+                f"The model is better than every cheap baseline on {shown.on}; the best of them is '{name}': "
+                f"{shown.figures}."
             )
         elif self.answer == "no":
-            how = shown.by("and better by")
-            yield f"The model is worse than the cheap baseline '{name}' by {how}: {shown.figures}."
+            yield f"The model is worse than the cheap baseline '{name}' on {shown.on}: {shown.figures}."
         else:
             least = _could_be_shown(self.comparison)
             yield f"The model is not shown to differ from the cheap baseline '{name}': {shown.figures}.{least}"
-        if self.advice:
-            yield f"What to try: {'; '.join(self.advice)}."
 
 
 class AttributeEffect(Record):
@@ -177,18 +185,20 @@ class AttributeEffect(Record):
             else f"{self.comparison.b}, trained without attributes"
         )
         shown = _Shown.of(self.comparison, self.readable)
-        compared = f"{shown.figures}, against {other}"
-        if self.answer == "yes":
-            yield f"The attributes help by {shown.by('and hurt by')}: {compared}."
-        elif self.answer == "no":
-            yield f"The attributes hurt by {shown.by('and help by')}: {compared}. Leave their columns out."
-        else:
+        compared = f"Against {other},"
+        if shown.is_mixed:
+            better, worse = shown.words if self.answer == "yes" else shown.words[::-1]
+            yield f"{compared} the attributes help on {better} and hurt on {worse}: {shown.figures}."
+        elif self.answer == "not shown":
             least = _could_be_shown(self.comparison)
-            yield f"It is not shown whether the attributes help: {compared}.{least} More test rows narrow the interval."
+            yield f"{compared} the attributes are not shown to help or hurt: {shown.figures}.{least}"
+        else:
+            yield f"{compared} the attributes {_VERBS[self.answer]} on {shown.on}: {shown.figures}."
         if self.against == "hidden":
             yield (
-                "Hidden, the attributes are missing in rows of a model that has learned to read them. To compare with "
-                "a model that is trained without them, add `--compare adapter`."
+                "With its attributes hidden, the model lacks values on which it has learned to rely, which can "
+                "overstate what they are worth. To compare with a model that is trained without them, add "
+                "`--compare adapter`."
             )
 
 
@@ -218,9 +228,11 @@ class AttributeGain(Record):
         figures = _figures(self.metric, self.gain, p_value=self.p_value)
         if self.readable is not None and self.readable_metric is not None:
             figures += f"; {_figures(self.readable_metric, self.readable)}"
-        if self.answer == "no":
-            return f"{self.attribute} hurts: {figures}. Leave the column out."
-        return f"{self.attribute} {'helps' if self.answer == 'yes' else 'is not shown to help'}: {figures}."
+        return f"{self.attribute} {_VERBS_OF_ONE[self.answer]}: {figures}."
+
+
+_VERBS = {"yes": "help", "no": "hurt"}
+_VERBS_OF_ONE = {"yes": "helps", "no": "hurts", "not shown": "is not shown to help or hurt"}
 
 
 class CountGain(Record):
@@ -280,9 +292,27 @@ class Verdict(Record):
         lines = [one.sentence() for one in self.by_attribute]
         if not lines:
             return []
-        corrected = f"; p-values are corrected for {len(lines)} attributes (Holm), intervals are not"
-        begin = f"Each attribute hidden alone{corrected if len(lines) > 1 else ''}:"
+        corrected = f" (p-values are corrected for {len(lines)} attributes, intervals are not)"
+        begin = f"Each attribute hidden alone in the trained model{corrected if len(lines) > 1 else ''}:"
+        helps = self.attributes is not None and self.attributes.answer == "yes"
+        if helps and all(one.answer == "not shown" for one in self.by_attribute):
+            lines.append("Together they help, and these rows do not show which one does: keep them all.")
         return [begin, *lines]
+
+    def _next(self) -> Iterator[str]:
+        """Say what to do."""
+        hurting = [one.attribute for one in self.by_attribute if one.answer == "no"]
+        if hurting:
+            yield f"What to do first: leave out {', '.join(hurting)}, and train again."
+        elif self.attributes is not None and self.attributes.answer == "no":
+            yield "What to do first: leave the columns of the attributes out, and train again."
+        if self.baseline is None:
+            return
+        if self.baseline.advice:
+            yield f"What to try: {'; '.join(self.baseline.advice)}."
+        elif self.baseline.answer == "yes" and not (hurting or self.baseline.is_mixed):
+            is_open = self.attributes is not None and self.attributes.answer == "not shown"
+            yield f"What to do: use this model{', which may be as good without its attributes' if is_open else ''}."
 
     def _legend(self) -> Iterator[str]:
         """Say what the signs of the differences mean."""
@@ -294,7 +324,7 @@ class Verdict(Record):
                 for word, is_higher in (("less", False), ("more", True))
             }
             said = ", ".join(f"{word} is better for {' and '.join(names)}" for word, names in better.items() if names)
-            yield f"Differences are the model minus the other; {said}."
+            yield f"Differences are the model minus what it is compared with; {said}."
 
     def sentences(self) -> list[str]:
         """Return the verdict as plain sentences: the answers first, then which weights were kept."""
@@ -303,6 +333,7 @@ class Verdict(Record):
             *of_attributes,
             *self.attribute_sentences(),
             *([] if self.baseline is None else self.baseline.sentences()),
+            *self._next(),
             *self._legend(),
             *([] if self.kept is None else self.kept.sentences()),
         ]
@@ -511,13 +542,13 @@ def _baseline(recipe: Recipe, pairs: Sequence[_Pair], kept: KeptWeights | None) 
     best = _hardest(cheap)
     advice = [] if best.answer == "yes" or recipe.is_baseline else list(_advice(recipe, best, kept))
     if best.first.can_show_none and best.main.can_show_none:
-        advice = ["more test rows, before anything else"]
+        advice = ["more test rows, some hundred, before anything else"]
     return BaselineResult(answer=best.answer, comparison=best.first, readable=best.readable, advice=advice)
 
 
 def _advice(recipe: Recipe, best: _Pair, kept: KeptWeights | None) -> Iterator[str]:
     if best.b == TEXT_ONLY:
-        yield "a training without the attributes, whose columns this baseline does not read"
+        yield "a training without the attributes, which this baseline does not read"
     if kept is not None and kept.is_last:
         yield f"a longer training ({kept.setting}, now {kept.limit:,g})"
     if best.b == WHOLE_TEXTS:
@@ -570,14 +601,23 @@ class _Shown:
             return cls(readable, proper)
         return cls(proper, readable)
 
-    def by(self, other_way_round: str) -> str:
-        """Name the metrics that show the difference, and one that shows the opposite after some words."""
-        words = metric_info(self.first.metric).words
-        if self.other is None or not self.other.shows_difference:
-            return words
-        other = metric_info(self.other.metric).words
-        is_same = _answer(self.first.metric, self.first) == _answer(self.other.metric, self.other)
-        return f"{words} and {other}" if is_same else f"{words} {other_way_round} {other}"
+    @property
+    def words(self) -> list[str]:
+        """The metrics that show a difference."""
+        pairs = [self.first] if self.other is None or not self.other.shows_difference else [self.first, self.other]
+        return [metric_info(pair.metric).words for pair in pairs]
+
+    @property
+    def on(self) -> str:
+        """The same in a sentence."""
+        return " and ".join(self.words)
+
+    @property
+    def is_mixed(self) -> bool:
+        """Whether one metric shows that the model is better, and the other one that it is worse."""
+        if self.other is None:
+            return False
+        return {_answer(pair.metric, pair) for pair in (self.first, self.other)} == {"yes", "no"}
 
     @property
     def figures(self) -> str:
@@ -587,14 +627,14 @@ class _Shown:
             return figures
         others = _figures(self.other.metric, self.other)
         is_open = self.first.shows_difference and not self.other.shows_difference
-        return f"{figures}; {others}{', which shows no difference' if is_open else ''}"
+        return f"{figures}; {others}{' (not conclusive)' if is_open else ''}"
 
 
 def _could_be_shown(pair: Comparison) -> str:
     least = could_be_shown(pair.metric, pair)
     if pair.can_show_none:
         return f" These are {least}."
-    return least and f" By {metric_info(pair.metric).words}, {least}."
+    return least and f" On {metric_info(pair.metric).words}, {least}."
 
 
 def _figures(metric: str, pair: PairedResult, *, p_value: float | None = None) -> str:
