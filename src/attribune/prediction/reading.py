@@ -31,9 +31,9 @@ class Job:
     run: str
     backbone: str | Path | None
     files: tuple[str, ...]
-    encoding: str | None
     part_rows: int
     output: str
+    encoding: str | None = None
     quantise: Quantisation | None = None
     delimiter: str | None = None
     quoting: bool | None = None
