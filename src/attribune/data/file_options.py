@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any, Self, TypedDict
+from typing import Any, Self, TypedDict, cast
 
 from attribune.errors import ConfigError
 
@@ -91,7 +91,7 @@ class FileOptions:
     def given(self) -> Reading:
         """Return the options that are not None, as arguments."""
         found = {one.name: getattr(self, one.name) for one in fields(self)}
-        return Reading(**{name: value for name, value in found.items() if value is not None})  # type: ignore[typeddict-item]
+        return cast("Reading", {name: value for name, value in found.items() if value is not None})
 
     def words(self) -> dict[str, list[str]]:
         """Return the words of the command line that give the same options: each flag with its values."""
