@@ -15,6 +15,7 @@ import pandas as pd
 import pytest
 
 from attribune.apps.cli import main
+from attribune.data.file_options import FileOptions
 from attribune.data.table_files import header_columns
 from attribune.data.tables import TableFile, read_table, table_source_name
 from attribune.errors import ConfigError, DataError
@@ -138,8 +139,8 @@ def test_columns_are_named_where_there_is_no_header(tmp_path: Path) -> None:
         "text": ["good film", "bad film"],
         "label": ["b", "e"],
     }
-    assert read_table(TableFile(path, {"columns": ["text", "label"]}), rows=1)["label"] == ["b"]
-    assert table_source_name(TableFile(path, {})) == str(path)
+    assert read_table(TableFile(path, FileOptions(columns=["text", "label"])), rows=1)["label"] == ["b"]
+    assert table_source_name(TableFile(path, FileOptions())) == str(path)
     with pytest.raises(DataError, match=r"line 1 \(row 1\): 2 fields, but 3 columns are named"):
         read_table(path, columns=["text", "label", "user"])
     with pytest.raises(ConfigError, match="give each column of the file a name of its own"):

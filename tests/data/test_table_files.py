@@ -22,7 +22,8 @@ import pytest
 from pyarrow import feather
 
 from attribune.data import table_files
-from attribune.data.table_files import ENDINGS, FileOptions, header_columns
+from attribune.data.file_options import FileOptions
+from attribune.data.table_files import ENDINGS, header_columns
 from attribune.data.tables import read_table
 from attribune.errors import AttribuneWarning, ConfigError, DataError
 from attribune.schema.columns import canonical

@@ -164,7 +164,7 @@ class TestOutputs:
             before = {path.name: path.read_bytes() for path in out.iterdir()}
             message = fails("predict", runs / "linear", a, "--output", out, "--encoding", "utf-8")
             cure = "give the same, or choose another output folder"
-            words = f"with another run and with encoding None and of other files ({a}, {b})"
+            words = f"with another run and with encoding=None and of other files ({a}, {b})"
             assert f"was started {words}: {cure}" in message
             with pytest.raises(ConfigError, match="was started in parts of 8 rows: give the same"):
                 predict(runs / "none", [a, b], out, part_rows=9)

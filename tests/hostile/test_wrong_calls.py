@@ -15,6 +15,7 @@ from trained_runs import ROWS, TrainedRuns
 
 import attribune
 from attribune import AttribuneError, Predictor
+from attribune.data.file_options import Reading
 from attribune.errors import ConfigError
 from attribune.training import train as training
 
@@ -162,6 +163,8 @@ def test_every_wrong_argument_is_refused_or_taken(
     function, documented, given = found[name]
     tried, refused, raw = 0, 0, []
     parameters = [name for name in inspect.signature(documented).parameters if name not in (*OTHERS, *SEEDS)]
+    if "reading" in parameters:
+        parameters = [name for name in parameters if name != "reading"] + list(Reading.__annotations__)
     for number, parameter in enumerate(parameters):
         for place, (kind, value) in enumerate(WRONG.items()):
             if ((place - number * SOME) % len(WRONG) < SOME) is not are_next:

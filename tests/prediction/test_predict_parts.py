@@ -11,6 +11,7 @@ import re
 import signal
 import subprocess
 import sys
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -28,13 +29,14 @@ from trained_runs import TrainedRuns
 
 from attribune.apps.cli import main
 from attribune.backbones import int8
+from attribune.core.logs import Said
 from attribune.core.progress import Reporter
 from attribune.data.table_files import table_batches
 from attribune.data.tables import read_table
-from attribune.errors import DataError
+from attribune.errors import AttribuneWarning, DataError
 from attribune.functional.int8 import int8_linear
 from attribune.prediction import on_ray
-from attribune.prediction.on_ray import _error, _packed, _read, _Worker
+from attribune.prediction.on_ray import _error, _packed, _read, _received, _Worker
 from attribune.prediction.parts import Mark, PartsFolder
 from attribune.prediction.predict import predict
 from attribune.prediction.reading import FilePart, Job, read_parts
@@ -246,7 +248,7 @@ def test_ctrl_c_keeps_parts_and_says_so(
 
 @pytest.mark.parametrize("rows", [1, 10, 48, 97, 98])
 def test_parts_are_exact_and_the_last_is_known(tmp_path: Path, files: list[Path], rows: int) -> None:
-    job = Job(run="", backbone=None, files=(str(files[0]),), encoding=None, part_rows=rows, output="")
+    job = Job(run="", backbone=None, files=(str(files[0]),), part_rows=rows, output="")
     parts = list(read_parts(job, 1, done=()))
     assert [len(part.rows) for part in parts[:-1]] == [rows] * (len(parts) - 1)
     assert [part.last for part in parts] == [False] * (len(parts) - 1) + [True]
@@ -257,7 +259,7 @@ def test_parts_are_exact_and_the_last_is_known(tmp_path: Path, files: list[Path]
 
 
 def test_a_folder_with_a_hole_is_not_finished(run: Path, tmp_path: Path, files: list[Path]) -> None:
-    job = Job(run=str(run), backbone=None, files=(str(files[0]),), encoding=None, part_rows=40, output=str(tmp_path))
+    job = Job(run=str(run), backbone=None, files=(str(files[0]),), part_rows=40, output=str(tmp_path))
     scorer = PartScorer(job)
     marks = {(1, part.first_row): scorer.score(part) for part in read_parts(job, 1, done=())}
     assert PartsFolder(tmp_path).finish(job, marks).attributes["user"].rows == 97
@@ -271,7 +273,7 @@ def test_a_folder_with_a_hole_is_not_finished(run: Path, tmp_path: Path, files: 
 
 def test_a_worker_scores_what_it_is_sent(run: Path, tmp_path: Path, files: list[Path]) -> None:
     """In this process: what Ray hands over, in the form that it has on the way."""
-    job = Job(run=str(run), backbone=None, files=tuple(map(str, files)), encoding=None, part_rows=40, output="out")
+    job = Job(run=str(run), backbone=None, files=tuple(map(str, files)), part_rows=40, output="out")
     worker = _Worker(job=job, threads=1, begun_in=os.getcwd())
     parts = list(read_parts(job, 2, done=()))
     with contextlib.chdir(tmp_path):
@@ -289,9 +291,7 @@ def test_a_worker_scores_what_it_is_sent(run: Path, tmp_path: Path, files: list[
 
 
 def test_a_part_that_kills_its_workers_is_given_up(run: Path, tmp_path: Path, files: list[Path]) -> None:
-    job = Job(
-        run=str(run), backbone=None, files=tuple(map(str, files)), encoding=None, part_rows=40, output=str(tmp_path)
-    )
+    job = Job(run=str(run), backbone=None, files=tuple(map(str, files)), part_rows=40, output=str(tmp_path))
     (part, *_) = read_parts(job, 1, done=())
     tries = tmp_path / ".part-00001-000000000001.parquet.tries.tmp"
     score = PartScorer.score
@@ -354,8 +354,8 @@ def test_what_workers_send_back_is_gathered(
     output, received = tmp_path / "out", on_ray._received
     words = ["predict", str(run), *map(str, files), "--output", str(output), "--engine", "ray"]
 
-    def interrupted(message: dict[str, Any]) -> Iterator[Mark]:
-        yield from received(message)
+    def interrupted(*message: Any) -> Iterator[Mark]:
+        yield from received(*message)
         os.kill(os.getpid(), signal.SIGINT)
 
     with monkeypatch.context() as patch:
@@ -380,12 +380,54 @@ def test_what_workers_send_back_is_gathered(
 
 
 def test_a_worker_without_its_run_tells_the_user(tmp_path: Path, files: list[Path]) -> None:
-    job = Job(run="nothing", backbone=None, files=tuple(map(str, files)), encoding=None, part_rows=40, output="")
+    job = Job(run="nothing", backbone=None, files=tuple(map(str, files)), part_rows=40, output="")
     worker = _Worker(job=job, threads=1, begun_in=os.getcwd())
     (part, *_) = read_parts(job, 1, done=())
     kind, text = json.loads(worker(_packed(part))["message"][0].as_py())["error"]
     assert (kind, text[:38]) == ("ModelFolderError", "nothing is not the folder of a run, it")
-    assert json.loads(_error(DataError("x"))) == {"error": ["DataError", "x"]}
+    assert _error(DataError("x")) == {"error": ["DataError", "x"]}
+
+
+def odd_files(folder: Path) -> list[Path]:
+    """Files of which something is said: a note, a note after a warning, nothing."""
+    guessed, damaged, _ = files = [folder / f"{name}.csv" for name in ("guessed", "damaged", "plain")]
+    for path in files:
+        pd.DataFrame(ROWS[:50]).to_csv(path, sep=";" if path == guessed else ",", index=False)
+    damaged.write_bytes(damaged.read_bytes().replace(b"the", b"th\x81\x8d", 1))
+    return files
+
+
+def test_workers_say_what_this_process_says(
+    run: Path, tmp_path: Path, cluster_here: ClusterHere, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The same lines in the same order, each once."""
+    files = list(map(str, odd_files(tmp_path)))
+    said = {}
+    warnings.simplefilter("always", AttribuneWarning)  # pytest restores the filters after each test
+    for engine in ("local", "ray"):
+        assert main(["predict", str(run), *files, "--output", str(tmp_path / engine), "--engine", engine]) == 0
+        said[engine] = capsys.readouterr().err.replace(str(tmp_path / engine), "OUT")
+    assert said["ray"] == said["local"]
+    lines = said["ray"].splitlines()
+    # The headers of all files are read before their rows.
+    assert [line.partition(" is ")[0] for line in lines[:3]] == [f"warning: {files[1]}", files[0], files[1]]
+    assert len(set(lines)) == len(lines)
+
+
+def test_what_is_said_of_a_file_that_is_read_again_is_shown_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As after the loss of a worker; and each worker loads the run, with what is said of that."""
+    job = Job(run="", backbone=None, files=tuple(map(str, odd_files(tmp_path))), part_rows=40, output="")
+    told, shown = set[Said](), list[Said]()
+    monkeypatch.setattr(on_ray, "say_again", shown.append)
+    for _ in range(2):
+        for row in _read(pa.table({"file": [1, 2, 3]}), job=job, done=dict.fromkeys((1, 2, 3), ()), begun_in="."):
+            if (message := row["message"][0].as_py()) is not None:
+                assert list(_received(json.loads(message), told)) == []
+    guessed, damaged, _ = job.files
+    found = [(kind, text.partition(" is ")[0]) for kind, text in shown]
+    assert found == [("note", guessed), ("warning", damaged), ("note", damaged)]
 
 
 # A cluster on this machine, in a process of its own, since Ray leaves threads and warnings behind
@@ -405,8 +447,8 @@ attribune.prediction.parts.PART_ROWS = 125
 words = ["predict", run, first, second, "--output", output, "--engine", "ray", "--workers"]
 cluster = connect(workers=2)
 received = on_ray._received
-def interrupted(message):
-    yield from received(message)
+def interrupted(*message):
+    yield from received(*message)
     os.kill(os.getpid(), signal.SIGINT)
 on_ray._received = interrupted
 print(main([*words, "1"]), flush=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import sys
 from collections.abc import Callable
 from functools import cache, reduce, wraps
 from operator import or_
@@ -18,6 +19,7 @@ __all__ = ["checked_arguments"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
+_UNPACK = "Unpack["
 _SETTINGS = ConfigDict(arbitrary_types_allowed=True, strict=True)
 
 
@@ -28,15 +30,17 @@ def checked_arguments(function: Callable[P, R]) -> Callable[P, R]:
     cure; so is what is annotated with names that are imported for type checkers alone.
     """
     signature = inspect.signature(function)
-    variable = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    annotations = _annotations(function, signature)
+    open_name = next((one.name for one in signature.parameters.values() if one.kind is one.VAR_KEYWORD), "")
+    is_closed = str(signature.parameters[open_name].annotation).startswith(_UNPACK) if open_name else False
 
     @cache
     def adapter(name: str) -> TypeAdapter[Any] | None:
-        parameter = signature.parameters[name]
-        if parameter.kind in variable or parameter.annotation is inspect.Parameter.empty:
+        if name not in annotations:
             return None
+        annotation, names = annotations[name]
         try:
-            kind = eval(parameter.annotation, getattr(function, "__globals__", {}))
+            kind = eval(annotation, names)
         except NameError:
             return None
         # An alias that is a text itself stands for names that only type checkers know.
@@ -48,11 +52,14 @@ def checked_arguments(function: Callable[P, R]) -> Callable[P, R]:
             given = signature.bind(*args, **kwargs).arguments
         except TypeError:
             return function(*args, **kwargs)  # whose own message says it best
-        for name, value in given.items():
+        more = given.pop(open_name, {})
+        if is_closed and (unknown := [name for name in more if name not in annotations]):
+            raise TypeError(f"{function.__qualname__}() got an unexpected keyword argument {unknown[0]!r}")
+        for name, value in {**given, **more}.items():
             kind = adapter(name)
             if kind is None:
                 continue
-            annotation = signature.parameters[name].annotation
+            annotation, _ = annotations[name]
             if not _fits(kind, value) or ("Path" in annotation and isinstance(value, str) and "\0" in value):
                 raise ConfigError(
                     f"{function.__qualname__}: {name} is {short_repr(value)}, of the type {type(value).__name__}: give "
@@ -61,6 +68,23 @@ def checked_arguments(function: Callable[P, R]) -> Callable[P, R]:
         return function(*args, **kwargs)
 
     return checked
+
+
+def _annotations(function: Callable[..., Any], signature: inspect.Signature) -> dict[str, tuple[str, dict[str, Any]]]:
+    """Return the annotation of each argument, and of those of an unpacked TypedDict, with the names that it may use."""
+    names, found = getattr(function, "__globals__", {}), dict[str, tuple[str, dict[str, Any]]]()
+    for name, parameter in signature.parameters.items():
+        annotation = parameter.annotation
+        if parameter.kind is parameter.VAR_KEYWORD and str(annotation).startswith(_UNPACK):
+            unpacked = eval(annotation.removeprefix(_UNPACK).removesuffix("]"), names)
+            own = vars(sys.modules[unpacked.__module__])
+            found |= {one: (kind.__forward_arg__, own) for one, kind in unpacked.__annotations__.items()}
+        elif (
+            parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
+            and annotation is not parameter.empty
+        ):
+            found[name] = annotation, names
+    return found
 
 
 def _fits(kind: TypeAdapter[Any], value: Any) -> bool:

@@ -8,15 +8,27 @@ import sys
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeAlias
 
 from attribune.core.terminal import one_line
 from attribune.errors import AttribuneWarning
 
-__all__ = ["LEVELS", "LOGGER", "VARIABLE", "is_quiet", "logging_to_stderr", "show_note"]
+__all__ = [
+    "LEVELS",
+    "LOGGER",
+    "VARIABLE",
+    "Said",
+    "is_quiet",
+    "logging_to_stderr",
+    "recorded",
+    "say_again",
+    "show_note",
+]
 
 VARIABLE = "ATTRIBUNE_LOG"
 LOGGER = logging.getLogger("attribune")
+Said: TypeAlias = "tuple[str, str]"
+"""What was said, ``note`` or ``warning``, and its text."""
 LEVELS = {"error": logging.ERROR, "warning": logging.WARNING, "info": logging.INFO, "debug": logging.DEBUG}
 
 
@@ -42,7 +54,30 @@ def logging_to_stderr(level: int) -> Iterator[None]:
 
     Of several processes that train together, the first alone shows it.
     """
-    handler = _OnStderr(level if os.environ.get("RANK", "0") == "0" else logging.CRITICAL)
+    with _logging_to(_OnStderr(level if os.environ.get("RANK", "0") == "0" else logging.CRITICAL), level):
+        yield
+
+
+@contextmanager
+def recorded() -> Iterator[list[Said]]:
+    """Record the notes and warnings of this library while the block runs: they are for the user of another process."""
+    recorder = _Recorder(logging.WARNING)
+    with warnings.catch_warnings(), _logging_to(recorder, logging.WARNING):
+        warnings.simplefilter("always", AttribuneWarning)  # what is shown of them is decided where they are said again
+        yield recorder.said
+
+
+def say_again(said: Said) -> None:
+    """Say here what was recorded elsewhere."""
+    kind, text = said
+    if kind == "note":
+        show_note(text)
+    else:
+        warnings.warn(text, AttribuneWarning, stacklevel=2)
+
+
+@contextmanager
+def _logging_to(handler: logging.Handler, level: int) -> Iterator[None]:
     earlier_level, showwarning = LOGGER.level, warnings.showwarning
     LOGGER.addHandler(handler)
     LOGGER.setLevel(level)
@@ -55,22 +90,34 @@ def logging_to_stderr(level: int) -> Iterator[None]:
         LOGGER.removeHandler(handler)
 
 
-class _OnStderr(logging.Handler):
-    """Writes to the current stderr, which a progress bar replaces while it is shown."""
+class _Recorder(logging.Handler):
+    """Keeps what is said, in its order."""
 
     def __init__(self, level: int) -> None:
         super().__init__(level)
-        self._notes: set[str] = set()
+        self.said: list[Said] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.said.append(("note" if getattr(record, "is_note", False) else "warning", record.getMessage()))
+
+
+class _OnStderr(logging.Handler):
+    """Writes to the current stderr, which a progress bar replaces while it is shown; each note and warning once."""
+
+    def __init__(self, level: int) -> None:
+        super().__init__(level)
+        self._shown: set[str] = set()
 
     def emit(self, record: logging.LogRecord) -> None:
         text = one_line(record.getMessage())
-        if getattr(record, "is_note", False):
-            if text not in self._notes:
-                self._notes.add(text)
-                sys.stderr.write(f"{text}\n")
-            return
-        name = f" {record.name}:" if record.levelno < logging.WARNING else ""
-        sys.stderr.write(f"{record.levelname.lower()}:{name} {text}\n")
+        if not getattr(record, "is_note", False):
+            name = f" {record.name}:" if record.levelno < logging.WARNING else ""
+            text = f"{record.levelname.lower()}:{name} {text}"
+        if record.levelno >= logging.WARNING:
+            if text in self._shown:
+                return
+            self._shown.add(text)
+        sys.stderr.write(f"{text}\n")
 
 
 def _log_warning(message: Warning | str, category: type[Warning], *_: Any, **__: Any) -> None:

@@ -8,7 +8,6 @@ import re
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
@@ -22,6 +21,7 @@ from attribune.core.logs import show_note
 from attribune.core.terminal import one_line
 from attribune.data.encodings import FoundEncoding, detect_encoding
 from attribune.data.file_kinds import WORKBOOKS, kind_of, refuse_other_kinds
+from attribune.data.file_options import AS_FOUND, FileOptions
 from attribune.data.json_lines import json_batches
 from attribune.data.text_files import (
     COMPRESSED,
@@ -38,7 +38,6 @@ from attribune.schema.columns import as_array, canonical
 
 __all__ = [
     "ENDINGS",
-    "FileOptions",
     "frame_table",
     "header_columns",
     "open_parquet",
@@ -64,54 +63,9 @@ ENDINGS: tuple[str, ...] = (
     *WORKBOOKS,
 )
 """File endings that can be read."""
-_FORMATS = tuple(ending.lstrip(".") for ending in (*_TEXT_ENDINGS, ".parquet", *_ARROW, *WORKBOOKS))
-_NAMED_DELIMITERS = {"tab": "\t", "\\t": "\t"}
 
 
-@dataclass(frozen=True, kw_only=True)
-class FileOptions:
-    """How a file is read; what is None is found.
-
-    Args:
-        encoding: of a text file.
-        delimiter: between the fields of CSV and TSV, one character or ``tab``.
-        file_format: what the file holds, as an ending without its dot, whatever its name ends in.
-        quoting: for CSV and TSV, whether double quotes enclose fields.
-        columns: names of the columns of CSV, TSV or a workbook without a header.
-        rows: maximum number of rows, from the first one.
-
-    Raises:
-        ConfigError: for a delimiter, format or number that is none.
-    """
-
-    encoding: str | None = None
-    delimiter: str | None = None
-    file_format: str | None = None
-    quoting: bool | None = None
-    columns: tuple[str, ...] | None = None
-    rows: int | None = None
-
-    def __post_init__(self) -> None:
-        """Check the options."""
-        if self.delimiter is not None and (len(self.field_delimiter) != 1 or self.field_delimiter in '"\r\n'):
-            raise ConfigError(f"delimiter is {self.delimiter!r}: give one character, such as ';', or tab")
-        if self.file_format is not None and self.file_format not in _FORMATS:
-            raise ConfigError(f"file_format is {self.file_format!r}: choose one of {', '.join(_FORMATS)}")
-        if self.columns is not None and (not self.columns or len(set(self.columns)) < len(self.columns)):
-            raise ConfigError(f"columns is {list(self.columns)}: give each column of the file a name of its own")
-        if self.rows is not None and self.rows < 1:
-            raise ConfigError(f"rows is {self.rows}: give at least 1, or leave it out to read all")
-
-    @property
-    def field_delimiter(self) -> str:
-        """The delimiter as a character."""
-        return _NAMED_DELIMITERS.get(self.delimiter or "", self.delimiter or "")
-
-
-_AS_FOUND = FileOptions()
-
-
-def table_batches(path: Path, *, options: FileOptions = _AS_FOUND) -> Iterator[pa.Table]:
+def table_batches(path: Path, *, options: FileOptions = AS_FOUND) -> Iterator[pa.Table]:
     """Read a file batch by batch, as `read_table` does; all batches have the same columns and types.
 
     What was guessed about the file is said in a note.
@@ -133,7 +87,7 @@ def _first_rows(batches: Iterator[pa.Table], rows: int) -> Iterator[pa.Table]:
             return
 
 
-def header_columns(path: Path, *, options: FileOptions = _AS_FOUND) -> list[str] | None:
+def header_columns(path: Path, *, options: FileOptions = AS_FOUND) -> list[str] | None:
     """Return the columns of a file, read at its beginning or end; None for JSON, where any row may add a column.
 
     Raises:

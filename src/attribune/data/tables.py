@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, Unpack
 
 import datasets
 import pandas as pd
 import pyarrow as pa
 
 from attribune.core.arguments import checked_arguments
+from attribune.data.file_options import AS_FOUND, FileOptions, Reading
 from attribune.data.standard_input import STDIN, standard_input
 from attribune.data.storage import IN_MEMORY, ArrowStore
-from attribune.data.table_files import ENDINGS, FileOptions, frame_table, plain_table, table_batches
+from attribune.data.table_files import ENDINGS, frame_table, plain_table, table_batches
 from attribune.errors import ConfigError, DataError
 from attribune.schema.columns import as_table
 
@@ -23,6 +24,7 @@ __all__ = [
     "Source",
     "TableFile",
     "check_same_columns",
+    "options_of",
     "read_table",
     "refuse_input_as_output",
     "table_source_name",
@@ -35,11 +37,10 @@ class TableFile:
 
     Args:
         path: of the file.
-        reading: arguments of `read_table`.
     """
 
     path: str | Path
-    reading: Mapping[str, Any]
+    reading: FileOptions
 
     def __str__(self) -> str:
         return str(self.path)
@@ -54,14 +55,9 @@ _HUB_ID = re.compile(r"(?P<name>[\w.-]+/[\w.-]+)(?::(?P<split>[\w.]+(?:\[[\d:%]+
 def read_table(
     source: Source,
     *,
-    encoding: str | None = None,
-    delimiter: str | None = None,
-    file_format: str | None = None,
-    quoting: bool | None = None,
-    columns: Sequence[str] | None = None,
-    rows: int | None = None,
     cache_dir: str | Path | None = None,
     in_memory: int = IN_MEMORY,
+    **reading: Unpack[Reading],
 ) -> datasets.Dataset:
     """Read a table; one too large for memory is kept in an Arrow file and read from there as needed.
 
@@ -71,36 +67,24 @@ def read_table(
         source: a path (see `ENDINGS`), a DataFrame, an Arrow table or anything that has its interface
             (``__arrow_c_stream__``), a Dataset, a hub id, `owner/name` or `owner/name:split`, when there is no such
             file, or ``-``, the standard input. Every column of a CSV or TSV file is text.
-        encoding: of a text file; None detects it.
-        delimiter: between the fields of CSV and TSV, one character or ``tab``; None finds it.
-        file_format: what a file holds, such as ``csv``, whatever its name ends in; None goes by the name, or finds what
-            the standard input holds.
-        quoting: for CSV and TSV, whether double quotes enclose fields; False takes them as plain characters. None takes
-            them so in a file with tabs if each of its lines has then as many fields as the first, and else not.
-        columns: names of the columns of a CSV or TSV file or a workbook that has no header: row 1 is then data.
-        rows: maximum number of rows, from the first one; None reads all.
         cache_dir: folder for a table too large for memory; None takes a temporary one, removed when Python ends.
         in_memory: maximum size in bytes of a table kept in memory.
+        **reading: how a file is read: ``encoding``, ``delimiter`` and the other fields of `FileOptions`.
 
     Raises:
         DataError: naming file, line or column of what cannot be used.
         ConfigError: for an unknown encoding, delimiter or format.
     """
-    if isinstance(source, TableFile):
-        given: dict[str, Any] = {"encoding": encoding, "delimiter": delimiter, "quoting": quoting, "columns": columns}
-        given |= {"file_format": file_format, "rows": rows}
-        reading = {**source.reading, **{name: value for name, value in given.items() if value is not None}}
-        return read_table(source.path, **reading, cache_dir=cache_dir, in_memory=in_memory)
-    options = FileOptions(
-        encoding=encoding,
-        delimiter=delimiter,
-        file_format=file_format,
-        quoting=quoting,
-        columns=None if columns is None else tuple(columns),
-        rows=rows,
-    )
-    table = _whole_table(source, options, ArrowStore(folder=cache_dir, in_memory=in_memory))
-    return table if rows is None or len(table) <= rows else table.select(range(rows))
+    options = options_of(source, **reading)
+    path = source.path if isinstance(source, TableFile) else source
+    table = _whole_table(path, options, ArrowStore(folder=cache_dir, in_memory=in_memory))
+    return table if options.rows is None or len(table) <= options.rows else table.select(range(options.rows))
+
+
+def options_of(source: Source, **reading: Unpack[Reading]) -> FileOptions:
+    """Return how a source is read: as a file of its own options says, but for those that are given."""
+    own = source.reading if isinstance(source, TableFile) else AS_FOUND
+    return replace(own, **FileOptions(**reading).given())
 
 
 def _whole_table(source: Source, options: FileOptions, store: ArrowStore) -> datasets.Dataset:

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, Unpack
 
 import numpy as np
 import numpy.typing as npt
 
 from attribune.core.wording import counted
+from attribune.data.file_options import FileOptions, Reading
 from attribune.data.rows import EncodedRows
 from attribune.data.tables import read_table
 from attribune.errors import ConfigError, DataError
@@ -47,7 +48,7 @@ class Panel:
         return len(self.names)
 
     @classmethod
-    def of(cls, predictor: Predictor, members: Any, *, encoding: str | None = None, limit: int | None = None) -> Self:
+    def of(cls, predictor: Predictor, members: Any, *, limit: int | None = None, **reading: Unpack[Reading]) -> Self:
         """Make a panel for the attributes that a model reads.
 
         Args:
@@ -55,6 +56,7 @@ class Panel:
                 a table with a row for each member, anything `read_table` takes, whose columns are attributes, and
                 perhaps ``name``.
             limit: maximum number of values that are members, from the first of the list; None for all.
+            **reading: how a table of members is read, as in `read_table`.
 
         Raises:
             ConfigError: for a model or a task without panels, or values that are no list.
@@ -79,11 +81,11 @@ class Panel:
             ids = np.zeros((len(names), schema.slots), dtype=np.int64)
             ids[:, attribute.columns.start] = np.arange(1, len(names) + 1)
             return cls(names=names, ids=ids, columns=_columns(predictor, [name]))
-        return cls._of_table(predictor, members, encoding)
+        return cls._of_table(predictor, members, FileOptions(**reading))
 
     @classmethod
-    def _of_table(cls, predictor: Predictor, members: Any, encoding: str | None) -> Self:
-        table, schema = read_table(members, encoding=encoding), predictor.schema
+    def _of_table(cls, predictor: Predictor, members: Any, reading: FileOptions) -> Self:
+        table, schema = read_table(members, **reading.given()), predictor.schema
         source = str(members) if isinstance(members, str | Path) else "the panel"
         given = [name for name in schema.names if name in table.column_names]
         if not given or not len(table):

@@ -1,7 +1,7 @@
 """Scoring of parts on a Ray cluster: tasks of Ray Data read the files, and actors with the model score their parts.
 
-A row of the Ray dataset is a serialised part, so that Ray does not merge, split or convert it. Errors and warnings of a
-worker are also rows, since they are meant for the user and no reason to retry.
+A row of the Ray dataset is a serialised part, so that Ray does not merge, split or convert it. What a worker says to
+the user (notes, warnings and errors) is also a row: an error is no reason to retry.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ import pyarrow as pa
 
 from attribune import errors
 from attribune.core.cluster import Cluster, connect
+from attribune.core.logs import Said, recorded, say_again
 from attribune.errors import AttribuneError, AttribuneWarning, DataError
 from attribune.prediction.parts import Mark, PartsFolder
 from attribune.prediction.reading import FilePart, Job, read_parts
@@ -62,13 +63,14 @@ def score_on_cluster(job: Job, done: Mapping[int, Collection[int]], *, workers: 
     cluster = connect(workers=workers)
     for tries in Path(job.output).glob(f".*{_TRIES_END}"):  # of an earlier command, perhaps with other workers
         tries.unlink(missing_ok=True)
+    told = set[Said]()  # a file that is read again, and each worker that loads the run, say the same
     try:
         with _quiet_data(cluster), _interruptions() as pressed:
             for block in _dataset(cluster, job, done).iter_batches(batch_size=None, batch_format="pyarrow"):
                 if pressed:
                     raise KeyboardInterrupt
                 for message in block.column("message").to_pylist():
-                    yield from _received(json.loads(message))
+                    yield from _received(json.loads(message), told)
     except cluster.ray.exceptions.RayError as error:
         first = str(error).strip().splitlines()[0]
         raise DataError(
@@ -163,16 +165,23 @@ def _read(batch: pa.Table, *, job: Job, done: dict[int, Collection[int]], begun_
     """Read the files of a batch; yields rows with a part or a message."""
     os.chdir(begun_in)  # paths are relative to the user's working directory
     for number in batch.column("file").to_pylist():
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always", AttribuneWarning)
+        yield from _rows(read_parts(job, number, done=done[number]))
+
+
+def _rows(parts: Iterator[FilePart]) -> Iterator[pa.Table]:
+    """Yield the rows of the parts of a file, each after what was said when it was read."""
+    while True:
+        end: dict[str, Any] = {}
+        with recorded() as said:
             try:
-                for part in read_parts(job, number, done=done[number]):
-                    yield _packed(part)
+                part = next(parts, None)
             except AttribuneError as error:
-                yield _row(message=_error(error))
-        for warning in caught:
-            if issubclass(warning.category, AttribuneWarning):
-                yield _row(message=json.dumps({"warning": str(warning.message)}))
+                part, end = None, _error(error)
+        if said or end:
+            yield _row(message=json.dumps({"said": said, **end}))
+        if part is None:
+            return
+        yield _packed(part)
 
 
 class _Worker:
@@ -188,11 +197,12 @@ class _Worker:
         os.environ["RAYON_NUM_THREADS"] = str(threads)  # of the tokenizer
         torch.set_num_threads(threads)
         self._scorer: PartScorer | None = None
-        self._job, self._failure = job, ""
-        try:
-            self._scorer = PartScorer(job)
-        except AttribuneError as error:
-            self._failure = _error(error)
+        self._job, self._failure = job, dict[str, Any]()
+        with recorded() as self._said:
+            try:
+                self._scorer = PartScorer(job)
+            except AttribuneError as error:
+                self._failure = _error(error)
 
     def __call__(self, batch: pa.Table) -> pa.Table:
         """Score the parts, or forward the messages of the reader; returns rows with a message."""
@@ -202,15 +212,19 @@ class _Worker:
         message: str | None = row["message"][0].as_py()
         if message is not None:
             return message
+        with recorded() as said:
+            end = self._end(row)
+        return json.dumps({"said": [*self._said, *said], **end})
+
+    def _end(self, row: pa.Table) -> dict[str, Any]:
         if self._scorer is None:
             return self._failure
         try:
-            return json.dumps(self._scored(_unpacked(row)))
+            return {"mark": self._scored(_unpacked(row), self._scorer).to_json()}
         except AttribuneError as error:
             return _error(error)
 
-    def _scored(self, part: FilePart) -> dict[str, str]:
-        assert self._scorer is not None
+    def _scored(self, part: FilePart, scorer: PartScorer) -> Mark:
         path = PartsFolder(Path(self._job.output)).part(part.file, part.first_row)
         source, last = self._job.files[part.file - 1], part.first_row + len(part.rows) - 1
         tries = path.with_name(f".{path.name}{_TRIES_END}")
@@ -223,14 +237,16 @@ class _Worker:
             )
         with suppress(OSError):  # a folder that cannot be written is reported when the part is
             tries.write_text("".join(f"{process}\n" for process in (*lost, os.getpid())))
-        message = {"mark": self._scorer.score(part).to_json()}
+        mark = scorer.score(part)
         tries.unlink(missing_ok=True)
         if lost:
-            message["warning"] = (
+            warnings.warn(
                 f"{source}: a worker was lost while it scored rows {part.first_row:,} to {last:,}, and another did it; "
-                "if memory ran out, use fewer --workers"
+                "if memory ran out, use fewer --workers",
+                AttribuneWarning,
+                stacklevel=2,
             )
-        return message
+        return mark
 
 
 def _row(**values: Any) -> pa.Table:
@@ -250,17 +266,23 @@ def _unpacked(row: pa.Table) -> FilePart:
         return FilePart(file=file, first_row=first_row, last=last, rows=stream.read_all())
 
 
-def _error(error: AttribuneError) -> str:
+def _error(error: AttribuneError) -> dict[str, Any]:
     kind = DataError if isinstance(error, DataError) else type(error)  # RowError cannot be made from one text
-    return json.dumps({"error": [kind.__name__, str(error)]})
+    return {"error": [kind.__name__, str(error)]}
 
 
-def _received(message: dict[str, Any]) -> Iterator[Mark]:
-    """Yield the mark that a worker sent, and pass its warnings and errors on."""
+def _received(message: dict[str, Any], told: set[Said]) -> Iterator[Mark]:
+    """Yield the mark that a worker sent, and pass on what it said, unless the user was told.
+
+    Args:
+        told: what the user was told; what is said now is added.
+    """
+    for kind, text in message.get("said", ()):
+        if (kind, text) not in told:
+            told.add((kind, text))
+            say_again((kind, text))
     if "error" in message:
         kind, text = message["error"]
         raise getattr(errors, kind)(text)
-    if "warning" in message:
-        warnings.warn(message["warning"], AttribuneWarning, stacklevel=2)
     if "mark" in message:
         yield Mark.from_json(message["mark"])

@@ -21,6 +21,7 @@ from pydantic import Field, TypeAdapter
 from attribune.core.config import Settings
 from attribune.core.files import write_json
 from attribune.core.job_folder import JobFolder
+from attribune.data.file_options import Reading
 from attribune.errors import ConfigError, DataError
 from attribune.models.quantised import Quantisation
 from attribune.prediction.reading import Job
@@ -32,7 +33,6 @@ PART_ROWS = 16_384
 """Rows of a part, except the last one of a file."""
 
 _KEY = b"attribune"
-_READING = ("delimiter", "quoting", "columns", "file_format", "rows")
 
 
 class _Manifest(Settings):
@@ -139,11 +139,10 @@ class PartsFolder(JobFolder):
         saved = self._manifest()
         wanted = {
             "run": digest,
-            "encoding": job.encoding,
             "part_rows": job.part_rows,
             "quantise": job.quantise,
-            **{name: getattr(job, name) for name in _READING},
-            "columns": None if job.columns is None else list(job.columns),
+            **asdict(job.reading),
+            "columns": None if job.reading.columns is None else list(job.reading.columns),
             "files": [[name, Path(name).stat().st_size] for name in job.files],
         }
         marks = self.marks() if saved else {}
@@ -171,8 +170,10 @@ class PartsFolder(JobFolder):
         before, names = ([name for name, _ in manifest["files"]] for manifest in (saved, wanted))
         different = {
             "with another run": saved["run"] != wanted["run"],
-            f"with encoding {saved['encoding']!r}": saved["encoding"] != wanted["encoding"],
-            **{f"with {name}={saved[name]!r}": saved[name] != wanted[name] for name in ("quantise", *_READING)},
+            **{
+                f"with {name}={saved[name]!r}": saved[name] != wanted[name]
+                for name in (*Reading.__annotations__, "quantise")
+            },
             f"in parts of {saved['part_rows']:,} rows": saved["part_rows"] != wanted["part_rows"],
             f"of other files ({_shown(before)})": before != names,
         }

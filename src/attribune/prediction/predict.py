@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Unpack
 
 import pyarrow as pa
 
 from attribune.core.arguments import checked_arguments
 from attribune.core.files import clear_drafts
 from attribune.core.progress import Reporter
+from attribune.data.file_options import FileOptions, Reading
 from attribune.data.standard_input import STDIN
 from attribune.data.storage import check_stored
 from attribune.data.table_files import table_files
@@ -42,12 +43,6 @@ def predict(
     output: str | Path,
     *,
     backbone: str | Path | None = None,
-    encoding: str | None = None,
-    delimiter: str | None = None,
-    quoting: bool | None = None,
-    columns: Sequence[str] | None = None,
-    file_format: str | None = None,
-    rows: int | None = None,
     engine: Literal["local", "ray"] = "local",
     workers: int | None = None,
     part_rows: int | None = None,
@@ -55,6 +50,7 @@ def predict(
     panel: Any = None,
     quantise: Quantisation | None = None,
     reporter: Reporter | None = None,
+    **reading: Unpack[Reading],
 ) -> int:
     """Write tables with their own columns and the model's predictions and probabilities.
 
@@ -65,13 +61,13 @@ def predict(
             Without a suffix it is a folder of Parquet files of `part_rows` rows; parts that an earlier call with the
             same arguments wrote are kept.
         backbone: new location of the backbone's weights, if they were moved.
-        encoding: encoding of the tables; for `delimiter` to `rows`, too, see `read_table`.
         engine: for a folder: ``local`` is this process, ``ray`` the cluster of ``RAY_ADDRESS``, or one started here.
         workers: workers of ``ray``; by default one per GPU, or per core, of the cluster.
         part_rows: rows per part; by default 16,384, or the value with which the folder was started.
         panel: what `Panel.of` takes: predictions are those of a panel for each text, in one file.
         quantise: ``int8`` computes in int8, on CPUs; see `attribune.models.quantised`.
         escape_formulas: put an apostrophe before texts in CSV and TSV that spreadsheet programs run as formulas.
+        **reading: how the tables are read, as in `read_table`.
 
     Returns:
         Number of rows.
@@ -80,8 +76,9 @@ def predict(
         AttribuneError: naming file, row or column and the cure.
     """
     reporter, sources = reporter or Reporter(), data if isinstance(data, list | tuple) else [data]
-    if rows is not None:
-        reporter.note(f"at most the first {rows:,} rows of each table are read")
+    options = FileOptions(**reading)
+    if options.rows is not None:
+        reporter.note(f"at most the first {options.rows:,} rows of each table are read")
     if not sources:
         raise ConfigError("no table is given to predict: name a file")
     _check_options(output, engine=engine, workers=workers, part_rows=part_rows, escape_formulas=escape_formulas)
@@ -92,22 +89,15 @@ def predict(
             run=str(run),
             backbone=backbone,
             files=tuple(map(str, table_files(_paths(sources, output)))),
-            encoding=encoding,
-            delimiter=delimiter,
-            quoting=quoting,
-            columns=None if columns is None else tuple(columns),
-            file_format=file_format,
-            rows=rows,
+            reading=options,
             part_rows=part_rows or PartsFolder(Path(output)).part_rows(),
             output=str(output),
             quantise=quantise,
         )
         return predict_parts(job, engine=engine, workers=workers, reporter=reporter)
-    reading: dict[str, Any] = {"encoding": encoding, "delimiter": delimiter, "quoting": quoting, "columns": columns}
-    reading |= {"file_format": file_format, "rows": rows}
     writer = open_writer(output, escape_formulas=escape_formulas)
     load = partial(load_predictor, run, backbone=backbone, quantise=quantise)
-    return _to_file(load, sources, output, writer, panel, reading=reading, reporter=reporter)
+    return _to_file(load, sources, output, writer, panel, reading=options, reporter=reporter)
 
 
 def _is_folder(output: str | Path) -> bool:
@@ -161,7 +151,7 @@ def _to_file(
     opened: AbstractContextManager[TableWriter],
     members: Any,
     *,
-    reading: Mapping[str, Any],
+    reading: FileOptions,
     reporter: Reporter,
 ) -> int:
     files: list[Source] = []
@@ -171,13 +161,13 @@ def _to_file(
     clear_drafts(Path(output).parent, name=Path(output).name)
     with opened as writer:
         predictor = load()
-        tables = [(table_source_name(source), read_table(source, **reading)) for source in files]
+        tables = [(table_source_name(source), read_table(source, **reading.given())) for source in files]
         if not any(len(table) for _, table in tables):
             raise DataError(
                 f"{tables[0][0]}: there are no rows to predict" if tables else "there is no table to predict"
             )
         schema = _common_schema([(name, table.features.arrow_schema) for name, table in tables])
-        panel = None if members is None else Panel.of(predictor, members)
+        panel = None if members is None else Panel.of(predictor, members, **reading.beside(members).given())
         for name, table in tables if panel is None else ():
             predictor.check_columns(table.column_names, source=name)
         report = EncodingReport({})

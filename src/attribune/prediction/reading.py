@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from attribune.data.table_files import FileOptions, table_batches
+from attribune.data.file_options import AS_FOUND, FileOptions
+from attribune.data.table_files import table_batches
 from attribune.models.quantised import Quantisation
 
 __all__ = ["FilePart", "Job", "read_parts"]
@@ -21,37 +22,18 @@ class Job:
     Args:
         backbone: new location of the backbone's weights, if they were moved.
         files: input files, numbered from 1.
-        encoding: of the files; None detects it, as it does for `delimiter`, `quoting` and `file_format`.
-        columns: names of the columns of files without a header; None takes those of their first rows.
-        rows: maximum number of rows of each file; None takes all.
         part_rows: rows of a part.
+        reading: how the files are read.
         quantise: ``int8``, or None.
     """
 
     run: str
     backbone: str | Path | None
     files: tuple[str, ...]
-    encoding: str | None
     part_rows: int
     output: str
+    reading: FileOptions = AS_FOUND
     quantise: Quantisation | None = None
-    delimiter: str | None = None
-    quoting: bool | None = None
-    columns: tuple[str, ...] | None = None
-    file_format: str | None = None
-    rows: int | None = None
-
-    @property
-    def options(self) -> FileOptions:
-        """How the files are read."""
-        return FileOptions(
-            encoding=self.encoding,
-            delimiter=self.delimiter,
-            quoting=self.quoting,
-            columns=self.columns,
-            file_format=self.file_format,
-            rows=self.rows,
-        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,7 +57,7 @@ def read_parts(job: Job, file: int, *, done: Collection[int]) -> Iterator[FilePa
         AttribuneError: naming file, line or column of what cannot be read.
     """
     first, waiting = 1, list[pa.Table]()
-    for batch in table_batches(Path(job.files[file - 1]), options=job.options):
+    for batch in table_batches(Path(job.files[file - 1]), options=job.reading):
         waiting.append(batch)
         # `waiting` stays non-empty, so that the last part is known to be the last.
         while sum(map(len, waiting)) > job.part_rows:

@@ -26,7 +26,7 @@ def predict_parts(job: Job, *, engine: str, workers: int | None, reporter: Repor
 
     Arguments and errors are those of `predict`.
     """
-    headers = [(name, header_columns(Path(name), options=job.options)) for name in job.files]
+    headers = [(name, header_columns(Path(name), options=job.reading)) for name in job.files]
     check_same_columns([(name, columns) for name, columns in headers if columns is not None])
     folder = PartsFolder(Path(job.output))
     folder.refuse_foreign()

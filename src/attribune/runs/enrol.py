@@ -23,6 +23,7 @@ from attribune.core.process_state import training_alone
 from attribune.core.progress import Reporter
 from attribune.core.records import read_record
 from attribune.core.wording import counted
+from attribune.data.file_options import FileOptions
 from attribune.errors import ConfigError
 from attribune.methods.attribute_method import AttributeMethod
 from attribune.models.base import ConditionedModel
@@ -109,7 +110,9 @@ def enrol(
         histories = history_attribute(predictor.model, attributes)
         if histories is None:
             check_takes_values(recipe, predictor)
-        tables = _described_by(values or {}, recipe, predictor, encoding=encoding, backbone=backbone)
+        tables = _described_by(
+            values or {}, recipe, predictor, reading=FileOptions(encoding=encoding), backbone=backbone
+        )
         rows = None if data is None else _labelled(recipe, predictor, data, encoding, reporter)
         names = attributes if histories is None else [histories]
         new = _new_values(tables, rows, predictor, names, min_rows=settings.min_rows)
@@ -191,7 +194,7 @@ def _described_by(
     recipe: Recipe,
     predictor: Predictor,
     *,
-    encoding: str | None,
+    reading: FileOptions,
     backbone: str | Path | None,
 ) -> dict[str, ValueTable]:
     """Read tables of new values with the settings of the training."""
@@ -204,7 +207,7 @@ def _described_by(
             )
         trained = recipe.data.values.get(name, ValuesRecipe(table=name))
         tables[name] = read_value_table(
-            trained, attribute=name, encoder=recipe.backbone, encoding=encoding, data=data, moved=backbone
+            trained, attribute=name, encoder=recipe.backbone, reading=reading, data=data, moved=backbone
         )
     return tables
 

@@ -13,8 +13,8 @@ from attribune.backbones.tuning import Tuning
 from attribune.backbones.word_options import WORD_MODELS
 from attribune.core.config import Settings
 from attribune.data.clusters import AUTO, ROWS
+from attribune.data.file_options import FileOptions
 from attribune.data.standard_input import STDIN
-from attribune.data.table_files import FileOptions
 from attribune.data.text_pairs import Truncation
 from attribune.data.texts import TextInput
 from attribune.data.times import check_date_format
@@ -181,7 +181,7 @@ class DataRecipe(Settings):
 
     @model_validator(mode="after")
     def _readable_tables(self) -> Self:
-        FileOptions(**self.reading)
+        FileOptions.of(self)
         if [self.train, self.validation, self.test].count(STDIN) > 1:
             raise ConfigError(f"two tables are named {STDIN!r}, the standard input: name a file in place of one")
         return self
@@ -189,14 +189,7 @@ class DataRecipe(Settings):
     @property
     def reading(self) -> dict[str, Any]:
         """How tables are read, as arguments of `read_table`."""
-        return {
-            "encoding": self.encoding,
-            "delimiter": self.delimiter,
-            "quoting": self.quoting,
-            "columns": self.columns,
-            "file_format": self.file_format,
-            "rows": self.rows,
-        }
+        return {**FileOptions.of(self).given()}
 
     def kinds(self) -> tuple[Kind, ...]:
         """The attributes, as the schema takes them."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from attribune.data.file_options import Reading
 from attribune.errors import ConfigError
 
 __all__ = ["SETTINGS", "method_name", "override", "put", "written_out"]
@@ -22,12 +23,7 @@ SETTINGS = {
     "chat": "data.chat",
     "validation": "data.validation",
     "test": "data.test",
-    "encoding": "data.encoding",
-    "delimiter": "data.delimiter",
-    "quoting": "data.quoting",
-    "columns": "data.columns",
-    "file_format": "data.file_format",
-    "rows": "data.rows",
+    **{name: f"data.{name}" for name in Reading.__annotations__},
     "max_length": "data.max_length",
     "shuffled": "data.shuffled",
     "task": "task.kind",

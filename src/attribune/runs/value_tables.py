@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from attribune.data.file_options import FileOptions
 from attribune.data.tables import read_table, table_source_name
 from attribune.errors import ConfigError, DataError
 from attribune.models.sentence_vectors import SentenceVectors
@@ -22,20 +23,20 @@ __all__ = ["read_value_table", "value_tables"]
 
 
 def value_tables(
-    values: Mapping[str, ValuesRecipe], *, encoder: BackboneRecipe | None, encoding: str | None
+    values: Mapping[str, ValuesRecipe], *, encoder: BackboneRecipe | None, reading: FileOptions
 ) -> dict[str, ValueTable]:
     """Read the tables that describe the values of attributes.
 
     Args:
         encoder: the backbone, which encodes columns of texts that name no encoder.
-        encoding: of the files' characters.
+        reading: how the rows are read, see `FileOptions.beside`.
 
     Raises:
         DataError: for a file that cannot be read, or lacks the column with the values.
         ConfigError: for settings that do not fit.
     """
     return {
-        name: read_value_table(recipe, attribute=name, encoder=encoder, encoding=encoding)
+        name: read_value_table(recipe, attribute=name, encoder=encoder, reading=reading)
         for name, recipe in values.items()
     }
 
@@ -45,7 +46,7 @@ def read_value_table(
     *,
     attribute: str,
     encoder: BackboneRecipe | None,
-    encoding: str | None,
+    reading: FileOptions,
     data: Any = None,
     moved: str | Path | None = None,
 ) -> ValueTable:
@@ -56,7 +57,7 @@ def read_value_table(
         moved: new location of the backbone's weights.
     """
     source = recipe.table if data is None else data
-    table, shown = read_table(source, encoding=encoding), table_source_name(source)
+    table, shown = read_table(source, **reading.beside(source).given()), table_source_name(source)
     key = recipe.key or attribute
     if key not in table.column_names:
         cure = "" if recipe.key else f"; name the one with the values: --set data.values.{attribute}.key=COLUMN"

@@ -17,6 +17,7 @@ from attribune.data.checking.findings import attribute_finding, leak_finding
 from attribune.data.checking.profiles import arrow_columns, column_codes
 from attribune.data.clusters import Clusters, clusters_note, find_clusters
 from attribune.data.encoding import RowReport, encode_rows, encode_with_report
+from attribune.data.file_options import FileOptions
 from attribune.data.history_encoding import HistoryEncoder
 from attribune.data.rows import EncodedRows
 from attribune.data.selection import shuffle_columns
@@ -137,7 +138,7 @@ def prepare(plan: DataPlan, tables: Mapping[str, Any] | None = None) -> Prepared
         parts = {name: decided_rows(name, part, plan, task, notes) for name, part in parts.items()}
         train = parts["train"]
     with numbered_in_file(train.rows, train.source):
-        values = value_tables(plan.source.values, encoder=plan.encoder, encoding=plan.source.encoding)
+        values = value_tables(plan.source.values, encoder=plan.encoder, reading=FileOptions.of(plan.source))
         schema = Schema.fit(
             train.table,
             plan.attributes,

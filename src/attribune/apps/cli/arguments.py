@@ -8,6 +8,7 @@ from typing import Any
 
 from attribune.apps.cli.parser import VerbParser
 from attribune.core.deprecation import warn_renamed
+from attribune.data.file_options import FileOptions
 from attribune.errors import ConfigError
 
 __all__ = [
@@ -36,15 +37,6 @@ _SHARED: dict[str, dict[str, Any]] = {
         "help": "labelled rows: a table, - for stdin, or a name on the hub (default: the run's own test rows)",
     },
     "--backbone": {"metavar": "NAME_OR_DIR", "help": "where the backbone's weights are now (default: as recorded)"},
-    "--encoding": {"help": "encoding of the table; detected by default"},
-    "--delimiter": {"metavar": "CHAR", "help": "delimiter of CSV fields, or tab; detected by default"},
-    "--quoting": {
-        "choices": ("double", "none"),
-        "help": "whether double quotes enclose CSV fields, or are plain characters (none)",
-    },
-    "--columns": {"nargs": "+", "metavar": "NAME", "help": "names of the columns of a table without a header row"},
-    "--file-format": {"help": "format of the table, such as csv or parquet, whatever its name ends in"},
-    "--rows": {"type": int, "metavar": "N", "help": "read only the first N rows of each table"},
     "--quantise": {"choices": ("int8",), "help": "compute in int8 on CPUs: faster, and close to float32"},
     "--attribute": {
         "action": "append",
@@ -55,7 +47,6 @@ _SHARED: dict[str, dict[str, Any]] = {
     "--json": {"action": "store_true", "help": "write JSON to stdout"},
 }
 """Arguments that several verbs have, with their options."""
-_READING = ("--encoding", "--delimiter", "--quoting", "--columns", "--file-format", "--rows")
 
 
 def add_verb(
@@ -100,24 +91,36 @@ def add_shared(parser: argparse._ActionsContainer, *names: str, **changes: Any) 
 
 def add_reading(parser: argparse._ActionsContainer, *, has_rows: bool = True) -> None:
     """Add the flags that say how files are read; without ``--rows`` to a verb that has such a flag of its own."""
-    flags = _READING if has_rows else _READING[:-1]
-    add_shared(parser, *flags)
-    parser.set_defaults(reading=[flag.removeprefix("--").replace("-", "_") for flag in flags])
+    flags = {flag: words for flag, words in FileOptions.flags().items() if has_rows or flag != "--rows"}
+    names = [parser.add_argument(flag, **words).dest for flag, words in flags.items()]
+    parser.set_defaults(reading=names)
 
 
-def reading_of(options: argparse.Namespace) -> dict[str, Any]:
-    """Return the arguments of `read_table` that these flags give; None for those that are not given."""
+def reading_of(options: argparse.Namespace) -> FileOptions:
+    """Return how files are read, as these flags say."""
     given = {name: getattr(options, name) for name in options.reading}
-    quoting = given["quoting"]
-    return {**given, "quoting": None if quoting is None else quoting == "double"}
+    if given["quoting"] is not None:
+        given["quoting"] = given["quoting"] == "double"
+    return FileOptions(**given)
 
 
-def table_of(options: argparse.Namespace) -> Any:
-    """Return DATA, with how it is read if any of these flags is given."""
+def table_of(options: argparse.Namespace, flag: str = "data") -> Any:
+    """Return DATA, or the table of a flag, with how it is read if any of these flags is given.
+
+    Raises:
+        ConfigError: if they are given, and no table.
+    """
+    table, reading = getattr(options, flag), reading_of(options)
+    if (given := list(reading.words())) and table is None:
+        name = "DATA" if flag == "data" else f"--{flag}"
+        raise ConfigError(
+            f"{given[0]} says how a table is read, and there is none: add {name}, or leave {given[0]} out"
+        )
+    if not given:
+        return table
     from attribune.data.tables import TableFile
 
-    given = {name: value for name, value in reading_of(options).items() if value is not None}
-    return options.data if options.data is None or not given else TableFile(options.data, given)
+    return TableFile(table, reading)
 
 
 def add_renamed_flag(parser: argparse.ArgumentParser, old: str, new: str) -> None:

@@ -40,7 +40,7 @@ def _run(options: argparse.Namespace) -> None:
         text=options.text,
         label=options.label,
         test=options.test,
-        **reading_of(options),
+        **reading_of(options).given(),
     )
     if options.json:
         show_json(checked.to_dict(), ensure_ascii=False)

@@ -20,7 +20,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from attribune.apps.cli.arguments import SEVERAL, add_shared, add_verb
+from attribune.apps.cli.arguments import SEVERAL, add_reading, add_shared, add_verb, reading_of
 from attribune.apps.cli.output import show, show_json
 from attribune.core.wording import counted
 
@@ -83,7 +83,7 @@ def _add_distributions(actions: Any) -> None:
     add("--label", metavar="COL", help="column of the answers")
     add("--config", metavar="FILE", help="recipe in YAML, instead of a table and its columns")
     add("--output", required=True, metavar="FILE_OR_DIR", help="CSV, TSV, JSONL or Parquet file; a folder for a recipe")
-    add_shared(parser, "--encoding")
+    add_reading(parser)
 
 
 def _write_distributions(options: argparse.Namespace) -> None:
@@ -93,8 +93,9 @@ def _write_distributions(options: argparse.Namespace) -> None:
     from attribune.runs.distributions import write_distribution_recipe, write_distributions
     from attribune.runs.recipe_parts import DataRecipe
 
-    names = ("data", "text", "text_pair", "label", "encoding")
+    names = ("data", "text", "text_pair", "label")
     given = {name: getattr(options, name) for name in names if getattr(options, name)}
+    given |= reading_of(options).given()
     if options.config is None:
         given = {"train" if name == "data" else name: value for name, value in given.items()}
         notes = write_distributions(DataRecipe.from_dict(given, source="the table of judgements"), options.output)

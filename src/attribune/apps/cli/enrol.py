@@ -18,7 +18,7 @@ import argparse
 from dataclasses import asdict
 from typing import Any
 
-from attribune.apps.cli.arguments import SEVERAL, add_reading, add_shared, add_verb, table_of
+from attribune.apps.cli.arguments import SEVERAL, add_reading, add_shared, add_verb, reading_of, table_of
 from attribune.apps.cli.output import open_console, show, show_json
 from attribune.apps.cli.recipe_flags import value_files
 from attribune.core.wording import counted
@@ -52,6 +52,7 @@ def add_parser(verbs: Any) -> None:
 
 
 def _run(options: argparse.Namespace) -> None:
+    from attribune.data.tables import TableFile
     from attribune.runs.enrol import EnrolSettings, enrol, undo_enrolment
 
     console = open_console()
@@ -66,11 +67,12 @@ def _run(options: argparse.Namespace) -> None:
     tables = value_files(options.values or [])
     if options.data is None and not tables:
         raise ConfigError("no rows are given: name a table with rows of the new values, --values, or --undo")
+    reading = reading_of(options)
     enrolled = enrol(
         options.run_folder,
-        table_of(options),
+        None if options.data is None else table_of(options),
         attributes=options.attributes,
-        values=tables,
+        values={name: TableFile(file, reading.beside(file)) for name, file in tables.items()},
         settings=EnrolSettings(**settings),
         backbone=options.backbone,
         reporter=console,

@@ -17,7 +17,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from attribune.apps.cli.arguments import add_shared, add_verb
+from attribune.apps.cli.arguments import add_reading, add_shared, add_verb, table_of
 from attribune.apps.cli.output import open_console, show
 
 __all__ = ["add_parser"]
@@ -46,7 +46,8 @@ def add_parser(verbs: Any) -> None:
     add(
         "--check", metavar="DATA", help="table whose first 200 rows are used to check the export (default: random rows)"
     )
-    add_shared(parser, "--backbone", "--encoding")
+    add_shared(parser, "--backbone")
+    add_reading(parser)
     add_shared(parser, "--quantise", help="round the weights of --format onnx to int8: smaller, and faster on CPUs")
 
 
@@ -60,9 +61,8 @@ def _run(options: argparse.Namespace) -> None:
         options.output,
         kind=options.format,
         assignments=None if options.assignments is None else parse_assignments(options.assignments),
-        check=options.check,
+        check=table_of(options, "check"),
         backbone=options.backbone,
-        encoding=options.encoding,
         quantise=options.quantise,
     )
     rows = f"{exported.rows:,} {'rows of the table' if exported.from_table else 'rows at random'}"

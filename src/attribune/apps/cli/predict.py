@@ -86,7 +86,7 @@ def _run(options: argparse.Namespace) -> None:
             options.data,
             options.output,
             backbone=options.backbone,
-            **reading_of(options),
+            **reading_of(options).given(),
             engine=options.engine,
             workers=options.workers,
             escape_formulas=options.escape_formulas,
@@ -116,6 +116,7 @@ def _show_texts(options: argparse.Namespace) -> None:
     from attribune.prediction.texts import predict_texts
 
     tables = {"a table": options.data, "--output": options.output, "--panel": options.panel}
+    tables |= reading_of(options).words()
     if beside := [name for name, value in tables.items() if value]:
         raise ConfigError(f"{beside[0]} and --text cannot be combined, because --text writes to stdout: leave one out")
     console = open_console()

@@ -123,7 +123,7 @@ def recipe_of(options: argparse.Namespace) -> Recipe:
     if options.epochs is not None and isinstance(settings.get("training"), dict):
         settings["training"].pop("steps", None)
     values = {key: getattr(options, flag, None) for flag, key in SETTINGS.items()}
-    values["data.quoting"] = reading_of(options)["quoting"]
+    values["data.quoting"] = reading_of(options).quoting
     values["data.attributes"] = (
         attribute_list(options.attributes, options.multi_label, options.numeric, options.number) or None
     )
@@ -168,7 +168,7 @@ def _take_guesses(options: argparse.Namespace) -> None:
     """
     from attribune.data.checking.table_check import check
 
-    checked = check(options.data, test=options.test, **reading_of(options))
+    checked = check(options.data, test=options.test, **reading_of(options).given())
     tell(checked.text())
     if not checked.is_complete:
         raise ConfigError("no text column or no label column was found in the table: name them with --text and --label")

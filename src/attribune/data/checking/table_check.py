@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 import numpy.typing as npt
@@ -33,8 +33,9 @@ from attribune.data.checking.roles import (
     guess_task,
     guess_texts,
 )
+from attribune.data.file_options import AS_FOUND, FileOptions, Reading
 from attribune.data.splits import parts_at_random
-from attribune.data.tables import read_table, table_source_name
+from attribune.data.tables import options_of, read_table, table_source_name
 from attribune.errors import DataError
 from attribune.metrics.shown import html_blocks
 from attribune.metrics.tables import text_cells
@@ -84,6 +85,7 @@ class TableCheck:
         judge: the column of those who judge the texts, where several judge each; None elsewhere.
         classes: rows of each class; empty for a regression.
         findings: what is wrong, in sentences with the cure.
+        reading: how it was read.
     """
 
     source: str
@@ -93,6 +95,7 @@ class TableCheck:
     judge: str | None = None
     classes: Mapping[str, int] = field(default_factory=dict)
     findings: tuple[str, ...] = ()
+    reading: FileOptions = AS_FOUND
 
     def names(self, role: Role, kind: str = "") -> list[str]:
         """Return the columns of a role, and of a kind of attribute."""
@@ -121,6 +124,7 @@ class TableCheck:
             ("--multi-label", [self._with_separator(name) for name in self.names("attribute", "multi_label")]),
             ("--number", self.names("attribute", "number")),
             ("--weight", self.names("weight")[:1]),
+            *self.reading.words().items(),
         ):
             words += _flag(flag, names)
         if not self.names("attribute"):
@@ -204,9 +208,10 @@ def _kind_words(column: ColumnCheck) -> str:
 
 
 def _flag(flag: str, names: Sequence[str]) -> list[str]:
-    """Return a flag with its columns; a name that begins like a flag is joined to its own."""
-    plain = [name for name in names if not name.startswith("-")]
-    return ([flag, *plain] if plain else []) + [f"{flag}={name}" for name in names if name.startswith("-")]
+    """Return a flag with its values; if one begins like a flag, each is joined to a flag of its own."""
+    if any(name.startswith("-") for name in names):
+        return [f"{flag}={name}" for name in names]
+    return [flag, *names] if names else []
 
 
 @checked_arguments
@@ -216,12 +221,7 @@ def check(
     text: str | Sequence[str] | None = None,
     label: str | None = None,
     test: Any = None,
-    encoding: str | None = None,
-    delimiter: str | None = None,
-    quoting: bool | None = None,
-    columns: Sequence[str] | None = None,
-    file_format: str | None = None,
-    rows: int | None = None,
+    **reading: Unpack[Reading],
 ) -> TableCheck:
     """Check a table before training on it; the same as ``attribune check``.
 
@@ -229,13 +229,11 @@ def check(
         data: anything that `read_table` takes.
         text: text columns, and `label` the label column, if the guesses are wrong.
         test: test rows; by default those of the default split.
-        encoding: encoding of files; for `delimiter` to `rows`, too, see `read_table`.
+        **reading: how files are read, as in `read_table`.
 
     Raises:
         DataError: for a table that cannot be read, or a missing column.
     """
-    reading: dict[str, Any] = {"encoding": encoding, "delimiter": delimiter, "quoting": quoting, "columns": columns}
-    reading |= {"file_format": file_format, "rows": rows}
     table = arrow_columns(read_table(data, **reading))
     source = table_source_name(data) if not isinstance(data, str) else data
     texts = [text] if isinstance(text, str) else list(text or ())
@@ -259,6 +257,7 @@ def check(
     found = [role.finding for role in roles.values() if role.finding]
     return TableCheck(
         source=source,
+        reading=options_of(data, **reading),
         rows=len(table),
         columns=tuple(_column(by_name[name], role, known.get(name)) for name, role in roles.items()),
         task=task,
