@@ -23,6 +23,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from tally import tell
 
 from attribune.runs import value_search
 from attribune.runs.value_search import Wanted, search_files
@@ -172,9 +173,11 @@ def test_a_value_is_found_and_a_file_without_it_is_clean(kind: str, tmp_path: Pa
     path = tmp_path / "file"
     path.write_bytes(READ[kind](NAME))
     found = search_files(Wanted([NAME]), tmp_path)
+    tell("refused" if found.places or found.unsearched else "wrong")
     assert (found.places, found.unsearched) == ([path], {})
     path.write_bytes(READ[kind](OTHER))
     found = search_files(Wanted([NAME, NAME[:-1]]), tmp_path)
+    tell("wrong" if found.places or found.unsearched else "survived")
     assert (found.places, found.unsearched) == ([], {})
 
 
@@ -185,6 +188,7 @@ def test_what_cannot_be_read_is_named(kind: str, name: str, tmp_path: Path, monk
     path = tmp_path / "file"
     path.write_bytes(UNREAD[kind](name))
     found = search_files(Wanted([NAME]), tmp_path)
+    tell("refused" if found.unsearched else "wrong")
     assert found.places == []
     assert list(found.unsearched) == [path]
     assert ("very much" in kind) == found.unsearched[path].startswith("it has more than 8 MB")
@@ -226,7 +230,9 @@ def test_what_cannot_be_read_is_named(kind: str, name: str, tmp_path: Path, monk
 )
 def test_what_counts_as_the_value(value: str, text: str, there: bool, tmp_path: Path) -> None:
     (tmp_path / "file").write_text(text, encoding="utf-8")
-    assert bool(search_files(Wanted([value]), tmp_path).places) is there
+    found = bool(search_files(Wanted([value]), tmp_path).places)
+    tell("wrong" if found is not there else "refused" if there else "survived")
+    assert found is there
 
 
 @pytest.mark.parametrize(
