@@ -16,6 +16,7 @@ FAMILIES = {
     "values of the wrong type in files that are read": ["test_files_with_values"],
     "flipped bits": ["test_any_flipped_bit", "test_parquet_with_flipped_bits", "test_bits.py"],
     "people with names of any kind forgotten": ["test_forgotten.py"],
+    "forgotten people in files of other programs": ["test_value_search.py"],
     "links in a folder": ["test_links.py"],
     "invalid recipes, flags and sizes": [
         "test_recipes",

@@ -50,6 +50,7 @@ def test_a_flipped_bit_is_refused_or_changes_nothing(
     for verb in FILES[file]:
         words = READERS[verb](run, runs / "none", rows)
         shutil.copytree(runs / "injector", run)
+        (tmp_path / "out.csv").unlink(missing_ok=True)
         expected, left = said(attribune, words, run)
         assert expected[0] == 0, expected
         for _ in range(ATTACKS):

@@ -17,6 +17,7 @@ VERBS: dict[str, Callable[[Path, Path], list[object]]] = {
     "enrol": lambda run, base: ["enrol", run, base / "new.csv"],
     "undo": lambda run, base: ["enrol", run, "--undo"],
     "report": lambda run, base: ["report", run],
+    "export": lambda run, base: ["export", run, "--for", "user=u1"],
     "train": lambda run, base: [
         *small_runs.train_command(base / "data.csv", run, backbone=base / "backbone"),
         *("--resume", "--compare", "none"),

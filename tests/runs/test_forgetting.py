@@ -17,9 +17,11 @@ from trained_runs import ROWS, TrainedRuns
 
 from attribune import Categorical, MultiLabel, Schema
 from attribune.apps.cli import main
-from attribune.core.checksums import CHECKSUMS, CheckedFiles
+from attribune.core.checksums import CHECKSUMS, CheckedFiles, checksum_of
 from attribune.export.export import export
+from attribune.runs.card import run_card
 from attribune.runs.enrol import EnrolSettings, enrol
+from attribune.runs.folder import RunFolder
 from attribune.runs.forget import forget
 from attribune.runs.loading import load_run
 from attribune.runs.value_marks import EXPORT_MARKS, drop_rows, export_marks, marked_exports, marked_rows, value_marks
@@ -154,12 +156,35 @@ def test_words_of_texts_that_name_a_value_are_said(
     ]
     words = small_runs.train_command(trained_runs.table(rows), Path("-"), backbone="cnn", method="upa")
     run = trained_runs.copy(trained_runs.trained([*words, "--compare", "linear"]), tmp_path / "run")
+    export(run, assignments={"user": ["u4"]})
     assert main(["forget", str(run), "--attribute", "user", "--value", "zelda"]) == 0
     said = capsys.readouterr().err
-    for path in (run / "model" / "tokenizer.json", run / "compare" / "linear" / "model" / "linear.json"):
+    tokenizers = [run / folder / "tokenizer.json" for folder in ("model", "exported")]
+    for path in (*tokenizers, run / "compare" / "linear" / "model" / "linear.json"):
         assert "zelda" in path.read_text()
         assert f"{path} names it in its words of the training texts, which stay" in said
     assert f"no other file below {run} contains the value any more" in said
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("method", ["injector", "linear"])
+def test_the_card_is_kept_and_what_it_has_of_the_value_is_said(
+    method: str, copy: Callable[[str], Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = copy(method) / "run"
+    recipe = (run / "recipe.yaml").read_text(encoding="utf-8")
+    CheckedFiles(run).write({"recipe.yaml": recipe.replace("/data.csv", "/u3.csv").encode()})
+    card, folder = run / "model" / "README.md", RunFolder(run)
+    folder.write_card(run_card(folder.read_recipe(), folder.read_schema(), folder.read_results()))
+    assert main(["forget", str(run), "--attribute", "user", "--value", "u3"]) == 0
+    assert "u3.csv" in card.read_text()
+    said = capsys.readouterr().err
+    assert f"{card} names it in its names of tables and of the backbone, which stay" in said
+    assert f"{run / 'recipe.yaml'} names it in its paths, which stay" in said
+    card.write_text(f"{card.read_text()}\nWith thanks to u4.")
+    assert forget(run, "user", ["u5"]).places == []
+    assert forget(run, "user", ["u4"]).places == [str(card)]
+    assert card.read_text().endswith("With thanks to u4.")
 
 
 @pytest.mark.slow
@@ -179,16 +204,24 @@ def test_files_that_cannot_be_searched_are_named_beside_those_that_have_the_valu
 def test_exports_are_found_by_their_marks(tmp_path: Path) -> None:
     folder = tmp_path / "exported"
     folder.mkdir()
-    (folder / EXPORT_MARKS).write_text(export_marks({"user": ["Zoë"], "tags": []}, ["model.safetensors"]))
+    for name in ("model.safetensors", "README.md"):
+        (folder / name).write_text("x")
+    files = {name: checksum_of(folder / name) for name in ("model.safetensors", "README.md")}
+    (folder / EXPORT_MARKS).write_text(export_marks({"user": ["Zoë"], "tags": []}, files))
+    (folder / "README.md").write_text("of Zoë")
     everyone = export_marks({"user": ["Zoë", "17"]})
     (tmp_path / "a.onnx").write_bytes(b"\x08\0" + everyone.encode() + b"\xff")
     with zipfile.ZipFile(tmp_path / "a.pt2", "w") as archive:
         archive.writestr(f"a/extra/{EXPORT_MARKS}", everyone)
     for name in ("earlier.onnx", "earlier.pt2"):
         (tmp_path / name).write_bytes(b"\x08\0")
+    for number in range(len(everyone)):  # a bit of each byte turned over
+        damaged = bytearray(everyone.encode())
+        damaged[number] ^= 1 << number % 8
+        (tmp_path / f"damaged-{number}.onnx").write_bytes(damaged)
     found = {export.path.name: export for export in marked_exports(tmp_path)}
     assert list(found) == ["exported", "a.onnx", "a.pt2"]
-    assert found["exported"].files == (folder / EXPORT_MARKS, folder / "model.safetensors")
+    assert found["exported"].files == (folder / EXPORT_MARKS, folder / "model.safetensors")  # the card has changed
     assert [export.has("user", ["Zoë"]) for export in found.values()] == [True, True, True]
     assert [export.has("user", ["17", "u"]) for export in found.values()] == [False, True, True]
     assert [export.has("tags", ["Zoë"]) for export in found.values()] == [False, False, False]

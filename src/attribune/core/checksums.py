@@ -17,7 +17,7 @@ import xxhash
 from attribune.core.files import read_json, replace_file, write_json
 from attribune.errors import ModelFolderError
 
-__all__ = ["CHECKSUMS", "CheckedFiles", "check_files", "checksum_of", "write_checksums"]
+__all__ = ["CHECKSUMS", "CheckedFiles", "agrees", "check_files", "checksum_of", "write_checksums"]
 
 CHECKSUMS = "checksums.json"
 _FORMAT, _VERSION = "attribune-checksums", 1
@@ -52,7 +52,7 @@ def check_files(folder: Path, names: Collection[str] | None = None) -> None:
     differing = [
         name
         for name, expected in listed.files.items()
-        if (names is None or name in names) and not _agrees(folder / Path(name).name, expected)
+        if (names is None or name in names) and not agrees(folder / Path(name).name, expected)
     ]
     if differing:
         raise ModelFolderError(
@@ -80,7 +80,7 @@ class CheckedFiles:
             ModelFolderError: for a file that has changed since it was written, or checksums that are damaged.
         """
         path, listed = self.folder / name, self._read()
-        while path.is_file() and (expected := listed.of(name)) and not any(_agrees(path, one) for one in expected):
+        while path.is_file() and (expected := listed.of(name)) and not any(agrees(path, one) for one in expected):
             before, listed = listed, self._read()
             if listed == before:  # otherwise it was replaced in the meantime
                 raise ModelFolderError(
@@ -134,7 +134,7 @@ class CheckedFiles:
         listed = self._read()
         if listed.next:
             files = {name: self.folder / Path(name).name for name in listed.next}
-            listed.accept([name for name, path in files.items() if _agrees(path, listed.next[name])])
+            listed.accept([name for name, path in files.items() if agrees(path, listed.next[name])])
             listed.next.clear()
             listed.write(self.folder)
 
@@ -183,8 +183,8 @@ class _Listed:
         write_json(folder / CHECKSUMS, content, what="checksums", indent=1)
 
 
-def _agrees(path: Path, expected: Any) -> bool:
-    """Whether a file has a checksum; one that may not be read has it not."""
+def agrees(path: Path, expected: Any) -> bool:
+    """Whether a file has a checksum, as `checksum_of` returns it; one that may not be read has it not."""
     if not isinstance(expected, dict) or not path.is_file() or path.stat().st_size != expected.get("size"):
         return False
     try:

@@ -15,6 +15,7 @@ import numpy.typing as npt
 import torch
 
 from attribune.core.arguments import checked_arguments
+from attribune.core.checksums import checksum_of
 from attribune.core.deprecation import renamed_arguments
 from attribune.core.files import clear_drafts, draft_of, move_into_place, replace_file
 from attribune.errors import ConfigError, ModelFolderError
@@ -32,6 +33,7 @@ from attribune.models.classifier import AttributeModel
 from attribune.models.config import AttributeConfig
 from attribune.models.predictor import Predictor
 from attribune.models.quantised import Quantisation, check_quantisation
+from attribune.runs.folder import RunFolder
 from attribune.runs.loading import load_run
 from attribune.runs.value_marks import EXPORT_MARKS, export_marks
 from attribune.schema import Schema
@@ -130,6 +132,8 @@ def export(
 
 
 def _output_path(run: Path, output: str | Path | None, kind: str) -> Path:
+    if output is None:
+        RunFolder.of(run).refuse_links()
     path = run / f"exported{_ENDINGS[kind]}" if output is None else Path(output)
     if kind == "adapter" and (path.is_file() or (path.is_dir() and any(path.iterdir()))):
         raise ConfigError(f"{path} already exists: choose another output, or remove it first")
@@ -224,8 +228,8 @@ def _export_folder(source: _Source, path: Path, rows: Rows) -> tuple[str, float]
     try:
         with _writing(path):
             description, score = _write_folder(source, draft)
-            names = [path.name for path in draft.iterdir()]
-            (draft / EXPORT_MARKS).write_text(export_marks(source.values, names), encoding="utf-8")
+            files = {file.name: checksum_of(file) for file in draft.iterdir() if file.is_file()}
+            (draft / EXPORT_MARKS).write_text(export_marks(source.values, files), encoding="utf-8")
             difference = largest_difference(source.predictor, rows, score)
             if path.is_dir():
                 path.rmdir()

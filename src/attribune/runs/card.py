@@ -11,18 +11,19 @@ from huggingface_hub import EvalResult
 from attribune.core.wording import counted
 from attribune.data.table_files import ENDINGS
 from attribune.metrics.tables import comparison_lines, markdown_table
+from attribune.models.files import CARD
 from attribune.models.model_card import pipeline_of, public_name, render_card
+from attribune.runs.folder import RunFolder
 from attribune.runs.recipe import Recipe
 from attribune.runs.results import RunResults
 from attribune.schema import Schema
 
-__all__ = ["run_card"]
+__all__ = ["has_own_card", "run_card", "shown_tables"]
 
 
 def run_card(recipe: Recipe, schema: Schema, results: RunResults) -> str:
     """Render the card of a run, without values of attributes or local paths."""
-    parts = {part: getattr(recipe.data, part) for part in ("train", "validation", "test")}
-    tables = {part: _table_name(source) for part, source in parts.items() if source}
+    tables = shown_tables(recipe)
     has_backbone = recipe.baseline is None or recipe.baseline.reads_vectors
     base = public_name(recipe.backbone.name) if has_backbone else None
     return render_card(
@@ -50,6 +51,20 @@ def run_card(recipe: Recipe, schema: Schema, results: RunResults) -> str:
         comparisons=comparison_lines(results.comparisons),
         verdict=[] if results.verdict is None else results.verdict.sentences(),
     )
+
+
+def has_own_card(folder: RunFolder, recipe: Recipe) -> bool:
+    """Whether the card of a run's model is as the package wrote it; that of a run without results is."""
+    path = folder.model / CARD
+    if not path.is_file() or not folder.is_finished:
+        return True
+    return path.read_bytes() == run_card(recipe, folder.read_schema(), folder.read_results()).encode()
+
+
+def shown_tables(recipe: Recipe) -> dict[str, str]:
+    """Return the names of the tables as a card shows them, by part."""
+    parts = {part: getattr(recipe.data, part) for part in ("train", "validation", "test")}
+    return {part: _table_name(source) for part, source in parts.items() if source}
 
 
 def _table_name(source: str) -> str:

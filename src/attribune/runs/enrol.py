@@ -30,8 +30,9 @@ from attribune.models.base import ConditionedModel
 from attribune.models.classifier import AttributeModel
 from attribune.models.files import CARD
 from attribune.models.predictor import Predictor
+from attribune.models.scorer import Baseline
 from attribune.models.snapshot import ModelSnapshot
-from attribune.runs.card import run_card
+from attribune.runs.card import has_own_card, run_card
 from attribune.runs.enrol_histories import add_histories, history_attribute
 from attribune.runs.folder import RunFolder
 from attribune.runs.labelled import LabelledRows
@@ -239,9 +240,11 @@ def enrolments(run: str | Path) -> list[list[dict[str, Any]]]:
 
 
 def replace_with(
-    folder: RunFolder, model: ConditionedModel | ModelSnapshot, record: Sequence[Sequence[Mapping[str, Any]]]
+    folder: RunFolder, model: ConditionedModel | ModelSnapshot | Baseline, record: Sequence[Sequence[Mapping[str, Any]]]
 ) -> None:
     """Replace a run's model by a revised one, with the run's card and the record of added values.
+
+    A card that someone has changed stays as it is.
 
     Raises:
         ModelFolderError: when it cannot be written; the earlier model is still complete.
@@ -249,8 +252,11 @@ def replace_with(
 
     def save(draft: Path) -> None:
         model.save_pretrained(draft)
-        if folder.is_finished:
-            replace_file(draft / CARD, run_card(folder.read_recipe(), model.schema, folder.read_results()).encode())
+        recipe = folder.read_recipe()
+        if not has_own_card(folder, recipe):
+            replace_file(draft / CARD, (folder.model / CARD).read_bytes())
+        elif folder.is_finished:
+            replace_file(draft / CARD, run_card(recipe, model.schema, folder.read_results()).encode())
         if record:
             write_json(draft / ENROLMENTS, record, what="record of added values")
             CheckedFiles(draft).add([ENROLMENTS])

@@ -8,6 +8,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -17,12 +18,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from safetensors.numpy import load_file, save
 
+from attribune.core.checksums import check_files
 from attribune.data.tables import read_table
 from attribune.errors import AttribuneError, ConfigError, DataError, ModelFolderError
 from attribune.models.auto import load_baseline
 from attribune.runs.enrol import enrolments, replace_with
 from attribune.runs.folder import RunFolder
-from attribune.runs.own_files import files_of_run, texts_of_run
+from attribune.runs.own_files import files_of_run, texts_of_export, texts_of_run
 from attribune.runs.recipe import Recipe
 from attribune.runs.value_marks import drop_rows, marked_exports, marked_rows
 from attribune.runs.value_search import Wanted, search_files
@@ -50,7 +52,7 @@ class Forgotten:
         notes: what could not be done.
         places: files that still contain a value, exports for it, and files with its name.
         undecided: files of which it cannot be told, or that were not searched, with the reason and the cure.
-        mentions: files of the run with texts, words of texts or paths of tables that name a value; notes say more.
+        mentions: files of the run and its exports with texts, words or paths that name a value; notes say more.
     """
 
     models: list[str] = field(default_factory=list)
@@ -103,9 +105,10 @@ def _forget(run: RunFolder, attribute: str, texts: Sequence[str], replace: Repla
     folders = [run, *run.comparisons]
     for folder in folders:  # before anything is changed
         folder.check()
+        folder.recover_model()
+        check_files(folder.model)
     for folder in folders:
         recipe = folder.read_recipe()
-        folder.recover_model()
         if not folder.outcome.is_file():
             raise ModelFolderError(
                 f"{folder.path} is an interrupted run, whose checkpoints have every value: finish it with `attribune "
@@ -133,14 +136,15 @@ def _search(
     run: RunFolder, folders: Sequence[RunFolder], attribute: str, texts: Sequence[str], done: Forgotten
 ) -> set[Path]:
     """Return what still has a value: exports by their marks, and foreign files, which are searched."""
-    wanted = Wanted(texts)
-    for folder in folders:
-        for path, what, content in texts_of_run(folder, folder.read_recipe()):
-            if wanted.is_in(content, any_case=True):
-                done.mentions.append(str(path))
-                done.notes.append(f"{path} names it in its {what}, which stay: only a training without them lacks them")
-    exports = list(marked_exports(run.path))
-    known = {file for folder in folders for file in files_of_run(folder)}
+    wanted, exports = Wanted(texts), list(marked_exports(run.path))
+    recipes = [folder.read_recipe() for folder in folders]
+    written = [texts_of_run(folder, recipe) for folder, recipe in zip(folders, recipes, strict=True)]
+    written += [texts_of_export(export, recipes[0]) for export in exports if not export.has(attribute, texts)]
+    for path, what, content in chain(*written):
+        if wanted.is_in(content, any_case=True):
+            done.mentions.append(str(path))
+            done.notes.append(f"{path} names it in its {what}, which stay: only a training without them lacks them")
+    known = {file for pair in zip(folders, recipes, strict=True) for file in files_of_run(*pair)}
     known |= {file for export in exports for file in export.files}
     searched = search_files(wanted, run.path, known=known)
     done.undecided += [
@@ -174,7 +178,7 @@ def _forget_in_model(
     if not removed[attribute]:
         return
     if (baseline := load_baseline(folder.model)) is not None:
-        folder.replace_model(baseline.revised(Revision.removing(schema, removed)).save_pretrained)
+        replace_with(folder, baseline.revised(Revision.removing(schema, removed)), [])
     else:
         added = [
             [value for value in step if value["attribute"] != attribute or value["value"] not in values]

@@ -17,11 +17,13 @@ from attribune.core.checksums import CHECKSUMS
 from attribune.core.files import read_json
 from attribune.errors import ModelFolderError
 from attribune.models.files import CARD, CONFIG, SCHEMA, TENSORS
+from attribune.runs.card import has_own_card, shown_tables
 from attribune.runs.enrol import ENROLMENTS
 from attribune.runs.folder import RunFolder
 from attribune.runs.recipe import Recipe
+from attribune.runs.value_marks import MarkedExport
 
-__all__ = ["files_of_run", "texts_of_run"]
+__all__ = ["files_of_run", "texts_of_export", "texts_of_run"]
 
 _TOKENIZER = "tokenizer.json"
 _WITHOUT_CHECKSUMS = (  # what a model's folder of a release without checksums has, beside a baseline's files
@@ -30,19 +32,20 @@ _WITHOUT_CHECKSUMS = (  # what a model's folder of a release without checksums h
     *("vocab.json", "vocab.txt", "linear.json", "linear.safetensors", "automl.json", "automl.safetensors"),
 )
 _WORDS = {"linear.json": ("words",), "automl.json": ("words", "features")}  # the words of texts that a baseline counts
-_OF_TRAINING = ("tensorboard/**/events.out.tfevents.*", "trials/*/*.json", "trials/word_vectors.json", ".lock*")
+_OF_TRAINING = ("tensorboard/**/events.out.tfevents.*", "trials/*/*.json", "trials/word_vectors.json", ".lock.holder")
 
 
-def files_of_run(folder: RunFolder) -> set[Path]:
+def files_of_run(folder: RunFolder, recipe: Recipe) -> set[Path]:
     """Return the files of a run that are known, there or not; those of the runs beside it are not among them.
 
     Known are the names that the package gives its files. Of the model's files these are the ones with a checksum; a log
-    is known if it has numbers alone.
+    is known if it has numbers alone, and a card if no one has changed it.
     """
     files = {folder.plan_file, folder.summary_file, folder.rows, folder.outcome, folder.bake_off}
     files |= {file for part in ("validation", "test") for file in (folder.predictions(part), folder.logits(part))}
     files |= {path for pattern in _OF_TRAINING for path in folder.path.glob(pattern)}
-    files |= {folder.path / CHECKSUMS, *(folder.model / name for name in (CHECKSUMS, CARD, ENROLMENTS))}
+    files |= {folder.path / CHECKSUMS, *(folder.model / name for name in (CHECKSUMS, ENROLMENTS))}
+    files |= {folder.model / CARD} if has_own_card(folder, recipe) else set()
     checksums = folder.model / CHECKSUMS
     names = read_json(checksums, what="file of checksums")["files"] if checksums.is_file() else _WITHOUT_CHECKSUMS
     try:
@@ -54,9 +57,13 @@ def files_of_run(folder: RunFolder) -> set[Path]:
 
 def texts_of_run(folder: RunFolder, recipe: Recipe) -> Iterator[tuple[Path, str, str]]:
     """Yield the texts in the files of a run that people wrote: the file, what the texts are, and a line for each."""
-    data, model = recipe.data, folder.model
-    tables = [data.train, data.validation, data.test, *(one.table for one in data.values.values())]
-    yield folder.plan_file, "paths of tables", "\n".join(map(str, filter(None, tables)))
+    model = folder.model
+    yield folder.plan_file, "paths", "\n".join(_paths(recipe))
+    if (model / CONFIG).is_file():
+        yield model / CONFIG, "path of the backbone", recipe.backbone.name
+    if (model / CARD).is_file():
+        names = [*shown_tables(recipe).values(), Path(recipe.backbone.name).name]
+        yield model / CARD, "names of tables and of the backbone", "\n".join(names)
     if folder.is_finished:
         yield folder.summary_file, "notes", "\n".join(folder.read_results().notes)
     for name, fields in _WORDS.items():
@@ -64,9 +71,7 @@ def texts_of_run(folder: RunFolder, recipe: Recipe) -> Iterator[tuple[Path, str,
             settings = read_json(model / name, what="baseline")
             words = [word for field in fields for word in settings.get(field) or ()]
             yield model / name, "words of the training texts", "\n".join(map(str, words))
-    if not recipe.is_baseline and not recipe.backbone.is_pretrained and (model / _TOKENIZER).is_file():
-        tokenizer = json.loads((model / _TOKENIZER).read_text(encoding="utf-8"))
-        yield model / _TOKENIZER, "words of the training texts", "\n".join(tokenizer["model"]["vocab"])
+    yield from _words_of_tokenizer(model / _TOKENIZER, recipe)
     if (history := model / "history.parquet").is_file():
         yield history, "texts of other rows", "\n".join(map(str, pq.read_table(history, columns=["text"])["text"]))
     for part in ("validation", "test"):
@@ -74,3 +79,25 @@ def texts_of_run(folder: RunFolder, recipe: Recipe) -> Iterator[tuple[Path, str,
             columns = pq.read_table(folder.predictions(part)).to_pydict().values()
             texts = [text for column in columns for text in column if isinstance(text, str)]
             yield folder.predictions(part), "texts of other rows", "\n".join(texts)
+
+
+def texts_of_export(export: MarkedExport, recipe: Recipe) -> Iterator[tuple[Path, str, str]]:
+    """Yield the texts in the files of an export from a run, as `texts_of_run` does."""
+    for file in export.files:
+        if file.name == _TOKENIZER:
+            yield from _words_of_tokenizer(file, recipe)
+        elif file.name in (CONFIG, CARD, "adapter_config.json"):
+            yield file, "path of the backbone", recipe.backbone.name
+
+
+def _words_of_tokenizer(path: Path, recipe: Recipe) -> Iterator[tuple[Path, str, str]]:
+    if not recipe.is_baseline and not recipe.backbone.is_pretrained and path.is_file():
+        tokenizer = json.loads(path.read_text(encoding="utf-8"))
+        yield path, "words of the training texts", "\n".join(tokenizer["model"]["vocab"])
+
+
+def _paths(recipe: Recipe) -> Iterator[str]:
+    data, backbone = recipe.data, recipe.backbone
+    tables = [data.train, data.validation, data.test, *(one.table for one in data.values.values())]
+    others = [backbone.name, backbone.word_vectors, recipe.transfer and recipe.transfer.run]
+    return (path for path in (*tables, *others) if path)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import zipfile
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from attribune.core.checksums import agrees
 from attribune.schema import Schema
 from attribune.schema.attributes import read_cells
 from attribune.schema.columns import Table, canonical, column_batches
@@ -78,15 +79,21 @@ def _hashes(texts: Iterable[str]) -> npt.NDArray[np.uint64]:
     return np.frombuffer(b"".join(digests), dtype=np.uint64)
 
 
-def export_marks(values: Mapping[str, Iterable[str]], files: Collection[str] = ()) -> str:
-    """Return the marks of the values whose vectors an export has, as JSON.
+def export_marks(values: Mapping[str, Iterable[str]], files: Mapping[str, Any] | None = None) -> str:
+    """Return the marks of the values whose vectors an export has, as JSON, with a checksum of themselves.
 
     Args:
         values: by attribute.
-        files: the names of the files of an exported folder.
+        files: the files of an exported folder, with the checksum of each.
     """
     marks = {name: [f"{mark:016x}" for mark in _hashes(sorted(texts)).tolist()] for name, texts in values.items()}
-    return json.dumps({"format": _EXPORT_FORMAT, "values": marks, "files": sorted(files)})
+    content = {"values": marks, "files": dict(sorted((files or {}).items()))}
+    return json.dumps({"format": _EXPORT_FORMAT, **content, "checksum": _checksum(content)})
+
+
+def _checksum(content: Mapping[str, Any]) -> str:
+    text = json.dumps([content["values"], content["files"]], sort_keys=True)
+    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,7 +102,7 @@ class MarkedExport:
 
     Args:
         path: of its file or folder.
-        files: all of its files.
+        files: all of its files that have not changed since.
         marks: of the values whose vectors it has, by attribute.
     """
 
@@ -109,11 +116,12 @@ class MarkedExport:
 
 
 def marked_exports(folder: Path) -> Iterator[MarkedExport]:
-    """Yield the exports below a folder that have marks; those of earlier releases have none."""
+    """Yield the exports below a folder that have marks; those of earlier releases, and damaged ones, have none."""
     for path in sorted(folder.rglob(EXPORT_MARKS)):
         if content := _export_content(path.read_bytes()):
-            files = [path, *(path.parent / Path(name).name for name in content["files"])]
-            yield MarkedExport(path=path.parent, files=tuple(files), marks=content["values"])
+            files = {path.parent / Path(name).name: checksum for name, checksum in content["files"].items()}
+            unchanged = (file for file, checksum in files.items() if agrees(file, checksum))
+            yield MarkedExport(path=path.parent, files=(path, *unchanged), marks=content["values"])
     for path in sorted((*folder.rglob("*.onnx"), *folder.rglob("*.pt2"))):
         if content := _export_content(_archived(path) if path.suffix == ".pt2" else path.read_bytes()):
             yield MarkedExport(path=path, files=(path,), marks=content["values"])
@@ -137,4 +145,5 @@ def _export_content(data: bytes) -> dict[str, Any] | None:
         content: dict[str, Any] = json.JSONDecoder().raw_decode(data[start:].decode("utf-8", "replace"))[0]
     except ValueError:
         return None
-    return content if isinstance(content.get("values"), dict) and isinstance(content.get("files"), list) else None
+    is_whole = isinstance(content.get("values"), dict) and isinstance(content.get("files"), dict)
+    return content if is_whole and content.get("checksum") == _checksum(content) else None

@@ -35,10 +35,12 @@ __all__ = ["Searched", "Wanted", "search_files"]
 
 _UNSPACED = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u2e80-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"  # no word spaces
 _SHORT = re.compile(rf"\w|[^\W\d{_UNSPACED}]{{2}}|[-+.\d]+")  # values that must be a whole cell or string
-_BEFORE_CELL, _AFTER_CELL = r"(?:^|[,;|\t\"'<>:=\[\]{}])(?:[ \t]*-[ \t])?[ \t]*", r"[ \t]*(?=$|[,;|\t\"'<>:=\[\]{}])"
+# Of white space in a line, `_closed_up` leaves one character, as patterns with two repetitions of it take forever.
+_BEFORE_CELL, _AFTER_CELL = r"(?:^|[,;|\t\"'<>:=\[\]{}]) ?(?:-[ \t])?", r" ?(?=$|[,;|\t\"'<>:=\[\]{}])"
+_BLANKS = re.compile(r"[ \t]+")
 _BEFORE_WORD, _AFTER_WORD = r"(?<![^\W_])", r"(?![^\W_])"
 _ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|x([0-9a-fA-F]{2})|(.))", re.DOTALL)
-_TAG = re.compile(r"<[^>]*>")
+_TAG = re.compile(r"<[^<>]*>")
 _BASE64 = re.compile(r"[A-Za-z0-9+/_-]{4,}")
 _LINE_OF_BASE64 = re.compile(r"(?<=[A-Za-z0-9+/]{60})\r?\n")
 _MARKS = {
@@ -50,6 +52,7 @@ _MARKS = {
 }
 _NO_TEXT = re.compile(r"[\0-\x06\x0e-\x1a\x1c-\x1f]|\x1b[^\[]|^(?:%PDF|%!PS|\{\\rtf)")
 _DEPTH = 4  # archives inside archives
+_MOST = 1 << 30  # bytes of a file with all that is packed in it; a cell of a table counts as eight
 
 
 class _UnsearchedError(Exception):
@@ -86,15 +89,20 @@ class Wanted:
     def is_in(self, text: str, *, any_case: bool = False) -> bool:
         """Whether a text has a value, as it stands."""
         pattern = self._any_case if any_case else self._pattern
-        return pattern.search(unicodedata.normalize("NFC", text)) is not None
+        return pattern.search(_closed_up(unicodedata.normalize("NFC", text))) is not None
 
     def is_in_readings(self, text: str) -> bool:
         """Whether a text has a value, as it stands or once what is escaped or encoded in it is read."""
-        return any(map(self.is_in, dict.fromkeys(_readings(text))))
+        return self.is_in(text) or any(self.is_in(reading) for reading in _readings(text) if reading != text)
 
     def is_in_name(self, name: str) -> bool:
         """Whether the name of a file has a value; a short one must be all of it, without the ending."""
         return self.is_in(name.partition(".")[0]) or self.is_in(name)
+
+
+def _closed_up(text: str) -> str:
+    """Put a space, or a tab if there is one, in place of all white space at each place of a line."""
+    return _BLANKS.sub(lambda found: "\t" if "\t" in found[0] else " ", text)
 
 
 def _pattern(value: str) -> str:
@@ -140,12 +148,28 @@ def _is_in_file(wanted: Wanted, path: Path) -> bool:
     if not path.is_file():
         raise _UnsearchedError("it is not a file, or a link to one that is gone")
     try:
-        return any(map(wanted.is_in_readings, _texts_of(path.read_bytes())))
+        room = _Room()
+        room.take(path.stat().st_size)
+        return any(map(wanted.is_in_readings, _texts_of(path.read_bytes(), room)))
+    except MemoryError as error:
+        raise _UnsearchedError("there is too little memory for it") from error
     except OSError as error:
         raise _UnsearchedError(f"it cannot be read ({error.strerror or error})") from error
 
 
-def _texts_of(data: bytes, depth: int = 0) -> Iterator[str]:
+@dataclass
+class _Room:
+    """How many bytes may still be read of a file, so that small archives of very much end."""
+
+    left: int = field(default_factory=lambda: _MOST)
+
+    def take(self, size: int) -> None:
+        self.left -= size
+        if self.left < 0:
+            raise _UnsearchedError(f"it has more than {_MOST >> 20:,} MB, with what is packed in it")
+
+
+def _texts_of(data: bytes, room: _Room, depth: int = 0) -> Iterator[str]:
     """Yield all texts in a file, by what its content says it is.
 
     Raises:
@@ -155,22 +179,22 @@ def _texts_of(data: bytes, depth: int = 0) -> Iterator[str]:
         if data.startswith(start):
             if depth == _DEPTH:
                 raise _UnsearchedError(f"it has archives in archives, more than {_DEPTH} deep")
-            for name, content in _read(read, data):
+            for name, content in _read(read, data, room):
                 yield name
-                yield from _texts_of(content, depth + 1)
+                yield from _texts_of(content, room, depth + 1)
             return
     for start, open_table in _TABLES.items():
         if data.startswith(start):
-            yield from _read(partial(_texts_of_table, open_table), data)
+            yield from _read(partial(_texts_of_table, open_table), data, room)
             return
     yield _decoded(data)
 
 
-def _read(read: Callable[[bytes], Iterator[Any]], data: bytes) -> Iterator[Any]:
+def _read(read: Callable[[bytes, _Room], Iterator[Any]], data: bytes, room: _Room) -> Iterator[Any]:
     """Yield what a function reads from a file; what a damaged one leads to is one error."""
     try:
-        yield from read(data)
-    except _UnsearchedError:
+        yield from read(data, room)
+    except (_UnsearchedError, MemoryError):
         raise
     except Exception as error:  # of zipfile, zlib, bz2, lzma and pyarrow, for what is damaged or encrypted
         raise _UnsearchedError(f"it is damaged or encrypted ({error})") from error
@@ -190,8 +214,7 @@ def _decoded(data: bytes) -> str:
 
 
 def _readings(text: str) -> Iterator[str]:
-    """Yield a text as it stands, and as programs read it that know the usual ways to write letters in other letters."""
-    yield text
+    """Yield a text as programs read it that know the usual ways to write letters in other letters."""
     yield html.unescape(text)
     yield html.unescape(_TAG.sub("", text))
     yield unquote_plus(text)
@@ -217,9 +240,9 @@ def _decoded_base64(text: str) -> Iterator[str]:
             continue
 
 
-def _texts_of_table(open_table: Callable[[Any], pa.Table], data: bytes) -> Iterator[str]:
+def _texts_of_table(open_table: Callable[[Any, _Room], pa.Table], data: bytes, room: _Room) -> Iterator[str]:
     """Yield the names, the metadata and the cells of a table, a column as one text with a line for each cell."""
-    table = open_table(pa.BufferReader(data))
+    table = open_table(pa.BufferReader(data), room)
     for metadata in (table.schema.metadata, *(one.metadata for one in table.schema)):
         for pair in (metadata or {}).items():
             yield from map(_decoded, pair)
@@ -246,42 +269,50 @@ def _cells(tree: Any) -> Iterator[str]:
         yield canonical(tree) or ""
 
 
-def _unzipped(data: bytes) -> Iterator[tuple[str, bytes]]:
+def _parquet(source: Any, room: _Room) -> pa.Table:
+    file = pq.ParquetFile(source)
+    room.take(8 * file.metadata.num_rows * file.metadata.num_columns)
+    return file.read()
+
+
+def _unzipped(data: bytes, room: _Room) -> Iterator[tuple[str, bytes]]:
     archive = zipfile.ZipFile(io.BytesIO(data))
     end = data.rfind(b"PK\x05\x06") + 22 + len(archive.comment)
     first = min((member.header_offset for member in archive.infolist()), default=0)
     if first or end != len(data):
         raise _UnsearchedError("it has more than its list of files says")
     yield _decoded(archive.comment), b""
+    room.take(sum(member.file_size for member in archive.infolist()))
     for member in archive.infolist():
         yield member.filename, b"" if member.is_dir() else archive.read(member)
 
 
-def _decompressed(data: bytes, make: Callable[[], Any]) -> Iterator[tuple[str, bytes]]:
+def _decompressed(data: bytes, room: _Room, make: Callable[[], Any]) -> Iterator[tuple[str, bytes]]:
     parts: list[bytes] = []
     while data:
         stream = make()
-        parts.append(stream.decompress(data))
+        parts.append(stream.decompress(data, room.left + 1))
+        room.take(len(parts[-1]))
         if not stream.eof:
             raise _UnsearchedError("its end is missing")
         data = stream.unused_data
     yield "", b"".join(parts)
 
 
-def _gunzipped(data: bytes) -> Iterator[tuple[str, bytes]]:
+def _gunzipped(data: bytes, room: _Room) -> Iterator[tuple[str, bytes]]:
     if data[3] & 8:  # the name of the file that was compressed
         yield data[10:].split(b"\0", 1)[0].decode("latin-1"), b""
-    yield from _decompressed(data, lambda: zlib.decompressobj(31))
+    yield from _decompressed(data, room, lambda: zlib.decompressobj(31))
 
 
-_PACKED: dict[bytes, Callable[[bytes], Iterator[tuple[str, bytes]]]] = {
+_PACKED: dict[bytes, Callable[[bytes, _Room], Iterator[tuple[str, bytes]]]] = {
     b"PK\x03\x04": _unzipped,
     b"\x1f\x8b": _gunzipped,
-    b"BZh": lambda data: _decompressed(data, bz2.BZ2Decompressor),
-    b"\xfd7zXZ": lambda data: _decompressed(data, lzma.LZMADecompressor),
+    b"BZh": lambda data, room: _decompressed(data, room, bz2.BZ2Decompressor),
+    b"\xfd7zXZ": lambda data, room: _decompressed(data, room, lzma.LZMADecompressor),
 }
-_TABLES: dict[bytes, Callable[[Any], pa.Table]] = {
-    b"PAR1": pq.read_table,
-    b"ARROW1": lambda source: pa.ipc.open_file(source).read_all(),
-    b"\xff\xff\xff\xff": lambda source: pa.ipc.open_stream(source).read_all(),
+_TABLES: dict[bytes, Callable[[Any, _Room], pa.Table]] = {
+    b"PAR1": _parquet,
+    b"ARROW1": lambda source, room: pa.ipc.open_file(source).read_all(),
+    b"\xff\xff\xff\xff": lambda source, room: pa.ipc.open_stream(source).read_all(),
 }
