@@ -9,13 +9,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from attribune.metrics.bootstrap import paired
+from attribune.metrics.bootstrap import PairedResult, paired
 from attribune.metrics.formulas import mean_of
 from attribune.metrics.results import Comparison, Condition
 from attribune.models.sizes import Sizes
 from attribune.runs.recipe import Recipe
 from attribune.runs.training_record import TrainingRecord
 from attribune.runs.verdict import (
+    Answer,
     AttributeGain,
     Verdict,
     _rare_and_frequent,
@@ -72,13 +73,17 @@ def verdict(
 @pytest.mark.parametrize(
     ("trained", "settings", "said"),
     [
-        ({}, {}, ["after epoch 3 of 5, the best check on the validation rows by accuracy (81.25 %)."]),
-        ({"best_step": 50}, {}, ["epoch 5 of 5, the best", "may still improve: raise training.epochs (now 5)."]),
-        ({"best_step": 50}, {"steps": 50}, ["epoch 5 of 5, the best", "raise training.steps (now 50)."]),
+        ({}, {}, ["after epoch 3 of 5, which had the best validation accuracy, 81.25 %."]),
+        (
+            {"best_step": 50},
+            {},
+            ["epoch 5 of 5, which had", "may still improve: raise training.epochs (now 5)."],
+        ),
+        ({"best_step": 50}, {"steps": 50}, ["epoch 5 of 5, which had the best", "raise training.steps (now 50)."]),
         ({"stopped_early": True}, {}, ["epoch 3 of 5", "stopped early, since no later check was better"]),
-        ({"best_step": 50, "checks": 1}, {}, ["the only check on the validation rows by accuracy (81.25 %). To see"]),
-        ({"checks": None, "selected_by": None, "best_value": float("nan")}, {}, ["validation rows by accuracy."]),
-        ({"selected_by": "loss", "best_value": 0.51234}, {}, ["by loss (0.5123)."]),
+        ({"best_step": 50, "checks": 1}, {}, ["the only check (validation accuracy, 81.25 %). To see"]),
+        ({"checks": None, "selected_by": None, "best_value": float("nan")}, {}, ["the best validation accuracy."]),
+        ({"selected_by": "loss", "best_value": 0.51234}, {}, ["the best validation loss, 0.5123."]),
         ({"steps": 0}, {}, []),
     ],
 )
@@ -103,9 +108,11 @@ def test_answers_are_those_of_the_interval_in_the_direction_of_the_metric(
     assert bool(found.baseline.advice) == (answer != "yes")
     assert found.baseline.readable is None
     text = " ".join(found.sentences())
-    assert (f"The attributes help by {metric}: " in text) == (answer == "yes")
-    assert (f"The attributes hurt by {metric}: " in text) == (answer == "no")
-    assert ("not shown whether the attributes help" in text) == (answer == "not shown")
+    assert (f"the attributes help on {metric}: " in text) == (answer == "yes")
+    assert (f"the attributes hurt on {metric}: " in text) == (answer == "no")
+    assert ("the attributes are not shown to help or hurt" in text) == (answer == "not shown")
+    assert ("What to do: use this model." in text) == (answer == "yes")
+    assert ("leave the columns of the attributes out, and train again" in text) == (answer == "no")
     shown = "accuracy +5.0 points [+1.0, +9.0], p = 0.001"
     if metric == "rmse":
         shown = "rmse -0.050 [-0.090, -0.010], p = 0.001"
@@ -135,7 +142,7 @@ def test_a_baseline_without_attributes_that_is_as_good_says_to_leave_them_out() 
     found = verdict(pair("linear", BETTER), pair("linear, text only", WORSE)).baseline
     assert found is not None
     assert (found.answer, found.comparison.b) == ("no", "linear, text only")
-    assert found.advice[0] == "a training without the attributes, whose columns this baseline does not read"
+    assert found.advice[0] == "a training without the attributes, which this baseline does not read"
     assert found.advice[-1].endswith("(`--method linear`, without attributes)")
 
 
@@ -144,7 +151,10 @@ def test_linear_without_attributes_is_the_same_model_trained_without_them() -> N
     of_linear = verdict(*pairs, method={"name": "linear"}).attributes
     assert of_linear is not None
     assert (of_linear.answer, of_linear.against) == ("no", "trained without")
-    assert any("The attributes hurt" in line and "Leave their columns out" in line for line in of_linear.sentences())
+    assert any(
+        "Against linear, text only, trained without attributes, the attributes hurt" in line
+        for line in of_linear.sentences()
+    )
     of_injector = verdict(*pairs).attributes
     assert of_injector is not None
     assert (of_injector.answer, of_injector.against) == ("yes", "hidden")
@@ -160,13 +170,13 @@ LOWER, AS_LOW, HIGHER = (-0.05, -0.09, -0.01), (-0.01, -0.04, 0.02), (0.05, 0.01
             LOWER,
             SAME,
             "yes",
-            "log loss -0.050 [-0.090, -0.010], p = 0.001; accuracy +1.0 points [-2.0, +4.0], p = 0.500, which shows no",
+            "log loss -0.050 [-0.090, -0.010], p = 0.001; accuracy +1.0 points [-2.0, +4.0], p = 0.500 (not",
         ),
-        (HIGHER, SAME, "no", "p = 0.500, which shows no difference"),
-        (AS_LOW, BETTER, "yes", "p = 0.001; log loss -0.010 [-0.040, +0.020], p = 0.500, which shows no difference"),
-        (AS_LOW, WORSE, "no", "by accuracy: accuracy -5.0 points"),
+        (HIGHER, SAME, "no", "p = 0.500 (not conclusive)"),
+        (AS_LOW, BETTER, "yes", "p = 0.001; log loss -0.010 [-0.040, +0.020], p = 0.500 (not conclusive)"),
+        (AS_LOW, WORSE, "no", "on accuracy: accuracy -5.0 points"),
         (AS_LOW, SAME, "not shown", "p = 0.500; accuracy +1.0 points"),
-        (LOWER, BETTER, "yes", "by log loss and accuracy"),
+        (LOWER, BETTER, "yes", "on log loss and accuracy"),
         (HIGHER, BETTER, "no", "p = 0.001; accuracy +5.0 points"),
         (LOWER, WORSE, "yes", "p = 0.001; accuracy -5.0 points"),
     ],
@@ -187,23 +197,33 @@ def test_the_proper_score_decides_before_the_main_metric(
 def test_metrics_that_contradict_each_other_are_named() -> None:
     names = "linear", "injector, attributes hidden"
     ends = {"worse": (HIGHER, BETTER), "better": (LOWER, WORSE)}
-    said = {
-        "worse": (
-            "worse than the cheap baseline 'linear' by log loss and better by accuracy",
-            "hurt by log loss and help",
-        ),
-        "better": (
-            "better than every cheap baseline by log loss and worse by accuracy",
-            "help by log loss and hurt by",
-        ),
-    }
+    said = {"worse": ("accuracy", "log loss"), "better": ("log loss", "accuracy")}
     for case, (proper, main) in ends.items():
         found = verdict(*(pair(one, main) for one in names), proper=[pair(one, proper, "log_loss") for one in names])
         text = found.text()
-        assert all(part in text for part in said[case])
-        assert (
-            "- Differences are the model minus the other; less is better for log loss, more is better for accur" in text
-        )
+        better, worse = said[case]
+        assert f"better than the cheap baseline 'linear' on {better} and worse on {worse}: " in text
+        assert f"the attributes help on {better} and hurt on {worse}: " in text
+        assert "Take the one that is better on what counts for you." in text
+        assert "use this model" not in text
+        assert "- Differences are the model minus what it is compared with; less is better for log loss" in text
+
+
+def test_what_to_do_follows_from_the_answers() -> None:
+    hidden, linear = "injector, attributes hidden", "linear"
+    open_case = verdict(pair(hidden, SAME), pair(linear, BETTER)).text()
+    assert "What to do: use this model, which may be as good without its attributes." in open_case
+    gains = [gain("user", "no"), gain("film", "yes")]
+    hurting = verdict(pair(hidden, BETTER), pair(linear, BETTER), by_attribute=gains).text()
+    assert "What to do first: leave out user, and train again." in hurting
+    assert "use this model" not in hurting
+    unclear = verdict(pair(hidden, BETTER), pair(linear, BETTER), by_attribute=[gain("user"), gain("film")]).text()
+    assert "Together they help, and these rows do not show which one does: keep them all." in unclear
+
+
+def gain(name: str, answer: Answer = "not shown") -> AttributeGain:
+    shown = PairedResult(difference=0.0, low=-0.1, high=0.1, p_value=0.5, resamples=10)
+    return AttributeGain(attribute=name, metric="log_loss", answer=answer, gain=shown, p_value=0.5, rows=9)
 
 
 def test_baselines_without_a_proper_score_are_compared_by_the_main_metric() -> None:
@@ -245,9 +265,9 @@ def test_one_attribute_of_three_is_named() -> None:
     found = verdict(pair("injector, attributes hidden", BETTER), by_attribute=gains)
     lines = found.attribute_sentences()
     assert [line.split(":")[0] for line in lines] == [
-        "Each attribute hidden alone; p-values are corrected for 3 attributes (Holm), intervals are not",
-        "customer is not shown to help",
-        "channel is not shown to help",
+        "Each attribute hidden alone in the trained model (p-values are corrected for 3 attributes, intervals are not)",
+        "customer is not shown to help or hurt",
+        "channel is not shown to help or hurt",
         "agent helps",
     ]
     assert "accuracy +0.0 points" in lines[1]

@@ -295,7 +295,7 @@ class Verdict(Record):
         corrected = f" (p-values are corrected for {len(lines)} attributes, intervals are not)"
         begin = f"Each attribute hidden alone in the trained model{corrected if len(lines) > 1 else ''}:"
         helps = self.attributes is not None and self.attributes.answer == "yes"
-        if helps and all(one.answer == "not shown" for one in self.by_attribute):
+        if helps and len(lines) > 1 and all(one.answer == "not shown" for one in self.by_attribute):
             lines.append("Together they help, and these rows do not show which one does: keep them all.")
         return [begin, *lines]
 
