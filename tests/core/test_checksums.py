@@ -194,14 +194,14 @@ class TestFilesWrittenOneByOne:
 
     def test_a_reader_waits_for_no_one(self, files: CheckedFiles, monkeypatch: pytest.MonkeyPatch) -> None:
         """A file that is replaced after its checksum was read is compared with its new one."""
-        agrees = checksums._agrees
+        agrees = checksums.agrees
 
         def replaced_first(path: Path, expected: Any) -> bool:
-            monkeypatch.setattr(checksums, "_agrees", agrees)
+            monkeypatch.setattr(checksums, "agrees", agrees)
             files.write({"recipe.yaml": b"a: 2"})
             return agrees(path, expected)
 
-        monkeypatch.setattr(checksums, "_agrees", replaced_first)
+        monkeypatch.setattr(checksums, "agrees", replaced_first)
         files.check("recipe.yaml")
 
     @pytest.mark.parametrize(
