@@ -102,9 +102,9 @@ def assert_same(run: Path, undisturbed: Path) -> None:
 
 
 def moments(changes: int) -> Iterator[int]:
-    """The changes of files before which a training is killed: first in the middle, then anywhere."""
+    """The changes of files before which a training is killed: first while it trains, then anywhere."""
     chance = random.Random(11)
-    yield changes // 2
+    yield changes // 3
     while True:
         yield chance.randint(1, changes)
 

@@ -15,6 +15,7 @@ from safetensors import SafetensorError
 from safetensors.numpy import load_file
 
 from attribune.benchmark.experiment import Cell, Experiment
+from attribune.core.checksums import CheckedFiles
 from attribune.core.job_folder import JobFolder
 from attribune.core.records import read_record
 from attribune.data.clusters import clustered, unpacked_clusters
@@ -23,14 +24,13 @@ from attribune.metrics.bootstrap import Interval, PairedResult, interval, paired
 from attribune.metrics.formulas import log_loss
 from attribune.metrics.metric import Metric
 from attribune.metrics.pooling import pooled
-from attribune.runs.folder import RunFolder
 from attribune.runs.results import RunResults
 from attribune.tasks import Task, task_from_dict
 from attribune.tasks.base import SelectBy, validation_score
 
 __all__ = ["CELL", "IDENTITY", "BenchmarkFolder", "CellResult", "Group", "best_factor"]
 
-CELL = "cell.json"
+CELL, METRICS = "cell.json", "metrics.json"
 IDENTITY = "identity"
 Array = npt.NDArray[Any]
 
@@ -152,7 +152,8 @@ class CellResult:
     @cached_property
     def metrics(self) -> RunResults:
         """The results of the run."""
-        return RunFolder(self.folder).read_results()
+        CheckedFiles(self.folder).check(METRICS)  # no RunFolder, which needs the libraries that load models
+        return RunResults.read(self.folder / METRICS)
 
     @cached_property
     def task(self) -> Task:
@@ -184,7 +185,8 @@ class CellResult:
         """Read a file of the cell; ModelFolderError where it is missing or damaged."""
         file = self.folder / f"{name}.safetensors"
         try:
-            return load_file(str(RunFolder(self.folder).checked(file)))
+            CheckedFiles(self.folder).check(file.name)
+            return load_file(str(file))
         except (FileNotFoundError, SafetensorError, ModelFolderError) as error:
             why = "its checksum is another" if isinstance(error, ModelFolderError) else str(error)
             found = "is missing" if isinstance(error, FileNotFoundError) else f"is damaged ({why})"
