@@ -57,6 +57,7 @@ class Training:
                 *SETTINGS[checks],
                 "training.precision=float32",
             ),
+            "training.select_by=main_metric",  # whose best check is not the last one here
             *("method.attribute_dropout=0.3", "backbone.dropout=0.1", "method.bottleneck=8", "method.vector_size=8"),
         ]
 

@@ -91,7 +91,7 @@ def _logging_to(handler: logging.Handler, level: int) -> Iterator[None]:
 
 
 class _Recorder(logging.Handler):
-    """Keeps what is said, in its order."""
+    """Keeps the messages in their order."""
 
     def __init__(self, level: int) -> None:
         super().__init__(level)

@@ -22,7 +22,7 @@ def rows_of_object(item: Any, *, source: str, tell: Callable[[str], None]) -> li
 
     Args:
         source: name of the file, for messages.
-        tell: takes what is said of a layout whose rows could be taken for something else.
+        tell: takes a note about a layout whose rows could be taken for something else.
 
     Raises:
         DataError: for several lists of rows.

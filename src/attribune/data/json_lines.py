@@ -36,7 +36,7 @@ def json_batches(path: Path, *, encoding: str, tell: Callable[[str], None] = lam
     of text; objects and nested lists become JSON text.
 
     Args:
-        tell: takes what is said of the layout, see `rows_of_object`.
+        tell: takes a note about the layout, see `rows_of_object`.
 
     Raises:
         DataError: naming file and line of what is not a JSON object; or for a file without rows.

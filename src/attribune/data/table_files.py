@@ -68,7 +68,7 @@ ENDINGS: tuple[str, ...] = (
 def table_batches(path: Path, *, options: FileOptions = AS_FOUND) -> Iterator[pa.Table]:
     """Read a file batch by batch, as `read_table` does; all batches have the same columns and types.
 
-    What was guessed about the file is said in a note.
+    A note names the guesses about the file.
     """
     file = _File(path, options)
     batches = file.batches()

@@ -61,7 +61,7 @@ def read_table(
 ) -> datasets.Dataset:
     """Read a table; one too large for memory is kept in an Arrow file and read from there as needed.
 
-    What is guessed about a file is said on stderr, through the logger ``attribune``.
+    Guesses about a file are shown on stderr, through the logger ``attribune``.
 
     Args:
         source: a path (see `ENDINGS`), a DataFrame, an Arrow table or anything that has its interface

@@ -299,7 +299,8 @@ class AttributeAdapter(Bottleneck):
             b, W = values.cache.read(self, partial(self._of_values, values))
         else:
             b, W = self._of_rows(values.vectors, values.membership)
-        return hidden @ W.to(product_dtype(hidden)), b  # generated in float32 at least
+        dtype = product_dtype(hidden)  # the weights are generated in float32 at least
+        return hidden.to(dtype) @ W.to(dtype), b
 
     def merge(self, values: Values) -> dict[str, Tensor]:
         """Return the tensors of the equivalent plain adapter for the values of the only row."""

@@ -275,7 +275,7 @@ def _received(message: dict[str, Any], told: set[Said]) -> Iterator[Mark]:
     """Yield the mark that a worker sent, and pass on what it said, unless the user was told.
 
     Args:
-        told: what the user was told; what is said now is added.
+        told: the messages that the user has seen; new ones are added.
     """
     for kind, text in message.get("said", ()):
         if (kind, text) not in told:
