@@ -36,7 +36,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory, trained_runs: TrainedRuns) 
     return folder
 
 
-def run_of(folder: Path, kind: str, *, task: dict[str, Any] | None = None, **training: Any) -> RunFolder:
+def run_of(
+    folder: Path, kind: str, *, method: str = "tokens", task: dict[str, Any] | None = None, **training: Any
+) -> RunFolder:
     output = folder / "-".join([kind, *map(str, training.values())])
     data: dict[str, Any] = {name: str(folder / f"{name}.csv") for name in ("train", "validation", "test")}
     data |= {"text": "text", "label": "stars", "attributes": [{"name": "user"}], "max_length": 32}
@@ -44,8 +46,8 @@ def run_of(folder: Path, kind: str, *, task: dict[str, Any] | None = None, **tra
     recipe = {
         "data": data,
         "task": {"kind": kind, **(task or {})},
-        "method": {"name": "tokens"},
-        "backbone": {"name": str(folder / "backbone")},
+        "method": {"name": method},
+        **({} if method == "linear" else {"backbone": {"name": str(folder / "backbone")}}),
         "training": settings,
     }
     train(Recipe.from_dict(yaml.safe_load(json.dumps(recipe))), output, baselines=False)
@@ -78,9 +80,10 @@ def test_the_best_check_by_that_metric_is_kept(folder: Path, kind: str, select_b
     assert f"the best by {chosen} on the validation rows at step {best}" in card
 
 
-def test_a_metric_that_the_task_does_not_compute_is_refused_before_the_training(folder: Path) -> None:
+@pytest.mark.parametrize("method", ["tokens", "linear"])
+def test_a_metric_that_the_task_does_not_compute_is_refused_before_the_training(folder: Path, method: str) -> None:
     with pytest.raises(ConfigError, match=r"is 'acuracy': write auto, loss, main_metric, or a metric"):
-        run_of(folder, "rating", select_by="acuracy")
+        run_of(folder, "rating", method=method, select_by="acuracy")
     assert not (folder / "rating-acuracy").exists()
 
 
@@ -112,6 +115,8 @@ def test_models_are_compared_by_the_proper_score_or_what_is_named(by: str, name:
     assert score.value() == pytest.approx(expected[name])
     sign = 1 if name == "log_loss" else -1
     assert validation_score(task, LOGITS, IDS, by=by) == pytest.approx(sign * expected[name])
+    with pytest.raises(ConfigError, match=r"is 'acuracy'"):
+        selection_score(task, LOGITS, IDS, by="acuracy")
 
 
 def test_numbers_are_compared_by_squared_error() -> None:

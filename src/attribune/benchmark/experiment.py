@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, TypeAlias
 
 import yaml
 from pydantic import Field, field_validator, model_validator
@@ -14,10 +14,11 @@ from attribune.core.config import Settings, read_yaml
 from attribune.errors import ConfigError
 from attribune.models.baselines import BASELINES
 from attribune.runs.settings_tree import method_name, written_out
-from attribune.tasks.base import SelectBy
 
-__all__ = ["Cell", "Choice", "Experiment", "RateSearch", "SetPlan", "Setting"]
+__all__ = ["Cell", "Choice", "Experiment", "RateSearch", "SelectBy", "SetPlan", "Setting"]
 
+SelectBy: TypeAlias = Literal["log_loss", "main_metric"]
+"""What settings are compared by on validation rows."""
 _NAME = r"^[A-Za-z0-9][A-Za-z0-9 ,.+=_-]*$"
 
 

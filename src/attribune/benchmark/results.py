@@ -14,7 +14,7 @@ import numpy.typing as npt
 from safetensors import SafetensorError
 from safetensors.numpy import load_file
 
-from attribune.benchmark.experiment import Cell, Experiment
+from attribune.benchmark.experiment import Cell, Experiment, SelectBy
 from attribune.core.checksums import CheckedFiles
 from attribune.core.job_folder import JobFolder
 from attribune.core.records import read_record
@@ -26,7 +26,7 @@ from attribune.metrics.metric import Metric
 from attribune.metrics.pooling import pooled
 from attribune.runs.results import RunResults
 from attribune.tasks import Task, task_from_dict
-from attribune.tasks.base import SelectBy, validation_score
+from attribune.tasks.base import LOSS, validation_score
 
 __all__ = ["CELL", "IDENTITY", "BenchmarkFolder", "CellResult", "Group", "best_factor"]
 
@@ -167,7 +167,8 @@ class CellResult:
     def validation_score(self, by: SelectBy) -> float:
         """Return the log loss or the main metric of the validation rows, of which lower is better."""
         scores = self.scores("validation")
-        return validation_score(self.task, scores["logits"], scores["labels"], by=by)
+        chosen = LOSS if by == "log_loss" else by
+        return validation_score(self.task, scores["logits"], scores["labels"], by=chosen)
 
     def facts(self) -> dict[str, Array]:
         """Return words and training counts of the test rows."""

@@ -10,10 +10,9 @@ from typing import Annotated
 import numpy as np
 from pydantic import Field
 
-from attribune.benchmark.experiment import Choice, Experiment, SetPlan
+from attribune.benchmark.experiment import Choice, Experiment, SelectBy, SetPlan
 from attribune.benchmark.results import BenchmarkFolder, Group
 from attribune.metrics.bootstrap import Interval, PairedResult
-from attribune.tasks.base import SelectBy
 
 __all__ = ["LOSS", "Line", "SetTable", "benchmark_tables", "verdict"]
 

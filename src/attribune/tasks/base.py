@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
 
 import numpy as np
 from pydantic import BeforeValidator
@@ -27,11 +27,11 @@ if TYPE_CHECKING:
     from attribune.tasks.cut_points import Link
 
 __all__ = [
+    "AUTO",
     "LOSS",
     "MAIN_METRIC",
     "Decoded",
     "ScoreBy",
-    "SelectBy",
     "Task",
     "check_metrics",
     "checked_logits",
@@ -41,6 +41,7 @@ __all__ = [
     "scored_metrics",
     "selection_score",
     "unknown",
+    "unknown_selection",
     "validation_score",
 ]
 
@@ -51,10 +52,8 @@ def _named(names: Any) -> Any:
 
 ScoreBy = Annotated[tuple[str, ...], BeforeValidator(_named)]
 """Names of metrics; a single one may be given as a text."""
-LOSS, MAIN_METRIC = "loss", "main_metric"
+AUTO, LOSS, MAIN_METRIC = "auto", "loss", "main_metric"
 """What may be named to select by, beside the metrics of a task."""
-SelectBy: TypeAlias = Literal["log_loss", "main_metric"]
-"""What settings are compared by on validation rows."""
 ADDED_LATER = ("score_by", "personal_cut_points", "soft_labels")
 """Fields that a stored task may lack; they are stored when they are not empty, for the sake of earlier releases."""
 
@@ -370,12 +369,28 @@ def selection_score(task: Task, logits: Array, labels: Array, *, by: str = LOSS)
     """Return the score of validation rows by which models are compared that were trained on the same rows.
 
     Args:
-        by: ``main_metric``, or the name of a metric of the task; anything else is the proper score of the task, which
-            distinguishes models on few rows better than an accuracy, or the main metric of a task without one.
+        by: ``auto`` and ``loss`` are the proper score of the task, which distinguishes models on few rows better than
+            an accuracy, or the main metric of a task without one; ``main_metric``, or the name of a metric.
+
+    Raises:
+        ConfigError: for a metric that the task does not compute.
     """
-    proper = None if by == MAIN_METRIC else task.proper_score(logits, labels)
     metrics = task.metrics(logits, labels)
-    return metrics[by] if by in metrics else metrics[task.main_metric] if proper is None else proper
+    if by in (AUTO, LOSS):
+        return task.proper_score(logits, labels) or metrics[task.main_metric]
+    if by == MAIN_METRIC:
+        return metrics[task.main_metric]
+    if by not in metrics:
+        raise unknown_selection(by, task, metrics)
+    return metrics[by]
+
+
+def unknown_selection(by: str, task: Task, computed: Iterable[str]) -> ConfigError:
+    """Return the error for a name that is no metric of the task."""
+    return ConfigError(
+        f"training.select_by is {by!r}: write auto, loss, main_metric, or a metric of the task {task.kind!r}, "
+        f"{', '.join(computed)}; others are computed where task.score_by names them"
+    )
 
 
 def validation_score(task: Task, logits: Array, labels: Array, *, by: str = LOSS) -> float:

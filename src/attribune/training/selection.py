@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from attribune.data.clusters import AUTO
-from attribune.errors import ConfigError
 from attribune.metrics.definitions import MetricInfo, metric_info
 from attribune.runs.recipe_parts import TrainingRecipe
 from attribune.tasks import Task
-from attribune.tasks.base import LOSS, MAIN_METRIC
+from attribune.tasks.base import AUTO, LOSS, MAIN_METRIC, unknown_selection
 from attribune.training.preparation import PreparedData
 
 __all__ = ["check_selection", "selection_metric"]
@@ -29,7 +27,4 @@ def check_selection(settings: TrainingRecipe, data: PreparedData) -> None:
         return
     computed = data.task.majority(data.splits["train"].labels, data.splits["validation"].labels)
     if settings.select_by not in computed:
-        raise ConfigError(
-            f"training.select_by is {settings.select_by!r}: write auto, loss, main_metric, or a metric of the task "
-            f"{data.task.kind!r}, {', '.join(computed)}; others are computed where task.score_by names them"
-        )
+        raise unknown_selection(settings.select_by, data.task, computed)

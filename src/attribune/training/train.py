@@ -287,8 +287,7 @@ def _run(
     data = prepare(plan.data, tables)
     _log.info("rows read, split and counted in %.1f s", time.perf_counter() - started)
     rows = shuffle(data, seed=plan.data.seed) if plan.is_shuffled else data
-    if plan.model is not None:
-        check_selection(plan.training, data)
+    check_selection(plan.training, data)
     for note in data.notes:
         reporter.note(note)
     from_main(lambda: _check_same_rows(folder, rows_digest(rows, plan.data)))
