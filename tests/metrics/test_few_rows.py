@@ -237,9 +237,11 @@ def line(first: Metric, second: Metric) -> str:
 def test_lines_say_what_could_have_been_shown() -> None:
     assert line(*coins(2, 2, 0)) == (
         "a against b, test accuracy: +100.00 points [-31.52, +100.00], p = 0.5000: no difference shown (too few rows: "
-        "the two models differ in 2, and fewer than 6 cannot show a difference)"
+        "the two models differ in 2 of them, and at least 6 must differ to show a difference)"
     )
-    assert line(*coins(4, 0, 0)).endswith("the two models differ in 0, and fewer than 6 cannot show a difference)")
+    assert line(*coins(4, 0, 0)).endswith(
+        "the two models differ in 0 of them, and at least 6 must differ to show a difference)"
+    )
     assert line(*coins(60, 9, 5)).endswith(
         "no difference shown (with these rows, a difference of less than about 16.7 points would go unnoticed)"
     )

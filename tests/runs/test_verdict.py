@@ -204,6 +204,9 @@ def test_metrics_that_contradict_each_other_are_named() -> None:
         better, worse = said[case]
         assert f"better than the cheap baseline 'linear' on {better} and worse on {worse}: " in text
         assert f"the attributes help on {better} and hurt on {worse}: " in text
+        assert f"Keep them if {better} counts more for you." in text
+        assert "take the baseline" not in text
+        assert "leave the columns" not in text
         assert "Take the one that is better on what counts for you." in text
         assert "use this model" not in text
         assert "- Differences are the model minus what it is compared with; less is better for log loss" in text

@@ -68,15 +68,13 @@ def test_an_interrupted_bake_off_goes_on_and_the_choice_is_trained(
     assert going_on.begun[:2] == ["plora", "modulated"]
 
     choice = Choice.read(output / "bake_off.json")
-    assert [len(tried) for tried in choice.rounds] == [7, 4]
-    assert [tried.method for tried in choice.rounds[0]][:3] == ["none", "injector", "linear"]
+    always = ["linear", "none", "injector"]
+    assert [tried.method for tried in choice.rounds[0]] == [*always, "tokens", "pln", "plora", "modulated"]
     assert [tried[0].rows for tried in choice.rounds] == [24, 96]
     first = {one.method: one.score for one in choice.rounds[0]}
     assert set(first) == set(CANDIDATES)
-    kept = [one.method for one in choice.rounds[1]]
-    assert max(first[name] or 0 for name in kept) <= min(
-        score or 0 for name, score in first.items() if name not in kept
-    )
+    better = sorted(first, key=lambda name: first[name] or 0)[:4]
+    assert {one.method for one in choice.rounds[1]} == {*always, *better}
     assert results["method"] == choice.method == RunFolder(output).read_recipe().method["name"]
     assert results["rows"] == {"train": 96, "validation": 12, "test": 12}
     assert not (output / ".bake_off").exists()
@@ -119,14 +117,48 @@ def test_the_simplest_is_taken_of_those_that_show_no_difference(
     assert pair.difference > 0
     assert not pair.shows_difference
     assert chosen.method == "modulated"
-    assert "modulated is taken, the simplest one: injector against modulated" in chosen.lines[-1]
+    assert (
+        "modulated is taken, the simplest one within a standard error of the best: injector against" in chosen.lines[-1]
+    )
     assert "pln failed" in chosen.lines[0]
     assert {one.method: one.error for one in chosen.rounds[0]}["pln"] == "does not fit"
 
     hurried = choose_method(recipe, tmp_path / "two", tables=tables, budget=1e-9, train=fake, reporter=Reporter())
-    assert [one.method for one in hurried.rounds[0]] == ["none", "injector"]
-    assert "linear left out for lack of time" in hurried.lines[0]
+    assert [one.method for one in hurried.rounds[0]] == ["linear", "none", "injector"]
+    assert "tokens left out for lack of time" in hurried.lines[0]
     assert hurried.method == "injector"
+
+
+@pytest.mark.parametrize(
+    ("budget", "rounds"),
+    [
+        (10, [(100, 3), (233, 3)]),  # 7 of 10 seconds are left for 12 on four times as many rows
+        (20, [(100, 7), (400, 3)]),
+        (60, [(100, 7), (400, 6), (966, 3)]),
+        (1000, [(100, 7), (400, 6), (1600, 5)]),
+    ],
+)
+def test_time_is_kept_for_the_default_and_the_text_alone_on_many_rows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, budget: float, rounds: list[tuple[int, int]]
+) -> None:
+    """Each method takes a second on a hundred rows."""
+    monkeypatch.setattr(bake_off, "_FIRST_ROWS", 100)
+    ranks = {name: rank for rank, name in enumerate(["tokens", "pln", "none", "plora", "linear", "modulated"])}
+
+    def tried(self: Any, name: str, number: int, tables: Mapping[str, Dataset]) -> bake_off.Tried:
+        rows = len(tables["train"])
+        return bake_off.Tried(method=name, rows=rows, seconds=rows / 100, score=ranks.get(name, 9))
+
+    monkeypatch.setattr(bake_off._BakeOff, "_try", tried)
+    data = {"train": "given", "text": "text", "label": "stars", "attributes": [{"name": "user"}]}
+    given: dict[str, Any] = {"folder": tmp_path, "selected": "log_loss", "reporter": Reporter()}
+    rows = Dataset.from_dict({"text": ["x"] * 1600})
+    found, lines = bake_off._BakeOff(recipe=Recipe.from_dict({"data": data}), **given, train=print).rounds(
+        rows, rows, budget=budget
+    )
+    assert [(one[0].rows, len(one)) for one in found] == rounds
+    assert {"linear", "none", "injector"} <= {one.method for one in found[-1]}
+    assert ("for which the budget has no time" in lines[-1]) == (len(rounds) < 3)
 
 
 @pytest.mark.slow

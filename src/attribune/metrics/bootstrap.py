@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from statistics import NormalDist
 from typing import Any
 
 import numpy as np
@@ -81,6 +82,11 @@ class PairedResult:
     def shows_difference(self) -> bool:
         """Whether p is below 0.05, or 1 - `level` if that is less, and the interval lies on one side of zero."""
         return self.p_value < min(0.05, round(1 - self.level, 12)) and not self.low <= 0 <= self.high
+
+    @property
+    def standard_error(self) -> float:
+        """That of the difference, about, by the width of its interval."""
+        return (self.high - self.low) / (2 * NormalDist().inv_cdf(0.5 + self.level / 2))
 
     @property
     def can_show_none(self) -> bool:

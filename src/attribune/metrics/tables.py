@@ -101,8 +101,8 @@ def _not_shown(pair: Comparison) -> str:
 def could_be_shown(metric: str, pair: PairedResult) -> str:
     """Say which difference the rows of a pair could have shown; nothing where early files do not tell."""
     if pair.can_show_none:
-        few = f"fewer than {FEWEST_DIFFERING} cannot show a difference"
-        return f"too few rows: the two models differ in {pair.differing}, and {few}"
+        enough = f"at least {FEWEST_DIFFERING} must differ to show a difference"
+        return f"too few rows: the two models differ in {pair.differing} of them, and {enough}"
     if pair.smallest is None:
         return ""
     least = f"{format_value(metric, pair.smallest)}{' points' if metric_info(metric).is_share else ''}"

@@ -169,6 +169,11 @@ class AttributeEffect(Record):
     readable: Comparison | None = None
 
     @property
+    def is_mixed(self) -> bool:
+        """Whether the attributes help by one of the two metrics and hurt by the other."""
+        return _Shown.of(self.comparison, self.readable).is_mixed
+
+    @property
     def headline(self) -> str:
         """The answer without figures."""
         return {
@@ -188,7 +193,10 @@ class AttributeEffect(Record):
         compared = f"Against {other},"
         if shown.is_mixed:
             better, worse = shown.words if self.answer == "yes" else shown.words[::-1]
-            yield f"{compared} the attributes help on {better} and hurt on {worse}: {shown.figures}."
+            yield (
+                f"{compared} the attributes help on {better} and hurt on {worse}: {shown.figures}. "
+                f"Keep them if {better} counts more for you."
+            )
         elif self.answer == "not shown":
             least = _could_be_shown(self.comparison)
             yield f"{compared} the attributes are not shown to help or hurt: {shown.figures}.{least}"
@@ -226,6 +234,8 @@ class AttributeGain(Record):
     def sentence(self) -> str:
         """Say what the attribute changes."""
         figures = _figures(self.metric, self.gain, p_value=self.p_value)
+        if self.answer == "not shown" and not self.gain.low <= 0 <= self.gain.high:
+            figures += " (not conclusive after the correction)"
         if self.readable is not None and self.readable_metric is not None:
             figures += f"; {_figures(self.readable_metric, self.readable)}"
         return f"{self.attribute} {_VERBS_OF_ONE[self.answer]}: {figures}."
@@ -304,7 +314,7 @@ class Verdict(Record):
         hurting = [one.attribute for one in self.by_attribute if one.answer == "no"]
         if hurting:
             yield f"What to do first: leave out {', '.join(hurting)}, and train again."
-        elif self.attributes is not None and self.attributes.answer == "no":
+        elif self.attributes is not None and self.attributes.answer == "no" and not self.attributes.is_mixed:
             yield "What to do first: leave the columns of the attributes out, and train again."
         if self.baseline is None:
             return
@@ -542,7 +552,7 @@ def _baseline(recipe: Recipe, pairs: Sequence[_Pair], kept: KeptWeights | None) 
     best = _hardest(cheap)
     advice = [] if best.answer == "yes" or recipe.is_baseline else list(_advice(recipe, best, kept))
     if best.first.can_show_none and best.main.can_show_none:
-        advice = ["more test rows, some hundred, before anything else"]
+        advice = ["several hundred test rows, before anything else"]
     return BaselineResult(answer=best.answer, comparison=best.first, readable=best.readable, advice=advice)
 
 
@@ -555,7 +565,7 @@ def _advice(recipe: Recipe, best: _Pair, kept: KeptWeights | None) -> Iterator[s
         yield f"a longer window (data.max_length, now {recipe.data.max_length:,})"
     if recipe.tuning == "frozen":
         yield "a backbone that is trained as well (backbone.tuning=lora or full; it is frozen)"
-    if best.b != MAJORITY:
+    if best.b != MAJORITY and not _Shown.of(best.first, best.readable).is_mixed:
         without = ", without attributes" if best.b == TEXT_ONLY else ""
         yield f"or take the baseline, which costs less (`--method {best.b.split(',')[0]}`{without})"
 
