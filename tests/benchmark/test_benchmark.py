@@ -30,6 +30,7 @@ from attribune.benchmark.engine import Outcome
 from attribune.benchmark.experiment import Choice, Experiment
 from attribune.benchmark.rendering import FORMATS, notes_of
 from attribune.benchmark.results import BenchmarkFolder, CellResult, Group, best_factor
+from attribune.benchmark.runner import training_counts
 from attribune.benchmark.summary import Summary, summarize
 from attribune.benchmark.tables import _chosen, benchmark_tables
 from attribune.core.checksums import CheckedFiles
@@ -275,6 +276,13 @@ def test_a_cell_without_its_files_is_named_with_the_cure(
         (cell / f"{name}.safetensors").write_bytes(content)
     with pytest.raises(ModelFolderError, match=rf"{name}\.safetensors {said}.*or delete .*linear/1 and train the cell"):
         benchmark_tables(folder)
+
+
+def test_a_row_counts_once_for_each_of_its_values() -> None:
+    """Also where a value stands twice in it; of several values the rarest counts."""
+    train, test = np.array([[3, 3], [3, 1], [2, 0], [0, 0]]), np.array([[3, 1], [2, 0], [4, 0], [0, 0]])
+    assert training_counts(train, test).tolist() == [1, 1, 0, 0]
+    assert training_counts(train, np.array([[3, 3]])).tolist() == [2]
 
 
 def test_training_counts_come_from_training_rows_alone(finished: BenchmarkFolder, experiment: dict[str, Any]) -> None:

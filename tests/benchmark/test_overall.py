@@ -18,8 +18,9 @@ from trained_runs import TrainedRuns
 
 from attribune.apps.cli import main
 from attribune.apps.report.benchmark_page import benchmark_page
+from attribune.apps.report.plots import band_plot
 from attribune.benchmark.experiment import Experiment, SetPlan
-from attribune.benchmark.overall import Overall, overall_table, trade_off
+from attribune.benchmark.overall import Overall, Point, overall_table, trade_off
 from attribune.benchmark.presets import experiment_names, read_experiment
 from attribune.benchmark.rendering import FORMATS, render
 from attribune.benchmark.results import BenchmarkFolder
@@ -189,6 +190,14 @@ def test_every_format_and_the_record_have_the_table_of_all_sets(folder: Benchmar
     del tree["overall"]  # a record of an earlier release
     (tmp_path / "old.json").write_text(json.dumps(tree))
     assert Summary.read(tmp_path / "old.json").overall is None
+
+
+@pytest.mark.parametrize("points", [1, 2, 3])
+def test_a_band_needs_two_places(points: int) -> None:
+    """One place has a line from its low to its high percentile, and several have an area between them."""
+    series = [Point(at=at, low=-0.1, median=0.0, high=0.1) for at in range(1, 1 + points)]
+    svg = band_plot({"adapters": series}, xlabel="rows", ylabel="points")
+    assert ("FillBetweenPolyCollection" in svg, "LineCollection" in svg) == (points > 1, points == 1)
 
 
 @pytest.mark.exhaustive

@@ -172,6 +172,12 @@ def model() -> AttributeModel:
     return make_model("bert", Pln(), attributes=2)
 
 
+class HalfLinear(nn.Module):
+    """Which says how many numbers it takes, and not how many it gives."""
+
+    in_features = 3
+
+
 WRONG: list[tuple[Callable[[Any], Any], str]] = [
     (lambda s: ValueVectors(make_schema(0), Pln()), "pln: the schema has no attribute"),
     (lambda s: ValueVectors(s, Pln(vector_sizes=[3])), "vector_sizes has 1 numbers, but the schema has 2 attributes"),
@@ -185,6 +191,8 @@ WRONG: list[tuple[Callable[[Any], Any], str]] = [
     (lambda s: PersonalisedNorm(nn.GELU(), Pln(), attributes=1), "has no gain"),
     (lambda s: PersonalisedNorm(nn.LayerNorm(4), Pln(fusion="addition"), attributes=1), "choose vector_size=4"),
     (lambda s: PersonalisedLinear(nn.GELU(), Plora(), attributes=1), "give a torch.nn.Linear"),
+    (lambda s: PersonalisedLinear(nn.RNN(2, 3), Plora(), attributes=1), "give a torch.nn.Linear"),
+    (lambda s: PersonalisedLinear(HalfLinear(), Plora(), attributes=1), "give a torch.nn.Linear"),
     (lambda s: InjectorLayer(Injector(), hidden=30, attributes=1), "hypercomplex is 4, but the hidden size 30"),
     (
         lambda s: PersonalisedNorm(nn.LayerNorm(4), Pln(), attributes=1)(torch.ones(2, 3, 4), [torch.ones(2, 5)]),

@@ -12,8 +12,6 @@ from attribune.backbones.int8 import quantise_backbone
 from attribune.errors import ConfigError
 from attribune.functional.int8 import int8_linear, int8_packed, int8_states, int8_weight
 
-pytestmark = needs_int8
-
 ROWS, N, K = 5, 13, 7
 
 
@@ -78,6 +76,7 @@ def test_the_linear_map(layer: tuple[Tensor, Tensor, Tensor]) -> None:
     assert float((wrong - expected).abs().max()) > 1e-2
 
 
+@needs_int8
 @pytest.mark.parametrize("shape", [(5, 13, 7), (1, 1, 1), (3, 64, 17), (70, 33, 129)])
 def test_the_linear_map_in_the_layout_of_onednn(shape: tuple[int, int, int]) -> None:
     """In float32, with states of one sign too."""
@@ -128,6 +127,7 @@ def test_states_that_are_one_number(value: float) -> None:
     torch.testing.assert_close(result, expected.float().expand(2, 3, K), rtol=1e-3, atol=1e-3)
 
 
+@needs_int8
 def test_layers_of_both_orientations_and_no_rows() -> None:
     """A layer of torch, and that of GPT-2, whose weight is transposed; without a bias too."""
     from transformers.pytorch_utils import Conv1D

@@ -176,6 +176,11 @@ def test_every_family_goes_the_whole_way(
     if family == "gpt2":
         assert main(["generate", str(run), "--prompt", "a", "--max-new-tokens", "67"]) == 1
         assert "are more than the 67 that the backbone takes: lower max_new_tokens" in capsys.readouterr().err
+    model = load_model(run / "model")
+    assert isinstance(model, AttributeGenerator)
+    writer = Writer(model)
+    ids = writer.prompt_ids("a")
+    assert writer.room(ids) == (67 - len(ids) if family == "gpt2" else None)
 
 
 @pytest.mark.slow

@@ -37,7 +37,7 @@ class TangModel(SentenceModel):
     def __init__(self, config: TangConfig) -> None:
         super().__init__(config)
         options = config.chosen
-        self.filters = FilterBank(options.input_size, options.widths, options.filters)
+        self.filters = FilterBank(options.input_size, options.widths, options.filters, centred=False)
         self.tanh_before_mean = options.tanh_before_mean
         self.sentence_length = None if options.sentences is None else options.sentence_length
         self.gru = _GRU(options.filters, options.filters, batch_first=True) if options.sentences == "gru" else None

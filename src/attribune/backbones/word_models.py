@@ -169,7 +169,7 @@ class WordModel(PreTrainedModel):
 class FilterBank(nn.Module):
     """Filters of several widths over words."""
 
-    def __init__(self, E: int, widths: Sequence[int], F: int, *, centred: bool = False) -> None:
+    def __init__(self, E: int, widths: Sequence[int], F: int, *, centred: bool) -> None:
         super().__init__()
         self.W = nn.ParameterList(nn.Parameter(_uniform((F, width, E), width * E)) for width in widths)
         self.b = nn.ParameterList(nn.Parameter(torch.zeros(F)) for _ in widths)
@@ -215,7 +215,7 @@ class CNNModel(FlatModel):
     def __init__(self, config: CNNConfig) -> None:
         super().__init__(config)
         options = config.chosen
-        self.filters = FilterBank(options.input_size, options.widths, options.filters)
+        self.filters = FilterBank(options.input_size, options.widths, options.filters, centred=False)
         self.post_init()
 
     def states_of(self, x: Tensor, attention_mask: Tensor) -> Tensor:

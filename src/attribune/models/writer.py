@@ -225,12 +225,14 @@ class Writer(Locked):
     def room(self, input_ids: Sequence[int]) -> int | None:
         """Return how many new tokens the backbone has positions for behind a prompt; None where there is no limit."""
         limit = self.model.most_positions
-        read = 1 if self.model.config.is_encoder_decoder else len(input_ids)
-        return None if limit is None else limit - read
+        return None if limit is None else limit - self._taken(len(input_ids))
+
+    def _taken(self, ids: int) -> int:
+        """Return how many positions of the backbone that writes a prompt of so many ids takes."""
+        return 1 if self.model.config.is_encoder_decoder else ids + self.model.method.extra_positions
 
     def _check_room(self, input_ids: Sequence[Sequence[int]], decoding: Decoding) -> None:
-        limit, longest = self.model.most_positions, max(map(len, input_ids), default=0)
-        longest = 1 if self.model.config.is_encoder_decoder else longest + self.model.method.extra_positions
+        limit, longest = self.model.most_positions, self._taken(max(map(len, input_ids), default=0))
         if limit is not None and longest + decoding.max_new_tokens > limit:
             raise ConfigError(
                 f"a prompt of {longest} ids and {decoding.max_new_tokens} new ones are more than the {limit} that the "

@@ -144,6 +144,7 @@ def test_neighbours_are_those_of_the_smallest_angle(session: Session) -> None:
     found = session.values.neighbours("user", "u3", limit=3)
     assert [value for value, _ in found] == sorted(cosines, key=lambda value: -cosines[value])[:3]
     assert dict(found) == pytest.approx({value: cosines[value] for value, _ in found})
+    assert len(session.values.neighbours("user", "u3")) == 5 < len(cosines)
     with pytest.raises(ConfigError, match="no vector of 'stranger'"):
         session.values.neighbours("user", "stranger")
 
