@@ -58,10 +58,10 @@ __all__ = [
 ]
 
 MANY_CUT = 0.05
-"""Share of texts that are cut to the window from which on the user is told what to do."""
+"""If a larger share of the texts is cut to the window, a note says what to do."""
 _EXAMPLES = 5  # of labels that are named
 _SHOWN_CLASSES = 20
-_FEW_ROWS = 5  # from which on a class can be learned
+_FEW_ROWS = 5  # enough to learn a class
 
 
 @dataclass(frozen=True, kw_only=True)

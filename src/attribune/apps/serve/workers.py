@@ -165,7 +165,7 @@ class _Workers:
         return lines
 
     def _watch(self) -> None:
-        """Wait until all have ended; start those again that were not told to, and let all load what is asked for."""
+        """Wait until all have ended; restart those that end unasked, and let all load what is asked for."""
         while self.running:
             workers = list(self.running.values())
             ready = wait([*(one.process.sentinel for one in workers), *(one.pipe for one in workers), self.hangups[0]])
@@ -283,7 +283,7 @@ def _work(
     settings: ServeSettings,
     metrics: WorkerMetrics,
 ) -> None:
-    """Answer in this process until it is told to stop, or its parent has ended."""
+    """Answer in this process until the parent stops it or has ended."""
     if hasattr(os, "setsid"):
         os.setsid()  # Ctrl-C in a terminal is for the parent, which tells its processes
     try:
@@ -297,7 +297,7 @@ def _work(
             workers=metrics,
             reload=parent.reload,
             on_start=lambda: pipe.send(lines),
-            on_hangup=lambda: None,  # the parent is told
+            on_hangup=lambda: None,  # the parent handles it
         )
     except AttribuneError as error:
         pipe.send(error)
@@ -311,7 +311,7 @@ class _Parent:
 
     Args:
         pipe: on which it tells what to do.
-        reloader: loads what it is told to.
+        reloader: loads what the parent asks for.
     """
 
     def __init__(self, pipe: Connection, reloader: Reloader) -> None:
