@@ -194,6 +194,7 @@ def test_values_that_share_a_bucket_are_counted() -> None:
     assert schema.fit_report is not None
     shared = schema.fit_report.attributes["u"].shared
     assert shared == sum(bucket in several for bucket in ids)
+    assert schema.fit_report.attributes["u"].kept == len(set(ids))
     assert shared / 2000 == pytest.approx(1 - (1 - 1 / 1000) ** 1999, abs=0.03)
     assert f"values that share a bucket with another: {shared:,}" in schema.fit_report.lines()[0]
 
