@@ -122,6 +122,14 @@ def test_files_that_are_no_recipe(tmp_path: Path, content: bytes) -> None:
         read_yaml(tmp_path / "other.yaml")
 
 
+def test_a_file_that_is_too_large_for_settings_is_not_read(tmp_path: Path) -> None:
+    """Such as a table that was given in the place of a recipe."""
+    for size, message in ((2**20, "is not a tree of settings"), (2**20 + 1, "has 1,048,577 bytes, but settings have")):
+        (tmp_path / "r.yaml").write_bytes(b"#" * size)
+        with pytest.raises(ConfigError, match=message):
+            read_yaml(tmp_path / "r.yaml")
+
+
 @pytest.mark.parametrize("name", preset_names())
 def test_the_recipes_of_the_papers_are_recipes(name: str) -> None:
     settings = read_preset(name)

@@ -207,7 +207,7 @@ def test_a_cell_that_is_no_distribution_is_named_with_its_row(kind: str) -> None
 
 def test_an_unknown_class_is_an_error_unless_it_has_no_share() -> None:
     with pytest.raises(DataError) as error:
-        soft().encode_labels([['{"yes": 0.5, "perhaps": 0.5}']], first_row=7)
+        soft().encode_labels([['{"yes": 1}', '{"yes": 0.5, "perhaps": 0.5}']], first_row=6)
     assert str(error.value) == (
         "the label of row 7 gives the share 0.5 to 'perhaps', which is not among the classes ('no', 'yes'): name all "
         "of them with task.classes"

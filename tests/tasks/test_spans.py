@@ -208,6 +208,8 @@ def test_none_is_answered_where_it_scores_higher() -> None:
     assert task.majority(labels, labels)["f1"].value() == pytest.approx(2 / 3)
     with pytest.raises(DataError, match="not finite"):
         task.decode(object_array([row(float("nan"))]))
+    with pytest.raises(DataError, match="not finite"):
+        task.decode(object_array([SpanScores(0.0, (Candidate(float("inf"), 4, 7, "cat"),))]))
     assert task.decode(task.empty_scores(0)).columns().keys() == columns.keys()
 
 
