@@ -87,16 +87,16 @@ def test_the_rows_of_classes_are_said_and_those_of_tiny_ones() -> None:
     labels = ["None", *(["Yes", "No"][row % 2] for row in range(59))]
     prepared = prepare(DataPlan.of(recipe()), with_labels(labels))
     counts = np.bincount(prepared.splits["train"].labels, minlength=3)
-    said = ", ".join(f"{name} {count}" for name, count in zip(("Yes", "No", "None"), counts, strict=True))
+    said = ", ".join(f"{name}: {count}" for name, count in zip(("Yes", "No", "None"), counts, strict=True))
     assert f"train: rows of each class: {said}" in prepared.notes
-    assert any("fewer than 5 rows of 1 classes (None" in note for note in prepared.notes)
-    assert sum("no row of 1 classes ('None')" in note for note in prepared.notes) == 2
+    assert any("1 class with fewer than 5 rows (None: " in note for note in prepared.notes)
+    assert sum("no row of 1 class ('None')" in note for note in prepared.notes) == 2
     several = {"kind": "classification", "multi_label": True, "separator": ";"}
     data = {"train": "rows", "text": "text", "label": "answer"}
     other = Recipe.from_dict({"data": data, "task": several, "method": {"name": "none"}})
     prepared = prepare(DataPlan.of(other), with_labels(["a;b", "b"] * 30))
     rows = [int(count) for count in prepared.splits["train"].labels[:, :2].sum(axis=0)]
-    assert f"train: rows of each class: a {rows[0]}, b {rows[1]}" in prepared.notes
+    assert f"train: rows of each class: a: {rows[0]}, b: {rows[1]}" in prepared.notes
     assert rows[0] < rows[1] == 48
 
 

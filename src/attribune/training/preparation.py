@@ -221,14 +221,15 @@ def _class_notes(splits: Mapping[str, PreparedSplit], task: Task) -> list[str]:
         notes = [f"train: rows of each class: {_listed_counts(train)}", *odd]
     if few := {name: count for name, count in train.items() if count < _FEW_ROWS}:
         notes.append(
-            f"train: fewer than {_FEW_ROWS} rows of {len(few):,} classes ({_listed_counts(few)}), which a model can "
-            "hardly learn: add rows, or join them with other classes"
+            f"train: {counted(len(few), 'class', 'classes')} with fewer than {_FEW_ROWS} rows ({_listed_counts(few)}), "
+            "which a model can hardly learn: add rows, or join classes"
         )
     for name, found in counts.items():
         absent = [one for one, count in found.items() if not count]
         if absent and name != "train":
             listed = ", ".join(map(repr, absent[:_EXAMPLES])) + (", ..." if len(absent) > _EXAMPLES else "")
-            notes.append(f"{name}: no row of {len(absent):,} classes ({listed}): its figures say nothing about them")
+            some = counted(len(absent), "class", "classes")
+            notes.append(f"{name}: no row of {some} ({listed}), about which its figures say nothing")
     return notes
 
 
@@ -250,7 +251,7 @@ def _column_findings(plan: DataPlan, train: PreparedSplit) -> list[str]:
 
 def _listed_counts(counts: Mapping[str, int]) -> str:
     shown = list(counts.items())[:_SHOWN_CLASSES]
-    return ", ".join(f"{name} {count:,}" for name, count in shown) + (", ..." if len(counts) > len(shown) else "")
+    return ", ".join(f"{name}: {count:,}" for name, count in shown) + (", ..." if len(counts) > len(shown) else "")
 
 
 def _encode_labels(

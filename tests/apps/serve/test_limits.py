@@ -263,6 +263,7 @@ def locked(models: dict[str, ServedModel]) -> Iterator[TestClient]:
         ({"authorization": f"Bearer {KEY}x"}, 401),
         ({"authorization": b"Bearer \xff\xfe"}, 401),
         ({"authorization": f"Bearer {KEY}"}, 200),
+        ({"authorization": f"bearer {KEY}"}, 200),
         ({"authorization": f"Bearer {KEY[::-1]}"}, 200),
     ],
 )

@@ -155,11 +155,19 @@ def test_other_paths_and_methods(method: str, path: str, status: int, client: Te
     assert answer.status_code == status
     if status != 307:
         assert answer.json()["errors"][0]["field"] == "path"
+    if status == 405:
+        taken = "POST" if path == "/v1/predict" else "GET"
+        assert f"this path takes {taken}, not {method}" in answer.json()["errors"][0]["reason"]
+
+
+def test_a_probe_may_ask_for_the_head_alone(client: TestClient) -> None:
+    answer = client.head("/health")
+    assert (answer.status_code, answer.content) == (200, b"")
 
 
 def test_a_body_without_its_type_is_refused(client: TestClient) -> None:
     answer = client.post("/v1/predict", content=b'{"model": "injector", "text": "x"}', headers={"content-type": "a/b"})
-    assert (answer.status_code, answer.json()["errors"][0]["field"]) == (422, "body")
+    assert (answer.status_code, answer.json()["errors"][0]["field"]) == (415, "body")
 
 
 @pytest.mark.parametrize(

@@ -62,6 +62,7 @@ _FAULTS: dict[int | str, dict[str, Any]] = {
         408: "The body did not come in time.",
         409: "The value is known already, or is being added; or the runs are being loaded.",
         413: "The body is too large.",
+        415: "The body is of another type than JSON.",
         421: "The host that the request names is not one of this service.",
         422: "A field is invalid; the answer has its name and the reason.",
         429: "Too many texts wait: try again later.",
@@ -170,6 +171,7 @@ def _add_paths(app: FastAPI, handlers: _Handlers) -> None:
         "/v1/models/{model:any}", tags=[_SERVICE], response_model=NamedModel, responses={**closed, 404: _FAULTS[404]}
     )(handlers.find_model)
     app.get("/health", tags=[_SERVICE], responses={status: _FAULTS[status] for status in (421, 503)})(handlers.health)
+    app.add_api_route("/health", handlers.health, methods=["HEAD"], include_in_schema=False)  # as probes ask
     app.get("/metrics", tags=[_SERVICE], response_class=Response, responses=closed)(handlers.metrics)
     app.get("/", include_in_schema=False)(_to_docs)
 
@@ -333,7 +335,11 @@ async def _refused(request: Request, error: Exception) -> Response:
 
 async def _http_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
-    reasons = {404: "there is no such path: see /docs", 405: "this path takes another method: see /docs"}
+    taken = (error.headers or {}).get("Allow", "another method")
+    reasons = {
+        404: "there is no such path: see /docs",
+        405: f"this path takes {taken}, not {request.method}: see /docs",
+    }
     reason = reasons.get(error.status_code, str(error.detail))
     field = "body" if error.status_code == 400 else "path"
     return refusal(request.url.path, error.status_code, field, reason, error.headers)

@@ -52,7 +52,7 @@ class Gate:
         self._answering = self._held = 0
         self._largest = int(settings.max_body_mb * 2**20)
         self._keys, self._admin_keys, self._value_keys = (
-            [f"Bearer {key}".encode() for key in some] for some in (keys, admin_keys, value_keys)
+            [key.encode() for key in some] for some in (keys, admin_keys, value_keys)
         )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -160,9 +160,9 @@ class Gate:
 
 def _is_authorized(scope: Scope, keys: Sequence[bytes]) -> bool:
     """Whether a request has one of the keys, or there are none."""
-    header = dict(scope["headers"]).get(b"authorization", b"")
-    matches = [hmac.compare_digest(header, key) for key in keys]  # all of them, in constant time
-    return any(matches) or not keys
+    scheme, _, given = dict(scope["headers"]).get(b"authorization", b"").partition(b" ")
+    matches = [hmac.compare_digest(given, key) for key in keys]  # all of them, in constant time
+    return (any(matches) and scheme.lower() == b"bearer") or not keys
 
 
 def _replay(body: bytes, receive: Receive) -> Receive:

@@ -95,7 +95,7 @@ def parse_body(body: bytes, content_type: str) -> Any:
         if kind == _FORM:
             cure += ", which curl does with -H 'content-type: application/json'"
         seen = f"its type is {shown(kind)!r}" if kind else "it has no content-type"
-        raise Refused(422, "body", f"{seen}: {cure}")
+        raise Refused(415, "body", f"{seen}: {cure}")
     if not body:
         raise Refused(422, "body", "Field required: the body is empty")
     collects = gc.isenabled()

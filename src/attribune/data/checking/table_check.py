@@ -14,6 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from attribune.core.arguments import checked_arguments
+from attribune.core.wording import counted
 from attribune.data.checking.findings import shared_rows
 from attribune.data.checking.judgements import judge_among
 from attribune.data.checking.profiles import (
@@ -400,4 +401,5 @@ def _class_findings(classes: Mapping[str, int]) -> list[str]:
     if not few:
         return []
     listed = ", ".join(map(repr, few[:5])) + (", ..." if len(few) > 5 else "")
-    return [f"{len(few):,} classes have fewer than {_FEW_ROWS} rows ({listed}): join them with others, or correct them"]
+    some = counted(len(few), "class", "classes")
+    return [f"{some} with fewer than {_FEW_ROWS} rows ({listed}): join classes, or correct the labels"]
