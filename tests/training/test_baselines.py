@@ -80,3 +80,17 @@ def test_a_predictor_needs_only_the_run_of_a_baseline(folder: Path, tmp_path: Pa
 def test_texts_that_fit_have_no_baseline_of_whole_texts(trained_runs: TrainedRuns) -> None:
     scored = RunFolder(trained_runs("injector")).read_results().models
     assert [one.name for one in scored if one.name.startswith("linear")] == ["linear", "linear, text only"]
+
+
+def test_a_baseline_that_cannot_be_fitted_does_not_end_the_training(
+    folder: Path, trained_runs: TrainedRuns, tmp_path: Path
+) -> None:
+    """Texts of signs alone, which are read as tokens and not as words."""
+    rows = small_runs.reviews(80)
+    table = {name: [row[name] for row in rows] for name in ("user", "stars")}
+    table["text"] = ["\U0001f600 !" if place % 2 else "\U0001f622 ?" for place in range(len(rows))]
+    columns: dict[str, Any] = {"text": "text", "label": "stars", "attributes": ["user"], "max_length": 8}
+    settings = {"training.steps": 2, "training.precision": "float32"}
+    train(table, tmp_path / "run", **columns, backbone=trained_runs.backbone(), method="tokens", settings=settings)
+    names = [one.name for one in RunFolder(tmp_path / "run").read_results().models]
+    assert names == ["tokens", "tokens, attributes hidden", "attributes-only", "majority"]

@@ -22,6 +22,7 @@ from attribune.data.encoding import RowEncoder
 from attribune.data.judgements import judgement_metrics
 from attribune.data.texts import TextEncoder, TextInput
 from attribune.data.writing import prediction_array
+from attribune.errors import DataError
 from attribune.metrics.metric import Metric
 from attribune.metrics.results import GivenAndHidden, Scored, condition_of
 from attribune.models.linear import LinearModel, choose_c
@@ -195,8 +196,12 @@ def score_baselines(
         row_count = len(data.splits["train"].rows)
         some = f" on {_BASELINE_ROWS:,} of {row_count:,} rows" if row_count > _BASELINE_ROWS else ""
         reporter.note(f"fitting the baseline {method}{some}")
-        predictor = Predictor(fit_linear(rows, text, by=by), text_input=plan.text)
-        scored += score(method, predictor, rows, plan)
+        try:
+            model = fit_linear(rows, text, by=by)
+        except DataError as error:  # such as texts without words
+            reporter.note(f"the baseline {method} is left out: {error}")
+            continue
+        scored += score(method, Predictor(model, text_input=plan.text), rows, plan)
     labels = data.splits["train"].labels
     majority = {
         name: clustered(_majority(data.task, labels, split), split.clusters) for name, split in data.scored.items()
