@@ -268,6 +268,10 @@ def test_methods_are_compared_on_the_same_rows(
     same = next(pair for pair in pairs if pair["metric"] == "accuracy")
     for figure in ("difference", "low", "high", "p_value"):
         assert same[figure] == pytest.approx(summary[figure])
+    assert main(["compare", str(run), str(run / "compare" / "none"), str(run), "--json"]) == 0
+    several = json.loads(capsys.readouterr().out)
+    assert several[: len(pairs)] == pairs
+    assert [pair["b"] for pair in several[len(pairs) :]] == [str(run)] * len(pairs)
 
 
 @slow

@@ -1,10 +1,11 @@
-"""Compare two runs on the same test rows.
+"""Compare runs on the same test rows.
 
-Show the difference of two runs in every metric, with a two-sided paired bootstrap of 10,000 resamples over the test
-rows, or over the validation rows if the runs do not have the same test rows, and say so.
+Show the difference of the first run and each of the others in every metric, with a two-sided paired bootstrap of 10,000
+resamples over the test rows, or over the validation rows if the runs do not have the same test rows, and say so.
 
 Examples:
   attribune compare runs/injector runs/adapter
+  attribune compare runs/injector runs/adapter runs/pln
   attribune compare runs/stars runs/stars/compare/none --json
 """
 
@@ -24,18 +25,22 @@ def add_parser(verbs: Any) -> None:
     """Add the verb."""
     parser = add_verb(verbs, "compare", __doc__, run=_run)
     parser.add_argument("run_a", metavar="RUN_A", help="folder of a run")
-    parser.add_argument("run_b", metavar="RUN_B", help="folder of another run, on the same rows")
+    parser.add_argument("others", metavar="RUN_B", nargs="+", help="folders of other runs, on the same rows")
     add_shared(parser, "--json")
 
 
 def _run(options: argparse.Namespace) -> None:
     from attribune.analysis.evaluate import compare_scores
+    from attribune.metrics.results import Comparison
     from attribune.metrics.tables import comparison_lines
 
     console = open_console()
-    pairs, notes = compare_scores(options.run_a, options.run_b)
-    for note in notes:
-        console.note(note)
+    pairs = list[Comparison]()
+    for other in options.others:
+        found, notes = compare_scores(options.run_a, other)
+        pairs += found
+        for note in notes:
+            console.note(note if len(options.others) == 1 else f"{other}: {note}")
     if options.json:
         show_json([asdict(pair) for pair in pairs])
     else:
