@@ -112,6 +112,10 @@ def test_a_seed_draws_the_same_texts(run: Path, capsys: pytest.CaptureFixture[st
         found.append([row["text"] for row in lines_of(capsys)])
     assert len(found[0]) == 4
     assert found[0] == found[1] != found[2]
+    for drawn in ([], ["--sample", "--temperature", "1e-300"]):
+        assert main(["generate", str(run), "--prompt", "n3", *drawn]) == 0
+        found.append([row["text"] for row in lines_of(capsys)])
+    assert found[-1] == found[-2]
 
 
 @pytest.mark.slow

@@ -23,6 +23,8 @@ from attribune.schema.columns import missing_column
 
 __all__ = ["Decoding", "Writer"]
 
+_COLDEST = 1e-4  # at which the likeliest token is drawn; divided by less, logits would be infinite
+
 
 def _in_range(value: float, info: ValidationInfo) -> float:
     good, cure = {
@@ -73,7 +75,7 @@ class Decoding:
 
     def options(self) -> dict[str, Any]:
         """Return them as `generate` of transformers takes them."""
-        drawn = {"temperature": self.temperature, "top_p": self.top_p, "top_k": 0} if self.sample else {}
+        drawn = {"temperature": max(self.temperature, _COLDEST), "top_p": self.top_p, "top_k": 0} if self.sample else {}
         return {
             "do_sample": self.sample,
             "num_beams": self.beams,
