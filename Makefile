@@ -9,7 +9,7 @@ READY := $(VENV)/.ready
 
 help:
 	@echo "make demo    install, and train the Injector and an adapter on film snippets (five to nine minutes on two cores)"
-	@echo "make check   install, and run linters and the quick tests (75 seconds on two cores)"
+	@echo "make check   install, and run linters and the quick tests (95 seconds on two cores)"
 	@echo "make test    install, and run the tests that every change has to pass (eight minutes on two cores)"
 	@echo "make test-all  install, and run all tests: kills, full disks, browsers, processes, every page"
 	@echo "make golden  write the help, tables and verdicts that tests compare with anew"

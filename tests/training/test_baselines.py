@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 import small_runs
 from trained_runs import TrainedRuns
@@ -86,9 +87,8 @@ def test_a_baseline_that_cannot_be_fitted_does_not_end_the_training(
     folder: Path, trained_runs: TrainedRuns, tmp_path: Path
 ) -> None:
     """Texts of signs alone, which are read as tokens and not as words."""
-    rows = small_runs.reviews(80)
-    table = {name: [row[name] for row in rows] for name in ("user", "stars")}
-    table["text"] = ["\U0001f600 !" if place % 2 else "\U0001f622 ?" for place in range(len(rows))]
+    table = pd.DataFrame(small_runs.reviews(80))
+    table["text"] = [("\U0001f600 " if place % 2 else "\U0001f622 ") * (place + 1) for place in range(len(table))]
     columns: dict[str, Any] = {"text": "text", "label": "stars", "attributes": ["user"], "max_length": 8}
     settings = {"training.steps": 2, "training.precision": "float32"}
     train(table, tmp_path / "run", **columns, backbone=trained_runs.backbone(), method="tokens", settings=settings)
