@@ -306,7 +306,7 @@ def test_a_run_goes_on_with_its_classes_alone(
     assert main([*words, "--output", str(tmp_path / "on")]) == 1
     said = capsys.readouterr().err
     assert f"none of its training rows has a class of {source}, which is trained further ('bad', 'good')" in said
-    assert "their labels are maybe 32: write them as these classes" in said
+    assert "their labels are maybe: 32: write them as these classes" in said
     rows[::2] = small_runs.reviews(40, seed=8)[::2]
     words[1] = str(trained_runs.table(rows))
     assert main([*words, "--output", str(tmp_path / "on")]) == 0
