@@ -59,14 +59,19 @@ AMOUNTS = {
     ),
     "words": CHANCE.negative_binomial(3, 0.03, ROWS),
 }
-BY_NUMBER = np.random.default_rng(1)
 
 
-def labels(column: Numbers, *, of_names: bool) -> Numbers:
+@pytest.fixture
+def chance() -> np.random.Generator:
+    """A generator of the test alone, whatever runs before it."""
+    return np.random.default_rng(1)
+
+
+def labels(chance: np.random.Generator, column: Numbers, *, of_names: bool) -> Numbers:
     """Labels that each name, or the size of an amount, moves."""
     names, codes = np.unique(column, return_inverse=True)
-    moved = BY_NUMBER.normal(0, 0.6, len(names))[codes] if of_names else 1.5 * np.sin(3 * codes / len(names))
-    return np.digitize(moved + BY_NUMBER.normal(0, 1, ROWS), [-0.5, 0.7]).astype(str)
+    moved = chance.normal(0, 0.6, len(names))[codes] if of_names else 1.5 * np.sin(3 * codes / len(names))
+    return np.digitize(moved + chance.normal(0, 1, ROWS), [-0.5, 0.7]).astype(str)
 
 
 def found(column: Numbers, label: Numbers | None, texts: Numbers | None = None) -> Any:
@@ -78,38 +83,38 @@ def found(column: Numbers, label: Numbers | None, texts: Numbers | None = None) 
 
 
 @pytest.mark.parametrize("name", IDS)
-def test_ids_are_names(name: str) -> None:
-    noise = BY_NUMBER.integers(0, 2, ROWS).astype(str)
-    for label in (None, noise, labels(IDS[name], of_names=True)):
+def test_ids_are_names(name: str, chance: np.random.Generator) -> None:
+    noise = chance.integers(0, 2, ROWS).astype(str)
+    for label in (None, noise, labels(chance, IDS[name], of_names=True)):
         assert found(IDS[name], label).kind == "categorical"
 
 
 @pytest.mark.parametrize("name", AMOUNTS)
-def test_amounts_are_numbers(name: str) -> None:
-    noise = BY_NUMBER.integers(0, 2, ROWS).astype(str)
-    for label in (None, noise, labels(AMOUNTS[name], of_names=False)):
+def test_amounts_are_numbers(name: str, chance: np.random.Generator) -> None:
+    noise = chance.integers(0, 2, ROWS).astype(str)
+    for label in (None, noise, labels(chance, AMOUNTS[name], of_names=False)):
         assert found(AMOUNTS[name], label).kind == "number"
 
 
-def test_what_the_values_leave_open_is_tried() -> None:
+def test_what_the_values_leave_open_is_tried(chance: np.random.Generator) -> None:
     even = np.arange(ROWS) % 60
-    by_name, by_size = (found(even, labels(even, of_names=of_names)) for of_names in (True, False))
+    by_name, by_size = (found(even, labels(chance, even, of_names=of_names)) for of_names in (True, False))
     assert (by_name.kind, by_size.kind) == ("categorical", "number")
     assert by_name.reason.startswith("tried on 3,000 rows, each number for itself explains ")
     assert found(even, None).kind == "categorical"
-    scale = np.clip(np.round(BY_NUMBER.normal(13, 5, ROWS)), 1, 25)
-    favourites = np.where(BY_NUMBER.random(ROWS) < 0.7, BY_NUMBER.choice([5, 9, 13, 17, 21], ROWS), scale)
-    assert found(favourites, labels(favourites, of_names=False)).kind == "number"
+    scale = np.clip(np.round(chance.normal(13, 5, ROWS)), 1, 25)
+    favourites = np.where(chance.random(ROWS) < 0.7, chance.choice([5, 9, 13, 17, 21], ROWS), scale)
+    assert found(favourites, labels(chance, favourites, of_names=False)).kind == "number"
 
 
 def test_one_negative_number_stands_for_a_missing_value() -> None:
     assert found(np.where(np.arange(ROWS) % 50 == 0, -1, IDS["client"]), None).kind == "categorical"
 
 
-def test_raters_judge_no_text_twice() -> None:
+def test_raters_judge_no_text_twice(chance: np.random.Generator) -> None:
     texts = np.repeat(np.arange(600), 5)
-    raters = np.concatenate([BY_NUMBER.choice(40, 5, replace=False) for _ in range(600)])
-    ages = BY_NUMBER.integers(18, 78, ROWS)
+    raters = np.concatenate([chance.choice(40, 5, replace=False) for _ in range(600)])
+    ages = chance.integers(18, 78, ROWS)
     seen = never_twice(raters, texts)
     assert seen is not None
     assert seen[0] == 0
@@ -123,15 +128,15 @@ def test_raters_judge_no_text_twice() -> None:
     assert not numbers_the_texts(np.arange(ROWS), np.arange(ROWS))
 
 
-def test_a_table_of_judgements_is_recognised() -> None:
+def test_a_table_of_judgements_is_recognised(chance: np.random.Generator) -> None:
     texts = np.repeat(np.arange(400), 5)
-    rater = np.concatenate([BY_NUMBER.choice(50, 5, replace=False) for _ in range(400)]) + 1
+    rater = np.concatenate([chance.choice(50, 5, replace=False) for _ in range(400)]) + 1
     table = pd.DataFrame(
         {
             "comment_id": texts + 5_000,
             "comment": [f"a comment of five words {number}" for number in texts],
-            "opinion": BY_NUMBER.integers(0, 5, len(texts)),
-            "offends": BY_NUMBER.integers(0, 2, len(texts)),
+            "opinion": chance.integers(0, 5, len(texts)),
+            "offends": chance.integers(0, 2, len(texts)),
             "rater": rater,
             "gender": np.array(["f", "m"])[rater % 2],
         }
@@ -154,15 +159,15 @@ def test_a_table_of_judgements_is_recognised() -> None:
     assert check(table.drop(columns="opinion")).names("label") == ["offends"]
 
 
-def test_cells_of_values_between_commas_are_lists() -> None:
-    words = BY_NUMBER.choice(["drama", "war", "short", "comedy", "crime"], (300, 4))
+def test_cells_of_values_between_commas_are_lists(chance: np.random.Generator) -> None:
+    words = chance.choice(["drama", "war", "short", "comedy", "crime"], (300, 4))
     table = pd.DataFrame(
         {
             "text": [f"a comment of five words {number}" for number in range(300)],
             "tags": [", ".join(sorted(set(line))) for line in words],
             "place": [f"town {number % 40}, {'FR' if number % 2 else 'DE'}" for number in range(300)],
             "size": [f"{number % 30},{number % 9}" for number in range(300)],
-            "label": BY_NUMBER.integers(0, 2, 300),
+            "label": chance.integers(0, 2, 300),
         }
     )
     kinds = {one.name: (one.kind, one.separator) for one in check(table).columns}
@@ -171,12 +176,12 @@ def test_cells_of_values_between_commas_are_lists() -> None:
     assert kinds["size"][0] != "multi_label"
 
 
-def test_a_column_that_no_test_row_knows_is_left_out() -> None:
+def test_a_column_that_no_test_row_knows_is_left_out(chance: np.random.Generator) -> None:
     table = pd.DataFrame(
         {
             "text": [f"a comment of five words {number // 4}" for number in range(400)],
             "source": [f"page {number // 4 - number // 4 % 2 + number // 4 % 2}" for number in range(400)],
-            "label": BY_NUMBER.integers(0, 2, 400),
+            "label": chance.integers(0, 2, 400),
         }
     )
     assert next(one for one in check(table).columns if one.name == "source").role == "id"
