@@ -13,7 +13,7 @@ import small_runs
 from datasets import Dataset
 from trained_runs import TrainedRuns
 
-from attribune import ConfigError, train
+from attribune import ConfigError, DataError, train
 from attribune.apps.cli import main
 from attribune.core.progress import Reporter
 from attribune.metrics import formulas
@@ -111,7 +111,7 @@ def test_the_simplest_is_taken_of_those_that_show_no_difference(
 
     monkeypatch.setattr(bake_off._BakeOff, "_metric", lambda self, path: metrics[path])
     chosen = choose_method(recipe, tmp_path / "runs", tables=tables, budget=36_000, train=fake, reporter=Reporter())
-    final = tmp_path / "runs" / f"round-{len(chosen.rounds)}"
+    final = tmp_path / "runs" / f"rows-{chosen.rounds[-1][0].rows}"
     last = {one.method: metrics[final / one.method] for one in chosen.rounds[-1]}
     pair = compare_metrics(last["injector"], last["modulated"], names=("injector", "modulated"), part="validation")
     assert pair.difference > 0
@@ -122,6 +122,18 @@ def test_the_simplest_is_taken_of_those_that_show_no_difference(
     )
     assert "pln failed" in chosen.lines[0]
     assert {one.method: one.error for one in chosen.rounds[0]}["pln"] == "does not fit"
+
+    def failing(other: Any, path: Path, parts: Mapping[str, Any]) -> None:
+        if other.method["name"] != "linear":
+            raise DataError("no text")
+        fake(other, path, parts)
+
+    monkeypatch.setattr(bake_off, "_FIRST_ROWS", 10)
+    alone = choose_method(recipe, tmp_path / "one", tables=tables, budget=36_000, train=failing, reporter=Reporter())
+    assert alone.method == "linear"
+    assert alone.lines[-2] == "method auto: no round on more than 24 rows, since one method alone is left"
+    monkeypatch.undo()
+    monkeypatch.setattr(bake_off._BakeOff, "_metric", lambda self, path: metrics[path])
 
     hurried = choose_method(recipe, tmp_path / "two", tables=tables, budget=1e-9, train=fake, reporter=Reporter())
     assert [one.method for one in hurried.rounds[0]] == ["linear", "none", "injector"]
@@ -145,7 +157,7 @@ def test_time_is_kept_for_the_default_and_the_text_alone_on_many_rows(
     monkeypatch.setattr(bake_off, "_FIRST_ROWS", 100)
     ranks = {name: rank for rank, name in enumerate(["tokens", "pln", "none", "plora", "linear", "modulated"])}
 
-    def tried(self: Any, name: str, number: int, tables: Mapping[str, Dataset]) -> bake_off.Tried:
+    def tried(self: Any, name: str, tables: Mapping[str, Dataset]) -> bake_off.Tried:
         rows = len(tables["train"])
         return bake_off.Tried(method=name, rows=rows, seconds=rows / 100, score=ranks.get(name, 9))
 

@@ -377,7 +377,8 @@ def selection_score(task: Task, logits: Array, labels: Array, *, by: str = LOSS)
     """
     metrics = task.metrics(logits, labels)
     if by in (AUTO, LOSS):
-        return task.proper_score(logits, labels) or metrics[task.main_metric]
+        proper = task.proper_score(logits, labels)
+        return metrics[task.main_metric] if proper is None else proper
     if by == MAIN_METRIC:
         return metrics[task.main_metric]
     if by not in metrics:

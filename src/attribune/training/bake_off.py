@@ -143,7 +143,7 @@ def choose_method(
     selected = _metric_of(recipe, prepared)
     bake_off = _BakeOff(recipe=recipe, folder=folder, selected=selected, train=train, reporter=reporter)
     rounds, lines = bake_off.rounds(parts["train"], parts["validation"], budget=budget)
-    method, reason = bake_off.choice(rounds[-1], number=len(rounds))
+    method, reason = bake_off.choice(rounds[-1])
     lines.append(reason)
     reporter.note(reason)
     return Choice(method=method, metric=selected, rounds=tuple(map(tuple, rounds)), lines=tuple(lines))
@@ -207,7 +207,7 @@ class _BakeOff:
                 longest = max((one.seconds for one in tried), default=0.0)
                 kept = _expected(tried, _IN_EVERY_ROUND, following)
                 if rounds or name in _IN_EVERY_ROUND or left - longest > kept:
-                    tried.append(self._try(name, len(rounds) + 1, tables))
+                    tried.append(self._try(name, tables))
                     left -= tried[-1].seconds
             rounds.append(tried)
             lines.append(self._said(tried, names, all_rows=len(train)))
@@ -216,7 +216,8 @@ class _BakeOff:
                 return rounds, lines
             names, following = self._next(tried, following, left)
             if following < _LEAST_GROWTH * rows or len(names) < 2:
-                lines.append(f"method auto: no round on more than {rows:,} rows, for which the budget has no time")
+                why = "since one method alone is left" if len(names) < 2 else "for which the budget has no time"
+                lines.append(f"method auto: no round on more than {rows:,} rows, {why}")
                 self.reporter.note(lines[-1])
                 return rounds, lines
             rows = following
@@ -234,18 +235,16 @@ class _BakeOff:
         expected = _expected(tried, names, rows)
         return names, rows if expected <= left else int(rows * max(left, 0.0) / expected)
 
-    def _run(self, name: str, number: int) -> Path:
-        return self.folder / f"round-{number}" / name
+    def _run(self, name: str, rows: int) -> Path:
+        """Return the folder of a training; a round that has other rows since the library changed begins anew."""
+        return self.folder / f"rows-{rows}" / name
 
-    def _try(self, name: str, number: int, tables: Mapping[str, Dataset]) -> Tried:
+    def _try(self, name: str, tables: Mapping[str, Dataset]) -> Tried:
         """Train a method, or read what came of it before."""
-        path = self._run(name, number)
+        path = self._run(name, len(tables["train"]))
         result = path.with_suffix(".json")
         if result.is_file():
-            tried = read_record(result, Tried, what="result of a method")
-            if tried.rows == len(tables["train"]):
-                return tried
-            shutil.rmtree(path, ignore_errors=True)  # of a release whose rounds had other rows
+            return read_record(result, Tried, what="result of a method")
         self.reporter.note(f"method auto: training {name} on {len(tables['train']):,} rows")
         started = time.perf_counter()
         outcome: dict[str, Any] = {}
@@ -286,14 +285,14 @@ class _BakeOff:
         share = f"all {rows:,}" if rows == all_rows else f"{rows:,} of {all_rows:,}"
         return f"method auto: {share} training rows, validation {self.selected}: {listed}{failed}{skipped}"
 
-    def choice(self, tried: Sequence[Tried], *, number: int) -> tuple[str, str]:
+    def choice(self, tried: Sequence[Tried]) -> tuple[str, str]:
         """Return the simplest method within a standard error of the best, and a sentence about it.
 
         The rule of Breiman, Friedman, Olshen and Stone (1984), with the error of the difference on the same rows. An
         interval of 95 % asks for more than a choice needs: on some hundred rows the simplest method would always win.
         """
         ranked = self._ranked(tried)
-        best, metrics = ranked[0], {one.method: self._metric(self._run(one.method, number)) for one in ranked}
+        best, metrics = ranked[0], {one.method: self._metric(self._run(one.method, one.rows)) for one in ranked}
 
         def against(name: str) -> Comparison:
             names = (best.method, name)
