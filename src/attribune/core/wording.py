@@ -7,12 +7,18 @@ import numbers
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-__all__ = ["counted", "did_you_mean", "prediction_text", "shortened"]
+__all__ = ["counted", "did_you_mean", "listed_counts", "prediction_text", "shortened"]
 
 
 def counted(number: int, noun: str, plural: str | None = None) -> str:
     """Return a number of things, such as ``1 row`` and ``2,000 rows``; the plural adds an s by default."""
     return f"{number:,} {noun if number == 1 else plural or f'{noun}s'}"
+
+
+def listed_counts(counts: Mapping[str, int], *, most: int) -> str:
+    """Return names with their numbers, such as ``no: 1,200, yes: 8``; of more than `most` the first ones."""
+    shown = [f"{name}: {count:,}" for name, count in list(counts.items())[:most]]
+    return ", ".join([*shown, *(["..."] if len(counts) > most else [])])
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:

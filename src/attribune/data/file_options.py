@@ -13,6 +13,7 @@ __all__ = ["AS_FOUND", "FORMATS", "FileOptions", "Reading"]
 
 FORMATS = ("csv", "tsv", "jsonl", "ndjson", "json", "parquet", "feather", "arrow", "xlsx", "xls", "xlsb", "ods")
 """What a file can hold."""
+_DECIMALS = (",", ".")
 _NAMED_DELIMITERS = {"tab": "\t", "\\t": "\t"}
 
 
@@ -22,6 +23,7 @@ class Reading(TypedDict, total=False):
     encoding: str | None
     delimiter: str | None
     quoting: bool | None
+    decimal: str | None
     columns: Sequence[str] | None
     file_format: str | None
     rows: int | None
@@ -40,6 +42,9 @@ class FileOptions:
         delimiter: between the fields of CSV and TSV, one character or ``tab``.
         quoting: for CSV and TSV, whether double quotes enclose fields; False takes them as plain characters. None takes
             them so in a file with tabs if each of its lines has then as many fields as the first, and else not.
+        decimal: for CSV and TSV, what stands in front of decimals, ``,`` or ``.``. With a comma, columns that hold
+            numbers alone are read so, with points or spaces between thousands. None takes a comma where semicolons separate the
+            fields, as in countries that write numbers so, and such a column has one.
         columns: names of the columns of a CSV or TSV file or a workbook that has no header: row 1 is then data.
         file_format: what a file holds, such as ``csv``, whatever its name ends in; None goes by the name, or finds what
             the standard input holds.
@@ -54,6 +59,10 @@ class FileOptions:
     quoting: bool | None = _flag(
         "whether double quotes enclose CSV fields, or are plain characters (none)", choices=("double", "none")
     )
+    decimal: str | None = _flag(
+        "what stands in front of decimals in CSV fields; a comma is detected where semicolons separate fields",
+        choices=_DECIMALS,
+    )
     columns: Sequence[str] | None = _flag(
         "names of the columns of a table without a header row", nargs="+", action="extend", metavar="NAME"
     )
@@ -66,6 +75,8 @@ class FileOptions:
             object.__setattr__(self, "columns", tuple(self.columns))
         if self.delimiter is not None and (len(self.field_delimiter) != 1 or self.field_delimiter in '"\r\n'):
             raise ConfigError(f"delimiter is {self.delimiter!r}: give one character, such as ';', or tab")
+        if self.decimal is not None and self.decimal not in _DECIMALS:
+            raise ConfigError(f"decimal is {self.decimal!r}: choose one of {' '.join(_DECIMALS)}")
         if self.file_format is not None and self.file_format not in FORMATS:
             raise ConfigError(f"file_format is {self.file_format!r}: choose one of {', '.join(FORMATS)}")
         if self.columns is not None and (not self.columns or len(set(self.columns)) < len(self.columns)):
@@ -112,7 +123,7 @@ class FileOptions:
         is_file = isinstance(source, str | Path)
         is_csv = is_file and ".csv" in (suffix.lower() for suffix in Path(str(source)).suffixes)
         same = replace(self, columns=None, file_format=None, rows=None) if is_file else AS_FOUND
-        return same if is_csv else replace(same, delimiter=None, quoting=None)
+        return same if is_csv else replace(same, delimiter=None, quoting=None, decimal=None)
 
 
 AS_FOUND = FileOptions()

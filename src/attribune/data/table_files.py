@@ -19,12 +19,14 @@ import pyarrow.parquet as pq
 
 from attribune.core.logs import show_note
 from attribune.core.terminal import one_line
+from attribune.data.decimals import comma_columns, with_points
 from attribune.data.encodings import FoundEncoding, detect_encoding
 from attribune.data.file_kinds import WORKBOOKS, kind_of, refuse_other_kinds
 from attribune.data.file_options import AS_FOUND, FileOptions
 from attribune.data.json_lines import json_batches
 from attribune.data.text_files import (
     COMPRESSED,
+    UNNAMED,
     checked_columns,
     csv_batches,
     csv_header,
@@ -130,6 +132,8 @@ class _File:
             raise ConfigError(f"{self.path}: a file of {kind} has no delimiter {options.delimiter!r}: leave it out")
         if options.quoting is not None:
             raise ConfigError(f"{self.path}: a file of {kind} has no quotes around fields: leave out quoting")
+        if options.decimal is not None:
+            raise ConfigError(f"{self.path}: a file of {kind} has numbers of its own: leave out decimal")
 
     def batches(self) -> Iterator[pa.Table]:
         """Read the rows."""
@@ -143,17 +147,21 @@ class _File:
     def _text_batches(self, encoding: str) -> Iterator[pa.Table]:
         try:
             if self.ending in _DELIMITED:
-                yield from csv_batches(
-                    self.path,
-                    encoding=encoding,
-                    delimiter=self._delimiter,
-                    quoting=self._quoting,
-                    columns=self.options.columns,
-                )
+                for batch in self._csv_batches(encoding):
+                    yield with_points(batch, self._comma_columns)
             else:
                 yield from json_batches(self.path, encoding=encoding, tell=self._layouts.append)
         except UnicodeDecodeError as error:  # its encoding was checked before
             raise DataError(f"{self.path}: the file changed while it was read: read it again") from error
+
+    def _csv_batches(self, encoding: str) -> Iterator[pa.Table]:
+        return csv_batches(
+            self.path,
+            encoding=encoding,
+            delimiter=self._delimiter,
+            quoting=self._quoting,
+            columns=self.options.columns,
+        )
 
     def columns(self) -> list[str] | None:
         """Return the names of the columns; None for JSON."""
@@ -185,6 +193,14 @@ class _File:
             return self.options.quoting is not False
         return not has_plain_quotes(self.path, encoding=self._encoding.name, delimiter=self._delimiter)
 
+    @cached_property
+    def _comma_columns(self) -> dict[str, str]:
+        """The columns of numbers with a decimal comma, each with one of them; the file is read for it."""
+        may_be = self._delimiter == ";" if self.options.decimal is None else self.options.decimal == ","
+        if not may_be:
+            return {}
+        return comma_columns(self._csv_batches(self._encoding.name))
+
     def guesses(self, rows: pa.Table) -> str | None:
         """Say how the file was read if any of it was guessed; None if it is what its name says.
 
@@ -198,6 +214,11 @@ class _File:
             if not self._quoting and self.options.quoting is None:
                 is_guess = True
                 words.append("quotes as plain characters")
+            if self._comma_columns and self.options.decimal is None:
+                is_guess = True
+                listed = ", ".join(f"{name!r} ({cell!r})" for name, cell in list(self._comma_columns.items())[:_SHOWN])
+                more = ", ..." * (len(self._comma_columns) > _SHOWN)
+                words.append(f"decimal commas in {one_line(listed)}{more}")
         if self.ending not in _BINARY:
             sample = self._encoding.sample
             is_guess |= sample is not None
@@ -206,9 +227,11 @@ class _File:
         is_guess |= bool(self._layouts)
         if self.ending in (*_DELIMITED, *WORKBOOKS) and self.options.columns is None:
             doubt = _doubtful_header(rows)
-            is_guess |= bool(doubt)
+            is_guess |= bool(doubt) or rows.column_names[0] == UNNAMED
             names = one_line(", ".join(rows.column_names[:_SHOWN]))
             words.append(f"header in row 1 ({names:.80}{', ...' * (rows.num_columns > _SHOWN)}){doubt}")
+            if rows.column_names[0] == UNNAMED:
+                words.append(f"column 1 without a name as {UNNAMED!r}")
         return f"{self.path} is read as {', '.join(words)}" if is_guess else None
 
 

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "COMPRESSED",
+    "UNNAMED",
     "checked_columns",
     "compression_of",
     "csv_batches",
@@ -49,6 +50,8 @@ _NO_FILES = ("idna", "punycode", "raw-unicode-escape", "unicode-escape", "undefi
 _DELIMITERS = (",", ";", "\t", "|")
 COMPRESSED = (".gz", ".bz2", ".xz", ".zst", ".zip")
 """Endings of compressed files; a zip archive must hold one file."""
+UNNAMED = "Unnamed: 0"
+"""What a first column without a name is called, as pandas does; mostly a table's index, written beside it."""
 _PACKED = {
     b"\x1f\x8b": ".gz",
     b"BZh": ".bz2",
@@ -200,7 +203,12 @@ def is_text(value: str) -> bool:
 
 
 def checked_columns(names: list[str], *, source: str, or_else: str = "") -> list[str]:
-    """Return the column names; a DataError says which is empty or given twice, with another cure to add, if any."""
+    """Return the column names; a DataError says which is empty or given twice, with another cure to add, if any.
+
+    A first column that alone has no name is `UNNAMED`.
+    """
+    if len(names) > 1 and not names[0] and all(names[1:]) and UNNAMED not in names:
+        names = [UNNAMED, *names[1:]]
     for number, name in enumerate(names, start=1):
         if not name.isascii() and not is_text(name):
             raise DataError(f"{source}: the name of column {number}, {name!r}, is not text: correct it")

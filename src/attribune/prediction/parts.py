@@ -42,6 +42,7 @@ class _Manifest(Settings):
     quantise: Quantisation | None = None
     delimiter: str | None = None
     quoting: bool | None = None
+    decimal: str | None = None
     columns: list[str] | None = None
     file_format: str | None = None
     rows: int | None = None

@@ -79,10 +79,14 @@ class RecipeFields(Settings):
 
     @property
     def missing_labels(self) -> tuple[str, ...]:
-        """The texts that mean no label; the name of a class never does."""
+        """The texts that mean no label; the name of a class never does.
+
+        Unless the recipe says otherwise, these are those of attributes, and where labels are numbers a few more.
+        """
         lists = [self.task.get(option) for option in ("classes", "labels", "ties")]
         named = {canonical(name) for names in lists if isinstance(names, list | tuple) for name in names}
-        return tuple(text for text in self.task.get("missing", self.data.missing) if text not in named)
+        usual = dict.fromkeys((*self.data.missing, *TASKS[self.task_kind].no_label))
+        return tuple(text for text in self.task.get("missing", usual) if text not in named)
 
     @property
     def attribute_names(self) -> list[str]:

@@ -126,6 +126,7 @@ class DataRecipe(Settings):
     encoding: str | None = None
     delimiter: str | None = None
     quoting: bool | None = None
+    decimal: str | None = None
     columns: Names | None = None
     file_format: str | None = None
     rows: int | None = None

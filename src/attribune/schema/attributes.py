@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from attribune.errors import ConfigError, DataError, RowError
 from attribune.schema.cells import Cells, distinct_pairs, list_cells, single_cells
+from attribune.schema.columns import NO_NUMBER
 from attribune.schema.hashing import hashed_ids
 from attribune.schema.kinds import Kind, MultiLabel, Numeric
 from attribune.schema.reports import AttributeCounts
@@ -186,7 +187,8 @@ def read_cells(spec: Kind, column: pa.Array, *, missing: frozenset[str], first_r
     if isinstance(spec, MultiLabel):
         cells = list_cells(column, separator=spec.separator, missing=missing, column=spec.name, first_row=first_row)
     else:
-        cells = single_cells(column, missing=missing, column=spec.name, first_row=first_row)
+        words = missing.union(NO_NUMBER) if isinstance(spec, Numeric) else missing
+        cells = single_cells(column, missing=words, column=spec.name, first_row=first_row)
     if isinstance(spec, Numeric) or not spec.derives_values:
         return cells
     return cells.map(spec.value_of, column=spec.name, first_row=first_row)
@@ -202,10 +204,12 @@ def numbers_of(cells: Cells, *, column: str, first_row: int) -> npt.NDArray[np.f
     bad = ~np.isfinite(numbers)
     if bad.any():
         cell = int(np.argmax(bad[cells.codes]))
+        text = cells.texts[cells.codes[cell]]
+        comma = "if it has a decimal comma, read the file with --decimal , (decimal=',' in Python); " * ("," in text)
         raise RowError(
             f"column {column!r}, ",
             first_row + int(cells.rows[cell]),
-            f": {cells.texts[cells.codes[cell]]!r} is not a finite number: correct it, add it to the missing values "
+            f": {text!r} is not a finite number: {comma}correct it, add it to the missing values "
             "(data.missing), make a number of a date, such as its year, or read the column as categories (Categorical "
             "in Python, --attributes on the command line)",
         )

@@ -18,6 +18,7 @@ from attribune.errors import DataError, RowError
 
 __all__ = [
     "MISSING",
+    "NO_NUMBER",
     "Distinct",
     "Table",
     "as_array",
@@ -34,6 +35,8 @@ __all__ = [
 
 MISSING: tuple[str, ...] = ("", "nan", "NaN", "null", "NULL", "None", "N/A", "NA", "<NA>")
 """Texts that mean *no value* unless a recipe says otherwise."""
+NO_NUMBER: tuple[str, ...] = ("n/a", "none", "NONE", "-", "--", "?")
+"""Texts that mean *no value* also where there are numbers or times, whose values are never written so."""
 
 Table: TypeAlias = "datasets.Dataset | pa.Table | pd.DataFrame | Mapping[str, Sequence[Any]]"
 

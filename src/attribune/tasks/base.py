@@ -87,7 +87,8 @@ class Task(ABC):
     ``kind`` is its name in recipes and saved models, ``compares`` whether the model reads several texts of a row, each
     for itself, ``reads_tokens`` whether it is a `TokenTask`, ``reads_words`` whether a text is a list of words.
     ``changeable`` names the options that may change when a run is trained further. ``unusable`` says what the rows have
-    that are left out, and ``label_scale`` which labels there may be.
+    that are left out, and ``label_scale`` which labels there may be, and ``no_label`` which texts, beside those that a
+    recipe names, are none: among numbers they cannot be a class.
     """
 
     kind: ClassVar[str]
@@ -95,6 +96,7 @@ class Task(ABC):
     changeable: ClassVar[tuple[str, ...]] = ("missing", "score_by")
     unusable: ClassVar[str] = "no text or no label"
     label_scale: ClassVar[str] = ""
+    no_label: ClassVar[tuple[str, ...]] = ()
     reads_tokens: ClassVar[bool] = False
     reads_words: ClassVar[bool] = False
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import numbers
+import re
 import unicodedata
 from collections import Counter
 from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
@@ -29,6 +30,7 @@ __all__ = [
     "compared_texts",
     "count_classes",
     "label_lists",
+    "label_number",
     "label_numbers",
     "label_texts",
     "number_of",
@@ -41,6 +43,12 @@ __all__ = [
 UNSEEN = -100
 """Class id of a label that no training row has: ignored by the loss, an error in every metric."""
 
+_FILLED, _EMPTY = "\u2605\u2b50", "\u2606"  # stars
+_STARS = re.compile(
+    rf"(?P<filled>[{_FILLED}]+)[{_EMPTY}]*|(?P<number>\d+([.,]\d+)?)( ?/ ?\d+| out of \d+)?[ -]?"
+    rf"([{_FILLED}]|stars?|sterne?|[ée]toiles?|estrellas?|estrelas?|stell[ae]|sterren|ster)",
+    re.IGNORECASE,
+)
 _EXAMPLES = 5  # of classes that are alike
 _MOST_CLASSES = 1_000_000  # with a probability of each in every row
 
@@ -129,6 +137,15 @@ def number_of(text: str) -> float | None:
     return number if math.isfinite(number) else None
 
 
+def label_number(text: str) -> float | None:
+    """Return the number of a label, also of stars such as ``4 stars``, ``4.5 out of 5 stars`` or signs of stars."""
+    if (number := number_of(text)) is not None:
+        return number
+    if (stars := _STARS.fullmatch(text.replace("\ufe0f", ""))) is None:
+        return None
+    return float(stars["number"].replace(",", ".")) if stars["number"] else float(len(stars["filled"]))
+
+
 def label_numbers(column: Column, *, missing: Collection[str], first_row: int = 1) -> Array:
     """Return the cells as float64 (n,), NaN for missing ones; DataError for anything but finite numbers."""
     result = np.full(len(column), np.nan)
@@ -137,7 +154,7 @@ def label_numbers(column: Column, *, missing: Collection[str], first_row: int = 
         if text is None or text in missing:
             continue
         exact = isinstance(value, numbers.Real) and not isinstance(value, bool | np.bool_)
-        number = number_of(str(float(value))) if exact else number_of(text)
+        number = number_of(str(float(value))) if exact else label_number(text)
         if number is None:
             raise RowError(
                 "the label of ",
@@ -201,7 +218,7 @@ def outside_of(
         known: texts of labels; None where any number is known.
         as_numbers: whether labels are compared as numbers.
     """
-    key = number_of if as_numbers else str
+    key = label_number if as_numbers else str
     inside = None if known is None else {key(text) for text in known}
     hidden = {*missing, ""} if as_numbers else {*missing, ""}.difference(known or ())
 

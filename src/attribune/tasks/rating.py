@@ -15,7 +15,7 @@ from attribune.errors import ConfigError
 from attribune.metrics import formulas as metric
 from attribune.metrics.distributions import distribution_metrics
 from attribune.metrics.metric import Metric
-from attribune.schema.columns import MISSING, canonical
+from attribune.schema.columns import MISSING, NO_NUMBER, canonical
 from attribune.tasks.base import (
     Decoded,
     ScoreBy,
@@ -97,6 +97,7 @@ class Rating(Task):
     """
 
     kind: ClassVar[str] = "rating"
+    no_label: ClassVar[tuple[str, ...]] = NO_NUMBER
     classes: Ratings
     expected: OptionalFlag = None
     soft_labels: Flag = False

@@ -14,7 +14,7 @@ from attribune.core.config import checked_dataclass
 from attribune.errors import ConfigError, DataError
 from attribune.metrics import formulas as metric
 from attribune.metrics.metric import Metric
-from attribune.schema.columns import MISSING
+from attribune.schema.columns import MISSING, NO_NUMBER
 from attribune.tasks.base import Decoded, ScoreBy, Task, check_metrics, checked_logits
 from attribune.tasks.labels import Array, Column, MissingTexts, label_numbers, outside_of, require_columns
 
@@ -53,6 +53,7 @@ class Regression(Task):
     """
 
     kind: ClassVar[str] = "regression"
+    no_label: ClassVar[tuple[str, ...]] = NO_NUMBER
     outputs: ClassVar[int] = 1
     mean: Finite = 0.0
     std: Finite = 1.0

@@ -17,7 +17,7 @@ from attribune.errors import ConfigError, DataError, RowError
 from attribune.metrics import formulas as metric
 from attribune.metrics.metric import Metric
 from attribune.metrics.ranking import RECALL_AT, mean_reciprocal_rank, positive_ranks, recall_at
-from attribune.schema.columns import MISSING, canonical
+from attribune.schema.columns import MISSING, NO_NUMBER, canonical
 from attribune.tasks.base import Decoded, ScoreBy, Task, check_metrics, checked_logits
 from attribune.tasks.labels import (
     Array,
@@ -90,6 +90,7 @@ class Similarity(Task):
     """
 
     kind: ClassVar[str] = "similarity"
+    no_label: ClassVar[tuple[str, ...]] = NO_NUMBER
     compares: ClassVar[bool] = True
     head_outputs: ClassVar[int] = 0
     unusable: ClassVar[str] = "no texts that can be compared, or no score"

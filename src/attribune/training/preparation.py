@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 from datasets import Dataset
 
-from attribune.core.wording import counted
+from attribune.core.wording import counted, listed_counts
 from attribune.data.checking.findings import attribute_finding, leak_finding
 from attribune.data.checking.profiles import arrow_columns, column_codes
 from attribune.data.clusters import Clusters, clusters_note, find_clusters
@@ -218,10 +218,11 @@ def _class_notes(splits: Mapping[str, PreparedSplit], task: Task) -> list[str]:
     if len(train) > _SHOWN_CLASSES:
         notes = [f"train: {len(train):,} classes, of {min(train.values()):,} to {max(train.values()):,} rows", *odd]
     else:
-        notes = [f"train: rows of each class: {_listed_counts(train)}", *odd]
+        notes = [f"train: rows of each class: {listed_counts(train, most=_SHOWN_CLASSES)}", *odd]
     if few := {name: count for name, count in train.items() if count < _FEW_ROWS}:
+        some = counted(len(few), "class", "classes")
         notes.append(
-            f"train: {counted(len(few), 'class', 'classes')} with fewer than {_FEW_ROWS} rows ({_listed_counts(few)}), "
+            f"train: {some} with fewer than {_FEW_ROWS} rows ({listed_counts(few, most=_SHOWN_CLASSES)}), "
             "which a model can hardly learn: add rows, or join classes"
         )
     for name, found in counts.items():
@@ -247,11 +248,6 @@ def _column_findings(plan: DataPlan, train: PreparedSplit) -> list[str]:
         finding = attribute_finding(name, codes[name], may_be_unique=may_be_unique)
         found += [finding or leak_finding(name, codes[name], codes[labels[0]]) if labels else finding]
     return [f"train: {finding}" for finding in found if finding is not None]
-
-
-def _listed_counts(counts: Mapping[str, int]) -> str:
-    shown = list(counts.items())[:_SHOWN_CLASSES]
-    return ", ".join(f"{name}: {count:,}" for name, count in shown) + (", ..." if len(counts) > len(shown) else "")
 
 
 def _encode_labels(
@@ -292,7 +288,8 @@ def _other_labels(unseen: Mapping[str, int], part: UsableRows, plan: DataPlan, t
     classes = ", ".join(map(repr, names[:_SHOWN_CLASSES])) + (", ..." if len(names) > _SHOWN_CLASSES else "")
     return DataError(
         f"{part.source}: none of its training rows has a class of {of} ({classes}); their labels are "
-        f"{_listed_counts(unseen)}: write them as these classes, name another label column, or begin a new run"
+        f"{listed_counts(unseen, most=_SHOWN_CLASSES)}: write them as these classes, name another label column, or "
+        "begin a new run"
     )
 
 

@@ -21,7 +21,7 @@ from attribune.errors import ConfigError
 from attribune.runs.recipe_parts import ValuesRecipe
 from attribune.runs.value_tables import read_value_table
 
-FLAGS = ["--encoding", "--delimiter", "--quoting", "--columns", "--file-format", "--rows"]
+FLAGS = ["--encoding", "--delimiter", "--quoting", "--decimal", "--columns", "--file-format", "--rows"]
 VERBS = (
     *("check", "train", "search", "predict", "evaluate", "explain", "ablate", "report", "enrol", "generate"),
     *("next", "export", "data distributions"),
@@ -55,6 +55,7 @@ def test_arguments_flags_and_options_have_the_same_names() -> None:
             "encoding": "cp1252",
             "delimiter": ";",
             "quoting": False,
+            "decimal": ",",
             "columns": ["a", "b"],
             "file_format": "csv",
             "rows": 9,
@@ -75,7 +76,7 @@ def test_a_tab_is_printed_as_a_word() -> None:
     assert FileOptions(delimiter="\t").words() == FileOptions(delimiter="\\t").words() == {"--delimiter": ["tab"]}
 
 
-@pytest.mark.parametrize("word", [name for name in FLAGS if name not in ("--quoting", "--rows")])
+@pytest.mark.parametrize("word", [name for name in FLAGS if name not in ("--quoting", "--decimal", "--rows")])
 def test_flags_without_a_table_are_refused(word: str) -> None:
     given = parsed([word, "csv" if word == "--file-format" else ";"])
     given.data = given.check = None
@@ -89,8 +90,10 @@ def test_flags_without_a_table_are_refused(word: str) -> None:
 
 
 def test_another_table_shares_what_text_is_written_in() -> None:
-    rows = FileOptions(encoding="cp1252", delimiter="~", quoting=False, columns=["a"], file_format="csv", rows=3)
-    assert rows.beside("users.csv.gz") == FileOptions(encoding="cp1252", delimiter="~", quoting=False)
+    rows = FileOptions(
+        encoding="cp1252", delimiter="~", quoting=False, decimal=",", columns=["a"], file_format="csv", rows=3
+    )
+    assert rows.beside("users.csv.gz") == FileOptions(encoding="cp1252", delimiter="~", quoting=False, decimal=",")
     assert rows.beside(Path("users.parquet")) == FileOptions(encoding="cp1252")
     assert rows.beside({"user": ["a"]}) == rows.beside(TableFile("a.csv", FileOptions())) == FileOptions()
 

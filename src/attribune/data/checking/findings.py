@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
+
 import numpy as np
 import numpy.typing as npt
 import pyarrow.compute as pc
 
+from attribune.core.wording import counted
 from attribune.data.checking.profiles import Codes, IntArray
 
-__all__ = ["attribute_finding", "leak_finding", "shared_rows"]
+__all__ = ["attribute_finding", "leak_finding", "shared_rows", "word_finding"]
 
 _NEARLY_ALL = 0.95
 _SURE = 0.99  # share of rows whose value tells the label
@@ -37,6 +41,20 @@ def attribute_finding(name: str, codes: Codes, *, may_be_unique: bool = False) -
             "nothing can be learned from them for others: leave it out, or describe its values (--values)"
         )
     return None
+
+
+def word_finding(name: str, words: Mapping[str, int]) -> str:
+    """Say which values of an attribute may mean that there is none.
+
+    Args:
+        words: rows of each of these values.
+    """
+    listed = ", ".join(f"{word!r} in {counted(count, 'row')}" for word, count in words.items())
+    missing = json.dumps(["", *words])
+    return (
+        f"attribute {name!r}: {listed} count as values; if they mean that there is none, name them in data.missing, as "
+        f"in --set 'data.missing={missing}'"
+    )
 
 
 def leak_finding(name: str, codes: Codes, label: Codes) -> str | None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal
 
@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from attribune.data.times import is_time
 from attribune.schema.cells import single_cells
-from attribune.schema.columns import MISSING
+from attribune.schema.columns import MISSING, NO_NUMBER
 
 __all__ = ["Codes", "ColumnProfile", "IntArray", "arrow_columns", "column_codes", "joint_codes", "profile_column"]
 
@@ -94,6 +94,7 @@ class ColumnProfile:
         whole: whether all values are whole numbers.
         low: the lowest number, and `high` the highest; 0 for what is none.
         separator: between the values of a cell, where cells have several.
+        no_values: rows of each text that means *no value* among numbers and times, and may be a value elsewhere.
     """
 
     name: str
@@ -107,6 +108,7 @@ class ColumnProfile:
     low: float = 0.0
     high: float = 0.0
     separator: str | None = None
+    no_values: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def rows(self) -> int:
@@ -132,8 +134,24 @@ class ColumnProfile:
 def profile_column(name: str, column: pa.ChunkedArray) -> ColumnProfile:
     """Profile a column."""
     codes, kind = column_codes(column), column.type
+    places = pc.index_in(pa.array(NO_NUMBER, pa.large_string()), value_set=codes.values.cast(pa.large_string()))
+    no_values = {
+        word: int(codes.counts[place])
+        for word, place in zip(NO_NUMBER, places.to_pylist(), strict=True)
+        if place is not None
+    }
+    if no_values:
+        without = column_codes(column, missing=(*MISSING, *NO_NUMBER))
+        if len(without.values) and _of_values(without)["kind"] != "text":
+            codes = without
     missing = int((codes.codes < 0).sum())
-    common: dict[str, Any] = {"name": name, "codes": codes, "missing": missing, "once": int((codes.counts == 1).sum())}
+    common: dict[str, Any] = {
+        "name": name,
+        "codes": codes,
+        "missing": missing,
+        "once": int((codes.counts == 1).sum()),
+        "no_values": no_values,
+    }
     if pa.types.is_list(kind) or pa.types.is_large_list(kind):
         return ColumnProfile(kind="list", **{**common, "missing": column.null_count})
     if pa.types.is_nested(kind) or not len(codes.values):

@@ -8,11 +8,13 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
+import numpy.typing as npt
 
 from attribune.data.checking.findings import attribute_finding, leak_finding
 from attribune.data.checking.judgements import is_told_by, numbers_the_texts
 from attribune.data.checking.profiles import ColumnProfile, IntArray
-from attribune.data.checking.whole_numbers import NumberKind, kind_of_numbers
+from attribune.data.checking.whole_numbers import NumberKind, kind_of_numbers, numbers_of
+from attribune.tasks.labels import label_number
 
 __all__ = ["Role", "RoleOf", "TaskGuess", "guess_roles", "guess_similarity", "guess_task", "guess_texts"]
 
@@ -34,6 +36,7 @@ _MANY_CLASSES = 200
 _MOST_JUDGES = 8  # rows of a short text; what more rows share, such as a title, names something
 _MOST_ATTRIBUTES = 20  # that are proposed
 _MOST_WORDS = 3.0  # of a value that may be a category
+_MOST_STAR_WORDS = 5.0  # 4 out of 5 stars
 _LONG = 40  # characters of a text in a language without spaces
 
 
@@ -138,7 +141,7 @@ def _plain_role(one: ColumnProfile) -> RoleOf | None:
         return RoleOf(role="left out", reason=reason)
     if one.kind == "time" or (_TIMES.search(name) and one.words < 2 * _MOST_WORDS and one.values > _FEW_VALUES):
         return RoleOf(role="time")
-    if one.kind == "number" and name in _WEIGHTS and one.low >= 0:
+    if one.kind == "number" and name in _WEIGHTS and one.low >= 0 and not one.missing:
         return RoleOf(role="weight")
     if one.is_unique and one.whole and one.high - one.low + 1 == one.values:
         return RoleOf(role="id", reason="numbers the rows")
@@ -198,6 +201,14 @@ def _attribute_kind(one: ColumnProfile) -> str | None:
     return "categorical" if one.values <= max(2, one.present * 0.8) else None
 
 
+def _stars(label: ColumnProfile) -> npt.NDArray[np.float64] | None:
+    """Return the number of each distinct label, where all are numbers but not all are written as such."""
+    if label.kind != "text" or label.words > _MOST_STAR_WORDS or label.values > _MANY_CLASSES:
+        return None
+    numbers = [label_number(text) for text in label.codes.values.to_pylist()]
+    return None if None in numbers else np.array(numbers, dtype=np.float64)
+
+
 def guess_task(label: ColumnProfile, *, is_judged: bool = False) -> TaskGuess:
     """Guess the task from the labels.
 
@@ -208,18 +219,20 @@ def guess_task(label: ColumnProfile, *, is_judged: bool = False) -> TaskGuess:
         separator = [f"task.separator={label.separator!r}"] if label.separator else []
         options = ("--set", "task.multi_label=true", *separator)
         return TaskGuess(kind="classification", words="several labels a row", options=options)
-    if label.kind != "number":
+    stars = _stars(label)
+    if label.kind != "number" and stars is None:
         words = f"{label.values:,} classes"
         if label.values > _MANY_CLASSES:
             words += ", which are many: is this the label?"
         return TaskGuess(kind="classification", words=words)
-    if label.whole and 3 <= label.values <= _FEW_VALUES:
-        numbers = np.sort(label.codes.values.cast("float64").to_numpy())
-        if (np.diff(numbers) <= 2).all():
-            kinds = ("rating", "ordinal") if is_judged else ("ordinal", "rating")
-            words = f"ratings from {label.low:g} to {label.high:g}: --task {' or '.join(kinds)}"
-            return TaskGuess(kind=kinds[0], words=words, options=("--task", kinds[0]))
+    numbers = np.unique(numbers_of(label.codes) if stars is None else stars)
+    numbers = numbers[np.isfinite(numbers)]
+    if (numbers == np.floor(numbers)).all() and 3 <= len(numbers) <= _FEW_VALUES and (np.diff(numbers) <= 2).all():
+        kinds = ("rating", "ordinal") if is_judged else ("ordinal", "rating")
+        read = "" if stars is None else f", read from texts such as {label.codes.values[0].as_py()!r}"
+        words = f"ratings from {numbers[0]:g} to {numbers[-1]:g}{read}: --task {' or '.join(kinds)}"
+        return TaskGuess(kind=kinds[0], words=words, options=("--task", kinds[0]))
     if label.values <= _FEW_VALUES:
         return TaskGuess(kind="classification", words=f"{label.values} classes")
-    words = f"numbers from {label.low:g} to {label.high:g}: --task regression"
+    words = f"numbers from {numbers[0]:g} to {numbers[-1]:g}: --task regression"
     return TaskGuess(kind="regression", words=words, options=("--task", "regression"))

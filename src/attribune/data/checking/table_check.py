@@ -14,8 +14,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from attribune.core.arguments import checked_arguments
-from attribune.core.wording import counted
-from attribune.data.checking.findings import shared_rows
+from attribune.core.wording import counted, listed_counts
+from attribune.data.checking.findings import shared_rows, word_finding
 from attribune.data.checking.judgements import judge_among
 from attribune.data.checking.profiles import (
     ColumnProfile,
@@ -177,9 +177,7 @@ class TableCheck:
         )
 
     def _class_words(self) -> str:
-        shown = list(self.classes.items())[:_SHOWN]
-        listed = ", ".join(f"{name} {count:,}" for name, count in shown)
-        return f"\n  rows of each: {listed}{', ...' if len(self.classes) > len(shown) else ''}" if shown else ""
+        return f"\n  rows of each: {listed_counts(self.classes, most=_SHOWN)}" if self.classes else ""
 
     def _column_cells(self) -> list[list[str]]:
         order = ("text", "label", "attribute", "weight", "time", "id", "left out")
@@ -256,6 +254,11 @@ def check(
         task = TaskGuess(kind="similarity", words=words, options=("--task", "similarity"))
     classes = {} if target is None or task is None or task.kind == "regression" else _classes(target)
     found = [role.finding for role in roles.values() if role.finding]
+    found += [
+        word_finding(name, by_name[name].no_values)
+        for name, role in roles.items()
+        if role.role == "attribute" and role.kind != "number" and by_name[name].no_values
+    ]
     return TableCheck(
         source=source,
         reading=options_of(data, **reading),
