@@ -1,0 +1,179 @@
+"""What tables of other countries and programs have: decimal commas, an index, words for no value, stars."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from attribune import ConfigError, DataError, check
+from attribune.data.tables import read_table
+from attribune.schema import Categorical, Number, Schema
+from attribune.tasks import Rating, Regression
+from attribune.tasks.labels import label_number
+
+
+def read(folder: Path, content: str, **reading: Any) -> dict[str, list[Any]]:
+    (folder / "t.csv").write_text(content, encoding="utf-8")
+    return dict(read_table(folder / "t.csv", **reading)[:])
+
+
+NUMBERS = [
+    ("0,75", "0.75"),
+    ("-3,5", "-3.5"),
+    ("1.902,50", "1902.50"),
+    ("12.345.678,9", "12345678.9"),
+    ("1 902,50", "1902.50"),
+    ("1\u00a0902,50", "1902.50"),
+    ("1\u202f902,50", "1902.50"),
+    ("1'902,50", "1902.50"),
+    ("1.902", "1902"),
+    ("7", "7"),
+    ("-", "-"),
+    ("n/a", "n/a"),
+    ("", ""),
+]
+
+
+@pytest.mark.parametrize("delimiter", [";", "\t", "|"])
+def test_decimal_commas_are_found_between_semicolons(tmp_path: Path, delimiter: str) -> None:
+    content = "\n".join([f"text{delimiter}x", *(f"a, b{delimiter}{written}" for written, _ in NUMBERS)])
+    written, numbers = map(list, zip(*NUMBERS, strict=True))
+    assert read(tmp_path, content)["x"] == (numbers if delimiter == ";" else written)
+    assert read(tmp_path, content, decimal=".")["x"] == written
+    assert read(tmp_path, content, decimal=",")["x"] == numbers
+
+
+@pytest.mark.parametrize(
+    "cells",
+    [
+        ["1,5", "well, yes"],
+        ["1,2,3", "4,5"],
+        ["10.08.2021", "1,5"],
+        ["12.34,5", "1,5"],
+        ["1.5", "2"],
+        ["1e5", "1,5"],
+    ],
+)
+def test_other_columns_stay(tmp_path: Path, cells: list[str]) -> None:
+    assert read(tmp_path, "\n".join(["text;x", *(f"a;{cell}" for cell in cells)]))["x"] == cells
+
+
+def test_commas_between_fields_are_no_decimals_unless_it_is_said(tmp_path: Path) -> None:
+    content = 'text,x\na,"1,234"\nb,"2,5"\n'
+    assert read(tmp_path, content)["x"] == ["1,234", "2,5"]
+    assert read(tmp_path, content, decimal=",")["x"] == ["1.234", "2.5"]
+    with pytest.raises(ConfigError, match="decimal is ';'"):
+        read(tmp_path, content, decimal=";")
+    pd.DataFrame({"x": [1.5]}).to_parquet(tmp_path / "t.parquet")
+    with pytest.raises(ConfigError, match="leave out decimal"):
+        read_table(tmp_path / "t.parquet", decimal=",")
+    with pytest.raises(DataError, match=r"'1,234' is not a finite number: .*--decimal ,"):
+        Schema.fit(read_table(tmp_path / "t.csv"), [Number("x")])
+
+
+def test_what_was_found_is_said_with_a_sample(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    many = "\n".join(f"{row};row {row};1,5" for row in range(25_000))
+    got = read(tmp_path, f";text;x\n{many}")
+    assert list(got) == ["Unnamed: 0", "text", "x"]
+    assert set(got["x"]) == {"1.5"}
+    said = caplog.text
+    assert "decimal commas in 'x' ('1,5')" in said
+    assert "column 1 without a name as 'Unnamed: 0'" in said
+
+
+def test_an_index_without_a_name_is_kept_and_is_no_attribute(tmp_path: Path) -> None:
+    table = pd.DataFrame(
+        {
+            "text": [f"some words of a review, number {row}" for row in range(200)],
+            "user": [f"u{row % 9}" for row in range(200)],
+            "stars": [f"{row % 5 + 1} star{'s' * (row % 5 > 0)}" for row in range(200)],
+        }
+    )
+    table.sample(frac=0.9, random_state=0).to_csv(tmp_path / "t.csv")
+    checked = check(str(tmp_path / "t.csv"))
+    assert {one.name: one.role for one in checked.columns}["Unnamed: 0"] == "id"
+    assert checked.names("attribute") == ["user"]
+    assert checked.task is not None
+    assert (checked.task.kind, "read from texts such as" in checked.task.words) == ("ordinal", True)
+    with pytest.raises(DataError, match="column 2 of 3 has no name"):
+        read(tmp_path, "text,,user\n1,2,3\n")
+    with pytest.raises(DataError, match="column 1 of 3 has no name"):
+        read(tmp_path, ",,user\n1,2,3\n")
+
+
+def test_words_for_no_value_among_numbers_are_missing(tmp_path: Path) -> None:
+    words = ["-", "?", "n/a", "none", "NONE", "--"]
+    table = {"age": ["31", *words, "40"], "side": ["left", *words, "right"]}
+    schema = Schema.fit(table, [Number("age"), Categorical("side")])
+    assert len(schema["side"].values) == 8
+    assert schema.fit_report is not None
+    assert [schema.fit_report.attributes[name].missing for name in ("age", "side")] == [6, 0]
+    assert Rating(classes=("1", "2"), missing=("", *Rating.no_label)).encode_labels([["1", "-", "2"]])[1].tolist() == [
+        True,
+        False,
+        True,
+    ]
+
+
+def test_a_check_tells_words_for_no_value_from_numbers_and_names_them_elsewhere() -> None:
+    chance = np.random.default_rng(0)
+    rows = 400
+    table = pd.DataFrame(
+        {
+            "text": [f"some words of a review, number {row}" for row in range(rows)],
+            "price": [f"{price:.2f}" if row % 2 else "-" for row, price in enumerate(chance.lognormal(3, 1, rows))],
+            "country": chance.choice(["DE", "FR", "?"], rows),
+            "sent": ["2021-03-04" if row % 3 else "n/a" for row in range(rows)],
+            "label": chance.choice(["yes", "no"], rows),
+        }
+    )
+    checked = check(table)
+    columns = {one.name: one for one in checked.columns}
+    assert (columns["price"].kind, columns["price"].missing) == ("number", 200)
+    assert columns["sent"].role == "time"
+    assert [found for found in checked.findings if "count as values" in found] == [
+        f"attribute 'country': '?' in {(table['country'] == '?').sum()} rows count as values; if they mean that there "
+        'is none, name them in data.missing, as in --set \'data.missing=["", "?"]\''
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [
+        ("4", 4),
+        ("4.5", 4.5),
+        ("1 star", 1),
+        ("4 stars", 4),
+        ("5 Stars", 5),
+        ("4-star", 4),
+        ("4,5 Sterne", 4.5),
+        ("3 étoiles", 3),
+        ("2 estrellas", 2),
+        ("4.0 out of 5 stars", 4),
+        ("4/5 stars", 4),
+        ("5\u2605", 5),
+        ("\u2605\u2605\u2605\u2606\u2606", 3),
+        ("\u2b50\ufe0f\u2b50\ufe0f", 2),
+        ("stars", None),
+        ("4 apples", None),
+        ("starry", None),
+        ("\u2606\u2606", None),
+        ("4/5", None),
+        ("", None),
+    ],
+)
+def test_stars_are_numbers(text: str, number: float | None) -> None:
+    assert label_number(text) == number
+
+
+def test_stars_are_learned_as_numbers() -> None:
+    labels = ["5 stars", "1 star", "\u2605\u2605\u2605", "3"]
+    task = Rating.fit([labels])
+    assert task.classes == ("1", "3", "5")
+    assert task.encode_labels([labels])[0].tolist() == [2, 0, 1, 1]
+    assert not task.bad_labels([labels], {"classes": task.classes}).any()
+    assert Regression.fit([labels]).mean == 3
