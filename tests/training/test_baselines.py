@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 import small_runs
 from trained_runs import TrainedRuns
 
+from attribune.core.progress import Reporter
 from attribune.models.predictor import Predictor
 from attribune.runs.folder import RunFolder
 from attribune.runs.loading import load_run
@@ -18,6 +20,19 @@ from attribune.runs.recipe import Recipe
 from attribune.training.train import train
 
 pytestmark = pytest.mark.slow
+
+
+class Order(Reporter):
+    """Keeps what is reported."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+
+    def note(self, text: str) -> None:
+        self.lines.append(text)
+
+    def checked(self, *, epoch: float, metrics: Mapping[str, float]) -> None:
+        self.lines.append("checked")
 
 
 @pytest.fixture(scope="module")
@@ -34,7 +49,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def results(folder: Path, backbone: Path, window: str) -> dict[str, float]:
+def results(folder: Path, backbone: Path, window: str, reporter: Reporter | None = None) -> dict[str, float]:
     data: dict[str, Any] = {name: str(folder / f"{name}.csv") for name in ("train", "validation", "test")}
     data |= {"text": "text", "label": "stars", "attributes": [{"name": "user"}], "window": window}
     output = folder / window.replace(":", "-").replace("+", "-")
@@ -44,14 +59,23 @@ def results(folder: Path, backbone: Path, window: str) -> dict[str, float]:
         "backbone": {"name": str(backbone)},
         "training": {"steps": 2, "batch_size": 16},
     }
-    train(Recipe.from_dict(recipe), output)
+    train(Recipe.from_dict(recipe), output, reporter=reporter)
 
     scored = RunFolder(output).read_results().models
     return {one.name: one.parts["test"]["accuracy"].value for one in scored}
 
 
 def test_a_cut_text_is_cut_for_the_linear_baseline_too(folder: Path, trained_runs: TrainedRuns) -> None:
-    found = results(folder, trained_runs.backbone(), "head:10")
+    reported = Order()
+    found = results(folder, trained_runs.backbone(), "head:10", reported)
+    said = [line for line in reported.lines if line == "checked" or ", validation: accuracy " in line]
+    assert [line.split(", validation")[0] for line in said][:4] == [
+        "linear",
+        "linear, whole texts",
+        "linear, text only",
+        "attributes-only",
+    ]
+    assert said[4] == "checked", "the cheap models are known before the model learns"
     assert found["linear, whole texts"] == 1
     assert found["linear"] < 0.8  # the words that tell are beyond the window
     assert [name for name in found if name.startswith("linear")] == [

@@ -43,8 +43,8 @@ class FileOptions:
         quoting: for CSV and TSV, whether double quotes enclose fields; False takes them as plain characters. None takes
             them so in a file with tabs if each of its lines has then as many fields as the first, and else not.
         decimal: for CSV and TSV, what stands in front of decimals, ``,`` or ``.``. With a comma, columns that hold
-            numbers alone are read so, with points or spaces between thousands. None takes a comma where semicolons separate the
-            fields, as in countries that write numbers so, and such a column has one.
+            numbers alone are read so, with points or spaces between thousands. None takes a comma where semicolons
+            separate the fields, as in countries that write numbers so, and such a column has one.
         columns: names of the columns of a CSV or TSV file or a workbook that has no header: row 1 is then data.
         file_format: what a file holds, such as ``csv``, whatever its name ends in; None goes by the name, or finds what
             the standard input holds.

@@ -45,8 +45,13 @@ def train_neural(
     reporter: Reporter,
     *,
     profile: bool,
+    before_training: Callable[[ConditionedModel], None] | None = None,
 ) -> None:
-    """Build the model of a training, encode the rows, train, and save the model."""
+    """Build the model of a training, encode the rows, train, and save the model.
+
+    Args:
+        before_training: what is done before, with the model as it was built.
+    """
     source, settings = training.data, training.training
     transformers.set_seed(settings.seed)
     model = build_model(plan, source, data, reporter)
@@ -63,6 +68,8 @@ def train_neural(
     )
     for note in data.notes[note_count:]:
         reporter.note(note)
+    if before_training is not None:
+        before_training(model)
     outcome = fit(model, train, validation, settings, folder, reporter, profile=profile)
     outcome["seconds"] += train_own_values(model, train, settings, reporter, run=_precision(model, settings))
     if isinstance(model.task, TokenTask) and isinstance(validation, EncodedRows) and model.task.is_tuned:

@@ -201,7 +201,10 @@ def score_baselines(
         except DataError as error:  # such as texts without words
             reporter.note(f"the baseline {method} is left out: {error}")
             continue
-        scored += score(method, Predictor(model, text_input=plan.text), rows, plan)
+        found = score(method, Predictor(model, text_input=plan.text), rows, plan)
+        values = ", ".join(f"{name} {one.value():.4f}" for name, one in found[0].metrics["validation"].items())
+        reporter.note(f"{method}, validation: {values}")
+        scored += found
     labels = data.splits["train"].labels
     majority = {
         name: clustered(_majority(data.task, labels, split), split.clusters) for name, split in data.scored.items()

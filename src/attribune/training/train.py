@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import shutil
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
@@ -27,6 +27,7 @@ from attribune.methods.one_per_value import OnePerValue
 from attribune.metrics.results import Scored
 from attribune.models.auto import load_scorer
 from attribune.models.predictor import Predictor
+from attribune.models.scorer import Scorer
 from attribune.runs.card import run_card
 from attribune.runs.folder import RunFolder
 from attribune.runs.loading import predictor_of
@@ -292,7 +293,18 @@ def _run(
         reporter.note(note)
     from_main(lambda: _check_same_rows(folder, rows_digest(rows, plan.data)))
 
-    scored, record, predictor = _train_and_score(plan, folder, rows, reporter, profile=profile)
+    fitted: list[Scored] = []
+
+    def fit_baselines(model: Scorer) -> None:
+        """Fit them once: before the model is trained, or else beside one that was trained before."""
+        if not (fitted or plan.data.is_generative) and baselines and is_main():
+            encoder, exclude = model.row_encoder(plan.data.text), {plan.method, *comparisons}
+            by = plan.training.select_by
+            fitted.extend(score_baselines(plan.data, rows, reporter, encoder=encoder, exclude=exclude, by=by))
+
+    scored, record, predictor = _train_and_score(
+        plan, folder, rows, reporter, profile=profile, before_training=fit_baselines
+    )
     for name, other in comparisons.items():
         reporter.note(f"training {name} for comparison")
         other_folder = RunFolder(folder.path / "compare" / name)
@@ -309,10 +321,8 @@ def _run(
 
     if predictor is None or record is None:
         return {}
-    if baselines and not plan.data.is_generative:
-        encoder, exclude = predictor.model.row_encoder(plan.data.text), {plan.method, *comparisons}
-        by = plan.training.select_by
-        scored += score_baselines(plan.data, rows, reporter, encoder=encoder, exclude=exclude, by=by)
+    fit_baselines(predictor.model)
+    scored += fitted
     rows = replace(data, task=predictor.task)
     return _write_results(folder, plan.recipe, rows, scored, record, chosen_by=chosen_by).to_dict()
 
@@ -353,16 +363,25 @@ def _check_same_rows(folder: RunFolder, digest: str) -> None:
 
 
 def _train_and_score(
-    plan: TrainingPlan, folder: RunFolder, data: PreparedData, reporter: Reporter, *, profile: bool = False
+    plan: TrainingPlan,
+    folder: RunFolder,
+    data: PreparedData,
+    reporter: Reporter,
+    *,
+    profile: bool = False,
+    before_training: Callable[[Scorer], None] | None = None,
 ) -> tuple[list[Scored], TrainingRecord | None, Predictor | None]:
     """Train one method, unless its model exists, and score it with and without its attributes.
+
+    Args:
+        before_training: what is done with a network before it is trained.
 
     Returns:
         In the first process, the scores, the training record, and the model's predictor; nothing in the others.
     """
     is_trained = from_main(folder.outcome.is_file)
     if plan.model is not None and not is_trained:
-        train_neural(plan, plan.model, folder, data, reporter, profile=profile)
+        train_neural(plan, plan.model, folder, data, reporter, profile=profile, before_training=before_training)
     if not is_main():
         return [], None, None
     if plan.baseline is not None and not is_trained:
