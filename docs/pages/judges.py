@@ -9,7 +9,13 @@ from attribune.apps.report.plots import Estimate, forest_plot
 from pages.cells import between, machine_line, measured, table
 from pages.experiments import difference, record, scores
 
-_HIGHLIGHTED = ("injector", "plora", "pln", "tokens", "history")
+_UNAWARE = ("text alone", "shuffled")  # what does not know the judge
+_FIRST = {
+    "injector": "language model and judge",
+    "linear": "words and judge",
+    "text alone": "language model",
+    "linear, text alone": "words",
+}
 
 
 def new_judges() -> list[str]:
@@ -88,11 +94,21 @@ def drawing(data: str) -> str:
             value=100 * line.metrics["r2"].value,
             low=100 * line.metrics["r2"].low,
             high=100 * line.metrics["r2"].high,
-            highlighted=line.name in _HIGHLIGHTED,
+            highlighted=not line.name.endswith(_UNAWARE),
         )
         for line in sorted(lines, key=lambda line: line.metrics["r2"].value, reverse=True)
     ]
-    return forest_plot(estimates, label="variance of single judgements explained (R², %), texts unseen")
+    return forest_plot(estimates, label="variance of single judgements explained (%)")
+
+
+def first_screen() -> str:
+    """What a language model and a linear model of words explain with the judge and without."""
+    lines = {line.name: line for line in record("judges_small").tables[0].lines}
+    estimates = [
+        Estimate.of(name, lines[method].metrics["r2"], scale=100, highlighted=not method.endswith(_UNAWARE))
+        for method, name in _FIRST.items()
+    ]
+    return forest_plot(estimates, label="variance of single answers explained (%)", bars=True)
 
 
 def panel() -> list[str]:
@@ -158,6 +174,7 @@ def _with_difference(task: dict[str, Any], name: str) -> tuple[str, str]:
 
 
 DRAWINGS = {
+    "images/first.svg": first_screen,
     "images/judges.svg": partial(drawing, "politeness"),
     "images/judges-arousal.svg": partial(drawing, "studemo-arousal"),
 }
