@@ -44,6 +44,11 @@ def test_the_compose_file_fits_the_service() -> None:
     assert {KEYS, ADMIN_KEYS, VALUE_KEYS} < set(service["environment"])
     dockerfile = (ROOT / "Dockerfile").read_text(encoding="utf-8")
     entry = yaml.safe_load(re.search(r"^ENTRYPOINT (.*)$", dockerfile, re.MULTILINE)[1])  # type: ignore[index]
+    home = re.search(r"^ENV HF_HOME=(.*)$", dockerfile, re.MULTILINE)[1]  # type: ignore[index]
+    assert home in [volume.split(":")[-1] for volume in service["volumes"]]
+    assert dockerfile.index(f"mkdir {home} && chown attribune {home}") < dockerfile.index(f"VOLUME {home}")
+    pinned = (ROOT / "constraints.txt").read_text(encoding="utf-8")
+    assert f"{re.search('ARG BACKBONE=(.*)', dockerfile)[1]}==" in pinned  # type: ignore[index]
     parser = argparse.ArgumentParser()
     serve_verb.add_parser(parser.add_subparsers())
     options = parser.parse_args([*entry[1:], *map(str, service["command"])])
