@@ -82,6 +82,21 @@ def test_a_panel_puts_the_answers_of_all_values_together(session: Session) -> No
     assert answer.notes == []
 
 
+@pytest.mark.parametrize(
+    ("figures", "said"),
+    [
+        ({"disagreement": 0.3, "doubt": 0.1}, "75% because the values give different answers, and 25% because"),
+        ({"disagreement": 0.0, "doubt": 0.001}, "The model is sure of the answer, and the same for all values."),
+        ({"expected": 3.26}, "The mean of their numbers is 3.26."),
+        ({"expected": 3.26, "spread": 0.8}, "The standard deviation of their numbers is 0.8."),
+    ],
+)
+def test_a_panel_speaks_in_sentences(session: Session, figures: dict[str, float], said: str) -> None:
+    answer = replace(session.ask_panel("the film was great", {}, "user"), figures=figures)
+    shown = " ".join(re.sub("<[^>]*>", " ", panel_html(answer, "user")).split())
+    assert said in shown
+
+
 def test_of_many_values_the_first_are_asked_and_the_others_counted(
     session: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -259,4 +274,6 @@ def test_a_panel_of_numbers_has_their_mean_and_spread_alone() -> None:
         notes=["3 of 4 were asked"],
     )
     shown = " ".join(re.sub("<[^>]*>", " ", panel_html(answer, "user")).split())
-    assert shown == "4 values of user together: 3.25 spread 0.5 3 of 4 were asked."
+    assert shown == (
+        "4 values of user together: 3.25 The standard deviation of their numbers is 0.5. 3 of 4 were asked."
+    )

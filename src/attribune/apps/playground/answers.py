@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from jinja2 import Environment
@@ -11,6 +11,7 @@ from attribune.apps.playground.session import Answer, PanelAnswer
 
 __all__ = ["answer_html", "matches_html", "panel_html"]
 
+_SURE = 0.01  # nats of uncertainty, below which there is none to speak of
 _MAX_NUMBERS = 12  # classes in a table, the most probable ones
 
 _JINJA = Environment(autoescape=True, trim_blocks=True)
@@ -51,9 +52,7 @@ _PANEL = _JINJA.from_string("""
 {% endfor %}
 </table>
 {% endif %}
-<p>{% for figure, number in answer.figures.items() %}
-{{ figure }} {{ "%.3g" % number }}{{ "" if loop.last else "," }}
-{% endfor %}</p>
+{% for sentence in sentences %}<p>{{ sentence }}</p>{% endfor %}
 {% if answer.dissenters %}<p>Those who dissent, the farthest first: {{ answer.dissenters | join(", ") }}.</p>
 {% elif numbers %}<p>Nobody dissents.</p>{% endif %}
 {% for note in answer.notes %}<p>{{ note }}.</p>{% endfor %}
@@ -87,7 +86,28 @@ def panel_html(answer: PanelAnswer, name: str) -> str:
     numbers, hidden = numbers[:_MAX_NUMBERS], len(numbers[_MAX_NUMBERS:])
     if answer.is_ordered:
         numbers.sort(key=list(answer.probabilities).index)
-    return _PANEL.render(answer=answer, name=name, numbers=numbers, hidden=hidden)
+    sentences = _panel_sentences(answer.figures)
+    return _PANEL.render(answer=answer, name=name, numbers=numbers, hidden=hidden, sentences=sentences)
+
+
+def _panel_sentences(figures: Mapping[str, float]) -> list[str]:
+    """Say how far the values are apart, and why the answer is uncertain."""
+    sentences = []
+    if "expected" in figures:
+        sentences.append(f"The mean of their numbers is {figures['expected']:.3g}.")
+    if "spread" in figures:
+        sentences.append(f"The standard deviation of their numbers is {figures['spread']:.2g}.")
+    if "disagreement" not in figures:
+        return sentences
+    uncertainty = figures["disagreement"] + figures["doubt"]
+    if uncertainty < _SURE:
+        return [*sentences, "The model is sure of the answer, and the same for all values."]
+    share = figures["disagreement"] / uncertainty
+    return [
+        *sentences,
+        f"The answer is uncertain for two reasons: {share:.0%} because the values give different answers, and "
+        f"{1 - share:.0%} because the model is undecided about each of them.",
+    ]
 
 
 def matches_html(name: str, part: str, matches: Sequence[tuple[str, int]]) -> str:

@@ -112,6 +112,7 @@ def _theme() -> gr.themes.Base:
 
 def _text_tab(session: Session, page: gr.Blocks) -> tuple[gr.Textbox, list[Any]]:
     """Build the first tab, and return the box of the text and those of a second text and the values."""
+    gr.Markdown("What does the model say of a text? Pick or write one, choose the values it is read with, and predict.")
     examples = session.examples()
     if examples:
         choices = [(shortened(one.text, _MAX_CHOICE), index) for index, one in enumerate(examples)]
@@ -187,7 +188,7 @@ def _with_alerts(session: Session, handler: Callable[..., str]) -> Callable[...,
 
 
 def _two_values(session: Session, names: Sequence[str], text: gr.Textbox, pickers: Sequence[Any]) -> None:
-    gr.Markdown("The text of the first tab as if written with the one and with the other value.")
+    gr.Markdown("What does a value change? The text of the first tab, read with the one and with the other value.")
     attribute = gr.Dropdown(choices=list(names), value=names[0], label="Attribute", elem_id="two-attribute")
 
     def choices(name: str) -> list[dict[str, Any]]:
@@ -234,9 +235,8 @@ def _panel(session: Session, names: Sequence[str], text: gr.Textbox, pickers: Se
         gr.Markdown(html.escape(reason))
         return
     gr.Markdown(
-        "The text of the first tab as if each of the values had written or judged it. Disagreement is how much their "
-        "answers differ, doubt how undecided the model is about each of them, both in nats; spread is the standard "
-        "deviation of their numbers."
+        "What would all the values together say? The text of the first tab is read with each of them: their answers, "
+        "who gives another one than most, and whether they differ or the model cannot tell."
     )
     attribute = gr.Dropdown(choices=list(names), value=names[0], label="Attribute", elem_id="panel-attribute")
     button = gr.Button("Ask", variant="primary", elem_id="panel")
@@ -251,6 +251,7 @@ def _ask_panel(session: Session, text: str, attribute: str, *picked: Any) -> str
 
 
 def _map(session: Session, names: Sequence[str], page: gr.Blocks) -> None:
+    gr.Markdown("Which values has the model learned to treat alike? Those are near each other.")
     value_map = cache(session.values.map)
     colours = session.values.mean_labels
     with gr.Row():
@@ -294,6 +295,7 @@ def _correlation(first: Any, second: Any) -> float:
 
 
 def _search(session: Session, names: Sequence[str]) -> None:
+    gr.Markdown("Does the model know a value? Search it, and see how many training rows it had.")
     with gr.Row():
         attribute = gr.Dropdown(choices=list(names), value=names[0], label="Attribute", elem_id="search-attribute")
         query = gr.Textbox(label="Part of its name", elem_id="search-words")
