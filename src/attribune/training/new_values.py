@@ -28,6 +28,7 @@ from attribune.training.value_priors import learn_value_priors
 __all__ = ["check_set_encoders", "prepare_new_values"]
 
 _log = logging.getLogger(__name__)
+_MANY_ROWS = 500  # from which on it takes some seconds
 Run = Callable[[], AbstractContextManager[Any]]
 
 
@@ -70,6 +71,8 @@ def prepare_new_values(
         return 0.0
     size, started = min(32, settings.batch_size), time.perf_counter()
     split = _Split.of(data.splits["validation"], source, model)
+    if len(split.ids) > _MANY_ROWS:
+        reporter.note("learning from validation rows how far the vectors of new values may be from the others")
     try:
         priors = learn_value_priors(model, split.rows, split.ids, run=run, batch_size=size)
         model.config.value_priors = priors or None

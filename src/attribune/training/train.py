@@ -55,6 +55,7 @@ __all__ = ["train"]
 
 _log = logging.getLogger(__name__)
 _BUDGET = "10m"
+_MANY_ROWS = 1_000  # whose scoring takes long enough to be announced
 _TABLE_ARGUMENTS = (
     *(
         "text",
@@ -392,6 +393,10 @@ def _train_and_score(
     record = folder.read_outcome(model.sizes())
     predictor = predictor_of(plan.recipe, model)
     also_hidden = len(predictor.schema) > 0 and plan.reads_attributes and not plan.is_candidate
+    rows = sum(len(split.rows) for split in data.scored.values())
+    if rows > _MANY_ROWS:
+        hidden = ", with their attributes and without" if also_hidden else ""
+        reporter.note(f"scoring {rows:,} validation and test rows{hidden}")
     scored = score(plan.name, predictor, data, plan.data, folder=folder, also_hidden=also_hidden)
     return scored, record, predictor
 
