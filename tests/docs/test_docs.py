@@ -50,7 +50,7 @@ DATA = Path(os.environ.get("ATTRIBUNE_DATA", ROOT.parent / "shared" / "data"))
 DOWNLOADS = {"judges.md": "politeness"}  # files that a tutorial asks its reader to download, by folder of the data
 FEWER = {  # rows and steps in the tests
     "comparing-methods.md": {"--max-length 64 --epochs 3": "--max-length 32 --epochs 1"},
-    "first-model.md": {"--max-length 64 --epochs 1": "--max-length 32 --epochs 1"},
+    "first-model.md": {"films=None": "films=12", "--max-length 64 --epochs 1": "--max-length 32 --epochs 1"},
     "judges.md": {"TEXTS = 2000": "TEXTS = 160", "--epochs 2": "--epochs 1"},
 }
 
