@@ -30,7 +30,7 @@ from attribune.analysis.diagnostics import (
 from attribune.analysis.mistakes import class_figures, largest_mistakes
 from attribune.analysis.run_rows import RunRows, rows_of_run
 from attribune.apps.cli import main
-from attribune.apps.report.run_page import _training_loss, run_page
+from attribune.apps.report.run_page import _training, _training_loss, run_page
 from attribune.core.checksums import CHECKSUMS
 from attribune.metrics.correlations import spearman
 from attribune.metrics.formulas import mean_of
@@ -336,6 +336,17 @@ def test_clusters_and_hidden_scores_are_read_without_the_table(trained_runs: Tra
     assert list(after.clusters) == list(before.clusters) == ["text", "user"]
     assert after.hidden is not None
     assert class_figures(after) == class_figures(before)
+
+
+@pytest.mark.parametrize(("steps", "has_curve"), [(0, False), (1, False), (5, True)])
+def test_one_point_is_no_curve(steps: int, has_curve: bool, read_of: Callable[[str], RunRows]) -> None:
+    log = [{"loss": 1.0, "epoch": step / 5, "step": step} for step in range(1, steps + 1)]
+    log.append({"eval_loss": 0.5, "epoch": 1.0, "step": steps})
+    (section,) = _training(replace(read_of("injector"), log=log))
+    assert [len(section.figures), section.sentences] == [
+        int(has_curve),
+        ["The loss on validation rows was 0.5 at the only check, after epoch 1."],
+    ]
 
 
 @pytest.mark.slow

@@ -15,6 +15,7 @@ from attribune.analysis.run_rows import RunRows
 from attribune.apps.report.page import Figure, Section
 from attribune.apps.report.plots import Estimate, calibration_plot, forest_plot
 from attribune.core.wording import shortened
+from attribune.data.clusters import TEXT
 from attribune.metrics.bootstrap import Interval
 from attribune.metrics.definitions import metric_info
 from attribune.metrics.tables import format_difference, format_value
@@ -31,10 +32,10 @@ _EXCERPT, _NAME = 140, 24  # characters
 def judge_sections(rows: RunRows) -> Iterator[Section]:
     """Write the parts about judges and their texts, or one sentence on why there are none.
 
-    Nothing is written of rows whose table could not be read, nor of those without attributes and texts in common.
+    Nothing is written of rows whose table could not be read, nor of those of which hardly any share a text.
     """
     scored_rows = rows.scored_rows
-    if rows.table is None or not (scored_rows.clusters or rows.attributes):
+    if rows.table is None or TEXT not in scored_rows.clusters:
         return
     judgements = find_judgements(scored_rows)
     if isinstance(judgements, str):

@@ -161,7 +161,9 @@ def _training(rows: RunRows) -> Iterator[Section]:
         curves.insert(0, _training_loss(steps))
     metric, info = rows.scored_rows.task.main_metric, metric_info(rows.scored_rows.task.main_metric)
     caption = "The loss over the epochs; the training loss is with dropout."
-    figures = [Figure(svg=curve_plot(curves, ylabel="loss"), caption=caption)]
+    figures = []
+    if any(len(curve.x) > 1 for curve in curves):
+        figures.append(Figure(svg=curve_plot(curves, ylabel="loss"), caption=caption))
     if all(f"eval_{metric}" in line for line in checks) and len(checks) > 1:
         y = tuple(info.scale * value for value in _column(checks, f"eval_{metric}"))
         svg = curve_plot([Curve(name=info.words, x=epochs, y=y)], ylabel=info.label)
@@ -189,6 +191,9 @@ def _column(lines: Sequence[Mapping[str, Any]], name: str) -> tuple[float, ...]:
 
 def _training_sentences(checks: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     losses = _column(checks, "eval_loss")
+    if len(losses) == 1:
+        epoch = checks[0]["epoch"]
+        yield f"The loss on validation rows was {losses[0]:.4g} at the only check, after epoch {epoch:.3g}."
     lowest = int(np.argmin(losses))
     if len(losses) > 1 and lowest == len(losses) - 1:
         yield "The loss on validation rows was lowest at the last check: more epochs may help."
