@@ -60,8 +60,10 @@ class FileOptions:
         "whether double quotes enclose CSV fields, or are plain characters (none)", choices=("double", "none")
     )
     decimal: str | None = _flag(
-        "what stands in front of decimals in CSV fields; a comma is detected where semicolons separate fields",
+        "what stands in front of decimals in CSV fields, a comma or a point; a comma is detected where semicolons "
+        "separate fields",
         choices=_DECIMALS,
+        metavar="CHAR",
     )
     columns: Sequence[str] | None = _flag(
         "names of the columns of a table without a header row", nargs="+", action="extend", metavar="NAME"
