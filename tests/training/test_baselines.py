@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ import small_runs
 from trained_runs import TrainedRuns
 
 from attribune.core.progress import Reporter
+from attribune.errors import ConfigError
 from attribune.models.predictor import Predictor
 from attribune.runs.folder import RunFolder
 from attribune.runs.loading import load_run
@@ -118,3 +120,31 @@ def test_a_baseline_that_cannot_be_fitted_does_not_end_the_training(
     train(table, tmp_path / "run", **columns, backbone=trained_runs.backbone(), method="tokens", settings=settings)
     names = [one.name for one in RunFolder(tmp_path / "run").read_results().models]
     assert names == ["tokens", "tokens, attributes hidden", "attributes-only", "majority"]
+
+
+def test_a_run_works_from_any_folder(
+    folder: Path, trained_runs: TrainedRuns, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A backbone that was named from the working folder is found from another, until it is moved."""
+    columns = {"text": "text", "label": "stars", "attributes": ["user"]}
+    shutil.copytree(trained_runs.backbone(), tmp_path / "weights")
+    monkeypatch.chdir(tmp_path)
+    train(str(folder / "train.csv"), "run", backbone="weights", baselines=False, epochs=0.1, max_length=16, **columns)
+    train(
+        str(folder / "train.csv"),
+        "run",
+        backbone="./weights",
+        baselines=False,
+        epochs=0.1,
+        max_length=16,
+        resume=True,
+        **columns,
+    )
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    found = Predictor.from_pretrained("../run/model").predict(["so good"])
+    (tmp_path / "weights").rename(tmp_path / "moved")
+    with pytest.raises(ConfigError, match=r"there is no folder .*weights with the weights.*--backbone FOLDER"):
+        Predictor.from_pretrained("../run/model")
+    moved = Predictor.from_pretrained("../run/model", backbone="../moved").predict(["so good"])
+    assert moved["probability_1"].tolist() == found["probability_1"].tolist()

@@ -119,6 +119,11 @@ def load_backbone(
             "give a model of attribune.backbones.word_models"
         )
     source = locate_backbone(name)
+    if Path(source).is_absolute() and not Path(source).is_dir():
+        raise ConfigError(
+            f"there is no folder {source} with the weights of the backbone: if they were moved, say where they are now "
+            "(--backbone FOLDER, or backbone=FOLDER in Python)"
+        )
     _log.info("backbone %s is read from %s", name, source)
     with _quiet():
         try:

@@ -230,10 +230,11 @@ class RunFolder(JobFolder):
         if not resume:
             state = "a finished run" if self.is_finished else "an interrupted run, which --resume continues"
             raise ConfigError(f"{self.path} has {state}: choose another output folder, or remove this one first")
-        saved = self.read_recipe()
+        saved, given = self.read_recipe(), recipe.model_dump()
+        if Path(recipe.backbone.name).absolute() == Path(saved.backbone.name).absolute():
+            given["backbone"]["name"] = saved.backbone.name
         different = [
-            f"{key}: {old!r} in the run, {new!r} now"
-            for key, old, new in _differences(saved.model_dump(), recipe.model_dump())
+            f"{key}: {old!r} in the run, {new!r} now" for key, old, new in _differences(saved.model_dump(), given)
         ]
         if different:
             raise ConfigError(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Self
 
 from attribune.core.precision import resolve_precision
@@ -25,7 +26,7 @@ __all__ = [
     "ModelPlan",
     "TrainingPlan",
     "comparison_recipes",
-    "with_precision",
+    "settled",
 ]
 
 SHUFFLED = "shuffled"
@@ -182,10 +183,15 @@ class TrainingPlan:
         return name + _NAMES.get(self.compared_as or "", "")
 
 
-def with_precision(recipe: Recipe) -> Recipe:
-    """Return the recipe with the precision ``auto`` resolved for this machine."""
-    precision = resolve_precision(recipe.training.precision)
-    return recipe.model_copy(update={"training": recipe.training.model_copy(update={"precision": precision})})
+def settled(recipe: Recipe) -> Recipe:
+    """Return the recipe with what depends on machine and working folder: its precision, and a backbone's whole path."""
+    precision, backbone = resolve_precision(recipe.training.precision), Path(recipe.backbone.name)
+    name = str(backbone.absolute()) if backbone.is_dir() else recipe.backbone.name
+    changes = {
+        "training": recipe.training.model_copy(update={"precision": precision}),
+        "backbone": recipe.backbone.model_copy(update={"name": name}),
+    }
+    return recipe.model_copy(update=changes)
 
 
 def comparison_recipes(recipe: Recipe, names: Sequence[str]) -> dict[str, Recipe]:

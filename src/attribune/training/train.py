@@ -40,7 +40,7 @@ from attribune.training.baselines import train_baseline
 from attribune.training.callbacks.trackers import check_trackers
 from attribune.training.distributed import from_main, is_main, process_count, refuse_processes
 from attribune.training.neural import train_neural
-from attribune.training.plan import TrainingPlan, comparison_recipes, with_precision
+from attribune.training.plan import TrainingPlan, comparison_recipes, settled
 from attribune.training.preparation import (
     PreparedData,
     describe_as,
@@ -206,7 +206,7 @@ def _choose(
             other, run, [], parts, Reporter(), baselines=False, resume=resume, profile=False, is_candidate=True
         )
 
-    recipe = with_precision(recipe)
+    recipe = settled(recipe)
     return choose_method(recipe, folder.bake_off_runs, tables=tables, budget=budget, train=train_one, reporter=reporter)
 
 
@@ -245,7 +245,7 @@ def _train(
         is_candidate: of a bake-off, see `TrainingPlan`.
     """
     is_new = from_main(lambda: not folder.is_begun)
-    recipe = from_main(lambda: folder.begin(with_precision(recipe) if is_new else recipe, resume=resume))
+    recipe = from_main(lambda: folder.begin(settled(recipe) if is_new else recipe, resume=resume))
     compared = from_main(folder.compared)
     if choice is not None:
         choice.write(folder.bake_off)
