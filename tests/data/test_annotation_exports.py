@@ -285,6 +285,7 @@ def test_names_of_files_are_judges_where_no_column_tells(tmp_path: Path) -> None
     found = read_judgements(files)
     assert triples(found) == [(texts(0), "anna", "pos"), (texts(0), "bob", "neg")]
     assert "taken from the name of the file (anna, bob)" in found.lines()[1]
+    assert triples(read_judgements(str(tmp_path))) == triples(found)
     with pytest.raises(DataError, match="unlike"):
         read_judgements([files[0], written(tmp_path, [{"text": "a", "labels": ["x"]}], "other.jsonl")])
     with pytest.raises(ConfigError, match="no column tells who gave the answers"):

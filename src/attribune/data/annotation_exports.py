@@ -24,6 +24,7 @@ from attribune.data.file_options import Reading
 from attribune.data.judgement_layouts import SAMPLE, Answer, Layout, Records, find_export, find_layout, parsed_cell
 from attribune.data.span_tags import TaggedText, are_spans, tagged_text
 from attribune.data.standard_input import STDIN
+from attribune.data.table_files import table_files
 from attribune.data.tables import check_same_columns, read_table, refuse_input_as_output, table_source_name
 from attribune.data.text_columns import canonical_text, text_digests
 from attribune.data.text_files import inner_name
@@ -100,7 +101,7 @@ def write_judgements(
     Raises:
         AttribuneError: naming file, row or column and the cure.
     """
-    refuse_input_as_output(output, data if isinstance(data, list | tuple) else [data])
+    refuse_input_as_output(output, _sources(data))
     with open_writer(output) as writer:
         found = read_judgements(
             data,
@@ -135,8 +136,8 @@ def read_judgements(
     the text become the columns ``words`` and ``tags``, in place of the label.
 
     Args:
-        data: anything that `read_table` takes, or a list of files with the same columns; the name of each is then its
-            judge, unless a column tells.
+        data: anything that `read_table` takes, a folder, or a list of files with the same columns; the name of each
+            file is then its judge, unless a column tells.
         text: text columns, by which the texts are counted and repetitions found, if the guess is wrong.
         label: the question, or the column of the answers, where there are several.
         judge: the column of the judges, if it is not found.
@@ -148,7 +149,7 @@ def read_judgements(
         DataError: naming file and row of what cannot be used.
         ConfigError: for a question, or a name of a column, that does not fit.
     """
-    sources = list(data) if isinstance(data, list | tuple) else [data]
+    sources = _sources(data)
     tables = [read_table(one, **reading) for one in sources]
     source = " and ".join(map(table_source_name, sources)) if len(sources) < 3 else f"{len(sources):,} files"
     check_same_columns([(table_source_name(one), list(t.column_names)) for one, t in zip(sources, tables, strict=True)])
@@ -194,6 +195,15 @@ def read_judgements(
     )
 
 
+def _sources(data: Any) -> list[Any]:
+    """Return the tables to read; of a folder its files."""
+    given = list(data) if isinstance(data, list | tuple) else [data]
+    is_folder = [isinstance(one, str | Path) and Path(one).is_dir() for one in given]
+    return [
+        file for one, folder in zip(given, is_folder, strict=True) for file in (table_files([one]) if folder else [one])
+    ]
+
+
 @contextmanager
 def naming_exports(table: datasets.Dataset, source: str) -> Iterator[None]:
     """Where a table cannot be used inside, and is the export of an annotation tool, say so, with the cure.
@@ -209,7 +219,7 @@ def naming_exports(table: datasets.Dataset, source: str) -> Iterator[None]:
             raise
         raise DataError(
             f"{source} looks like {layout.words}, not like a table with one answer in a row: make one with "
-            f"write_judgements (on the command line: {layout.command(source, {})}), and train on it"
+            f"read_judgements (on the command line: {layout.command(source, {})}), and train on it"
         ) from error
 
 

@@ -40,7 +40,7 @@ def are_spans(value: Any) -> bool:
 def _is_span(part: Any) -> bool:
     if isinstance(part, Mapping):
         return any(name in part for name in _STARTS)
-    return isinstance(part, list) and len(part) == 3 and all(str(end).isdigit() for end in part[:2])
+    return isinstance(part, list) and len(part) == 3 and all(str(end).isdecimal() for end in part[:2])
 
 
 def tagged_text(text: str, spans: Sequence[Any]) -> TaggedText:
@@ -71,13 +71,13 @@ def tagged_text(text: str, spans: Sequence[Any]) -> TaggedText:
 def _read(span: Any, text: str) -> tuple[int, int, str]:
     """Return start, end and label of a part."""
     if isinstance(span, Mapping):
-        start, end = (next((span[name] for name in names if name in span), None) for names in (_STARTS, _ENDS))
+        start, end = (next((span[name] for name in names if name in span), "") for names in (_STARTS, _ENDS))
         label = span.get("labels", span.get("label"))
     else:
         start, end, label = span
     if isinstance(label, list) and len(label) == 1:
         label = label[0]
-    is_place = str(start).isdigit() and str(end).isdigit() and int(start) < int(end) <= len(text)
+    is_place = str(start).isdecimal() and str(end).isdecimal() and int(start) < int(end) <= len(text)
     if not is_place or not isinstance(label, str | int) or not str(label).strip():
         raise DataError(
             f"{str(span)[:80]} is no part of a text of {len(text):,} characters with one label: give its start, "

@@ -13,6 +13,7 @@ from attribune.data.checking.findings import attribute_finding, leak_finding
 from attribune.data.checking.judgements import is_told_by, numbers_the_texts
 from attribune.data.checking.profiles import ColumnProfile, IntArray
 from attribune.data.checking.whole_numbers import NumberKind, kind_of_numbers
+from attribune.tasks.labels import number_of
 
 __all__ = ["Role", "RoleOf", "TaskGuess", "guess_roles", "guess_similarity", "guess_task", "guess_texts"]
 
@@ -214,7 +215,8 @@ def guess_task(label: ColumnProfile, *, is_judged: bool = False) -> TaskGuess:
             words += ", which are many: is this the label?"
         return TaskGuess(kind="classification", words=words)
     if label.whole and 3 <= label.values <= _FEW_VALUES:
-        numbers = np.sort(label.codes.values.cast("float64").to_numpy())
+        found = [number_of(text) for text in label.codes.values.to_pylist()]
+        numbers = np.sort([number for number in found if number is not None])  # a few may be other texts
         if (np.diff(numbers) <= 2).all():
             kinds = ("rating", "ordinal") if is_judged else ("ordinal", "rating")
             words = f"ratings from {label.low:g} to {label.high:g}: --task {' or '.join(kinds)}"
