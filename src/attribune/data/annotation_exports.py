@@ -21,7 +21,16 @@ from attribune.core.wording import counted, shortened
 from attribune.data.checking.profiles import arrow_columns, profile_column
 from attribune.data.checking.roles import guess_texts
 from attribune.data.file_options import Reading
-from attribune.data.judgement_layouts import SAMPLE, Answer, Layout, Records, find_export, find_layout, parsed_cell
+from attribune.data.judgement_layouts import (
+    SAMPLE,
+    Answer,
+    Layout,
+    Records,
+    chosen_classes,
+    find_export,
+    find_layout,
+    parsed_cell,
+)
 from attribune.data.span_tags import TaggedText, are_spans, tagged_text
 from attribune.data.standard_input import STDIN
 from attribune.data.table_files import table_files
@@ -494,11 +503,9 @@ def _label_of(value: Any) -> str | list[str] | None:
         DataError: for an object that is no answer.
     """
     if isinstance(value, Mapping):
-        if "choices" in value:
-            return _label_of(value["choices"])
-        if not value or any(mark not in (0, 1) for mark in value.values()):
+        if (classes := chosen_classes(value)) is None:
             raise DataError(f"{str(value)[:_SHOWN]} is an object, not an answer: give one answer, or a list of them")
-        return _label_of([name for name, mark in value.items() if mark])
+        return _label_of(classes)
     if isinstance(value, list):
         parts = ["/".join(map(str, part)) if isinstance(part, list) else _label_of(part) for part in value]
         found = [part for part in parts if isinstance(part, str)]

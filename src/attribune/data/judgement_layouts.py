@@ -22,7 +22,7 @@ from attribune.data.span_tags import are_spans
 from attribune.errors import ConfigError, DataError
 from attribune.schema.columns import MISSING, canonical, require_columns
 
-__all__ = ["SAMPLE", "Answer", "Layout", "Records", "find_export", "find_layout", "parsed_cell"]
+__all__ = ["SAMPLE", "Answer", "Layout", "Records", "chosen_classes", "find_export", "find_layout", "parsed_cell"]
 
 _PERSON = re.compile(
     r"(^|[^a-z])(annotator|user|username|judge|rater|coder|worker|turker|labeller|labeler|reviewer|expert|completed_by)s?"
@@ -570,7 +570,7 @@ class Records(Layout):
         if not questions:
             return None
         is_label_studio = "annotation_id" in cells.names
-        is_one = bool(wrapped) and all(_is_one(cell) for name in questions for cell in cells.of(name))
+        is_one = bool(wrapped) and all(_hold_one_class(cells.of(name)) for name in questions)
         spans = any(are_spans(cell) for name in questions for cell in cells.of(name))
         words = "an export of Label Studio" if is_label_studio else "an export of doccano" if wrapped else "judgements"
         is_plain = not (is_one or spans)
@@ -590,8 +590,19 @@ def _one(value: Any) -> Any:
     return value[0] if isinstance(value, list) and len(value) == 1 else value
 
 
+def chosen_classes(value: Mapping[str, Any]) -> Any:
+    """Return the answer of an object: its ``choices``, or the classes that it marks by 1 or true; None for another."""
+    if "choices" in value:
+        return value["choices"]
+    if not value or not all(isinstance(mark, int) and mark in (0, 1) for mark in value.values()):
+        return None  # numbers with decimals are shares of answers
+    return [name for name, mark in value.items() if mark]
+
+
 def _are_wrapped(name: str, cells: Sequence[Any]) -> bool:
     """Whether the answers are in lists or objects."""
+    if any(isinstance(cell, dict) and not are_spans(cell) and chosen_classes(cell) is None for cell in cells):
+        return False
     if cells and all(
         (isinstance(cell, dict) and "choices" in cell) or not isinstance(cell, dict | list) for cell in cells
     ):
@@ -599,9 +610,13 @@ def _are_wrapped(name: str, cells: Sequence[Any]) -> bool:
     return bool(_LABEL.fullmatch(name.lower())) and any(isinstance(cell, list | dict) for cell in cells)
 
 
-def _is_one(cell: Any) -> bool:
-    content = cell.get("choices", cell) if isinstance(cell, dict) else cell
-    return not isinstance(content, list) or (len(content) <= 1 and not are_spans(content))
+def _hold_one_class(cells: Sequence[Any]) -> bool:
+    """Whether each cell has one class at most, and classes repeat."""
+    contents = [chosen_classes(cell) if isinstance(cell, dict) else cell for cell in cells]
+    lists = [content if isinstance(content, list) else [content] for content in contents]
+    classes = {str(part) for one in lists for part in one}
+    is_one = all(len(one) <= 1 and not isinstance(part, list | dict) for one in lists for part in one or [None])
+    return is_one and len(classes) <= len(lists) / 2
 
 
 def _are_classes(name: str, cells: Sequence[Any], *, least: int = 1) -> bool:

@@ -40,7 +40,8 @@ def are_spans(value: Any) -> bool:
 def _is_span(part: Any) -> bool:
     if isinstance(part, Mapping):
         return any(name in part for name in _STARTS)
-    return isinstance(part, list) and len(part) == 3 and all(str(end).isdecimal() for end in part[:2])
+    is_triple = isinstance(part, list) and len(part) == 3 and isinstance(part[2], str)
+    return is_triple and all(str(end).isdecimal() for end in part[:2])
 
 
 def tagged_text(text: str, spans: Sequence[Any]) -> TaggedText:
