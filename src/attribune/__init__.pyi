@@ -11,6 +11,7 @@ from .apps.estimators import AttributeRegressor as AttributeRegressor
 from .apps.pipeline import AttributeClassificationPipeline as AttributeClassificationPipeline
 from .apps.sentence_module import AttributeModule as AttributeModule
 from .backbones.loading import load_tokenizer as load_tokenizer
+from .data.annotation_exports import read_judgements as read_judgements
 from .data.checking.table_check import check as check
 from .data.collator import Collator as Collator
 from .data.encoding import encode as encode

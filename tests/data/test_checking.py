@@ -207,6 +207,13 @@ def test_hostile_tables_are_checked(rows: dict[str, Any]) -> None:
         assert recipe.task_kind == checked.task.kind
 
 
+def test_labels_that_are_nearly_all_numbers_are_ratings() -> None:
+    stars = ["1", "2", "3"] * 20 + ["three"]
+    checked = check(pd.DataFrame({"text": [f"a text of {number} words" for number in range(61)], "stars": stars}))
+    assert checked.task is not None
+    assert checked.task.kind == "ordinal"
+
+
 @pytest.mark.parametrize("content", ["", "text,label\n", "text,\na,b\n", "text,text\na,b\n"])
 def test_tables_that_cannot_be_read_are_named(content: str, tmp_path: Path) -> None:
     path = tmp_path / "t.csv"

@@ -33,6 +33,27 @@ def save_long_backbone(folder: Path) -> None:
     build_backbone(config).save_pretrained(str(folder))
 
 
+def judged_tasks(number: int) -> list[dict[str, Any]]:
+    """An export of Label Studio, with three annotations of each text, two of which are cancelled."""
+    return [
+        {
+            "id": place,
+            "data": {"text": row["text"]},
+            "annotations": [
+                {
+                    "completed_by": judge,
+                    "was_cancelled": place < 2 and judge == 0,
+                    "result": [
+                        {"from_name": "sentiment", "type": "choices", "value": {"choices": [str(row["stars"])]}}
+                    ],
+                }
+                for judge in range(3)
+            ],
+        }
+        for place, row in enumerate(reviews(number))
+    ]
+
+
 @pytest.fixture
 def tables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A working folder with the tables that the pages speak of, and tiny backbones under the names they use."""
@@ -74,6 +95,7 @@ def tables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     for name, make in {"searches": searched_pairs, "triplets": triplets, "scored": scores}.items():
         write_csv(tmp_path / f"{name}.csv", make(60))
     write_json_lines(tmp_path / "words.jsonl", tagged_words(60))
+    (tmp_path / "project.json").write_text(json.dumps(judged_tasks(60)), encoding="utf-8")
     write_json_lines(tmp_path / "questions.jsonl", questions(60, unanswerable=0.2))
     for name in (DEFAULT_BACKBONE, "google-bert/bert-base-uncased"):
         save_long_backbone(tmp_path / name)

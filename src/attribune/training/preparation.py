@@ -13,6 +13,7 @@ import numpy.typing as npt
 from datasets import Dataset
 
 from attribune.core.wording import counted, listed_counts
+from attribune.data.annotation_exports import naming_exports
 from attribune.data.checking.findings import attribute_finding, leak_finding
 from attribune.data.checking.profiles import arrow_columns, column_codes
 from attribune.data.clusters import Clusters, clusters_note, find_clusters
@@ -133,7 +134,8 @@ def prepare(plan: DataPlan, tables: Mapping[str, Any] | None = None) -> Prepared
         if transferred is not None and transfer is not None and transfer.full_model:
             task = _continued_task(plan, transferred)
         else:
-            task = _task_of(plan, train)
+            with naming_exports(train.table, train.source):
+                task = _task_of(plan, train)
     if plan.compares:
         parts = {name: decided_rows(name, part, plan, task, notes) for name, part in parts.items()}
         train = parts["train"]

@@ -11,6 +11,7 @@ import numpy.typing as npt
 from datasets import Dataset
 
 from attribune.core.wording import counted
+from attribune.data.annotation_exports import naming_exports
 from attribune.data.selection import listed_labels, missing_label_words, rows_with_label, rows_with_text
 from attribune.data.splits import split_table
 from attribune.data.tables import read_table, table_source_name
@@ -67,7 +68,8 @@ def usable_rows(plan: DataPlan, source: Any, name: str, notes: list[str]) -> Usa
     table = read_table(source, **plan.source.reading)
     shown = table_source_name(source) if isinstance(source, str | Path) else name
     weights = [plan.source.weight] if plan.source.weight is not None and name == "train" else []
-    require_columns(table.column_names, [*plan.columns, *weights], source=shown)
+    with naming_exports(table, shown):
+        require_columns(table.column_names, [*plan.columns, *weights], source=shown)
     enough_text = all if plan.compares else any
     has_text = rows_with_text(table, plan.source.texts, words=plan.reads_words, enough=enough_text)
     labels = plan.source.label if plan.reads_tokens or plan.compares else plan.label_columns

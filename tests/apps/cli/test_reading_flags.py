@@ -24,7 +24,7 @@ from attribune.runs.value_tables import read_value_table
 FLAGS = ["--encoding", "--delimiter", "--quoting", "--decimal", "--columns", "--file-format", "--rows"]
 VERBS = (
     *("check", "train", "search", "predict", "evaluate", "explain", "ablate", "report", "enrol", "generate"),
-    *("next", "export", "data distributions"),
+    *("next", "export", "data distributions", "data judgements"),
 )
 
 

@@ -1,13 +1,14 @@
-"""Prepare and describe the data sets of the benchmark; turn judgements into distributions.
+"""Prepare and describe the data sets of the benchmark; convert tables of judgements.
 
-Data sets with attributes: where to get each, how it is prepared, and what it contains. `distributions` turns a table of
-judgements into one row per text.
+Data sets with attributes: where to get each, how it is prepared, and what it contains. `judgements` turns the export of
+an annotation tool into one row per judgement, and `distributions` such a table into one row per text.
 
 Examples:
   attribune data list
   attribune data info polmed
   attribune data prepare polmed --source downloads --output data/polmed
   attribune data stats polmed
+  attribune data judgements export.json --output judgements.csv
   attribune data distributions judgements.csv --text text --label answer --output texts.csv
   attribune train --config data/polmed/recipe.yaml --method injector --output runs/polmed
 """
@@ -48,6 +49,7 @@ def add_parser(verbs: Any) -> None:
     )
     figures = "show sizes, words, values, and how much the attributes tell about the classes"
     stats = add_verb(actions, "stats", figures, run=_stats)
+    _add_judgements(actions)
     _add_distributions(actions)
     for action in (info, prepare, stats):
         action.add_argument("name", metavar="NAME", help="one of `attribune data list`")
@@ -58,6 +60,57 @@ def add_parser(verbs: Any) -> None:
     add("--partial", action="store_true", help="accept files with fewer rows than the source publishes")
     stats.add_argument("--prepared", metavar="DIR", help="folder that `prepare` wrote (default: data/NAME)")
     add_shared(stats, "--json")
+
+
+_JUDGEMENTS = """Turn the export of an annotation tool into a table with a row for each judgement.
+
+Read exports of Label Studio, Argilla and doccano, records with a list of answers and one of judges (such as those of
+Learning with Disagreements), or a table with a column for each judge. Write the columns of the text, the judge and the
+answer, and say what was left out. Answers that mark parts of a text become words and tags. Of several files, each
+belongs to one judge, whose name it has, unless a column tells.
+
+Examples:
+  attribune data judgements project.json --output judgements.csv
+  attribune data judgements project.json --label sentiment --output judgements.csv
+  attribune data judgements wide.csv --judges anna bob cem --output judgements.csv
+  attribune data judgements anna.jsonl bob.jsonl --output judgements.csv
+"""
+
+
+def _add_judgements(actions: Any) -> None:
+    parser = add_verb(actions, "judgements", _JUDGEMENTS, run=_write_judgements)
+    add_shared(parser, "data", nargs="+")
+    add = parser.add_argument
+    add("--text", **SEVERAL, metavar="COL", help="text column, or several, if the guess is wrong")
+    add("--label", metavar="NAME", help="question, or column of the answers, where there are several")
+    add("--judge", metavar="COL", help="column of the judges, if it is not found")
+    add("--judges", **SEVERAL, default=[], metavar="COL", help="columns that each hold the answers of one judge")
+    add("--judge-column", default="judge", metavar="NAME", help="name of the new column of judges (default: judge)")
+    add("--label-column", default="label", metavar="NAME", help="name of the new column of answers (default: label)")
+    add("--output", required=True, metavar="FILE", help="CSV, TSV, JSONL or Parquet file")
+    add_reading(parser)
+
+
+def _write_judgements(options: argparse.Namespace) -> None:
+    from attribune.apps.cli.output import open_console
+    from attribune.data.annotation_exports import write_judgements
+
+    console = open_console()
+    found = write_judgements(
+        options.data,
+        options.output,
+        text=options.text,
+        label=options.label,
+        judge=options.judge,
+        judges=options.judges,
+        judge_column=options.judge_column,
+        label_column=options.label_column,
+        **reading_of(options).given(),
+    )
+    for line in found.lines():
+        console.note(line)
+    console.note(f"go on with: {found.next_command(options.output)}")
+    show(options.output)
 
 
 _DISTRIBUTIONS = """Turn a table of judgements into a table of texts, with the share of each answer.

@@ -170,6 +170,8 @@ def _take_guesses(options: argparse.Namespace) -> None:
 
     checked = check(options.data, test=options.test, **reading_of(options).given())
     tell(checked.text())
+    if checked.export is not None:
+        raise ConfigError(f"{checked.export}: {checked.command}")
     if not checked.is_complete:
         raise ConfigError("no text column or no label column was found in the table: name them with --text and --label")
     if not options.yes and not _says_yes(options.data):

@@ -6,6 +6,7 @@ import re
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, Unpack
 
@@ -35,6 +36,7 @@ from attribune.data.checking.roles import (
     guess_texts,
 )
 from attribune.data.file_options import AS_FOUND, FileOptions, Reading
+from attribune.data.judgement_layouts import Layout, find_export
 from attribune.data.splits import parts_at_random
 from attribune.data.tables import options_of, read_table, table_source_name
 from attribune.errors import DataError
@@ -48,6 +50,7 @@ _SHOWN = 40  # columns, and classes, in the tables that are printed
 _FEW_ROWS = 5
 _ENOUGH_ROWS = 100
 _LEAST_KNOWN = 0.02
+_JUDGEMENTS = RoleOf(role="left out", reason="holds judgements")
 _UNKNOWN = RoleOf(role="left out", reason="hardly any test row has a value that training rows have")
 
 
@@ -86,6 +89,8 @@ class TableCheck:
         judge: the column of those who judge the texts, where several judge each; None elsewhere.
         classes: rows of each class; empty for a regression.
         findings: what is wrong, in sentences with the cure.
+        export: what the table is, in a sentence, if it has the judgements of several people, or their answers in lists,
+            in one row; `convert` is the command that makes a row for each. None, and "", elsewhere.
         reading: how it was read.
     """
 
@@ -96,6 +101,8 @@ class TableCheck:
     judge: str | None = None
     classes: Mapping[str, int] = field(default_factory=dict)
     findings: tuple[str, ...] = ()
+    export: str | None = None
+    convert: str = ""
     reading: FileOptions = AS_FOUND
 
     def names(self, role: Role, kind: str = "") -> list[str]:
@@ -138,7 +145,9 @@ class TableCheck:
 
     @property
     def command(self) -> str:
-        """The command to paste; it names what is lacking where there is no text or no label."""
+        """The command to paste: to train, or what comes before; it names what is lacking where no column is found."""
+        if self.export is not None:
+            return self.convert
         source = f"./{self.source}" if self.source.startswith("-") and self.source != "-" else self.source
         name = re.sub(r"\W+", "-", Path(self.source).name.partition(".")[0]).strip("-") or "table"
         return shlex.join(["attribune", "train", source, *self.flags, "--output", f"runs/{name}"])
@@ -159,7 +168,8 @@ class TableCheck:
         return html_blocks(self._blocks())
 
     def _blocks(self) -> list[tuple[str, list[list[str]]]]:
-        blocks = [(f"{self.source}: {self.rows:,} rows, {len(self.columns):,} columns", self._column_cells())]
+        blocks: list[tuple[str, list[list[str]]]] = [] if self.export is None else [(self.export, [])]
+        blocks.append((f"{self.source}: {self.rows:,} rows, {len(self.columns):,} columns", self._column_cells()))
         if self.task is not None:
             where = f"labels in {self.names('label')[0]!r}" if self.names("label") else "texts that are compared"
             blocks.append((f"{where}: {self.task.words}{self._class_words()}", []))
@@ -167,7 +177,8 @@ class TableCheck:
             blocks.append((self._judge_words(), []))
         blocks += [(_kind_words(one), []) for one in self.columns if one.role == "attribute" and one.reason]
         blocks += [(f"warning: {finding}", []) for finding in self.findings]
-        return [*blocks, (f"train on it with:\n  {self.command}", [])]
+        action = "train on it" if self.export is None else "make a row for each judgement"
+        return [*blocks, (f"{action} with:\n  {self.command}", [])]
 
     def _judge_words(self) -> str:
         judge = next(one for one in self.columns if one.name == self.judge)
@@ -243,7 +254,17 @@ def check(
     text_columns = compared or texts or guess_texts(profiles, label=label)
     groups = _text_groups([by_name[name] for name in text_columns])
     judge = None if groups is None or compared else judge_among(_others(profiles, text_columns), groups)
-    roles = guess_roles(profiles, text=text_columns, groups=groups, judge=judge, label=label, is_labelled=not compared)
+    guess = partial(guess_roles, profiles, text=text_columns, groups=groups, judge=judge, label=label)
+    roles = guess(is_labelled=not compared)
+    layout = None if compared or label is not None else find_export(table)
+    if (
+        layout is not None
+        and layout.is_doubtful
+        and (judge is not None or not any(roles[name].role == "label" for name in layout.used))
+    ):
+        layout = None
+    if layout is not None:
+        roles = guess(is_labelled=False) | dict.fromkeys(layout.used, _JUDGEMENTS)
     target = next((by_name[name] for name, role in roles.items() if role.role == "label"), None)
     other = None if test is None else arrow_columns(read_table(test, **reading))
     known, leaks = _test_rows(table, other, profiles, roles, text_columns, target, judge)
@@ -253,12 +274,17 @@ def check(
         words = f"{', '.join(compared)}: --task similarity"
         task = TaskGuess(kind="similarity", words=words, options=("--task", "similarity"))
     classes = {} if target is None or task is None or task.kind == "regression" else _classes(target)
-    found = [role.finding for role in roles.values() if role.finding]
-    found += [
-        word_finding(name, by_name[name].no_values)
-        for name, role in roles.items()
-        if role.role == "attribute" and role.kind != "number" and by_name[name].no_values
-    ]
+    findings = (
+        *_general(table, text_columns, target, is_labelled=not compared),
+        *_class_findings(classes),
+        *leaks,
+        *(role.finding for role in roles.values() if role.finding),
+        *(
+            word_finding(name, by_name[name].no_values)
+            for name, role in roles.items()
+            if role.role == "attribute" and role.kind != "number" and by_name[name].no_values
+        ),
+    )
     return TableCheck(
         source=source,
         reading=options_of(data, **reading),
@@ -267,13 +293,19 @@ def check(
         task=task,
         judge=judge,
         classes=classes,
-        findings=(
-            *_general(table, text_columns, target, is_labelled=not compared),
-            *_class_findings(classes),
-            *leaks,
-            *found,
-        ),
+        export=None if layout is None else _export_words(source, layout),
+        convert="" if layout is None else layout.command(source, options_of(data, **reading).words()),
+        findings=() if layout is not None else findings,
     )
+
+
+def _export_words(source: str, layout: Layout) -> str:
+    if layout.is_doubtful:
+        return (
+            f"the columns {', '.join(layout.used)} share the same few values: if each has the answers of one judge, "
+            "make a row for each judgement; if one of them is the label, name it with --label"
+        )
+    return f"{source} looks like {layout.words}, not like a table with one answer in a row: make that first"
 
 
 def _others(profiles: Sequence[ColumnProfile], names: Sequence[str]) -> list[ColumnProfile]:

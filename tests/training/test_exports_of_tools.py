@@ -1,0 +1,45 @@
+"""A training on the export of an annotation tool is refused with the command that converts it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from attribune.apps.cli import main
+
+ROWS: dict[str, tuple[dict[str, Any], str]] = {
+    "doccano": ({"text": "a text of words", "label": ["pos"], "username": "a"}, "label"),
+    "spans": ({"text": "Ann saw Bob", "label": [[0, 3, "PER"]], "username": "a"}, "label --task tags"),
+    "tasks": ({"data": {"text": "words"}, "annotations": [{"completed_by": 1, "result": []}]}, "annotations"),
+    "argilla": ({"text": "words", "label.responses": ["a"], "label.responses.users": ["b"]}, "label.responses"),
+}
+
+
+@pytest.mark.parametrize("tool", ROWS)
+def test_a_training_on_an_export_names_the_conversion(
+    tool: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    row, label = ROWS[tool]
+    path, output = tmp_path / f"{tool}.jsonl", tmp_path / "run"
+    line = json.dumps(row)
+    path.write_text(
+        "".join(line.replace("words", f"words {one}").replace("Bob", f"Bob {one}") + "\n" for one in range(20))
+    )
+    words = ["train", str(path), "--text", "text", "--label", *label.split(), "--method", "none"]
+    assert main([*words, "--output", str(output)]) == 1
+    message = capsys.readouterr().err.splitlines()[-1]
+    assert f"attribune data judgements {path} --output {tool}-judgements.csv" in message
+    assert "multi_label" not in message
+    assert not (output / "model").exists()
+
+
+def test_a_column_that_is_missing_elsewhere_is_only_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text("text,stars\na,1\nb,2\n")
+    assert main(["train", str(path), "--text", "text", "--label", "starz", "--method", "none", "--output", "run"]) == 1
+    message = capsys.readouterr().err
+    assert "no column 'starz'; did you mean 'stars'?" in message
+    assert "judgements" not in message
