@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Literal
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
 
 import numpy as np
 
@@ -61,12 +61,14 @@ class TaskGuess:
 
     Attributes:
         words: said of the labels.
-        options: words of the command that choose the task; none for the default.
+        choices: the kinds to choose from, `kind` first; none where it is the default.
+        options: of the task.
     """
 
     kind: str
     words: str
-    options: tuple[str, ...] = ()
+    choices: tuple[str, ...] = ()
+    options: Mapping[str, Any] = field(default_factory=dict)
 
 
 def guess_similarity(names: Sequence[str]) -> list[str]:
@@ -205,8 +207,8 @@ def guess_task(label: ColumnProfile, *, is_judged: bool = False) -> TaskGuess:
         is_judged: whether several people judge each text: then probabilities matter, and `rating` gives better ones.
     """
     if label.kind == "list" or label.separator is not None:
-        separator = [f"task.separator={label.separator!r}"] if label.separator else []
-        options = ("--set", "task.multi_label=true", *separator)
+        separator = {"separator": label.separator} if label.separator else {}
+        options = {"multi_label": True, **separator}
         return TaskGuess(kind="classification", words="several labels a row", options=options)
     if label.kind != "number":
         words = f"{label.values:,} classes"
@@ -217,9 +219,8 @@ def guess_task(label: ColumnProfile, *, is_judged: bool = False) -> TaskGuess:
         numbers = np.sort(label.codes.values.cast("float64").to_numpy())
         if (np.diff(numbers) <= 2).all():
             kinds = ("rating", "ordinal") if is_judged else ("ordinal", "rating")
-            words = f"ratings from {label.low:g} to {label.high:g}: --task {' or '.join(kinds)}"
-            return TaskGuess(kind=kinds[0], words=words, options=("--task", kinds[0]))
+            return TaskGuess(kind=kinds[0], words=f"ratings from {label.low:g} to {label.high:g}", choices=kinds)
     if label.values <= _FEW_VALUES:
         return TaskGuess(kind="classification", words=f"{label.values} classes")
-    words = f"numbers from {label.low:g} to {label.high:g}: --task regression"
-    return TaskGuess(kind="regression", words=words, options=("--task", "regression"))
+    words = f"numbers from {label.low:g} to {label.high:g}"
+    return TaskGuess(kind="regression", words=words, choices=("regression",))
