@@ -321,7 +321,7 @@ def test_each_part_is_compared_alone(folder: Path, tmp_path: Path, capsys: pytes
 @pytest.mark.parametrize(
     ("more", "part"),
     [
-        ([], "--compare ids: no values are described"),
+        ([], "compare ids: no values are described"),
         (["data.values.user.table=users.csv", "data.values.user.own_vectors=false"], "trained anyway"),
     ],
 )
@@ -403,7 +403,7 @@ def test_training_goes_on_with_values_that_are_described_now(run: Path, folder: 
             ["--values", "user=TABLE", "--set", "data.values.user.own_vectors=false"],
             "own_vectors of 'user' is false, but",
         ),
-        (["--compare", "ids"], "--compare ids: the run that is continued has the descriptions"),
+        (["--compare", "ids"], "compare ids: the run that is continued has the descriptions"),
     ],
 )
 def test_what_goes_on_keeps_its_descriptions(

@@ -254,7 +254,7 @@ def test_described_values_have_one(trained_runs: TrainedRuns, tmp_path: Path) ->
 @pytest.mark.parametrize("by", ["encoder", "both"])
 def test_without_an_encoder_there_is_a_cure(trained_runs: TrainedRuns, tmp_path: Path, by: Any) -> None:
     run = trained_runs.copy(trained_runs("injector"), tmp_path / "run")
-    with pytest.raises(ConfigError, match=f"no encoder of new values of 'user', which --by {by} needs: train with"):
+    with pytest.raises(ConfigError, match=f"no encoder of new values of 'user', which '{by}' needs: train with"):
         enrol(run, Dataset.from_dict(NEW), by=by)
     assert not (run / ".model.new").exists()
 

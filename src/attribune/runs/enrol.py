@@ -278,8 +278,8 @@ def check_encoders(predictor: Predictor, new: NewValues, *, by: str) -> None:
     for name, counts in new.counts.items():
         if any(counts.values()) and not (isinstance(model, AttributeModel) and model.set_encoder(name) is not None):
             raise ConfigError(
-                f"the model has no encoder of new values of {name!r}, which --by {by} needs: train with --set "
-                "training.set_encoders=true, or leave --by out"
+                f"the model has no encoder of new values of {name!r}, which {by!r} needs: train with the setting "
+                "training.set_encoders=true, or add them by 'posterior'"
             )
 
 

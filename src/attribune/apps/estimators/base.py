@@ -8,7 +8,7 @@ from contextlib import nullcontext
 from numbers import Real
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, Self, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -46,6 +46,8 @@ from attribune.schema.kinds import Kind, as_kinds
 from attribune.training.train import train
 
 __all__ = ["AttributeEstimator", "can_continue"]
+
+E = TypeVar("E", bound="AttributeEstimator")
 
 
 class AttributeEstimator(BaseEstimator, ABC):
@@ -259,7 +261,7 @@ class AttributeEstimator(BaseEstimator, ABC):
             ConfigError: for an estimator of another class.
         """
         record = read_estimator(path)
-        kinds = {one.__name__: one for one in (cls, *_subclasses(cls))}
+        kinds: dict[str, type[Self]] = {one.__name__: one for one in (cls, *_subclasses(cls))}
         if record.get("class") not in kinds:
             raise ConfigError(
                 f"{path} holds {record.get('class')!r}, and no {cls.__name__}: load it with {record.get('class')}.load"
@@ -400,7 +402,7 @@ def can_continue(estimator: AttributeEstimator) -> bool:
     return not (isinstance(method, str) and method in BASELINES)
 
 
-def _subclasses(kind: type[AttributeEstimator]) -> Iterator[type[AttributeEstimator]]:
+def _subclasses(kind: type[E]) -> Iterator[type[E]]:
     for one in kind.__subclasses__():
         yield one
         yield from _subclasses(one)
