@@ -38,7 +38,7 @@ from attribune.metrics.formulas import rmse
 from attribune.metrics.metric import Metric
 from attribune.models.linear import choose_c
 from attribune.models.predictor import Predictor
-from attribune.runs.enrol import EnrolSettings, enrol
+from attribune.runs.enrol import enrol
 from attribune.runs.loading import load_run
 from attribune.runs.recipe import Recipe
 from attribune.schema import Schema
@@ -206,12 +206,12 @@ def main() -> None:
     line("none", 0, [hidden["score"]])
     line("linear", 0, [texts["linear, intercept"]["score"]])
     asked = [chosen(parts, run)]
-    ways = {
-        "enrolled": (EnrolSettings(), orders),
-        "enrolled, prior of 1": (EnrolSettings(prior=1.0 / (learned or 1.0)), orders),
-        "enrolled, texts chosen": (EnrolSettings(), asked),
-        "enrolled by the encoder": (EnrolSettings(by="encoder"), orders),
-        "enrolled by the encoder, texts chosen": (EnrolSettings(by="encoder"), asked),
+    ways: dict[str, tuple[dict[str, Any], Any]] = {
+        "enrolled": ({}, orders),
+        "enrolled, prior of 1": ({"prior": 1.0 / (learned or 1.0)}, orders),
+        "enrolled, texts chosen": ({}, asked),
+        "enrolled by the encoder": ({"by": "encoder"}, orders),
+        "enrolled by the encoder, texts chosen": ({"by": "encoder"}, asked),
     }
 
     def enrolled(name: str, shots: int, draw: int) -> dict[str, Any]:
@@ -223,7 +223,7 @@ def main() -> None:
             shutil.rmtree(copy, ignore_errors=True)
             shutil.copytree(run, copy)
             rows = parts["learn"].select(np.flatnonzero(places[draw] < shots))
-            result = enrol(copy, rows, settings=way)
+            result = enrol(copy, rows, **way)
             seconds = result.seconds / len(result.values)
             stored = {"seconds": seconds, "predicted": told(copy, parts["score"]).tolist()}
             done.write_text(json.dumps(stored), encoding="utf-8")

@@ -3,12 +3,13 @@
 from .analysis.ablation import ablate as ablate
 from .analysis.evaluate import compare_runs as compare_runs
 from .analysis.evaluate import evaluate as evaluate
-from .analysis.explain.run import explain as explain
 from .analysis.next_texts import next_texts as next_texts
 from .apps.estimators import AttributeClassifier as AttributeClassifier
 from .apps.estimators import AttributeOrdinal as AttributeOrdinal
 from .apps.estimators import AttributeRegressor as AttributeRegressor
 from .apps.pipeline import AttributeClassificationPipeline as AttributeClassificationPipeline
+from .apps.report.explanation_page import explain as explain
+from .apps.report.run_page import report as report
 from .apps.sentence_module import AttributeModule as AttributeModule
 from .backbones.loading import load_tokenizer as load_tokenizer
 from .data.annotation_exports import read_judgements as read_judgements
@@ -64,6 +65,8 @@ from .models.writer import Decoding as Decoding
 from .models.writer import Writer as Writer
 from .prediction.generate import generate as generate
 from .prediction.predict import predict as predict
+from .runs.enrol import enrol as enrol
+from .runs.forget import forget as forget
 from .runs.live_run import LiveRun as LiveRun
 from .runs.loading import load_run as load_run
 from .runs.recipe import Recipe as Recipe

@@ -15,9 +15,9 @@ from trained_runs import TrainedRuns
 
 from attribune.analysis.ablation import ablate
 from attribune.analysis.evaluate import compare_runs, evaluate
-from attribune.analysis.explain.run import explain
 from attribune.analysis.run_rows import rows_of_run
 from attribune.apps.cli import main
+from attribune.apps.report.explanation_page import explain
 from attribune.core.checksums import CheckedFiles
 from attribune.errors import ConfigError, DataError
 from attribune.runs.loading import load_run

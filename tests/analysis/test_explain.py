@@ -19,11 +19,10 @@ from trained_runs import TrainedRuns
 from attribune import Categorical, Classification, Schema, load_run
 from attribune.analysis.explain import influence, single
 from attribune.analysis.explain.influence import influential_values
-from attribune.analysis.explain.run import explain
 from attribune.analysis.explain.scores import Rescored
 from attribune.analysis.explain.wording import as_text, headline, sections
 from attribune.apps.cli import main
-from attribune.apps.report.explanation_page import explanation_page
+from attribune.apps.report.explanation_page import explain, explanation_page
 from attribune.data.tables import read_table
 from attribune.errors import ConfigError
 from attribune.metrics.bootstrap import paired

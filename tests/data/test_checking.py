@@ -68,7 +68,8 @@ def test_roles_are_guessed_and_what_is_wrong_is_said() -> None:
     assert {one.name: one.role for one in checked.columns} == ROLES
     assert checked.task is not None
     assert checked.task.kind == "ordinal"
-    assert "ratings from 1 to 5: --task ordinal or rating" in repr(checked)
+    assert "ratings from 1 to 5: task='ordinal' or 'rating'" in repr(checked)
+    assert "ratings from 1 to 5: --task ordinal or rating" in checked.text(in_python=False)
     assert sum(checked.classes.values()) == 600
     said = "\n".join(checked.findings)
     for part in ("'always' has one value", "'copy' is the label in 100.0%", "'rare' is missing in 99.2%"):
@@ -198,7 +199,7 @@ def codes(values: list[Any]) -> Any:
 def test_hostile_tables_are_checked(rows: dict[str, Any]) -> None:
     checked = check(pd.DataFrame(rows))
     assert len(checked.columns) == len(rows)
-    assert checked.command in repr(checked)
+    assert checked.call in repr(checked)
     parsed = build_parser().parse_args(shlex.split(checked.command)[1:])
     if checked.is_complete:
         assert parsed.text == checked.names("text")

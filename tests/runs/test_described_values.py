@@ -18,7 +18,7 @@ from attribune.apps.cli import main
 from attribune.benchmark.experiment import Experiment, SetPlan
 from attribune.benchmark.source import SetSource
 from attribune.errors import ConfigError, DataError
-from attribune.runs.enrol import EnrolSettings, enrol, enrolments
+from attribune.runs.enrol import enrol, enrolments
 from attribune.runs.live_run import LiveRun
 from attribune.runs.loading import load_run
 
@@ -135,8 +135,8 @@ def test_rows_move_a_value_from_what_its_description_says(run: Path, folder: Pat
     described = logits(run, ["new1", "new2"])
     main(["enrol", str(run), "--undo"])
     rows = {"text": ["a great film"] * 4, "stars": ["bad"] * 4, "user": ["new1", "new1", "new1", "stranger"]}
-    settings = EnrolSettings(prior=1e-4)  # a training this short knows little of how values differ
-    found = enrol(run, Dataset.from_dict(rows), values={"user": folder / "new.csv"}, settings=settings)
+    prior = 1e-4  # a training this short knows little of how values differ
+    found = enrol(run, Dataset.from_dict(rows), values={"user": folder / "new.csv"}, prior=prior)
     assert [(one.value, one.rows) for one in found.values] == [("new1", 3), ("new2", 0), ("stranger", 1)]
     moved = logits(run, ["new1", "new2", "stranger"])
     assert np.abs(moved[0] - described[0]).max() > 1e-4
@@ -146,11 +146,11 @@ def test_rows_move_a_value_from_what_its_description_says(run: Path, folder: Pat
 @pytest.mark.exhaustive
 def test_values_that_are_learned_in_memory_are_not_described(run: Path, tmp_path: Path) -> None:
     rows = Dataset.from_dict({"text": ["a great film"] * 3, "stars": ["bad"] * 3, "user": ["stranger"] * 3})
-    settings = EnrolSettings(prior=1e-4)
+    prior = 1e-4
     other = Path(shutil.copytree(run, tmp_path / "other"))
-    enrol(other, rows, settings=settings)
+    enrol(other, rows, prior=prior)
     live, names = LiveRun.open(run), ["u0", "later", "stranger", "nobody"]
-    live.add([live.learn("user", "stranger", rows, settings=settings)])
+    live.add([live.learn("user", "stranger", rows, prior=prior)])
     given = {"text": ["a great film"] * len(names), "user": names}
     np.testing.assert_array_equal(live.predictor.logits(given)[0], logits(run, names))
     assert logits(run, names) == pytest.approx(logits(other, names), abs=1e-6)
@@ -321,7 +321,7 @@ def test_each_part_is_compared_alone(folder: Path, tmp_path: Path, capsys: pytes
 @pytest.mark.parametrize(
     ("more", "part"),
     [
-        ([], "--compare ids: no values are described"),
+        ([], "compare ids: no values are described"),
         (["data.values.user.table=users.csv", "data.values.user.own_vectors=false"], "trained anyway"),
     ],
 )
@@ -403,7 +403,7 @@ def test_training_goes_on_with_values_that_are_described_now(run: Path, folder: 
             ["--values", "user=TABLE", "--set", "data.values.user.own_vectors=false"],
             "own_vectors of 'user' is false, but",
         ),
-        (["--compare", "ids"], "--compare ids: the run that is continued has the descriptions"),
+        (["--compare", "ids"], "compare ids: the run that is continued has the descriptions"),
     ],
 )
 def test_what_goes_on_keeps_its_descriptions(

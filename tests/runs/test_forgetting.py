@@ -20,7 +20,7 @@ from attribune.apps.cli import main
 from attribune.core.checksums import CHECKSUMS, CheckedFiles, checksum_of
 from attribune.export.export import export
 from attribune.runs.card import run_card
-from attribune.runs.enrol import EnrolSettings, enrol
+from attribune.runs.enrol import enrol
 from attribune.runs.folder import RunFolder
 from attribune.runs.forget import forget
 from attribune.runs.loading import load_run
@@ -139,7 +139,7 @@ def test_values_that_stand_in_files_of_the_run_by_chance(copy: Callable[[str], P
     run = copy("injector") / "run"
     values = ["1", "0", "true", "text", "stars", "model", "john", "john smith"]
     rows = [{**row, "user": values[number % len(values)]} for number, row in enumerate(ROWS[:16])]
-    enrol(run, small_runs.write_csv(tmp_path / "new.csv", rows), settings=EnrolSettings(steps=1))
+    enrol(run, small_runs.write_csv(tmp_path / "new.csv", rows), steps=1)
     for value in values[:-1]:
         done = forget(run, "user", [value])
         assert (len(done.models), done.places, done.undecided) == (1, [], []), value

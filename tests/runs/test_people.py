@@ -37,7 +37,7 @@ NEW = small_runs.reviews(60, seed=9, users=12)  # users 7 to 11 are new
 KNOWN = {f"u{number}" for number in range(7)}
 ATTRIBUTES = ("--multi-label", "tags:;", "--numeric", "price")
 TUNED = ("--tuning", "frozen", "--set", "training.learning_rate=0.05")  # predictions depend on the user
-ONE_STEP = EnrolSettings(steps=1)
+ONE_STEP: dict[str, Any] = {"steps": 1}
 
 
 @pytest.fixture
@@ -169,13 +169,13 @@ def test_learning_repeats_and_stops_at_the_maximum(run: Path, new: Path, tmp_pat
     again = tmp_path / "again"
     found = {}
     for name, settings in {
-        "a": EnrolSettings(),
-        "b": EnrolSettings(),
-        "long": EnrolSettings(steps=200),
-        "strong": EnrolSettings(prior=1e4),
+        "a": {},
+        "b": {},
+        "long": {"steps": 200},
+        "strong": {"prior": 1e4},
     }.items():
         copy = Path(shutil.copytree(run, again / name))
-        enrol(copy, new, settings=settings)
+        enrol(copy, new, **settings)
         found[name] = logits(copy, NEW)
     unknown = logits(run, NEW)
     np.testing.assert_array_equal(found["a"], found["b"])
@@ -260,7 +260,7 @@ def test_every_method(method: str, trained_runs: TrainedRuns, new: Path, tmp_pat
             enrol(run, new)
         return
     else:
-        found = enrol(run, new, settings=EnrolSettings(steps=5))
+        found = enrol(run, new, steps=5)
         fallen = sum(value.rows * (value.loss_before - value.loss_after) for value in found.values)
         assert fallen > -1e-5, "where vectors hardly matter, rounding alone is left"
         np.testing.assert_array_equal(logits(run, old), before)
@@ -278,7 +278,7 @@ def test_attributes_and_rows_can_be_chosen(run: Path, tmp_path: Path) -> None:
     found = enrol(run, data, attributes=["tags"])
     assert [(value.attribute, value.value, value.rows) for value in found.values] == [("tags", "noir", 3)]
     counts = {value: sum(row["user"] == value for row in NEW) for value in (f"u{n}" for n in range(7, 12))}
-    found = enrol(run, data, settings=EnrolSettings(min_rows=5))
+    found = enrol(run, data, min_rows=5)
     assert {value.value for value in found.values} == {value for value, count in counts.items() if count >= 5}
     assert found.skipped == {"user": sum(count < 5 for count in counts.values()), "tags": 0}
 
@@ -308,7 +308,7 @@ def test_a_service_knows_who_was_added(run: Path, new: Path) -> None:
 
     columns = {"text": ["a film"], "user": ["u9"], "tags": [None], "price": [None]}
     assert load_models([str(run)])["injector"].answer(columns)[0].unknown == {"user": ["u9"]}
-    enrol(run, new, settings=ONE_STEP)
+    enrol(run, new, **ONE_STEP)
     assert load_models([str(run)])["injector"].answer(columns)[0].unknown == {}
 
 
@@ -368,7 +368,7 @@ def test_predictions_of_its_rows_are_removed(compared: Path) -> None:
 
 @pytest.mark.slow
 def test_who_was_added_is_forgotten_too(run: Path, new: Path) -> None:
-    enrol(run, new, settings=ONE_STEP)
+    enrol(run, new, **ONE_STEP)
     forget(run, "user", ["u9", "u2"])
     assert files_with_value("u9", run) == files_with_value("u2", run) == []
     assert "u9" not in {value["value"] for value in undo_enrolment(run)}

@@ -15,7 +15,21 @@ import pyarrow as pa
 import pytest
 import small_runs
 
-from attribune import AttribuneError, MultiLabel, Predictor, Recipe, Schema, compare_runs, evaluate, train
+from attribune import (
+    AttribuneError,
+    ConfigError,
+    MultiLabel,
+    Predictor,
+    Recipe,
+    Schema,
+    compare_runs,
+    enrol,
+    evaluate,
+    explain,
+    forget,
+    report,
+    train,
+)
 from attribune.apps.cli import main
 from attribune.core.files import read_json
 from attribune.models.row_inputs import Predictions
@@ -156,6 +170,77 @@ def test_no_error_comes_from_inside(predictor: Predictor, tmp_path: Path, wrong:
         with pytest.raises(AttribuneError):
             call()
     assert not (tmp_path / "run").exists()
+
+
+def test_texts_have_a_value_each(predictor: Predictor) -> None:
+    texts, expected = list(FRAME["text"]), predictor.predict(FRAME)["probability_good"].to_numpy()
+    own: dict[str, Any] = {name: FRAME[name].to_numpy() for name in ("user", "tags")}
+    found = predictor.predict(texts, **own)
+    np.testing.assert_allclose(found["probability_good"], expected, atol=1e-6)
+    listed = predictor.predict(texts, user=own["user"], tags=[cell.split(";") for cell in own["tags"]])
+    np.testing.assert_allclose(listed["probability_good"], expected, atol=1e-6)
+    vectors = predictor.encode(texts[:3], user=list(own["user"][:3]))
+    alone = [predictor.encode(text, user=user) for text, user in zip(texts[:3], own["user"], strict=False)]
+    np.testing.assert_allclose(vectors, alone, atol=1e-5)
+
+
+def test_values_are_added_and_removed(run: Path, predictor: Predictor, tmp_path: Path) -> None:
+    copy = Path(shutil.copytree(run, tmp_path / "run"))
+    rows = pd.DataFrame(ROWS[:8]).assign(user=["new", "other"] * 4)
+    added = enrol(copy, rows, attributes="user", min_rows=3)
+    table = added.to_pandas()
+    assert set(table["value"]) == {"new", "other"}
+    assert table["rows"].tolist() == [4, 4]
+    assert repr(added).splitlines()[1].split()[:3] == ["user", "new", "4"]
+    known = Predictor.from_pretrained(copy, device="cpu").predict(FRAME)
+    pd.testing.assert_frame_equal(known, predictor.predict(FRAME))
+    gone = forget(copy, "user", "new")
+    assert gone.faults == []
+    assert f"{copy}: vector and name removed from the model" in repr(gone)
+    assert [one.value for one in enrol(copy, undo=True).removed] == ["other"]
+    assert "1 value removed; the model is as it was before" in repr(enrol_and_undo(copy, rows))
+    assert Predictor.from_pretrained(copy).schema["user"].values == predictor.schema["user"].values
+
+
+def enrol_and_undo(run: Path, rows: pd.DataFrame) -> Any:
+    enrol(run, rows[:1], attributes=["user"], prior=2, steps=1)
+    return enrol(run, undo=True)
+
+
+def test_files_of_verbs_are_read_with_their_options(run: Path, tmp_path: Path) -> None:
+    copy = Path(shutil.copytree(run, tmp_path / "run"))
+    table = tmp_path / "new.txt"
+    pd.DataFrame(ROWS[:8]).assign(user="new").to_csv(table, index=False, sep="~")
+    reading: dict[str, Any] = {"delimiter": "~", "file_format": "csv"}
+    assert enrol(copy, table, **reading).values[0].rows == 8
+    page = report(copy, table, output=tmp_path / "page.html", **reading)
+    assert (page, "<html" in page.read_text()) == (tmp_path / "page.html", True)
+    assert report(copy) == copy / "report.html"
+    found = explain(copy, table, output=tmp_path / "explained.html", row=2, instead={"user": "u1"}, **reading)
+    assert (found["rows"], found["row"]["number"]) == (8, 2)
+    assert any("user" in str(one["as"]) for one in found["row"]["predictions"])
+    assert "What is lost without an attribute" in repr(found)
+    assert "<table>" in found._repr_html_()
+    assert "<html" in (tmp_path / "explained.html").read_text()
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda run: enrol(run), "neither a table of rows nor one that describes values"),
+        (lambda run: enrol(run, FRAME, undo=True), "undo removes the values that were added last: leave out data"),
+        (lambda run: enrol(run, FRAME, min_rows=0), "min_rows is 0: give at least 1"),
+        (lambda run: enrol(run, FRAME, min_rows="2"), "min_rows is '2'"),
+        (lambda run: forget(run, "user", "nobody"), "attribute 'user' has no value 'nobody'"),
+        (lambda run: forget(run, "user", []), "no value is given to forget"),
+        (lambda run: report(run, delimiter=";"), "delimiter says how a table is read, and there is none: give data"),
+        (lambda run: explain(run, FRAME, instead={"user": "u1"}), "instead is for one row: choose it with row"),
+        (lambda run: explain(run, FRAME, top=0), "top is 0: give at least 1"),
+    ],
+)
+def test_mistakes_with_runs_are_named(run: Path, call: Callable[[Path], Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        call(run)
 
 
 def test_a_text_on_the_command_line(run: Path, predictor: Predictor, capsys: pytest.CaptureFixture[str]) -> None:

@@ -24,7 +24,7 @@ from attribune.errors import ConfigError
 from attribune.models.set_encoder import LabelledDocuments
 from attribune.models.value_slopes import value_slopes
 from attribune.models.value_vectors import spread_of_value
-from attribune.runs.enrol import EnrolSettings, enrol
+from attribune.runs.enrol import enrol
 from attribune.runs.loading import load_run
 from attribune.training import set_encoders
 from attribune.training.set_encoders import can_encode_sets, learn_set_encoder
@@ -186,7 +186,7 @@ def test_it_is_stored_and_enrols_without_gradients(run: Path, monkeypatch: pytes
     before = predictions(run, users)
     with monkeypatch.context() as patch:
         patch.setattr(torch.autograd, "backward", None)
-        found = enrol(run, Dataset.from_dict(NEW), settings=EnrolSettings(by="encoder")).values
+        found = enrol(run, Dataset.from_dict(NEW), by="encoder").values
     assert [(value.value, value.rows) for value in found] == [("n1", 4), ("n2", 2)]
     assert found[0].loss_before != found[0].loss_after
     assert np.array_equal(predictions(run, users), before)
@@ -199,7 +199,7 @@ def test_it_is_stored_and_enrols_without_gradients(run: Path, monkeypatch: pytes
         name: [value for value, user in zip(column, NEW["user"], strict=True) if user == "n1"]
         for name, column in NEW.items()
     }
-    enrol(run, Dataset.from_dict(alone), settings=EnrolSettings(by="encoder"))
+    enrol(run, Dataset.from_dict(alone), by="encoder")
     np.testing.assert_allclose(load_run(run)[1].model.value_vectors("user", count=25)[-1], vectors[25], atol=1e-6)
 
 
@@ -207,7 +207,7 @@ def test_it_is_stored_and_enrols_without_gradients(run: Path, monkeypatch: pytes
 def test_both_finds_the_maximum_of_the_posterior(run: Path) -> None:
     found = {}
     for by in ("posterior", "both"):
-        enrol(run, Dataset.from_dict(NEW), settings=EnrolSettings(by=by, steps=60))  # type: ignore[arg-type]
+        enrol(run, Dataset.from_dict(NEW), by=by, steps=60)  # type: ignore[arg-type]
         found[by] = predictions(run, ["n1", "n2"])
         assert main(["enrol", str(run), "--undo"]) == 0
     np.testing.assert_allclose(found["both"], found["posterior"], atol=1e-3)
@@ -247,15 +247,15 @@ def test_described_values_have_one(trained_runs: TrainedRuns, tmp_path: Path) ->
     table.write_text("\n".join(lines), encoding="utf-8")
     assert main([*words(trained_runs, tmp_path / "run"), "--values", f"user={table}"]) == 0
     rows = {name: column[:2] for name, column in NEW.items()} | {"user": ["n9", "n9"]}
-    assert enrol(tmp_path / "run", Dataset.from_dict(rows), settings=EnrolSettings(by="encoder")).values[0].rows == 2
+    assert enrol(tmp_path / "run", Dataset.from_dict(rows), by="encoder").values[0].rows == 2
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("by", ["encoder", "both"])
 def test_without_an_encoder_there_is_a_cure(trained_runs: TrainedRuns, tmp_path: Path, by: Any) -> None:
     run = trained_runs.copy(trained_runs("injector"), tmp_path / "run")
-    with pytest.raises(ConfigError, match=f"no encoder of new values of 'user', which --by {by} needs: train with"):
-        enrol(run, Dataset.from_dict(NEW), settings=EnrolSettings(by=by))
+    with pytest.raises(ConfigError, match=f"no encoder of new values of 'user', which '{by}' needs: train with"):
+        enrol(run, Dataset.from_dict(NEW), by=by)
     assert not (run / ".model.new").exists()
 
 

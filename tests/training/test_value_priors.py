@@ -19,7 +19,7 @@ from attribune import AttributeModel
 from attribune.apps.cli import main
 from attribune.models.config import TYPICAL_PRIOR_WEIGHT
 from attribune.models.predictor import Predictor
-from attribune.runs.enrol import EnrolSettings, enrol
+from attribune.runs.enrol import enrol
 from attribune.schema import Categorical, Schema
 from attribune.training.value_priors import learn_value_priors, rows_to_learn_from
 
@@ -108,7 +108,7 @@ def test_enrolment_weighs_its_prior_by_it(trained_runs: TrainedRuns, tmp_path: P
         model = AttributeModel.from_pretrained(run / "model")
         model.config.value_priors = None if weight is None else {"user": weight}
         model.save_pretrained(run / "model")
-        enrol(run, Dataset.from_dict(rows), settings=EnrolSettings(prior=prior))
+        enrol(run, Dataset.from_dict(rows), prior=prior)
         table = Predictor.from_pretrained(run / "model").model.value_vectors("user", count=21)[-1]
         assert main(["enrol", str(run), "--undo"]) == 0
         return table

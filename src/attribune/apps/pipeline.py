@@ -13,10 +13,10 @@ from transformers.pipelines import PIPELINE_REGISTRY
 
 from attribune.data.rows import EncodedRows
 from attribune.data.texts import TextInput
-from attribune.errors import ConfigError
+from attribune.errors import ConfigError, DataError
 from attribune.models.classifier import AttributeModel
 from attribune.models.predictor import Predictor
-from attribune.models.row_inputs import RowInput
+from attribune.models.row_inputs import RowInput, is_list
 from attribune.tasks import Classification, Ordinal, Rating
 
 __all__ = ["AttributeClassificationPipeline"]
@@ -110,6 +110,11 @@ class AttributeClassificationPipeline(Pipeline):
         return self.postprocess(self._forward(self.preprocess(rows, **given)), **wanted)
 
     def _stream(self, rows: Iterator[Any], options: dict[str, Any]) -> Iterator[Any]:
+        if listed := [name for name, value in options.items() if is_list(value)]:
+            raise DataError(
+                f"{listed[0]} is a list, and the texts come one after another: give rows with their own values, or a "
+                "list of texts"
+            )
         for first in rows:
             yield from self(list(chain([first], islice(rows, _ROWS - 1))), **options)
 

@@ -14,6 +14,7 @@ from attribune.data.rows import EncodedRows
 from attribune.models.auto import load_model
 from attribune.models.classifier import AttributeModel
 from attribune.models.document_vectors import DocumentReader, TextOf
+from attribune.models.row_inputs import shared_values
 
 __all__ = ["AttributeModule"]
 
@@ -70,10 +71,10 @@ class AttributeModule(nn.Module):
 
         Args:
             prompt: put before each text.
-            attributes: beside texts, which share them.
+            attributes: beside texts, which share them, since they come in another order: a list is the value of each.
         """
         rows = [self._prompted(one, prompt) for one in inputs] if prompt else list(inputs)
-        parts, _ = self._reader.parts(rows, attributes)
+        parts, _ = self._reader.parts(rows, shared_values(attributes, len(rows)))
         return self.model.batch(EncodedRows.concat(list(parts)))
 
     def _prompted(self, one: Any, prompt: str) -> Any:

@@ -28,6 +28,7 @@ __all__ = [
     "read_table",
     "refuse_input_as_output",
     "table_source_name",
+    "with_reading",
 ]
 
 
@@ -79,6 +80,21 @@ def read_table(
     path = source.path if isinstance(source, TableFile) else source
     table = _whole_table(path, options, ArrowStore(folder=cache_dir, in_memory=in_memory))
     return table if options.rows is None or len(table) <= options.rows else table.select(range(options.rows))
+
+
+def with_reading(source: Any, **reading: Unpack[Reading]) -> Any:
+    """Return a table with how its file is read, where anything is said of it.
+
+    Raises:
+        ConfigError: if something is said, and there is no table.
+    """
+    if not (given := FileOptions(**reading).given()):
+        return source
+    if source is None:
+        raise ConfigError(
+            f"{next(iter(given))} says how a table is read, and there is none: give data, or leave it out"
+        )
+    return TableFile(source, options_of(source, **reading))
 
 
 def options_of(source: Source, **reading: Unpack[Reading]) -> FileOptions:

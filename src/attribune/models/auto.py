@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +16,19 @@ from attribune.models.files import find_model, read_config
 from attribune.models.generator import AttributeGenerator
 from attribune.models.linear import LinearModel
 from attribune.models.scorer import Baseline, Scorer
+from attribune.schema import Schema
+from attribune.schema.revision import Revision
 
-__all__ = ["is_baseline", "load_baseline", "load_model", "load_saved", "load_scorer", "model_class", "named_runs"]
+__all__ = [
+    "is_baseline",
+    "load_baseline",
+    "load_model",
+    "load_saved",
+    "load_scorer",
+    "model_class",
+    "named_runs",
+    "revised_model",
+]
 
 
 def model_class(config: AttributeConfig) -> type[AttributeModel] | type[AttributeGenerator]:
@@ -33,6 +44,14 @@ def load_model(name: str | Path, *, revision: str | None = None, **options: Any)
     """
     config = read_config(find_model(name, revision=revision))
     return model_class(config).from_pretrained(name, revision=revision, **options)
+
+
+def revised_model(
+    folder: str | Path, change: Callable[[Schema], Revision], *, backbone: str | Path | None = None
+) -> ConditionedModel:
+    """Load a model with a revised schema, see `StoredModel.revised`."""
+    kind = model_class(read_config(find_model(folder)))
+    return kind.revised(folder, change, backbone=backbone)
 
 
 def load_baseline(folder: Path, *, backbone: str | Path | None = None) -> Baseline | None:

@@ -76,7 +76,7 @@ class DocumentReader:
         """Return encoded rows, some thousands at once, and whether one text or row was given.
 
         Args:
-            attributes: beside a text, or several that share them.
+            attributes: beside a text, or several; see `RowInput.read`.
 
         Raises:
             DataError: as `Predictor.predict` does.
@@ -108,7 +108,7 @@ def encode_documents(
     """Return the vectors (n, H) of what `Predictor.predict` takes, as the head of the model reads them.
 
     Args:
-        attributes: beside a text, or several that share them.
+        attributes: beside a text, or several; see `RowInput.read`.
         text_input: which columns are the text; by default as saved with the model.
         batch_size: rows in one pass; they are sorted by length.
         normalize: whether vectors have the length 1, so that their products are cosines.

@@ -206,19 +206,21 @@ class Predictor(Locked):
         """Return predictions and probabilities by the column names that `attribune predict` writes.
 
             predictor.predict("A joy from start to end.", user="u17")
+            predictor.predict(["A joy from start to end.", "Dull."], user=["u17", "u4"])
 
         Args:
-            rows: a text, with `attributes` beside it; a list of texts, which share them; a row as a mapping, or a list
-                of rows, in which unknown attributes may be left out; columns by name, a DataFrame, or any table that
-                has the Arrow interface.
+            rows: a text, with `attributes` beside it; a list of texts, with one value of an attribute for all, or a
+                list with one value for each text (a list of lists, if each text has several); a row as a mapping, or a
+                list of rows, in which unknown attributes may be left out; columns by name, a DataFrame, or any table
+                that has the Arrow interface.
 
         Returns:
             For one text or one row its values by name; for a DataFrame one with its index; otherwise `Predictions`,
             columns by name.
 
         Raises:
-            DataError: naming the column that is missing, an attribute that the model does not have, or column and row
-                of a value that cannot be used.
+            DataError: naming the column that is missing, an attribute that the model does not have or that has another
+                number of values than there are texts, or column and row of a value that cannot be used.
         """
         given = RowInput.read(rows, self.row_names, attributes)
         return given.shaped(self.task.decode(self.logits(given.columns)[0]).columns())

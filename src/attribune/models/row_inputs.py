@@ -11,11 +11,12 @@ import datasets
 import numpy as np
 import pandas as pd
 
+from attribune.core.wording import counted
 from attribune.errors import DataError
 from attribune.metrics.tables import text_cells
 from attribune.schema.columns import Table, as_table, column_names, missing_column
 
-__all__ = ["Predictions", "RowInput", "RowNames", "plain_value"]
+__all__ = ["Predictions", "RowInput", "RowNames", "is_list", "plain_value", "shared_values"]
 
 _SHOWN = 10  # rows and columns of a table that is printed
 
@@ -74,10 +75,11 @@ class RowInput:
         """Read what was given.
 
         Args:
-            values: attributes beside a text, or beside several that share them.
+            values: attributes beside a text, or beside several. Beside several texts, a list has one value for each, in
+                their order; anything else is the value of all. Beside one text, a list is its value.
 
         Raises:
-            DataError: for a name that the model does not have, or rows that are no rows.
+            DataError: for a name that the model does not have, rows that are no rows, or a list of another length.
         """
         found = cls._read(given, names, values)
         names.require(column_names(found.columns), source="the input")
@@ -86,7 +88,7 @@ class RowInput:
     @classmethod
     def _read(cls, given: Any, names: RowNames, values: Mapping[str, Any]) -> RowInput:
         given = _without_series(given, names)
-        is_text = isinstance(given, str) or (_are_texts(given) and len(given) > 0)
+        is_text = isinstance(given, str) or _are_texts(given) or (bool(values) and is_list(given) and not len(given))
         if values and not is_text:
             raise DataError(
                 f"{', '.join(values)} cannot be combined with rows or a table: put it into the rows, or give only a "
@@ -113,10 +115,11 @@ class RowInput:
             )
         names.check(values, what="the attributes given")
         texts = [given] if isinstance(given, str) else list(given)
-        row: dict[str, Any] = dict.fromkeys(names.needed) | dict(values)
-        columns = {name: [value] * len(texts) for name, value in row.items()}
+        is_single = isinstance(given, str)
+        columns: dict[str, list[Any]] = {name: [None] * len(texts) for name in names.needed}
+        columns |= {name: [value] if is_single else _of_each(name, value, given) for name, value in values.items()}
         columns[names.texts[0]] = [text.split() if names.words and isinstance(text, str) else text for text in texts]
-        return cls(columns=columns, is_single=isinstance(given, str))
+        return cls(columns=columns, is_single=is_single)
 
     def shaped(self, columns: Mapping[str, Any]) -> Any:
         """Return predictions by column name in the form of what was given."""
@@ -161,6 +164,33 @@ def _are_texts(given: Any) -> bool:
     if not isinstance(given, list | tuple):
         return False
     return any(isinstance(one, str) for one in given) and not any(isinstance(one, Mapping) for one in given)
+
+
+def _of_each(name: str, value: Any, texts: Any) -> list[Any]:
+    """Return the value of each of several texts: those of a list in their order, or one for all."""
+    if not is_list(value):
+        return [value] * len(texts)
+    if len(value) != len(texts):
+        raise DataError(
+            f"{name} has {counted(len(value), 'value')} for {counted(len(texts), 'text')}: give one value for all, or "
+            "a list with one for each (a list of lists, if each text has several)"
+        )
+    if isinstance(texts, pd.Series) and isinstance(value, pd.Series) and not texts.index.equals(value.index):
+        raise DataError(
+            f"the index of {name} is not that of the texts, so they may be in another order: give the DataFrame with "
+            "both, or lists"
+        )
+    return list(value)
+
+
+def shared_values(values: Mapping[str, Any], count: int) -> dict[str, Any]:
+    """Return attributes that several texts share, as `RowInput.read` takes them: a list is the value of each text."""
+    return {name: [value] * count if is_list(value) else value for name, value in values.items()}
+
+
+def is_list(value: Any) -> bool:
+    """Whether a value of an attribute is several."""
+    return isinstance(value, list | tuple | pd.Series) or (isinstance(value, np.ndarray) and value.ndim > 0)
 
 
 def _without_series(given: Any, names: RowNames) -> Any:

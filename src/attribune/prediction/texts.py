@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from attribune.models.row_inputs import RowInput, plain_value
+from attribune.models.row_inputs import RowInput, plain_value, shared_values
 from attribune.runs.loading import load_predictor
 
 __all__ = ["predict_texts"]
@@ -25,7 +25,7 @@ def predict_texts(
         AttribuneError: naming the attribute or value and the cure.
     """
     predictor = load_predictor(run, backbone=backbone)
-    given = RowInput.read(list(texts), predictor.row_names, attributes)
+    given = RowInput.read(list(texts), predictor.row_names, shared_values(attributes, len(texts)))
     logits, report = predictor.logits(given.columns)
     columns = predictor.task.decode(logits).columns()
     rows = [{name: plain_value(values[row]) for name, values in columns.items()} for row in range(len(texts))]

@@ -10,20 +10,25 @@ Old values keep their ids and vectors, so that predictions for them are bit-iden
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, Unpack
 
+import pandas as pd
 from torch import nn
 
+from attribune.core.arguments import checked_arguments
 from attribune.core.checksums import CheckedFiles, check_files
 from attribune.core.files import replace_file, write_json
 from attribune.core.process_state import training_alone
 from attribune.core.progress import Reporter
 from attribune.core.records import read_record
+from attribune.core.terminal import printable
 from attribune.core.wording import counted
-from attribune.data.file_options import FileOptions
+from attribune.data.file_options import AS_FOUND, FileOptions, Reading
+from attribune.data.tables import with_reading
 from attribune.errors import ConfigError
 from attribune.methods.attribute_method import AttributeMethod
 from attribune.models.base import ConditionedModel
@@ -54,6 +59,7 @@ __all__ = [
     "check_takes_values",
     "enrol",
     "enrolments",
+    "learn_values",
     "replace_with",
     "schema_of_training",
     "undo_enrolment",
@@ -61,29 +67,76 @@ __all__ = [
 
 ENROLMENTS = "enrolments.json"
 """The file in a model's folder that lists the values added after training."""
+_SHOWN = 20  # values that are printed
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class Enrolment:
-    """The result of `enrol`; `skipped` counts the new values with too few rows, by attribute."""
+    """The result of `enrol`, printed as a table.
 
-    values: tuple[Enrolled, ...]
-    skipped: Mapping[str, int]
-    seconds: float
+    Attributes:
+        values: those that were added.
+        skipped: number of new values with too few rows, by attribute.
+        seconds: of learning.
+        removed: the values that ``undo`` took away.
+    """
+
+    values: tuple[Enrolled, ...] = ()
+    skipped: Mapping[str, int] = field(default_factory=dict)
+    seconds: float = 0.0
+    removed: tuple[Enrolled, ...] = ()
+
+    def to_pandas(self) -> pd.DataFrame:
+        """Return the values as a DataFrame, a row for each."""
+        return pd.DataFrame([asdict(one) for one in self.values], columns=[one.name for one in fields(Enrolled)])
+
+    def text(self) -> str:
+        """Return the values that were added, or taken away, for a terminal."""
+        shown = self.values or self.removed
+        lines = [f"{'attribute':<16} {'value':<32} {'rows':>6}  loss of these rows, before and after"]
+        for value in shown[:_SHOWN]:
+            losses = "" if value.loss_before is None else f"{value.loss_before:.3f}  {value.loss_after:.3f}"
+            lines.append(f"{value.attribute:<16.16} {value.value:<32.32} {value.rows:>6,}  {losses}")
+        if len(shown) > _SHOWN:
+            lines.append(f"and {len(shown) - _SHOWN:,} more")
+        return "\n".join(map(printable, lines))
+
+    def notes(self) -> list[str]:
+        """Return what else there is to say, in sentences."""
+        if self.removed:
+            return [f"{counted(len(self.removed), 'value')} removed; the model is as it was before"]
+        return [
+            f"attribute {name!r}: {count:,} new values have too few rows and stay unknown"
+            for name, count in self.skipped.items()
+            if count
+        ]
+
+    def __repr__(self) -> str:
+        return "\n".join([self.text(), *map(printable, self.notes())])
 
 
+@checked_arguments
 def enrol(
     run: str | Path,
     data: Any = None,
     *,
-    attributes: Sequence[str] | None = None,
+    attributes: str | Sequence[str] | None = None,
     values: Mapping[str, Any] | None = None,
-    settings: EnrolSettings | None = None,
+    by: Literal["posterior", "encoder", "both"] = "posterior",
+    min_rows: int = 1,
+    steps: int = 20,
+    prior: float = 1.0,
+    undo: bool = False,
     backbone: str | Path | None = None,
-    encoding: str | None = None,
     reporter: Reporter | None = None,
+    **reading: Unpack[Reading],
 ) -> Enrolment:
-    """Add values that a run has not seen; the run's model is replaced at the end.
+    """Add values that a run has not seen, from a few rows; the same as ``attribune enrol``.
+
+        enrol("runs/stars", new_rows).to_pandas()
+        enrol("runs/stars", undo=True)
+
+    The run's model is replaced at the end; predictions for known values stay the same to the bit.
 
     Args:
         run: folder of a finished run.
@@ -91,16 +144,24 @@ def enrol(
         attributes: whose values are added; by default all that have a vocabulary.
         values: by attribute, a table that describes new values, as anything `read_table` takes; of those without rows
             the model knows what their descriptions say.
+        by: ``posterior``, ``encoder`` or ``both``; `EnrolSettings` describes them, `steps` and `prior`.
+        min_rows: values with fewer rows stay unknown.
+        undo: remove the values that were added last, and nothing else.
         backbone: new location of the backbone's weights, if they were moved.
-        encoding: of the characters of files.
         reporter: is notified of every pass over the rows.
+        **reading: how files are read, as in `read_table`.
 
     Raises:
         ConfigError: for a run whose method has no vectors of values, or an attribute without a vocabulary.
         DataError: naming file, row or column and the cure, or when there is no new value.
         ModelFolderError: when the model cannot be read or written; the earlier one is still complete.
     """
-    settings, reporter = settings or EnrolSettings(), reporter or Reporter()
+    if undo:
+        if data is not None or attributes is not None or values is not None:
+            raise ConfigError("undo removes the values that were added last: leave out data, attributes and values")
+        removed = undo_enrolment(run, backbone=backbone)
+        return Enrolment(removed=tuple(Enrolled(**value) for value in removed))
+    settings = EnrolSettings(by=by, min_rows=min_rows, steps=steps, prior=prior)
     if data is None and not values:
         raise ConfigError("there is neither a table of rows nor one that describes values: give at least one")
     folder = RunFolder.of(run)
@@ -108,28 +169,60 @@ def enrol(
     with training_alone(), folder.held():
         folder.recover_model()
         recipe, predictor = load_run(folder.path, backbone=backbone)
-        histories = history_attribute(predictor.model, attributes)
-        if histories is None:
-            check_takes_values(recipe, predictor)
-        tables = _described_by(
-            values or {}, recipe, predictor, reading=FileOptions(encoding=encoding), backbone=backbone
+        model, done = learn_values(
+            recipe,
+            predictor,
+            data if data is None else with_reading(data, **reading),
+            partial(folder.revised_model, backbone=backbone),
+            attributes=[attributes] if isinstance(attributes, str) else attributes,
+            values=values or {},
+            reading=FileOptions(**reading),
+            backbone=backbone,
+            settings=settings,
+            reporter=reporter or Reporter(),
         )
-        rows = None if data is None else _labelled(recipe, predictor, data, encoding, reporter)
-        names = attributes if histories is None else [histories]
-        new = _new_values(tables, rows, predictor, names, min_rows=settings.min_rows)
-        if settings.by != "posterior":
-            check_encoders(predictor, new, by=settings.by)
-        model = folder.revised_model(new.revision, backbone=backbone)
-        started = time.perf_counter()
-        if histories is None or rows is None:
-            found = ValueLearner(predictor_of(recipe, model), rows, new, settings).learn(reporter)
-        else:
-            first_id = predictor.schema[histories].size
-            add_histories(model, rows, new.rows, recipe=recipe, first_id=first_id, device=predictor.device)
-            found = ValueLearner(predictor_of(recipe, model), rows, new, settings).remember()
-        seconds = time.perf_counter() - started
-        replace_with(folder, model, [*enrolments(folder.path), [asdict(value) for value in found]])
-    return Enrolment(values=found, skipped=new.skipped, seconds=seconds)
+        replace_with(folder, model, [*enrolments(folder.path), [asdict(value) for value in done.values]])
+    return done
+
+
+def learn_values(
+    recipe: Recipe,
+    predictor: Predictor,
+    data: Any,
+    revised: Callable[[Callable[[Schema], Revision]], ConditionedModel],
+    *,
+    attributes: Sequence[str] | None = None,
+    values: Mapping[str, Any] | None = None,
+    reading: FileOptions = AS_FOUND,
+    backbone: str | Path | None = None,
+    settings: EnrolSettings,
+    reporter: Reporter,
+) -> tuple[ConditionedModel, Enrolment]:
+    """Return a model that knows new values beside those of a predictor, which stays as it is.
+
+    Args:
+        revised: loads the predictor's model with a revised schema.
+
+    Arguments that are not described here, and errors, are those of `enrol`.
+    """
+    histories = history_attribute(predictor.model, attributes)
+    if histories is None:
+        check_takes_values(recipe, predictor)
+    tables = _described_by(values or {}, recipe, predictor, reading=reading, backbone=backbone)
+    rows = None if data is None else _labelled(recipe, predictor, data, reporter)
+    names = attributes if histories is None else [histories]
+    new = _new_values(tables, rows, predictor, names, min_rows=settings.min_rows)
+    if settings.by != "posterior":
+        check_encoders(predictor, new, by=settings.by)
+    model = revised(new.revision)
+    started = time.perf_counter()
+    if histories is None or rows is None:
+        found = ValueLearner(predictor_of(recipe, model), rows, new, settings).learn(reporter)
+    else:
+        first_id = predictor.schema[histories].size
+        add_histories(model, rows, new.rows, recipe=recipe, first_id=first_id, device=predictor.device)
+        found = ValueLearner(predictor_of(recipe, model), rows, new, settings).remember()
+    return model, Enrolment(values=tuple(found), skipped=new.skipped, seconds=time.perf_counter() - started)
 
 
 def _new_values(
@@ -185,8 +278,8 @@ def check_encoders(predictor: Predictor, new: NewValues, *, by: str) -> None:
     for name, counts in new.counts.items():
         if any(counts.values()) and not (isinstance(model, AttributeModel) and model.set_encoder(name) is not None):
             raise ConfigError(
-                f"the model has no encoder of new values of {name!r}, which --by {by} needs: train with --set "
-                "training.set_encoders=true, or leave --by out"
+                f"the model has no encoder of new values of {name!r}, which {by!r} needs: train with the setting "
+                "training.set_encoders=true, or add them by 'posterior'"
             )
 
 
@@ -213,10 +306,8 @@ def _described_by(
     return tables
 
 
-def _labelled(
-    recipe: Recipe, predictor: Predictor, data: Any, encoding: str | None, reporter: Reporter
-) -> LabelledRows:
-    rows = LabelledRows.read(recipe, predictor, data, encoding=encoding)
+def _labelled(recipe: Recipe, predictor: Predictor, data: Any, reporter: Reporter) -> LabelledRows:
+    rows = LabelledRows.read(recipe, predictor, data, encoding=None)
     for note in rows.notes:
         reporter.note(note)
     return rows.learnable()

@@ -18,9 +18,9 @@ from attribune.core.files import json_bytes, move_into_place, read_json_lines, r
 from attribune.core.job_folder import JobFolder
 from attribune.core.records import checked_record, read_record
 from attribune.errors import ConfigError, ModelFolderError
-from attribune.models.auto import model_class
+from attribune.models.auto import revised_model
 from attribune.models.base import ConditionedModel
-from attribune.models.files import CARD, CONFIG, SCHEMA, TENSORS, find_model, read_config
+from attribune.models.files import CARD, CONFIG, SCHEMA, TENSORS, find_model
 from attribune.models.sizes import Sizes
 from attribune.runs.recipe import RECIPE_END, Recipe
 from attribune.runs.results import RunResults
@@ -282,8 +282,7 @@ class RunFolder(JobFolder):
         self, change: Callable[[Schema], Revision], *, backbone: str | Path | None = None
     ) -> ConditionedModel:
         """Load the run's model with a revised schema, see `StoredModel.revised`."""
-        kind = model_class(read_config(find_model(self.model)))
-        return kind.revised(self.model, change, backbone=backbone)
+        return revised_model(self.model, change, backbone=backbone)
 
     def replace_model(self, save: Callable[[Path], Any]) -> None:
         """Replace the run's model, in a run that is `held`; an interruption leaves the old or the new one.

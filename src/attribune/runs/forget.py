@@ -6,7 +6,7 @@ Weights that all values share were also learned from these rows. They do not cha
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
@@ -18,7 +18,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from safetensors.numpy import load_file, save
 
+from attribune.core.arguments import checked_arguments
 from attribune.core.checksums import check_files
+from attribune.core.terminal import printable
+from attribune.core.wording import counted
 from attribune.data.tables import read_table
 from attribune.errors import AttribuneError, ConfigError, DataError, ModelFolderError
 from attribune.models.auto import load_baseline
@@ -41,9 +44,9 @@ Record: TypeAlias = Sequence[Sequence[Mapping[str, Any]]]
 Replace: TypeAlias = Callable[[RunFolder, Change, Record], None]
 
 
-@dataclass(kw_only=True)
+@dataclass(kw_only=True, repr=False)
 class Forgotten:
-    """The result of `forget`.
+    """The result of `forget`, printed in sentences.
 
     Attributes:
         models: folders of the models that had the values.
@@ -63,22 +66,47 @@ class Forgotten:
     undecided: list[str] = field(default_factory=list)
     mentions: list[str] = field(default_factory=list)
 
+    @property
+    def faults(self) -> list[str]:
+        """What is left to do, in sentences with the cure; nothing where the values are gone."""
+        if not self.places:
+            return list(self.undecided)
+        places = ", ".join(self.places)
+        found = f"the value is still found in {places}: look whether it means the same there, and remove it"
+        return [found, *self.undecided]
 
+    def done(self) -> list[str]:
+        """Return what was removed, and the notes, in sentences."""
+        return [
+            *(f"{folder}: vector and name removed from the model" for folder in self.models),
+            *([f"{counted(self.predictions, 'row')} of stored predictions removed"] if self.predictions else []),
+            *(f"{folder}: removed" for folder in self.checkpoints),
+            *self.notes,
+        ]
+
+    def __repr__(self) -> str:
+        return "\n".join(map(printable, [*self.done(), *self.faults]))
+
+
+@checked_arguments
 def forget(
     run: str | Path,
     attribute: str,
-    values: Sequence[str],
+    value: Any,
     *,
     backbone: str | Path | None = None,
     replace: Replace | None = None,
 ) -> Forgotten:
-    """Remove values of an attribute from a run and from the runs trained beside it for comparison.
+    """Remove values of an attribute from a run and from those trained beside it; the same as ``attribune forget``.
+
+        forget("runs/stars", "user", ["u17", "u18"]).faults  # what is left to do
 
     Each model is replaced in one step; predictions for other values do not change. After an interruption the same call
     completes the removal.
 
     Args:
         run: folder of a finished run.
+        value: one value, or a list of several, as the table has them.
         backbone: new location of the backbone's weights, if they were moved.
         replace: replaces the model of a folder, given the change of its schema and the record of added values; by
             default it is loaded.
@@ -87,7 +115,7 @@ def forget(
         ConfigError: for an attribute without a vocabulary, or values that are nowhere in the run.
         ModelFolderError: for a run that is not finished, or a model that cannot be read or written.
     """
-    texts = [_text(value) for value in values]
+    texts = [_text(one) for one in ([value] if isinstance(value, str) or not isinstance(value, Iterable) else value)]
     if not texts:
         raise ConfigError("no value is given to forget: name at least one")
     folder = RunFolder.of(run)

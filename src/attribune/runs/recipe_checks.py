@@ -22,7 +22,8 @@ def check_task(recipe: RecipeFields) -> None:
         _check_candidates(recipe)
     elif not recipe.data.label:
         raise ConfigError(
-            "no label column is named: name it with --label, or choose the task generation, which needs none"
+            "no label column is named: name it (label=, --label on the command line), or choose the task generation, "
+            "which needs none"
         )
     elif recipe.data.prompt or recipe.data.chat:
         raise ConfigError(f"task {recipe.task_kind!r} reads no prompt: name its columns as text, and leave chat out")

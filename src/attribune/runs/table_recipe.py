@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from pydantic_core import PydanticSerializationError
 
+from attribune.data.checking.table_check import TableCheck
 from attribune.data.tables import table_source_name
 from attribune.errors import ConfigError
 from attribune.methods import MethodConfig
+from attribune.runs.guesses import guess_settings
 from attribune.runs.recipe import Recipe
 from attribune.runs.settings_tree import SETTINGS, override
 
@@ -19,13 +21,19 @@ __all__ = ["table_recipe"]
 _TABLES = {"data": "train", "validation": "validation", "test": "test"}
 
 
-def table_recipe(arguments: Mapping[str, Any], settings: Mapping[str, Any]) -> tuple[Recipe, dict[str, Any] | None]:
+def table_recipe(
+    arguments: Mapping[str, Any],
+    settings: Mapping[str, Any],
+    *,
+    say: Callable[[TableCheck], None] = lambda checked: None,
+) -> tuple[Recipe, dict[str, Any] | None]:
     """Return the recipe of a training, and its tables where they are no files.
 
     Args:
         arguments: of `train`, by their names in `SETTINGS`, with ``attributes``, ``values`` and ``seed``; None is left
             to its default. ``data``, ``validation`` and ``test`` may be tables.
         settings: of the recipe by their paths, such as ``training.weight_decay``, which override the arguments.
+        say: is called with the check of the table where its columns are guessed, see `guess_settings`.
 
     Raises:
         ConfigError: with every error at once.
@@ -33,15 +41,23 @@ def table_recipe(arguments: Mapping[str, Any], settings: Mapping[str, Any]) -> t
     given = {name: value for name, value in arguments.items() if value is not None}
     tables = {part: given[name] for name, part in _TABLES.items() if name in given}
     are_files = all(isinstance(table, str | Path) for table in tables.values())
-    given |= {name: table_source_name(given[name]) for name in _TABLES if name in given}
-    tree: dict[str, Any] = {}
-    for name, value in given.items():
-        for path in ("data.split.seed", "training.seed") if name == "seed" else (_path(name, value),):
-            override(tree, _branch(path, _plain(name, value)))
     if not isinstance(settings, Mapping):
         raise ConfigError(f"settings is {settings!r:.80}: give a mapping, such as {{'training.weight_decay': 0.1}}")
-    for path, value in settings.items():
-        override(tree, _branch(str(path), value))
+    changes: list[tuple[str, Any]] = []
+    for name, value in given.items():
+        plain = table_source_name(value) if name in _TABLES else _plain(name, value)
+        paths = ("data.split.seed", "training.seed") if name == "seed" else (_path(name, value),)
+        changes += [(path, plain) for path in paths]
+    changes += [(str(path), value) for path, value in settings.items()]
+    tree: dict[str, Any] = {}
+    guesses = guess_settings(given["data"], dict(changes), test=given.get("test")) if "data" in given else None
+    if guesses is not None:
+        if guesses.checked.export is not None:
+            raise ConfigError(f"{guesses.checked.export}:\n{guesses.checked.call}")
+        say(guesses.checked)
+        tree = guesses.settings
+    for path, value in changes:
+        override(tree, _branch(path, value))
     recipe = Recipe.from_dict(tree)
     try:
         recipe.to_yaml()

@@ -205,12 +205,12 @@ def comparison_recipes(recipe: Recipe, names: Sequence[str]) -> dict[str, Recipe
         ConfigError: for a method that is unknown, does not fit the recipe, or is that of the recipe.
     """
     if len(set(names)) < len(names):
-        raise ConfigError(f"--compare {' '.join(names)}: name every method once")
+        raise ConfigError(f"compare {', '.join(names)}: name every method once")
     recipes = {}
     for name in names:
         recipes[name] = _with_method(recipe, name)
         if name == recipe.method["name"] or recipes[name] == recipe:
-            raise ConfigError(f"--compare {name}: this is the method that is trained anyway; name another one")
+            raise ConfigError(f"compare {name}: this is the method that is trained anyway; name another one")
     return recipes
 
 
@@ -222,10 +222,10 @@ def _with_method(recipe: Recipe, name: str) -> Recipe:
         return Recipe.from_dict(settings, source="the recipe with shuffled attributes")
     if name in _NAMES:
         if recipe.transfer is not None:
-            raise ConfigError(f"--compare {name}: the run that is continued has the descriptions: leave it out")
+            raise ConfigError(f"compare {name}: the run that is continued has the descriptions: leave it out")
         if not recipe.data.values:
             raise ConfigError(
-                f"--compare {name}: no values are described: describe them with --values, or leave it out"
+                f"compare {name}: no values are described: describe them in tables (values), or leave it out"
             )
         described = settings["data"]["values"].items()
         settings["data"]["values"] = {

@@ -18,9 +18,11 @@ from attribune.backbones.loading import load_tokenizer
 from attribune.core.arguments import checked_arguments
 from attribune.core.device import default_device
 from attribune.core.files import read_json, write_json
+from attribune.core.logs import show_note
 from attribune.core.process_state import training_alone
 from attribune.core.progress import ProgressBar, Reporter
 from attribune.core.threads import find_busy_machine, limit_threads
+from attribune.data.checking.table_check import TableCheck
 from attribune.data.standard_input import STDIN
 from attribune.errors import AttribuneError, ConfigError
 from attribune.methods.one_per_value import OnePerValue
@@ -99,7 +101,7 @@ def train(
     max_length: int | None = None,
     seed: int | None = None,
     settings: Mapping[str, Any] | None = None,
-    others: Sequence[str] = (),
+    compare: str | Sequence[str] = (),
     baselines: bool = True,
     budget: str | None = None,
     resume: bool = False,
@@ -110,6 +112,7 @@ def train(
     """Train, evaluate and save; the same as ``attribune train``.
 
         train(df, "runs/stars", text="text", label="stars", attributes=["user", "product"])
+        train(df, "runs/stars")  # takes the columns and the task from `check`, and says so
 
     Several processes, as `torchrun` starts them, train together with the same losses as one; they all read the data.
     The first one does the rest: it fits baselines, scores, writes the run's folder and notifies the reporter. Trainings
@@ -118,7 +121,8 @@ def train(
     Args:
         data: a table, anything `read_table` takes; or a recipe, which replaces all arguments up to `settings`.
         output: folder of the run; see `RunFolder` for its files.
-        text: text column, or several to join.
+        text: text column, or several to join. If neither a text nor a label is named, `check` guesses what is not
+            given: the columns, the attributes, the weight and the task; what it finds is shown.
         text_pair: column of a second text, which is read with the first or compared with it.
         text_negative: for the task ``similarity``, column of a text that matches less well than the second.
         label: label column; several for aspects and spans.
@@ -132,7 +136,7 @@ def train(
         backbone: name or folder of the pretrained model, or a backbone without pretraining.
         tuning: which parameters of the backbone are trained.
         settings: any setting of the recipe by its path, such as ``{"training.weight_decay": 0.1}``.
-        others: methods to train for comparison, with the same recipe, rows and budget; ``shuffled`` is the same method
+        compare: methods to train for comparison, with the same recipe, rows and budget; ``shuffled`` is the same method
             on shuffled attributes, ``ids`` and ``descriptions`` use only this part of the described values.
         baselines: whether to fit the cheap baselines and the majority class beside the model.
         budget: time for the bake-off of ``auto``, such as ``90s`` or ``2h``; by default ``10m``.
@@ -154,7 +158,7 @@ def train(
         given["method"] = None
     recipe, tables = _recipe_of(data, given, settings, tables)
     reporter = (ProgressBar() if reporter is None else reporter) if is_main() else Reporter()
-    others = [others] if isinstance(others, str) else others
+    others = [compare] if isinstance(compare, str) else compare
     comparison_recipes(recipe, others)  # refuses wrong names before anything is written
     folder = RunFolder(Path(output))
     from_main(folder.refuse_foreign)
@@ -217,13 +221,30 @@ def _recipe_of(
     if not isinstance(data, Recipe):
         if tables is not None:
             raise ConfigError("tables are for a recipe: give the rows as data, validation and test")
-        return table_recipe({"data": data, **arguments}, settings or {})
+        return table_recipe({"data": data, **arguments}, settings or {}, say=_say_guesses)
     beside = [name for name, value in {**arguments, "settings": settings}.items() if value is not None]
     if beside:
         raise ConfigError(
             f"{', '.join(beside)} cannot be combined with a recipe, which already has it: change the recipe"
         )
     return data, tables
+
+
+def _say_guesses(checked: TableCheck) -> None:
+    """Say what the columns are taken for, as `attribune train` does.
+
+    Raises:
+        ConfigError: for a table without a text or a label.
+    """
+    if not checked.is_complete:
+        raise ConfigError(
+            f"no text column or no label column was found in {checked.source}: name them with text= and label= "
+            "(attribune.check shows what its columns are taken for)"
+        )
+    text = checked.text(in_python=True)
+    lines = ["neither a text nor a label is named, so this is what the columns are taken for:", *text.splitlines()]
+    for line in lines if is_main() else ():
+        show_note(line)
 
 
 def _train(

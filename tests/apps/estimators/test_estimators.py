@@ -32,6 +32,7 @@ from attribune import (
     AttributeRegressor,
     ConfigError,
     DataError,
+    ModelFolderError,
     MultiLabel,
     Number,
     Predictor,
@@ -202,6 +203,86 @@ def test_the_model_of_a_baseline_is_saved_as_any_other(tmp_path: Path) -> None:
     fitted.predictor_.model.save_pretrained(tmp_path / "model")
     again = Predictor.from_pretrained(tmp_path / "model").predict(FRAME)
     np.testing.assert_array_equal(again[["probability_bad", "probability_good"]], fitted.predict_proba(FRAME))
+
+
+@slow
+@pytest.mark.parametrize("options", [SMALL, LINEAR], ids=["upa", "linear"])
+def test_it_is_saved_and_loaded(options: dict[str, Any], tmp_path: Path) -> None:
+    fitted, folder = AttributeClassifier(**options).fit(FRAME, FRAME["stars"]), tmp_path / "saved"
+    expected = fitted.predict_proba(FRAME)
+    fitted.save(folder)
+    for _ in range(2):  # what is loaded is saved again, in the place of the earlier one
+        loaded = AttributeClassifier.load(folder)
+        np.testing.assert_array_equal(loaded.predict_proba(FRAME), expected)
+        assert loaded.get_params() == fitted.get_params()
+        assert loaded.classes_.tolist() == fitted.classes_.tolist()
+        assert loaded.classes_.dtype == fitted.classes_.dtype
+        assert list(loaded.feature_names_in_) == list(FRAME.columns)
+        assert (dict(loaded.results_), repr(loaded.results_)) == (dict(fitted.results_), repr(fitted.results_))
+        loaded.save(folder)
+    assert [path.name for path in tmp_path.iterdir()] == ["saved"]
+    columns = ["probability_bad", "probability_good"]
+    found = Predictor.from_pretrained(folder, batch_size=fitted.predictor_.batch_size).predict(FRAME)[columns]
+    np.testing.assert_allclose(found, expected, atol=1e-6)
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(loaded)).predict_proba(FRAME), expected)
+    if options is SMALL:
+        assert loaded.partial_fit(FRAME, FRAME["stars"]).predict(FRAME).shape == (60,)
+
+
+@slow
+def test_numbers_are_saved_and_another_class_is_refused(tmp_path: Path) -> None:
+    regressor = AttributeRegressor(**{**LINEAR, "attributes": [Number("price")]}).fit(FRAME, FRAME["look"])
+    regressor.save(tmp_path / "look")
+    loaded = AttributeRegressor.load(tmp_path / "look")
+    np.testing.assert_array_equal(loaded.predict(FRAME), regressor.predict(FRAME))
+    assert loaded.attributes == [Number("price")]
+    with pytest.raises(ConfigError, match=r"holds 'AttributeRegressor', and no AttributeClassifier: load it with"):
+        AttributeClassifier.load(tmp_path / "look")
+    stars = AttributeOrdinal(**LINEAR).fit(FRAME, FRAME["taste"])
+    stars.save(tmp_path / "look")
+    ordinal = AttributeClassifier.load(tmp_path / "look")
+    assert type(ordinal) is AttributeOrdinal
+    assert ordinal.predict(FRAME).tolist() == stars.predict(FRAME).tolist()
+    drawn = AttributeClassifier(**{**LINEAR, "random_state": np.random.RandomState(0)}).fit(FRAME, FRAME["stars"])
+    with pytest.raises(ConfigError, match=r"random_state is RandomState.*set_params\(random_state=0\)"):
+        drawn.save(tmp_path / "drawn")
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "mine.txt").write_text("mine")
+    with pytest.raises(ConfigError, match="other is there already, and is no saved estimator"):
+        stars.save(tmp_path / "other")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["look", "other"]
+    with pytest.raises(ModelFolderError, match=r"other has no estimator\.json, so it is no saved estimator"):
+        AttributeClassifier.load(tmp_path / "other")
+    with pytest.raises(NotFittedError):
+        AttributeClassifier(**LINEAR).save(tmp_path / "new")
+    record = tmp_path / "look" / "estimator.json"
+    record.write_text(record.read_text().replace("classes", "glasses", 1))
+    with pytest.raises(ModelFolderError, match="is damaged"):
+        AttributeOrdinal.load(tmp_path / "look")
+
+
+@slow
+def test_values_are_added_and_explained(classifier: AttributeClassifier) -> None:
+    expected, twin = classifier.predict_proba(FRAME), copy.deepcopy(classifier)
+    new = FRAME[:10].assign(user="new")
+    added = twin.enrol(new, new["stars"], attributes="user", prior=1e-3)
+    assert [(one.attribute, one.value, one.rows) for one in added.values] == [("user", "new", 10)]
+    np.testing.assert_array_equal(twin.predict_proba(FRAME), expected)
+    assert np.abs(twin.predict_proba(new) - classifier.predict_proba(new)).max() > 0
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(twin)).predict_proba(new), twin.predict_proba(new))
+    with pytest.raises(DataError, match="no new value"):
+        twin.enrol(FRAME, FRAME["stars"])
+    with pytest.raises(ValueError, match="inconsistent numbers"):
+        twin.enrol(FRAME, FRAME["stars"][:5])
+    record = twin.explain(new, new["stars"], row=3, instead=[{"user": "u1"}], top=2)
+    assert (record["rows"], record["row"]["number"], record["method"]) == (10, 3, "upa")
+    assert "What is lost without an attribute" in repr(record)
+    linear = AttributeClassifier(**LINEAR).fit(FRAME, FRAME["stars"])
+    with pytest.raises(ConfigError, match="method 'linear' has no vector for each value"):
+        linear.enrol(new, new["stars"])
+    assert linear.explain(FRAME, FRAME["stars"])["rows"] == 60
+    with pytest.raises(NotFittedError):
+        clone(linear).explain(FRAME, FRAME["stars"])
 
 
 @slow

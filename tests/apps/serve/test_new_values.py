@@ -33,7 +33,7 @@ from attribune.runs.folder import RunFolder
 from attribune.runs.forget import forget
 from attribune.runs.live_run import LiveRun
 from attribune.runs.loading import load_run
-from attribune.runs.value_learning import EnrolSettings, ValueLearner
+from attribune.runs.value_learning import ValueLearner
 
 pytestmark = pytest.mark.slow
 
@@ -694,7 +694,7 @@ def test_an_encoder_says_what_it_says_to_the_command(
     words += ["training.set_encoders=true", "--no-baselines", "--tuning", "frozen"]
     trained_runs.copy(trained_runs.trained(words), tmp_path / "run")
     other = Path(shutil.copytree(tmp_path / "run", tmp_path / "other"))
-    enrol(other, Dataset.from_list(NEW), attributes=["user"], settings=EnrolSettings(by="encoder"))
+    enrol(other, Dataset.from_list(NEW), attributes=["user"], by="encoder")
     with serving(tmp_path / "run") as client:
         rows = [{"text": row["text"], "label": row["stars"]} for row in NEW]
         answer = client.post("/v1/enrol", json=asked(*rows, value=VALUE, by="encoder"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +13,6 @@ from attribune.analysis.explain.importance import attribute_importance, importan
 from attribune.analysis.explain.influence import influential_values
 from attribune.analysis.explain.scores import Rescored
 from attribune.analysis.explain.single import counterfactuals, word_occlusion
-from attribune.core.arguments import checked_arguments
-from attribune.core.deprecation import renamed_arguments
 from attribune.data.tables import read_table
 from attribune.errors import ConfigError, DataError, numbered_in_file
 from attribune.models.predictor import Predictor
@@ -21,33 +20,71 @@ from attribune.runs.labelled import LabelledRows
 from attribune.runs.loading import load_run
 from attribune.schema.columns import cell_text
 
-__all__ = ["explain"]
+__all__ = ["Asked", "check_explains", "explain_rows", "explain_run"]
 
 
-@renamed_arguments(least="min_rows", most="top")
-@checked_arguments
-def explain(
-    run: str | Path,
-    data: Any = None,
-    *,
-    row: int | None = None,
-    instead: Sequence[Mapping[str, Sequence[str]]] = (),
-    rare: int = 10,
-    min_rows: int = 5,
-    top: int = 10,
-    backbone: str | Path | None = None,
-    encoding: str | None = None,
-) -> dict[str, Any]:
-    """Measure what each attribute contributes, by scoring the same texts with other attributes.
+@dataclass(frozen=True, kw_only=True)
+class Asked:
+    """What is to be explained, and how much of it is listed.
 
     Args:
-        data: labelled rows, anything `read_table` takes; None for the run's own test rows.
         row: number of a row of the table, from 1, to explain as well.
         instead: for this row, values that replace its own, one set for each counterfactual prediction.
         rare: a value with at most this many training rows is rare.
         min_rows: minimum number of rows of a value that is listed as moving predictions.
         top: number of values listed for each attribute.
-        backbone: new location of the backbone's weights, if they were moved.
+
+    Raises:
+        ConfigError: for a number that is none, or other values without a row.
+    """
+
+    row: int | None = None
+    instead: Sequence[Mapping[str, Any]] | Mapping[str, Any] = ()
+    rare: int = 10
+    min_rows: int = 5
+    top: int = 10
+
+    def __post_init__(self) -> None:
+        """Check the numbers."""
+        for name in ("rare", "min_rows", "top", "row"):
+            number = getattr(self, name)
+            if number is not None and number < 1:
+                raise ConfigError(f"{name} is {number}: give at least 1")
+        if self.instead and self.row is None:
+            raise ConfigError("instead is for one row: choose it with row, its number in the table")
+
+    @property
+    def others(self) -> list[dict[str, list[Any]]]:
+        """The sets of other values, each value in a list."""
+        sets = [self.instead] if isinstance(self.instead, Mapping) else self.instead
+        return [{name: [x] if isinstance(x, str) else list(x) for name, x in one.items()} for one in sets]
+
+
+def explain_run(run: str | Path, data: Any, asked: Asked, *, backbone: str | Path | None = None) -> dict[str, Any]:
+    """Return the record of an explanation of a run on the rows of a table, see `explain_rows`."""
+    recipe, predictor = load_run(run, backbone=backbone)
+    check_explains(predictor, recipe.method["name"], run)
+    labelled = LabelledRows.to_score(run, recipe, predictor, data, encoding=None)
+    table = None
+    if asked.row is not None:
+        source, reading = (labelled.source, recipe.data.reading) if data is None else (data, {})
+        table = read_table(source, **reading)
+    return explain_rows(predictor, labelled, asked, table=table, run=run, method=recipe.method["name"])
+
+
+def explain_rows(
+    predictor: Predictor,
+    labelled: LabelledRows,
+    asked: Asked,
+    *,
+    table: Dataset | None,
+    run: str | Path,
+    method: str,
+) -> dict[str, Any]:
+    """Measure what each attribute contributes, by scoring the same texts with other attributes.
+
+    Args:
+        table: from which a single row is taken.
 
     Returns:
         A record that JSON can hold: ``run``, ``method``, ``data``, ``rows``, ``metric`` and ``higher_is_better``,
@@ -56,54 +93,39 @@ def explain(
         `counterfactuals`, ``words`` of `word_occlusion`), and ``notes``.
 
     Raises:
-        AttribuneError: for a method that reads no attributes, or a task that scores tokens; naming the file, row or
-            column and the cure.
+        AttribuneError: naming the file, row or column and the cure.
     """
-    _check(instead, row=row, rare=rare, min_rows=min_rows, top=top)
-    recipe, predictor = load_run(run, backbone=backbone)
-    _check_method(predictor, recipe.method["name"], run)
-    labelled = LabelledRows.to_score(run, recipe, predictor, data, encoding=encoding)
     single = None
-    if row is not None:
-        own = (labelled.source, recipe.data.reading)
-        source, reading = own if data is None else (data, {"encoding": encoding})
-        table = read_table(source, **reading)
-        single = _explain_row(predictor, table, row, source=labelled.source, instead=instead, top=top)
+    if asked.row is not None and table is not None:
+        single = _explain_row(predictor, table, asked.row, source=labelled.source, instead=asked.others, top=asked.top)
     with numbered_in_file(labelled.numbers, labelled.source):
         encoded = predictor.encode_rows(labelled.rows)
     scores = Rescored.of(predictor, encoded, clusters=labelled.clusters)
     return {
         "run": str(run),
-        "method": recipe.method["name"],
+        "method": method,
         "data": labelled.source,
         "rows": len(labelled.labels),
         "metric": predictor.task.main_metric,
         "higher_is_better": predictor.task.higher_is_better,
         "losses": attribute_importance(scores, labelled.labels),
-        "rare": rare,
-        "bins": importance_by_frequency(scores, labelled.labels, rare=rare),
-        "least_rows": min_rows,
-        "values": influential_values(scores, min_rows=min_rows, top=top),
+        "rare": asked.rare,
+        "bins": importance_by_frequency(scores, labelled.labels, rare=asked.rare),
+        "least_rows": asked.min_rows,
+        "values": influential_values(scores, min_rows=asked.min_rows, top=asked.top),
         "row": single,
         "notes": [*labelled.notes, *encoded.report.lines()],
     }
 
 
-def _check_method(predictor: Predictor, method: str, run: str | Path) -> None:
+def check_explains(predictor: Predictor, method: str, run: str | Path) -> None:
+    """Refuse a method that reads no attributes, and a task that scores tokens; ConfigError."""
     predictor.require_documents("explain")
     if not (predictor.reads_attributes and len(predictor.schema)):
         raise ConfigError(
             f"method {method!r} of {run} reads no attributes, so there is nothing to explain: give a run whose "
             "method reads them"
         )
-
-
-def _check(instead: Sequence[Any], *, row: int | None, **numbers: int) -> None:
-    for name, number in (*numbers.items(), ("row", row)):
-        if number is not None and number < 1:
-            raise ConfigError(f"{name} is {number}: give at least 1")
-    if instead and row is None:
-        raise ConfigError("other values (--as) need a row: choose one with --row")
 
 
 def _explain_row(

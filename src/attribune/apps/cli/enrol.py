@@ -18,15 +18,12 @@ import argparse
 from dataclasses import asdict
 from typing import Any
 
-from attribune.apps.cli.arguments import SEVERAL, add_reading, add_shared, add_verb, reading_of, table_of
+from attribune.apps.cli.arguments import SEVERAL, add_reading, add_shared, add_verb, reading_of
 from attribune.apps.cli.output import open_console, show, show_json
 from attribune.apps.cli.recipe_flags import value_files
-from attribune.core.wording import counted
 from attribune.errors import ConfigError
 
 __all__ = ["add_parser"]
-
-_SHOWN = 20
 
 
 def add_parser(verbs: Any) -> None:
@@ -52,8 +49,7 @@ def add_parser(verbs: Any) -> None:
 
 
 def _run(options: argparse.Namespace) -> None:
-    from attribune.data.tables import TableFile
-    from attribune.runs.enrol import EnrolSettings, enrol, undo_enrolment
+    from attribune.runs.enrol import enrol
 
     console = open_console()
     settings = {name: getattr(options, name) for name in ("by", "min_rows", "steps", "prior")}
@@ -61,34 +57,27 @@ def _run(options: argparse.Namespace) -> None:
     if options.undo:
         if options.data is not None or options.attributes or options.values or settings:
             raise ConfigError("--undo removes the values that were added last: leave out DATA and the other options")
-        removed = undo_enrolment(options.run_folder, backbone=options.backbone)
-        console.note(f"{counted(len(removed), 'value')} removed; the model is as it was before")
+        for note in enrol(options.run_folder, undo=True, backbone=options.backbone).notes():
+            console.note(note)
         return
     tables = value_files(options.values or [])
     if options.data is None and not tables:
         raise ConfigError("no rows are given: name a table with rows of the new values, --values, or --undo")
-    reading = reading_of(options)
     enrolled = enrol(
         options.run_folder,
-        None if options.data is None else table_of(options),
+        options.data,
         attributes=options.attributes,
-        values={name: TableFile(file, reading.beside(file)) for name, file in tables.items()},
-        settings=EnrolSettings(**settings),
+        values=tables,
         backbone=options.backbone,
         reporter=console,
+        **settings,
+        **reading_of(options).given(),
     )
     if options.json:
         show_json({**asdict(enrolled), "skipped": dict(enrolled.skipped)})
         return
-    lines = [f"{'attribute':<16} {'value':<32} {'rows':>6}  loss of these rows, before and after"]
-    for value in enrolled.values[:_SHOWN]:
-        losses = "" if value.loss_before is None else f"{value.loss_before:.3f}  {value.loss_after:.3f}"
-        lines.append(f"{value.attribute:<16.16} {value.value:<32.32} {value.rows:>6,}  {losses}")
-    if len(enrolled.values) > _SHOWN:
-        lines.append(f"and {len(enrolled.values) - _SHOWN:,} more")
-    show("\n".join(lines))
-    for name, count in enrolled.skipped.items():
-        if count:
-            console.note(f"attribute {name!r}: {count:,} new values have too few rows and stay unknown")
+    show(enrolled.text())
+    for note in enrolled.notes():
+        console.note(note)
     count, seconds = len(enrolled.values), enrolled.seconds
     console.note(f"values added: {count:,}, in {seconds:.1f} s, {seconds / count:.2f} s each; --undo removes them")

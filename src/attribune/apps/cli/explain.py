@@ -18,6 +18,7 @@ from typing import Any
 
 from attribune.apps.cli.arguments import add_reading, add_shared, add_verb, table_of
 from attribune.apps.cli.output import open_console, show, show_json
+from attribune.errors import ConfigError
 
 __all__ = ["add_parser"]
 
@@ -51,17 +52,13 @@ def add_parser(verbs: Any) -> None:
 
 
 def _run(options: argparse.Namespace) -> None:
-    from attribune.analysis.explain.run import explain
     from attribune.analysis.explain.wording import as_text
-    from attribune.apps.report.explanation_page import explanation_page
-    from attribune.apps.report.page import write_page
-    from attribune.data.tables import refuse_input_as_output
-    from attribune.runs.stored_scores import scored_tables
+    from attribune.apps.report.explanation_page import explain
     from attribune.schema.assignments import parse_assignments
 
     console = open_console()
-    if options.output is not None:
-        refuse_input_as_output(options.output, scored_tables(options.run_folder, options.data))
+    if options.instead and options.row is None:
+        raise ConfigError("other values (--as) need a row: choose one with --row")
     record = explain(
         options.run_folder,
         table_of(options),
@@ -69,12 +66,13 @@ def _run(options: argparse.Namespace) -> None:
         instead=[parse_assignments(words) for words in options.instead],
         rare=options.rare,
         top=options.top,
+        output=options.output,
         backbone=options.backbone,
     )
     for note in record["notes"]:
         console.note(note)
     if options.output is not None:
-        console.note(f"written to {write_page(options.output, explanation_page(record))}")
+        console.note(f"written to {options.output}")
     if options.json:
         show_json(record, ensure_ascii=False)
     else:

@@ -16,7 +16,6 @@ from typing import Any
 
 from attribune.apps.cli.arguments import SEVERAL, add_shared, add_verb
 from attribune.apps.cli.output import open_console
-from attribune.core.wording import counted
 from attribune.errors import ModelFolderError
 
 __all__ = ["add_parser"]
@@ -36,20 +35,10 @@ def _run(options: argparse.Namespace) -> None:
 
     console = open_console()
     forgotten = forget(options.run_folder, options.attribute, options.value, backbone=options.backbone)
-    for folder in forgotten.models:
-        console.note(f"{folder}: vector and name removed from the model")
-    if forgotten.predictions:
-        console.note(f"{counted(forgotten.predictions, 'row')} of stored predictions removed")
-    for folder in forgotten.checkpoints:
-        console.note(f"{folder}: removed")
-    for note in forgotten.notes:
+    for note in forgotten.done():
         console.note(note)
-    faults = list(forgotten.undecided)
-    if forgotten.places:
-        places = ", ".join(forgotten.places)
-        faults.insert(0, f"the value is still found in {places}: look whether it means the same there, and remove it")
-    if faults:
-        raise ModelFolderError("; ".join(faults))
+    if forgotten.faults:
+        raise ModelFolderError("; ".join(forgotten.faults))
     others = "no other file" if forgotten.mentions else "no file"
     console.note(f"{others} below {options.run_folder} contains the value any more")
     console.note("weights that all values share stay as they are: only a training without the rows unlearns them")

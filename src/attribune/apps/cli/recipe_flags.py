@@ -15,8 +15,6 @@ from attribune.runs.settings_tree import SETTINGS, method_name, override, put
 if TYPE_CHECKING:
     from attribune.runs.recipe import Recipe
 
-_GUESSED_TASKS = (None, "classification", "rating", "ordinal", "regression")
-
 __all__ = ["add_recipe_flags", "attribute_list", "recipe_of", "value_files"]
 
 
@@ -116,8 +114,6 @@ def recipe_of(options: argparse.Namespace) -> Recipe:
     """
     from attribune.runs.recipe import Recipe
 
-    if _names_nothing(options):
-        _take_guesses(options)
     settings = _base_settings(options)
     _check_max_length(options, settings)
     if options.epochs is not None and isinstance(settings.get("training"), dict):
@@ -129,10 +125,11 @@ def recipe_of(options: argparse.Namespace) -> Recipe:
     )
     values["data.values"] = {name: {"table": file} for name, file in value_files(options.values or []).items()} or None
     values |= {"data.split.seed": options.seed, "training.seed": options.seed}
-    for key, value in values.items():
-        if value is not None:
-            put(settings, key, value)
-    for key, value in sorted(map(_setting, options.set), key=_names_no_method):
+    given = {key: value for key, value in values.items() if value is not None}
+    changes = dict(sorted(map(_setting, options.set), key=_names_no_method))
+    if options.data is not None and not (options.config or options.preset or options.continue_from):
+        settings = _guessed_settings(options, {**given, **changes})
+    for key, value in (*given.items(), *changes.items()):
         put(settings, key, value)
     if files := getattr(options, "word_vectors", None):
         _put_word_vectors(settings, files)
@@ -153,22 +150,18 @@ def _names_no_method(setting: tuple[str, Any]) -> bool:
     return not (key == "method.name" or (key == "method" and isinstance(value, str)))
 
 
-def _names_nothing(options: argparse.Namespace) -> bool:
-    """Whether a table is all that is named."""
-    named = [options.text, options.label, options.config, options.preset, options.continue_from]
-    named += [options.task not in _GUESSED_TASKS, *(item.startswith("data.") for item in options.set)]
-    return options.data is not None and not any(named)
-
-
-def _take_guesses(options: argparse.Namespace) -> None:
-    """Fill the flags that are not given with what a check of the table finds, once the user says yes.
+def _guessed_settings(options: argparse.Namespace, given: dict[str, Any]) -> dict[str, Any]:
+    """Return what a check of the table finds, once the user says yes; nothing where the columns are named.
 
     Raises:
         ConfigError: where nobody says yes, with the command to paste.
     """
-    from attribune.data.checking.table_check import check
+    from attribune.runs.guesses import guess_settings
 
-    checked = check(options.data, test=options.test, **reading_of(options).given())
+    guesses = guess_settings(options.data, given, test=options.test)
+    if guesses is None:
+        return {}
+    checked = guesses.checked
     tell(checked.text())
     if checked.export is not None:
         raise ConfigError(f"{checked.export}: {checked.command}")
@@ -176,14 +169,7 @@ def _take_guesses(options: argparse.Namespace) -> None:
         raise ConfigError("no text column or no label column was found in the table: name them with --text and --label")
     if not options.yes and not _says_yes(options.data):
         raise ConfigError(f"training on guessed columns needs a yes: add --yes, or name the columns: {checked.command}")
-    parser = argparse.ArgumentParser()
-    add_recipe_flags(parser)
-    guessed = parser.parse_args(checked.flags)
-    given = any((options.attributes, options.multi_label, options.numeric, options.number))
-    for name, value in vars(guessed).items():
-        is_attribute = name in ("attributes", "multi_label", "numeric", "number")
-        if value and not getattr(options, name, None) and not (given and is_attribute):
-            setattr(options, name, value)
+    return guesses.settings
 
 
 def _says_yes(data: str) -> bool:

@@ -34,12 +34,9 @@ def add_parser(verbs: Any) -> None:
 
 
 def _run(options: argparse.Namespace) -> None:
-    from attribune.apps.report.run_page import write_run_page
+    from attribune.apps.report.run_page import report
 
     console = open_console()
-    path, notes = write_run_page(
-        options.run_folder, table_of(options), output=options.output, backbone=options.backbone
-    )
-    for note in notes:
-        console.note(note)
+    data, output, backbone = table_of(options), options.output, options.backbone
+    path = report(options.run_folder, data, output=output, backbone=backbone, reporter=console)
     show(f"the page is {path}")

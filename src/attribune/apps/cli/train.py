@@ -87,7 +87,7 @@ def _run(options: argparse.Namespace) -> None:
         options.output,
         method="auto" if is_auto else None,
         budget=options.budget,
-        others=options.compare,
+        compare=options.compare,
         baselines=options.baselines,
         resume=options.resume,
         reporter=console,

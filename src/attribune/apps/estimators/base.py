@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from numbers import Real
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Literal, Self, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -16,20 +16,38 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, column_or_1d
 
+from attribune.analysis.explain.run import Asked, check_explains, explain_rows
+from attribune.apps.estimators.folder import (
+    ESTIMATOR,
+    plain_parameters,
+    read_estimator,
+    restored_parameters,
+    write_estimator,
+)
 from attribune.apps.estimators.inputs import read_columns
 from attribune.apps.estimators.saved import PackedPredictor, saved_model
+from attribune.apps.report.explanation_page import shown_explanation
 from attribune.core.config import short_repr
 from attribune.core.process_state import training_alone
 from attribune.core.progress import Reporter
-from attribune.errors import ConfigError
+from attribune.data.clusters import ROWS
+from attribune.data.tables import read_table
+from attribune.errors import AttribuneError, ConfigError, ModelFolderError
+from attribune.models.auto import load_saved, revised_model
 from attribune.models.baselines import BASELINES
 from attribune.models.predictor import Predictor
 from attribune.models.row_inputs import Predictions, RowNames
-from attribune.runs.loading import load_run
+from attribune.runs.enrol import Enrolment, EnrolSettings, learn_values
+from attribune.runs.labelled import LabelledRows
+from attribune.runs.loading import load_run, predictor_of
+from attribune.runs.recipe import Recipe
+from attribune.runs.results import RunResults
 from attribune.schema.kinds import Kind, as_kinds
 from attribune.training.train import train
 
 __all__ = ["AttributeEstimator", "can_continue"]
+
+E = TypeVar("E", bound="AttributeEstimator")
 
 
 class AttributeEstimator(BaseEstimator, ABC):
@@ -51,7 +69,7 @@ class AttributeEstimator(BaseEstimator, ABC):
         verbose: whether to show a bar, in a terminal or notebook.
 
     Attributes:
-        predictor_: the `Predictor` of the trained model; ``predictor_.model.save_pretrained`` writes its folder.
+        predictor_: the `Predictor` of the trained model.
         results_: the results of the training, as `attribune.train` returns them; printed as tables.
         feature_names_in_: the columns of a DataFrame.
         n_features_in_: their number, or that of an array's columns.
@@ -150,8 +168,8 @@ class AttributeEstimator(BaseEstimator, ABC):
                 **self._train_arguments(epochs),
                 **own,
             )
-            predictor = load_run(run)[1]
-        self.results_, self._predictor, self._packed = results, predictor, None
+            recipe, predictor = load_run(run)
+        self.results_, self._recipe, self._predictor, self._packed = results, recipe, predictor, None
 
     def _settings(self, earlier: Path | None) -> dict[str, Any]:
         """Return the settings of the recipe; without rows for a test, whose scores nobody reads."""
@@ -191,9 +209,14 @@ class AttributeEstimator(BaseEstimator, ABC):
         if not self.__sklearn_is_fitted__():
             raise AttributeError("there is no predictor_ before fit")
         if self._predictor is None:
-            is_folder = self.backbone is not None and Path(self.backbone).is_dir()
-            self._predictor = self._packed.unpack(backbone=str(self.backbone) if is_folder else None)
+            self._predictor = self._packed.unpack(backbone=self._moved_backbone)
         return self._predictor
+
+    @property
+    def _moved_backbone(self) -> str | None:
+        """The folder of the backbone now; None where it is found by its name."""
+        is_folder = self.backbone is not None and Path(self.backbone).is_dir()
+        return str(self.backbone) if is_folder else None
 
     def _predict(self, X: Any) -> Predictions:
         """Return predictions and probabilities by column name."""
@@ -201,6 +224,161 @@ class AttributeEstimator(BaseEstimator, ABC):
         table = read_columns(self, X, self._names, is_fit=False)
         found: Predictions = self.predictor_.predict(table)
         return found
+
+    def save(self, path: str | Path) -> None:
+        """Write the trained estimator into a folder, which `load` and `Predictor.from_pretrained` read.
+
+        The weights of a pretrained backbone are not among its files. An estimator saved there before is replaced.
+
+        Raises:
+            ConfigError: for a folder that holds something else, or a parameter that is no plain value, such as a
+                `RandomState`.
+            ModelFolderError: when the folder cannot be written.
+        """
+        check_is_fitted(self)
+        record = {
+            "class": type(self).__name__,
+            "parameters": plain_parameters(self.get_params(deep=False)),
+            "recipe": self._recipe.model_dump(mode="json"),
+            "results": dict(self.results_),
+            **self._own_record(),
+        }
+        if hasattr(self, "n_features_in_"):
+            record["n_features_in"] = int(self.n_features_in_)
+        if hasattr(self, "feature_names_in_"):
+            record["feature_names_in"] = [str(name) for name in self.feature_names_in_]
+        write_estimator(path, record, self.predictor_.model.save_pretrained)
+
+    @classmethod
+    def load(cls, path: str | Path, *, backbone: str | Path | None = None) -> Self:
+        """Load an estimator that `save` wrote.
+
+        Args:
+            backbone: new location of the backbone's weights, if they were moved.
+
+        Raises:
+            ModelFolderError: for another folder, or one that is damaged.
+            ConfigError: for an estimator of another class.
+        """
+        record = read_estimator(path)
+        kinds: dict[str, type[Self]] = {one.__name__: one for one in (cls, *_subclasses(cls))}
+        if record.get("class") not in kinds:
+            raise ConfigError(
+                f"{path} holds {record.get('class')!r}, and no {cls.__name__}: load it with {record.get('class')}.load"
+            )
+        try:
+            estimator = kinds[record["class"]](**restored_parameters(record["parameters"]))
+            recipe = Recipe.from_dict(record["recipe"], source=str(path), saved=True)
+            results = RunResults.from_dict(record["results"], source=str(path)).to_dict()
+            estimator._restore(record)
+        except (KeyError, TypeError, ValueError) as error:
+            if isinstance(error, AttribuneError):
+                raise
+            raise ModelFolderError(
+                f"{Path(path) / ESTIMATOR} is no record of an estimator ({error!r:.200}): restore the file, or save "
+                "the estimator again"
+            ) from error
+        if backbone is not None:
+            estimator.set_params(backbone=backbone)
+        estimator.results_, estimator._recipe, estimator._packed = results, recipe, None
+        estimator._predictor = predictor_of(recipe, load_saved(path, backbone=backbone))
+        return estimator
+
+    def _own_record(self) -> dict[str, Any]:
+        """Return what else was fitted, as plain values."""
+        return {}
+
+    def _restore(self, record: Mapping[str, Any]) -> None:
+        """Take what was fitted from a record of `save`."""
+        if "n_features_in" in record:
+            self.n_features_in_ = int(record["n_features_in"])
+        if "feature_names_in" in record:
+            self.feature_names_in_ = np.array(record["feature_names_in"], dtype=object)
+
+    def enrol(
+        self,
+        X: Any,
+        y: Any,
+        *,
+        attributes: str | Sequence[str] | None = None,
+        by: Literal["posterior", "encoder", "both"] = "posterior",
+        min_rows: int = 1,
+        steps: int = 20,
+        prior: float = 1.0,
+    ) -> Enrolment:
+        """Add values that the model has not seen, from a few rows; see `attribune.enrol`.
+
+        Predictions for known values stay the same.
+
+        Args:
+            X: rows, as for `fit`; those without a new value are ignored.
+            y: (n,) labels.
+            attributes: whose values are added; by default all that have a vocabulary.
+            by: as for `attribune.enrol`, as are `min_rows`, `steps` and `prior`.
+
+        Raises:
+            ConfigError: for a method that has no vectors of values, such as ``linear``.
+            DataError: when there is no new value, or for rows that cannot be used.
+        """
+        table, recipe = self._labelled(X, y), self._recipe
+        recipe = recipe.model_copy(update={"evaluation": recipe.evaluation.model_copy(update={"cluster": ROWS})})
+        settings = EnrolSettings(by=by, min_rows=min_rows, steps=steps, prior=prior)
+        with training_alone(), saved_model(self.predictor_) as folder:
+            model, done = learn_values(
+                recipe,
+                self.predictor_,
+                table,
+                lambda change: revised_model(folder, change, backbone=self._moved_backbone),
+                attributes=[attributes] if isinstance(attributes, str) else attributes,
+                settings=settings,
+                reporter=Reporter(),
+            )
+            model.save_pretrained(folder)
+            self._predictor = predictor_of(self._recipe, load_saved(folder, backbone=self._moved_backbone))
+        self._packed = None
+        return done
+
+    def explain(
+        self,
+        X: Any,
+        y: Any,
+        *,
+        row: int | None = None,
+        instead: Sequence[Mapping[str, Any]] | Mapping[str, Any] = (),
+        rare: int = 10,
+        min_rows: int = 5,
+        top: int = 10,
+    ) -> dict[str, Any]:
+        """Measure what each attribute contributes to the scores of rows; see `attribune.explain`, whose record it is.
+
+        Args:
+            X: rows, as for `fit`.
+            y: (n,) labels.
+            row: as for `attribune.explain`, as are the others.
+
+        Raises:
+            AttribuneError: for a method that reads no attributes, or rows that cannot be used.
+        """
+        asked = Asked(row=row, instead=instead, rare=rare, min_rows=min_rows, top=top)
+        check_is_fitted(self)
+        method = str(self._recipe.method["name"])
+        check_explains(self.predictor_, method, type(self).__name__)
+        table = read_table(self._labelled(X, y))
+        labelled = LabelledRows.read(self._recipe, self.predictor_, table, encoding=None)
+        record = explain_rows(self.predictor_, labelled, asked, table=table, run=type(self).__name__, method=method)
+        return shown_explanation(record)
+
+    def _labelled(self, X: Any, y: Any) -> pa.Table:
+        """Return rows with their labels, as the training had them."""
+        check_is_fitted(self)
+        table = read_columns(self, X, self._names, is_fit=False)
+        labels, (name,) = self._label_column(y), self._recipe.label_columns
+        check_consistent_length(table, labels)
+        return table.drop_columns([name] if name in table.column_names else []).append_column(name, labels)
+
+    @abstractmethod
+    def _label_column(self, y: Any) -> pa.Array:
+        """Return labels as the training had them."""
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "results_")
@@ -222,6 +400,12 @@ def can_continue(estimator: AttributeEstimator) -> bool:
     """Whether a training can be continued, which that of a baseline cannot."""
     method = estimator.method.get("name") if isinstance(estimator.method, Mapping) else estimator.method
     return not (isinstance(method, str) and method in BASELINES)
+
+
+def _subclasses(kind: type[E]) -> Iterator[type[E]]:
+    for one in kind.__subclasses__():
+        yield one
+        yield from _subclasses(one)
 
 
 def _free_name(name: str, taken: Sequence[str]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -10,9 +11,10 @@ import pyarrow as pa
 from sklearn.base import ClassifierMixin
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import validate_data
+from sklearn.utils.validation import column_or_1d, validate_data
 
 from attribune.apps.estimators.base import AttributeEstimator, can_continue
+from attribune.apps.estimators.folder import plain_classes, restored_classes
 from attribune.errors import ConfigError
 from attribune.schema.columns import canonical
 from attribune.tasks.labels import number_of
@@ -82,10 +84,21 @@ class AttributeClassifier(ClassifierMixin, AttributeEstimator):
                 f"y has {', '.join(map(repr, unknown.tolist()[:5]))}, which is none of the classes "
                 f"({', '.join(_names(known))}): name all classes at the first call of partial_fit, or fit a new model"
             )
-        labels = pa.array(_names(y), type=pa.string())
-        self._train(X, labels, weight, task={"classes": _names(known)}, continues=continues, epochs=epochs)
+        self._train(
+            X, self._label_column(y), weight, task={"classes": _names(known)}, continues=continues, epochs=epochs
+        )
         self.classes_ = known
         return self
+
+    def _label_column(self, y: Any) -> pa.Array:
+        return pa.array(_names(np.asarray(column_or_1d(y))), type=pa.string())
+
+    def _own_record(self) -> dict[str, Any]:
+        return {"classes": plain_classes(self.classes_)}
+
+    def _restore(self, record: Mapping[str, Any]) -> None:
+        super()._restore(record)
+        self.classes_ = restored_classes(record["classes"])
 
     def _sorted(self, classes: npt.NDArray[Any]) -> npt.NDArray[Any]:
         """Return sorted classes in the order of the model's."""

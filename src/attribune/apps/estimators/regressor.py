@@ -9,7 +9,7 @@ import numpy.typing as npt
 import pyarrow as pa
 from sklearn.base import RegressorMixin
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.validation import validate_data
+from sklearn.utils.validation import column_or_1d, validate_data
 
 from attribune.apps.estimators.base import AttributeEstimator, can_continue
 
@@ -37,5 +37,8 @@ class AttributeRegressor(RegressorMixin, AttributeEstimator):
 
     def _fit(self, X: Any, y: Any, weight: Any, *, continues: bool, epochs: float | None = None) -> Self:
         y = validate_data(self, X="no_validation", y=y, y_numeric=True)
-        self._train(X, pa.array(y, type=pa.float64()), weight, task={}, continues=continues, epochs=epochs)
+        self._train(X, self._label_column(y), weight, task={}, continues=continues, epochs=epochs)
         return self
+
+    def _label_column(self, y: Any) -> pa.Array:
+        return pa.array(column_or_1d(y), type=pa.float64())

@@ -1,21 +1,84 @@
-"""The page of an explanation: what the attributes contribute, in sentences, tables and plots."""
+"""The explanation of a run, and its page: what the attributes contribute, in sentences, tables and plots."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
-from attribune.analysis.explain.wording import headline, sections
-from attribune.apps.report.page import Figure, Heading, MarkedText, Section, render_page
+from attribune.analysis.explain.run import Asked, explain_run
+from attribune.analysis.explain.wording import as_text, headline, sections
+from attribune.apps.report.page import Figure, Heading, MarkedText, Section, render_page, write_page
 from attribune.apps.report.plots import Estimate, forest_plot
+from attribune.core.arguments import checked_arguments
+from attribune.core.deprecation import renamed_arguments
+from attribune.core.terminal import one_line
+from attribune.data.file_options import Reading
+from attribune.data.tables import refuse_input_as_output, with_reading
 from attribune.metrics.bootstrap import PairedResult
 from attribune.metrics.definitions import metric_info
+from attribune.metrics.shown import ResultDict, html_blocks
+from attribune.runs.stored_scores import scored_tables
 
-__all__ = ["explanation_page"]
+__all__ = ["explain", "explanation_page", "shown_explanation"]
 
 _FAINTEST = 0.03  # weight of a word from which it is shaded
 _STRONG = 0.05  # effect that has full weight, or more if a word has more: small effects stay faint
+
+
+@renamed_arguments(least="min_rows", most="top")
+@checked_arguments
+def explain(
+    run: str | Path,
+    data: Any = None,
+    *,
+    row: int | None = None,
+    instead: Sequence[Mapping[str, Any]] | Mapping[str, Any] = (),
+    rare: int = 10,
+    min_rows: int = 5,
+    top: int = 10,
+    output: str | Path | None = None,
+    backbone: str | Path | None = None,
+    **reading: Unpack[Reading],
+) -> dict[str, Any]:
+    """Measure what each attribute contributes, on the same texts; the same as ``attribune explain``.
+
+        explain("runs/stars", "test.csv", row=3, instead={"user": "u17"})
+
+    Args:
+        run: folder of the run.
+        data: labelled rows, anything `read_table` takes; None for the run's own test rows.
+        row: number of a row of the table, from 1, to explain as well.
+        instead: for this row, values that replace its own (``--as``): a mapping, or one for each further prediction.
+        rare: a value with at most this many training rows is rare.
+        min_rows: minimum number of rows of a value that is listed as moving predictions.
+        top: number of values listed for each attribute.
+        output: HTML file to write as well.
+        backbone: new location of the backbone's weights, if they were moved.
+        **reading: how files are read, as in `read_table`.
+
+    Returns:
+        The record that `explain_rows` describes, as plain values that are printed as tables.
+
+    Raises:
+        AttribuneError: for a method that reads no attributes, or a task that scores tokens; naming the file, row or
+            column and the cure.
+    """
+    data = with_reading(data, **reading)
+    asked = Asked(row=row, instead=instead, rare=rare, min_rows=min_rows, top=top)
+    if output is not None:
+        refuse_input_as_output(output, scored_tables(run, data))
+    record = explain_run(run, data, asked, backbone=backbone)
+    if output is not None:
+        write_page(output, explanation_page(record))
+    return shown_explanation(record)
+
+
+def shown_explanation(record: dict[str, Any]) -> ResultDict:
+    """Return a record that is printed as tables."""
+    text = "\n".join([as_text(record), *map(one_line, record["notes"])])
+    blocks = [(part.title, part.table) for part in sections(record)]
+    return ResultDict(record, text=text, html=html_blocks([*blocks, *((note, []) for note in record["notes"])]))
 
 
 def explanation_page(record: Mapping[str, Any]) -> str:

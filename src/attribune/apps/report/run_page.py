@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 
@@ -24,9 +24,12 @@ from attribune.analysis.run_rows import RunRows, rows_of_run
 from attribune.apps.report.judge_sections import judge_sections
 from attribune.apps.report.page import Answer, Example, Figure, Heading, Section, render_page, shown_time, write_page
 from attribune.apps.report.plots import Curve, Estimate, binned_plot, calibration_plot, confusion_plot, curve_plot
+from attribune.core.arguments import checked_arguments
+from attribune.core.progress import Reporter
 from attribune.core.wording import counted, shortened
 from attribune.data.clusters import what_is_drawn
-from attribune.data.tables import refuse_input_as_output
+from attribune.data.file_options import Reading
+from attribune.data.tables import refuse_input_as_output, with_reading
 from attribune.metrics.bootstrap import Interval
 from attribune.metrics.definitions import metric_info
 from attribune.metrics.tables import comparison_lines, format_interval, table_cells
@@ -36,7 +39,7 @@ from attribune.runs.verdict import Verdict
 from attribune.schema.columns import cell_text
 from attribune.tasks import Regression
 
-__all__ = ["run_page", "write_run_page"]
+__all__ = ["report", "run_page"]
 
 _MAX_PLOTTED_CLASSES = 20
 _LISTED_CONFUSIONS = 12  # pairs of classes
@@ -46,34 +49,44 @@ _LISTED_MISTAKES = 12
 _EXCERPT, _FACT = 400, 80  # characters
 
 
-def write_run_page(
+@checked_arguments
+def report(
     run: str | Path,
     data: Any = None,
     *,
     output: str | Path | None = None,
     backbone: str | Path | None = None,
-    encoding: str | None = None,
-) -> tuple[Path, list[str]]:
-    """Write the page of a finished run.
+    reporter: Reporter | None = None,
+    **reading: Unpack[Reading],
+) -> Path:
+    """Write the page of a finished run; the same as ``attribune report``.
+
+        report("runs/stars", "test.csv", output="stars.html")
 
     Args:
+        run: folder of the run.
         data: labelled rows, anything `read_table` takes; by default the run's own test rows, which are not scored
             again.
         output: file to write; by default ``report.html`` in the folder.
         backbone: new location of the backbone's weights, if they were moved.
+        reporter: is told what could not be shown, which the page says too.
+        **reading: how files are read, as in `read_table`.
 
     Returns:
-        The path of the page, and what could not be shown.
+        The path of the page, one HTML file that loads nothing from elsewhere.
 
     Raises:
         AttribuneError: naming file, row or column and the cure.
     """
+    data, reporter = with_reading(data, **reading), reporter or Reporter()
     if output is None:
         RunFolder.of(run).refuse_links()
     else:
         refuse_input_as_output(output, scored_tables(run, data))
-    rows = rows_of_run(run, data, backbone=backbone, encoding=encoding)
-    return write_page(output if output is not None else RunFolder.of(run).page, run_page(rows)), rows.notes
+    rows = rows_of_run(run, data, backbone=backbone)
+    for note in rows.notes:
+        reporter.note(note)
+    return write_page(output if output is not None else RunFolder.of(run).page, run_page(rows))
 
 
 def run_page(rows: RunRows) -> str:

@@ -38,7 +38,7 @@ def attribute_finding(name: str, codes: Codes, *, may_be_unique: bool = False) -
     if not may_be_unique and present >= _LEAST_ROWS and once >= _NEARLY_ALL * present:
         return (
             f"attribute {name!r}: {once:,} of its {len(codes.values):,} values occur in a single row each, so "
-            "nothing can be learned from them for others: leave it out, or describe its values (--values)"
+            "nothing can be learned from them for others: leave it out, or describe its values in a table (values)"
         )
     return None
 

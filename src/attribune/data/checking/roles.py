@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Literal
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -64,12 +64,14 @@ class TaskGuess:
 
     Attributes:
         words: said of the labels.
-        options: words of the command that choose the task; none for the default.
+        choices: the kinds to choose from, `kind` first; none where it is the default.
+        options: of the task.
     """
 
     kind: str
     words: str
-    options: tuple[str, ...] = ()
+    choices: tuple[str, ...] = ()
+    options: Mapping[str, Any] = field(default_factory=dict)
 
 
 def guess_similarity(names: Sequence[str]) -> list[str]:
@@ -216,8 +218,8 @@ def guess_task(label: ColumnProfile, *, is_judged: bool = False) -> TaskGuess:
         is_judged: whether several people judge each text: then probabilities matter, and `rating` gives better ones.
     """
     if label.kind == "list" or label.separator is not None:
-        separator = [f"task.separator={label.separator!r}"] if label.separator else []
-        options = ("--set", "task.multi_label=true", *separator)
+        separator = {"separator": label.separator} if label.separator else {}
+        options = {"multi_label": True, **separator}
         return TaskGuess(kind="classification", words="several labels a row", options=options)
     stars = _stars(label)
     if label.kind != "number" and stars is None:
@@ -230,9 +232,8 @@ def guess_task(label: ColumnProfile, *, is_judged: bool = False) -> TaskGuess:
     if (numbers == np.floor(numbers)).all() and 3 <= len(numbers) <= _FEW_VALUES and (np.diff(numbers) <= 2).all():
         kinds = ("rating", "ordinal") if is_judged else ("ordinal", "rating")
         read = "" if stars is None else f", read from texts such as {label.codes.values[0].as_py()!r}"
-        words = f"ratings from {numbers[0]:g} to {numbers[-1]:g}{read}: --task {' or '.join(kinds)}"
-        return TaskGuess(kind=kinds[0], words=words, options=("--task", kinds[0]))
+        return TaskGuess(kind=kinds[0], words=f"ratings from {numbers[0]:g} to {numbers[-1]:g}{read}", choices=kinds)
     if label.values <= _FEW_VALUES:
         return TaskGuess(kind="classification", words=f"{label.values} classes")
-    words = f"numbers from {numbers[0]:g} to {numbers[-1]:g}: --task regression"
-    return TaskGuess(kind="regression", words=words, options=("--task", "regression"))
+    words = f"numbers from {numbers[0]:g} to {numbers[-1]:g}"
+    return TaskGuess(kind="regression", words=words, choices=("regression",))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import partial
@@ -12,6 +10,7 @@ from typing import Any, Unpack
 
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
 import pyarrow as pa
 
 from attribune.core.arguments import checked_arguments
@@ -26,6 +25,7 @@ from attribune.data.checking.profiles import (
     joint_codes,
     profile_column,
 )
+from attribune.data.checking.proposal import LACKING, Proposal
 from attribune.data.checking.roles import (
     Role,
     RoleOf,
@@ -38,14 +38,17 @@ from attribune.data.checking.roles import (
 from attribune.data.file_options import AS_FOUND, FileOptions, Reading
 from attribune.data.judgement_layouts import Layout, find_export
 from attribune.data.splits import parts_at_random
-from attribune.data.tables import options_of, read_table, table_source_name
+from attribune.data.tables import TableFile, options_of, read_table, table_source_name
 from attribune.errors import DataError
 from attribune.metrics.shown import html_blocks
 from attribune.metrics.tables import text_cells
 from attribune.schema.columns import canonical, require_columns
+from attribune.schema.kinds import Kind, MultiLabel, Number
 
 __all__ = ["ColumnCheck", "TableCheck", "check"]
 
+_COMPARED = ("text", "text_pair", "text_negative")  # the arguments for an anchor, a positive and a negative
+_KINDS = ("categorical", "multi_label", "number")  # in the order of the flags
 _SHOWN = 40  # columns, and classes, in the tables that are printed
 _FEW_ROWS = 5
 _ENOUGH_ROWS = 100
@@ -92,6 +95,7 @@ class TableCheck:
         export: what the table is, in a sentence, if it has the judgements of several people, or their answers in lists,
             in one row; `convert` is the command that makes a row for each. None, and "", elsewhere.
         reading: how it was read.
+        is_file: whether the source is the name of a file, or the like; else it is a table in memory, called `variable`.
     """
 
     source: str
@@ -104,6 +108,8 @@ class TableCheck:
     export: str | None = None
     convert: str = ""
     reading: FileOptions = AS_FOUND
+    is_file: bool = True
+    variable: str = ""
 
     def names(self, role: Role, kind: str = "") -> list[str]:
         """Return the columns of a role, and of a kind of attribute."""
@@ -121,64 +127,85 @@ class TableCheck:
         return guess_similarity(self.names("text")) if is_compared else []
 
     @property
+    def arguments(self) -> dict[str, Any]:
+        """The arguments of `train` that say all this, beside the table and the folder; only those that are needed."""
+        texts = self.compared or self.names("text")
+        given: dict[str, Any] = dict(zip(_COMPARED, texts, strict=False)) if self.compared else {"text": _one(texts)}
+        if not self.compared:
+            given["label"] = _one(self.names("label"))
+        attributes = [one for one in self.columns if one.role == "attribute"]
+        given["attributes"] = [_attribute(one) for kind in _KINDS for one in attributes if one.kind == kind]
+        given["weight"] = next(iter(self.names("weight")), None)
+        given["method"] = None if attributes else "none"
+        if self.task is not None and (self.task.choices or self.task.options):
+            given["task"] = {"kind": self.task.kind, **self.task.options} if self.task.options else self.task.kind
+        return {name: value for name, value in given.items() if value not in (None, [])}
+
+    @property
+    def proposal(self) -> Proposal:
+        """The training to paste; it names what is lacking where there is no text or no label."""
+        lacking = {} if self.compared else {"text": LACKING, "label": LACKING}
+        source = self.source if self.is_file else self.variable
+        return Proposal(
+            source=source, is_file=self.is_file, arguments={**lacking, **self.arguments}, reading=self.reading
+        )
+
+    @property
     def flags(self) -> list[str]:
         """The words after ``attribune train FILE`` that say all this."""
-        words: list[str] = []
-        texts = [("--text", self.names("text") or ["COLUMN"]), ("--label", self.names("label") or ["COLUMN"])]
-        flags = ("--text", "--text-pair", "--text-negative")
-        for flag, names in (
-            *([(flag, [name]) for flag, name in zip(flags, self.compared, strict=False)] or texts),
-            ("--attributes", self.names("attribute", "categorical")),
-            ("--multi-label", [self._with_separator(name) for name in self.names("attribute", "multi_label")]),
-            ("--number", self.names("attribute", "number")),
-            ("--weight", self.names("weight")[:1]),
-            *self.reading.words().items(),
-        ):
-            words += _flag(flag, names)
-        if not self.names("attribute"):
-            words += ["--method", "none"]
-        return words + list(self.task.options if self.task is not None else ())
-
-    def _with_separator(self, name: str) -> str:
-        separator = next(one.separator for one in self.columns if one.name == name)
-        return f"{name}:{separator}" if separator else name
+        return self.proposal.flags
 
     @property
     def command(self) -> str:
-        """The command to paste: to train, or what comes before; it names what is lacking where no column is found."""
-        if self.export is not None:
-            return self.convert
-        source = f"./{self.source}" if self.source.startswith("-") and self.source != "-" else self.source
-        name = re.sub(r"\W+", "-", Path(self.source).name.partition(".")[0]).strip("-") or "table"
-        return shlex.join(["attribune", "train", source, *self.flags, "--output", f"runs/{name}"])
+        """The command to paste: to train, or to make a row for each judgement before."""
+        return self.proposal.command if self.export is None else self.convert
+
+    @property
+    def call(self) -> str:
+        """The call to paste, with its import: of `train`, or of `read_judgements` before."""
+        if self.export is None:
+            return self.proposal.call
+        source = repr(self.source) if self.is_file else self.variable
+        return f"from attribune import read_judgements\n\njudgements = read_judgements({source}).table"
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values."""
-        return {**asdict(self), "command": self.command}
+        return {**asdict(self), "command": self.command, "call": self.call}
 
-    def text(self) -> str:
-        """Return all of it for a terminal."""
-        blocks = [f"{caption}\n{text_cells(cells, left=3)}" if cells else caption for caption, cells in self._blocks()]
+    def text(self, *, in_python: bool | None = None) -> str:
+        """Return all of it for a terminal.
+
+        Args:
+            in_python: whether it ends with a call, or with a command; by default a table in memory has a call.
+        """
+        found = self._blocks(not self.is_file if in_python is None else in_python)
+        blocks = [f"{caption}\n{text_cells(cells, left=3)}" if cells else caption for caption, cells in found]
         return "\n\n".join(blocks)
 
     def __repr__(self) -> str:
         return self.text()
 
     def _repr_html_(self) -> str:
-        return html_blocks(self._blocks())
+        return html_blocks(self._blocks(not self.is_file))
 
-    def _blocks(self) -> list[tuple[str, list[list[str]]]]:
+    def _blocks(self, in_python: bool) -> list[tuple[str, list[list[str]]]]:
         blocks: list[tuple[str, list[list[str]]]] = [] if self.export is None else [(self.export, [])]
         blocks.append((f"{self.source}: {self.rows:,} rows, {len(self.columns):,} columns", self._column_cells()))
         if self.task is not None:
             where = f"labels in {self.names('label')[0]!r}" if self.names("label") else "texts that are compared"
-            blocks.append((f"{where}: {self.task.words}{self._class_words()}", []))
+            blocks.append((f"{where}: {self._task_words(in_python)}{self._class_words()}", []))
         if self.judge is not None:
             blocks.append((self._judge_words(), []))
-        blocks += [(_kind_words(one), []) for one in self.columns if one.role == "attribute" and one.reason]
+        blocks += [(_kind_words(one, in_python), []) for one in self.columns if one.role == "attribute" and one.reason]
         blocks += [(f"warning: {finding}", []) for finding in self.findings]
         action = "train on it" if self.export is None else "make a row for each judgement"
-        return [*blocks, (f"{action} with:\n  {self.command}", [])]
+        return [*blocks, (f"{action} with:\n{self.call if in_python else f'  {self.command}'}", [])]
+
+    def _task_words(self, in_python: bool) -> str:
+        assert self.task is not None
+        choices = [repr(one) if in_python else one for one in self.task.choices]
+        words = f"{'task=' if in_python else '--task '}{' or '.join(choices)}"
+        return f"{self.task.words}: {words}" if choices else self.task.words
 
     def _judge_words(self) -> str:
         judge = next(one for one in self.columns if one.name == self.judge)
@@ -212,16 +239,22 @@ class TableCheck:
         return [header, *lines]
 
 
-def _kind_words(column: ColumnCheck) -> str:
-    what = "an amount (--number)" if column.kind == "number" else "names (--attributes)"
+def _kind_words(column: ColumnCheck, in_python: bool) -> str:
+    if column.kind == "number":
+        what = f"an amount ({f'Number({column.name!r})' if in_python else '--number'})"
+    else:
+        what = "names" if in_python else "names (--attributes)"
     return f"the numbers of {column.name!r} are taken for {what}: {column.reason}"
 
 
-def _flag(flag: str, names: Sequence[str]) -> list[str]:
-    """Return a flag with its values; if one begins like a flag, each is joined to a flag of its own."""
-    if any(name.startswith("-") for name in names):
-        return [f"{flag}={name}" for name in names]
-    return [flag, *names] if names else []
+def _one(names: list[str]) -> str | list[str] | None:
+    return names[0] if len(names) == 1 else names or None
+
+
+def _attribute(one: ColumnCheck) -> str | Kind:
+    if one.kind == "multi_label":
+        return MultiLabel(one.name, separator=one.separator or None)
+    return Number(one.name) if one.kind == "number" else one.name
 
 
 @checked_arguments
@@ -245,7 +278,8 @@ def check(
         DataError: for a table that cannot be read, or a missing column.
     """
     table = arrow_columns(read_table(data, **reading))
-    source = table_source_name(data) if not isinstance(data, str) else data
+    is_file = isinstance(data, str | Path | TableFile)
+    source = str(data) if is_file else table_source_name(data)
     texts = [text] if isinstance(text, str) else list(text or ())
     require_columns(table.column_names, [*texts, *([] if label is None else [label])], source=source)
     profiles = [profile_column(name, table[name]) for name in table.column_names]
@@ -271,8 +305,7 @@ def check(
     roles |= {name: _UNKNOWN for name, share in known.items() if share < _LEAST_KNOWN}
     task = None if target is None else guess_task(target, is_judged=judge is not None)
     if compared:
-        words = f"{', '.join(compared)}: --task similarity"
-        task = TaskGuess(kind="similarity", words=words, options=("--task", "similarity"))
+        task = TaskGuess(kind="similarity", words=", ".join(compared), choices=("similarity",))
     classes = {} if target is None or task is None or task.kind == "regression" else _classes(target)
     findings = (
         *_general(table, text_columns, target, is_labelled=not compared),
@@ -287,6 +320,8 @@ def check(
     )
     return TableCheck(
         source=source,
+        is_file=is_file,
+        variable="df" if isinstance(data, pd.DataFrame) else "table",
         reading=options_of(data, **reading),
         rows=len(table),
         columns=tuple(_column(by_name[name], role, known.get(name)) for name, role in roles.items()),
@@ -421,9 +456,9 @@ def _general(table: pa.Table, texts: Sequence[str], label: ColumnProfile | None,
     if len(table) < _ENOUGH_ROWS:
         found.append(f"there are {len(table):,} rows, of which little can be learned: gather at least some hundred")
     if not texts:
-        found.append("no column looks like a text: name it with --text")
+        found.append("no column looks like a text: name the one that is (text)")
     if label is None and is_labelled:
-        found.append("no column looks like a label: name it with --label")
+        found.append("no column looks like a label: name the one that is (label)")
     elif label is not None and label.missing:
         found.append(f"{label.missing:,} rows have no label, and are left out of a training")
     return found

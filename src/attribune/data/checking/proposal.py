@@ -1,0 +1,117 @@
+"""The training that the check of a table proposes: as arguments of `train`, as a call of it, and as a command."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from attribune.data.file_options import FileOptions
+from attribune.schema.kinds import Categorical, Kind, MultiLabel
+
+__all__ = ["LACKING", "Proposal"]
+
+_FLAGS = ("text", "text_pair", "text_negative", "label")
+LACKING = "COLUMN"
+"""In place of the name of a column that was not found."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Proposal:
+    """A training on a table.
+
+    Attributes:
+        source: name of the table: a path, or anything else that is a file to `read_table`; of a table in memory, the
+            name of a variable.
+        is_file: whether it is such a name.
+        arguments: of `train`, beside the table and the folder; a text or a label that was not found is ``COLUMN``.
+        reading: how the file is read.
+    """
+
+    source: str
+    is_file: bool
+    arguments: Mapping[str, Any]
+    reading: FileOptions
+
+    @property
+    def folder(self) -> str:
+        """A folder for the run."""
+        stem = Path(self.source).name.partition(".")[0] if self.is_file else ""
+        name = re.sub(r"\W+", "-", stem).strip("-")
+        return f"runs/{name or 'table'}"
+
+    @property
+    def flags(self) -> list[str]:
+        """The words after ``attribune train FILE``."""
+        given = self.arguments
+        kinds = given.get("attributes", ())
+        listed: list[tuple[str, Sequence[str]]] = [(_as_flag(name), _names(given.get(name))) for name in _FLAGS]
+        listed += [
+            ("--attributes", [one for one in kinds if isinstance(one, str)]),
+            ("--multi-label", [_with_separator(one) for one in kinds if isinstance(one, MultiLabel)]),
+            ("--number", [one.name for one in kinds if not isinstance(one, str | MultiLabel)]),
+            ("--weight", _names(given.get("weight"))),
+            *self.reading.words().items(),
+            ("--method", _names(given.get("method"))),
+        ]
+        task = given.get("task")
+        options = dict(task) if isinstance(task, Mapping) else {"kind": task}
+        listed += [
+            ("--task", _names(None if options["kind"] == "classification" else options.pop("kind"))),
+            ("--set", [f"task.{name}={json.dumps(value)}" for name, value in options.items() if name != "kind"]),
+        ]
+        return [word for flag, names in listed for word in _flag(flag, names)]
+
+    @property
+    def command(self) -> str:
+        """The command to paste."""
+        source = f"./{self.source}" if self.source.startswith("-") and self.source != "-" else self.source
+        return shlex.join(["attribune", "train", source, *self.flags, "--output", self.folder])
+
+    @property
+    def call(self) -> str:
+        """The lines of Python to paste."""
+        given = dict(self.arguments)
+        if reading := self.reading.given():
+            given["settings"] = {f"data.{name}": _plain(value) for name, value in reading.items()}
+        kinds = {type(one).__name__ for one in given.get("attributes", ()) if not isinstance(one, str)}
+        source = repr(self.source) if self.is_file else self.source
+        words = [source, repr(self.folder), *(f"{name}={_code(value)}" for name, value in given.items())]
+        return f"from attribune import {', '.join([*sorted(kinds), 'train'])}\ntrain({', '.join(words)})"
+
+
+def _as_flag(name: str) -> str:
+    return f"--{name.replace('_', '-')}"
+
+
+def _names(given: Any) -> list[str]:
+    return [given] if isinstance(given, str) else list(given or ())
+
+
+def _plain(value: Any) -> Any:
+    return list(value) if isinstance(value, tuple) else value
+
+
+def _code(value: Any) -> str:
+    """Return an argument as it is written in Python."""
+    if isinstance(value, list):
+        return f"[{', '.join(map(_code, value))}]"
+    if not isinstance(value, Kind) or isinstance(value, Categorical):
+        return repr(value)
+    separator = f", separator={value.separator!r}" if isinstance(value, MultiLabel) and value.separator else ""
+    return f"{type(value).__name__}({value.name!r}{separator})"
+
+
+def _with_separator(one: MultiLabel) -> str:
+    return f"{one.name}:{one.separator}" if one.separator else one.name
+
+
+def _flag(flag: str, names: Sequence[str]) -> list[str]:
+    """Return a flag with its values; if one begins like a flag, each is joined to a flag of its own."""
+    if any(name.startswith("-") for name in names):
+        return [f"{flag}={name}" for name in names]
+    return [flag, *names] if names else []
