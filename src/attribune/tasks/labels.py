@@ -41,6 +41,7 @@ __all__ = [
 UNSEEN = -100
 """Class id of a label that no training row has: ignored by the loss, an error in every metric."""
 
+_LARGEST_LABEL = float(np.finfo(np.float32).max)
 _EXAMPLES = 5  # of classes that are alike
 _MOST_CLASSES = 1_000_000  # with a probability of each in every row
 
@@ -130,7 +131,7 @@ def number_of(text: str) -> float | None:
 
 
 def label_numbers(column: Column, *, missing: Collection[str], first_row: int = 1) -> Array:
-    """Return the cells as float64 (n,), NaN for missing ones; DataError for anything but finite numbers."""
+    """Return the cells as float64 (n,), NaN for missing ones; DataError for anything but finite numbers of float32."""
     result = np.full(len(column), np.nan)
     for i, value in enumerate(column):
         text = canonical(value)
@@ -144,6 +145,13 @@ def label_numbers(column: Column, *, missing: Collection[str], first_row: int = 
                 first_row + i,
                 f" is {text!r}, which is not a finite number: correct or empty the cell, or choose the classification "
                 "task (--task classification on the command line)",
+            )
+        if abs(number) > _LARGEST_LABEL:
+            raise RowError(
+                "the label of ",
+                first_row + i,
+                f" is {text!r}, and models compute with numbers up to {_LARGEST_LABEL:.1g}: correct or empty the cell, "
+                "or give the labels in another unit",
             )
         result[i] = number
     return result

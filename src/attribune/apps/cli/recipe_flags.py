@@ -164,7 +164,8 @@ def _take_guesses(options: argparse.Namespace) -> None:
     """Fill the flags that are not given with what a check of the table finds, once the user says yes.
 
     Raises:
-        ConfigError: where nobody says yes, with the command to paste.
+        ConfigError: where nobody can be asked, with the command to paste.
+        SystemExit: where the user says no.
     """
     from attribune.data.checking.table_check import check
 
@@ -172,8 +173,11 @@ def _take_guesses(options: argparse.Namespace) -> None:
     tell(checked.text())
     if not checked.is_complete:
         raise ConfigError("no text column or no label column was found in the table: name them with --text and --label")
-    if not options.yes and not _says_yes(options.data):
+    if not options.yes and not _can_ask(options.data):
         raise ConfigError(f"training on guessed columns needs a yes: add --yes, or name the columns: {checked.command}")
+    if not options.yes and not _says_yes():
+        tell(f"nothing is trained; to train with other columns, change this command: {checked.command}")
+        raise SystemExit(0)
     parser = argparse.ArgumentParser()
     add_recipe_flags(parser)
     guessed = parser.parse_args(checked.flags)
@@ -184,9 +188,11 @@ def _take_guesses(options: argparse.Namespace) -> None:
             setattr(options, name, value)
 
 
-def _says_yes(data: str) -> bool:
-    if data == "-" or sys.stdin is None or not sys.stdin.isatty():
-        return False
+def _can_ask(data: str) -> bool:
+    return data != "-" and sys.stdin is not None and sys.stdin.isatty()
+
+
+def _says_yes() -> bool:
     sys.stderr.write("train with these? [y/N] ")
     sys.stderr.flush()
     return sys.stdin.readline().strip().lower() in ("y", "yes")
