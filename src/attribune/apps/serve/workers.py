@@ -283,7 +283,7 @@ class _Workers:
                     due=time.monotonic() + missing.pause,
                 )
             else:
-                if missing.reason:
+                if missing.reason and not self.stopping:
                     _LOG.warning("process %d of the service was started", number)
 
     def _start_now(self) -> None:
