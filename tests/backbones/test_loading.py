@@ -10,8 +10,10 @@ import pytest
 import torch
 from families import EACH_KIND, FAMILIES, tiny_backbone
 from safetensors.torch import save_file
+from tokenizers import Tokenizer
+from tokenizers.models import WordLevel
 from torch import nn
-from transformers import PreTrainedConfig, PreTrainedModel
+from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerFast
 
 from attribune.backbones import loading as module
 from attribune.backbones.families import placement_for
@@ -19,6 +21,7 @@ from attribune.backbones.fingerprint import check_fingerprint, fingerprint
 from attribune.backbones.loading import (
     DEFAULT_BACKBONE,
     build_backbone,
+    check_tokenizer,
     load_backbone,
     locate_backbone,
     pooling_of,
@@ -95,6 +98,48 @@ def test_other_weights_are_refused(tiny_backbone: Factory, tmp_path: Path) -> No
     assert str(tmp_path) in str(error.value)
     assert "'some/name'" in str(error.value)
     assert "backbone=FOLDER" in str(error.value)
+
+
+# Tokenizer
+
+
+def tokenizer_of(words: int) -> PreTrainedTokenizerFast:
+    """A tokenizer that knows as many words, the last of which was added."""
+    known = WordLevel({f"w{number}": number for number in range(words - 1)}, unk_token="w0")
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=Tokenizer(known), pad_token="w0", unk_token="w0")
+    tokenizer.add_tokens(["added"])
+    return tokenizer
+
+
+@pytest.mark.parametrize(
+    ("model_type", "is_generative", "kind"),
+    [
+        ("bert", False, "AutoModel"),
+        ("t5", False, "AutoModel"),
+        ("gpt2", True, "AutoModelForCausalLM"),
+        ("t5", True, "AutoModelForSeq2SeqLM"),
+    ],
+)
+def test_a_tokenizer_longer_than_the_embeddings_is_refused_before_training(
+    model_type: str, is_generative: bool, kind: str, tiny_backbone: Factory
+) -> None:
+    backbone = tiny_backbone(model_type, is_generative=is_generative)
+    known = backbone.get_input_embeddings().num_embeddings  # type: ignore[union-attr]
+    check_tokenizer(tokenizer_of(known), backbone, name="bb", is_generative=is_generative)
+    sizes = rf"has {known + 1:,} tokens, and the backbone 'bb' has embeddings for {known:,}: "
+    with pytest.raises(ConfigError, match=rf"{sizes}.* model = {kind}\.from_pretrained\('bb'\)"):
+        check_tokenizer(tokenizer_of(known + 1), backbone, name="bb", is_generative=is_generative)
+    backbone.resize_token_embeddings(known + 1)  # the cure
+    check_tokenizer(tokenizer_of(known + 1), backbone, name="bb", is_generative=is_generative)
+
+
+def test_no_model_is_built_over_too_few_embeddings(tiny_backbone: Factory) -> None:
+    backbone = tiny_backbone("bert")
+    long = tokenizer_of(backbone.get_input_embeddings().num_embeddings + 1)  # type: ignore[union-attr]
+    with pytest.raises(ConfigError, match="embeddings for"):
+        AttributeModel.build(
+            backbone, Schema([]), task=Classification(classes=("a", "b")), method=Plain(), tokenizer=long
+        )
 
 
 # Loading

@@ -69,3 +69,33 @@ def test_drafts_of_dead_processes_are_removed_and_those_of_others_stay(tmp_path:
     assert len(os.listdir(tmp_path)) == 3
     clear_drafts(tmp_path)
     assert set(os.listdir(tmp_path)) == {mine.name, elsewhere.name}
+
+
+def test_drafts_of_other_machines_are_removed_when_they_are_old(tmp_path: Path) -> None:
+    name = "model.onnx"
+    old, young, begun, foreign = (
+        tmp_path / f".{name}.ffffffff-{end}" for end in ("1.tmp", "2.tmp", "3.tmp", "someone.tmp")
+    )
+    for folder in (old, begun):
+        folder.mkdir()
+        (folder / "weights").write_text("half")
+    for file in (young, foreign):
+        file.write_text("half")
+    for path in (old / "weights", old, begun, foreign):
+        os.utime(path, (0, 0))
+    clear_drafts(tmp_path, name="other")
+    assert len(os.listdir(tmp_path)) == 4
+    clear_drafts(tmp_path, name=name)
+    assert {path.name for path in tmp_path.iterdir()} == {young.name, begun.name, foreign.name}
+
+
+@pytest.mark.slow
+def test_the_temporary_folder_of_a_killed_process_is_removed_by_the_next_one(tmp_path: Path) -> None:
+    program = "import os, sys; from attribune.core.files import temporary_folder\n"
+    program += "(temporary_folder() / 'table').write_text(sys.argv[1])\nif sys.argv[1] == 'killed': os._exit(9)"
+    left = list[list[str]]()
+    for end in ("killed", "whole"):
+        subprocess.run([sys.executable, "-c", program, end], check=False, env={**os.environ, "TMPDIR": str(tmp_path)})
+        left.append([path.read_text() for path in tmp_path.glob("*/table")])
+    assert left == [["killed"], []]
+    assert not os.listdir(tmp_path)

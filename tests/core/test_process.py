@@ -62,3 +62,43 @@ def test_too_few_addresses_are_said_before_libraries_are_loaded() -> None:
     done = subprocess.run(words, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 1
     assert done.stderr.startswith("attribune describe: error: this process may use 1.0 GB of addresses (ulimit -v)")
+
+
+_END = """
+import atexit, io, os, sys, threading
+import pyarrow as pa
+from pyarrow import csv
+from attribune.core.process import end_process
+waiting, awake = os.pipe()
+class Table(io.RawIOBase):
+    blocks = [b"a\\n" + b"1\\n" * 9999, b"1\\n" * 9999, b"1\\n" * 9999]
+    def readable(self):
+        return True
+    def read(self, size=-1):
+        return self.blocks.pop(0) if self.blocks else os.read(waiting, 1)  # on a thread of Arrow
+class Torn:
+    def __del__(self, wake=os.write):
+        wake(awake, b"1")
+kept, ended = Torn(), threading.Event()
+atexit.register(print, "handler")
+threading.Thread(target=lambda: (ended.wait(), print("thread"))).start()
+reader = csv.open_csv(pa.PythonFile(Table()), read_options=csv.ReadOptions(block_size=9999))
+print("buffered", end=" ")
+ended.set()
+end_process(3)
+"""
+
+
+def test_a_process_ends_in_order_and_tears_nothing_down() -> None:
+    """A thread of Arrow that goes on in Python while objects are torn down would abort it."""
+    done = subprocess.run([sys.executable, "-c", _END], capture_output=True, text=True, timeout=300, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (3, "buffered thread\nhandler\n", "")
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [(["--version"], 0), (["nonsense"], 2), (["methods", "nonsense"], 1), (["completion", "bash"], 0)],
+)
+def test_the_command_ends_with_the_code_of_its_verb(words: list[str], code: int) -> None:
+    done = subprocess.run([sys.executable, "-m", "attribune", *words], capture_output=True, text=True, check=False)
+    assert (done.returncode, bool(done.stdout), bool(done.stderr)) == (code, code == 0, code != 0)

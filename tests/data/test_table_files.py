@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import bz2
+import errno
 import gzip
 import io
 import json
 import lzma
+import os
 import re
+import struct
+import uuid
 import warnings
 import zipfile
 from collections.abc import Callable
@@ -19,12 +23,13 @@ import openpyxl
 import pandas as pd
 import pyarrow as pa
 import pytest
-from pyarrow import feather
+from pyarrow import feather, parquet
 
-from attribune.data import table_files
+from attribune.data import standard_input, table_files
 from attribune.data.file_options import FileOptions
 from attribune.data.table_files import ENDINGS, header_columns
 from attribune.data.tables import read_table
+from attribune.data.workbooks import _extent
 from attribune.errors import AttribuneWarning, ConfigError, DataError
 from attribune.schema.columns import canonical
 
@@ -254,6 +259,29 @@ def test_the_standard_input_may_be_empty_or_a_terminal(monkeypatch: pytest.Monke
         read_table("-")
 
 
+@pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="only Linux has files without a name that have a path")
+def test_the_standard_input_is_nowhere_on_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is left of it, also when the process is killed."""
+    monkeypatch.setattr(standard_input, "temporary_folder", lambda: tmp_path)
+    piped(monkeypatch, b"text,stars\na secret,1\n")
+    assert read_table("-")["text"] == read_table("-")["text"] == ["a secret"]
+    (path,) = tmp_path.glob("*/*")
+    assert (path.name, path.is_symlink(), path.read_text()) == ("stdin.csv", True, "text,stars\na secret,1\n")
+    assert path.readlink().parent == Path(f"/proc/{os.getpid()}/fd")
+
+
+def test_a_full_temporary_folder_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    monkeypatch.setattr(standard_input, "temporary_folder", lambda: tmp_path)
+    monkeypatch.setattr("shutil.copyfileobj", full)
+    piped(monkeypatch, b"text\na\n")
+    with pytest.raises(ConfigError, match=f"standard input cannot be saved in {re.escape(str(tmp_path))}, .*TMPDIR"):
+        read_table("-")
+
+
 def test_delimiters_and_formats_are_named(tmp_path: Path) -> None:
     path = tmp_path / "reviews.txt"
     path.write_text("text~stars\na, b~1\nc~2\nd~3\n")
@@ -321,3 +349,121 @@ def test_the_header_of_a_workbook_is_checked(header: list[object], message: str,
     path = _book(tmp_path / "cells.xlsx", [header, ["a", "b", "c"]])
     with pytest.raises(DataError, match=message):
         read_table(path)
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
+def test_a_pipe_is_refused_before_it_is_read(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "t.csv")
+    with pytest.raises(DataError, match=r"is a pipe or a device, which can be read only once: .* `zcat"):
+        read_table(tmp_path / "t.csv")
+
+
+@pytest.mark.parametrize("error", [MemoryError(), pa.ArrowMemoryError("malloc failed"), RuntimeError("bad_alloc")])
+def test_a_table_that_does_not_fit_into_memory_is_named(
+    error: Exception, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unpack(_: object) -> Any:
+        raise error
+        yield
+
+    path = tmp_path / "t.csv"
+    path.write_text("text\na\n")
+    monkeypatch.setattr(table_files._File, "batches", unpack)
+    with pytest.raises(DataError, match=rf"{path}: there is not enough memory to read the table"):
+        read_table(path)
+
+
+def far_cell(path: Path, *, first: bool) -> None:
+    """A workbook with a cell in the last corner of one of its sheets."""
+    book = openpyxl.Workbook()
+    sheets = [book.active, book.create_sheet()]
+    for sheet in sheets:
+        sheet.append(["text", "user"])  # type: ignore[union-attr]
+        sheet.append(["a film", "u1"])  # type: ignore[union-attr]
+    sheets[0 if first else 1].cell(row=1048576, column=16384, value="x")  # type: ignore[union-attr]
+    book.save(path)
+
+
+def test_a_cell_far_from_the_others_is_named(tmp_path: Path) -> None:
+    """The reader lays out all cells between, and aborts the process."""
+    path = tmp_path / "t.xlsx"
+    far_cell(path, first=True)
+    found = r"1,048,576 rows and 16,384 columns up to the cell XFD1048576, needs .* GB .*: delete cells far"
+    with pytest.raises(ConfigError, match=found):
+        read_table(path)
+    far_cell(path, first=False)
+    with pytest.warns(AttribuneWarning, match="the first one"):
+        assert read_table(path).to_dict() == {"text": ["a film"], "user": ["u1"]}
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        (b"<sheetData/>", (0, 0, "A1")),
+        (b'<row r="3"><c r="B3" s="1"/><c r="D3"/></row><row r="9"><c r="C9"/></row>', (7, 3, "D9")),
+        (b'<x:c t="s" r="AA10"><x:v>1</x:v></x:c>', (1, 1, "AA10")),
+        (b'<col min="1"/><cols r="ZZ99"/>', (0, 0, "A1")),
+    ],
+)
+def test_the_extent_of_a_sheet(content: bytes, expected: tuple[int, int, str]) -> None:
+    assert _extent(iter([content])) == expected
+    assert _extent(iter([content[place : place + 1] for place in range(len(content))])) == expected
+
+
+def not_utf8() -> pa.Array:
+    raw = "café".encode("latin-1")
+    return pa.StringArray.from_buffers(1, pa.py_buffer(struct.pack("<ii", 0, len(raw))), pa.py_buffer(raw))
+
+
+TEXTS: dict[str, tuple[Callable[[pa.Array], pa.Array], str]] = {
+    "texts": (lambda texts: texts, r"column 'x' holds b'caf\\xe9', which is not UTF-8"),
+    "lists": (
+        lambda texts: pa.ListArray.from_arrays(pa.array([0, 1], pa.int32()), texts),
+        "holds damaged values.*UTF-8",
+    ),
+    "categories": (
+        lambda texts: pa.DictionaryArray.from_arrays(pa.array([0]), texts),
+        r"holds damaged values.*UTF-8|not a Parquet file \(Invalid UTF8",
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", TEXTS)
+@pytest.mark.parametrize("write", [feather.write_feather, parquet.write_table])
+def test_texts_that_are_not_utf8_are_named(kind: str, write: Callable[..., None], tmp_path: Path) -> None:
+    made, message = TEXTS[kind]
+    path = tmp_path / ("t.parquet" if write is parquet.write_table else "t.feather")
+    write(pa.table({"text": ["a film"], "x": made(not_utf8())}), str(path))
+    with pytest.raises(DataError, match=message):
+        read_table(path)
+
+
+ID = uuid.UUID("12345678-1234-5678-1234-567812345678")
+EXTENSIONS: dict[str, tuple[Callable[[], pa.Array], list[Any] | None]] = {
+    "uuid": (lambda: extended(pa.uuid(), [ID.bytes, None]), [str(ID), None]),
+    "bool8": (lambda: extended(pa.bool8(), [1, None]), [True, None]),
+    "json": (lambda: extended(pa.json_(), ["[1]", None]), ["[1]", None]),
+    "runs": (lambda: pa.RunEndEncodedArray.from_arrays(pa.array([1, 2], pa.int32()), pa.array(["p", "q"])), ["p", "q"]),
+    "periods": (lambda: pa.array(pd.Series(pd.period_range("2020-01", periods=2, freq="M"))), None),
+    "intervals": (lambda: pa.array(pd.Series(pd.interval_range(0, 2))), None),
+    "unions": (lambda: pa.UnionArray.from_sparse(pa.array([0, 0], pa.int8()), [pa.array(["a", "b"])]), None),
+    "views of lists": (lambda: pa.array([["a"], []], pa.list_view(pa.string())), None),
+    "tensors": (lambda: extended(pa.fixed_shape_tensor(pa.int8(), [1]), [[1], [2]]), None),
+}
+
+
+def extended(kind: pa.BaseExtensionType, values: list[Any]) -> pa.Array:
+    return pa.ExtensionArray.from_storage(kind, pa.array(values, kind.storage_type))
+
+
+@pytest.mark.parametrize("kind", EXTENSIONS)
+def test_extensions_of_arrow_are_read_or_named(kind: str, tmp_path: Path) -> None:
+    made, expected = EXTENSIONS[kind]
+    table = pa.table({"text": ["a", "b"], "x": made()})
+    feather.write_feather(table, str(tmp_path / "t.feather"))
+    for source in (table, tmp_path / "t.feather"):
+        if expected is None:
+            with pytest.raises(DataError, match=r"column 'x' is of the type .*: write it as texts"):
+                read_table(source)
+        else:
+            assert read_table(source)["x"] == expected

@@ -24,9 +24,9 @@ from transformers import AutoModel
 from attribune import AttributeModel, Predictor, load_run
 from attribune.apps.cli import main
 from attribune.core.checksums import CHECKSUMS
-from attribune.errors import ConfigError
+from attribune.errors import ConfigError, ModelFolderError
 from attribune.export import check, graph
-from attribune.export.export import export
+from attribune.export.export import _writing, export
 from attribune.tasks import Classification
 
 pytestmark = pytest.mark.slow
@@ -359,3 +359,12 @@ def test_what_cannot_be_exported_says_why(
     assert message in err
     assert "Traceback" not in err
     assert sorted(run.iterdir()) == before
+
+
+def test_an_export_that_another_process_wrote_meanwhile_stays(tmp_path: Path) -> None:
+    output = tmp_path / "adapter"
+    output.mkdir()
+    (output / "theirs").write_text("whole")
+    with pytest.raises(ModelFolderError, match=f"another process has written to {output}"), _writing(output):
+        output.rmdir()
+    assert (output / "theirs").read_text() == "whole"

@@ -89,3 +89,11 @@ def test_results_of_something_else_are_refused(tmp_path: Path, content: str) -> 
     folder.summary_file.write_text(content)
     with pytest.raises(ModelFolderError, match=r"metrics\.json"):
         folder.read_results()
+
+
+def test_the_folder_of_a_search_is_named(tmp_path: Path) -> None:
+    """Its recipe is that of the best trial, and no run can be resumed there."""
+    for name in ("search.json", "recipe.yaml"):
+        (tmp_path / name).write_text("")
+    with pytest.raises(ModelFolderError, match=r"the folder of a search, .* `attribune train --config .*recipe.yaml"):
+        RunFolder(tmp_path).read_recipe()

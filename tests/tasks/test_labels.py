@@ -39,6 +39,13 @@ def test_what_is_no_number_is_named_with_its_row(value):
         labels.label_numbers([1, value], missing=MISSING, first_row=101)
 
 
+@pytest.mark.parametrize("value", ["1e308", "-1e39", 1e300])
+def test_a_number_with_which_no_model_computes_is_named_with_its_row(value):
+    with pytest.raises(DataError, match=r"row 102 is .*compute with numbers up to 3e\+38"):
+        labels.label_numbers([1, value], missing=MISSING, first_row=101)
+    assert labels.label_numbers(["3.4e38"], missing=MISSING).tolist() == [3.4e38]
+
+
 @pytest.mark.parametrize(
     ("column", "separator", "expected"),
     [

@@ -44,6 +44,7 @@ __all__ = [
     "DEFAULT_BACKBONE",
     "build_backbone",
     "check_counts",
+    "check_tokenizer",
     "load_backbone",
     "load_tokenizer",
     "locate_backbone",
@@ -198,6 +199,29 @@ def load_tokenizer(name: str, *, revision: str | None = None) -> PreTrainedToken
             "name on the hub, or a folder with config.json, model.safetensors and the tokenizer's files"
         ) from error
     return cast(PreTrainedTokenizerBase, tokenizer)
+
+
+def check_tokenizer(
+    tokenizer: PreTrainedTokenizerBase, backbone: PreTrainedModel, *, name: str, is_generative: bool = False
+) -> None:
+    """Refuse a tokenizer with tokens for which a backbone has no embeddings, before one of them occurs in a text.
+
+    Raises:
+        ConfigError: with both numbers.
+    """
+    known = cast(nn.Embedding, backbone.get_input_embeddings()).num_embeddings
+    if len(tokenizer) <= known:
+        return
+    kind = "AutoModel"
+    if is_generative:
+        kind += "ForSeq2SeqLM" if backbone.config.is_encoder_decoder else "ForCausalLM"
+    raise ConfigError(
+        f"the tokenizer has {len(tokenizer):,} tokens, and the backbone {name!r} has embeddings for {known:,}: give "
+        "the backbone's own tokenizer, or add embeddings with transformers, "
+        f"model = {kind}.from_pretrained({name!r}); model.resize_token_embeddings({len(tokenizer)}); "
+        "model.save_pretrained(NEW_FOLDER), save the tokenizer in NEW_FOLDER too, and give that as the backbone. Added "
+        "embeddings are drawn around the mean of the others, and learn with the tuning full alone"
+    )
 
 
 def build_backbone(config: PreTrainedConfig, *, is_generative: bool = False) -> PreTrainedModel:

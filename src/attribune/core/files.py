@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import glob
 import hashlib
@@ -10,11 +11,14 @@ import os
 import re
 import shutil
 import socket
+import tempfile
+import time
+from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-from attribune.errors import ModelFolderError
+from attribune.errors import ConfigError, ModelFolderError
 
 __all__ = [
     "clear_drafts",
@@ -26,10 +30,14 @@ __all__ = [
     "remove",
     "replace_file",
     "sync",
+    "temporary_folder",
     "write_json",
+    "writing_temporarily",
 ]
 
 
+_WRITER = re.compile(r"\.([0-9a-f]{8})-(\d+)\.tmp\Z")  # of a draft: its machine and process
+_ABANDONED = 7 * 24 * 3600  # seconds
 _HALF_PAIR = re.compile(r"\\u[dD][89a-fA-F]")
 
 
@@ -83,13 +91,71 @@ def draft_of(path: Path) -> Path:
 
 
 def clear_drafts(folder: Path, *, name: str | None = None) -> None:
-    """Remove what killed processes of this machine left half written in a folder, of all files or of one."""
+    """Remove what killed processes left half written in a folder, of all files or of one.
+
+    Whether a process of another machine, or of another container, still runs cannot be seen from here: what it left is
+    removed when nothing was written to it for a week.
+    """
+    _clear(folder.glob(f".{'*' if name is None else glob.escape(name)}.*-*.tmp"))
+
+
+@cache
+def temporary_folder() -> Path:
+    """Return a folder of this process, which is removed when Python ends.
+
+    What a killed process has left is removed when the next one asks for such a folder.
+
+    Raises:
+        OSError: when there is none where one may write.
+    """
+    _clear(Path(tempfile.gettempdir()).glob("attribune-*.*-*.tmp"))
+    folder = Path(tempfile.mkdtemp(prefix="attribune-", suffix=f".{_host()}-{os.getpid()}.tmp"))
+    atexit.register(_remove_own, folder, os.getpid())
+    return folder
+
+
+@contextlib.contextmanager
+def writing_temporarily(what: str) -> Iterator[None]:
+    """Name the folder for temporary files where it is full or may not be written, instead of what is written later.
+
+    Raises:
+        ConfigError: with the cure.
+    """
+    try:
+        yield
+    except OSError as error:
+        raise ConfigError(
+            f"{what} cannot be saved in {tempfile.gettempdir()}, the folder for temporary files "
+            f"({error.strerror or error}): free some space there, or name another folder in the environment variable "
+            "TMPDIR"
+        ) from error
+
+
+def _remove_own(folder: Path, owner: int) -> None:
+    if os.getpid() == owner:  # a forked worker must not remove its parent's files
+        remove(folder)
+
+
+def _clear(drafts: Iterable[Path]) -> None:
+    """Remove those of drafts that nobody writes any more."""
     import psutil
 
-    for draft in folder.glob(f".{'*' if name is None else glob.escape(name)}.{_host()}-*.tmp"):
-        process = draft.name.removesuffix(".tmp").rpartition("-")[2]
-        if process.isdigit() and not psutil.pid_exists(int(process)):
+    for draft in drafts:
+        found = _WRITER.search(draft.name)
+        if found is None:
+            continue
+        host, process = found.groups()
+        if time.time() - _last_write(draft) > _ABANDONED if host != _host() else not psutil.pid_exists(int(process)):
             remove(draft)
+
+
+def _last_write(path: Path) -> float:
+    """Return when a file, or anything in a folder, was last written; now for what cannot be seen."""
+    try:
+        entries = (path, *path.rglob("*")) if path.is_dir() and not path.is_symlink() else (path,)
+        return max(entry.lstat().st_mtime for entry in entries)
+    except OSError:
+        return time.time()
 
 
 @cache

@@ -1,18 +1,23 @@
-"""This process: its memory and peak memory, and what the C library does with freed memory."""
+"""This process: its memory and peak memory, what the C library does with freed memory, and its end."""
 
 from __future__ import annotations
 
+import atexit
 import ctypes
 import os
 import platform
 import re
 import sys
+import threading
+from contextlib import suppress
 from pathlib import Path
+from typing import NoReturn
 
 from attribune.errors import ConfigError
 
 __all__ = [
     "available_bytes",
+    "end_process",
     "is_out_of_memory",
     "keep_freed_memory",
     "peak_megabytes",
@@ -63,6 +68,21 @@ def return_freed_memory() -> bool:
         Whether any was returned; never without glibc.
     """
     return platform.libc_ver()[0] == "glibc" and bool(ctypes.CDLL(None).malloc_trim(0))
+
+
+def end_process(code: int) -> NoReturn:
+    """End this process as Python does, with threads joined and exit handlers called, but without tearing down objects.
+
+    A thread of a C++ library, such as one of Arrow's that has just read a table, may still release a Python object. If
+    it asks for the interpreter's lock while Python tears objects down, Python ends the thread, and C++ aborts the
+    process: "terminate called without an active exception", with status 134 in place of `code`.
+    """
+    threading._shutdown()  # type: ignore[attr-defined]  # as multiprocessing ends its processes
+    atexit._run_exitfuncs()
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError, ValueError, AttributeError):  # the reader has gone, it was closed, or there is none
+            stream.flush()
+    os._exit(code)
 
 
 def available_bytes() -> int:

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import atexit
 import os
-import shutil
 import stat
 import tempfile
-from functools import cache
 from pathlib import Path
 from typing import Self
 
 import datasets
 import pyarrow as pa
 
+from attribune.core.files import temporary_folder
 from attribune.errors import DataError
 
 __all__ = ["IN_MEMORY", "ArrowStore", "check_stored"]
@@ -30,7 +28,7 @@ class ArrowStore:
     An error inside ``with store:`` removes what was written.
 
     Args:
-        folder: for the file; None takes a temporary folder that is removed when Python ends.
+        folder: for the file; None takes `temporary_folder`.
     """
 
     def __init__(self, *, folder: str | Path | None = None, in_memory: int = IN_MEMORY) -> None:
@@ -93,7 +91,7 @@ class ArrowStore:
         self._bytes = 0
 
     def _new_file(self) -> Path:
-        folder = Path(self._folder) if self._folder is not None else _temporary_folder()
+        folder = Path(self._folder) if self._folder is not None else temporary_folder()
         folder.mkdir(parents=True, exist_ok=True)
         handle, name = tempfile.mkstemp(suffix=".arrow", dir=folder)
         os.close(handle)
@@ -119,15 +117,3 @@ def check_stored(table: datasets.Dataset) -> None:
             raise DataError(
                 f"{name}, which holds the table that is read, was changed by another program: run the command again"
             )
-
-
-@cache
-def _temporary_folder() -> Path:
-    folder = Path(tempfile.mkdtemp(prefix="attribune-"))
-    atexit.register(_remove, folder, os.getpid())
-    return folder
-
-
-def _remove(folder: Path, owner: int) -> None:
-    if os.getpid() == owner:  # a forked worker must not remove its parent's tables
-        shutil.rmtree(folder, ignore_errors=True)

@@ -18,12 +18,14 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from attribune.core.logs import show_note
+from attribune.core.process import is_out_of_memory
 from attribune.core.terminal import one_line
 from attribune.data.decimals import comma_columns, with_points
 from attribune.data.encodings import FoundEncoding, detect_encoding
 from attribune.data.file_kinds import WORKBOOKS, kind_of, refuse_other_kinds
 from attribune.data.file_options import AS_FOUND, FileOptions
 from attribune.data.json_lines import json_batches
+from attribune.data.plain_columns import plain_column
 from attribune.data.text_files import (
     COMPRESSED,
     UNNAMED,
@@ -35,6 +37,7 @@ from attribune.data.text_files import (
     inner_name,
     readable,
 )
+from attribune.data.workbooks import check_sheet
 from attribune.errors import AttribuneWarning, ConfigError, DataError
 from attribune.schema.columns import as_array, canonical
 
@@ -73,12 +76,24 @@ def table_batches(path: Path, *, options: FileOptions = AS_FOUND) -> Iterator[pa
     A note names the guesses about the file.
     """
     file = _File(path, options)
-    batches = file.batches()
+    batches = _within_memory(path, file.batches())
     first = next(batches)
     if said := file.guesses(first):
         show_note(said)
     whole = chain([first], batches)
     return whole if options.rows is None else _first_rows(whole, options.rows)
+
+
+def _within_memory(path: Path, batches: Iterator[pa.Table]) -> Iterator[pa.Table]:
+    try:
+        yield from batches
+    except Exception as error:
+        if not is_out_of_memory(error):
+            raise
+        raise DataError(
+            f"{path}: there is not enough memory to read the table; a cell, or what an archive unpacks to, may be very "
+            "large: look at the file, or use a machine with more memory"
+        ) from error
 
 
 def _first_rows(batches: Iterator[pa.Table], rows: int) -> Iterator[pa.Table]:
@@ -283,6 +298,11 @@ def _check_file(path: Path) -> None:
         raise _no_file(path)
     if path.is_dir():
         raise DataError(f"{path} is a folder: name the file in it")
+    if not path.is_file():
+        raise DataError(
+            f"{path} is a pipe or a device, which can be read only once: write the table to a file, or on the command "
+            "line pipe it into the standard input and name that, as in `zcat t.csv.gz | attribune check -`"
+        )
     if path.stat().st_size == 0:
         raise DataError(f"{path}: the file is empty: give a file with rows")
 
@@ -336,8 +356,10 @@ def plain_table(table: pa.Table, source: str) -> pa.Table:
     checked_columns(table.column_names, source=source)
     columns = []
     for name, column in zip(table.column_names, table.columns, strict=True):
+        what = f"{source}: column {name!r}"
+        column = plain_column(column, what)
         kind = column.type
-        _check_values(column, f"{source}: column {name!r}")
+        _check_values(column, what)
         if pa.types.is_dictionary(kind):
             column = _decoded(column)
         elif pa.types.is_null(kind):
@@ -399,6 +421,7 @@ def _read_sheet(path: Path, names: Sequence[str] | None = None) -> Iterator[pa.T
         raise DataError(f"{path}: spreadsheets need a package of their own: pip install 'attribune[tables]'")
     from python_calamine import CalamineError, PasswordError
 
+    check_sheet(path)
     try:
         with readable(path), pd.ExcelFile(path, engine="calamine") as book:
             sheets = book.sheet_names

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
@@ -321,6 +322,10 @@ def _writing(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
+        if error.errno in (errno.ENOTEMPTY, errno.EEXIST):
+            raise ModelFolderError(
+                f"another process has written to {path} in the meantime, and what it wrote stays: choose another output"
+            ) from error
         raise ModelFolderError(
             f"the export cannot be written to {path} ({error.strerror or error}): free some space, or choose another "
             "output"

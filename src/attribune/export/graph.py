@@ -16,6 +16,7 @@ import torch
 from torch import Tensor, nn
 from torch.export import Dim, ExportedProgram
 
+from attribune.core.files import writing_temporarily
 from attribune.errors import ConfigError
 from attribune.models.classifier import AttributeModel
 
@@ -178,7 +179,7 @@ def onnx_in_int8(data: bytes) -> bytes:
 
     proto = onnx.load_from_string(data)
     del proto.graph.value_info[:]  # it declares the shapes of weights, some of which the quantiser transposes
-    with _quiet(), tempfile.TemporaryDirectory() as folder:
+    with writing_temporarily("the graph in int8"), _quiet(), tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "int8.onnx"
         quantize_dynamic(proto, path, op_types_to_quantize=["MatMul"], per_channel=True)
         return path.read_bytes()

@@ -17,7 +17,7 @@ from attribune.backbones.families import placement_for
 from attribune.backbones.fingerprint import fingerprint
 from attribune.backbones.int8 import check_int8
 from attribune.backbones.load_options import LoadOptions, check_quantised_tuning, is_quantised
-from attribune.backbones.loading import build_backbone
+from attribune.backbones.loading import build_backbone, check_tokenizer
 from attribune.backbones.sharing import load_with_fingerprint
 from attribune.backbones.sites import first_position, most_positions
 from attribune.backbones.sparse_attention import prepare_sparse_attention
@@ -166,8 +166,26 @@ class ConditionedModel(CheckpointedModel):
         attention_dropout: float | None,
         dtype: torch.dtype,
         options: LoadOptions,
+        tokenizer: PreTrainedTokenizerBase | None,
     ) -> tuple[str, PreTrainedModel, str | None]:
         """Return name, backbone without a pooler, and fingerprint; loaded if only its name is given."""
+        name, loaded, mark = cls._loaded_with_mark(
+            backbone, revision=revision, attention_dropout=attention_dropout, dtype=dtype, options=options
+        )
+        if tokenizer is not None:
+            check_tokenizer(tokenizer, loaded, name=name, is_generative=cls.is_generative)
+        return name, loaded, mark
+
+    @classmethod
+    def _loaded_with_mark(
+        cls,
+        backbone: str | PreTrainedModel,
+        *,
+        revision: str | None,
+        attention_dropout: float | None,
+        dtype: torch.dtype,
+        options: LoadOptions,
+    ) -> tuple[str, PreTrainedModel, str | None]:
         if isinstance(backbone, str):
             loaded, mark = load_with_fingerprint(
                 backbone,

@@ -116,7 +116,12 @@ class AttributeModel(ReadingModel):
         chunk = checked_chunk(chunk, text)
         options = LoadOptions(attn_implementation=attn_implementation, quantization_config=quantization_config)
         name, loaded, mark = cls._loaded(
-            backbone, revision=revision, attention_dropout=attention_dropout, dtype=dtype, options=options
+            backbone,
+            revision=revision,
+            attention_dropout=attention_dropout,
+            dtype=dtype,
+            options=options,
+            tokenizer=tokenizer,
         )
         config = cls._config(
             name,

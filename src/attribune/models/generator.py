@@ -99,7 +99,12 @@ class AttributeGenerator(ConditionedModel, GenerationMixin):
         text = TextInput.read_setting(text_input)
         options = LoadOptions(attn_implementation=attn_implementation, quantization_config=quantization_config)
         name, loaded, mark = cls._loaded(
-            backbone, revision=revision, attention_dropout=attention_dropout, dtype=dtype, options=options
+            backbone,
+            revision=revision,
+            attention_dropout=attention_dropout,
+            dtype=dtype,
+            options=options,
+            tokenizer=tokenizer,
         )
         config = cls._config(
             name,

@@ -77,8 +77,9 @@ def frozen_vectors(model: Any) -> TextVectors:
             "its name: choose one, or name a column of times (method.time)"
         )
     tokenizer = load_tokenizer(name, revision=revision)
-    options: dict[str, Any] = {"task": Regression(), "method": Plain(), "tuning": "frozen", "tokenizer": tokenizer}
+    options: dict[str, Any] = {"task": Regression(), "method": Plain(), "tuning": "frozen"}
     plain = type(model).build(name, Schema([]), revision=revision, **options)
+    plain.tokenizer = tokenizer
     expected = config.backbone_fingerprint
     check_fingerprint(plain.config.backbone_fingerprint, expected, name=name, folder=Path("the model"))
     return TextVectors(plain)

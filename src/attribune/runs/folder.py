@@ -28,7 +28,10 @@ from attribune.runs.training_record import TrainingRecord
 from attribune.schema import Schema
 from attribune.schema.revision import Revision
 
-__all__ = ["RunFolder"]
+__all__ = ["SEARCH_PLAN", "RunFolder"]
+
+SEARCH_PLAN = "search.json"
+"""The plan of a search, whose folder has a recipe too, that of the best trial."""
 
 Read = TypeVar("Read")
 
@@ -157,6 +160,11 @@ class RunFolder(JobFolder):
             raise ModelFolderError(
                 f"{self.path} is not the folder of a run, it has no recipe.yaml ({', '.join(names) or 'empty'}): "
                 "give a folder that `attribune train` wrote"
+            )
+        if (self.path / SEARCH_PLAN).is_file() and not self.outcome.is_file():
+            raise ModelFolderError(
+                f"{self.path} is the folder of a search, not of a run: train its best settings, `attribune train "
+                f"--config {self.plan_file} --output DIR`, and give that folder"
             )
         settings = read_yaml(self.checked(self.plan_file))
         if not self.plan_file.read_text(encoding="utf-8").endswith(RECIPE_END):

@@ -49,6 +49,7 @@ _STARS = re.compile(
     rf"([{_FILLED}]|stars?|sterne?|[ée]toiles?|estrellas?|estrelas?|stell[ae]|sterren|ster)",
     re.IGNORECASE,
 )
+_LARGEST_LABEL = float(np.finfo(np.float32).max)
 _EXAMPLES = 5  # of classes that are alike
 _MOST_CLASSES = 1_000_000  # with a probability of each in every row
 
@@ -147,7 +148,7 @@ def label_number(text: str) -> float | None:
 
 
 def label_numbers(column: Column, *, missing: Collection[str], first_row: int = 1) -> Array:
-    """Return the cells as float64 (n,), NaN for missing ones; DataError for anything but finite numbers."""
+    """Return the cells as float64 (n,), NaN for missing ones; DataError for anything but finite numbers of float32."""
     result = np.full(len(column), np.nan)
     for i, value in enumerate(column):
         text = canonical(value)
@@ -161,6 +162,13 @@ def label_numbers(column: Column, *, missing: Collection[str], first_row: int = 
                 first_row + i,
                 f" is {text!r}, which is not a finite number: correct or empty the cell, or choose the classification "
                 "task (--task classification on the command line)",
+            )
+        if abs(number) > _LARGEST_LABEL:
+            raise RowError(
+                "the label of ",
+                first_row + i,
+                f" is {text!r}, and models compute with numbers up to {_LARGEST_LABEL:.1g}: correct or empty the cell, "
+                "or give the labels in another unit",
             )
         result[i] = number
     return result

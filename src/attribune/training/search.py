@@ -22,7 +22,7 @@ from attribune.core.files import read_json, replace_file
 from attribune.core.job_folder import JobFolder
 from attribune.core.progress import Reporter
 from attribune.errors import ConfigError, DataError
-from attribune.runs.folder import RunFolder
+from attribune.runs.folder import SEARCH_PLAN, RunFolder
 from attribune.runs.recipe import Recipe
 from attribune.runs.stored_scores import StoredScores
 from attribune.tasks.base import validation_score
@@ -198,7 +198,7 @@ class SearchFolder(JobFolder):
     """The folder of a search: its plan, a folder for each trial, the recipe of the best one."""
 
     contents = "search"
-    plan_name = "search.json"
+    plan_name = SEARCH_PLAN
 
     def begin(self, plan: Mapping[str, Any]) -> None:
         """Write the plan, or raise a ConfigError if the folder has the trials of another plan."""

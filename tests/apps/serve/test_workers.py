@@ -153,14 +153,17 @@ def test_two_processes_answer_as_one(
     until(lambda: len(processes(parent)) == 2)
     until(lambda: ask(url).status_code == 200 and len(texts(url)) == 2)  # the new one answers, too
 
-    weights = next((run / "model").glob("*.safetensors"))
-    stamp = weights.stat()
-    os.utime(weights, ns=(stamp.st_atime_ns, stamp.st_mtime_ns + 10**9))
-    assert httpx.get(f"{url}/health", timeout=PATIENCE).status_code == 503
-    assert "has changed since it was loaded" in ask(url).text
-    os.utime(weights, ns=(stamp.st_atime_ns, stamp.st_mtime_ns))
-
     before, after = (expected_of(models[name]) for name in ("injector", "pln"))
+    weights = next((run / "model").glob("*.safetensors"))
+    content = weights.read_bytes()
+    weights.write_bytes(content[:100])
+    assert all_say(url, before), "each has a copy of the small file"
+    weights.write_bytes(content)
+    run.rename(tmp_path / "elsewhere")
+    assert all_say(url, before)
+    assert httpx.get(f"{url}/health", timeout=PATIENCE).status_code == 200
+    (tmp_path / "elsewhere").rename(run)
+
     point(link, broken(runs, tmp_path / "broken"))
     parent.send_signal(signal.SIGHUP)
     service[0].until_it_says("were not reloaded, and the old ones are still served")
@@ -306,11 +309,16 @@ class Parent:
 @pytest.mark.exhaustive
 @pytest.mark.slow
 def test_the_parent_of_two_processes(
-    runs: Path, models: dict[str, ServedModel], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    runs: Path,
+    models: dict[str, ServedModel],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     """They answer as one; one that ends is started again; all load other runs, or none does; all stop."""
     before, after = (expected_of(models[name]) for name in ("injector", "pln"))
-    service = Parent(runs / "injector", monkeypatch)
+    run = shutil.copytree(runs / "injector", tmp_path / "run")
+    service = Parent(run, monkeypatch)
     service.thread.start()
     try:
         until(lambda: bool(service.url) or not service.thread.is_alive())
@@ -328,6 +336,16 @@ def test_the_parent_of_two_processes(
         until(lambda: all_say(service.url, before) and set(texts(service.url)) == {"0", "1"})
         assert reload(broken(runs, tmp_path / "broken")) == 422
         assert all_say(service.url, before)
+        run.rename(tmp_path / "old")
+        assert all_say(service.url, before), "they go on with what they have loaded"
+        shutil.copytree(runs / "pln", run)
+        service.processes[1].kill()
+        until(lambda: "is another model than the other processes have loaded" in caplog.text)
+        assert all_say(service.url, before), "none answers with another model"
+        service.parent._hang_up(1, None)
+        until(lambda: bool(service.reloaded))
+        until(lambda: all_say(service.url, after) and set(texts(service.url)) == {"0", "1"})
+        service.reloaded.clear()
         assert reload(runs / "pln") == 200
         until(lambda: all_say(service.url, after))
         service.parent._hang_up(1, None)

@@ -8,17 +8,18 @@ import re
 import sys
 from collections.abc import Sequence
 from importlib import import_module, metadata
+from typing import NoReturn
 
 from attribune.apps.cli.arguments import warn_of_renamed_flags
 from attribune.apps.cli.parser import VerbParser
 from attribune.apps.cli.verbosity import level_of
 from attribune.core.logs import logging_to_stderr
-from attribune.core.process import is_out_of_memory, require_addresses
+from attribune.core.process import end_process, is_out_of_memory, require_addresses
 from attribune.core.terminal import one_line
 from attribune.core.threads import wait_passively
 from attribune.errors import AttribuneError
 
-__all__ = ["build_parser", "main"]
+__all__ = ["build_parser", "main", "run"]
 
 # Named as their verbs, but for words of Python, which a module of this package would hide here.
 _MODULES = {
@@ -67,6 +68,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         _write_error(f"attribune {options.verb}: error: {one_line(failure)}\n")
         return 1
     return 0
+
+
+def run() -> NoReturn:
+    """Do what `main` does, and end this process with its exit code: the command ``attribune``."""
+    try:
+        code = main()
+    except SystemExit as end:  # of the parser of arguments
+        code = end.code if isinstance(end.code, int) else int(end.code is not None)
+    end_process(code)
 
 
 def build_parser() -> VerbParser:

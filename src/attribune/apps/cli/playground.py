@@ -15,6 +15,7 @@ import argparse
 import os
 from importlib.util import find_spec
 from pathlib import Path
+from time import sleep
 from typing import Any
 
 from attribune.apps.cli.arguments import add_shared, add_verb
@@ -50,4 +51,8 @@ def _run(options: argparse.Namespace) -> None:
     title = f"Attribune: {Path(options.run_folder).resolve().name}"
     page, address = launch(session, title=title, port=options.port)
     console.note(f"the playground is at {address}; press Ctrl-C to stop")
-    page.block_thread()
+    try:
+        while page.is_running:
+            sleep(0.2)  # gradio's own waiting takes Ctrl-C for an end as it should be
+    finally:
+        page.close(verbose=False)

@@ -154,7 +154,8 @@ def _guessed_settings(options: argparse.Namespace, given: dict[str, Any]) -> dic
     """Return what a check of the table finds, once the user says yes; nothing where the columns are named.
 
     Raises:
-        ConfigError: where nobody says yes, with the command to paste.
+        ConfigError: where nobody can be asked, with the command to paste.
+        SystemExit: where the user says no.
     """
     from attribune.runs.guesses import guess_settings
 
@@ -167,14 +168,19 @@ def _guessed_settings(options: argparse.Namespace, given: dict[str, Any]) -> dic
         raise ConfigError(f"{checked.export}: {checked.command}")
     if not checked.is_complete:
         raise ConfigError("no text column or no label column was found in the table: name them with --text and --label")
-    if not options.yes and not _says_yes(options.data):
+    if not options.yes and not _can_ask(options.data):
         raise ConfigError(f"training on guessed columns needs a yes: add --yes, or name the columns: {checked.command}")
+    if not options.yes and not _says_yes():
+        tell(f"nothing is trained; to train with other columns, change this command: {checked.command}")
+        raise SystemExit(0)
     return guesses.settings
 
 
-def _says_yes(data: str) -> bool:
-    if data == "-" or sys.stdin is None or not sys.stdin.isatty():
-        return False
+def _can_ask(data: str) -> bool:
+    return data != "-" and sys.stdin is not None and sys.stdin.isatty()
+
+
+def _says_yes() -> bool:
     sys.stderr.write("train with these? [y/N] ")
     sys.stderr.flush()
     return sys.stdin.readline().strip().lower() in ("y", "yes")

@@ -315,7 +315,7 @@ class _Handlers:
         """Say whether requests are answered."""
         status = "ok" if self._service is not None and self._service.batcher.alive else "stopping"
         if any(model.changed_files() for model in self._models.values()):
-            status = "the files of a model have changed"
+            status = "the files of a model were written to"
         return JSONResponse({"status": status}, status_code=200 if status == "ok" else 503)
 
     async def metrics(self) -> Response:

@@ -2,33 +2,45 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Self
+from typing import Any, NamedTuple, Self
 
 import psutil
 from torch import Tensor, nn
 
-__all__ = ["MappedFiles", "copy_into_memory"]
+__all__ = ["MappedFiles", "copy_into_memory", "stamp_of"]
 
 _LARGEST_COPY = 1 << 28  # bytes of a tensor; larger ones, such as tables of millions of values, stay in their files
+_SMALL_FILE = 1 << 26  # bytes; below, a copy in each process is worth its independence of the file
 _SUFFIXES = (".safetensors", ".arrow")
 _LISTS_FILES = hasattr(psutil.Process, "memory_maps")  # not on macOS
 
 
-def copy_into_memory(models: Sequence[nn.Module]) -> None:
+def copy_into_memory(models: Sequence[nn.Module], *, below: Sequence[Path] | None = None) -> None:
     """Copy the tensors of models, which the system otherwise reads from their files when they are needed.
 
     Tensors that are shared between models stay shared. Large ones are not copied, where `MappedFiles` can watch them.
+
+    Args:
+        below: folders; only what is read from their small files is copied.
     """
+    if below is None:
+        _copy(models, lambda tensor: tensor.nbytes <= _LARGEST_COPY or not _LISTS_FILES)
+        return
+    mapped = [one for one in _maps() if any(Path(one.path).is_relative_to(folder.resolve()) for folder in below)]
+    small = [one for one in mapped if (stamp := stamp_of(one.path)) is not None and stamp.state[0] <= _SMALL_FILE]
+    places = [[int(end, 16) for end in one.addr.split("-")] for one in small]
+    _copy(models, lambda tensor: any(start <= tensor.data_ptr() < end for start, end in places))
+
+
+def _copy(models: Sequence[nn.Module], is_copied: Callable[[Tensor], bool]) -> None:
     copies: dict[tuple[object, ...], Tensor] = {}
     originals = []  # as long as they are there, no copy gets the address of one
     for model in models:
         for tensor in (*model.parameters(), *model.buffers()):
-            if tensor.device.type == "cpu" and (tensor.nbytes <= _LARGEST_COPY or not _LISTS_FILES):
+            if tensor.device.type == "cpu" and is_copied(tensor):
                 original = tensor.data
                 if _place(original) not in copies:
                     originals.append(original)
@@ -46,11 +58,11 @@ class MappedFiles:
     """Files from which the system reads while a process runs, and what they were when it began.
 
     Args:
-        stamps: by path, the inode, the size and the time of the last change.
+        stamps: by path, which file it was, and its size and the time of its last change.
         places: where in memory they are.
     """
 
-    stamps: dict[str, tuple[int, ...] | None] = field(default_factory=dict)
+    stamps: dict[str, _Stamp | None] = field(default_factory=dict)
     places: frozenset[str] = frozenset()
 
     @classmethod
@@ -59,34 +71,39 @@ class MappedFiles:
 
         A file that it maps anew is found, also where a model that is there already reads from it.
         """
-        maps = psutil.Process().memory_maps(grouped=False) if _LISTS_FILES else []
         known = apart_from.places if apart_from else frozenset()
-        new = {one.addr: one.path for one in maps if one.path.endswith(_SUFFIXES) and one.addr not in known}
-        return cls({path: _stamp(path) for path in sorted(set(new.values()))}, frozenset(new))
-
-    @contextmanager
-    def own_change(self, folder: Path) -> Iterator[None]:
-        """Let a folder be replaced within a block; what the process has mapped of the one before stays what it was.
-
-        Files that had changed before are still reported.
-        """
-        below = f"{folder.resolve()}{os.sep}"
-        own = [path for path, stamp in self.stamps.items() if path.startswith(below) and _stamp(path) == stamp]
-        for path in own:
-            del self.stamps[path]
-        try:
-            yield
-        finally:
-            self.stamps.update({path: _stamp(path) for path in own})
+        new = {one.addr: one.path for one in _maps() if one.addr not in known}
+        return cls({path: stamp_of(path) for path in sorted(set(new.values()))}, frozenset(new))
 
     def changed(self) -> list[str]:
-        """Return the files that are no longer what they were, or no longer there."""
-        return [path for path, stamp in list(self.stamps.items()) if _stamp(path) != stamp]
+        """Return the files that were written to since.
+
+        A file that was removed or renamed, or in whose place there is another, is still what the process reads.
+        """
+        return [path for path, stamp in self.stamps.items() if _written_to(stamp, stamp_of(path))]
 
 
-def _stamp(path: str) -> tuple[int, ...] | None:
+def _maps() -> list[Any]:
+    """Return where this process has mapped files of models."""
+    maps = psutil.Process().memory_maps(grouped=False) if _LISTS_FILES else []
+    return [one for one in maps if one.path.endswith(_SUFFIXES)]
+
+
+class _Stamp(NamedTuple):
+    """A file, and its state."""
+
+    file: tuple[int, int]
+    state: tuple[int, int]
+
+
+def stamp_of(path: str | Path) -> _Stamp | None:
+    """Return which file is at a path, with its size and the time of its last change; None without one."""
     try:
         status = Path(path).stat()
     except OSError:
         return None
-    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
+    return _Stamp((status.st_dev, status.st_ino), (status.st_size, status.st_mtime_ns))
+
+
+def _written_to(before: _Stamp | None, now: _Stamp | None) -> bool:
+    return before is not None and now is not None and before.file == now.file and before.state != now.state

@@ -14,13 +14,15 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from attribune.apps.serve.compute import compute
-from attribune.apps.serve.model_files import MappedFiles, copy_into_memory
+from attribune.apps.serve.model_files import MappedFiles, copy_into_memory, stamp_of
 from attribune.backbones.sharing import SharedBackbones
+from attribune.core.checksums import CHECKSUMS
 from attribune.core.device import default_device
 from attribune.data.writing import finite
 from attribune.errors import AttribuneError, ConfigError, ModelFolderError
 from attribune.methods.weight_cache import WeightCache
 from attribune.models.base import ConditionedModel
+from attribune.models.files import CONFIG, SCHEMA, TENSORS
 from attribune.models.generator import AttributeGenerator
 from attribune.models.panel import Panel
 from attribune.models.predictor import Predictor
@@ -33,7 +35,7 @@ from attribune.runs.loading import load_predictor
 from attribune.schema import MultiLabel, Numeric, Schema
 from attribune.schema.attributes import FittedAttribute
 
-__all__ = ["Answer", "RunLoader", "ServedModel", "load_models", "named_runs"]
+__all__ = ["Answer", "Marks", "RunLoader", "ServedModel", "load_models", "named_runs"]
 
 
 class Answer(NamedTuple):
@@ -55,6 +57,7 @@ class Answer(NamedTuple):
 
 
 Columns = Mapping[str, Sequence[Any]]
+Marks = Mapping[str, tuple[Any, ...]]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -81,7 +84,7 @@ class ServedModel:
     writer: Writer | None = None
 
     def changed_files(self) -> list[str]:
-        """Return the files that have changed since the model was loaded, from which it reads on."""
+        """Return the files that were written to since the model was loaded, from which it reads on."""
         return self.files.changed()
 
     @property
@@ -125,11 +128,12 @@ class ServedModel:
         return self._listed(columns, opinions, [attribute.name for attribute in attributes])
 
     def check_files(self) -> None:
-        """Raise ModelFolderError when a file has changed from which the model is read."""
+        """Raise ModelFolderError when a file was written to from which the model is read."""
         if changed := self.changed_files():
             raise ModelFolderError(
-                f"model {self.name!r} cannot answer: {changed[0]} has changed since it was loaded. Start the service "
-                "again, and replace the folder of a served model as a whole, or serve a copy"
+                f"model {self.name!r} cannot answer: {changed[0]} was written to while the model is read from it. Have "
+                "the runs loaded again (SIGHUP, or POST /v1/reload), and replace the folder of a served model as a "
+                "whole, by renaming, or serve a copy"
             )
 
     def answer(self, columns: Columns) -> list[Answer]:
@@ -142,7 +146,7 @@ class ServedModel:
 
         Raises:
             DataError: naming column and row of a value that cannot be used.
-            ModelFolderError: when a file has changed from which a model is read.
+            ModelFolderError: when a file was written to from which a model is read.
         """
         for model in rows:
             model.check_files()
@@ -261,8 +265,8 @@ class RunLoader:
         cache_mb: size of the weight caches of all models together, in MiB.
         enrol: whether values can be added and taken away.
         quantise: ``int8`` computes in int8, on CPUs; see `attribune.models.quantised`.
-        mapped: whether float32 weights stay in their files, of which all processes share one copy in memory; when such
-            a file changes, the models do not answer.
+        mapped: whether float32 weights stay in their files, of which all processes share one copy in memory, apart from
+            small files of the runs; when such a file is written to, the models do not answer.
 
     Raises:
         ConfigError: for settings that do not go together.
@@ -292,6 +296,10 @@ class RunLoader:
         """Return the loader of other runs with the same settings; of the same ones without any."""
         return self if runs is None else replace(self, sources=named_runs(runs))
 
+    def marks(self) -> Marks:
+        """Return what is another whenever the model or the recipe of a run is another."""
+        return {name: _mark(source) for name, source in self.sources.items()}
+
     def load(self) -> dict[str, ServedModel]:
         """Load the runs on the thread that will predict; AttribuneError for one that cannot be."""
         return compute(self._load)
@@ -315,9 +323,9 @@ class RunLoader:
             for name, one in group.items()
             if isinstance(one.model, AttributeGenerator)
         }
-        if not self.mapped:
-            copy_into_memory(group.networks())
-            gc.collect()  # nothing may hold what has been copied
+        own = [Path(source) for source in self.sources.values()] if self.mapped else None
+        copy_into_memory(group.networks(), below=own)
+        gc.collect()  # nothing may hold what has been copied
         files = MappedFiles.of_this_process(apart_from=before)
         models = {
             name: ServedModel(name=name, group=group, source=source, files=files, writer=writers.get(name))
@@ -357,6 +365,22 @@ def _with_run(
     except AttribuneError as error:
         return replace(model, fixed=str(error))
     return replace(model, live=live)
+
+
+def _mark(source: str) -> tuple[Any, ...]:
+    """Return what is another whenever the model or the recipe of a run is another; of copies it is the same."""
+    folder = RunFolder.of(source)
+    model = folder.path if folder.is_model_alone else folder.model
+    checksums = _content(model / CHECKSUMS)
+    files = (CONFIG, SCHEMA, TENSORS) if checksums is None else ()  # an earlier release wrote no checksums
+    return (_content(folder.plan_file), checksums, *(stamp_of(model / name) for name in files))
+
+
+def _content(path: Path) -> bytes | None:
+    try:
+        return path.read_bytes()
+    except OSError:
+        return None
 
 
 def _parse_run(run: str) -> tuple[str, str]:

@@ -87,9 +87,13 @@ class Reloader:
                 "with --enrol the service itself changes its runs, and a value learned during a reload would be "
                 "lost: stop the service, and start it again"
             )
-        loader = self._loader.of(runs)
+        loader = self.loader_of(runs)
         self._prepared = loader, loader.load_beside()
         return [model.summary() for model in self._prepared[1].values()]
+
+    def loader_of(self, runs: Sequence[str] | None) -> RunLoader:
+        """Return what loads runs, or the same as before; ConfigError for two of one name."""
+        return self._loader.of(runs)
 
     def swap(self) -> None:
         """Serve what was prepared."""
@@ -113,7 +117,8 @@ def in_background(reload: Reload, say: Callable[[list[str]], None]) -> None:
     def run() -> None:
         try:
             say(reload(None))
-        except AttribuneError as error:
-            _LOG.warning("the runs were not reloaded, and the old ones are still served: %s", error)
+        except Exception as error:
+            is_bug = not isinstance(error, AttribuneError)
+            _LOG.warning("the runs were not reloaded, and the old ones are still served: %s", error, exc_info=is_bug)
 
     threading.Thread(target=run, name="attribune-reload", daemon=True).start()

@@ -93,8 +93,7 @@ def _changing(model: ServedModel, change: Callable[[], Result]) -> Result:
     """Change the folder of a model that is served."""
     assert model.live is not None
     try:
-        with model.files.own_change(model.live.folder.model):
-            return change()
+        return change()
     except OSError as error:
         raise ModelFolderError(
             f"{model.source} cannot be written ({error.strerror or error}): free some space"

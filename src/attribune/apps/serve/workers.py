@@ -11,6 +11,7 @@ import signal
 import socket
 import tempfile
 import threading
+import time
 from collections.abc import Callable, Collection, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -20,19 +21,20 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from attribune.apps.serve.models import RunLoader
+from attribune.apps.serve.models import Marks, RunLoader
 from attribune.apps.serve.reloading import AlreadyLoadingError, LiveModels, Reloader
 from attribune.apps.serve.server import end_at_once, has_terminal, listen, make_server, url
 from attribune.apps.serve.settings import ServeSettings, keys_for
 from attribune.apps.serve.worker_metrics import WorkerMetrics
 from attribune.core.threads import core_count
-from attribune.errors import AttribuneError, ConfigError
+from attribune.errors import AttribuneError, ConfigError, ModelFolderError
 
 __all__ = ["serve_in_workers"]
 
 _LOG = logging.getLogger(__name__)
 _CONTEXT = multiprocessing.get_context("spawn")  # a fork of a process with OpenMP's threads hangs
 _THREADS = "OMP_NUM_THREADS"
+_FIRST_PAUSE, _LONGEST_PAUSE = 2.0, 60.0  # seconds between attempts to start a process
 
 
 def serve_in_workers(
@@ -48,7 +50,8 @@ def serve_in_workers(
     """Answer requests in several processes until this one is stopped; a second signal ends them at once.
 
     They accept connections of one socket, and the limits of `settings` hold for each. A process that ends on its own is
-    started again.
+    started again, and tried again from time to time while it cannot be: the others go on with what they have loaded,
+    and no process answers with another model than they do.
 
     Args:
         loader: loads the models in each process, with ``mapped=True`` for one copy of the weights. All load them again,
@@ -60,7 +63,7 @@ def serve_in_workers(
         on_reload: called with a line on each model when they were loaded again at SIGHUP.
 
     Raises:
-        AttribuneError: whatever loading raises in the first process, or in the last one that is left.
+        AttribuneError: whatever loading raises when the service starts.
         ConfigError: for no process, with `enrol`, for a host beyond this machine without keys, or an address that
             cannot be listened on.
     """
@@ -91,6 +94,69 @@ class _Worker:
     pipe: Connection
 
 
+@dataclass(frozen=True)
+class _Loaded:
+    """What a process has loaded.
+
+    Args:
+        lines: one on each model.
+        marks: of the runs, from before and after they were loaded.
+    """
+
+    lines: list[str]
+    marks: Marks
+
+    @classmethod
+    def by(cls, load: Callable[[], list[str]], loader: RunLoader, *, same_as: Marks | None = None) -> _Loaded:
+        """Load runs.
+
+        Args:
+            load: does it, and returns the lines.
+            same_as: what the other processes serve, if there are any.
+
+        Raises:
+            AttribuneError: where that fails, a run was changed meanwhile, or is not what the others serve.
+        """
+        before = loader.marks()
+        if same_as is not None and (changed := _differing(same_as, before)):
+            raise ModelFolderError(
+                f"{loader.sources[changed[0]]} is gone, or is another model than the other processes have loaded. "
+                "They go on with theirs; SIGHUP or POST /v1/reload has all of them load what is there"
+            )
+        try:
+            lines = load()
+        except AttribuneError:
+            raise
+        except Exception as error:
+            raise ModelFolderError(f"the runs cannot be loaded ({type(error).__name__}: {error})") from error
+        if changed := _differing(before, loader.marks()):
+            raise _changed_meanwhile(loader, changed[0])
+        return cls(lines, before)
+
+
+def _differing(first: Marks, second: Marks) -> list[str]:
+    return [name for name in first if first[name] != second.get(name)]
+
+
+def _changed_meanwhile(loader: RunLoader, name: str) -> ModelFolderError:
+    return ModelFolderError(f"{loader.sources[name]} was changed while it was loaded: have it loaded again")
+
+
+@dataclass
+class _Missing:
+    """A process that cannot be started now.
+
+    Args:
+        reason: why; what was said already is not said again.
+        pause: seconds until the next attempt.
+        due: when that is, on the clock of `time.monotonic`.
+    """
+
+    reason: str = ""
+    pause: float = _FIRST_PAUSE
+    due: float = 0.0
+
+
 @dataclass
 class _Workers:
     loader: RunLoader
@@ -101,6 +167,8 @@ class _Workers:
     folder: Path
     on_reload: Callable[[list[str]], None]
     running: dict[int, _Worker] = field(default_factory=dict)
+    missing: dict[int, _Missing] = field(default_factory=dict)
+    marks: Marks | None = None  # of what all serve
     stopped_by: int | None = None
     had_terminal: bool = field(default_factory=has_terminal)
     hangups: tuple[Connection, Connection] = field(default_factory=lambda: _CONTEXT.Pipe(duplex=False))
@@ -131,10 +199,11 @@ class _Workers:
         before = os.environ.get(_THREADS)
         os.environ[_THREADS] = before or str(max(1, core_count() // self.count))
         metrics = WorkerMetrics(self.folder, number)
+        serving = self.marks if self.running else None
         try:
             process = _CONTEXT.Process(
                 target=_work,
-                args=(self.loader, self.listener, others, self.host, self.settings, metrics),
+                args=(self.loader, serving, self.listener, others, self.host, self.settings, metrics),
                 name=f"attribune-serve-{number}",
             )
             process.start()
@@ -161,40 +230,76 @@ class _Workers:
             )
         if isinstance(said, Exception):
             raise said
-        lines: list[str] = said
-        return lines
+        assert isinstance(said, _Loaded)
+        self.marks = said.marks
+        return said.lines
 
     def _watch(self) -> None:
         """Wait until all have ended; restart those that end unasked, and let all load what is asked for."""
-        while self.running:
+        while self.running or (self.missing and not self.stopping):
             workers = list(self.running.values())
-            ready = wait([*(one.process.sentinel for one in workers), *(one.pipe for one in workers), self.hangups[0]])
+            ready = wait(
+                [*(one.process.sentinel for one in workers), *(one.pipe for one in workers), self.hangups[0]],
+                timeout=self._until_next_attempt(),
+            )
             self._reload_if_asked(ready)
             for number, worker in list(self.running.items()):
                 if worker.process.is_alive():
                     continue
                 worker.process.join()
                 del self.running[number]
-                if self.stopping:
-                    continue
-                code = worker.process.exitcode
-                _LOG.warning("process %d of the service ended with exit code %s and is restarted", number, code)
-                try:
-                    self._started(self._start(number))
-                except AttribuneError as error:
-                    self.running.pop(number).process.join()
-                    if not self.running:
-                        raise
-                    _LOG.warning("process %d of the service was not restarted: %s", number, error)
+                if not self.stopping:
+                    code = worker.process.exitcode
+                    _LOG.warning("process %d of the service ended with exit code %s and is restarted", number, code)
+                    self.missing[number] = _Missing()
+            self._start_missing()
+
+    def _until_next_attempt(self) -> float | None:
+        if self.stopping or not self.missing:
+            return None
+        return max(0.0, min(one.due for one in self.missing.values()) - time.monotonic())
+
+    def _start_missing(self) -> None:
+        """Try to start the processes whose time has come."""
+        for number, missing in list(self.missing.items()):
+            if self.stopping or missing.due > time.monotonic():
+                continue
+            try:
+                self._started(self._start(number))
+                del self.missing[number]
+            except AttribuneError as error:
+                self.running.pop(number).process.join()
+                if str(error) != missing.reason:
+                    _LOG.warning(
+                        "process %d of the service was not started, which is tried again; %d of %d answer: %s",
+                        number,
+                        len(self.running),
+                        self.count,
+                        error,
+                    )
+                self.missing[number] = _Missing(
+                    reason=str(error),
+                    pause=min(2 * missing.pause, _LONGEST_PAUSE),
+                    due=time.monotonic() + missing.pause,
+                )
+            else:
+                if missing.reason and not self.stopping:
+                    _LOG.warning("process %d of the service was started", number)
+
+    def _start_now(self) -> None:
+        """Let the next attempts to start missing processes come at once."""
+        self.missing = {number: _Missing(reason=one.reason) for number, one in self.missing.items()}
 
     def _reload_if_asked(self, ready: Collection[object]) -> None:
         """Let all processes load the runs again, for a caller of one of them, or since the signal came."""
         if self.hangups[0] in ready:
             self.hangups[0].recv_bytes()
+            if self.stopping:
+                return
             result = self._reload(None)
             if isinstance(result, AttribuneError):
                 _LOG.warning("the runs were not reloaded, and the old ones are still served: %s", result)
-            else:
+            elif result:
                 self.on_reload(result)
         for worker in list(self.running.values()):
             if worker.pipe in ready and (asked := _received(worker)) is not None:
@@ -211,12 +316,19 @@ class _Workers:
             _tell(worker, "load", runs)
         said = [found for worker in workers if (found := self._reply(worker)) is not None]  # one that ended starts anew
         errors = [found for found in said if isinstance(found, AttribuneError)]
+        loaded = [found for found in said if isinstance(found, _Loaded)]
+        changed = {name for one in loaded for name in _differing(loaded[0].marks, one.marks)}
+        errors += [_changed_meanwhile(loader, name) for name in changed]
         for worker in workers:
             _tell(worker, "drop" if errors else "swap")
         if errors:
             return errors[0]
         self.loader = loader
-        return next((found for found in said if isinstance(found, list)), [])
+        self._start_now()
+        if not loaded:
+            return []
+        self.marks = loaded[0].marks
+        return loaded[0].lines
 
     def _reply(self, worker: _Worker) -> Any:
         """Return what a process says of its loading; None if it has ended. Others that ask meanwhile are refused."""
@@ -260,6 +372,7 @@ class _Workers:
         if self.stopping:
             end_at_once(sig, frame)
         self.stopped_by = sig
+        self.hangups[1].send_bytes(b"")  # also where no process is left whose end would be waited for
 
 
 def _tell(worker: _Worker, *message: Any) -> None:
@@ -277,18 +390,28 @@ def _received(worker: _Worker) -> Any:
 
 def _work(
     loader: RunLoader,
+    marks: Marks | None,
     listener: socket.socket,
     pipe: Connection,
     host: str,
     settings: ServeSettings,
     metrics: WorkerMetrics,
 ) -> None:
-    """Answer in this process until the parent stops it or has ended."""
+    """Answer in this process until the parent stops it or has ended.
+
+    Args:
+        marks: of the runs that the others serve.
+    """
     if hasattr(os, "setsid"):
         os.setsid()  # Ctrl-C in a terminal is for the parent, which tells its processes
     try:
-        models = LiveModels(loader.load())
-        lines = [model.summary() for model in models.values()]
+        models = LiveModels({})
+
+        def load() -> list[str]:
+            models.replace(loader.load())
+            return [model.summary() for model in models.values()]
+
+        loaded = _Loaded.by(load, loader, same_as=marks)
         parent = _Parent(pipe, Reloader(models, loader))
         server = make_server(
             models,
@@ -296,7 +419,7 @@ def _work(
             settings=settings,
             workers=metrics,
             reload=parent.reload,
-            on_start=lambda: pipe.send(lines),
+            on_start=lambda: pipe.send(loaded),
             on_hangup=lambda: None,  # the parent handles it
         )
     except AttribuneError as error:
@@ -346,9 +469,9 @@ class _Parent:
         except (EOFError, OSError):
             signal.raise_signal(signal.SIGTERM)
 
-    def _prepared(self, runs: Sequence[str] | None) -> list[str] | AttribuneError:
+    def _prepared(self, runs: Sequence[str] | None) -> _Loaded | AttribuneError:
         try:
-            return self._reloader.prepare(runs)
+            return _Loaded.by(lambda: self._reloader.prepare(runs), self._reloader.loader_of(runs))
         except AttribuneError as error:
             return error
 
