@@ -490,7 +490,9 @@ def _no_page(monkeypatch: pytest.MonkeyPatch) -> None:
             assert len(answer.names) == len(answer.numbers[0])
             return self, "http://here"
 
-        def block_thread(self) -> None:
+        is_running = False
+
+        def close(self, *, verbose: bool) -> None:
             pass
 
     monkeypatch.setitem(sys.modules, "attribune.apps.playground.page", Page("page"))

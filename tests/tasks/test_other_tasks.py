@@ -109,10 +109,10 @@ def test_rating_loss_is_cross_entropy():
 
 
 def test_wrong_ratings():
-    with pytest.raises(DataError, match="row 2 is '5 stars'"):
-        Rating.fit([[5, "5 stars"]])
-    with pytest.raises(DataError, match="row 42 is '5 stars'"):
-        Rating(classes=("1", "5")).encode_labels([[1, "5 stars"]], first_row=41)
+    with pytest.raises(DataError, match="row 2 is '5 apples'"):
+        Rating.fit([[5, "5 apples"]])
+    with pytest.raises(DataError, match="row 42 is '5 apples'"):
+        Rating(classes=("1", "5")).encode_labels([[1, "5 apples"]], first_row=41)
     with pytest.raises(DataError, match="same label '5'"):
         Rating.fit([[5, "5.0", None]])
     with pytest.raises(DataError, match="no labelled training row"):

@@ -24,6 +24,14 @@ def test_the_page_reads_the_description_below_the_proxy_s_path(client: TestClien
 
 
 @pytest.mark.slow
+def test_paths_are_summarised_in_sentences(client: TestClient) -> None:
+    document = client.get("/openapi.json").json()
+    shown = {path: one["summary"] for path, methods in document["paths"].items() for one in methods.values()}
+    assert shown["/v1/predict"] == "Predict one text with its attributes, or many rows"
+    assert all(len(summary.split()) > 3 for summary in shown.values())
+
+
+@pytest.mark.slow
 def test_paths_have_groups(client: TestClient) -> None:
     document = client.get("/openapi.json").json()
     groups = {tag["name"] for tag in document["tags"]}

@@ -459,3 +459,17 @@ def test_keys_for_values(
     else:
         with pytest.raises(ConfigError, match=reason):
             value_keys(callers, enrol=enrol)
+
+
+@pytest.mark.slow
+def test_requests_are_logged_on_demand_without_their_values(
+    models: dict[str, ServedModel], capsys: pytest.CaptureFixture[str]
+) -> None:
+    for has_log in (False, True):
+        with TestClient(create_app(models, settings=ServeSettings(access_log=has_log))) as client:
+            client.get("/health")
+            client.delete("/v1/values/user/u17")
+        lines = [line.partition(" in ")[0] for line in capsys.readouterr().err.splitlines() if "testclient" in line]
+        assert lines == (
+            ["testclient GET /health 200", "testclient DELETE /v1/values/{attribute}/{value} 403"] if has_log else []
+        )

@@ -63,6 +63,7 @@ def add_parser(verbs: Any) -> None:
         default=None,
         help="leave out of answers which values a model does not know, and out of examples those that it knows",
     )
+    add("--access-log", action="store_true", default=None, help="write a line for each request, without its content")
     add(
         "--allowed-hosts",
         nargs="+",

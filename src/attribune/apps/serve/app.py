@@ -14,6 +14,7 @@ from typing import Annotated, Any
 
 from fastapi import FastAPI, Query, Request
 from fastapi.responses import JSONResponse, RedirectResponse, Response
+from fastapi.routing import APIRoute
 from starlette.convertors import PathConvertor, register_url_convertor
 from starlette.exceptions import HTTPException
 
@@ -174,6 +175,9 @@ def _add_paths(app: FastAPI, handlers: _Handlers) -> None:
     app.add_api_route("/health", handlers.health, methods=["HEAD"], include_in_schema=False)  # as probes ask
     app.get("/metrics", tags=[_SERVICE], response_class=Response, responses=closed)(handlers.metrics)
     app.get("/", include_in_schema=False)(_to_docs)
+    for route in app.routes:
+        if isinstance(route, APIRoute) and route.description:
+            route.summary = route.description.splitlines()[0].rstrip(".")
 
 
 class _Handlers:

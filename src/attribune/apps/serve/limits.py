@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hmac
+import sys
 import time
 from collections.abc import Sequence
 
@@ -82,7 +83,11 @@ class Gate:
             path = getattr(scope.get("route"), "path_format", scope["path"])  # as it is declared, without names in it
             path = path if path in self._paths else "other"
             self._metrics.requests.labels(path, str(status)).inc()
-            self._metrics.durations.labels(path).observe(time.perf_counter() - started)
+            seconds = time.perf_counter() - started
+            self._metrics.durations.labels(path).observe(seconds)
+            if self._settings.access_log:
+                host, _ = scope.get("client") or ("-", 0)
+                sys.stderr.write(f"{host} {scope['method']} {path} {status} in {1000 * seconds:.0f} ms\n")
 
     async def _answer(self, body: bytes, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on, unless as many are being answered as there may be; those still being sent do not count."""

@@ -39,6 +39,7 @@ class ServeSettings(Settings):
         cache_mb: size of the weight caches of all models together, in MiB.
         enrol: whether requests may add values to the runs, and remove them.
         hide_unknown: whether answers leave out which values a model does not know, and examples the values it knows.
+        access_log: whether each request is logged, with its path as the service declares it: values are not in it.
         allowed_hosts: names that requests may have in their Host header, such as ``example.org`` or
             ``*.example.org``; any if empty.
     """
@@ -60,6 +61,7 @@ class ServeSettings(Settings):
     cache_mb: float = Field(default=256, ge=0)
     enrol: bool = False
     hide_unknown: bool = False
+    access_log: bool = False
     allowed_hosts: tuple[str, ...] = ()
 
 
