@@ -205,7 +205,7 @@ def numbers_of(cells: Cells, *, column: str, first_row: int) -> npt.NDArray[np.f
     if bad.any():
         cell = int(np.argmax(bad[cells.codes]))
         text = cells.texts[cells.codes[cell]]
-        comma = "if it has a decimal comma, read the file with --decimal , (decimal=',' in Python); " * ("," in text)
+        comma = "write a decimal point, or read the file with --decimal , (decimal=',' in Python); " * ("," in text)
         raise RowError(
             f"column {column!r}, ",
             first_row + int(cells.rows[cell]),
