@@ -148,3 +148,15 @@ def test_a_run_works_from_any_folder(
         Predictor.from_pretrained("../run/model")
     moved = Predictor.from_pretrained("../run/model", backbone="../moved").predict(["so good"])
     assert moved["probability_1"].tolist() == found["probability_1"].tolist()
+
+
+def test_a_network_takes_the_place_of_a_baseline_in_its_folder(
+    folder: Path, trained_runs: TrainedRuns, tmp_path: Path
+) -> None:
+    columns = {"text": "text", "label": "stars", "attributes": ["user"]}
+    train(str(folder / "train.csv"), tmp_path / "linear", method="linear", baselines=False, **columns)
+    kept = tmp_path / "kept"
+    load_run(tmp_path / "linear")[1].model.save_pretrained(kept)
+    network = load_run(trained_runs("injector"))[1].model
+    network.save_pretrained(kept)
+    assert type(Predictor.from_pretrained(kept).model) is type(network)

@@ -48,6 +48,7 @@ __all__ = [
 ]
 
 _log = logging.getLogger(__name__)
+_OF_BASELINES = tuple(f"{kind}.{ending}" for kind in ("linear", "automl") for ending in ("json", "safetensors"))
 for _config in (HierarchicalConfig, TangConfig):
     AutoTokenizer.register(_config, SentenceTokenizer, exist_ok=True)
 
@@ -140,6 +141,8 @@ def write_model(
         shutil.copymode(folder / CONFIG, partial)  # safetensors writes files that only the owner can read
         move_into_place(partial, folder / TENSORS)
         write_checksums(folder, {*names, *Schema.files_beside(folder / SCHEMA)})
+        for name in _OF_BASELINES:  # by which a folder would still be taken for one
+            (folder / name).unlink(missing_ok=True)
         _log.info("%d learned tensors written to %s", len(tensors), folder)
     except (OSError, SafetensorError) as error:
         raise ModelFolderError(
