@@ -25,6 +25,7 @@ from attribune.models.base import ConditionedModel
 from attribune.models.reading import ReadingModel
 from attribune.models.token_scores import score_tokens
 from attribune.runs.recipe_parts import TrainingRecipe
+from attribune.training.attention_memory import RecomputedAttention
 from attribune.training.distributed import PATIENCE, all_rows, backend, process_count, process_number
 from attribune.training.optimizer import build_optimizer, clip_gradients
 
@@ -106,12 +107,13 @@ class AttributeTrainer(transformers.Trainer):
         if not model.training or self.model_accepts_loss_kwargs:
             return super().compute_loss(model, inputs, *args, **options)
         rows = [inputs[name] for name in ("labels", "weights") if name in inputs]
-        if process_count() == 1:
-            loss = super().compute_loss(model, inputs, *args, **options)
-        else:
-            read = {name: x for name, x in inputs.items() if name not in ("labels", "weights")}
-            logits, *rows = all_rows(model(**read).logits.float(), *rows, limit=self._batches.most)
-            loss = self.model.weighted_loss(logits, *rows)
+        with nullcontext() if self.args.gradient_checkpointing else RecomputedAttention():
+            if process_count() == 1:
+                loss = super().compute_loss(model, inputs, *args, **options)
+            else:
+                read = {name: x for name, x in inputs.items() if name not in ("labels", "weights")}
+                logits, *rows = all_rows(model(**read).logits.float(), *rows, limit=self._batches.most)
+                loss = self.model.weighted_loss(logits, *rows)
         return loss * self._count(*rows) / self._mean_count if len(rows) == 2 else loss
 
     def evaluation_loop(self, dataloader: Any, description: str, *args: Any, **options: Any) -> EvalLoopOutput:
