@@ -50,7 +50,6 @@ from .methods import TinyMaa as TinyMaa
 from .methods import Tokens as Tokens
 from .methods import Upa as Upa
 from .models.auto import load_model as load_model
-from .models.classifier import AttributeModel as AttributeModel
 from .models.config import AttributeConfig as AttributeConfig
 from .models.generator import AttributeGenerator as AttributeGenerator
 from .models.layers import ControlTokens as ControlTokens
@@ -58,6 +57,7 @@ from .models.layers import InjectorLayer as InjectorLayer
 from .models.layers import PersonalisedLinear as PersonalisedLinear
 from .models.layers import PersonalisedNorm as PersonalisedNorm
 from .models.layers import ValueVectors as ValueVectors
+from .models.model import AttributeModel as AttributeModel
 from .models.panel import Panel as Panel
 from .models.predictor import Predictor as Predictor
 from .models.predictor_group import PredictorGroup as PredictorGroup

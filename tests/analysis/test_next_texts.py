@@ -15,7 +15,7 @@ from attribune.analysis.next_texts import NextText, _information_root, _Vector, 
 from attribune.apps.cli import main
 from attribune.errors import AttribuneError, ConfigError
 from attribune.functional import prediction_gain, value_covariance_after
-from attribune.models.classifier import AttributeModel
+from attribune.models.model import AttributeModel
 from attribune.runs.loading import load_run
 from attribune.tasks import Classification, Ordinal, Preference, Rating, Regression, Task
 

@@ -20,7 +20,7 @@ from attribune.data.texts import TextInput
 from attribune.data.windows import Chunks, Head
 from attribune.errors import ConfigError
 from attribune.methods import Adapter, Injector, MethodConfig, Plain
-from attribune.models.classifier import AttributeModel
+from attribune.models.model import AttributeModel
 from attribune.schema import Categorical, MultiLabel, Schema
 from attribune.tasks import Classification
 

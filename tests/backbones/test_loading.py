@@ -28,7 +28,7 @@ from attribune.backbones.loading import (
 )
 from attribune.errors import ConfigError, ModelFolderError
 from attribune.methods import Plain
-from attribune.models.classifier import AttributeModel
+from attribune.models.model import AttributeModel
 from attribune.schema import Schema
 from attribune.tasks import Classification
 

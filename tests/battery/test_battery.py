@@ -48,7 +48,7 @@ from attribune.methods import (
     Upnn,
 )
 from attribune.methods.attribute_method import AttributeMethod
-from attribune.models.classifier import AttributeModel
+from attribune.models.model import AttributeModel
 from attribune.schema import Categorical, MultiLabel, Schema, ValueTable
 from attribune.tasks import Classification
 
@@ -574,7 +574,7 @@ def test_values_may_be_described(
         "tags": [["a"], ["d"], [], ["b", "c"], [], ["c"], ["a"]],
     }
     batch["attribute_ids"] = torch.as_tensor(schema.encode(rows)[0])
-    maps = [described for described, _ in model.described_values()]
+    maps = [described for described, _ in model.values.described()]
     assert not any(one.W_2.any() for one in maps)
     scatter(model)(**batch).loss.backward()
     assert all(bool((p.grad != 0).any()) for one in maps for p in one.parameters())

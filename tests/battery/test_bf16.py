@@ -17,7 +17,7 @@ from attribune.functional import recurrent
 from attribune.functional.recurrent import LSTMWeights
 from attribune.methods import METHODS, MethodConfig
 from attribune.methods.attribute_method import AttributeMethod
-from attribune.models.classifier import AttributeModel
+from attribune.models.model import AttributeModel
 from attribune.tasks import Classification
 
 FAMILIES = ("bert", *WORD_FAMILIES)

@@ -15,7 +15,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from attribune.backbones.families import placement_for
 from attribune.methods import METHODS, Chim, Combined, E2ln, Injector, Maa, MethodConfig, Pln, Upa
-from attribune.models.classifier import AttributeModel
+from attribune.models.model import AttributeModel
 from attribune.schema import Categorical, Schema
 from attribune.tasks import Classification
 

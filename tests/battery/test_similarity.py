@@ -12,7 +12,7 @@ from families import EACH_KIND, FAMILIES, KIN, VOCABULARY, WORD_FAMILIES, assert
 from attribune.backbones.families import placement_for
 from attribune.errors import ConfigError, DataError
 from attribune.methods import METHODS, Combined, History, Injector, MethodConfig
-from attribune.models.classifier import AttributeModel
+from attribune.models.model import AttributeModel
 from attribune.schema import Categorical, Schema
 from attribune.tasks import Similarity
 

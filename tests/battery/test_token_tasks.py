@@ -11,7 +11,7 @@ from families import EACH_KIND, FAMILIES, KIN, VOCABULARY, assert_learns, tiny_b
 
 from attribune.errors import ConfigError
 from attribune.methods import METHODS, Adapter, Injector, MethodConfig, check_reads_tokens
-from attribune.models.classifier import AttributeModel
+from attribune.models.model import AttributeModel
 from attribune.schema import Categorical, Schema
 from attribune.tasks import Spans, Tags, Task
 

@@ -33,7 +33,7 @@ from attribune.methods import (
     Upa,
     Upnn,
 )
-from attribune.models.classifier import AttributeModel
+from attribune.models.model import AttributeModel
 
 INJECTOR = Injector(bottleneck=5, vector_size=13)
 PLN, CHIM, PLORA = Pln(vector_size=13), Chim(vector_size=7), Plora(rank=3, vector_size=11)

@@ -13,7 +13,7 @@ from attribune import AttributeModel
 from attribune.backbones.loading import load_tokenizer
 from attribune.data.rows import EncodedRows
 from attribune.methods import METHODS
-from attribune.models.value_vectors import value_spread
+from attribune.models.value_tables import value_spread
 from attribune.schema import Categorical, Schema
 from attribune.tasks import Task, fit_task
 

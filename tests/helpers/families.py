@@ -13,7 +13,7 @@ from transformers import AutoConfig, PreTrainedConfig, PreTrainedModel
 from attribune.backbones.families import placement_for
 from attribune.backbones.loading import build_backbone
 from attribune.methods import METHODS
-from attribune.models.classifier import AttributeModel
+from attribune.models.model import AttributeModel
 
 __all__ = [
     "BERT_METHODS",

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from attribune.functional.recurrent import LSTMWeights
-from attribune.models.classifier import AttributeModel
+from attribune.models.model import AttributeModel
 
 __all__ = [
     "Matrix",

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from attribune.methods import MethodConfig
 from attribune.methods.condition import Slots
-from attribune.models.classifier import AttributeModel
+from attribune.models.model import AttributeModel
 from attribune.schema import Categorical, MultiLabel, Schema
 from attribune.tasks import Classification
 

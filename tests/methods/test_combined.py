@@ -38,7 +38,7 @@ from attribune.methods import (
 )
 from attribune.methods.condition import Condition
 from attribune.methods.dropout import drop_attributes
-from attribune.models.classifier import AttributeModel
+from attribune.models.model import AttributeModel
 
 TOLERANCE = 1e-10
 SETTINGS = {

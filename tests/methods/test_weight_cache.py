@@ -150,15 +150,15 @@ def test_a_table_at_the_address_of_an_earlier_one_is_another(adds: bool) -> None
         return answers(model, [{**batch, "attribute_ids": torch.from_numpy(ids)}])[0]
 
     users = list(SCHEMA["user"].values)
-    before, known = {user: answer(user) for user in users}, model.known_values()
+    before, known = {user: answer(user) for user in users}, model.values.known()
     (name,) = [name for name, owner in known.owners.items() if owner == "user"]
     fewer = known.revised(Revision.removing(known.schema, {"user": (users[0],)}))
-    model.use_values(fewer)
+    model.values.use(fewer)
     again = fewer.revised(Revision.adding(fewer.schema, {"user": {users[0]: 1}}))
     again.tables[name][-1] = known.tables[name][1]
     memory = known.tables[name].data
     memory.copy_(again.tables[name])
-    model.use_values(dataclasses.replace(again, tables={**again.tables, name: memory}), adds=adds)
+    model.values.use(dataclasses.replace(again, tables={**again.tables, name: memory}), adds=adds)
     for user, expected in before.items():
         torch.testing.assert_close(answer(user), expected, rtol=1e-5, atol=1e-5)
 

@@ -21,7 +21,7 @@ from attribune.errors import ConfigError, DataError
 from attribune.methods import METHODS
 from attribune.models.auto import load_model
 from attribune.models.chunk_encoders import RobertConfig, TobertConfig, chunk_encoder_from_dict
-from attribune.models.classifier import AttributeModel
+from attribune.models.model import AttributeModel
 from attribune.tasks import Classification
 
 TASK = Classification(classes=CLASSES)

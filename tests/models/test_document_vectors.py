@@ -19,7 +19,7 @@ from attribune.data.encoding import encode
 from attribune.data.texts import TextInput
 from attribune.errors import ConfigError, DataError
 from attribune.methods import Injector, MethodConfig, Plain, Upa
-from attribune.models.classifier import AttributeModel
+from attribune.models.model import AttributeModel
 from attribune.models.predictor import Predictor
 from attribune.schema import Categorical, Schema
 from attribune.schema.revision import Revision
@@ -45,10 +45,10 @@ def build(backbone: Path, method: MethodConfig = INJECTOR, task: Task | None = N
 
 def test_a_module_reads_the_values_that_the_model_knows_now(backbone: Path) -> None:
     model = build(backbone).eval()
-    known, module = model.known_values(), AttributeModule(model)
+    known, module = model.values.known(), AttributeModule(model)
     first, *_, last = known.schema["user"].values
     before = model.encode("a great film", user=last)
-    model.use_values(known.revised(Revision.removing(known.schema, {"user": (first,)})))
+    model.values.use(known.revised(Revision.removing(known.schema, {"user": (first,)})))
     with torch.no_grad():
         found = module(module.preprocess(["a great film"], user=last))["sentence_embedding"][0]
     np.testing.assert_allclose(found.numpy(), before, atol=1e-6)

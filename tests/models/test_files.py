@@ -18,8 +18,8 @@ from attribune.backbones.loading import load_backbone
 from attribune.core.device import default_device
 from attribune.errors import ConfigError, ModelFolderError
 from attribune.methods import Injector, Plain
-from attribune.models import files as saving
-from attribune.models.classifier import AttributeModel
+from attribune.models import folder as saving
+from attribune.models.model import AttributeModel
 from attribune.schema import Categorical, Schema
 from attribune.tasks import Classification
 
@@ -150,7 +150,7 @@ def test_tables_are_mapped_and_can_be_trained_and_saved_again(model: AttributeMo
     model.save_pretrained(tmp_path)
     before = (tmp_path / "model.safetensors").read_bytes()
     loaded = AttributeModel.from_pretrained(tmp_path)
-    names = loaded.attribute_tables()
+    names = loaded.values.tables()
     assert names
     assert all(torch.equal(loaded.get_parameter(n), model.get_parameter(n)) for n in names)
     with torch.no_grad():

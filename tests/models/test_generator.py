@@ -31,8 +31,8 @@ from attribune.methods import (
     Upa,
 )
 from attribune.models.auto import load_model
-from attribune.models.classifier import AttributeModel
 from attribune.models.generator import AttributeGenerator
+from attribune.models.model import AttributeModel
 
 pytestmark = pytest.mark.slow
 

@@ -14,13 +14,13 @@ from tiny_models import make_batch, make_model, make_schema
 
 from attribune.errors import ConfigError, DataError
 from attribune.methods import Chim, E2ln, Injector, MethodConfig, Tokens, Upa
-from attribune.models.classifier import AttributeModel
+from attribune.models.model import AttributeModel
 from attribune.tasks import Classification
 
 TASK = Classification(classes=3)
 UNPICKLE = """
 import sys, torch
-import attribune.models.classifier
+import attribune.models.model
 for model, batch, expected in torch.load(sys.argv[1], weights_only=False):
     torch.testing.assert_close(model(**batch).logits, expected, rtol=0, atol=1e-6)
 """

@@ -16,7 +16,7 @@ from trained_runs import ROWS, TrainedRuns
 from attribune.apps.cli import main
 from attribune.errors import ConfigError, DataError
 from attribune.metrics.distributions import disagreement
-from attribune.models.classifier import AttributeModel
+from attribune.models.model import AttributeModel
 from attribune.models.panel import Panel
 from attribune.models.predictor import Predictor
 from attribune.runs.loading import load_run
@@ -159,8 +159,8 @@ def test_panels_that_cannot_be(predictor: Predictor, tmp_path: Path, members: An
 def test_nobody_can_be_asked_when_all_values_are_forgotten(predictor: Predictor) -> None:
     model = predictor.model
     assert isinstance(model, AttributeModel)
-    known = model.known_values()
-    model.use_values(known.revised(Revision.removing(known.schema, {"user": tuple(known.schema["user"].values)})))
+    known = model.values.known()
+    model.values.use(known.revised(Revision.removing(known.schema, {"user": tuple(known.schema["user"].values)})))
     with pytest.raises(ConfigError, match="'user', of which the model knows no value"):
         Panel.of(predictor, "user").predict(predictor, TEXTS)
 

@@ -23,7 +23,7 @@ from attribune.data.texts import TextInput
 from attribune.data.windows import Head
 from attribune.errors import ConfigError, DataError
 from attribune.methods import Injector, MethodConfig, Plain
-from attribune.models.classifier import AttributeModel
+from attribune.models.model import AttributeModel
 from attribune.models.predictor import Predictor
 from attribune.schema import Categorical, MultiLabel, Schema
 from attribune.tasks import Classification
@@ -187,7 +187,7 @@ def test_the_hub_gets_the_card_of_this_library(whole_model: AttributeModel, monk
             sent["files"] = {path.name for path in Path(folder_path).iterdir()}
             return "address"
 
-    monkeypatch.setattr("attribune.models.stored.HfApi", Hub)
+    monkeypatch.setattr("attribune.models.base.HfApi", Hub)
     assert whole_model.push_to_hub("stars", token="secret") == "address"
     assert (sent["repo"], sent["token"]) == ("me/stars", "secret")
     assert "library_name: attribune" in sent["card"]

@@ -33,7 +33,7 @@ from attribune.methods import (
     Tokens,
     Upa,
 )
-from attribune.models.classifier import AttributeModel
+from attribune.models.model import AttributeModel
 from attribune.models.predictor import Predictor
 from attribune.models.predictor_group import PredictorGroup
 from attribune.schema import Categorical, MultiLabel, Schema

@@ -21,7 +21,7 @@ from attribune.data.texts import TextInput
 from attribune.data.windows import Head
 from attribune.errors import ConfigError
 from attribune.methods import Adapter, Combined, Injector, MethodConfig, Plain, Pln, Plora, Upa
-from attribune.models.classifier import AttributeModel
+from attribune.models.model import AttributeModel
 from attribune.models.predictor import Predictor
 from attribune.models.predictor_group import PredictorGroup
 from attribune.models.quantised import quantised

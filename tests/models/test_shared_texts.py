@@ -33,8 +33,7 @@ from attribune.methods import (
     Tokens,
     Upa,
 )
-from attribune.models.classifier import AttributeModel
-from attribune.models.reading import ReadingModel
+from attribune.models.model import AttributeModel
 from attribune.tasks import Preference
 
 ROWS, TEXTS = [0, 1, 0, 3, 1, 1, 2], 4  # the texts of make_batch that the rows have
@@ -258,7 +257,7 @@ def test_compared_texts_are_shared_between_and_within_rows() -> None:
     assert rows_read(model, batch) == [TEXTS, 2 * len(ROWS)]
 
 
-def predicted(model: ReadingModel, rows: EncodedRows, **options: Any) -> tuple[np.ndarray, list[int]]:
+def predicted(model: AttributeModel, rows: EncodedRows, **options: Any) -> tuple[np.ndarray, list[int]]:
     scores, sizes = np.zeros((len(rows), 3), dtype=np.float32), []
     for index, batch in model.batches(rows, **options):
         sizes.append(len(index))

@@ -13,7 +13,7 @@ from attribune.data.texts import TextInput
 from attribune.data.windows import parse_window
 from attribune.methods import Tokens
 from attribune.models.auto import load_model
-from attribune.models.classifier import AttributeModel
+from attribune.models.model import AttributeModel
 from attribune.tasks import Classification
 
 

@@ -18,7 +18,7 @@ from datasets import Dataset
 from families import VOCABULARY, tiny_backbone
 
 from attribune.methods import Injector
-from attribune.models.classifier import AttributeModel
+from attribune.models.model import AttributeModel
 from attribune.schema import Categorical, MultiLabel, Schema
 from attribune.tasks import Classification
 

@@ -63,10 +63,10 @@ def test_attribute_parameters_are_the_method_without_its_task_adapter(method: st
     model = AttributeModel.build(
         str(trained_runs.backbone()), schema, task=Classification(classes=2), method=METHODS[method](), dropout=0.0
     )
-    names = model.attribute_parameters()
+    names = model.values.parameters()
     of_method = {name for name, _ in model.named_parameters() if name.startswith("method.")}
     assert of_method - set(names) == {name for name in of_method if ".task." in name}
-    assert model.attribute_tables() <= set(names)
+    assert model.values.tables() <= set(names)
     assert not any(name.startswith(("backbone.", "head.")) for name in names)
 
 
@@ -75,7 +75,7 @@ def test_frozen_parameters_stay_and_the_rest_learns(trained_runs: TrainedRuns, s
     target = tmp_path / "frozen"
     results = train(recipe(trained_runs, transfer={"run": str(source)}), target, baselines=False)
     before, after = model_of(source), model_of(target)
-    kept = after.attribute_parameters()
+    kept = after.values.parameters()
     assert kept
     for name, parameter in before.named_parameters():
         same = torch.equal(parameter, after.get_parameter(name))
@@ -112,18 +112,18 @@ def test_parameters_that_learn_further_begin_at_the_sources(
     )
     initial = {name: parameter.detach().clone() for name, parameter in model.named_parameters()}
     given.load_into(model, frozen=False)
-    for name, parameter in model.attribute_parameters().items():
+    for name, parameter in model.values.parameters().items():
         assert parameter.requires_grad
         rows = len(given.tensors[name])
         assert torch.equal(parameter[:rows], given.tensors[name])
         assert torch.equal(parameter[rows:], initial[name][rows:])
-        assert (len(parameter) > rows) == (name in model.attribute_tables())
+        assert (len(parameter) > rows) == (name in model.values.tables())
     assert torch.equal(model.head.weight, initial["head.weight"])
     learned = {"run": str(source), "frozen": False}
     train(recipe(trained_runs, transfer=learned), tmp_path / "learned", baselines=False)
     after = model_of(tmp_path / "learned")
     assert set(after.schema["user"].values) == {f"u{number}" for number in range(10)}
-    tables = after.attribute_tables()
+    tables = after.values.tables()
     assert all(
         not torch.equal(after.get_parameter(name)[: len(given.tensors[name])], given.tensors[name]) for name in tables
     )

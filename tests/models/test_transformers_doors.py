@@ -26,7 +26,7 @@ from attribune.backbones.loading import load_backbone, load_tokenizer
 from attribune.backbones.sharing import SharedBackbones
 from attribune.errors import AttribuneError, ConfigError, DataError
 from attribune.methods import E2ln, Injector, Plain, Tokens, Upa
-from attribune.models.classifier import AttributeModel
+from attribune.models.model import AttributeModel
 from attribune.models.predictor import Predictor
 from attribune.schema import Categorical, Schema
 from attribune.tasks import Aspects, Classification, Ordinal, Rating, Regression, Task

@@ -26,7 +26,7 @@ from torch import Tensor
 from attribune import functional
 from attribune.functional.recurrent import LSTMWeights, RowLSTMWeights
 from attribune.methods import Chim
-from attribune.models.classifier import AttributeModel
+from attribune.models.model import AttributeModel
 from attribune.tasks import Classification
 
 TOLERANCE = 1e-10

@@ -28,7 +28,7 @@ from attribune import functional
 from attribune.backbones.loading import build_backbone
 from attribune.methods import Adapter, Combined, E2ln, MethodConfig, Tokens
 from attribune.methods.attribute_method import AttributeMethod
-from attribune.models.classifier import AttributeModel
+from attribune.models.model import AttributeModel
 from attribune.schema import Categorical, MultiLabel, Schema
 from attribune.tasks import Classification
 

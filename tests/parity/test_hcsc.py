@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from attribune import functional
 from attribune.methods import Hcsc
-from attribune.models.classifier import AttributeModel
+from attribune.models.model import AttributeModel
 from attribune.schema import Categorical, MultiLabel, Schema
 from attribune.tasks import Classification
 

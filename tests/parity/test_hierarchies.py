@@ -15,7 +15,7 @@ from attribune import functional
 from attribune.backbones.hierarchical import HierarchicalConfig, HierarchicalModel
 from attribune.backbones.word_models import Recurrent
 from attribune.methods import Huapa, Iaa, La, MethodConfig, Plain, Upa
-from attribune.models.classifier import AttributeModel
+from attribune.models.model import AttributeModel
 from attribune.schema import Categorical, Schema
 from attribune.tasks import Classification
 

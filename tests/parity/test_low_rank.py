@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from attribune import functional
 from attribune.errors import ConfigError
 from attribune.methods import MethodConfig, Modulated, Plain, Plora
-from attribune.models.classifier import AttributeModel
+from attribune.models.model import AttributeModel
 
 TOLERANCE = 1e-10
 MISTAKE = 1e-3

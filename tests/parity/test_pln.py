@@ -24,7 +24,7 @@ from torch import Tensor, nn
 from attribune import functional
 from attribune.errors import ConfigError
 from attribune.methods import Plain, Pln
-from attribune.models.classifier import AttributeModel
+from attribune.models.model import AttributeModel
 
 pytestmark = pytest.mark.slow
 

@@ -20,7 +20,7 @@ from attribune import functional
 from attribune.backbones import extra_attention
 from attribune.export.merged import merge_model, merged_model
 from attribune.methods import Prefix
-from attribune.models.classifier import AttributeModel
+from attribune.models.model import AttributeModel
 
 KINDS = ("K", "V")
 TOLERANCE = 1e-10

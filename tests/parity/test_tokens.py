@@ -13,7 +13,7 @@ from torch import Tensor
 from attribune import functional
 from attribune.methods import Tokens
 from attribune.methods.condition import Slots
-from attribune.models.classifier import AttributeModel
+from attribune.models.model import AttributeModel
 
 TOLERANCE = 1e-10
 MISTAKE = 1e-3

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from attribune import functional
 from attribune.methods import Upnn
-from attribune.models.classifier import AttributeModel
+from attribune.models.model import AttributeModel
 from attribune.tasks import Classification
 
 TOLERANCE = 1e-10

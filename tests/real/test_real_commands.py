@@ -18,7 +18,7 @@ import torch
 
 from attribune.apps.cli import main
 from attribune.backbones.loading import DEFAULT_BACKBONE, locate_backbone
-from attribune.models.classifier import AttributeModel
+from attribune.models.model import AttributeModel
 from attribune.runs.loading import load_run
 
 pytestmark = [pytest.mark.slow, pytest.mark.exhaustive]

@@ -391,7 +391,7 @@ def test_training_goes_on_with_values_that_are_described_now(run: Path, folder: 
         assert np.array_equal(new.description.features[found], enrolled.description.features[expected])
     table = load_run(tmp_path / "next")[1].model.method.tables[0]  # type: ignore[union-attr]
     assert not table[0].any()
-    ((described, _),) = load_run(tmp_path / "next")[1].model.described_values()  # type: ignore[union-attr]
+    ((described, _),) = load_run(tmp_path / "next")[1].model.values.described()  # type: ignore[union-attr]
     assert described.own_ids[new.values.ids(["new1", "u7"])].tolist() == [0, new.values.ids(["u7"])[0]]
     assert table[new.values.ids(["u7"])[0]].any()
 

@@ -338,7 +338,7 @@ def test_the_vector_is_gone(run: Path) -> None:
     def tables() -> list[Any]:
         model = load_run(run)[1].model
         assert isinstance(model, ConditionedModel)
-        return [model.get_parameter(name).detach().clone() for name in sorted(model.attribute_tables())]
+        return [model.get_parameter(name).detach().clone() for name in sorted(model.values.tables())]
 
     number = int(load_run(run)[1].schema["user"].values.ids(["u3"])[0])
     before = tables()

@@ -145,7 +145,7 @@ def test_gradients_of_rows_alone_are_the_gradients(name: str) -> None:
     at_random(model.method)
     batch = {**make_batch(2), "labels": torch.tensor([0, 1, 2, 0])}
     model(**batch).loss.backward()
-    tables = {name: p for name, p in model.named_parameters() if name in model.attribute_tables()}
+    tables = {name: p for name, p in model.named_parameters() if name in model.values.tables()}
     expected = {name: p.grad.clone() for name, p in tables.items() if p.grad is not None}
     model.zero_grad()
     assert update_rows_alone(model) == bool(tables)

@@ -23,7 +23,6 @@ from attribune.core.files import read_json
 from attribune.errors import ConfigError
 from attribune.models.set_encoder import LabelledDocuments
 from attribune.models.value_slopes import value_slopes
-from attribune.models.value_vectors import spread_of_value
 from attribune.runs.enrol import enrol
 from attribune.runs.loading import load_run
 from attribune.training import set_encoders
@@ -100,7 +99,7 @@ def test_more_rows_say_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     losses = []
     for count in (0, 1, EACH - 1):
         sets = [np.flatnonzero(owners == value)[:count] for value in range(1, 61)]
-        vectors = encoder.of_sets(documents, sets) / spread_of_value(model, user)
+        vectors = encoder.of_sets(documents, sets) / model.values.spread(user)
         last = torch.arange(EACH - 1, 60 * EACH, EACH)
         logits = slopes.logits[last].float() + torch.einsum("ncd,nd->nc", slopes.J[last].float(), vectors)
         losses.append(float(task.row_losses(logits, labels[last]).mean()))

@@ -28,7 +28,6 @@ from attribune.models.base import ConditionedModel
 from attribune.models.panel import Panel, check_panel
 from attribune.models.predictor import Predictor
 from attribune.models.value_slopes import value_slopes
-from attribune.models.value_vectors import numbers_of_value
 from attribune.runs.loading import load_run
 from attribune.schema.attributes import FittedAttribute
 from attribune.schema.revision import check_listed
@@ -124,7 +123,7 @@ def _checked(predictor: Predictor, attribute: str) -> FittedAttribute:
             f"the model has no vectors of values of {attribute!r} that could be learned: choose another attribute, or "
             "train with another method"
         )
-    if (numbers := numbers_of_value(model, attribute)) > _NUMBERS:
+    if (numbers := model.values.size(attribute)) > _NUMBERS:
         raise ConfigError(
             f"a value of {attribute!r} has {numbers:,} numbers in this model, too many for their covariance: "
             f"train a method with at most {_NUMBERS:,}, such as injector"
@@ -151,7 +150,7 @@ class _Vector:
         """Compute the slopes of texts, and the covariance of a value with as many rows as it was learned from."""
         model = predictor.model
         assert isinstance(model, ConditionedModel)
-        needed = 24 * len(rows) * model.task.outputs * numbers_of_value(model, attribute.name)
+        needed = 24 * len(rows) * model.task.outputs * model.values.size(attribute.name)
         require_memory(needed, what=f"what {len(rows):,} texts say of a value", cure="give fewer texts")
         ids = np.full(len(rows), value)
         found = value_slopes(model, attribute, rows, predictor.autocast, own=ids, described=ids)

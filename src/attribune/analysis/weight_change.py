@@ -12,7 +12,7 @@ from attribune.backbones.sites import find_layers
 from attribune.backbones.word_models import WordConfig
 from attribune.errors import ConfigError
 from attribune.models.auto import is_baseline
-from attribune.models.files import find_model, read_model
+from attribune.models.folder import ModelFolder
 
 __all__ = ["TermChange", "term_changes"]
 
@@ -48,8 +48,8 @@ def term_changes(run: str | Path, *, backbone: str | Path | None = None) -> list
         raise ConfigError(
             f"{run} is a run of a baseline, whose backbone, if it has one, is not trained: nothing changed"
         )
-    files = find_model(run)
-    config, tensors = read_model(files)
+    folder = ModelFolder.find(run)
+    config, tensors = folder.read()
     source = backbone or config.backbone
     trained = {
         name.removeprefix("backbone.").replace(".base_layer.", "."): tensor  # peft renames what LoRA stands beside
@@ -64,7 +64,7 @@ def term_changes(run: str | Path, *, backbone: str | Path | None = None) -> list
         str(source), revision=config.revision if backbone is None else None, is_generative=config.is_generative
     )
     if config.backbone_fingerprint:
-        check_fingerprint(fingerprint(pretrained), config.backbone_fingerprint, name=str(source), folder=files.folder)
+        check_fingerprint(fingerprint(pretrained), config.backbone_fingerprint, name=str(source), folder=folder.path)
     stack = stack_path(pretrained, is_generative=config.is_generative)
     placement = placement_for(pretrained.config.model_type, is_generative=config.is_generative)
     layers = [f"{stack}.{name}".strip(".") for name in find_layers(pretrained.get_submodule(stack), placement)]

@@ -14,7 +14,7 @@ from transformers.pipelines import PIPELINE_REGISTRY
 from attribune.data.rows import EncodedRows
 from attribune.data.texts import TextInput
 from attribune.errors import ConfigError, DataError
-from attribune.models.classifier import AttributeModel
+from attribune.models.model import AttributeModel
 from attribune.models.predictor import Predictor
 from attribune.models.row_inputs import RowInput, is_list
 from attribune.tasks import Classification, Ordinal, Rating

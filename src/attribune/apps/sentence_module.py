@@ -12,8 +12,8 @@ from attribune.core.files import read_json, write_json
 from attribune.core.precision import at_least_float32, computing_in
 from attribune.data.rows import EncodedRows
 from attribune.models.auto import load_model
-from attribune.models.classifier import AttributeModel
 from attribune.models.document_vectors import DocumentReader, TextOf
+from attribune.models.model import AttributeModel
 from attribune.models.row_inputs import shared_values
 
 __all__ = ["AttributeModule"]

@@ -27,11 +27,11 @@ from attribune.export.merged import merge_model, merged_model
 from attribune.export.peft_folder import HEAD, has_peft_form, load_peft, write_peft
 from attribune.methods import Plain
 from attribune.methods.merging import MergedMethod
-from attribune.models import files as saving
 from attribune.models.auto import load_model
 from attribune.models.base import ConditionedModel
-from attribune.models.classifier import AttributeModel
 from attribune.models.config import AttributeConfig
+from attribune.models.folder import ModelFolder
+from attribune.models.model import AttributeModel
 from attribune.models.predictor import Predictor
 from attribune.models.quantised import Quantisation, check_quantisation
 from attribune.runs.folder import RunFolder
@@ -211,7 +211,7 @@ def _clear_other_vectors(model: ConditionedModel, ids: npt.NDArray[np.int64]) ->
         vectors = torch.zeros_like(parameter)
         vectors[own] = parameter.detach()[own]
         parameter.data = vectors
-    for described, attribute in model.described_values():
+    for described, attribute in model.values.described():
         own = torch.from_numpy(np.union1d(ids[model.schema[attribute].columns], [0]))
         features = torch.zeros_like(described.features)
         features[own] = described.features[own]
@@ -268,7 +268,7 @@ def _peft_scorer(source: _Source, folder: Path) -> Scorer:
     from safetensors.torch import load_file
 
     config: AttributeConfig = source.model.config
-    original = saving.restore_backbone(config, folder, name=source.backbone, dtype=torch.float32)
+    original = ModelFolder(folder).read_backbone(config, name=source.backbone, dtype=torch.float32)
     adapted = load_peft(folder, original)
     if source.model.is_generative:
         adapted.eval()

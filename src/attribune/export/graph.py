@@ -18,7 +18,7 @@ from torch.export import Dim, ExportedProgram
 
 from attribune.core.files import writing_temporarily
 from attribune.errors import ConfigError
-from attribune.models.classifier import AttributeModel
+from attribune.models.model import AttributeModel
 
 __all__ = ["Scorer", "make_program", "onnx_bytes", "onnx_in_int8", "onnx_scorer", "torch_bytes", "torch_scorer"]
 

@@ -11,7 +11,7 @@ from torch import Tensor
 from attribune.errors import ConfigError
 from attribune.methods.merging import MergedMethod, MergeTarget
 from attribune.models.base import ConditionedModel
-from attribune.models.classifier import AttributeModel
+from attribune.models.model import AttributeModel
 from attribune.schema import Schema
 
 __all__ = ["merge_model", "merged_model"]

@@ -15,7 +15,7 @@ from attribune.errors import ConfigError
 from attribune.methods import Prefix
 from attribune.methods.merging import LowRank, MergedMethod, base_layer
 from attribune.models.base import ConditionedModel
-from attribune.models.classifier import AttributeModel
+from attribune.models.model import AttributeModel
 
 if TYPE_CHECKING:
     from peft import PeftConfig, PeftModel

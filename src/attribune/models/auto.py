@@ -10,11 +10,11 @@ from attribune.core.arguments import checked_arguments
 from attribune.errors import ConfigError, ModelFolderError
 from attribune.models.automl import AutoMLModel
 from attribune.models.base import ConditionedModel
-from attribune.models.classifier import AttributeModel
 from attribune.models.config import AttributeConfig
-from attribune.models.files import find_model, read_config
+from attribune.models.folder import ModelFolder
 from attribune.models.generator import AttributeGenerator
 from attribune.models.linear import LinearModel
+from attribune.models.model import AttributeModel
 from attribune.models.scorer import Baseline, Scorer
 from attribune.schema import Schema
 from attribune.schema.revision import Revision
@@ -42,15 +42,15 @@ def load_model(name: str | Path, *, revision: str | None = None, **options: Any)
 
     Arguments and errors are those of `AttributeModel.from_pretrained`.
     """
-    config = read_config(find_model(name, revision=revision))
+    config = ModelFolder.find(name, revision=revision).read_config()
     return model_class(config).from_pretrained(name, revision=revision, **options)
 
 
 def revised_model(
     folder: str | Path, change: Callable[[Schema], Revision], *, backbone: str | Path | None = None
 ) -> ConditionedModel:
-    """Load a model with a revised schema, see `StoredModel.revised`."""
-    kind = model_class(read_config(find_model(folder)))
+    """Load a model with a revised schema, see `ConditionedModel.revised`."""
+    kind = model_class(ModelFolder.find(folder).read_config())
     return kind.revised(folder, change, backbone=backbone)
 
 

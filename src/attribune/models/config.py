@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from inspect import get_annotations
+from typing import Annotated, Any, ClassVar, Literal
 
+from pydantic import BaseModel, Field, create_model
 from transformers import AutoConfig, PreTrainedConfig
 
+from attribune.data.text_pairs import Truncation
 from attribune.tasks import TASKS
 
-__all__ = ["TYPICAL_PRIOR_WEIGHT", "AttributeConfig"]
+__all__ = ["TYPICAL_PRIOR_WEIGHT", "AttributeConfig", "SavedSettings"]
 
 TYPICAL_PRIOR_WEIGHT = 0.2
 """Of the prior of new values: the geometric mean of what was learned for six attributes of four data sets."""
@@ -47,12 +50,12 @@ class AttributeConfig(PreTrainedConfig):
     task: dict[str, Any] | None = None
     tuning: str | None = None
     pooling: str | None = None
-    dropout: float = 0.2
-    head_size: int | None = None
-    chunk: int | None = None
+    dropout: Annotated[float, Field(ge=0, lt=1)] = 0.2
+    head_size: Annotated[int | None, Field(ge=1)] = None
+    chunk: Annotated[int | None, Field(ge=1)] = None
     chunk_encoder: dict[str, Any] | None = None
     text_input: dict[str, Any] | None = None
-    precision: str | None = None
+    precision: Literal["float32", "bf16"] | None = None
     learned: list[str] | None = None
     value_priors: dict[str, float] | None = None
     set_encoders: list[str] | None = None
@@ -79,5 +82,44 @@ class AttributeConfig(PreTrainedConfig):
         """Whether the model writes text."""
         return (self.task or {}).get("kind") == "generation"
 
+
+class _SavedBackbone(BaseModel):
+    """Numbers with which a backbone can be built, but not run."""
+
+    model_type: str
+    num_attention_heads: int = Field(default=1, ge=1)
+    chunk_size_feed_forward: int = Field(default=0, ge=0)
+    output_hidden_states: bool = False
+    output_attentions: bool = False
+
+
+class _SavedTextInput(BaseModel):
+    columns: list[str]
+    separator: str
+    window: str | None
+    prompt: list[str] = []
+    chat: bool = False
+    pair: list[str] = []
+    truncation: Truncation = "longest_first"
+    negative: list[str] = []
+
+
+def _own_fields() -> dict[str, Any]:
+    """Return the types and defaults of the fields that `AttributeConfig` has beside those of transformers."""
+    types = get_annotations(AttributeConfig, eval_str=True)
+    fields = {name: kind for name, kind in types.items() if name != "keys_to_ignore_at_inference"}
+    return {name: (kind, getattr(AttributeConfig, name)) for name, kind in fields.items()}
+
+
+SavedSettings: type[BaseModel] = create_model(
+    "SavedSettings",
+    **_own_fields()
+    | {
+        "text_config": (_SavedBackbone, ...),
+        "text_input": (_SavedTextInput | None, None),
+        "learned": (list[str], ...),
+    },
+)
+"""What ``config.json`` must hold of `AttributeConfig`; the fields of transformers beside them are its own affair."""
 
 AutoConfig.register(AttributeConfig.model_type, AttributeConfig, exist_ok=True)

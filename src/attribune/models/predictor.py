@@ -25,8 +25,8 @@ from attribune.data.texts import TextInput
 from attribune.errors import ConfigError
 from attribune.models.auto import load_saved
 from attribune.models.base import ConditionedModel
-from attribune.models.classifier import AttributeModel
 from attribune.models.document_vectors import TextOf, encode_documents
+from attribune.models.model import AttributeModel
 from attribune.models.quantised import Quantisation, quantised
 from attribune.models.row_inputs import RowInput, RowNames
 from attribune.models.scorer import Scorer

@@ -20,7 +20,7 @@ from attribune.data.history_encoding import with_histories
 from attribune.data.rows import EncodedRows
 from attribune.errors import ConfigError
 from attribune.models.auto import load_saved, named_runs
-from attribune.models.classifier import AttributeModel
+from attribune.models.model import AttributeModel
 from attribune.models.predictor import Predictor
 from attribune.models.quantised import Quantisation, in_int8, quantised
 from attribune.models.row_inputs import RowInput

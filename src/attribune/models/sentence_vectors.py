@@ -8,7 +8,7 @@ from attribune.backbones.loading import load_tokenizer
 from attribune.data.encoding import RowEncoder
 from attribune.data.texts import TextInput
 from attribune.methods import Plain
-from attribune.models.classifier import AttributeModel
+from attribune.models.model import AttributeModel
 from attribune.models.text_vectors import TextVectors
 from attribune.schema import Schema
 from attribune.tasks import Regression

@@ -18,8 +18,7 @@ from attribune.backbones.sharing import SharedBackbones
 from attribune.backbones.word_models import WordModel
 from attribune.methods.base import GroupedSites, Method, SiteModule
 from attribune.methods.condition import Condition
-from attribune.models.classifier import AttributeModel
-from attribune.models.reading import TextStates
+from attribune.models.model import AttributeModel, TextStates
 from attribune.models.scorer import Scorer
 
 __all__ = ["SharedPass", "refusal", "shared_passes"]

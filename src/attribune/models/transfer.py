@@ -17,7 +17,7 @@ from torch import Tensor
 from attribune.errors import ConfigError
 from attribune.models.base import ConditionedModel
 from attribune.models.config import AttributeConfig
-from attribune.models.files import find_model, read_model
+from attribune.models.folder import ModelFolder
 from attribune.schema import Schema, ValueTable
 from attribune.tasks import Task, task_from_dict
 
@@ -38,8 +38,8 @@ class AttributeSource:
     @classmethod
     def load(cls, folder: str | Path) -> Self:
         """Read a run or a model, without its backbone; ModelFolderError for an incomplete one."""
-        files = find_model(folder)
-        config, tensors = read_model(files)
+        files = ModelFolder.find(folder)
+        config, tensors = files.read()
         return cls(folder=Path(folder), config=config, schema=Schema.load(files.schema), tensors=tensors)
 
     def schema_with(self, fitted: Schema, *, frozen: bool, values: Mapping[str, ValueTable] | None = None) -> Schema:
@@ -122,7 +122,7 @@ class AttributeSource:
                 f"{model.config.backbone}: use the same one"
             )
         name_of_method = model.method_config.name
-        parameters = model.attribute_parameters()
+        parameters = model.values.parameters()
         if full_model:
             parameters = {name: model.get_parameter(name) for name in model.learned_names()}
         if not parameters:

@@ -13,8 +13,9 @@ import torch
 from torch import Tensor, nn
 
 from attribune.data.rows import EncodedRows
-from attribune.models.classifier import AttributeModel
-from attribune.models.value_vectors import first_gradients, table_gradients, tables_of, value_spread, with_first_values
+from attribune.models.model import AttributeModel
+from attribune.models.value_tables import value_spread
+from attribune.models.value_vectors import first_gradients, table_gradients, with_first_values
 from attribune.schema.attributes import FittedAttribute
 
 __all__ = ["ValueSlopes", "value_slopes"]
@@ -59,7 +60,7 @@ def value_slopes(
     Returns:
         None for logits that do not depend on the vectors, or are no finite numbers.
     """
-    with table_gradients(model, tables_of(model, attribute.name)) as parameters:
+    with table_gradients(model, model.values.names(attribute.name)) as parameters:
         spreads = [value_spread(p, attribute.counts).flatten().double().cpu() for p in parameters.values()]
         size, C, D = min(batch_size, attribute.size - 1), model.task.outputs, sum(map(len, spreads))
         found, slopes = torch.zeros(len(rows), C).double(), torch.zeros(len(rows), C, D).double()

@@ -4,59 +4,102 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor, nn
-from transformers import PreTrainedModel
 
 from attribune.errors import ConfigError, ModelFolderError
 from attribune.methods.attribute_method import AttributeMethod
 from attribune.methods.base import SiteModule
-from attribune.methods.config import MethodConfig
 from attribune.methods.descriptions import DescribedValues
 from attribune.models.attribute_vectors import AttributeVectors
-from attribune.models.known_values import KnownValues
 from attribune.schema import Schema
-from attribune.schema.slots import Slots
+from attribune.schema.attributes import FittedAttribute
+from attribune.schema.revision import Revision
 
-__all__ = ["ValueTables"]
+__all__ = ["KnownValues", "ValueTables", "value_spread"]
+
+_SPREAD_VALUES = 10_000  # number of the most frequent values, from whose vectors the spread is computed
 
 
-class ValueTables(PreTrainedModel):
-    """A model whose methods have vectors of values: which they are, and how other values are taken over."""
+@dataclass(frozen=True, kw_only=True)
+class KnownValues:
+    """The values that a model knows.
+
+    Attributes:
+        tables: (ids, ...) each, by the name of the parameter.
+        owners: the attribute of each table.
+    """
 
     schema: Schema
-    slots: tuple[Slots, ...]
-    method_config: MethodConfig
+    tables: Mapping[str, Tensor]
+    owners: Mapping[str, str]
 
-    def attribute_parameters(self) -> dict[str, nn.Parameter]:
+    def revised(self, revision: Revision) -> KnownValues:
+        """Return these with values added or taken away; a new one starts with the vectors of unknown values."""
+        tables = dict(self.tables)
+        for name, attribute in self.owners.items():
+            if attribute in revision.ids:
+                ids = torch.from_numpy(revision.ids[attribute])
+                tables[name] = tables[name][ids.to(tables[name].device)]
+        return replace(self, schema=revision.schema, tables=tables)
+
+
+class ValueTables:
+    """The values of a model: which they are, what was learned of them, and how other values are taken over.
+
+    Args:
+        model: a `ConditionedModel`, of which this is a part.
+    """
+
+    def __init__(self, model: Any) -> None:
+        self._model = model
+
+    def parameters(self) -> dict[str, nn.Parameter]:
         """Return the parameters that read attributes, by name: those of the method without its task adapters."""
         readers, others = list[str](), list[str]()
-        for name, module in self.named_modules():
+        for name, module in self._model.named_modules():
             if isinstance(module, AttributeMethod):
                 readers.append(f"{name}.")
             elif isinstance(module, SiteModule):
                 (readers if module.reads_attributes else others).append(f"{name}.")
-        named = self.named_parameters()
+        named = self._model.named_parameters()
         return {name: p for name, p in named if name.startswith(tuple(readers)) and not name.startswith(tuple(others))}
 
     def _attribute_methods(self) -> list[AttributeMethod]:
-        return [module for module in self.modules() if isinstance(module, AttributeMethod)]
+        return [module for module in self._model.modules() if isinstance(module, AttributeMethod)]
 
-    def rows_of_values(self) -> dict[str, str]:
+    def owners(self) -> dict[str, str]:
         """Return the names of the parameters with one row per id of an attribute, and the attribute of each."""
         owners = {id(p): name for method in self._attribute_methods() for p, name in method.rows_of_values()}
-        return {name: owners[id(p)] for name, p in self.named_parameters() if id(p) in owners}
+        return {name: owners[id(p)] for name, p in self._model.named_parameters() if id(p) in owners}
 
-    def known_values(self) -> KnownValues:
+    def names(self, attribute: str) -> list[str]:
+        """Return the names of the parameters that have a row for each value of an attribute."""
+        return [name for name, owner in self.owners().items() if owner == attribute]
+
+    def _tables_of(self, attribute: str) -> list[nn.Parameter]:
+        return [self._model.get_parameter(name) for name in self.names(attribute)]
+
+    def size(self, attribute: str) -> int:
+        """Return D, the size of a value's vectors in all tables."""
+        return sum(table[0].numel() for table in self._tables_of(attribute))
+
+    def spread(self, attribute: FittedAttribute) -> Tensor:
+        """Return the spread (D,) of an attribute's vectors in all tables, see `value_spread`."""
+        return torch.cat([value_spread(table, attribute.counts).flatten() for table in self._tables_of(attribute.name)])
+
+    def known(self) -> KnownValues:
         """Return what depends on the values that the model knows; the tables are its own, not copies."""
-        owners = self.rows_of_values()
-        tables = {name: self.get_parameter(name).detach() for name in owners}
-        return KnownValues(schema=self.schema, tables=tables, owners=owners)
+        owners = self.owners()
+        tables = {name: self._model.get_parameter(name).detach() for name in owners}
+        return KnownValues(schema=self._model.schema, tables=tables, owners=owners)
 
-    def use_values(self, known: KnownValues, *, adds: bool = False) -> None:
+    def use(self, known: KnownValues, *, adds: bool = False) -> None:
         """Know other values from now on.
 
         Args:
@@ -67,56 +110,55 @@ class ValueTables(PreTrainedModel):
             for method in methods if adds else ():
                 caches.enter_context(method.cache_kept())
             for name, table in known.tables.items():
-                self.get_parameter(name).data = table
+                self._model.get_parameter(name).data = table
         for method in () if adds else methods:
             method.clear_caches()
-        self.schema, self.slots = known.schema, known.schema.layout
+        self._model.schema, self._model.slots = known.schema, known.schema.layout
         for method in methods:
-            method.use_slots(self.slots)
+            method.use_slots(self._model.slots)
 
-    def described_values(self) -> list[tuple[DescribedValues, str]]:
+    def described(self) -> list[tuple[DescribedValues, str]]:
         """Return what maps descriptions of values to vectors, and the attribute of each."""
         return [pair for method in self._attribute_methods() for pair in method.described_values()]
 
-    def value_vectors(self, attribute: str, *, count: int) -> npt.NDArray[np.float64]:
+    def vectors(self, attribute: str, *, count: int) -> npt.NDArray[np.float64]:
         """Return what was learned of the first `count` values of an attribute, (count, numbers).
 
         These are their own vectors, and those that their descriptions give.
         """
-        tables = [self.get_parameter(name) for name, of in self.rows_of_values().items() if of == attribute]
-        said = [one for one, of in self.described_values() if of == attribute]
+        tables = self._tables_of(attribute)
+        said = [one for one, of in self.described() if of == attribute]
         vectors = [table.detach()[1 : count + 1].flatten(1) for table in tables]
         with torch.no_grad():
             vectors += [one(torch.arange(1, count + 1, device=one.features.device)) for one in said]
         return np.concatenate([x.double().cpu().numpy() for x in vectors], axis=1) if vectors else np.zeros((count, 0))
 
-    def attribute_vectors(self, attribute: str) -> AttributeVectors:
+    def by_value(self, attribute: str) -> AttributeVectors:
         """Return the vectors of an attribute's values by value, which can be set.
-
-            model.attribute_vectors("user")["u17"]
 
         Raises:
             ConfigError: for an attribute that the model does not have, or whose values have no vectors of their own.
         """
-        fitted = self.schema[attribute]
-        tables = [self.get_parameter(name) for name, of in self.rows_of_values().items() if of == attribute]
+        fitted = self._model.schema[attribute]
+        tables = self._tables_of(attribute)
         if not tables or not fitted.spec.lists_values:
             raise ConfigError(
                 f"the values of {attribute!r} have no vectors of their own under the method "
-                f"{self.method_config.name!r}: name an attribute whose values are listed, of a method with tables"
+                f"{self._model.method_config.name!r}: name an attribute whose values are listed, of a method with "
+                "tables"
             )
         return AttributeVectors(fitted, tables)
 
-    def attribute_tables(self) -> set[str]:
+    def tables(self) -> set[str]:
         """Return the names of the tables with one vector per value."""
         tables = {id(p) for method in self._attribute_methods() for p in method.tables}
-        return {name for name, p in self.named_parameters() if id(p) in tables}
+        return {name for name, p in self._model.named_parameters() if id(p) in tables}
 
-    def load_tables(self, tensors: Mapping[str, Tensor]) -> dict[str, nn.Parameter]:
+    def load(self, tensors: Mapping[str, Tensor]) -> dict[str, nn.Parameter]:
         """Replace the attribute tables by tensors that are memory-mapped from a file; returns the new parameters."""
         parameters = {}
-        for name in self.attribute_tables():
-            table, tensor = self.get_parameter(name), tensors[name]
+        for name in self.tables():
+            table, tensor = self._model.get_parameter(name), tensors[name]
             if tensor.shape != table.shape:
                 raise ModelFolderError(
                     f"the table {name} has shape {tuple(tensor.shape)}, but the schema needs {tuple(table.shape)}: the "
@@ -124,5 +166,18 @@ class ValueTables(PreTrainedModel):
                 )
             owner, _, attribute = name.rpartition(".")
             parameters[name] = nn.Parameter(tensor.to(table.dtype))
-            setattr(self.get_submodule(owner), attribute, parameters[name])
+            setattr(self._model.get_submodule(owner), attribute, parameters[name])
         return parameters
+
+
+def value_spread(parameter: nn.Parameter, counts: npt.NDArray[np.int64]) -> Tensor:
+    """Return how far the vectors of the most frequent values are from the unknown one, root mean squares (...).
+
+    Args:
+        parameter: (ids, ...), a row for each id.
+        counts: (known ids,) training rows of each of the first ids; those without any are not learned.
+    """
+    rows = parameter.detach()
+    learned = np.flatnonzero(counts[1:_SPREAD_VALUES] > 0) + 1
+    change = rows[torch.from_numpy(learned).to(rows.device)] - rows[0]
+    return change.square().sum(dim=0).div(max(len(learned), 1)).sqrt()

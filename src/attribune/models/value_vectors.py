@@ -16,44 +16,9 @@ from attribune.schema.attributes import FittedAttribute
 
 __all__ = [
     "first_gradients",
-    "numbers_of_value",
-    "spread_of_value",
     "table_gradients",
-    "tables_of",
-    "value_spread",
     "with_first_values",
 ]
-
-_SPREAD_VALUES = 10_000  # number of the most frequent values, from whose vectors the spread is computed
-
-
-def tables_of(model: ConditionedModel, attribute: str) -> list[str]:
-    """Return the names of the parameters that have a row for each value of an attribute."""
-    return [name for name, owner in model.rows_of_values().items() if owner == attribute]
-
-
-def numbers_of_value(model: ConditionedModel, attribute: str) -> int:
-    """Return D, the size of a value's vectors in all tables."""
-    return sum(model.get_parameter(name)[0].numel() for name in tables_of(model, attribute))
-
-
-def spread_of_value(model: ConditionedModel, attribute: FittedAttribute) -> Tensor:
-    """Return the spread (D,) of an attribute's vectors in all tables, see `value_spread`."""
-    tables = [model.get_parameter(name) for name in tables_of(model, attribute.name)]
-    return torch.cat([value_spread(table, attribute.counts).flatten() for table in tables])
-
-
-def value_spread(parameter: nn.Parameter, counts: npt.NDArray[np.int64]) -> Tensor:
-    """Return how far the vectors of the most frequent values are from the unknown one, root mean squares (...).
-
-    Args:
-        parameter: (ids, ...), a row for each id.
-        counts: (known ids,) training rows of each of the first ids; those without any are not learned.
-    """
-    rows = parameter.detach()
-    learned = np.flatnonzero(counts[1:_SPREAD_VALUES] > 0) + 1
-    change = rows[torch.from_numpy(learned).to(rows.device)] - rows[0]
-    return change.square().sum(dim=0).div(max(len(learned), 1)).sqrt()
 
 
 @contextmanager
@@ -100,7 +65,7 @@ def with_first_values(
         What the model reads of the batch with these values, without its labels.
     """
     count, parameters = len(described), {name: model.get_parameter(name) for name in vectors}
-    modules = [module for module, name in model.described_values() if name == attribute.name]
+    modules = [module for module, name in model.values.described() if name == attribute.name]
     features = [(module.features, module.own_ids) for module in modules]
     before = {name: parameter.detach()[1 : count + 1].clone() for name, parameter in parameters.items()}
     ids = batch["attribute_ids"].clone()

@@ -11,7 +11,7 @@ from huggingface_hub import EvalResult
 from attribune.core.wording import counted
 from attribune.data.table_files import ENDINGS
 from attribune.metrics.tables import comparison_lines, markdown_table
-from attribune.models.files import CARD
+from attribune.models.folder import CARD
 from attribune.models.model_card import pipeline_of, public_name, render_card
 from attribune.runs.folder import RunFolder
 from attribune.runs.recipe import Recipe

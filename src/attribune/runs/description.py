@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from attribune.models.files import SCHEMA
+from attribune.models.folder import SCHEMA
 from attribune.runs.folder import RunFolder
 from attribune.schema import Schema
 

@@ -32,11 +32,10 @@ from attribune.data.tables import with_reading
 from attribune.errors import ConfigError
 from attribune.methods.attribute_method import AttributeMethod
 from attribune.models.base import ConditionedModel
-from attribune.models.classifier import AttributeModel
-from attribune.models.files import CARD
+from attribune.models.folder import CARD, ModelSnapshot
+from attribune.models.model import AttributeModel
 from attribune.models.predictor import Predictor
 from attribune.models.scorer import Baseline
-from attribune.models.snapshot import ModelSnapshot
 from attribune.runs.card import has_own_card, run_card
 from attribune.runs.enrol_histories import add_histories, history_attribute
 from attribune.runs.folder import RunFolder
@@ -255,7 +254,7 @@ def check_takes_values(recipe: Recipe, predictor: Predictor) -> None:
             f"the task {predictor.task.kind!r} learned from pairs, each beside the others of its batch, of which a new "
             "value has too few: train further with its rows (attribune train --continue)"
         )
-    described = model.described_values() if isinstance(model, ConditionedModel) else ()
+    described = model.values.described() if isinstance(model, ConditionedModel) else ()
     if not model.rows_of_values() and not described:
         raise ConfigError(
             f"method {recipe.method['name']!r} has no vector for each value: new values need a training with them"

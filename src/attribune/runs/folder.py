@@ -20,7 +20,7 @@ from attribune.core.records import checked_record, read_record
 from attribune.errors import ConfigError, ModelFolderError
 from attribune.models.auto import revised_model
 from attribune.models.base import ConditionedModel
-from attribune.models.files import CARD, CONFIG, SCHEMA, TENSORS, find_model
+from attribune.models.folder import CARD, CONFIG, SCHEMA, TENSORS, ModelFolder
 from attribune.models.sizes import Sizes
 from attribune.runs.recipe import RECIPE_END, Recipe
 from attribune.runs.results import RunResults
@@ -204,7 +204,7 @@ class RunFolder(JobFolder):
 
         def read() -> Schema:
             if not path.is_file():
-                return Schema.load(find_model(self.model).schema)
+                return Schema.load(ModelFolder.find(self.model).schema)
             check_files(self.model, {SCHEMA, *Schema.files_beside(path)})
             return Schema.load(path)
 
@@ -289,7 +289,7 @@ class RunFolder(JobFolder):
     def revised_model(
         self, change: Callable[[Schema], Revision], *, backbone: str | Path | None = None
     ) -> ConditionedModel:
-        """Load the run's model with a revised schema, see `StoredModel.revised`."""
+        """Load the run's model with a revised schema, see `ConditionedModel.revised`."""
         return revised_model(self.model, change, backbone=backbone)
 
     def replace_model(self, save: Callable[[Path], Any]) -> None:

@@ -24,9 +24,9 @@ from attribune.core.progress import Reporter
 from attribune.data.clusters import ROWS
 from attribune.errors import ConfigError, DataError, ModelFolderError
 from attribune.models.base import ConditionedModel
-from attribune.models.known_values import KnownValues
+from attribune.models.folder import ModelSnapshot
 from attribune.models.predictor import Predictor
-from attribune.models.snapshot import ModelSnapshot
+from attribune.models.value_tables import KnownValues
 from attribune.runs.enrol import check_encoders, check_takes_values, enrolments, replace_with
 from attribune.runs.folder import RunFolder
 from attribune.runs.forget import Change, Forgotten, Record, forget
@@ -172,7 +172,7 @@ class LiveRun:
             check_encoders(self.predictor, new, by=settings.by)
         twin = self._twin.model
         assert isinstance(twin, ConditionedModel)
-        twin.use_values(self._model.known_values().revised(new.revision(schema)))
+        twin.values.use(self._model.values.known().revised(new.revision(schema)))
         (enrolled,) = ValueLearner(self._twin, rows, new, settings, pause=pause).learn(Reporter())
         tables = (name for name, owner in twin.rows_of_values().items() if owner == attribute)
         vectors = {name: twin.get_parameter(name).detach()[-1].clone() for name in tables}
@@ -199,7 +199,7 @@ class LiveRun:
             own[one.enrolled.value] = one.enrolled.rows
 
         def grown() -> tuple[KnownValues, ModelSnapshot]:
-            known = self._model.known_values()
+            known = self._model.values.known()
             known = known.revised(Revision.adding(known.schema, counts))
             for one in values:
                 number = known.schema[one.enrolled.attribute].values.ids([one.enrolled.value])[0]
@@ -227,7 +227,7 @@ class LiveRun:
                 return
 
             def shrunk() -> tuple[KnownValues, ModelSnapshot]:
-                known = self._model.known_values()
+                known = self._model.values.known()
                 known = known.revised(change(known.schema))
                 return known, self._model.snapshot(known=known)
 
@@ -248,4 +248,4 @@ class LiveRun:
         known, snapshot = self.compute(revise)
         replace_with(self.folder, snapshot, record)
         self._mark = self.folder.model_mark
-        self.compute(lambda: self._model.use_values(known, adds=adds))
+        self.compute(lambda: self._model.values.use(known, adds=adds))

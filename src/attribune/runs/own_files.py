@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 from attribune.core.checksums import CHECKSUMS
 from attribune.core.files import read_json
 from attribune.errors import ModelFolderError
-from attribune.models.files import CARD, CONFIG, SCHEMA, TENSORS
+from attribune.models.folder import CARD, CONFIG, SCHEMA, TENSORS
 from attribune.runs.card import has_own_card, shown_tables
 from attribune.runs.enrol import ENROLMENTS
 from attribune.runs.folder import RunFolder

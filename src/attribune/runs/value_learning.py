@@ -20,12 +20,12 @@ from attribune.data.token_rows import windows_of
 from attribune.errors import ConfigError, numbered_in_file
 from attribune.methods.attribute_method import AttributeMethod
 from attribune.models.base import ConditionedModel
-from attribune.models.classifier import AttributeModel
+from attribune.models.model import AttributeModel
 from attribune.models.predictor import Predictor
 from attribune.models.set_encoder import LabelledDocuments
 from attribune.models.value_modes import value_mode
 from attribune.models.value_slopes import value_slopes
-from attribune.models.value_vectors import value_spread
+from attribune.models.value_tables import value_spread
 from attribune.runs.labelled import LabelledRows
 from attribune.runs.new_values import NewValues
 from attribune.tasks import TokenTask

@@ -7,7 +7,7 @@ from attribune.core.progress import Reporter
 from attribune.data.histories import Histories
 from attribune.methods.history import History
 from attribune.models.base import ConditionedModel
-from attribune.models.files import SCHEMA, find_model
+from attribune.models.folder import SCHEMA, ModelFolder
 from attribune.models.text_vectors import frozen_vectors
 from attribune.schema import Schema
 from attribune.training.plan import DataPlan
@@ -32,7 +32,7 @@ def fit_histories(model: ConditionedModel, source: DataPlan, data: PreparedData,
         embed = model.text_vectors.of_texts
     known = Histories.of_none(config, data.schema)
     if source.transfer is not None and source.transfer.full_model:
-        folder = find_model(source.transfer.run).folder
+        folder = ModelFolder.find(source.transfer.run).path
         stored = Histories.load(folder, config, Schema.load(folder / SCHEMA))
         known = known if stored is None else stored.moved_to(data.schema)
     model.histories = known.added(

@@ -9,8 +9,8 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from attribune.backbones.loading import load_tokenizer
 from attribune.core.progress import Reporter
 from attribune.models.base import ConditionedModel
-from attribune.models.classifier import AttributeModel
 from attribune.models.generator import AttributeGenerator
+from attribune.models.model import AttributeModel
 from attribune.models.transfer import AttributeSource
 from attribune.training.plan import DataPlan, ModelPlan
 from attribune.training.preparation import PreparedData

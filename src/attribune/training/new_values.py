@@ -17,7 +17,7 @@ from attribune.core.progress import Reporter
 from attribune.data.rows import EncodedRows
 from attribune.errors import ConfigError
 from attribune.models.base import ConditionedModel
-from attribune.models.classifier import AttributeModel
+from attribune.models.model import AttributeModel
 from attribune.runs.recipe_parts import TrainingRecipe
 from attribune.tasks import TokenTask
 from attribune.training.plan import DataPlan

@@ -83,7 +83,7 @@ def build_optimizer(model: ConditionedModel, settings: TrainingRecipe) -> torch.
     assert settings.backbone_learning_rate is not None
     groups: dict[tuple[float, float], list[torch.nn.Parameter]] = {}
     # L2 would pull vectors to zero that a batch does not have.
-    exempt = () if settings.optimizer == "adamw" else (*model.attribute_tables(), _word_vectors(model))
+    exempt = () if settings.optimizer == "adamw" else (*model.values.tables(), _word_vectors(model))
     for name, parameter in model.named_parameters():
         if parameter.requires_grad:
             is_pretrained = name.startswith("backbone.") and ".lora_" not in name

@@ -20,10 +20,9 @@ from torch import Tensor, nn
 
 from attribune.data.rows import EncodedRows
 from attribune.methods.attribute_method import AttributeMethod
-from attribune.models.classifier import AttributeModel
+from attribune.models.model import AttributeModel
 from attribune.models.set_encoder import LabelledDocuments, SetEncoder
 from attribune.models.value_slopes import ValueSlopes, value_slopes
-from attribune.models.value_vectors import numbers_of_value, spread_of_value
 from attribune.schema.attributes import FittedAttribute
 from attribune.schema.revision import is_listed
 from attribune.tasks import Task, TokenTask
@@ -75,7 +74,7 @@ def can_encode_sets(model: nn.Module, attribute: FittedAttribute) -> bool:
     methods = [module for module in model.modules() if isinstance(module, AttributeMethod)]
     if any(method.reads_whole_tables or method.shards for method in methods) or not is_listed(attribute):
         return False
-    numbers = model.task.outputs * numbers_of_value(model, attribute.name)
+    numbers = model.task.outputs * model.values.size(attribute.name)
     return 0 < numbers <= _DERIVATIVES // (_VALUES * _FEWEST)
 
 
@@ -100,7 +99,7 @@ def learn_set_encoder(
     Returns:
         None for too few values with two rows, or predictions that do not depend on them; no encoder is added.
     """
-    ids, C, D = attribute_ids[:, attribute.columns], model.task.outputs, numbers_of_value(model, attribute.name)
+    ids, C, D = attribute_ids[:, attribute.columns], model.task.outputs, model.values.size(attribute.name)
     limit = min(_ROWS, _PASSES // C, _DERIVATIVES // (C * D))
     chosen = _rows_of_episodes(ids, np.random.default_rng(seed), limit=limit)
     if chosen is None:
@@ -213,6 +212,6 @@ def _learn(
         elif step - best >= _PATIENCE:
             break
     encoder.load_state_dict(state)
-    encoder.change_units(spread_of_value(model, attribute).cpu())
+    encoder.change_units(model.values.spread(attribute).cpu())
     model.add_set_encoder(attribute.name, encoder.eval().requires_grad_(False))
     return LearnedEncoder(values=len(values) - count, loss_without=without, loss_with=least)

@@ -22,7 +22,7 @@ from attribune.data.rows import EncodedRows
 from attribune.errors import ModelFolderError
 from attribune.metrics.definitions import MetricInfo
 from attribune.models.base import ConditionedModel
-from attribune.models.reading import ReadingModel
+from attribune.models.model import AttributeModel
 from attribune.models.token_scores import score_tokens
 from attribune.runs.recipe_parts import TrainingRecipe
 from attribune.training.attention_memory import RecomputedAttention
@@ -261,7 +261,7 @@ def _metrics_of(model: ConditionedModel) -> Callable[[EvalPrediction], dict[str,
 def _sorted(rows: Dataset, model: ConditionedModel) -> Dataset:
     """Sort rows for evaluation, where metrics do not depend on the order: by length, and by text where it is shared."""
     lengths = np.asarray(rows["length"])
-    if not isinstance(model, ReadingModel) or model.shared_depth == 0 or model.task.candidates > 1:
+    if not isinstance(model, AttributeModel) or model.shared_depth == 0 or model.task.candidates > 1:
         return rows.select(np.argsort(-lengths, kind="stable"))
     texts = EncodedRows.without_attributes(
         list(rows["input_ids"]), segment_starts=rows["segment_start"] if "segment_start" in rows.column_names else None

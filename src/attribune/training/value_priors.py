@@ -25,7 +25,6 @@ from attribune.methods.attribute_method import AttributeMethod
 from attribune.models.base import ConditionedModel
 from attribune.models.config import TYPICAL_PRIOR_WEIGHT
 from attribune.models.value_slopes import ValueSlopes, value_slopes
-from attribune.models.value_vectors import numbers_of_value
 from attribune.schema.attributes import FittedAttribute
 from attribune.schema.revision import is_listed
 from attribune.tasks import Task
@@ -87,7 +86,7 @@ def learn_value_priors(
         return {}
     found: dict[str, float] = {}
     for attribute in model.schema:
-        numbers = numbers_of_value(model, attribute.name)
+        numbers = model.values.size(attribute.name)
         indices = (
             rows_to_learn_from(attribute_ids, attribute, outputs=model.task.outputs, numbers=numbers)
             if numbers and is_listed(attribute)

@@ -17,7 +17,7 @@ from attribune.data.word_vectors import WordVectors, read_word_vectors
 from attribune.data.words import WordVocabulary
 from attribune.errors import ConfigError, DataError
 from attribune.methods import MethodConfig
-from attribune.models.files import find_model, read_config, read_tokenizer
+from attribune.models.folder import ModelFolder
 from attribune.runs.recipe_parts import BackboneRecipe
 from attribune.training.plan import DataPlan
 from attribune.training.preparation import PreparedData
@@ -83,8 +83,8 @@ def _times(count: int) -> str:
 
 def continued_word_backbone(run: str) -> tuple[PreTrainedModel, PreTrainedTokenizerBase | None]:
     """Return the backbone of a run without its weights, and its tokenizer, whose words the weights belong to."""
-    files = find_model(run)
-    return build_backbone(read_config(files).text_config), read_tokenizer(files)
+    folder = ModelFolder.find(run)
+    return build_backbone(folder.read_config().text_config), folder.read_tokenizer()
 
 
 @torch.no_grad()

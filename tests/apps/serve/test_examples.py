@@ -16,8 +16,8 @@ from transformers import AutoTokenizer
 from attribune.apps.serve import ServedModel, ServeSettings, create_app, load_models
 from attribune.data.texts import TextInput
 from attribune.methods import Injector
-from attribune.models.classifier import AttributeModel
 from attribune.models.generator import AttributeGenerator
+from attribune.models.model import AttributeModel
 from attribune.schema import Categorical, MultiLabel, Number, Numeric, Schema
 from attribune.tasks import TASKS, fit_task
 

@@ -19,7 +19,7 @@ from trained_runs import TrainedRuns
 
 from attribune.apps.cli import main
 from attribune.apps.serve import ServedModel, ServeSettings, create_app, load_models
-from attribune.models.classifier import AttributeModel
+from attribune.models.model import AttributeModel
 from attribune.models.panel import Panel
 from attribune.models.predictor import Predictor
 

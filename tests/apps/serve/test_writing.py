@@ -320,8 +320,8 @@ def test_who_leaves_ends_what_is_written(writers: dict[str, ServedModel], monkey
 
 def forget(model: AttributeGenerator, user: str) -> None:
     """Take a value from a model in memory, as a service does."""
-    known = model.known_values()
-    model.use_values(known.revised(Revision.removing(known.schema, {"user": (user,)})))
+    known = model.values.known()
+    model.values.use(known.revised(Revision.removing(known.schema, {"user": (user,)})))
 
 
 def test_values_are_those_that_the_model_knows_now(
@@ -331,7 +331,7 @@ def test_values_are_those_that_the_model_knows_now(
     models = load_models([save_model(tmp_path / "plain", backbone, chat=False)])
     model = models["plain"].predictor.model
     assert isinstance(model, AttributeGenerator)
-    known, steps = model.known_values(), list[int]()
+    known, steps = model.values.known(), list[int]()
     first, second = known.schema["user"].values
 
     def forgets(_: Batcher) -> None:
@@ -346,7 +346,7 @@ def test_values_are_those_that_the_model_knows_now(
         forget(model, first)
         assert texts(complete(client, attributes={"user": second})) == before[second]
         assert complete(client, attributes={"user": first})["unknown"] == {"user": [first]}
-        model.use_values(known)
+        model.values.use(known)
         monkeypatch.setattr(Batcher, "give_way", forgets)
         answer = client.post("/v1/completions", json={**ASKED, "attributes": {"user": second}})
         assert (answer.status_code, len(steps)) == (503, 2), answer.text

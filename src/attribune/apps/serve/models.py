@@ -22,7 +22,7 @@ from attribune.data.writing import finite
 from attribune.errors import AttribuneError, ConfigError, ModelFolderError
 from attribune.methods.weight_cache import WeightCache
 from attribune.models.base import ConditionedModel
-from attribune.models.files import CONFIG, SCHEMA, TENSORS
+from attribune.models.folder import CONFIG, SCHEMA, TENSORS
 from attribune.models.generator import AttributeGenerator
 from attribune.models.panel import Panel
 from attribune.models.predictor import Predictor

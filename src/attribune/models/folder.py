@@ -1,0 +1,301 @@
+"""The folder of a saved model: its files, how they are written, and read with every file checked."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, Self
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+from transformers import AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
+from transformers.utils import cached_file
+
+from attribune.backbones.fingerprint import check_fingerprint
+from attribune.backbones.hierarchical import HierarchicalConfig
+from attribune.backbones.load_options import AS_STORED, LoadOptions, check_quantised_tuning, is_quantised
+from attribune.backbones.loading import build_backbone, check_counts
+from attribune.backbones.sharing import SharedBackbones, load_with_fingerprint
+from attribune.backbones.tang import TangConfig
+from attribune.core.checksums import CHECKSUMS, check_files, checksum_of, write_checksums
+from attribune.core.files import clear_drafts, draft_of, move_into_place, read_json, replace_file
+from attribune.core.records import checked_record
+from attribune.data.histories import HISTORY_FILES, Histories
+from attribune.data.word_tokenizer import SentenceTokenizer
+from attribune.errors import ModelFolderError
+from attribune.models.config import AttributeConfig, SavedSettings
+from attribune.models.model_card import model_card
+from attribune.models.sizes import Sizes
+from attribune.schema import Schema
+
+__all__ = ["CARD", "CONFIG", "SCHEMA", "TENSORS", "ModelFolder", "ModelSnapshot"]
+
+_log = logging.getLogger(__name__)
+_OF_BASELINES = tuple(f"{kind}.{ending}" for kind in ("linear", "automl") for ending in ("json", "safetensors"))
+for _config in (HierarchicalConfig, TangConfig):
+    AutoTokenizer.register(_config, SentenceTokenizer, exist_ok=True)
+
+CONFIG, SCHEMA, TENSORS, CARD = "config.json", "schema.json", "model.safetensors", "README.md"
+
+
+@dataclass(frozen=True)
+class ModelFolder:
+    """The folder of a saved model, or the files of one on the hub.
+
+    Args:
+        path: where the files are.
+        hub_name: of a model on the hub, with its branch, tag or commit.
+        options: how its backbone is loaded.
+    """
+
+    path: Path
+    hub_name: str | None = None
+    revision: str | None = None
+    options: LoadOptions = AS_STORED
+
+    @property
+    def config(self) -> Path:
+        """The file of the configuration."""
+        return self.path / CONFIG
+
+    @property
+    def schema(self) -> Path:
+        """The file of the attributes; see `Schema.files_beside`."""
+        return self.path / SCHEMA
+
+    @property
+    def tensors(self) -> Path:
+        """The file of the learned tensors."""
+        return self.path / TENSORS
+
+    @classmethod
+    def find(cls, name: str | Path, *, revision: str | None = None, options: LoadOptions = AS_STORED) -> Self:
+        """Find the files of a model in a folder, or get them from the hub.
+
+        Raises:
+            ModelFolderError: naming the file that is missing and those that are there.
+        """
+        folder = Path(name)
+        if folder.is_dir():
+            if not (folder / CONFIG).is_file() and (folder / "model" / CONFIG).is_file():
+                folder = folder / "model"
+            for file in (CONFIG, SCHEMA, TENSORS):
+                if not (folder / file).is_file():
+                    names = ", ".join(sorted(entry.name for entry in folder.iterdir())) or "nothing"
+                    raise ModelFolderError(f"{folder} has no {file} (it has: {names}): give a folder of a saved model")
+            return cls(folder, options=options)
+        if folder.exists() or folder.is_absolute() or str(name).count("/") > 1:
+            raise ModelFolderError(f"{name} is not a folder: give the folder of a saved model or a name on the hub")
+        get = partial(cached_file, str(name), revision=revision, **options.of_hub(name))
+        try:
+            paths = {file: Path(str(get(file))) for file in (CONFIG, SCHEMA, TENSORS)}
+            for file in Schema.files_beside(paths[SCHEMA]):
+                get(file)
+            for file in (CHECKSUMS, *HISTORY_FILES):
+                get(file, _raise_exceptions_for_missing_entries=False)
+        except OSError as error:
+            reason = str(error).strip().splitlines()[0]
+            raise ModelFolderError(
+                f"{name} is neither a folder here nor a model that the hub gives ({reason})"
+            ) from error
+        return cls(paths[CONFIG].parent, hub_name=str(name), revision=revision, options=options)
+
+    def read_config(self) -> AttributeConfig:
+        """Read the configuration.
+
+        Raises:
+            ModelFolderError: for a truncated or foreign file, naming it.
+        """
+        settings = read_json(self.config, what="configuration")
+        kind = settings.get("model_type") if isinstance(settings, dict) else type(settings).__name__
+        if kind != AttributeConfig.model_type:
+            raise ModelFolderError(
+                f"{self.config} describes a model of type {kind!r}, not one of this library: give a folder that "
+                "AttributeModel.save_pretrained wrote"
+            )
+        checked_record(settings, SavedSettings, source=self.config, what="configuration", strict=True)
+        check_counts(settings, source=self.config)
+        check_counts(settings["text_config"], source=self.config)
+        try:
+            config: AttributeConfig = AttributeConfig.from_dict(settings)
+        except Exception as error:  # settings of another type lead to errors of many types
+            raise ModelFolderError(f"{self.config} cannot be used ({error}): copy the folder again") from error
+        return config
+
+    def read(self, *, verify: bool = True) -> tuple[AttributeConfig, dict[str, Tensor]]:
+        """Read configuration and tensors.
+
+        Args:
+            verify: compare all files of the model with their checksums.
+
+        Raises:
+            ModelFolderError: for a truncated, changed or foreign file, naming it.
+        """
+        if verify:
+            check_files(self.path)
+        config = self.read_config()
+        try:
+            tensors = load_file(str(self.tensors))
+        except (SafetensorError, OSError) as error:
+            raise ModelFolderError(
+                f"{self.tensors} is truncated or foreign ({error}): copy the folder again"
+            ) from error
+        if set(tensors) != set(config.learned or ()):
+            odd = sorted(set(tensors) ^ set(config.learned or ()))
+            raise ModelFolderError(
+                f"{self.tensors} does not hold the tensors that {self.config.name} lists ({len(odd)} differ, such as "
+                f"{odd[0]}): the files come from two different saves; copy the folder again"
+            )
+        return config, tensors
+
+    def read_backbone(
+        self,
+        config: AttributeConfig,
+        *,
+        name: str | Path | None,
+        dtype: torch.dtype,
+        shared: SharedBackbones | None = None,
+    ) -> PreTrainedModel:
+        """Load the backbone of a saved model; one that was fully trained is only built, since its tensors are stored.
+
+        Args:
+            name: location of the weights, if not that of the configuration.
+            shared: cache that provides the backbone instead of a copy of its own.
+
+        Raises:
+            ModelFolderError: when the weights are not those of training.
+            ConfigError: when they cannot be loaded.
+        """
+        if self.options.quantization_config is not None:
+            check_quantised_tuning(config.tuning or "")
+        if config.tuning == "full" and name is None:
+            config.text_config._attn_implementation = self.options.attn_implementation
+            return build_backbone(config.text_config, is_generative=config.is_generative).to(dtype)
+        source = str(name or config.backbone or "")
+        if not source:
+            raise ModelFolderError(
+                f"{self.path} does not say which backbone it was trained on, since that was built in memory: "
+                "give its weights with backbone=FOLDER (--backbone FOLDER)"
+            )
+        revision = config.revision if name is None else None
+        settings: dict[str, Any] = {
+            "revision": revision,
+            "is_generative": config.is_generative,
+            "options": self.options,
+        }
+        if shared is None:
+            backbone, mark = load_with_fingerprint(source, **settings)  # of what is in the file, since precisions round
+            if not is_quantised(backbone):
+                backbone.to(dtype)
+        else:
+            backbone, mark = shared.load(source, dtype=dtype, **settings)
+        for key in ("model_type", "hidden_size", "num_hidden_layers", "vocab_size"):
+            ours, theirs = (getattr(owner, key, None) for owner in (config.text_config, backbone.config))
+            if ours != theirs:
+                raise ModelFolderError(
+                    f"{self.path} was trained on a backbone with {key} {ours}, but {source!r} has {theirs}: give the "
+                    "original weights with backbone=FOLDER (--backbone FOLDER)"
+                )
+        if config.backbone_fingerprint:
+            check_fingerprint(mark, config.backbone_fingerprint, name=source, folder=self.path)
+        return backbone
+
+    def read_tokenizer(self, *, shared: SharedBackbones | None = None) -> PreTrainedTokenizerBase | None:
+        """Load the tokenizer saved beside a model; None when there is none.
+
+        Args:
+            shared: cache that provides one tokenizer for all models whose tokenizers have the same self.
+        """
+        if shared is None or self.hub_name is not None:
+            return self._loaded_tokenizer()
+        own = {CONFIG, SCHEMA, TENSORS, CARD, CHECKSUMS, *HISTORY_FILES, *Schema.files_beside(self.schema)}
+        theirs = sorted(path for path in self.path.iterdir() if path.is_file() and path.name not in own)
+        key = tuple((path.name, checksum_of(path)["xxh3_128"]) for path in theirs)
+        if key not in shared.tokenizers:
+            shared.tokenizers[key] = self._loaded_tokenizer()
+        return shared.tokenizers[key]
+
+    def _loaded_tokenizer(self) -> PreTrainedTokenizerBase | None:
+        if self.hub_name is not None:
+            try:
+                return AutoTokenizer.from_pretrained(
+                    self.hub_name,
+                    revision=self.revision,
+                    trust_remote_code=False,
+                    **self.options.of_hub(self.hub_name),
+                )
+            except OSError:
+                return None
+        folder = self.path
+        if not (folder / "tokenizer_config.json").is_file():
+            return None
+        try:
+            tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(str(folder), trust_remote_code=False)
+        except Exception as error:  # tokenizers raises errors of many types, Exception itself among them
+            reason = " ".join(str(error).split())
+            raise ModelFolderError(
+                f"the tokenizer in {folder} cannot be read ({reason}): copy the folder again"
+            ) from error
+        return tokenizer
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelSnapshot:
+    """What is saved of a model, as it was at one time: it can be written while the model changes.
+
+    Args:
+        tensors: those learned, by name.
+    """
+
+    tensors: Mapping[str, Tensor]
+    config: AttributeConfig
+    schema: Schema
+    tokenizer: PreTrainedTokenizerBase | None
+    sizes: Sizes
+    histories: Histories | None = None
+
+    def save_pretrained(self, folder: Path, /) -> None:
+        """Write the folder that `ConditionedModel.from_pretrained` reads.
+
+        Each file except the tokenizer's is replaced in one step, the checksums last.
+
+        Raises:
+            ModelFolderError: when the folder cannot be written, with the system's reason.
+        """
+        partial = draft_of(folder / TENSORS)
+        names = {CONFIG, SCHEMA, TENSORS}
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            clear_drafts(folder)
+            replace_file(folder / CONFIG, self.config.to_json_string().encode())
+            self.schema.save(folder / SCHEMA)
+            replace_file(folder / CARD, model_card(self.config, self.schema, self.sizes).encode())
+            if self.histories is not None:
+                names |= {*self.histories.save(folder)}
+            if self.tokenizer is not None:
+                written = map(Path, self.tokenizer.save_pretrained(str(folder)))
+                names |= {file.name for file in written if file.is_file()}
+            save_file(
+                {k: v.detach().contiguous() for k, v in self.tensors.items()}, str(partial), metadata={"format": "pt"}
+            )
+            shutil.copymode(folder / CONFIG, partial)  # safetensors writes files that only the owner can read
+            move_into_place(partial, folder / TENSORS)
+            write_checksums(folder, {*names, *Schema.files_beside(folder / SCHEMA)})
+            for name in _OF_BASELINES:  # by which a folder would still be taken for one
+                (folder / name).unlink(missing_ok=True)
+            _log.info("%d learned tensors written to %s", len(self.tensors), folder)
+        except (OSError, SafetensorError) as error:
+            raise ModelFolderError(
+                f"the model could not be written to {folder}: {error}. Free space or choose a folder you may write to; "
+                "what was saved there before is still whole"
+            ) from error
+        finally:
+            with contextlib.suppress(OSError):
+                partial.unlink(missing_ok=True)
