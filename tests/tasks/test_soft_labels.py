@@ -18,7 +18,6 @@ from attribune.models.linear import LinearModel
 from attribune.schema import Schema
 from attribune.tasks import Classification, Ordinal, Rating, Task, task_from_dict
 from attribune.tasks.losses import row_soft_cross_entropy, share_weights
-from attribune.tasks.soft_labels import most_frequent
 
 CELLS = ['{"no": 0.75, "yes": 0.25}', {"yes": np.float32(1), "no": None}, None, "", '{"yes": 0.66, "no": 0.33}']
 STARS = ['{"1": 0.5, "2": 0.5}', '{"2": 0.25, "4": 0.75}', '{"10": 1}', '{"1": 0, "2": 1.0}']
@@ -110,7 +109,7 @@ def test_of_a_tie_each_answer_counts_as_right() -> None:
     task = Classification(classes=3, soft_labels=True)
     shares = np.array([[0.5, 0.5, 0], [0.5, 0.5, 0], [0.5, 0.5, 0], [0.2, 0.2, 0.6]], dtype=np.float32)
     logits = np.array([[2.0, 1, 0], [1, 2, 0], [0, 1, 2], [2, 1, 0]])
-    assert most_frequent(shares, logits).tolist() == [0, 1, 1, 2]
+    assert task.codec.true_classes(shares, logits).tolist() == [0, 1, 1, 2]
     assert task.metrics(logits, shares)["accuracy"].value() == 0.5
     cells = ['{"a": 0.5, "b": 0.5}', '{"a": 0.6, "b": 0.4}', None]
     notes = Classification.fit([cells], soft_labels=True).label_notes([cells])

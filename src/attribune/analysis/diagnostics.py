@@ -21,8 +21,7 @@ from attribune.metrics.bootstrap import Interval, interval
 from attribune.metrics.formulas import mean_of
 from attribune.metrics.metric import Metric
 from attribune.schema.attributes import FittedAttribute
-from attribune.tasks import Aspects, Classification, Rating, Regression, Task
-from attribune.tasks.soft_labels import most_frequent
+from attribune.tasks import Aspects, Regression, Task
 
 __all__ = [
     "VALUE_LIMIT",
@@ -137,12 +136,11 @@ class Head:
 def heads(scored_rows: ScoredRows) -> list[Head]:
     """Return the choices that a task makes for each row; none for numbers, multi-label tasks and texts."""
     task, labels = scored_rows.task, np.asarray(scored_rows.labels)
+    codec = task.codec
     if isinstance(task, Aspects):
         names, class_lists, columns = task.names, task.class_lists, list(labels.T)
-    elif isinstance(task, Rating) or (isinstance(task, Classification) and not task.multi_label):
-        classes = task.class_names if isinstance(task, Classification) else task.classes
-        true = most_frequent(labels, scored_rows.logits) if task.soft_labels else labels
-        names, class_lists, columns = ("",), (classes,), [true]
+    elif codec is not None and codec.has_one_class:
+        names, class_lists, columns = ("",), (codec.classes,), [codec.true_classes(labels, scored_rows.logits)]
     else:
         return []
     probabilities = task.decode(scored_rows.logits).probabilities
@@ -218,14 +216,14 @@ def compared_in_bins(predicted: Array, true: Array, *, quantity: Literal["probab
 
 def _predicted_and_true(scored_rows: ScoredRows) -> tuple[Array, Array] | None:
     task, labels = scored_rows.task, np.asarray(scored_rows.labels)
-    if isinstance(task, Classification | Rating) and task.soft_labels:  # the share of the predicted class
+    if task.codec is not None and task.codec.has_shares:  # the share of the predicted class
         probabilities = task.answer_probabilities(scored_rows.logits)
         assert probabilities is not None
         return probabilities.max(axis=1), labels[np.arange(len(labels)), probabilities.argmax(axis=1)]
     if choices := heads(scored_rows):
         confidence = np.concatenate([head.probabilities.max(axis=1) for head in choices])
         return confidence, np.concatenate([head.predicted == head.true for head in choices]).astype(np.float64)
-    if isinstance(task, Classification):  # several labels: the probability of each
+    if task.codec is not None:  # several labels: the probability of each
         probabilities = task.decode(scored_rows.logits).probabilities
         assert probabilities is not None
         return probabilities.reshape(-1), (labels[:, : task.outputs] > 0).reshape(-1).astype(np.float64)

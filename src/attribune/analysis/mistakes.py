@@ -13,8 +13,7 @@ from attribune.core.wording import prediction_text
 from attribune.data.clusters import Clusters, clustered
 from attribune.metrics.bootstrap import Interval, interval
 from attribune.metrics.formulas import f1_of_counts, ratio
-from attribune.tasks import Aspects, Classification, Rating, Regression
-from attribune.tasks.soft_labels import most_frequent
+from attribune.tasks import Classification, Regression
 
 __all__ = ["ClassFigures", "Mistake", "class_figures", "largest_mistakes"]
 
@@ -75,9 +74,9 @@ def class_figures(scored_rows: ScoredRows) -> list[ClassFigures]:
 def _cells(scored_rows: ScoredRows) -> list[tuple[str, tuple[str, ...], Array, Array]]:
     """Return for each choice its name and classes, and (n, C) which classes are true and which are predicted."""
     task = scored_rows.task
-    if isinstance(task, Classification) and task.multi_label:
+    if task.codec is not None and not task.codec.has_one_class:
         true, predicted = _label_cells(scored_rows)
-        return [("", task.class_names, true, predicted)]
+        return [("", task.codec.classes, true, predicted)]
     return [
         (head.name, head.classes, head.true[:, None] == ids, head.predicted[:, None] == ids)
         for head in heads(scored_rows)
@@ -146,11 +145,11 @@ def _wrong(scored_rows: ScoredRows) -> Array | None:
     task = scored_rows.task
     if isinstance(task, Regression):
         return np.ones(len(scored_rows), dtype=bool)
-    if isinstance(task, Classification) and task.multi_label:
+    if task.codec is not None and not task.codec.has_one_class:
         true, predicted = _label_cells(scored_rows)
         return np.asarray((true != predicted).any(axis=1))
-    if isinstance(task, Classification | Rating | Aspects):
-        return np.asarray(np.any([head.predicted != head.true for head in heads(scored_rows)], axis=0))
+    if choices := heads(scored_rows):
+        return np.asarray(np.any([head.predicted != head.true for head in choices], axis=0))
     return None
 
 
@@ -159,6 +158,6 @@ def _probability(scored_rows: ScoredRows, row: int) -> float | None:
     label = np.asarray(scored_rows.labels)[[row]]
     if probabilities is None:
         return None
-    if label.ndim == 2:
-        label = most_frequent(label, scored_rows.logits[[row]])
+    if (codec := scored_rows.task.codec) is not None:
+        label = codec.true_classes(label, scored_rows.logits[[row]])
     return float(probabilities[0, label[0]]) if label[0] >= 0 else None

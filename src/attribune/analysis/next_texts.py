@@ -205,4 +205,4 @@ def _information_root(task: Task, logits: Tensor) -> Tensor:
 
 
 def _soft(task: Task) -> bool:
-    return bool(getattr(task, "soft_labels", False))
+    return task.codec is not None and task.codec.has_shares

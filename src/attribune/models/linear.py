@@ -27,7 +27,7 @@ from attribune.models.sizes import Sizes
 from attribune.models.vector_features import VectorFeatures
 from attribune.schema import Schema
 from attribune.schema.revision import Revision
-from attribune.tasks import Aspects, Classification, Rating, Regression, Task, task_from_dict
+from attribune.tasks import Aspects, Regression, Task, task_from_dict
 from attribune.tasks.base import LOSS, validation_score
 
 __all__ = ["LinearModel", "choose_c"]
@@ -125,7 +125,7 @@ class LinearModel:
     @staticmethod
     def learns(task: Task) -> bool:
         """Whether the model can be fitted to the labels of a task."""
-        return isinstance(task, Regression | Aspects | Classification | Rating)
+        return isinstance(task, Regression | Aspects) or task.codec is not None
 
     @property
     def uses_text(self) -> bool:
@@ -283,17 +283,16 @@ def _fit_task(matrix: Any, labels: Array, task: Task, C: float, weights: Array |
     if isinstance(task, Aspects):
         sizes = [len(classes) for classes in task.class_lists]
         heads = [_fit_classes(matrix, labels[:, i], size, C, row_weights) for i, size in enumerate(sizes)]
-    elif isinstance(task, Classification) and task.multi_label:
-        positive = task.class_weights or (1.0,) * task.outputs
+    elif task.codec is None:
+        raise ConfigError(f"the linear baseline cannot learn the task {task.kind!r}: leave it out of the comparison")
+    elif not task.codec.has_one_class:
+        positive = task.codec.weights or (1.0,) * task.outputs
         heads = [_fit_label(matrix, labels[:, i] > 0, positive[i], C, row_weights) for i in range(task.outputs)]
-    elif isinstance(task, Classification | Rating):
-        class_weights = task.class_weights if isinstance(task, Classification) else None
-        if task.soft_labels:  # a row with each class that has a share
+    else:
+        if task.codec.has_shares:  # a row with each class that has a share
             rows, classes = np.nonzero(labels)
             matrix, row_weights, labels = matrix[rows], row_weights[rows] * labels[rows, classes], classes
-        return _fit_classes(matrix, labels, task.outputs, C, row_weights, class_weights)
-    else:
-        raise ConfigError(f"the linear baseline cannot learn the task {task.kind!r}: leave it out of the comparison")
+        return _fit_classes(matrix, labels, task.outputs, C, row_weights, task.codec.weights)
     return np.hstack([weight for weight, _ in heads]), np.concatenate([bias for _, bias in heads])
 
 

@@ -19,7 +19,7 @@ from attribune.metrics.distributions import disagreement
 from attribune.models.predictor import Predictor
 from attribune.schema.columns import Table, column_batches, column_names
 from attribune.schema.revision import is_listed
-from attribune.tasks import Classification, Regression
+from attribune.tasks import Regression
 
 __all__ = ["Panel", "check_panel"]
 
@@ -206,7 +206,7 @@ def check_panel(predictor: Predictor, *, what: str = "a panel") -> None:
         )
     probe = np.zeros((1, task.outputs)) if not task.reads_tokens and task.kind != "generation" else None
     if not isinstance(task, Regression) and (probe is None or task.answer_probabilities(probe) is None):
-        several = isinstance(task, Classification) and task.multi_label
+        several = task.codec is not None and not task.codec.has_one_class
         kind = f"{task.kind!r}{' with several labels per row' if several else ''}"
         raise ConfigError(
             f"{what} is for tasks with one answer of several, or a number, and this is {kind}: predict for each "

@@ -15,7 +15,8 @@ from attribune.errors import ConfigError
 from attribune.metrics import formulas as metric
 from attribune.metrics.metric import Metric
 from attribune.schema.columns import MISSING
-from attribune.tasks.base import Decoded, Task, checked_logits, log_frequencies, log_losses, unknown
+from attribune.tasks.base import Decoded, Task, checked_logits, log_losses
+from attribune.tasks.codecs import log_frequencies, unknown
 from attribune.tasks.labels import (
     Array,
     Column,

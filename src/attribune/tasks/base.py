@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     import torch
     from torch import Tensor
 
+    from attribune.tasks.codecs import LabelCodec
     from attribune.tasks.cut_points import Link
 
 __all__ = [
@@ -35,12 +36,9 @@ __all__ = [
     "Task",
     "check_metrics",
     "checked_logits",
-    "log_frequencies",
     "log_losses",
-    "log_shares",
     "scored_metrics",
     "selection_score",
-    "unknown",
     "unknown_selection",
     "validation_score",
 ]
@@ -276,6 +274,11 @@ class Task(ABC):
         return names if len(names) == self.outputs else [f"LABEL_{number}" for number in range(self.outputs)]
 
     @property
+    def codec(self) -> LabelCodec | None:
+        """What the labels of a row are, of a task with one column of classes or of ordered numbers; None for others."""
+        return None
+
+    @property
     def positions(self) -> Array | None:
         """The numbers (K,) of answers that are ordered; None for others."""
         return None
@@ -414,22 +417,3 @@ def checked_logits(logits: Array, outputs: int) -> Array:
             f" {int(finite.argmin())}: the training diverged; lower the learning rate or train in float32"
         )
     return logits
-
-
-def log_frequencies(ids: Array, classes: int) -> Array:
-    """Return the logarithm (C,) of the share of each class among known ids; -27.6 for a class without a row."""
-    seen = ids[ids >= 0]
-    if len(seen) == 0:
-        raise DataError("none of the training labels is known: fit the task on the labels of these training rows")
-    return np.asarray(np.log(np.maximum(np.bincount(seen, minlength=classes) / len(seen), 1e-12)))
-
-
-def log_shares(shares: Array) -> Array:
-    """Return the logarithm (C,) of the mean of distributions (n, C); -27.6 for a class without a share."""
-    return np.asarray(np.log(np.maximum(shares.mean(axis=0, dtype=np.float64), 1e-12)))
-
-
-def unknown(texts: Sequence[str | None], classes: Sequence[str]) -> Counter[str]:
-    """Count the texts that are present and not among the classes."""
-    known = frozenset(classes)
-    return Counter(text for text in texts if text is not None and text not in known)

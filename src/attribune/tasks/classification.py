@@ -10,46 +10,23 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
 
 import numpy as np
 from pydantic import BeforeValidator, ValidationInfo
-from scipy.special import expit, softmax
 
 from attribune.core.config import checked_dataclass
-from attribune.errors import ConfigError, DataError
+from attribune.errors import ConfigError
 from attribune.metrics import formulas as metric
-from attribune.metrics.distributions import distribution_metrics
 from attribune.metrics.metric import Metric
 from attribune.schema.columns import MISSING, canonical
-from attribune.tasks.base import (
-    Decoded,
-    ScoreBy,
-    Task,
-    check_metrics,
-    checked_logits,
-    log_frequencies,
-    log_shares,
-    unknown,
-)
+from attribune.tasks.base import Decoded, ScoreBy, Task, check_metrics, checked_logits
+from attribune.tasks.codecs import LabelCodec, One, Several, Shares, refuse_distributions
 from attribune.tasks.labels import (
     Array,
     Column,
     Flag,
     MissingTexts,
-    class_ids,
     class_names,
-    count_classes,
-    label_lists,
-    label_texts,
-    outside_of,
     require_columns,
     require_flag,
     sorted_classes,
-)
-from attribune.tasks.soft_labels import (
-    SOFT_METRICS,
-    encode_shares,
-    label_shares,
-    most_frequent,
-    refuse_distributions,
-    tie_notes,
 )
 
 if TYPE_CHECKING:
@@ -86,8 +63,20 @@ Classes = Annotated[int | tuple[str, ...], BeforeValidator(_class_names)]
 ClassWeights = Annotated[tuple[float, ...], BeforeValidator(_checked_weights)]
 
 
-def _flat(cells: Sequence[Sequence[str] | None]) -> list[str | None]:
-    return [label for cell in cells for label in cell or ()]
+def _codec(
+    classes: tuple[str, ...],
+    *,
+    multi_label: bool,
+    soft_labels: bool,
+    separator: str | None,
+    missing: Sequence[str],
+    weights: tuple[float, ...] | None = None,
+) -> LabelCodec:
+    if soft_labels:
+        return Shares(classes=classes, missing=missing, weights=weights)
+    if multi_label:
+        return Several(classes=classes, missing=missing, weights=weights, separator=separator)
+    return One(classes=classes, missing=missing, weights=weights)
 
 
 @checked_dataclass(kw_only=True)
@@ -160,38 +149,30 @@ class Classification(Task):
         require_flag(soft_labels, name="soft_labels")
         least = 1 if multi_label else 2
         known = () if classes is None else class_names(classes, of="the classification", least=least)
-        texts: Sequence[str | None]
-        if soft_labels:
-            cells = label_shares(label_columns[0], missing=missing)
-            texts = [name for cell in cells for name in cell or ()]
-        elif multi_label:
-            texts = _flat(label_lists(label_columns[0], missing=missing, separator=separator, known=known))
-        else:
-            texts = label_texts(label_columns[0], missing=missing, known=known)
-            refuse_distributions([text for text in dict.fromkeys(texts) if text is not None])
+        codec = _codec(known, multi_label=multi_label, soft_labels=soft_labels, separator=separator, missing=missing)
+        texts = codec.names(label_columns[0])
+        if isinstance(codec, One):
+            refuse_distributions(texts)
         names = known or sorted_classes(texts, of="the label column", least=least)
         options: dict[str, Any] = {"multi_label": multi_label, "separator": separator, "positive": positive}
         options |= {"score_by": score_by, "soft_labels": soft_labels}
         task = cls(classes=names, missing=missing, **options)
         if class_weights == "balanced":
-            class_weights = task._balanced(*task.encode_labels(label_columns))
+            labels, keep = task.encode_labels(label_columns)
+            class_weights = task.codec.balanced(labels[keep])
         return replace(task, class_weights=class_weights)  # type: ignore[arg-type]
 
-    def _balanced(self, labels: Array, keep: Array) -> tuple[float, ...]:
-        """Return rows / (C · rows of the class), or negatives / positives for several labels per row."""
-        labels, count = labels[keep], self.outputs
-        positives = (
-            labels[:, :count].sum(axis=0, dtype=np.float64)
-            if labels.ndim == 2
-            else np.bincount(labels[labels >= 0], minlength=count)
+    @property
+    def codec(self) -> LabelCodec:
+        """What the labels of a row are."""
+        return _codec(
+            self.class_names,
+            multi_label=self.multi_label,
+            soft_labels=self.soft_labels,
+            separator=self.separator,
+            missing=self.missing,
+            weights=self.class_weights,
         )
-        if not positives.all():
-            absent = self.class_names[int(positives.argmin())]
-            raise DataError(
-                f"no training row has the class {absent!r}: balanced class weights need rows of every class"
-            )
-        weights = np.maximum(len(labels) - positives, 1) if self.multi_label else positives.sum() / count
-        return tuple(float(weight) for weight in weights / positives)
 
     @property
     def class_names(self) -> tuple[str, ...]:
@@ -217,126 +198,79 @@ class Classification(Task):
         if self.multi_label:
             return ("micro_f1", "macro_f1", "subset_accuracy")
         single = ("accuracy", "macro_f1") if self.positive is None else ("f1", "accuracy", "macro_f1")
-        return (*SOFT_METRICS, *single) if self.soft_labels else single
-
-    def _texts(self, columns: Sequence[Column], first_row: int) -> list[str | None]:
-        require_columns(columns, ["label"], task=self.kind)
-        return label_texts(columns[0], missing=self.missing, known=self.class_names, first_row=first_row)
-
-    def _lists(self, columns: Sequence[Column], first_row: int) -> list[list[str] | None]:
-        require_columns(columns, ["label"], task=self.kind)
-        return label_lists(
-            columns[0], missing=self.missing, separator=self.separator, known=self.class_names, first_row=first_row
-        )
+        return (*self.codec.share_metrics, *single)
 
     def encode_labels(self, columns: Sequence[Column], *, first_row: int = 1) -> tuple[Array, Array]:
         """Return class ids int64 (n,), or float32 (n, C + 1) for several labels, and the mask of labelled rows.
 
         Distributions are float32 (n, C).
         """
-        if self.soft_labels:
-            require_columns(columns, ["label"], task=self.kind)
-            shares = label_shares(columns[0], missing=self.missing, first_row=first_row)
-            return encode_shares(shares, self.class_names, first_row=first_row)
-        if not self.multi_label:
-            return class_ids(self._texts(columns, first_row), self.class_names)
-        cells = self._lists(columns, first_row)
-        index = {name: i for i, name in enumerate(self.class_names)}
-        labels = np.zeros((len(cells), self.outputs + 1), dtype=np.float32)
-        for row, cell in zip(labels, cells, strict=True):
-            row[[index.get(label, self.outputs) for label in cell or ()]] = 1
-        return labels, np.array([cell is not None for cell in cells], dtype=bool)
+        require_columns(columns, ["label"], task=self.kind)
+        return self.codec.encode(columns[0], first_row=first_row)
 
     @classmethod
     def bad_labels(cls, columns: Sequence[Column], options: Mapping[str, Any]) -> Array:
         """Return (n,) whether a label is none of the given classes, where a row has one."""
-        if options.get("classes") is None or options.get("soft_labels") or options.get("multi_label"):
-            return super().bad_labels(columns, options)
-        known = class_names(options["classes"], of="the classification")
-        return outside_of(columns[0], missing=options.get("missing", MISSING), known=known, as_numbers=False)
+        classes = options.get("classes")
+        codec = _codec(
+            () if classes is None else class_names(classes, of="the classification", least=1),
+            multi_label=bool(options.get("multi_label")),
+            soft_labels=bool(options.get("soft_labels")),
+            separator=None,
+            missing=options.get("missing", MISSING),
+        )
+        return codec.outside(columns[0])
 
     def class_counts(self, labels: Array) -> dict[str, int]:
         """Count the rows of each class; distributions have none."""
-        return {} if self.soft_labels else count_classes(labels, self.class_names)
+        return self.codec.counts(labels)
 
     def unseen_labels(self, columns: Sequence[Column]) -> Counter[str]:
         """Count the labels that are not among the classes; distributions have none."""
-        if self.soft_labels:
-            return Counter()
-        texts = _flat(self._lists(columns, 1)) if self.multi_label else self._texts(columns, 1)
-        return unknown(texts, self.class_names)
+        require_columns(columns, ["label"], task=self.kind)
+        return self.codec.unseen(columns[0])
 
     def label_notes(self, columns: Sequence[Column]) -> list[str]:
         """Say how many distributions have no single most frequent class, and which labels of lists mean missing."""
-        if self.multi_label:
-            cells = label_lists(columns[0], missing=(), separator=self.separator)
-            hidden = frozenset(self.missing) - {"", *self.class_names}
-            words = Counter(label for cell in cells if len(cell or ()) > 1 for label in cell or () if label in hidden)
-            listed = ", ".join(f"{word!r} ({count:,})" for word, count in words.most_common())
-            return [f"labels left out beside others, since they mean missing (task.missing): {listed}"] if words else []
-        if not self.soft_labels:
-            return []
-        labels, keep = self.encode_labels(columns)
-        return tie_notes(labels[keep])
+        return self.codec.notes(columns[0])
 
     def loss(self, logits: Tensor, labels: Tensor) -> Tensor:
         """Return the weighted cross-entropy, or the binary cross-entropy for several labels per row."""
-        from attribune.tasks.losses import binary_cross_entropy, cross_entropy
-
-        if self.soft_labels:
-            return self.weighted_loss(logits, labels, labels.new_ones(len(labels)))
-        if not self.multi_label:
-            return cross_entropy(logits, labels, self.class_weights)
-        return binary_cross_entropy(logits, labels[:, : self.outputs], self.class_weights)
+        return self.codec.loss(logits, labels)
 
     def row_losses(self, logits: Tensor, labels: Tensor) -> Tensor:
-        """Return the weighted cross-entropy of each row; a mean over single rows would cancel the weights."""
-        from attribune.tasks.losses import row_binary_cross_entropy, row_cross_entropy, row_soft_cross_entropy
-
-        if self.soft_labels:
-            return row_soft_cross_entropy(logits, labels, self.class_weights)
-        if self.multi_label:
-            return row_binary_cross_entropy(logits, labels[:, : self.outputs], self.class_weights)
-        return row_cross_entropy(logits, labels, self.class_weights)
+        """Return the weighted loss of each row."""
+        return self.codec.row_losses(logits, labels)
 
     def row_counts(self, labels: Tensor) -> Tensor:
         """Return the weights of the rows' classes; 1 for several labels per row."""
-        from attribune.tasks.losses import known_weights, share_weights
-
-        if self.soft_labels:
-            return share_weights(labels, self.class_weights)
-        return super().row_counts(labels) if self.multi_label else known_weights(labels, self.class_weights)
+        return self.codec.row_counts(labels)
 
     @property
     def has_free_dispersion(self) -> bool:
         """Whether a row has several labels: the loss is a mean over classes, which are not independent."""
-        return self.multi_label
+        return not self.codec.has_one_class
 
     def sample_labels(self, logits: Tensor, generator: torch.Generator) -> Tensor:
         """Draw class ids (B,), or for several labels a row of zeros and ones (B, C + 1), as distributions (B, C)."""
-        from attribune.tasks.losses import sample_class, sample_classes, sample_shares
-
-        if self.soft_labels:
-            return sample_shares(logits, generator)
-        return sample_classes(logits, generator) if self.multi_label else sample_class(logits, generator)
+        return self.codec.sample(logits, generator)
 
     def answer_probabilities(self, logits: Array) -> Array | None:
         """Return the probabilities (n, C) of the classes, unless a row may have several."""
-        return None if self.multi_label else np.asarray(softmax(checked_logits(logits, self.outputs), axis=1))
+        checked, codec = checked_logits(logits, self.outputs), self.codec
+        return codec.chances(checked) if codec.has_one_class else None
 
     def decode(self, logits: Array) -> Decoded:
         """Return the most probable class, or all classes with a probability above one half."""
-        logits = checked_logits(logits, self.outputs)
-        names = self.class_names
-        if self.multi_label:
-            predicted: list[Any] = [[names[i] for i in np.flatnonzero(row > 0)] for row in logits]
-            probabilities = expit(logits)
-        else:
+        logits, names, codec = checked_logits(logits, self.outputs), self.class_names, self.codec
+        predicted: list[Any]
+        if codec.has_one_class:
             predicted = [names[i] for i in logits.argmax(axis=1)]
-            probabilities = softmax(logits, axis=1)
+        else:
+            predicted = [[names[i] for i in np.flatnonzero(row > 0)] for row in logits]
         return Decoded(
             predictions={"prediction": predicted},
-            probabilities=probabilities,
+            probabilities=codec.chances(logits),
             probability_columns=tuple(f"probability_{name}" for name in names),
         )
 
@@ -356,23 +290,21 @@ class Classification(Task):
                 "subset_accuracy": lambda: metric.subset_accuracy(true, predicted),
             }
         else:
-            true, predicted = most_frequent(labels, logits) if self.soft_labels else labels, logits.argmax(axis=1)
+            true, predicted = self.codec.true_classes(labels, logits), logits.argmax(axis=1)
             makers = {
                 "accuracy": lambda: metric.accuracy(true, predicted),
                 "macro_f1": lambda: metric.macro_f1(true, predicted, classes=self.outputs),
                 "matthews": lambda: metric.matthews(true, predicted, classes=self.outputs),
                 "f1": lambda: metric.f1(true, predicted, positive=self.class_names.index(self.positive or "")),
             }
-        of_shares = distribution_metrics(labels, softmax(logits, axis=1)) if self.soft_labels else {}
+        of_shares = self.codec.of_shares(logits, labels)
         names = dict.fromkeys([*self.score_by, *self._usual])
         return {name: of_shares[name] if name in of_shares else makers[name]() for name in names}
 
     def proper_score(self, logits: Array, labels: Array) -> Metric | None:
         """Return the log loss, or of several labels the mean over the classes of that of each."""
-        if not self.multi_label:
-            return super().proper_score(logits, labels)
-        true, scores = np.asarray(labels)[:, : self.outputs] > 0, checked_logits(logits, self.outputs)
-        return metric.mean_of("log_loss", np.logaddexp(0.0, np.where(true, -scores, scores)).mean(axis=1))
+        own = self.codec.proper_score(checked_logits(logits, self.outputs), labels)
+        return super().proper_score(logits, labels) if own is None else own
 
     def _known_and_unseen(self, true: Array, predicted: Array) -> tuple[Array, Array]:
         """Return 0/1 labels and predictions (n, C or C + 1); unseen labels are one more class, never predicted."""
@@ -382,9 +314,4 @@ class Classification(Task):
 
     def prior(self, train_labels: Array) -> Array:
         """Return the log frequencies of the classes, or their log odds for several labels per row."""
-        if self.soft_labels:
-            return log_shares(train_labels)
-        if not self.multi_label:
-            return log_frequencies(train_labels, self.outputs)
-        share = np.clip(train_labels[:, : self.outputs].mean(axis=0, dtype=np.float64), 1e-12, 1 - 1e-12)
-        return np.asarray(np.log(share) - np.log1p(-share))
+        return self.codec.prior(train_labels)

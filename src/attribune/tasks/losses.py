@@ -82,8 +82,8 @@ def row_soft_cross_entropy(logits: Tensor, shares: Tensor, weights: tuple[float,
     return -(_weighted_shares(shares.to(logs), weights) * logs).sum(dim=1)
 
 
-def share_weights(shares: Tensor, weights: tuple[float, ...] | None = None) -> Tensor:
-    """Return the mean weight of each row's classes by their shares, (B,), by default 1."""
+def share_weights(shares: Tensor, weights: tuple[float, ...]) -> Tensor:
+    """Return the mean weight of each row's classes by their shares, (B,)."""
     return _weighted_shares(shares, weights).sum(dim=1)
 
 

@@ -18,7 +18,6 @@ from attribune.schema.columns import MISSING
 from attribune.tasks.base import Decoded, ScoreBy, check_metrics, checked_logits
 from attribune.tasks.labels import UNSEEN, Array, Column, require_columns
 from attribune.tasks.rating import Rating
-from attribune.tasks.soft_labels import most_frequent
 
 if TYPE_CHECKING:
     from attribune.tasks.cut_points import Link
@@ -68,7 +67,9 @@ class Ordinal(Rating):
 
     def __post_init__(self) -> None:
         """Check the names of metrics and the number of cut points."""
-        check_metrics(self.score_by, (*self._of_shares, *_METRICS, "kappa", "accuracy"), task="an ordinal task")
+        check_metrics(
+            self.score_by, (*self.codec.share_metrics, *_METRICS, "kappa", "accuracy"), task="an ordinal task"
+        )
         if self.cut_points and len(self.cut_points) != len(self.classes) - 1:
             raise ConfigError(
                 f"{len(self.cut_points)} cut_points between {len(self.classes)} classes: give one less than classes"
@@ -92,8 +93,7 @@ class Ordinal(Rating):
         rating = Rating.fit(label_columns, classes=classes, soft_labels=soft_labels, missing=missing)
         if cut_points is None:
             labels, _ = rating.encode_labels(label_columns)
-            known = labels.sum(axis=0) if soft_labels else np.bincount(labels[labels >= 0], minlength=rating.outputs)
-            counts = known + 0.5  # a class may have no row
+            counts = rating.codec.positives(labels) + 0.5  # a class may have no row
             below = counts.cumsum()[:-1] / counts.sum()
             cut_points = np.log(below / (1 - below)).tolist()
         return cls(
@@ -109,7 +109,7 @@ class Ordinal(Rating):
     @property
     def main_metric(self) -> str:
         """The first of `score_by`, else `rmse`, or for distributions `cross_entropy`."""
-        return (*self.score_by, *self._of_shares, *_USUAL)[0]
+        return (*self.score_by, *self.codec.share_metrics, *_USUAL)[0]
 
     @property
     def metrics_note(self) -> str:
@@ -159,8 +159,8 @@ class Ordinal(Rating):
     def metrics(self, logits: Array, labels: Array) -> dict[str, Metric]:
         """Return the metrics of `score_by`, then RMSE and MAE of the expected number, kappa and accuracy."""
         logits, labels = checked_logits(logits, self.outputs), np.asarray(labels)
-        of_shares = self._share_metrics(logits, labels)
-        labels = most_frequent(labels, logits) if self.soft_labels else labels
+        of_shares = self.codec.of_shares(logits, labels, positions=self._values)
+        labels = self.codec.true_classes(labels, logits)
         numbers, values, predicted = self._expected(logits), self._values, logits.argmax(axis=1)
         # A class that no training row has is as far away as the scale is long.
         farthest = np.where(numbers - values[0] > values[-1] - numbers, 0, self.outputs - 1)
@@ -169,5 +169,5 @@ class Ordinal(Rating):
             "accuracy": lambda: metric.accuracy(labels, predicted),
             "kappa": lambda: metric.kappa(known, predicted),
         } | {name: lambda make=make: make(values[known], numbers) for name, make in _METRICS.items()}
-        names = dict.fromkeys([*self.score_by, *self._of_shares, *_USUAL])
+        names = dict.fromkeys([*self.score_by, *self.codec.share_metrics, *_USUAL])
         return {name: of_shares[name] if name in of_shares else found[name]() for name in names}

@@ -13,19 +13,10 @@ from scipy.special import softmax
 from attribune.core.config import checked_dataclass
 from attribune.errors import ConfigError
 from attribune.metrics import formulas as metric
-from attribune.metrics.distributions import distribution_metrics
 from attribune.metrics.metric import Metric
-from attribune.schema.columns import MISSING, NO_NUMBER, canonical
-from attribune.tasks.base import (
-    Decoded,
-    ScoreBy,
-    Task,
-    check_metrics,
-    checked_logits,
-    log_frequencies,
-    log_shares,
-    unknown,
-)
+from attribune.schema.columns import MISSING, NO_NUMBER
+from attribune.tasks.base import Decoded, ScoreBy, Task, check_metrics, checked_logits
+from attribune.tasks.codecs import LabelCodec, Number, Shares
 from attribune.tasks.labels import (
     UNSEEN,
     Array,
@@ -34,21 +25,10 @@ from attribune.tasks.labels import (
     MissingTexts,
     OptionalFlag,
     class_names,
-    count_classes,
-    label_numbers,
     number_of,
-    outside_of,
     require_columns,
     require_flag,
     sorted_classes,
-)
-from attribune.tasks.soft_labels import (
-    SOFT_METRICS,
-    encode_shares,
-    label_shares,
-    most_frequent,
-    named_as,
-    tie_notes,
 )
 
 if TYPE_CHECKING:
@@ -71,8 +51,13 @@ def _sorted_ratings(classes: Any) -> tuple[str, ...]:
 _USUAL = ("accuracy", "rmse", "mae")
 _OF_NUMBERS = (metric.rmse, metric.mae, metric.pearson, metric.spearman)
 _METRICS = {"accuracy": metric.accuracy, **{make.__name__: make for make in _OF_NUMBERS}}
-_OF_SHARES = (*SOFT_METRICS, "wasserstein")
 Ratings = Annotated[tuple[str, ...], BeforeValidator(_sorted_ratings)]
+
+
+def _codec(classes: tuple[str, ...], *, soft_labels: bool, missing: Sequence[str]) -> LabelCodec:
+    if soft_labels:
+        return Shares(classes=classes, missing=missing, as_numbers=True)
+    return Number(classes=classes, missing=missing)
 
 
 @checked_dataclass(kw_only=True)
@@ -106,7 +91,7 @@ class Rating(Task):
 
     def __post_init__(self) -> None:
         """Check the names of metrics."""
-        check_metrics(self.score_by, (*self._of_shares, *_METRICS, "kappa"), task="a rating")
+        check_metrics(self.score_by, (*self.codec.share_metrics, *_METRICS, "kappa"), task="a rating")
 
     @classmethod
     def fit(
@@ -123,11 +108,7 @@ class Rating(Task):
         require_flag(soft_labels, name="soft_labels")
         if classes is None:
             require_columns(label_columns, ["label"], task=cls.kind)
-            if soft_labels:
-                texts = [name for cell in label_shares(label_columns[0], missing=missing) for name in cell or ()]
-            else:
-                values = np.unique(label_numbers(label_columns[0], missing=missing))
-                texts = [str(canonical(value)) for value in values if not np.isnan(value)]
+            texts = _codec((), soft_labels=soft_labels, missing=missing).names(label_columns[0])
             classes = sorted_classes(texts, of="the label column")
         names = class_names(classes, of="the rating")
         return cls(
@@ -141,12 +122,12 @@ class Rating(Task):
     @property
     def main_metric(self) -> str:
         """The first of `score_by`, else `accuracy`, or for distributions `cross_entropy`."""
-        return (*self.score_by, *self._of_shares, *_USUAL)[0]
+        return (*self.score_by, *self.codec.share_metrics, *_USUAL)[0]
 
     @property
-    def _of_shares(self) -> tuple[str, ...]:
-        """The metrics of distributions, if labels are some."""
-        return _OF_SHARES if self.soft_labels else ()
+    def codec(self) -> LabelCodec:
+        """What the labels of a row are."""
+        return _codec(self.classes, soft_labels=self.soft_labels, missing=self.missing)
 
     @property
     def outputs(self) -> int:
@@ -163,75 +144,51 @@ class Rating(Task):
         Distributions are float32 (n, C).
         """
         require_columns(columns, ["label"], task=self.kind)
-        if self.soft_labels:
-            shares = label_shares(columns[0], missing=self.missing, first_row=first_row)
-            return encode_shares(named_as(shares, self.classes), self.classes, first_row=first_row)
-        numbers = label_numbers(columns[0], missing=self.missing, first_row=first_row)
-        ids = np.clip(np.searchsorted(self._values, numbers), 0, self.outputs - 1)
-        return np.where(self._values[ids] == numbers, ids, UNSEEN), ~np.isnan(numbers)
+        return self.codec.encode(columns[0], first_row=first_row)
 
     @classmethod
     def bad_labels(cls, columns: Sequence[Column], options: Mapping[str, Any]) -> Array:
         """Return (n,) whether a label is no finite number, or none of the given ones."""
-        if options.get("soft_labels"):
-            return super().bad_labels(columns, options)
-        known = None if options.get("classes") is None else class_names(options["classes"], of="the rating")
-        return outside_of(columns[0], missing=options.get("missing", MISSING), known=known, as_numbers=True)
+        classes = options.get("classes")
+        codec = _codec(
+            () if classes is None else class_names(classes, of="the rating"),
+            soft_labels=bool(options.get("soft_labels")),
+            missing=options.get("missing", MISSING),
+        )
+        return codec.outside(columns[0])
 
     def class_counts(self, labels: Array) -> dict[str, int]:
         """Count the rows of each rating; distributions have none."""
-        return {} if self.soft_labels else count_classes(labels, self.classes)
+        return self.codec.counts(labels)
 
     def unseen_labels(self, columns: Sequence[Column]) -> Counter[str]:
         """Count the ratings that are not among the classes; distributions have none."""
-        if self.soft_labels:
-            return Counter()
         require_columns(columns, ["label"], task=self.kind)
-        texts = [canonical(number) for number in label_numbers(columns[0], missing=self.missing)]
-        return unknown(texts, [str(canonical(value)) for value in self._values])
+        return self.codec.unseen(columns[0])
 
     def label_notes(self, columns: Sequence[Column]) -> list[str]:
         """Say how many distributions have no single most frequent rating."""
-        if not self.soft_labels:
-            return []
-        labels, keep = self.encode_labels(columns)
-        return tie_notes(labels[keep])
+        return self.codec.notes(columns[0])
 
     def loss(self, logits: Tensor, labels: Tensor) -> Tensor:
         """Return the cross-entropy of logits (B, C)."""
-        from attribune.tasks.losses import cross_entropy
-
-        if self.soft_labels:
-            return self.weighted_loss(logits, labels, labels.new_ones(len(labels)))
-        return cross_entropy(logits, labels)
+        return self.codec.loss(logits, labels)
 
     def row_losses(self, logits: Tensor, labels: Tensor) -> Tensor:
         """Return the cross-entropy of each row; zero for a rating that no training row has."""
-        from attribune.tasks.losses import row_cross_entropy, row_soft_cross_entropy
-
-        if self.soft_labels:
-            return row_soft_cross_entropy(logits, labels)
-        return row_cross_entropy(logits, labels)
+        return self.codec.row_losses(logits, labels)
 
     def row_counts(self, labels: Tensor) -> Tensor:
         """Return 1 for rows with a known rating, and 0 for others."""
-        from attribune.tasks.losses import known_weights
-
-        if self.soft_labels:
-            return super().row_counts(labels)
-        return known_weights(labels)
+        return self.codec.row_counts(labels)
 
     def sample_labels(self, logits: Tensor, generator: torch.Generator) -> Tensor:
         """Draw class ids (B,), as distributions (B, C) where labels are some."""
-        from attribune.tasks.losses import sample_class, sample_shares
-
-        if self.soft_labels:
-            return sample_shares(logits, generator)
-        return sample_class(logits, generator)
+        return self.codec.sample(logits, generator)
 
     def answer_probabilities(self, logits: Array) -> Array:
         """Return the probabilities (n, C) of the numbers."""
-        return np.asarray(softmax(checked_logits(logits, self.outputs), axis=1))
+        return self.codec.chances(checked_logits(logits, self.outputs))
 
     @property
     def positions(self) -> Array:
@@ -258,8 +215,8 @@ class Rating(Task):
         the most frequent ratings counts as the likeliest of them.
         """
         logits, labels = checked_logits(logits, self.outputs), np.asarray(labels)
-        found = self._share_metrics(logits, labels)
-        labels = most_frequent(labels, logits) if self.soft_labels else labels
+        found = self.codec.of_shares(logits, labels, positions=self._values)
+        labels = self.codec.true_classes(labels, logits)
         most_probable, values = logits.argmax(axis=1), self._values
         mean = softmax(logits, axis=1) @ values
 
@@ -272,7 +229,7 @@ class Rating(Task):
         if "kappa" in self.score_by:
             true = self._true_numbers(labels, mean if self.expected else values[most_probable])
             found["kappa"] = metric.kappa(np.searchsorted(values, true), most_probable)
-        names = dict.fromkeys([*self.score_by, *self._of_shares, *_USUAL])
+        names = dict.fromkeys([*self.score_by, *self.codec.share_metrics, *_USUAL])
         return {name: found[name] if name in found else of_numbers(name) for name in names}
 
     @property
@@ -286,14 +243,6 @@ class Rating(Task):
         farthest = np.where(predicted - values[0] > values[-1] - predicted, values[0], values[-1])
         return np.asarray(np.where(labels == UNSEEN, farthest, values[labels.clip(min=0)]))
 
-    def _share_metrics(self, logits: Array, labels: Array) -> dict[str, Metric]:
-        """Return the metrics of distributions (n, C), if labels are some."""
-        if not self.soft_labels:
-            return {}
-        return distribution_metrics(labels, softmax(logits, axis=1), positions=self._values)
-
     def prior(self, train_labels: Array) -> Array:
         """Return the log frequencies of the ratings."""
-        if self.soft_labels:
-            return log_shares(train_labels)
-        return log_frequencies(train_labels, self.outputs)
+        return self.codec.prior(train_labels)

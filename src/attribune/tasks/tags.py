@@ -18,7 +18,8 @@ from attribune.metrics import formulas as metric
 from attribune.metrics.entities import SINGLE, count_entities, split_tag
 from attribune.metrics.metric import Metric
 from attribune.schema.columns import MISSING, canonical
-from attribune.tasks.base import Decoded, checked_logits, log_frequencies, log_losses
+from attribune.tasks.base import Decoded, checked_logits, log_losses
+from attribune.tasks.codecs import log_frequencies
 from attribune.tasks.labels import (
     UNSEEN,
     Array,

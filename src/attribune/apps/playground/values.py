@@ -134,7 +134,7 @@ def _label_numbers(task: Task, labels: Array) -> dict[str, Array]:
         return {"number": labels.reshape(-1) * task.std + task.mean}
     if isinstance(task, Rating):
         values = np.array([float(name) for name in task.classes])
-        if task.soft_labels:
+        if task.codec.has_shares:
             return {"rating": labels @ values}
         return {"rating": np.where(labels >= 0, values[labels.clip(min=0)], values.mean())}
     if isinstance(task, Classification):

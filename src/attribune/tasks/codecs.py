@@ -1,0 +1,537 @@
+"""How the labels of rows become numbers that a model learns, and what its logits say of them.
+
+A codec has one answer to each question that depends on the kind of labels: one class a row, several, a share of each
+class, or one of several numbers. Tasks ask it. Shapes: B rows of a batch, n rows of a table, C classes.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import numbers
+from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from scipy.special import expit, softmax
+
+from attribune.errors import ConfigError, DataError, RowError
+from attribune.metrics import formulas
+from attribune.metrics.distributions import distribution_metrics
+from attribune.metrics.metric import Metric
+from attribune.schema.columns import canonical
+from attribune.tasks.labels import (
+    UNSEEN,
+    Array,
+    Column,
+    class_ids,
+    count_classes,
+    label_lists,
+    label_numbers,
+    label_texts,
+    number_of,
+    outside_of,
+)
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+
+__all__ = [
+    "SOFT_METRICS",
+    "LabelCodec",
+    "Number",
+    "One",
+    "Several",
+    "Shares",
+    "log_frequencies",
+    "refuse_distributions",
+    "unknown",
+]
+
+SOFT_METRICS = ("cross_entropy", "manhattan", "jensen_shannon")
+"""What is computed of distributions unasked, the main one first."""
+_TOLERANCE = 0.02  # published shares are rounded
+_EXAMPLE = 'give an object of shares that sum to 1, such as {"yes": 0.75, "no": 0.25}'
+
+ShareOf = Mapping[str, float]
+
+
+@dataclass(frozen=True, kw_only=True)
+class LabelCodec(ABC):
+    """The labels of one column, in one of the kinds that follow.
+
+    Args:
+        classes: their names in the order of ids; none as long as they are not known.
+        missing: texts that mean a missing label.
+        weights: C weights of the classes in the loss, if there are any.
+    """
+
+    classes: tuple[str, ...] = ()
+    missing: Sequence[str] = ()
+    weights: tuple[float, ...] | None = None
+
+    @abstractmethod
+    def names(self, column: Column) -> list[str | None]:
+        """Return the names of classes in the cells of a column, None for a missing one."""
+
+    @abstractmethod
+    def encode(self, column: Column, *, first_row: int = 1) -> tuple[Array, Array]:
+        """Return labels, and a mask (n,), False for a missing one; a name that is no class is `UNSEEN`."""
+
+    def unseen(self, column: Column) -> Counter[str]:
+        """Count the names that are not among the classes."""
+        return unknown(self.names(column), self.classes)
+
+    def outside(self, column: Column) -> Array:
+        """Return (n,) whether a label cannot be one of the classes; by default all can."""
+        return np.zeros(len(column), dtype=bool)
+
+    def counts(self, labels: Array) -> dict[str, int]:
+        """Count the rows of each class, of encoded labels; empty where a row has no class of its own."""
+        return count_classes(labels, self.classes)
+
+    def notes(self, column: Column) -> list[str]:
+        """Say in short lines what is odd about the labels of a column, or was changed in them."""
+        return []
+
+    def loss(self, logits: Tensor, labels: Tensor) -> Tensor:
+        """Return the mean of `row_losses`, divided by `row_counts`; zero if all labels are ignored."""
+        from attribune.tasks.losses import weighted_mean
+
+        return weighted_mean(self.row_losses(logits, labels), self.row_counts(labels), labels.new_ones(len(labels)))
+
+    @abstractmethod
+    def row_losses(self, logits: Tensor, labels: Tensor) -> Tensor:
+        """Return the weighted negative log-likelihood of each row, (B,), for logits (B, C)."""
+
+    @abstractmethod
+    def row_counts(self, labels: Tensor) -> Tensor:
+        """Return what the losses of rows are divided by in the mean of a batch, (B,)."""
+
+    @abstractmethod
+    def sample(self, logits: Tensor, generator: torch.Generator) -> Tensor:
+        """Draw a label of each row from the model's own distribution."""
+
+    def chances(self, logits: Array) -> Array:
+        """Return the probabilities (n, C) of the classes, of finite logits (n, C)."""
+        return np.asarray(softmax(logits, axis=1))
+
+    def true_classes(self, labels: Array, scores: Array) -> Array:
+        """Return the class id (n,) with which a prediction is compared.
+
+        Args:
+            scores: (n, C) of the prediction, which decide between classes that a label has alike.
+        """
+        return labels
+
+    @property
+    def has_one_class(self) -> bool:
+        """Whether exactly one of the classes is right, so that probabilities sum to 1."""
+        return True
+
+    @property
+    def has_shares(self) -> bool:
+        """Whether a label is a distribution over the classes."""
+        return False
+
+    @property
+    def share_metrics(self) -> tuple[str, ...]:
+        """The metrics of distributions, if labels are some."""
+        return ()
+
+    def of_shares(self, logits: Array, labels: Array, *, positions: Array | None = None) -> dict[str, Metric]:
+        """Return the metrics of distributions, if labels are some; see `distribution_metrics`."""
+        return {}
+
+    def proper_score(self, logits: Array, labels: Array) -> Metric | None:
+        """Return a score of its own; None where that of `Task.proper_score` serves."""
+        return None
+
+    @abstractmethod
+    def prior(self, labels: Array) -> Array:
+        """Return the constant logits (C,) that fit labels best."""
+
+    def positives(self, labels: Array) -> Array:
+        """Return the rows (C,) of each class."""
+        return np.bincount(labels[labels >= 0], minlength=len(self.classes))
+
+    def balanced(self, labels: Array) -> tuple[float, ...]:
+        """Return rows / (C · rows of the class); DataError where a class has none."""
+        positives = self.positives(labels)
+        if not positives.all():
+            absent = self.classes[int(positives.argmin())]
+            raise DataError(
+                f"no training row has the class {absent!r}: balanced class weights need rows of every class"
+            )
+        return tuple(float(weight) for weight in self._balance(len(labels), positives) / positives)
+
+    def _balance(self, rows: int, positives: Array) -> Array:
+        return np.asarray(positives.sum() / len(self.classes))
+
+
+@dataclass(frozen=True, kw_only=True)
+class One(LabelCodec):
+    """One class a row, compared as text; labels are ids int64 (n,)."""
+
+    def names(self, column: Column) -> list[str | None]:
+        """Return the text of each cell."""
+        return self._texts(column, 1)
+
+    def _texts(self, column: Column, first_row: int) -> list[str | None]:
+        return label_texts(column, missing=self.missing, known=self.classes, first_row=first_row)
+
+    def encode(self, column: Column, *, first_row: int = 1) -> tuple[Array, Array]:
+        """Return ids, and the mask of labelled rows."""
+        return class_ids(self._texts(column, first_row), self.classes)
+
+    def outside(self, column: Column) -> Array:
+        """Return (n,) whether a label is none of the classes, where they are given."""
+        if not self.classes:
+            return super().outside(column)
+        return outside_of(column, missing=self.missing, known=self.classes, as_numbers=False)
+
+    def loss(self, logits: Tensor, labels: Tensor) -> Tensor:
+        """Return the weighted cross-entropy."""
+        from attribune.tasks.losses import cross_entropy
+
+        return cross_entropy(logits, labels, self.weights)
+
+    def row_losses(self, logits: Tensor, labels: Tensor) -> Tensor:
+        """Return the weighted cross-entropy of each row; a mean over single rows would cancel the weights."""
+        from attribune.tasks.losses import row_cross_entropy
+
+        return row_cross_entropy(logits, labels, self.weights)
+
+    def row_counts(self, labels: Tensor) -> Tensor:
+        """Return the weights of the rows' classes; 0 for a class that no training row has."""
+        from attribune.tasks.losses import known_weights
+
+        return known_weights(labels, self.weights)
+
+    def sample(self, logits: Tensor, generator: torch.Generator) -> Tensor:
+        """Draw class ids (B,)."""
+        from attribune.tasks.losses import sample_class
+
+        return sample_class(logits, generator)
+
+    def prior(self, labels: Array) -> Array:
+        """Return the log frequencies of the classes."""
+        return log_frequencies(labels, len(self.classes))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Number(One):
+    """One of several numbers a row, compared as numbers: 4, "4.0" and "4 stars" are one class."""
+
+    @property
+    def values(self) -> Array:
+        """The numbers (C,), sorted."""
+        return np.array([float(name) for name in self.classes])
+
+    def names(self, column: Column) -> list[str | None]:
+        """Return the text of each number; DataError for a label that is none."""
+        return [canonical(number) for number in label_numbers(column, missing=self.missing)]
+
+    def encode(self, column: Column, *, first_row: int = 1) -> tuple[Array, Array]:
+        """Return ids, and the mask of labelled rows; DataError for a label that is not a number."""
+        found = label_numbers(column, missing=self.missing, first_row=first_row)
+        ids = np.clip(np.searchsorted(self.values, found), 0, len(self.classes) - 1)
+        return np.where(self.values[ids] == found, ids, UNSEEN), ~np.isnan(found)
+
+    def unseen(self, column: Column) -> Counter[str]:
+        """Count the numbers that are not among the classes."""
+        return unknown(self.names(column), [str(canonical(value)) for value in self.values])
+
+    def outside(self, column: Column) -> Array:
+        """Return (n,) whether a label is no finite number, or none of the given ones."""
+        return outside_of(column, missing=self.missing, known=self.classes or None, as_numbers=True)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Several(LabelCodec):
+    """Any number of classes a row; labels are float32 (n, C + 1), the last column for one that no training row has.
+
+    Args:
+        separator: between the labels of one cell; None for cells that are lists.
+    """
+
+    separator: str | None = None
+
+    def names(self, column: Column) -> list[str | None]:
+        """Return the labels of all cells; those of missing ones are left out."""
+        return [label for cell in self._lists(column, 1) for label in cell or ()]
+
+    def _lists(self, column: Column, first_row: int) -> list[list[str] | None]:
+        return label_lists(
+            column, missing=self.missing, separator=self.separator, known=self.classes, first_row=first_row
+        )
+
+    def encode(self, column: Column, *, first_row: int = 1) -> tuple[Array, Array]:
+        """Return ones and zeros, and the mask of labelled rows."""
+        cells, index = self._lists(column, first_row), {name: i for i, name in enumerate(self.classes)}
+        labels = np.zeros((len(cells), len(self.classes) + 1), dtype=np.float32)
+        for row, cell in zip(labels, cells, strict=True):
+            row[[index.get(label, len(self.classes)) for label in cell or ()]] = 1
+        return labels, np.array([cell is not None for cell in cells], dtype=bool)
+
+    def notes(self, column: Column) -> list[str]:
+        """Say which labels of lists mean missing."""
+        cells = label_lists(column, missing=(), separator=self.separator)
+        hidden = frozenset(self.missing) - {"", *self.classes}
+        words = Counter(label for cell in cells if len(cell or ()) > 1 for label in cell or () if label in hidden)
+        listed = ", ".join(f"{word!r} ({count:,})" for word, count in words.most_common())
+        return [f"labels left out beside others, since they mean missing (task.missing): {listed}"] if words else []
+
+    def loss(self, logits: Tensor, labels: Tensor) -> Tensor:
+        """Return the binary cross-entropy averaged over rows and classes; weights are those of the positives."""
+        from attribune.tasks.losses import binary_cross_entropy
+
+        return binary_cross_entropy(logits, labels[:, : len(self.classes)], self.weights)
+
+    def row_losses(self, logits: Tensor, labels: Tensor) -> Tensor:
+        """Return the mean over classes of the binary cross-entropies of each row."""
+        from attribune.tasks.losses import row_binary_cross_entropy
+
+        return row_binary_cross_entropy(logits, labels[:, : len(self.classes)], self.weights)
+
+    def row_counts(self, labels: Tensor) -> Tensor:
+        """Return 1 for each row."""
+        return labels.new_ones(len(labels)).float()
+
+    def sample(self, logits: Tensor, generator: torch.Generator) -> Tensor:
+        """Draw a row of ones and zeros, (B, C + 1)."""
+        from attribune.tasks.losses import sample_classes
+
+        return sample_classes(logits, generator)
+
+    def chances(self, logits: Array) -> Array:
+        """Return the probability of each class by itself."""
+        return np.asarray(expit(logits))
+
+    @property
+    def has_one_class(self) -> bool:
+        """No."""
+        return False
+
+    def proper_score(self, logits: Array, labels: Array) -> Metric:
+        """Return the mean over the classes of the log loss of each."""
+        true = np.asarray(labels)[:, : len(self.classes)] > 0
+        return formulas.mean_of("log_loss", np.logaddexp(0.0, np.where(true, -logits, logits)).mean(axis=1))
+
+    def prior(self, labels: Array) -> Array:
+        """Return the log odds of the classes."""
+        share = np.clip(labels[:, : len(self.classes)].mean(axis=0, dtype=np.float64), 1e-12, 1 - 1e-12)
+        return np.asarray(np.log(share) - np.log1p(-share))
+
+    def positives(self, labels: Array) -> Array:
+        """Return the rows (C,) that have each class."""
+        return np.asarray(labels[:, : len(self.classes)].sum(axis=0, dtype=np.float64))
+
+    def _balance(self, rows: int, positives: Array) -> Array:
+        return np.asarray(np.maximum(rows - positives, 1))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shares(LabelCodec):
+    """A share of each class, such as that of those who judged a text; labels are float32 (n, C).
+
+    Args:
+        as_numbers: whether classes are compared as numbers.
+    """
+
+    as_numbers: bool = False
+
+    def names(self, column: Column) -> list[str | None]:
+        """Return the classes that have a share in each cell, one after the other."""
+        return [name for cell in _label_shares(column, missing=self.missing) for name in cell or ()]
+
+    def encode(self, column: Column, *, first_row: int = 1) -> tuple[Array, Array]:
+        """Return shares, and the mask of labelled rows; DataError for a class that is not known and has a share."""
+        shares = _label_shares(column, missing=self.missing, first_row=first_row)
+        if self.as_numbers:
+            shares = _named_as(shares, self.classes)
+        return _encode_shares(shares, self.classes, first_row=first_row)
+
+    def unseen(self, column: Column) -> Counter[str]:
+        """Return an empty count: a share of a class that is not known is an error."""
+        return Counter()
+
+    def counts(self, labels: Array) -> dict[str, int]:
+        """Return nothing: a row has no class of its own."""
+        return {}
+
+    def notes(self, column: Column) -> list[str]:
+        """Say how many distributions have no single most frequent class."""
+        labels, keep = self.encode(column)
+        shares = labels[keep]
+        ties = int(((shares >= shares.max(axis=1, keepdims=True)).sum(axis=1) > 1).sum())
+        if not ties:
+            return []
+        return [f"{ties:,} of {len(shares):,} labels have several most frequent classes, each of which counts as right"]
+
+    def row_losses(self, logits: Tensor, labels: Tensor) -> Tensor:
+        """Return the weighted cross-entropy of each row from its shares."""
+        from attribune.tasks.losses import row_soft_cross_entropy
+
+        return row_soft_cross_entropy(logits, labels, self.weights)
+
+    def row_counts(self, labels: Tensor) -> Tensor:
+        """Return the mean weight of the rows' classes by their shares, by default 1."""
+        from attribune.tasks.losses import share_weights
+
+        return labels.new_ones(len(labels)) if self.weights is None else share_weights(labels, self.weights)
+
+    def sample(self, logits: Tensor, generator: torch.Generator) -> Tensor:
+        """Draw the class of each row, as a distribution (B, C) that has all of it."""
+        from attribune.tasks.losses import sample_shares
+
+        return sample_shares(logits, generator)
+
+    def true_classes(self, labels: Array, scores: Array) -> Array:
+        """Return the class of the largest share; of a tie the one whose score is highest, so that each is right."""
+        is_top = labels >= labels.max(axis=1, keepdims=True)
+        return np.asarray(np.where(is_top, scores, -np.inf).argmax(axis=1))
+
+    @property
+    def has_shares(self) -> bool:
+        """Yes."""
+        return True
+
+    @property
+    def share_metrics(self) -> tuple[str, ...]:
+        """`SOFT_METRICS`; between numbers also the distance by which shares are moved."""
+        return (*SOFT_METRICS, "wasserstein") if self.as_numbers else SOFT_METRICS
+
+    def of_shares(self, logits: Array, labels: Array, *, positions: Array | None = None) -> dict[str, Metric]:
+        """Return the metrics of distributions by name."""
+        return distribution_metrics(labels, self.chances(logits), positions=positions)
+
+    def prior(self, labels: Array) -> Array:
+        """Return the logarithm of the mean shares; -27.6 for a class without any."""
+        return np.asarray(np.log(np.maximum(labels.mean(axis=0, dtype=np.float64), 1e-12)))
+
+    def positives(self, labels: Array) -> Array:
+        """Return the sum of the shares of each class."""
+        return np.asarray(labels.sum(axis=0, dtype=np.float64))
+
+
+def refuse_distributions(names: Iterable[str | None]) -> None:
+    """Raise a ConfigError if the name of a class is a distribution, in a task without soft labels."""
+    for name in dict.fromkeys(names):
+        if name is None or not name.startswith("{"):
+            continue
+        with suppress(DataError):
+            _shares(name, ())
+            raise ConfigError(f"the label {name[:60]!r} is a distribution: set task.soft_labels=true")
+
+
+def _label_shares(column: Column, *, missing: Collection[str], first_row: int = 1) -> list[ShareOf | None]:
+    """Return the share of each class in the cells, None for a missing one.
+
+    A cell is an object of shares or its JSON text. Shares are scaled to sum to 1, and those that are null are left out:
+    tables of objects have all keys in every row.
+
+    Raises:
+        DataError: naming the row of a cell that is anything else.
+    """
+    shares: list[ShareOf | None] = []
+    for row, cell in enumerate(column, start=first_row):
+        try:
+            shares.append(_shares(cell, missing))
+        except DataError as error:
+            raise RowError("the label of ", row, f" {error}") from error
+    return shares
+
+
+def _shares(cell: Any, missing: Collection[str]) -> ShareOf | None:
+    if cell is None or (isinstance(cell, str | float) and (canonical(cell) or "") in {*missing, ""}):
+        return None
+    pairs = list(cell.items()) if isinstance(cell, Mapping) else _pairs(cell)
+    found = [(canonical(name) or "", share) for name, share in pairs if share is not None]
+    if not found:
+        raise DataError(f"is an empty distribution: {_EXAMPLE}, or empty the cell")
+    names = [name for name, _ in found]
+    if twice := [name for name in names if names.count(name) > 1 or not name]:
+        what = f"names the class {twice[0]!r} twice" if twice[0] else "has a class without a name"
+        raise DataError(f"{what}: {_EXAMPLE}")
+    for name, share in found:
+        is_number = isinstance(share, numbers.Real) and not isinstance(share, bool | np.bool_)
+        if not is_number or not 0 <= share <= 1 + _TOLERANCE:
+            raise DataError(f"gives the class {name!r} the share {str(share)[:40]}, not one from 0 to 1: {_EXAMPLE}")
+    total = math.fsum(share for _, share in found)
+    if abs(total - 1) > _TOLERANCE:
+        raise DataError(f"has shares that sum to {total:.4g}, and not to 1: {_EXAMPLE}")
+    return {name: share / total for name, share in found}
+
+
+def _pairs(cell: Any) -> list[tuple[str, Any]]:
+    """Return the keys and values of the JSON text of an object; a key may come twice."""
+    try:
+        pairs = json.loads(cell, object_pairs_hook=_Pairs) if isinstance(cell, str) else None
+    except (ValueError, RecursionError):
+        pairs = None
+    if not isinstance(pairs, _Pairs):
+        raise DataError(
+            f"is {str(cell)[:60]!r}, not a distribution: {_EXAMPLE}, as `attribune data distributions` makes them of "
+            "single judgements, or leave soft_labels out"
+        )
+    return pairs
+
+
+class _Pairs(list[tuple[str, Any]]):
+    """The pairs of a JSON object."""
+
+
+def _encode_shares(
+    shares: Sequence[ShareOf | None], classes: Sequence[str], *, first_row: int = 1
+) -> tuple[Array, Array]:
+    """Return shares as float32 (n, C), and a mask (n,), False for a missing label.
+
+    Raises:
+        DataError: naming the row of a class that is none of `classes` and has a share.
+    """
+    index = {name: number for number, name in enumerate(classes)}
+    labels = np.zeros((len(shares), len(classes)), dtype=np.float32)
+    for row, cell in enumerate(shares):
+        for name, share in (cell or {}).items():
+            if name in index:
+                labels[row, index[name]] = share
+            elif share:
+                raise RowError(
+                    "the label of ",
+                    first_row + row,
+                    f" gives the share {share:.4g} to {name!r}, which is not among the classes "
+                    f"({', '.join(map(repr, classes))}): name all of them with task.classes",
+                )
+    return labels, np.array([cell is not None for cell in shares], dtype=bool)
+
+
+def _named_as(shares: Sequence[ShareOf | None], classes: Sequence[str]) -> list[ShareOf | None]:
+    """Return shares whose keys are written as the classes that are the same numbers."""
+    names = {number_of(name): name for name in classes}
+    named: list[ShareOf | None] = []
+    for cell in shares:
+        found: Counter[str] = Counter()
+        for name, share in (cell or {}).items():
+            found[names.get(number_of(name), name)] += share  # type: ignore[assignment]  # a counter of shares
+        named.append(None if cell is None else found)
+    return named
+
+
+def log_frequencies(ids: Array, classes: int) -> Array:
+    """Return the logarithm (C,) of the share of each class among known ids; -27.6 for a class without a row."""
+    seen = ids[ids >= 0]
+    if len(seen) == 0:
+        raise DataError("none of the training labels is known: fit the task on the labels of these training rows")
+    return np.asarray(np.log(np.maximum(np.bincount(seen, minlength=classes) / len(seen), 1e-12)))
+
+
+def unknown(texts: Sequence[str | None], classes: Sequence[str]) -> Counter[str]:
+    """Count the texts that are present and not among the classes."""
+    known = frozenset(classes)
+    return Counter(text for text in texts if text is not None and text not in known)
