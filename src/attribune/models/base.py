@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+from attribune.backbones.added_tokens import AddedTokens, add_embeddings, known_embeddings
 from attribune.backbones.families import placement_for
 from attribune.backbones.fingerprint import fingerprint
 from attribune.backbones.int8 import check_int8
@@ -119,6 +120,8 @@ class ConditionedModel(CheckpointedModel):
         else:
             self.backbone.requires_grad_(config.tuning == "full")
         tune_backbone(self.stack, self.placement, config.tuning or "")
+        if config.added_tokens:
+            add_embeddings(self.backbone, config.added_tokens)
         self.method.install(self.stack)
         # Every module is initialised when it is made; post_init would overwrite the initial values.
         for module in self.modules():
@@ -134,7 +137,8 @@ class ConditionedModel(CheckpointedModel):
     def _acts_inside(self) -> bool:
         """Whether hooks or low-rank maps may stand inside the backbone."""
         tuning, is_shared = self.config.tuning or "", not isinstance(self.backbone, WordModel)
-        return "sites" in self.method_config.points or "lora" in tuning or not is_shared
+        is_changed = "lora" in tuning or self.config.added_tokens > 0
+        return "sites" in self.method_config.points or is_changed or not is_shared
 
     def _build_method(self, host: Host) -> Method:
         """Build the method, after its parameters were counted."""
@@ -167,12 +171,13 @@ class ConditionedModel(CheckpointedModel):
         dtype: torch.dtype,
         options: LoadOptions,
         tokenizer: PreTrainedTokenizerBase | None,
+        added_tokens: AddedTokens = "refuse",
     ) -> tuple[str, PreTrainedModel, str | None]:
         """Return name, backbone without a pooler, and fingerprint; loaded if only its name is given."""
         name, loaded, mark = cls._loaded_with_mark(
             backbone, revision=revision, attention_dropout=attention_dropout, dtype=dtype, options=options
         )
-        if tokenizer is not None:
+        if tokenizer is not None and added_tokens == "refuse":
             check_tokenizer(tokenizer, loaded, name=name, is_generative=cls.is_generative)
         return name, loaded, mark
 
@@ -335,7 +340,7 @@ class ConditionedModel(CheckpointedModel):
             columns["segment_start"] = rows.segment_starts
         examples = [{name: values[row] for name, values in columns.items()} for row in range(len(rows))]
         batch = self.collator(self.input_schema)(examples)
-        known = cast(nn.Embedding, self.get_input_embeddings()).num_embeddings
+        known = known_embeddings(self.backbone)
         if batch["input_ids"].numel() and (largest := int(batch["input_ids"].max())) >= known:
             raise DataError(
                 f"the tokenizer gives the id {largest}, but the backbone has {known} embeddings: copy the tokenizer's "

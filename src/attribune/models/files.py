@@ -93,6 +93,7 @@ class _Settings(BaseModel):
     chunk_encoder: dict[str, Any] | None = None
     text_input: _TextInput | None = None
     precision: Literal["float32", "bf16"] | None = None
+    added_tokens: int = Field(default=0, ge=0)
     learned: list[str]
     generation: dict[str, Any] | None = None
 

@@ -33,6 +33,8 @@ def refusal(model: Scorer) -> str | None:
         return "it has no pretrained backbone"
     if model.config.tuning == "full":
         return "its backbone was tuned in full"
+    if model.config.added_tokens:
+        return "it has embeddings of tokens of its own"
     if model.task.reads_tokens:
         return "it scores tokens, in windows of its own"
     if model.task.candidates > 1:
