@@ -73,7 +73,7 @@ def _mean(embeddings: nn.Embedding) -> Tensor:
     return total / embeddings.num_embeddings
 
 
-def _embed(embeddings: nn.Embedding, pretrained: Callable[[Tensor], Tensor], known: int, input: Tensor) -> Any:
-    vectors = pretrained(input.clamp(max=known - 1))
-    own = cast(Tensor, embeddings.get_parameter(_ROWS))[(input - known).clamp(min=0)]
-    return torch.where((input >= known).unsqueeze(-1), own.to(vectors.dtype), vectors)
+def _embed(embeddings: nn.Embedding, pretrained: Callable[[Tensor], Tensor], known: int, ids: Tensor) -> Any:
+    vectors = pretrained(ids.clamp(max=known - 1))
+    own = cast(Tensor, embeddings.get_parameter(_ROWS))[(ids - known).clamp(min=0)]
+    return torch.where((ids >= known).unsqueeze(-1), own.to(vectors.dtype), vectors)

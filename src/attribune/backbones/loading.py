@@ -16,6 +16,7 @@ from typing import Any, cast
 
 import torch
 import transformers
+from torch import nn
 from transformers import (
     AutoModel,
     AutoModelForCausalLM,
@@ -215,10 +216,10 @@ def check_tokenizer(
     kind = "AutoModel"
     if is_generative:
         kind += "ForSeq2SeqLM" if backbone.config.is_encoder_decoder else "ForCausalLM"
-    trained = "" if is_generative else "have those of the added tokens trained with backbone.added_tokens=train, "
+    cure = "train those of the added tokens (--set backbone.added_tokens=train, added_tokens='train' in Python), "
     raise ConfigError(
         f"the tokenizer has {len(tokenizer):,} tokens, and the backbone {name!r} has embeddings for {known:,}: give "
-        f"the backbone's own tokenizer, {trained}or add embeddings with transformers, "
+        f"the backbone's own tokenizer, {'' if is_generative else cure}or add embeddings with transformers, "
         f"model = {kind}.from_pretrained({name!r}); model.resize_token_embeddings({len(tokenizer)}); "
         "model.save_pretrained(NEW_FOLDER), save the tokenizer in NEW_FOLDER too, and give that as the backbone. Added "
         "embeddings are drawn around the mean of the others, and learn with the tuning full alone"

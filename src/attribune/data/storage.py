@@ -68,7 +68,7 @@ class ArrowStore:
             DataError: when the disk is full.
         """
         if self._writer is None:
-            # By default the fingerprint is a hash of all cells and, slowly, of each column; only stored results need it.
+            # By default it is a hash of all cells and, slowly, of each column, by which stored results would be found.
             return datasets.Dataset(pa.concat_tables(self._batches), fingerprint=generate_random_fingerprint())
         self._spill()
         try:

@@ -225,8 +225,8 @@ class BackboneRecipe(Settings):
     default their mean), ``attention_dropout`` to the attention weights of the backbone. With an
     ``attention_dropout`` of 0, training on a CPU can use the fused attention, which is much faster for long texts.
 
-    With ``added_tokens`` ``train``, tokens that were added to the tokenizer and have no embeddings get some, which learn
-    with every tuning; by default they are refused.
+    With ``added_tokens`` ``train``, tokens that were added to the tokenizer and have no embeddings get some, which
+    learn with every tuning; by default they are refused.
 
     The names ``cnn``, ``tang-cnn``, ``bilstm``, ``bilstm-cnn`` and ``hierarchical`` are backbones without
     pretraining, trained in full: ``options`` are those of their configurations, ``word_vectors`` a file of
