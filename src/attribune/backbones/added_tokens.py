@@ -67,10 +67,12 @@ def add_embeddings(backbone: PreTrainedModel, count: int) -> None:
 @torch.no_grad()
 def _mean(embeddings: nn.Embedding) -> Tensor:
     """Return the mean vector (E,) that the embeddings give, which some families scale."""
+    count = embeddings.num_embeddings
     total = torch.zeros(embeddings.embedding_dim, device=embeddings.weight.device)
-    for ids in torch.arange(embeddings.num_embeddings, device=total.device).split(_AT_ONCE):
+    for start in range(0, count, _AT_ONCE):
+        ids = torch.arange(start, min(start + _AT_ONCE, count), device=total.device)
         total += embeddings(ids).float().sum(dim=0)
-    return total / embeddings.num_embeddings
+    return total / count
 
 
 def _embed(embeddings: nn.Embedding, pretrained: Callable[[Tensor], Tensor], known: int, ids: Tensor) -> Any:
