@@ -102,7 +102,7 @@ class _Recorder(logging.Handler):
 
 
 class _OnStderr(logging.Handler):
-    """Writes to the current stderr, which a progress bar replaces while shown; each note and warning once, events each time."""
+    """Writes to the current stderr, which a progress bar replaces; each note and warning once, events each time."""
 
     def __init__(self, level: int) -> None:
         super().__init__(level)
