@@ -66,9 +66,10 @@ def test_too_few_addresses_are_said_before_libraries_are_loaded() -> None:
 
 _END = """
 import atexit, io, os, sys, threading
+from attribune.core.process import OrderlyEnd
+end = OrderlyEnd()
 import pyarrow as pa
 from pyarrow import csv
-from attribune.core.process import end_process
 waiting, awake = os.pipe()
 class Table(io.RawIOBase):
     blocks = [b"a\\n" + b"1\\n" * 9999, b"1\\n" * 9999, b"1\\n" * 9999]
@@ -85,7 +86,7 @@ threading.Thread(target=lambda: (ended.wait(), print("thread"))).start()
 reader = csv.open_csv(pa.PythonFile(Table()), read_options=csv.ReadOptions(block_size=9999))
 print("buffered", end=" ")
 ended.set()
-end_process(3)
+end.exit(3)
 """
 
 

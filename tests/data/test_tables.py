@@ -18,6 +18,10 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from attribune import check
+from attribune.data import json_lines
+from attribune.data.checking import table_check
+from attribune.data.judgement_layouts import find_export
 from attribune.data.table_files import ENDINGS
 from attribune.data.tables import read_table, table_source_name
 from attribune.errors import AttribuneWarning, ConfigError, DataError
@@ -359,3 +363,43 @@ def test_columns_can_be_required() -> None:
     with pytest.raises(DataError, match=r"^data\.csv has no column 'usr'; did you mean 'user'"):
         require_columns(table.column_names, ["usr"], source=table_source_name(Path("data.csv")))
     assert table_source_name(table) == "the Dataset"
+
+
+def test_keys_that_change_with_every_row_are_refused_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(json_lines, "_MOST_CELLS", 10_000)
+    path = tmp_path / "t.jsonl"
+    path.write_text("".join(json.dumps({"text": "a", f"k{row}": row}) + "\n" for row in range(5_000)))
+    expected = r"the first 200 rows have 201 different keys, and 2 of them in a row .*'k199': where keys hold values"
+    with pytest.raises(DataError, match=expected):
+        read_table(path)
+
+
+@pytest.mark.parametrize("keys", [1, 40])
+def test_many_rows_or_many_keys_that_rows_share_are_read(
+    keys: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(json_lines, "_MOST_CELLS", 1_000)
+    path = tmp_path / "t.jsonl"  # with 40 keys, a row has one of them
+    path.write_text("".join(json.dumps({"text": "a", f"k{row % keys}": row}) + "\n" for row in range(2_000)))
+    assert read_table(path).shape == (2_000, 1 + keys)
+
+
+def test_all_of_many_columns_have_their_decimal_commas(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    names = [f"c{number}" for number in range(200)]
+    (tmp_path / "t.csv").write_text(";".join(["text", *names]) + "\n" + ";".join(["a", *["0,5"] * len(names)]) + "\n")
+    table = read_table(tmp_path / "t.csv")
+    assert table[0] == {"text": "a"} | dict.fromkeys(names, "0.5")
+    monkeypatch.setattr(table_check, "_MOST_COLUMNS", 200)
+    with pytest.raises(DataError, match="the Dataset has 201 columns, and each of at most 200 can be checked"):
+        check(table)
+
+
+def test_columns_of_many_scales_are_no_judges() -> None:
+    """All pairs of ten thousand columns would be compared for hours."""
+    columns = {f"c{n}": [n, n + 1, n, n + 1, n, n + 1] for n in range(5_000)}
+    table = pa.table({"text": ["some words of a text"] * 6, **columns})
+    assert find_export(table) is None
+    few = pa.table({"text": ["some words of a text"] * 6, **{f"c{n}": columns["c1"] for n in range(5_000)}})
+    found = find_export(few)
+    assert found is not None
+    assert len(found.used) == 5_000

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from attribune.backbones.added_tokens import is_added
 from attribune.backbones.families import placement_for
 from attribune.backbones.fingerprint import check_fingerprint, fingerprint
 from attribune.backbones.loading import load_backbone, stack_path
@@ -54,7 +55,7 @@ def term_changes(run: str | Path, *, backbone: str | Path | None = None) -> list
     trained = {
         name.removeprefix("backbone.").replace(".base_layer.", "."): tensor  # peft renames what LoRA stands beside
         for name, tensor in tensors.items()
-        if name.startswith("backbone.") and ".lora_" not in name
+        if name.startswith("backbone.") and ".lora_" not in name and not is_added(name)
     }
     if not trained:
         raise ConfigError(f"{run}: the backbone was not trained (tuning {config.tuning}), so no term of it changed")

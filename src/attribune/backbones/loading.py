@@ -28,6 +28,7 @@ from transformers import (
 from transformers.utils import cached_file
 from transformers.utils import logging as transformers_logging
 
+from attribune.backbones.added_tokens import known_embeddings
 from attribune.backbones.bart_encoder import BartEncoderModel
 from attribune.backbones.families import placement_for
 from attribune.backbones.hierarchical import HierarchicalModel
@@ -209,15 +210,16 @@ def check_tokenizer(
     Raises:
         ConfigError: with both numbers.
     """
-    known = cast(nn.Embedding, backbone.get_input_embeddings()).num_embeddings
+    known = known_embeddings(backbone)
     if len(tokenizer) <= known:
         return
     kind = "AutoModel"
     if is_generative:
         kind += "ForSeq2SeqLM" if backbone.config.is_encoder_decoder else "ForCausalLM"
+    cure = "train those of the added tokens (--set backbone.added_tokens=train, added_tokens='train' in Python), "
     raise ConfigError(
         f"the tokenizer has {len(tokenizer):,} tokens, and the backbone {name!r} has embeddings for {known:,}: give "
-        "the backbone's own tokenizer, or add embeddings with transformers, "
+        f"the backbone's own tokenizer, {'' if is_generative else cure}or add embeddings with transformers, "
         f"model = {kind}.from_pretrained({name!r}); model.resize_token_embeddings({len(tokenizer)}); "
         "model.save_pretrained(NEW_FOLDER), save the tokenizer in NEW_FOLDER too, and give that as the backbone. Added "
         "embeddings are drawn around the mean of the others, and learn with the tuning full alone"

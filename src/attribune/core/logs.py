@@ -102,7 +102,7 @@ class _Recorder(logging.Handler):
 
 
 class _OnStderr(logging.Handler):
-    """Writes to the current stderr, which a progress bar replaces while it is shown; each note and warning once."""
+    """Writes to the current stderr, which a progress bar replaces; each note and warning once, events each time."""
 
     def __init__(self, level: int) -> None:
         super().__init__(level)
@@ -113,7 +113,7 @@ class _OnStderr(logging.Handler):
         if not getattr(record, "is_note", False):
             name = f" {record.name}:" if record.levelno < logging.WARNING else ""
             text = f"{record.levelname.lower()}:{name} {text}"
-        if record.levelno >= logging.WARNING:
+        if record.levelno >= logging.WARNING and not getattr(record, "is_event", False):
             if text in self._shown:
                 return
             self._shown.add(text)

@@ -8,7 +8,6 @@ import os
 import platform
 import re
 import sys
-import threading
 from contextlib import suppress
 from pathlib import Path
 from typing import NoReturn
@@ -16,8 +15,8 @@ from typing import NoReturn
 from attribune.errors import ConfigError
 
 __all__ = [
+    "OrderlyEnd",
     "available_bytes",
-    "end_process",
     "is_out_of_memory",
     "keep_freed_memory",
     "peak_megabytes",
@@ -70,19 +69,35 @@ def return_freed_memory() -> bool:
     return platform.libc_ver()[0] == "glibc" and bool(ctypes.CDLL(None).malloc_trim(0))
 
 
-def end_process(code: int) -> NoReturn:
-    """End this process as Python does, with threads joined and exit handlers called, but without tearing down objects.
+class OrderlyEnd:
+    """Has this process end as Python does, with threads joined and exit handlers called, but tear down no objects.
 
     A thread of a C++ library, such as one of Arrow's that has just read a table, may still release a Python object. If
     it asks for the interpreter's lock while Python tears objects down, Python ends the thread, and C++ aborts the
-    process: "terminate called without an active exception", with status 134 in place of `code`.
+    process: "terminate called without an active exception", with status 134 in place of the exit code.
+
+    Exit handlers are called in the opposite order of their registration, and this one, which ends the process, has to
+    be the last: make it before libraries are loaded that register theirs.
     """
-    threading._shutdown()  # type: ignore[attr-defined]  # as multiprocessing ends its processes
-    atexit._run_exitfuncs()
-    for stream in (sys.stdout, sys.stderr):
-        with suppress(OSError, ValueError, AttributeError):  # the reader has gone, it was closed, or there is none
-            stream.flush()
-    os._exit(code)
+
+    def __init__(self) -> None:
+        self._code = 1
+        atexit.register(self._end)
+
+    def exit(self, code: int) -> NoReturn:
+        """End the process with a code."""
+        self._code = code
+        sys.exit(code)
+
+    def cancel(self) -> None:
+        """Let Python end the process, as after an error that nobody expected."""
+        atexit.unregister(self._end)
+
+    def _end(self) -> None:
+        for stream in (sys.stdout, sys.stderr):
+            with suppress(OSError, ValueError, AttributeError):  # the reader has gone, it was closed, or there is none
+                stream.flush()
+        os._exit(self._code)
 
 
 def available_bytes() -> int:

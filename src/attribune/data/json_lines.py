@@ -19,6 +19,9 @@ from attribune.schema.columns import canonical
 __all__ = ["json_batches", "json_objects"]
 
 _BATCH = 10_000
+_MOST_CELLS = 50_000_000  # of a table that is nearly empty, which takes 0.4 GB and seconds
+_SPARSE = 100  # of so many cells, one has a value
+_SHOWN = 3  # keys
 _EXACT = 2**53  # integers beyond this cannot share a float column
 _TYPES = {
     "bool": pa.bool_(),
@@ -43,11 +46,14 @@ def json_batches(path: Path, *, encoding: str, tell: Callable[[str], None] = lam
     """
     with readable(path):
         kinds: dict[str, str] = {}
-        row_count = 0
+        row_count = filled = 0
         for _, row in json_objects(path, encoding, tell=tell):
             row_count += 1
+            filled += len(row)
             for name, value in row.items():
                 kinds[name] = _joined(kinds.get(name, "none"), _kind(value))
+            if row_count * len(kinds) > max(_MOST_CELLS, _SPARSE * filled):
+                raise _changing_keys(path, kinds, row_count, filled)
         if not row_count:
             raise DataError(f"{path}: the file has no rows: give one JSON object per line")
         checked_columns(list(kinds), source=str(path))
@@ -65,6 +71,15 @@ def json_batches(path: Path, *, encoding: str, tell: Callable[[str], None] = lam
             yield table
         if row_count:
             raise DataError(f"{path}: the file changed while it was read: read it again")
+
+
+def _changing_keys(path: Path, names: Iterable[str], row_count: int, filled: int) -> DataError:
+    found = list(names)
+    return DataError(
+        f"{path}: the first {row_count:,} rows have {len(found):,} different keys, and {filled / row_count:,.0f} of "
+        f"them in a row on average; the last are {', '.join(map(repr, found[-_SHOWN:]))}: where keys hold values, such "
+        "as names of people, write them as values of one key"
+    )
 
 
 def json_objects(

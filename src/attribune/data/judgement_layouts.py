@@ -39,6 +39,7 @@ _FEW_VALUES = 20
 SAMPLE = 1_000
 """Rows by which a table is recognised."""
 _LEAST_JUDGES = 3  # columns with the same values that are taken for judges unasked
+_MOST_SCALES = 300  # different sets of values of columns, which are no answers of judges where there are more
 _MOST = 0.9  # of the records: a few broken ones are named rather than hide the layout
 
 
@@ -640,15 +641,19 @@ class Wide(Layout):
     @classmethod
     def find(cls, cells: _Cells) -> Wide | None:
         """Recognise columns that share the same few values, if they are several; they may be something else."""
+        if any(_LABEL.fullmatch(name.lower()) for name in cells.names):
+            return None
         names = [name for name in cells.names if not _FLAG.match(name.lower()) and _are_classes(name, cells.of(name))]
         values = {name: frozenset(map(canonical, cells.of(name))) for name in names}
-        groups = [
-            [other for other, found in values.items() if _mostly_same(found, one) or found < one]  # < of who said few
-            for one in values.values()
-            if len(one) > 1
-        ]
+        scales = list(dict.fromkeys(values.values()))
+        if len(scales) > _MOST_SCALES:
+            return None
+        groups = []
+        for scale in (one for one in scales if len(one) > 1):
+            same = {other for other in scales if _mostly_same(other, scale) or other < scale}  # < of who said few
+            groups.append([name for name, found in values.items() if found in same])
         largest = max(groups, key=len, default=[])
-        if len(largest) < _LEAST_JUDGES or any(_LABEL.fullmatch(name.lower()) for name in cells.names):
+        if len(largest) < _LEAST_JUDGES:
             return None
         words = f"a column for each judge ({', '.join(largest)})"
         return cls(words=words, questions=("label",), used=tuple(largest), is_doubtful=True)

@@ -10,6 +10,7 @@ from typing import Self
 
 import datasets
 import pyarrow as pa
+from datasets.fingerprint import generate_random_fingerprint
 
 from attribune.core.files import temporary_folder
 from attribune.errors import DataError
@@ -67,7 +68,8 @@ class ArrowStore:
             DataError: when the disk is full.
         """
         if self._writer is None:
-            return datasets.Dataset(pa.concat_tables(self._batches))
+            # By default it is a hash of all cells and, slowly, of each column, by which stored results would be found.
+            return datasets.Dataset(pa.concat_tables(self._batches), fingerprint=generate_random_fingerprint())
         self._spill()
         try:
             self._writer.close()

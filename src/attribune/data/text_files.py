@@ -209,6 +209,7 @@ def checked_columns(names: list[str], *, source: str, or_else: str = "") -> list
     """
     if len(names) > 1 and not names[0] and all(names[1:]) and UNNAMED not in names:
         names = [UNNAMED, *names[1:]]
+    seen = set[str]()
     for number, name in enumerate(names, start=1):
         if not name.isascii() and not is_text(name):
             raise DataError(f"{source}: the name of column {number}, {name!r}, is not text: correct it")
@@ -217,8 +218,9 @@ def checked_columns(names: list[str], *, source: str, or_else: str = "") -> list
                 f"{source}: column {number} of {len(names)} has no name: name it in the header "
                 f"(a table written by pandas: to_csv(..., index=False)){or_else}"
             )
-        if names.index(name) != number - 1:
+        if name in seen:
             raise DataError(f"{source}: two columns are named {name!r}: give each its own name{or_else}")
+        seen.add(name)
     return names
 
 

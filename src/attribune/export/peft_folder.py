@@ -122,6 +122,8 @@ def _check_lora(model: ConditionedModel, merged: MergedMethod) -> None:
         raise ConfigError("beside low-rank maps the method changes what a folder of peft does not hold")
     if isinstance(model, AttributeModel) and model.link is not None:
         raise ConfigError(f"the task {model.task.kind!r} has cut points, which a folder of peft does not hold")
+    if model.config.added_tokens:
+        raise ConfigError("the embeddings of added tokens are trained, which a folder of peft does not hold")
     if model.config.tuning != "frozen":
         raise ConfigError(
             f"the backbone learned as well (tuning {model.config.tuning}), and peft would put the low-rank maps beside "

@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+from attribune.backbones.added_tokens import AddedTokens, add_embeddings, known_embeddings
 from attribune.backbones.families import placement_for
 from attribune.backbones.fingerprint import fingerprint
 from attribune.backbones.int8 import check_int8
@@ -144,6 +145,8 @@ class ConditionedModel(PreTrainedModel):
         else:
             self.backbone.requires_grad_(config.tuning == "full")
         tune_backbone(self.stack, self.placement, config.tuning or "")
+        if config.added_tokens:
+            add_embeddings(self.backbone, config.added_tokens)
         self.method.install(self.stack)
         # Every module is initialised when it is made; post_init would overwrite the initial values.
         for module in self.modules():
@@ -159,7 +162,8 @@ class ConditionedModel(PreTrainedModel):
     def _acts_inside(self) -> bool:
         """Whether hooks or low-rank maps may stand inside the backbone."""
         tuning, is_shared = self.config.tuning or "", not isinstance(self.backbone, WordModel)
-        return "sites" in self.method_config.points or "lora" in tuning or not is_shared
+        is_changed = "lora" in tuning or self.config.added_tokens > 0
+        return "sites" in self.method_config.points or is_changed or not is_shared
 
     def _build_method(self, host: Host) -> Method:
         """Build the method, after its parameters were counted."""
@@ -192,6 +196,7 @@ class ConditionedModel(PreTrainedModel):
         dtype: torch.dtype,
         options: LoadOptions,
         tokenizer: PreTrainedTokenizerBase | None,
+        added_tokens: AddedTokens = "refuse",
     ) -> tuple[str, PreTrainedModel, str | None]:
         """Return name, backbone without a pooler, and fingerprint; loaded if only its name is given."""
         name: str = backbone if isinstance(backbone, str) else backbone.config._name_or_path
@@ -211,7 +216,7 @@ class ConditionedModel(PreTrainedModel):
                 backbone.pooler = None
             has_mark = not isinstance(backbone, WordModel) and not is_quantised(backbone)
             mark = fingerprint(backbone) if has_mark else None
-        if tokenizer is not None:
+        if tokenizer is not None and added_tokens == "refuse":
             check_tokenizer(tokenizer, loaded, name=name, is_generative=cls.is_generative)
         return name, loaded, mark
 
@@ -350,7 +355,7 @@ class ConditionedModel(PreTrainedModel):
             columns["segment_start"] = rows.segment_starts
         examples = [{name: values[row] for name, values in columns.items()} for row in range(len(rows))]
         batch = self.collator(self.input_schema)(examples)
-        known = cast(nn.Embedding, self.get_input_embeddings()).num_embeddings
+        known = known_embeddings(self.backbone)
         if batch["input_ids"].numel() and (largest := int(batch["input_ids"].max())) >= known:
             raise DataError(
                 f"the tokenizer gives the id {largest}, but the backbone has {known} embeddings: copy the tokenizer's "

@@ -33,6 +33,7 @@ class AttributeConfig(PreTrainedConfig):
         chunk: ids that the backbone reads at once; longer texts are cut. None reads all at once.
         text_input: columns, separator and window of the texts, where they are known.
         precision: ``float32`` or ``bf16``, in which the model was trained; None where it is not known.
+        added_tokens: number of tokens of the tokenizer whose embeddings are trained beside those of the backbone.
         learned: names of the stored tensors.
         value_priors: weight of the prior of new values of each attribute, where it was learned.
         set_encoders: attributes for which an encoder turns the rows of a new value into its vector.
@@ -56,6 +57,7 @@ class AttributeConfig(PreTrainedConfig):
     chunk_encoder: dict[str, Any] | None = None
     text_input: dict[str, Any] | None = None
     precision: Literal["float32", "bf16"] | None = None
+    added_tokens: Annotated[int, Field(ge=0)] = 0
     learned: list[str] | None = None
     value_priors: dict[str, float] | None = None
     set_encoders: list[str] | None = None

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from attribune.backbones.added_tokens import is_added
 from attribune.core.config import short_repr
 from attribune.core.device import named_device
 from attribune.errors import ConfigError
@@ -78,7 +79,8 @@ def dtype_of(dtype: torch.dtype | str, tensors: Mapping[str, Tensor]) -> torch.d
         tensors: those stored.
     """
     if dtype == "auto":
-        return next((x.dtype for name, x in tensors.items() if name.startswith("backbone.")), torch.float32)
+        own = (x.dtype for name, x in tensors.items() if name.startswith("backbone.") and not is_added(name))
+        return next(own, torch.float32)
     result = getattr(torch, dtype.removeprefix("torch."), None) if isinstance(dtype, str) else dtype
     if not isinstance(result, torch.dtype) or not result.is_floating_point:
         raise ConfigError(f"dtype is {dtype!r}: choose float32, bfloat16, float16 or auto")

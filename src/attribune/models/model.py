@@ -22,6 +22,7 @@ from transformers.modeling_outputs import SequenceClassifierOutput
 from transformers.utils.generic import can_return_tuple
 
 from attribune import functional
+from attribune.backbones.added_tokens import AddedTokens, added_count
 from attribune.backbones.chunking import cut_chunks, without_empty_rows
 from attribune.backbones.load_options import LoadOptions
 from attribune.backbones.placement import Pooling
@@ -121,6 +122,7 @@ class AttributeModel(ConditionedModel):
         text_input: TextInput | str | Sequence[str] | None = None,
         chunk: int | None = None,
         chunk_encoder: Mapping[str, Any] | str | None = None,
+        added_tokens: AddedTokens = "refuse",
     ) -> Self:
         """Make an untrained model over pretrained weights.
 
@@ -146,6 +148,8 @@ class AttributeModel(ConditionedModel):
                 read rows.
             chunk: ids that the backbone reads at once; by default those of the window of `text_input`, if any, or all.
             chunk_encoder: ``robert``, ``tobert`` or ``hibert``, or its settings; by default the mean of the chunks.
+            added_tokens: ``train`` gives tokens of the tokenizer for which the backbone has no embeddings some of their
+                own, which begin as the mean of the others and learn with every tuning; by default they are refused.
 
         Raises:
             ConfigError: for settings that do not fit each other or the backbone.
@@ -161,6 +165,7 @@ class AttributeModel(ConditionedModel):
             dtype=dtype,
             options=options,
             tokenizer=tokenizer,
+            added_tokens=added_tokens,
         )
         config = cls._config(
             name,
@@ -176,6 +181,7 @@ class AttributeModel(ConditionedModel):
             head_size=head_size,
             chunk=chunk,
             chunk_encoder=None if chunk_encoder is None else chunk_encoder_from_dict(chunk_encoder).model_dump(),
+            added_tokens=added_count(tokenizer, loaded, added_tokens=added_tokens),
         )
         return cls(config, schema=schema, backbone=loaded, tokenizer=tokenizer)
 

@@ -30,8 +30,8 @@ def refusal(model: Scorer) -> str | None:
     """Return why rows of a model cannot be in one batch with rows of others; None if they can."""
     if not isinstance(model, AttributeModel):
         return "it has no pretrained backbone"
-    if model.config.tuning == "full":
-        return "its backbone was tuned in full"
+    if model.config.tuning == "full" or model.config.added_tokens:
+        return "its backbone was tuned in full" if model.config.tuning == "full" else "it has tokens of its own"
     if model.task.reads_tokens:
         return "it scores tokens, in windows of its own"
     if model.task.candidates > 1:

@@ -78,6 +78,8 @@ def frozen_vectors(model: Any) -> TextVectors:
         )
     tokenizer = load_tokenizer(name, revision=revision)
     options: dict[str, Any] = {"task": Regression(), "method": Plain(), "tuning": "frozen"}
+    if config.added_tokens:
+        options |= {"tokenizer": tokenizer, "added_tokens": "train"}
     plain = type(model).build(name, Schema([]), revision=revision, **options)
     plain.tokenizer = tokenizer
     expected = config.backbone_fingerprint

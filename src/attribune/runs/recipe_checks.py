@@ -163,6 +163,12 @@ def check_backbone(recipe: RecipeFields) -> None:
             f"method {recipe.method['name']!r} reads the vectors of a pretrained backbone, and "
             f"{recipe.backbone.name!r} is not pretrained: choose a pretrained one"
         )
+    if recipe.backbone.added_tokens != "refuse" and (recipe.is_generative or recipe.is_baseline):
+        what = "a model that writes text" if recipe.is_generative else f"method {recipe.method['name']!r}"
+        raise ConfigError(
+            f"backbone.added_tokens is {recipe.backbone.added_tokens}, which {what} does not have: add embeddings with "
+            "transformers (resize_token_embeddings), or leave it out"
+        )
     if recipe.backbone.is_pretrained or recipe.is_baseline:
         return
     if recipe.is_generative:

@@ -7,6 +7,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import BeforeValidator, Field, ValidationInfo, field_validator, model_validator
 
+from attribune.backbones.added_tokens import AddedTokens
 from attribune.backbones.loading import DEFAULT_BACKBONE
 from attribune.backbones.placement import Pooling
 from attribune.backbones.tuning import Tuning
@@ -224,6 +225,9 @@ class BackboneRecipe(Settings):
     default their mean), ``attention_dropout`` to the attention weights of the backbone. With an
     ``attention_dropout`` of 0, training on a CPU can use the fused attention, which is much faster for long texts.
 
+    With ``added_tokens`` ``train``, tokens that were added to the tokenizer and have no embeddings get some, which
+    learn with every tuning; by default they are refused.
+
     The names ``cnn``, ``tang-cnn``, ``bilstm``, ``bilstm-cnn`` and ``hierarchical`` are backbones without
     pretraining, trained in full: ``options`` are those of their configurations, ``word_vectors`` a file of
     pretrained word vectors to begin with.
@@ -239,6 +243,7 @@ class BackboneRecipe(Settings):
     attention_dropout: float | None = Field(default=None, ge=0, lt=1)
     options: dict[str, Any] = Field(default={})
     word_vectors: str | None = None
+    added_tokens: AddedTokens = "refuse"
 
     @property
     def is_pretrained(self) -> bool:
@@ -254,6 +259,7 @@ class BackboneRecipe(Settings):
             "tuning": self.tuning not in (None, "full"),
             "revision": self.revision is not None,
             "attention_dropout": self.attention_dropout is not None,
+            "added_tokens": self.added_tokens != "refuse",
         }
         if not self.is_pretrained and any(chosen.values()):
             what = next(name for name, is_chosen in chosen.items() if is_chosen)

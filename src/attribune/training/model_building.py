@@ -41,7 +41,7 @@ def build_model(plan: ModelPlan, source: DataPlan, data: PreparedData, reporter:
     }
     if not source.is_generative:
         options |= {"pooling": backbone.pooling, "dropout": backbone.dropout, "head_size": backbone.head_size}
-        options["chunk_encoder"] = backbone.chunk_encoder
+        options |= {"chunk_encoder": backbone.chunk_encoder, "added_tokens": backbone.added_tokens}
     kind = AttributeGenerator if source.is_generative else AttributeModel
     model: ConditionedModel = kind.build(loaded, data.schema, **options)
     if plan.transfer is not None:

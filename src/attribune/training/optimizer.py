@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 from transformers import TrainerCallback
 
+from attribune.backbones.added_tokens import is_added
 from attribune.methods.attribute_method import AttributeMethod
 from attribune.models.base import ConditionedModel
 from attribune.runs.recipe_parts import TrainingRecipe
@@ -83,10 +84,10 @@ def build_optimizer(model: ConditionedModel, settings: TrainingRecipe) -> torch.
     assert settings.backbone_learning_rate is not None
     groups: dict[tuple[float, float], list[torch.nn.Parameter]] = {}
     # L2 would pull vectors to zero that a batch does not have.
-    exempt = () if settings.optimizer == "adamw" else (*model.values.tables(), _word_vectors(model))
+    exempt = () if settings.optimizer == "adamw" else (*model.values.tables(), *_word_vectors(model))
     for name, parameter in model.named_parameters():
         if parameter.requires_grad:
-            is_pretrained = name.startswith("backbone.") and ".lora_" not in name
+            is_pretrained = name.startswith("backbone.") and ".lora_" not in name and not is_added(name)
             rate = settings.backbone_learning_rate if is_pretrained else settings.learning_rate
             decay = settings.weight_decay if parameter.dim() > 1 and name not in exempt else 0.0
             groups.setdefault((rate, decay), []).append(parameter)
@@ -106,10 +107,11 @@ def _optimizer(groups: list[dict[str, Any]], settings: TrainingRecipe) -> torch.
     return kind(groups, lr=rate, betas=betas, fused=True, **options)
 
 
-def _word_vectors(model: ConditionedModel) -> str:
-    """Return the name of the backbone's embeddings of tokens."""
+def _word_vectors(model: ConditionedModel) -> list[str]:
+    """Return the names of the backbone's embeddings of tokens, added ones included."""
     embeddings = model.get_input_embeddings()
-    return next(f"{name}.weight" for name, module in model.named_modules() if module is embeddings)
+    path = next(name for name, module in model.named_modules() if module is embeddings)
+    return [f"{path}.{name}" for name, _ in embeddings.named_parameters()]
 
 
 class MaxHeadNorm(TrainerCallback):

@@ -14,6 +14,7 @@ from attribune.apps.serve import ServeSettings, workers
 from attribune.apps.serve.models import RunLoader
 from attribune.apps.serve.workers import _Loaded, _Missing, _Workers
 from attribune.core.checksums import CHECKSUMS
+from attribune.core.logs import logging_to_stderr
 from attribune.errors import AttribuneError, ModelFolderError
 
 LINES = ["stars: classification"]
@@ -181,3 +182,11 @@ def test_a_service_that_stops_tries_nothing(loader: RunLoader, monkeypatch: pyte
     one.parent._stop(15, None)
     one.parent._watch()
     assert one.attempts == [0, 0]
+
+
+def test_what_happens_again_is_said_again(capsys: pytest.CaptureFixture[str]) -> None:
+    """A process that ends a second time ends with the same words."""
+    with logging_to_stderr(logging.WARNING):
+        for _ in range(2):
+            workers._say("process %d of the service was started", 0)
+    assert capsys.readouterr().err == "warning: process 0 of the service was started\n" * 2

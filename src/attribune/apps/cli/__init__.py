@@ -14,7 +14,7 @@ from attribune.apps.cli.arguments import warn_of_renamed_flags
 from attribune.apps.cli.parser import VerbParser
 from attribune.apps.cli.verbosity import level_of
 from attribune.core.logs import logging_to_stderr
-from attribune.core.process import end_process, is_out_of_memory, require_addresses
+from attribune.core.process import OrderlyEnd, is_out_of_memory, require_addresses
 from attribune.core.terminal import one_line
 from attribune.core.threads import wait_passively
 from attribune.errors import AttribuneError
@@ -72,11 +72,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def run() -> NoReturn:
     """Do what `main` does, and end this process with its exit code: the command ``attribune``."""
+    end = OrderlyEnd()
     try:
         code = main()
-    except SystemExit as end:  # of the parser of arguments
-        code = end.code if isinstance(end.code, int) else int(end.code is not None)
-    end_process(code)
+    except SystemExit as error:  # of the parser of arguments
+        code = error.code if isinstance(error.code, int) else int(error.code is not None)
+    except BaseException:
+        end.cancel()
+        raise
+    end.exit(code)
 
 
 def build_parser() -> VerbParser:

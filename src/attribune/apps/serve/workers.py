@@ -250,7 +250,7 @@ class _Workers:
                 del self.running[number]
                 if not self.stopping:
                     code = worker.process.exitcode
-                    _LOG.warning("process %d of the service ended with exit code %s and is restarted", number, code)
+                    _say("process %d of the service ended with exit code %s and is restarted", number, code)
                     self.missing[number] = _Missing()
             self._start_missing()
 
@@ -270,7 +270,7 @@ class _Workers:
             except AttribuneError as error:
                 self.running.pop(number).process.join()
                 if str(error) != missing.reason:
-                    _LOG.warning(
+                    _say(
                         "process %d of the service was not started, which is tried again; %d of %d answer: %s",
                         number,
                         len(self.running),
@@ -284,7 +284,7 @@ class _Workers:
                 )
             else:
                 if missing.reason and not self.stopping:
-                    _LOG.warning("process %d of the service was started", number)
+                    _say("process %d of the service was started", number)
 
     def _start_now(self) -> None:
         """Let the next attempts to start missing processes come at once."""
@@ -298,7 +298,7 @@ class _Workers:
                 return
             result = self._reload(None)
             if isinstance(result, AttribuneError):
-                _LOG.warning("the runs were not reloaded, and the old ones are still served: %s", result)
+                _say("the runs were not reloaded, and the old ones are still served: %s", result)
             elif result:
                 self.on_reload(result)
         for worker in list(self.running.values()):
@@ -373,6 +373,11 @@ class _Workers:
             end_at_once(sig, frame)
         self.stopped_by = sig
         self.hangups[1].send_bytes(b"")  # also where no process is left whose end would be waited for
+
+
+def _say(text: str, *arguments: Any) -> None:
+    """Log what happened to the service, each time that it does."""
+    _LOG.warning(text, *arguments, extra={"is_event": True})
 
 
 def _tell(worker: _Worker, *message: Any) -> None:

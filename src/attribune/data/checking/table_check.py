@@ -50,6 +50,7 @@ __all__ = ["ColumnCheck", "TableCheck", "check"]
 _COMPARED = ("text", "text_pair", "text_negative")  # the arguments for an anchor, a positive and a negative
 _KINDS = ("categorical", "multi_label", "number")  # in the order of the flags
 _SHOWN = 40  # columns, and classes, in the tables that are printed
+_MOST_COLUMNS = 10_000
 _FEW_ROWS = 5
 _ENOUGH_ROWS = 100
 _LEAST_KNOWN = 0.02
@@ -280,6 +281,11 @@ def check(
     table = arrow_columns(read_table(data, **reading))
     is_file = isinstance(data, str | Path | TableFile)
     source = str(data) if is_file else table_source_name(data)
+    if table.num_columns > _MOST_COLUMNS:
+        raise DataError(
+            f"{source} has {table.num_columns:,} columns, and each of at most {_MOST_COLUMNS:,} can be checked: write "
+            "the texts, the labels and the attributes to a table of their own"
+        )
     texts = [text] if isinstance(text, str) else list(text or ())
     require_columns(table.column_names, [*texts, *([] if label is None else [label])], source=source)
     profiles = [profile_column(name, table[name]) for name in table.column_names]
