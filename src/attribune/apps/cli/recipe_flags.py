@@ -54,7 +54,7 @@ def _add_row_flags(group: argparse._ArgumentGroup) -> None:
     add(
         "--yes",
         action="store_true",
-        help="without --text and --label: use what `attribune check` finds, without asking",
+        help="without --text or --label: use what `attribune check` finds, without asking",
     )
 
 
@@ -167,7 +167,9 @@ def _guessed_settings(options: argparse.Namespace, given: dict[str, Any]) -> dic
     if checked.export is not None:
         raise ConfigError(f"{checked.export}: {checked.command}")
     if not checked.is_complete:
-        raise ConfigError("no text column or no label column was found in the table: name them with --text and --label")
+        lacking = " and no ".join(f"{role} column" for role in checked.lacking)
+        flags = " and ".join(f"--{role}" for role in checked.lacking)
+        raise ConfigError(f"no {lacking} was found in the table: name it with {flags}")
     if not options.yes and not _can_ask(options.data):
         raise ConfigError(f"training on guessed columns needs a yes: add --yes, or name the columns: {checked.command}")
     if not options.yes and not _says_yes():

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Unpack
+from typing import Any, Unpack, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -123,6 +123,11 @@ class TableCheck:
     def is_complete(self) -> bool:
         """Whether there are a text and a label to train on, or texts that need none."""
         return bool(self.names("text") and (self.names("label") or self.compared))
+
+    @property
+    def lacking(self) -> list[str]:
+        """What was not found of a text and a label."""
+        return [] if self.is_complete else [role for role in ("text", "label") if not self.names(cast("Role", role))]
 
     @property
     def compared(self) -> list[str]:
