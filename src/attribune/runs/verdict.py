@@ -299,8 +299,8 @@ class GivenAway(Record):
         one_of = "the column" if len(self.columns) == 1 else "one of the columns"
         return (
             f"A column gives the label away: the baseline attributes-only, which reads no text, has the {info.words} "
-            f"{figures[0]}, and the majority {figures[1]}. Look at {one_of} {', '.join(map(repr, self.columns))}: leave "
-            "out what is not known before the label, and train again; until then no other figure here says anything."
+            f"{figures[0]}, and the majority {figures[1]}. Look at {one_of} {', '.join(map(repr, self.columns))}: "
+            "leave out what is not known before the label, and train again; until then no other figure says anything."
         )
 
 

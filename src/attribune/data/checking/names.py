@@ -50,7 +50,7 @@ NAMES: Mapping[Meaning, Mapping[Language, str]] = {
         "pt": "numero linha identificador",
     },
     "group": {
-        "en": "user author customer reviewer judge annotator rater product item film movie shop store branch brand city",
+        "en": "user author customer reviewer judge annotator rater product item film movie shop store brand city",
         "de": "nutzer benutzer kunde kunden autor produkt artikel filiale marke ort stadt laden",
         "fr": "utilisateur client auteur produit article magasin marque ville",
         "es": "usuario cliente autor producto articulo tienda marca ciudad",

@@ -192,7 +192,8 @@ def _attribute_role(
     if finding is not None:
         return RoleOf(role="left out", reason="see below", finding=finding)
     if kind is None:
-        return RoleOf(role="left out", reason="nearly all values differ")
+        example = one.codes.values[0].as_py() if one.values else ""
+        return RoleOf(role="left out", reason=f"nearly all values differ, such as {example!r:.40}")
     return RoleOf(role="attribute", kind=kind, reason="" if number is None else number.reason)
 
 

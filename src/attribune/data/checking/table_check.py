@@ -37,6 +37,7 @@ from attribune.data.checking.roles import (
     guess_task,
     guess_texts,
 )
+from attribune.data.decimals import comma_columns
 from attribune.data.file_options import AS_FOUND, FileOptions, Reading
 from attribune.data.judgement_layouts import Layout, find_export
 from attribune.data.splits import parts_at_random
@@ -370,6 +371,7 @@ class _Columns:
         task = None if target is None else guess_task(target, is_judged=judge is not None)
         if compared:
             task = TaskGuess(kind="similarity", words=", ".join(compared), choices=("similarity",))
+        roles |= {name: _comma_role(name, example) for name, example in _decimal_commas(table, profiles, roles).items()}
         read = {name: as_read(profiles[name], role) for name, role in roles.items()}
         return cls(read=read, roles=roles, texts=text_columns, groups=groups, task=task, judge=judge, layout=layout)
 
@@ -390,6 +392,22 @@ class _Columns:
     def compares(self) -> bool:
         """Whether the task compares texts, and needs no label."""
         return self.task is not None and self.task.kind == "similarity"
+
+
+def _decimal_commas(
+    table: pa.Table, profiles: Mapping[str, ColumnProfile], roles: Mapping[str, RoleOf]
+) -> dict[str, str]:
+    """Return columns of texts that are left out and hold numbers with decimal commas, each with one of them."""
+    names = [name for name, role in roles.items() if role.role == "left out" and profiles[name].kind == "text"]
+    return comma_columns([table.select(names).cast(pa.schema([(name, pa.string()) for name in names]))])
+
+
+def _comma_role(name: str, example: str) -> RoleOf:
+    finding = (
+        f"column {name!r} is left out: its numbers have decimal commas, such as {example!r}, and are texts here: read "
+        "the file with a decimal comma (decimal), or make numbers of the column"
+    )
+    return RoleOf(role="left out", reason="see below", finding=finding)
 
 
 def _findings(table: pa.Table, found: _Columns, classes: Mapping[str, int], leaks: Sequence[str]) -> Iterator[str]:
