@@ -102,9 +102,10 @@ def leak_finding(name: str, codes: Codes, label: Codes, *, guessed: str = "") ->
             f"{guessed!r} is taken for the label, and {name!r} is left out, since it tells the answer; if {name!r} is "
             "the label, name it (label)"
         )
+    or_label = "; if it is the label itself, name it (label)" if guessed else ""
     return (
         f"column {name!r} determines the label: {share:.1%} of the rows have the label of the others with their value; "
-        "leave it out unless it is known before the label"
+        f"leave it out unless it is known before the label{or_label}"
     )
 
 

@@ -194,7 +194,13 @@ def _attribute_role(
     if kind is None:
         example = one.codes.values[0].as_py() if one.values else ""
         return RoleOf(role="left out", reason=f"nearly all values differ, such as {example!r:.40}")
-    return RoleOf(role="attribute", kind=kind, reason="" if number is None else number.reason)
+    finding = None
+    if is_guessed and label is not None and ColumnName(one.name).means("label"):
+        finding = (
+            f"column {one.name!r} has the name of a label, and is taken for an attribute beside {label.name!r}: if it "
+            "is the label, name it (label); if it is not known before the label, leave it out"
+        )
+    return RoleOf(role="attribute", kind=kind, reason="" if number is None else number.reason, finding=finding or "")
 
 
 def _number_kind(one: ColumnProfile, label: ColumnProfile | None, groups: IntArray | None) -> NumberKind | None:

@@ -47,6 +47,7 @@ from attribune.metrics.shown import html_blocks
 from attribune.metrics.tables import text_cells
 from attribune.schema.columns import canonical, require_columns
 from attribune.schema.kinds import Kind, MultiLabel, Number
+from attribune.tasks.labels import alike_notes
 
 __all__ = ["ColumnCheck", "TableCheck", "check"]
 
@@ -463,7 +464,7 @@ def _column(one: ColumnProfile, role: RoleOf, known_share: float | None) -> Colu
         rows_per_value=quantiles,
         known_share=known_share,
         separator=role.separator,
-        reason=role.finding or role.reason,
+        reason=(role.finding or role.reason) if role.role == "left out" else role.reason,
     )
 
 
@@ -550,9 +551,9 @@ def _general(table: pa.Table, texts: Sequence[str], label: ColumnProfile | None,
 def _class_findings(classes: Mapping[str, int]) -> list[str]:
     if len(classes) == 1:
         return [f"all labels are {next(iter(classes))!r}, of which nothing can be learned: name another column"]
-    few = [name for name, count in classes.items() if count < _FEW_ROWS]
+    few, alike = [name for name, count in classes.items() if count < _FEW_ROWS], alike_notes(classes)
     if not few:
-        return []
+        return alike
     listed = ", ".join(map(repr, few[:5])) + (", ..." if len(few) > 5 else "")
     some = counted(len(few), "class", "classes")
-    return [f"{some} with fewer than {_FEW_ROWS} rows ({listed}): join classes, or correct the labels"]
+    return [*alike, f"{some} with fewer than {_FEW_ROWS} rows ({listed}): join classes, or correct the labels"]
