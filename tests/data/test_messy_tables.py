@@ -195,7 +195,9 @@ def test_copies_and_contradictions_are_said_with_a_row() -> None:
     others = table.iloc[[7]].assign(Bewertung="1 star" if table["Bewertung"][7] != "1 star" else "5 stars")
     said = findings(check(pd.concat([table, copies.assign(**{"Unnamed: 0": [900, 901, 902]}), others])))
     assert "3 rows are copies of an earlier row in all columns but 'Unnamed: 0', such as row 161 (of row 6)" in said
-    assert "1 row has the text and the attributes of an earlier row and another label, such as row 164 (of row 8)" in said
+    assert (
+        "1 row has the text and the attributes of an earlier row and another label, such as row 164 (of row 8)" in said
+    )
 
 
 def test_lists_are_told_apart_among_copies() -> None:

@@ -92,8 +92,8 @@ def leak_finding(name: str, codes: Codes, label: Codes, *, guessed: str = "") ->
             f"column {name!r} has values nearly only in rows with the label {shown!r:.60}: leave it out, "
             "because having a value tells the label"
         )
-    share = _told_share(labels, values)
-    if share is None or share < _SURE:
+    told = _told_share(labels, values)
+    if told is None or told < _SURE:
         return None
     back = _told_share(values, labels) if guessed else None
     if back is not None and back >= _SURE:
@@ -104,7 +104,7 @@ def leak_finding(name: str, codes: Codes, label: Codes, *, guessed: str = "") ->
         )
     or_label = "; if it is the label itself, name it (label)" if guessed else ""
     return (
-        f"column {name!r} determines the label: {share:.1%} of the rows have the label of the others with their value; "
+        f"column {name!r} determines the label: {told:.1%} of the rows have the label of the others with their value; "
         f"leave it out unless it is known before the label{or_label}"
     )
 

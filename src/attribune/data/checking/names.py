@@ -62,7 +62,7 @@ NAMES: Mapping[Meaning, Mapping[Language, str]] = {
 """Words, without accents, of the names of columns. A word may mean several things: the values decide between them."""
 
 _CAMEL = re.compile(r"(?<=[a-z])(?=[A-Z])")
-_COMPOUNDS = ("de", "nl")  # languages that write Kundenbewertung in one word
+_COMPOUNDS: tuple[Language, ...] = ("de", "nl")  # languages that write Kundenbewertung in one word
 _LAST = ("text", "id")  # what the last word of a name alone says
 _PLURALS = ("text", "label")
 _ALSO: Mapping[Meaning, str] = {"label": r"(^|_)is_\w+", "time": r"(date|time|created|_at)$", "id": r"^unnamed"}
