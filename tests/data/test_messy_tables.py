@@ -161,7 +161,7 @@ def test_what_is_wrong_is_said(make: Callable[[], pd.DataFrame], label: str | No
 @pytest.mark.parametrize(
     "labels",
     [
-        SIGNS[:-3] + ["n/a", "-", ""],
+        [*SIGNS[:-3], "n/a", "-", ""],
         [str(n) for n in STARS[:-3]] + ["?", "none", "NA"],
         ["0", "1", "-"] * (ROWS // 3),
         ["ja", "nein", "n/a"] * (ROWS // 3),
@@ -208,8 +208,22 @@ def test_lists_are_told_apart_among_copies() -> None:
 
 @pytest.mark.parametrize(
     ("text", "counts"),
-    [("-", True), ("N/A", True), ("none", True), (". ", True), ("?", True), ("- -", True), ("\u2026", True)]
-    + [("no", False), ("0", False), ("\u2605", False), ("x", False), ("", False), ("?" * 9, False), ("ok -", False)],
+    [
+        ("-", True),
+        ("N/A", True),
+        ("none", True),
+        (". ", True),
+        ("?", True),
+        ("- -", True),
+        ("…", True),
+        ("no", False),
+        ("0", False),
+        ("★", False),
+        ("x", False),
+        ("", False),
+        ("?" * 9, False),
+        ("ok -", False),
+    ],
 )
 def test_texts_that_stand_for_none_are_counted(text: str, counts: bool) -> None:
     assert placeholder_texts({"a": [text, "some words"], "b": ["", ""]}, ["a", "b"]).total() == counts

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Unpack, cast
+from typing import Any, Unpack
 
 import numpy as np
 import numpy.typing as npt
@@ -129,7 +129,7 @@ class TableCheck:
     @property
     def lacking(self) -> list[str]:
         """What was not found of a text and a label."""
-        return [] if self.is_complete else [role for role in ("text", "label") if not self.names(cast("Role", role))]
+        return [] if self.is_complete else [role for role in ("text", "label") if not self.names(role)]
 
     @property
     def compared(self) -> list[str]:
@@ -201,7 +201,7 @@ class TableCheck:
 
     def _blocks(self, in_python: bool) -> list[tuple[str, list[list[str]]]]:
         action = "train on it" if self.export is None else "make a row for each judgement"
-        last = (f"{action} with:\n{self.call if in_python else f'  {self.command}'}", [])
+        last: tuple[str, list[list[str]]] = (f"{action} with:\n{self.call if in_python else f'  {self.command}'}", [])
         blocks: list[tuple[str, list[list[str]]]] = [] if self.export is None else [(self.export, [])]
         if self.export is not None and not self.is_doubtful:  # what its columns are says nothing
             return [*blocks, last]
