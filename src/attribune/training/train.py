@@ -237,12 +237,8 @@ def _say_guesses(checked: TableCheck) -> None:
         ConfigError: for a table without a text or a label.
     """
     if not checked.is_complete:
-        lacking = " and no ".join(f"{role} column" for role in checked.lacking)
-        arguments = " and ".join(f"{role}=" for role in checked.lacking)
-        raise ConfigError(
-            f"no {lacking} was found in {checked.source}: name it with {arguments} (attribune.check shows what its "
-            "columns are taken for)"
-        )
+        words = checked.lacking_words(checked.source, {"text": "text=", "label": "label="})
+        raise ConfigError(f"{words} (attribune.check shows what its columns are taken for)")
     text = checked.text(in_python=True)
     lines = ["text or label are not named, so this is what the columns are taken for:", *text.splitlines()]
     for line in lines if is_main() else ():

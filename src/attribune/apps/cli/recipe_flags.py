@@ -167,9 +167,7 @@ def _guessed_settings(options: argparse.Namespace, given: dict[str, Any]) -> dic
     if checked.export is not None:
         raise ConfigError(f"{checked.export}: {checked.command}")
     if not checked.is_complete:
-        lacking = " and no ".join(f"{role} column" for role in checked.lacking)
-        flags = " and ".join(f"--{role}" for role in checked.lacking)
-        raise ConfigError(f"no {lacking} was found in the table: name it with {flags}")
+        raise ConfigError(checked.lacking_words("the table", {"text": "--text", "label": "--label"}))
     if not options.yes and not _can_ask(options.data):
         raise ConfigError(f"training on guessed columns needs a yes: add --yes, or name the columns: {checked.command}")
     if not options.yes and not _says_yes():

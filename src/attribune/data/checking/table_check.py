@@ -131,6 +131,18 @@ class TableCheck:
         """What was not found of a text and a label."""
         return [] if self.is_complete else [role for role in ("text", "label") if not self.names(role)]
 
+    def lacking_words(self, where: str, names: Mapping[str, str]) -> str:
+        """Say what was not found, and the cure.
+
+        Args:
+            where: names the table.
+            names: what names a text and a label, such as a flag, by the role.
+        """
+        what = " and no ".join(f"{role} column" for role in self.lacking)
+        cure = " and ".join(names[role] for role in self.lacking)
+        or_none = ", or choose the task generation, which needs none" if self.lacking == ["label"] else ""
+        return f"no {what} was found in {where}: name it with {cure}{or_none}"
+
     @property
     def compared(self) -> list[str]:
         """The columns of an anchor, a positive and perhaps a negative; empty for another task than a similarity."""
