@@ -138,3 +138,15 @@ def test_intervals_do_not_depend_on_the_order_of_the_kinds() -> None:
     metrics = {"accuracy": accuracy(rng.integers(0, 2, 200), rng.integers(0, 2, 200))}
     one, other = (clustered(metrics, dict(order))["accuracy"] for order in (kinds.items(), reversed(kinds.items())))
     assert interval(one, resamples=200) == interval(other, resamples=200)
+
+
+def test_a_few_repeated_texts_of_a_large_table_are_no_judgements() -> None:
+    """Though they are more than a tenth of a small part of it."""
+    settings = ClusterSettings(cluster="auto", texts=("text",), judges=())
+    part = pa.table({"text": ["a", "a", "b", "b", *(f"text {number}" for number in range(16))]})
+    rest = pa.table({"text": [f"other {number}" for number in range(200)]})
+    assert find_clusters(part, settings)
+    assert find_clusters(part, settings, parts=[part])
+    assert find_clusters(part, settings, parts=[rest, part]) == {}
+    judged = pa.table(judgements())
+    assert find_clusters(judged, settings, parts=[rest, judged])

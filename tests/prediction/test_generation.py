@@ -238,7 +238,8 @@ def test_a_prompt_is_for_writing_alone(data: Path, tmp_path: Path, capsys: pytes
     assert main([*words, "--label", "user2", "--prompt", "ask"]) == 1
     assert "task 'classification' reads no prompt" in capsys.readouterr().err
     assert main(words) == 1
-    assert "no label column is named" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert "no label column was found in the table: name it with --label, or choose the task generation" in said
 
 
 @pytest.mark.slow

@@ -100,10 +100,34 @@ def test_what_is_given_is_not_guessed(given: dict[str, Any], paths: set[str]) ->
 
 
 @pytest.mark.parametrize(
-    "given", [{"data.text": "review"}, {"data.label": "stars"}, {"task.kind": "tags"}, {"task": {"kind": "generation"}}]
+    "given",
+    [
+        {"data.text": "review", "data.label": "stars"},
+        {"data.label": ["stars", "price"]},
+        {"data.text_pair": "tags"},
+        {"task.kind": "tags"},
+        {"task": {"kind": "generation"}},
+    ],
 )
 def test_nothing_is_guessed_beside_named_columns(given: dict[str, Any]) -> None:
     assert guess_settings(rows(), given) is None
+
+
+@pytest.mark.parametrize("given", [{"data.text": "review"}, {"data.label": "stars"}, {"data.label": ["stars"]}])
+def test_the_other_of_text_and_label_is_guessed_as_without_any(given: dict[str, Any]) -> None:
+    whole, guesses = guess_settings(rows(), {}), guess_settings(rows(), given)
+    assert whole is not None
+    assert guesses is not None
+    assert guesses.settings == whole.settings
+
+
+def test_a_label_that_is_named_is_the_one_of_the_guess(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    rows().to_csv(path, index=False)
+    recipe = recipe_of(build_parser().parse_args(["train", str(path), "--label", "user", "--yes", "--output", "run"]))
+    assert recipe.data.text == ("review",)
+    assert recipe.data.label == ("user",)
+    assert recipe.attribute_names == ["stars", "tags", "price"]
 
 
 def test_attributes_that_are_given_are_not_replaced_by_no_method() -> None:
@@ -115,7 +139,8 @@ def test_attributes_that_are_given_are_not_replaced_by_no_method() -> None:
 @pytest.mark.parametrize(
     ("table", "arguments", "message"),
     [
-        (rows()[["user", "price"]], {}, r"found in the DataFrame: name them with text= and label="),
+        (rows()[["user", "price"]], {}, r"no text column .* found in the DataFrame: name it with text="),
+        (rows()[["user", "tags"]], {"label": "user"}, r"no text column was found in the DataFrame: name it with text="),
         (rows(), {"attributes": ["stars"]}, "the column 'stars' is named as an attribute, and looks like the label"),
         (rows(), {"attributes": [MultiLabel("review")]}, "the column 'review' is named as an attribute"),
     ],
@@ -132,7 +157,7 @@ def test_a_guess_that_cannot_be_is_refused(
 def test_a_table_alone_is_trained_on_and_the_guess_is_said(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     results = train(rows(), tmp_path / "frame", **LINEAR)
     said = "\n".join(caplog.messages)
-    assert "neither a text nor a label is named, so this is what the columns are taken for:\n" in said
+    assert "text or label are not named, so this is what the columns are taken for:\n" in said
     assert "the DataFrame: 90 rows, 6 columns" in said
     assert "train(df, 'runs/table', text='review', label='stars', attributes=['user', MultiLabel('tags', " in said
     assert results["rows"]["train"] == 72

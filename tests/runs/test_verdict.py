@@ -360,3 +360,64 @@ def test_a_verdict_is_read_back_as_it_was_written() -> None:
 )
 def test_values_are_rare_or_frequent_by_half_of_the_rows(counts: list[int], ranges: list[tuple[int, int]]) -> None:
     assert _rare_and_frequent(np.array(counts, np.int64)) == ranges
+
+
+def gain_of(attribute: str, difference: float, answer: Answer = "yes") -> AttributeGain:
+    ends = PairedResult(difference=difference, low=difference - 0.01, high=difference + 0.01, p_value=0.0, resamples=9)
+    return AttributeGain(attribute=attribute, metric="accuracy", answer=answer, gain=ends, p_value=0.0, rows=9)
+
+
+@pytest.mark.parametrize(
+    ("metric", "value", "majority", "is_told"),
+    [
+        ("accuracy", 1.0, 0.25, True),
+        ("accuracy", 0.985, 0.25, False),
+        ("accuracy", 1.0, 0.95, False),
+        ("macro_f1", 0.995, 0.1, True),
+        ("rmse", 0.05, 1.4, True),
+        ("rmse", 0.3, 1.4, False),
+        ("kappa", 1.0, 0.0, False),
+    ],
+)
+def test_a_baseline_without_texts_that_is_right_everywhere_is_said(
+    metric: str, value: float, majority: float, is_told: bool
+) -> None:
+    found = run_verdict(
+        recipe(),
+        record(),
+        metric=metric,
+        comparisons=[pair("injector, attributes hidden", BETTER, metric)],
+        conditions=CONDITIONS,
+        figures={"attributes-only": value, "majority": majority},
+    )
+    assert (found.given_away is not None) == is_told
+    sentences = found.sentences()
+    assert sentences[0].startswith("A column gives the label away") == is_told
+    assert not (is_told and any(one.startswith("What to") for one in sentences))
+    assert not is_told or "Look at the column 'user'" in sentences[0]
+    assert Verdict.model_validate(json.loads(found.model_dump_json())) == found
+
+
+@pytest.mark.parametrize(
+    ("gains", "named"),
+    [
+        ([gain_of("user", 0.1), gain_of("code", 0.7), gain_of("shop", 0.0, "not shown")], "the column 'code':"),
+        (
+            [gain_of("user", 0.0, "not shown"), gain_of("code", 0.0, "not shown")],
+            "one of the columns 'user', 'code', 'shop':",
+        ),
+        ([gain_of("user", 0.5), gain_of("code", 0.7)], "one of the columns 'user', 'code':"),
+    ],
+)
+def test_the_columns_that_count_most_are_named(gains: list[AttributeGain], named: str) -> None:
+    found = run_verdict(
+        recipe(data={**DATA, "attributes": ["user", "code", "shop"]}),
+        record(),
+        metric="accuracy",
+        comparisons=[],
+        conditions=CONDITIONS,
+        by_attribute=gains,
+        figures={"attributes-only": 1.0, "majority": 0.2},
+    )
+    assert named in found.sentences()[0]
+    assert found.headline == "A column gives the label away."

@@ -41,6 +41,16 @@ def test_few_numbers_are_exact() -> None:
     assert not schema["age"].layout.has_own_vectors
 
 
+def test_the_report_says_what_is_counted() -> None:
+    table = {"age": [20, 35.5, 90] * 4, "year": [1990, 1991, 1992] * 4, "user": ["a", "b", "c"] * 4}
+    schema = Schema.fit(table, [Number("age", bins=50), Numeric("year", bins=2), Categorical("user")])
+    assert schema.fit_report is not None
+    lines = schema.fit_report.lines()
+    assert "numbers found: 3; levels on their scale: " in lines[0]
+    assert "numbers found: 3; bins: 2" in lines[1]
+    assert "values found: 3; ids: 3" in lines[2]
+
+
 def test_numbers_between_and_beyond() -> None:
     """Numbers that no training row has are rounded to a step of the range, or are the smallest or largest."""
     schema, mean, scale = fitted([0, 100], bins=1_000), 50.0, 50.0

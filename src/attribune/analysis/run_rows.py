@@ -110,6 +110,7 @@ def _stored_rows(folder: RunFolder) -> RunRows:
         proper=results.proper,
         by_attribute=[] if results.verdict is None else results.verdict.by_attribute,
         by_count=_gains(scored_rows, schema, table),
+        figures={one.name: one.metrics[results.main_metric].value for one in results.table(part)},
     )
     return RunRows(
         run=str(folder.path),

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from attribune.core.logs import is_quiet
+from attribune.core.logs import is_quiet, show_note
 
 __all__ = ["ProgressBar", "Reporter", "epoch_name"]
 
@@ -50,11 +50,15 @@ def epoch_name(epoch: float | None, epochs: float | None) -> str:
 
 
 class ProgressBar(Reporter):
-    """Shows a bar with epoch, time and loss, in a terminal and in notebooks, beside the log."""
+    """Shows notes as a command does, and a bar with epoch, time and loss, in a terminal and in notebooks."""
 
     def __init__(self) -> None:
         self._bar: Any = None
         self._epochs: float | None = None
+
+    def note(self, text: str) -> None:
+        """Show what was read, dropped or chosen."""
+        show_note(text)
 
     @contextmanager
     def training(self) -> Iterator[None]:

@@ -56,12 +56,16 @@ class ClusterSettings:
     judges: tuple[str, ...]
 
 
-def find_clusters(table: Table, settings: ClusterSettings) -> Clusters:
+def find_clusters(table: Table, settings: ClusterSettings, *, parts: Sequence[Table] = ()) -> Clusters:
     """Find the clusters of a table's rows.
 
     ``rows`` finds none; ``text``, the name of a column, or two of these are taken as they are; ``auto`` finds the
     texts, if a tenth of the rows share theirs with another row, and the first of the judges' columns that tells the
     rows of a text apart, if its values stand in several rows.
+
+    Args:
+        parts: of the whole table, this one among them, where `table` is only a part of it: whether rows share their
+            texts is a property of the whole, and a few repeated texts are many in a small part.
 
     Returns:
         At most two kinds. A row without a value is a cluster of its own.
@@ -73,7 +77,7 @@ def find_clusters(table: Table, settings: ClusterSettings) -> Clusters:
     if cluster == ROWS:
         return {}
     if cluster == AUTO:
-        return _judgements(table, texts, settings.judges)
+        return _judgements(table, texts, settings.judges, parts)
     names = [cluster] if isinstance(cluster, str) else list(cluster)
     known = column_names(table)
     if missing := [name for name in names if name not in (TEXT, *known)]:
@@ -84,11 +88,13 @@ def find_clusters(table: Table, settings: ClusterSettings) -> Clusters:
     return {name: _hashes(table, texts) if name == TEXT else _values(table, name) for name in names}
 
 
-def _judgements(table: Table, texts: Sequence[str], judges: Sequence[str]) -> Clusters:
+def _judgements(table: Table, texts: Sequence[str], judges: Sequence[str], parts: Sequence[Table]) -> Clusters:
     text = _hashes(table, texts)
-    _, which, counts = np.unique(text, return_inverse=True, return_counts=True)
-    shared = counts[which.reshape(-1)] > 1
-    if shared.sum() < _SHARED * len(text) or len(counts) < 2:
+    shared = _is_shared(text)
+    if not shared.any() or len(np.unique(text)) < 2:
+        return {}
+    everywhere = [shared] if not parts else [_is_shared(_hashes(part, texts)) for part in parts]
+    if sum(one.sum() for one in everywhere) < _SHARED * sum(map(len, everywhere)):
         return {}
     for name in (name for name in judges if name in column_names(table)):
         value = _values(table, name)
@@ -97,6 +103,12 @@ def _judgements(table: Table, texts: Sequence[str], judges: Sequence[str]) -> Cl
         if pairs >= _APART * shared.sum() and 2 <= values <= len(value) / 2:
             return {TEXT: text, name: value}
     return {TEXT: text}
+
+
+def _is_shared(text: npt.NDArray[np.uint64]) -> npt.NDArray[np.bool_]:
+    """Return (n,) whether another row has the same text."""
+    _, which, counts = np.unique(text, return_inverse=True, return_counts=True)
+    return np.asarray(counts[which.reshape(-1)] > 1)
 
 
 def _hashes(table: Table, names: Sequence[str]) -> npt.NDArray[np.uint64]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
 
@@ -10,12 +11,26 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from attribune.core.wording import counted
+from attribune.data.text_columns import join_text
 from attribune.errors import DataError
-from attribune.schema.columns import Table, canonical, column_batches
+from attribune.schema.columns import Table, canonical, column_batches, words_of_none
 
-__all__ = ["listed_labels", "missing_label_words", "rows_with_label", "rows_with_text", "shuffle_columns"]
+__all__ = [
+    "listed_labels",
+    "missing_label_words",
+    "placeholder_texts",
+    "placeholder_words",
+    "rows_with_label",
+    "rows_with_text",
+    "shuffle_columns",
+]
 
 _EXAMPLES = 5  # of labels that are named
+_NO_TEXT = (*words_of_none(of_numbers=True), "n.a.", "not available", "no text", "k.a.")
+_PLACEHOLDERS = frozenset(word.casefold() for word in _NO_TEXT)
+_MARKS = re.compile(r"[-_.?*/\u2013\u2014\u2026]{1,4}")
+_LONGEST_PLACEHOLDER = 30
 
 Mask = npt.NDArray[np.bool_]
 
@@ -45,6 +60,35 @@ def rows_with_text(
         for _, columns in column_batches(table, names)
     ]
     return np.concatenate([np.zeros(0, dtype=bool), *has_text])
+
+
+def placeholder_texts(table: Table, names: Sequence[str]) -> Counter[str]:
+    """Count the texts that stand for none, such as ``-``, ``n/a`` and ``?``.
+
+    Args:
+        names: the columns of the text; a row counts if all that it has there is such a text.
+    """
+    found: Counter[str] = Counter()
+    for _, columns in column_batches(table, names):
+        texts = join_text([columns[name].to_pylist() for name in names], separator=" ")
+        found.update(text for text in texts if text and _is_placeholder(text))
+    return found
+
+
+def _is_placeholder(text: str) -> bool:
+    if len(text) > _LONGEST_PLACEHOLDER:
+        return False
+    return text.casefold() in _PLACEHOLDERS or all(
+        part.casefold() in _PLACEHOLDERS or _MARKS.fullmatch(part) for part in text.split()
+    )
+
+
+def placeholder_words(found: Counter[str]) -> str:
+    """Say how many texts stand for none, and what changes it."""
+    listed = ", ".join(f"{text!r} ({count:,})" for text, count in found.most_common(_EXAMPLES))
+    more = ", ..." if len(found) > _EXAMPLES else ""
+    some = counted(found.total(), "text that looks like none is", "texts that look like none are")
+    return f"{some} learned from: {listed}{more}; empty these cells to leave their rows out"
 
 
 def rows_with_label(

@@ -23,7 +23,7 @@ from attribune.core.terminal import one_line
 from attribune.data.decimals import comma_columns, with_points
 from attribune.data.encodings import FoundEncoding, detect_encoding
 from attribune.data.file_kinds import WORKBOOKS, kind_of, refuse_other_kinds
-from attribune.data.file_options import AS_FOUND, FileOptions
+from attribune.data.file_options import AS_FOUND, FileForm, FileOptions
 from attribune.data.json_lines import json_batches
 from attribune.data.plain_columns import plain_column
 from attribune.data.text_files import (
@@ -43,6 +43,7 @@ from attribune.schema.columns import as_array, canonical
 
 __all__ = [
     "ENDINGS",
+    "file_form",
     "frame_table",
     "header_columns",
     "open_parquet",
@@ -112,6 +113,16 @@ def header_columns(path: Path, *, options: FileOptions = AS_FOUND) -> list[str] 
         ConfigError: for an unknown encoding.
     """
     return _File(path, options).columns()
+
+
+def file_form(path: Path, *, options: FileOptions = AS_FOUND) -> FileForm | None:
+    """Return how a file of CSV or TSV is written; None for other files.
+
+    Raises:
+        DataError: naming a file that cannot be read.
+        ConfigError: for an unknown encoding.
+    """
+    return _File(path, options).form()
 
 
 class _File:
@@ -215,6 +226,15 @@ class _File:
         if not may_be:
             return {}
         return comma_columns(self._csv_batches(self._encoding.name))
+
+    def form(self) -> FileForm | None:
+        """Return how the file is written; None if it is no CSV or TSV."""
+        if self.ending not in _DELIMITED:
+            return None
+        is_unnamed = (self.columns() or [""])[0] == UNNAMED
+        return FileForm(
+            ending=self.ending, delimiter=self._delimiter, commas=tuple(self._comma_columns), is_unnamed=is_unnamed
+        )
 
     def guesses(self, rows: pa.Table) -> str | None:
         """Say how the file was read if any of it was guessed; None if it is what its name says.

@@ -17,7 +17,14 @@ from attribune.data.file_options import FileOptions, Reading
 from attribune.data.standard_input import STDIN
 from attribune.data.storage import check_stored
 from attribune.data.table_files import table_files
-from attribune.data.tables import Source, check_same_columns, read_table, refuse_input_as_output, table_source_name
+from attribune.data.tables import (
+    Source,
+    check_same_columns,
+    common_form,
+    read_table,
+    refuse_input_as_output,
+    table_source_name,
+)
 from attribune.data.text_files import is_text
 from attribune.data.writing import TableWriter, open_writer
 from attribune.errors import ConfigError, DataError
@@ -58,6 +65,7 @@ def predict(
         run: folder of a run, of its model, or of a model alone, such as an exported one.
         data: anything `read_table` takes, or a list of files and of folders with files, which are concatenated.
         output: file to write; its suffix sets the format, and an earlier file is replaced when all rows are written.
+            CSV has the delimiter and the decimals of the CSV file that is read.
             Without a suffix it is a folder of Parquet files of `part_rows` rows; parts that an earlier call with the
             same arguments wrote are kept.
         backbone: new location of the backbone's weights, if they were moved.
@@ -95,9 +103,9 @@ def predict(
             quantise=quantise,
         )
         return predict_parts(job, engine=engine, workers=workers, reporter=reporter)
-    writer = open_writer(output, escape_formulas=escape_formulas)
     load = partial(load_predictor, run, backbone=backbone, quantise=quantise)
-    return _to_file(load, sources, output, writer, panel, reading=options, reporter=reporter)
+    open_output = partial(open_writer, output, escape_formulas=escape_formulas)
+    return _to_file(load, sources, output, open_output, panel, reading=options, reporter=reporter)
 
 
 def _is_folder(output: str | Path) -> bool:
@@ -148,7 +156,7 @@ def _to_file(
     load: Callable[[], Predictor],
     sources: Sequence[Source],
     output: str | Path,
-    opened: AbstractContextManager[TableWriter],
+    open_output: Callable[..., AbstractContextManager[TableWriter]],
     members: Any,
     *,
     reading: FileOptions,
@@ -159,7 +167,8 @@ def _to_file(
         files += table_files([source]) if isinstance(source, str | Path) and Path(source).is_dir() else [source]
     refuse_input_as_output(output, files)
     clear_drafts(Path(output).parent, name=Path(output).name)
-    with opened as writer:
+    form = common_form(files, reading) if Path(output).suffix.lower() in (".csv", ".tsv") else None
+    with open_output(form=form) as writer:
         predictor = load()
         tables = [(table_source_name(source), read_table(source, **reading.given())) for source in files]
         if not any(len(table) for _, table in tables):

@@ -1,4 +1,4 @@
-"""What a training on a table takes from a check of the table, where neither its text nor its label is named."""
+"""What a training on a table takes from a check of the table, where its text or its label is not named."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from attribune.schema.kinds import kind_settings
 
 __all__ = ["Guesses", "guess_settings"]
 
-_NAMED = ("data", *(f"data.{name}" for name in ("text", "text_pair", "text_negative", "label", "prompt")))
-"""Settings that say which columns are read: with any of them, nothing is guessed."""
+_NAMED = ("data", *(f"data.{name}" for name in ("text_pair", "text_negative", "prompt")))
+"""Settings of trainings whose columns are all named: with any of them, nothing is guessed."""
 _TASKS = ("classification", "rating", "ordinal", "regression")
 """The tasks whose columns are guessed; others are named with their columns."""
 
@@ -34,7 +34,7 @@ class Guesses:
 
 
 def guess_settings(data: Any, given: Mapping[str, Any], *, test: Any = None) -> Guesses | None:
-    """Guess columns, attributes and task of a training; None where a text, a label or another task is named.
+    """Guess columns, attributes and task of a training; None where text and label are named, or another task.
 
     The command line and `train` both ask it.
 
@@ -51,8 +51,12 @@ def guess_settings(data: Any, given: Mapping[str, Any], *, test: Any = None) -> 
     kind = task.get("kind", "classification") if isinstance(task, Mapping) else task
     if any(name in given for name in _NAMED) or kind not in (None, *_TASKS):
         return None
+    text, label = _listed(given.get("data.text")), _listed(given.get("data.label"))
+    if (text and label) or len(label) > 1:
+        return None
     reading = {name: given[f"data.{name}"] for name in Reading.__annotations__ if f"data.{name}" in given}
-    checked = check(data, test=test, **cast("Reading", reading))
+    named: dict[str, Any] = {"text": text or None, "label": label[0] if label else None}
+    checked = check(data, test=test, **named, **cast("Reading", reading))
     guessed = dict(checked.arguments)
     if (attributes := given.get("data.attributes")) is not None:
         _check_apart(attributes, checked)
@@ -73,9 +77,13 @@ def guess_settings(data: Any, given: Mapping[str, Any], *, test: Any = None) -> 
     return Guesses(checked=checked, settings=settings)
 
 
+def _listed(given: Any) -> list[Any]:
+    return list(given) if isinstance(given, list | tuple) else [] if given is None else [given]
+
+
 def _check_apart(attributes: Any, checked: TableCheck) -> None:
     """Refuse attributes that the check takes for something else that is learned from."""
-    listed = list(attributes) if isinstance(attributes, list | tuple) else [attributes]
+    listed = _listed(attributes)
     names = [one.get("name") if isinstance(one, Mapping) else getattr(one, "name", one) for one in listed]
     for role in ("text", "label"):
         if taken := [name for name in names if name in checked.names(role)]:

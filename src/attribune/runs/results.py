@@ -256,6 +256,7 @@ def run_results(
             proper=proper,
             by_attribute=attribute_gains(scored[0].alone),
             by_count=_gains(scored, metric=metric, part=part),
+            figures={model.name: model.parts[part][metric].value for model in models if part in model.parts},
         ),
         notes=list(notes),
         environment=Environment(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
@@ -38,6 +39,7 @@ __all__ = [
     "AttributeGain",
     "BaselineResult",
     "CountGain",
+    "GivenAway",
     "KeptWeights",
     "Verdict",
     "attribute_gains",
@@ -54,8 +56,11 @@ MAJORITY, WHOLE_TEXTS, TEXT_ONLY = "majority", "linear, whole texts", "linear, t
 """Baselines beside the methods, by their names in tables: the most frequent class, `linear` where texts are cut, and
 `linear` without attributes."""
 
-_CHEAP = ("linear", WHOLE_TEXTS, TEXT_ONLY, "attributes-only", "intercept", "heads", MAJORITY)
+ATTRIBUTES_ONLY = "attributes-only"
+_CHEAP = ("linear", WHOLE_TEXTS, TEXT_ONLY, ATTRIBUTES_ONLY, "intercept", "heads", MAJORITY)
 _RESAMPLES = 2_000
+_RIGHT, _USUAL = 0.99, 0.9  # what a baseline without texts reaches only if a column tells the label, and the majority
+_ERROR_LEFT = 0.1  # of the majority's: 99 % of the variance is explained
 
 
 class KeptWeights(Record):
@@ -273,6 +278,32 @@ class CountGain(Record):
         )
 
 
+class GivenAway(Record):
+    """The baseline that reads no text is right nearly everywhere, since a column tells the label.
+
+    Args:
+        metric: the main one.
+        value: of the baseline ``attributes-only``, and ``majority`` that of the majority class.
+        columns: the attributes that tell it, as far as the figures say which.
+    """
+
+    metric: str
+    value: float
+    majority: float
+    columns: list[str]
+
+    def sentence(self) -> str:
+        """Say it, and what to do."""
+        info = metric_info(self.metric)
+        figures = [f"{info.scale * one:.4g}{info.unit and f' {info.unit}'}" for one in (self.value, self.majority)]
+        one_of = "the column" if len(self.columns) == 1 else "one of the columns"
+        return (
+            f"A column gives the label away: the baseline attributes-only, which reads no text, has the {info.words} "
+            f"{figures[0]}, and the majority {figures[1]}. Look at {one_of} {', '.join(map(repr, self.columns))}: "
+            "leave out what is not known before the label, and train again; until then no other figure says anything."
+        )
+
+
 class Verdict(Record):
     """What a run shows, in parts that are None or empty where it has no figures for them.
 
@@ -281,6 +312,7 @@ class Verdict(Record):
         attributes: None for a model that reads none, or shuffled ones.
         by_attribute: each attribute hidden alone.
         by_count: the attributes against none, from rare values to frequent ones, for the page of the run.
+        given_away: None unless a column seems to tell the label.
     """
 
     metric: str
@@ -289,10 +321,13 @@ class Verdict(Record):
     attributes: AttributeEffect | None = None
     by_attribute: list[AttributeGain] = Field(default_factory=list)
     by_count: list[CountGain] = Field(default_factory=list)
+    given_away: GivenAway | None = None
 
     @property
     def headline(self) -> str:
         """The answers without figures, about the attributes first; empty without any."""
+        if self.given_away is not None:
+            return "A column gives the label away."
         return " ".join(part.headline for part in (self.attributes, self.baseline) if part is not None)
 
     def attribute_sentences(self) -> list[str]:
@@ -310,7 +345,9 @@ class Verdict(Record):
         return [begin, *lines]
 
     def _next(self) -> Iterator[str]:
-        """Say what to do."""
+        """Say what to do, unless a column gives the label away, which says it."""
+        if self.given_away is not None:
+            return
         hurting = [one.attribute for one in self.by_attribute if one.answer == "no"]
         if hurting:
             yield f"What to do first: leave out {', '.join(hurting)}, and train again."
@@ -340,6 +377,7 @@ class Verdict(Record):
         """Return the verdict as plain sentences: the answers first, then which weights were kept."""
         of_attributes = [] if self.attributes is None else list(self.attributes.sentences())
         return [
+            *([] if self.given_away is None else [self.given_away.sentence()]),
             *of_attributes,
             *self.attribute_sentences(),
             *([] if self.baseline is None else self.baseline.sentences()),
@@ -364,6 +402,7 @@ def run_verdict(
     proper: Sequence[Comparison] = (),
     by_attribute: Sequence[AttributeGain] = (),
     by_count: Sequence[CountGain] = (),
+    figures: Mapping[str, float] = MappingProxyType({}),
 ) -> Verdict:
     """Judge a run by the comparisons of its model with others: by the proper score first, then by the main metric.
 
@@ -374,6 +413,7 @@ def run_verdict(
         proper: the same by the proper score of the task; of models without one the main metric decides.
         by_attribute: from `attribute_gains`.
         by_count: from `gains_by_count`.
+        figures: the main metric of each model by its name, if baselines are among them.
     """
     kept = None if recipe.is_baseline else _kept(recipe, training, metric)
     reads = recipe.reads_attributes and bool(recipe.data.attributes) and not recipe.data.shuffled
@@ -386,7 +426,27 @@ def run_verdict(
         attributes=_attributes(recipe, pairs, conditions) if reads else None,
         by_attribute=list(by_attribute) if reads else [],
         by_count=list(by_count) if reads else [],
+        given_away=_given_away(metric, figures, recipe.attribute_names, by_attribute),
     )
+
+
+def _given_away(
+    metric: str, figures: Mapping[str, float], attributes: Sequence[str], gains: Sequence[AttributeGain]
+) -> GivenAway | None:
+    """Compare the baseline that reads no text with the majority; of attributes those that count most are named."""
+    value, majority = figures.get(ATTRIBUTES_ONLY), figures.get(MAJORITY)
+    if value is None or majority is None or not attributes:
+        return None
+    info = metric_info(metric)
+    if info.higher_is_better:
+        is_told = info.is_share and value >= _RIGHT and majority < _USUAL
+    else:
+        is_told = metric in ("rmse", "mae") and value <= _ERROR_LEFT * majority
+    if not is_told:
+        return None
+    shown = {one.attribute: abs(one.gain.difference) for one in gains if one.answer == "yes"}
+    largest = [name for name, gain in shown.items() if gain >= max(shown.values()) / 2]
+    return GivenAway(metric=metric, value=value, majority=majority, columns=largest or list(attributes))
 
 
 def attribute_gains(alone: Mapping[str, GivenAndHidden]) -> list[AttributeGain]:

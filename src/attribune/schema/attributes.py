@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from attribune.errors import ConfigError, DataError, RowError
 from attribune.schema.cells import Cells, distinct_pairs, list_cells, single_cells
-from attribune.schema.columns import NO_NUMBER
+from attribune.schema.columns import words_of_none
 from attribune.schema.hashing import hashed_ids
 from attribune.schema.kinds import Kind, MultiLabel, Numeric
 from attribune.schema.reports import AttributeCounts
@@ -187,7 +187,7 @@ def read_cells(spec: Kind, column: pa.Array, *, missing: frozenset[str], first_r
     if isinstance(spec, MultiLabel):
         cells = list_cells(column, separator=spec.separator, missing=missing, column=spec.name, first_row=first_row)
     else:
-        words = missing.union(NO_NUMBER) if isinstance(spec, Numeric) else missing
+        words = frozenset(words_of_none(tuple(missing), of_numbers=isinstance(spec, Numeric)))
         cells = single_cells(column, missing=words, column=spec.name, first_row=first_row)
     if isinstance(spec, Numeric) or not spec.derives_values:
         return cells

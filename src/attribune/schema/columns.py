@@ -31,12 +31,22 @@ __all__ = [
     "missing_column",
     "other_spellings",
     "require_columns",
+    "words_of_none",
 ]
 
 MISSING: tuple[str, ...] = ("", "nan", "NaN", "null", "NULL", "None", "N/A", "NA", "<NA>")
 """Texts that mean *no value* unless a recipe says otherwise."""
 NO_NUMBER: tuple[str, ...] = ("n/a", "none", "NONE", "-", "--", "?")
 """Texts that mean *no value* also where there are numbers or times, whose values are never written so."""
+
+
+def words_of_none(missing: Sequence[str] = MISSING, *, of_numbers: bool = False) -> tuple[str, ...]:
+    """Return the texts that mean *no value*: among names and classes those of `missing`, and among numbers a few more.
+
+    A class or a person may be called ``-`` or ``none``, and a number never is; ids that are whole numbers are names.
+    """
+    return tuple(dict.fromkeys((*missing, *(NO_NUMBER if of_numbers else ()))))
+
 
 Table: TypeAlias = "datasets.Dataset | pa.Table | pd.DataFrame | Mapping[str, Sequence[Any]]"
 

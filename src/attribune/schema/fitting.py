@@ -121,7 +121,8 @@ class AttributeFitter:
         bins = np.searchsorted(edges, numbers, side="right") + 1
         counts = np.bincount(bins, weights=times, minlength=len(edges) + 2).astype(np.int64)
         counts[0] = self._empty
-        fit = self._report(found=len(numbers), kept=len(edges) + 1)
+        unit = "levels on their scale" if isinstance(spec, Number) else "bins"
+        fit = self._report(found=len(numbers), kept=len(edges) + 1, unit=unit)
         fitted = self._fitted(spec, start, bin_names(edges.tolist()), counts.tolist(), tuple(edges.tolist()))
         return replace(fitted, description=description), fit
 

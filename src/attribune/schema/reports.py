@@ -60,7 +60,8 @@ class AttributeFit:
         missing: rows without a value.
         trimmed: cells that lost spaces around the value.
         found: distinct values (`Numeric`: distinct numbers).
-        kept: values with an id of their own (`Numeric`: bins; `hash`: buckets in use).
+        kept: values with an id of their own (`Numeric`: bins; `Number`: levels; `hash`: buckets in use).
+        unit: what `kept` counts: ids, bins or levels.
         rare: values left out because fewer than `min_count` rows have them.
         beyond_cap: values left out because there are more than `max_values`.
         left_out_cells: cells whose value was left out.
@@ -81,6 +82,7 @@ class AttributeFit:
     shared: int = 0
     words: Mapping[str, int] = field(default_factory=dict)
     notes: Sequence[str] = ()
+    unit: str = "ids"
 
     def phrases(self) -> list[str]:
         """Describe what was kept and left out."""
@@ -92,7 +94,8 @@ class AttributeFit:
             "missing": "rows without a value",
             "trimmed": "values trimmed of spaces",
         }
-        lines = [f"values found: {self.found:,}; ids: {self.kept:,}", *count_lines(self, words)]
+        what = "values" if self.unit == "ids" else "numbers"
+        lines = [f"{what} found: {self.found:,}; {self.unit}: {self.kept:,}", *count_lines(self, words)]
         return [*lines, missing_words(self.words)] if self.words else lines
 
 

@@ -10,12 +10,13 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 from datasets import Dataset
 
 from attribune.core.wording import counted, listed_counts
 from attribune.data.annotation_exports import naming_exports
 from attribune.data.checking.findings import attribute_finding, leak_finding
-from attribune.data.checking.profiles import arrow_columns, column_codes
+from attribune.data.checking.profiles import Codes, are_stars, arrow_columns, column_codes, number_codes
 from attribune.data.clusters import Clusters, clusters_note, find_clusters
 from attribune.data.encoding import RowReport, encode_rows, encode_with_report
 from attribune.data.file_options import FileOptions
@@ -34,7 +35,7 @@ from attribune.schema import EncodingReport, MultiLabel, Schema
 from attribune.schema.columns import column_batches
 from attribune.schema.kinds import Number, Numeric
 from attribune.schema.revision import Revision
-from attribune.tasks import Task, fit_task
+from attribune.tasks import TASKS, Task, fit_task
 from attribune.tasks.labels import UNSEEN
 from attribune.training.plan import DataPlan
 from attribune.training.usable_rows import (
@@ -154,7 +155,7 @@ def prepare(plan: DataPlan, tables: Mapping[str, Any] | None = None) -> Prepared
         notes.extend(schema.fit_report.lines())
     if transfer is not None and transfer.full_model:
         notes.extend(_trained_before(transfer.run, parts))
-    splits = {name: _encode_labels(name, part, plan, schema, task, notes) for name, part in parts.items()}
+    splits = {name: _encode_labels(name, parts, plan, schema, task, notes) for name in parts}
     notes.extend(_class_notes(splits, task))
     notes.extend(_column_findings(plan, splits["train"]))
     return PreparedData(splits=splits, schema=schema, task=task, notes=notes)
@@ -243,19 +244,27 @@ def _column_findings(plan: DataPlan, train: PreparedSplit) -> list[str]:
         return []
     labels = [] if plan.reads_tokens or len(plan.source.label) != 1 else list(plan.source.label)
     table = arrow_columns(train.table, [*kinds, *labels])
-    codes = {name: column_codes(table[name], missing=plan.source.missing) for name in table.column_names}
+    codes = {name: column_codes(table[name], missing=plan.source.missing) for name in kinds}
+    label = None if not labels else _label_codes(table[labels[0]], plan)
     found = []
     for name, kind in kinds.items():
         may_be_unique = isinstance(kind, Number | Numeric) or name in plan.source.values or plan.transfer is not None
         finding = attribute_finding(name, codes[name], may_be_unique=may_be_unique)
-        found += [finding or leak_finding(name, codes[name], codes[labels[0]]) if labels else finding]
+        found += [finding or (None if label is None else leak_finding(name, codes[name], label))]
     return [f"train: {finding}" for finding in found if finding is not None]
 
 
+def _label_codes(column: pa.ChunkedArray, plan: DataPlan) -> Codes:
+    """Number the labels as the task reads them, and ``4 stars`` and four signs of stars as one in any task."""
+    codes = column_codes(column, missing=plan.task_options["missing"])
+    return number_codes(codes) if TASKS[plan.task_kind].no_label or are_stars(codes) else codes
+
+
 def _encode_labels(
-    name: str, part: UsableRows, plan: DataPlan, schema: Schema, task: Task, notes: list[str]
+    name: str, parts: Mapping[str, UsableRows], plan: DataPlan, schema: Schema, task: Task, notes: list[str]
 ) -> PreparedSplit:
     """Encode the labels of a split, with notes about labels and values that no training row has."""
+    part = parts[name]
     columns = [list(part.table[column]) for column in plan.label_columns]
     with numbered_in_file(part.rows, part.source):
         labels, _ = task.encode_labels(columns)
@@ -277,7 +286,8 @@ def _encode_labels(
     if report is not None and name == "train":
         lines += _dropped_notes(report, schema)
     notes.extend(f"{name}: {line}" for line in lines)
-    clusters = find_clusters(part.table, plan.clusters) if name != "train" else {}
+    whole = [one.table for one in parts.values() if one.source == part.source]
+    clusters = find_clusters(part.table, plan.clusters, parts=whole) if name != "train" else {}
     if note := clusters_note(clusters):
         notes.append(f"{name}: {note}")
     return PreparedSplit(table=part.table, rows=part.rows, labels=labels, clusters=clusters, weights=part.weights)

@@ -121,7 +121,7 @@ def train(
     Args:
         data: a table, anything `read_table` takes; or a recipe, which replaces all arguments up to `settings`.
         output: folder of the run; see `RunFolder` for its files.
-        text: text column, or several to join. If neither a text nor a label is named, `check` guesses what is not
+        text: text column, or several to join. If the text or the label is not named, `check` guesses what is not
             given: the columns, the attributes, the weight and the task; what it finds is shown.
         text_pair: column of a second text, which is read with the first or compared with it.
         text_negative: for the task ``similarity``, column of a text that matches less well than the second.
@@ -237,12 +237,10 @@ def _say_guesses(checked: TableCheck) -> None:
         ConfigError: for a table without a text or a label.
     """
     if not checked.is_complete:
-        raise ConfigError(
-            f"no text column or no label column was found in {checked.source}: name them with text= and label= "
-            "(attribune.check shows what its columns are taken for)"
-        )
+        words = checked.lacking_words(checked.source, {"text": "text=", "label": "label="})
+        raise ConfigError(f"{words} (attribune.check shows what its columns are taken for)")
     text = checked.text(in_python=True)
-    lines = ["neither a text nor a label is named, so this is what the columns are taken for:", *text.splitlines()]
+    lines = ["text or label are not named, so this is what the columns are taken for:", *text.splitlines()]
     for line in lines if is_main() else ():
         show_note(line)
 

@@ -12,7 +12,14 @@ from datasets import Dataset
 
 from attribune.core.wording import counted
 from attribune.data.annotation_exports import naming_exports
-from attribune.data.selection import listed_labels, missing_label_words, rows_with_label, rows_with_text
+from attribune.data.selection import (
+    listed_labels,
+    missing_label_words,
+    placeholder_texts,
+    placeholder_words,
+    rows_with_label,
+    rows_with_text,
+)
 from attribune.data.splits import split_table
 from attribune.data.tables import read_table, table_source_name
 from attribune.data.text_columns import share_texts
@@ -89,6 +96,8 @@ def usable_rows(plan: DataPlan, source: Any, name: str, notes: list[str]) -> Usa
     about_words = f": {words}; {_IF_LABELS}" if words else ""
     if not has_text.all():
         notes.append(f"{name}: {counted((~has_text).sum(), 'row')} without a text left out")
+    if found := placeholder_texts(table, plan.source.texts):
+        notes.append(f"{name}: {placeholder_words(found)}")
     if unlabelled.any():
         notes.append(f"{name}: {counted(unlabelled.sum(), 'row')} without a label left out{about_words}")
     if not len(usable):

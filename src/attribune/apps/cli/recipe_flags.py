@@ -54,7 +54,7 @@ def _add_row_flags(group: argparse._ArgumentGroup) -> None:
     add(
         "--yes",
         action="store_true",
-        help="without --text and --label: use what `attribune check` finds, without asking",
+        help="without --text or --label: use what `attribune check` finds, without asking",
     )
 
 
@@ -167,7 +167,7 @@ def _guessed_settings(options: argparse.Namespace, given: dict[str, Any]) -> dic
     if checked.export is not None:
         raise ConfigError(f"{checked.export}: {checked.command}")
     if not checked.is_complete:
-        raise ConfigError("no text column or no label column was found in the table: name them with --text and --label")
+        raise ConfigError(checked.lacking_words("the table", {"text": "--text", "label": "--label"}))
     if not options.yes and not _can_ask(options.data):
         raise ConfigError(f"training on guessed columns needs a yes: add --yes, or name the columns: {checked.command}")
     if not options.yes and not _says_yes():

@@ -10,9 +10,10 @@ import numpy.typing as npt
 import pyarrow.compute as pc
 
 from attribune.core.wording import counted
+from attribune.data.checking.judgements import told_share
 from attribune.data.checking.profiles import Codes, IntArray
 
-__all__ = ["attribute_finding", "leak_finding", "shared_rows", "word_finding"]
+__all__ = ["attribute_finding", "class_word_finding", "leak_finding", "shared_rows", "word_finding"]
 
 _NEARLY_ALL = 0.95
 _SURE = 0.99  # share of rows whose value tells the label
@@ -57,11 +58,25 @@ def word_finding(name: str, words: Mapping[str, int]) -> str:
     )
 
 
-def leak_finding(name: str, codes: Codes, label: Codes) -> str | None:
+def class_word_finding(name: str, words: Mapping[str, int]) -> str:
+    """Say which classes of the label may mean that there is none.
+
+    Args:
+        words: rows of each of these classes.
+    """
+    listed = ", ".join(f"{word!r} in {counted(count, 'row')}" for word, count in words.items())
+    return f"label {name!r}: {listed} count as classes; if they mean that there is no label, empty these cells"
+
+
+def leak_finding(name: str, codes: Codes, label: Codes, *, guessed: str = "") -> str | None:
     """Say that a column tells the label; None where it does not.
 
     A column tells the label where rows that share a value share the label, far above what the labels' frequencies
     explain; values of a single row say nothing.
+
+    Args:
+        codes: of the column, and `label` those of the labels.
+        guessed: the column of the label, if this is a guess: of two that tell each other, the other may be the label.
     """
     both = (codes.codes >= 0) & (label.codes >= 0)
     values, labels = codes.codes[both], label.codes[both]
@@ -77,21 +92,33 @@ def leak_finding(name: str, codes: Codes, label: Codes) -> str | None:
             f"column {name!r} has values nearly only in rows with the label {shown!r:.60}: leave it out, "
             "because having a value tells the label"
         )
-    sizes = np.bincount(values)
-    repeated = sizes[values] > 1
+    told = _told_share(labels, values)
+    if told is None or told < _SURE:
+        return None
+    back = _told_share(values, labels) if guessed else None
+    if back is not None and back >= _SURE:
+        return (
+            f"columns {guessed!r} and {name!r} say the same, each value of one with one value of the other: "
+            f"{guessed!r} is taken for the label, and {name!r} is left out, since it tells the answer; if {name!r} is "
+            "the label, name it (label)"
+        )
+    or_label = "; if it is the label itself, name it (label)" if guessed else ""
+    return (
+        f"column {name!r} determines the label: {told:.1%} of the rows have the label of the others with their value; "
+        f"leave it out unless it is known before the label{or_label}"
+    )
+
+
+def _told_share(labels: IntArray, values: IntArray) -> float | None:
+    """Return the share of rows (n,) whose label is the usual one of their value, of values in several rows.
+
+    None where these are too few rows, or nearly all have one label.
+    """
+    repeated = np.bincount(values)[values] > 1
     values, labels = values[repeated], labels[repeated]
     if len(values) < _LEAST_ROWS or np.bincount(labels).max() > _MOST_COMMON * len(labels):
         return None
-    pairs, counts = np.unique(values * len(label.values) + labels, return_counts=True)
-    largest = np.zeros(len(sizes), dtype=np.int64)
-    np.maximum.at(largest, pairs // len(label.values), counts)
-    share = largest.sum() / len(values)
-    if share < _SURE:
-        return None
-    return (
-        f"column {name!r} determines the label: {share:.1%} of the rows have the label of the others with their value; "
-        "leave it out unless it is known before the label"
-    )
+    return told_share(labels, values)
 
 
 def _same_text(codes: Codes, label: Codes) -> IntArray:

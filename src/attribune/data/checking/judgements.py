@@ -11,7 +11,7 @@ import numpy as np
 
 from attribune.data.checking.profiles import ColumnProfile, IntArray
 
-__all__ = ["is_told_by", "judge_among", "never_twice", "numbers_the_texts"]
+__all__ = ["is_told_by", "judge_among", "never_twice", "numbers_the_texts", "told_share"]
 
 _LEAST_EQUAL = 20.0  # rows of one text that would have the same value by chance
 _NEARLY_ALL = 0.99
@@ -53,7 +53,15 @@ def judge_among(profiles: Sequence[ColumnProfile], texts: IntArray) -> str | Non
 
 
 def is_told_by(codes: IntArray, others: IntArray) -> bool:
-    """Whether nearly all rows that share a value of another column share the value of this one.
+    """Whether nearly all rows that share a value of another column share the value of this one, see `told_share`."""
+    share = told_share(codes, others)
+    return share is not None and share >= _NEARLY_ALL
+
+
+def told_share(codes: IntArray, others: IntArray) -> float | None:
+    """Return the share of rows whose value is the usual one of their value in another column; None without any.
+
+    Rows whose other value no row shares say nothing.
 
     Args:
         codes: (n,) numbers of values, -1 for none, and `others` those of the other column.
@@ -64,11 +72,11 @@ def is_told_by(codes: IntArray, others: IntArray) -> bool:
     repeated = sizes[others] > 1
     codes, others = codes[repeated], others[repeated]
     if not len(codes):
-        return False
+        return None
     pairs, counts = np.unique(others * (int(codes.max()) + 1) + codes, return_counts=True)
     largest = np.zeros(len(sizes), dtype=np.int64)
     np.maximum.at(largest, pairs // (int(codes.max()) + 1), counts)
-    return float(largest.sum() / len(codes)) >= _NEARLY_ALL
+    return float(largest.sum() / len(codes))
 
 
 def numbers_the_texts(codes: IntArray, texts: IntArray) -> bool:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 import datasets
 import numpy as np
@@ -15,9 +15,21 @@ import pyarrow.compute as pc
 
 from attribune.data.times import is_time
 from attribune.schema.cells import single_cells
-from attribune.schema.columns import MISSING, NO_NUMBER
+from attribune.schema.columns import NO_NUMBER, canonical, words_of_none
+from attribune.tasks.labels import label_number, number_of
 
-__all__ = ["Codes", "ColumnProfile", "IntArray", "arrow_columns", "column_codes", "joint_codes", "profile_column"]
+__all__ = [
+    "Codes",
+    "ColumnProfile",
+    "IntArray",
+    "are_numbers",
+    "are_stars",
+    "arrow_columns",
+    "column_codes",
+    "joint_codes",
+    "number_codes",
+    "profile_column",
+]
 
 IntArray = npt.NDArray[np.int64]
 Kind = Literal["text", "number", "time", "list", "other"]
@@ -55,7 +67,7 @@ def arrow_columns(table: datasets.Dataset, names: Sequence[str] | None = None) -
     return arrow if isinstance(arrow, pa.Table) else pa.table(arrow)
 
 
-def column_codes(column: pa.ChunkedArray, *, missing: Sequence[str] = MISSING) -> Codes:
+def column_codes(column: pa.ChunkedArray, *, missing: Sequence[str] = words_of_none()) -> Codes:
     """Number the values of a column, as `canonical` writes them, in the order of their first rows."""
     kind = column.type
     if pa.types.is_nested(kind) or pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
@@ -68,6 +80,34 @@ def column_codes(column: pa.ChunkedArray, *, missing: Sequence[str] = MISSING) -
     codes = np.full(len(column), -1, dtype=np.int64)
     codes[cells.rows] = cells.codes
     return Codes(codes=codes, values=pa.array(cells.texts, pa.large_string()))
+
+
+def are_numbers(codes: Codes) -> bool:
+    """Whether all labels are numbers, such as ``4`` and ``4 stars``, but for words that mean none."""
+    texts = [text for text in codes.values.to_pylist() if text not in NO_NUMBER]
+    return bool(texts) and all(label_number(text) is not None for text in texts)
+
+
+def are_stars(codes: Codes) -> bool:
+    """Whether they are, and some are not written as a number."""
+    return are_numbers(codes) and any(
+        number_of(text) is None for text in codes.values.to_pylist() if text not in NO_NUMBER
+    )
+
+
+def number_codes(codes: Codes) -> Codes:
+    """Number the labels as a task reads them whose labels are numbers.
+
+    ``4``, ``4 stars`` and four signs of stars are one label, ``-`` and ``n/a`` are none, and others stay.
+    """
+    names: dict[str, int] = {}
+    found = []
+    for text in codes.values.to_pylist():
+        number = label_number(text)
+        name = text if number is None else canonical(number)
+        found.append(-1 if text in NO_NUMBER or name is None else names.setdefault(name, len(names)))
+    lookup = np.array([*found, -1], dtype=np.int64)  # -1, no value, finds the last one
+    return Codes(codes=lookup[codes.codes], values=pa.array(list(names), pa.large_string()))
 
 
 def joint_codes(columns: Sequence[IntArray]) -> IntArray:
@@ -87,6 +127,9 @@ class ColumnProfile:
 
     Attributes:
         kind: of most of its values; those of text files are told by how they are written.
+        codes: its values, as its kind reads them.
+        spelled: the same where a column of names or classes reads them: words such as ``n/a`` are values there, and no
+            values among numbers and times.
         missing: rows without a value.
         once: values that a single row has.
         words: mean number of words of a value.
@@ -100,6 +143,7 @@ class ColumnProfile:
     name: str
     kind: Kind
     codes: Codes
+    spelled: Codes
     missing: int
     once: int
     words: float = 0.0
@@ -130,10 +174,18 @@ class ColumnProfile:
         """Whether every row with a value has another one."""
         return self.present > 1 and self.values == self.present
 
+    def read_as(self, codes: Codes) -> Self:
+        """Return the same column with values that are read in another way."""
+        if codes is self.codes:
+            return self
+        missing, once = int((codes.codes < 0).sum()), int((codes.counts == 1).sum())
+        return replace(self, codes=codes, missing=missing, once=once)
+
 
 def profile_column(name: str, column: pa.ChunkedArray) -> ColumnProfile:
     """Profile a column."""
-    codes, kind = column_codes(column), column.type
+    spelled, kind = column_codes(column), column.type
+    codes = spelled
     places = pc.index_in(pa.array(NO_NUMBER, pa.large_string()), value_set=codes.values.cast(pa.large_string()))
     no_values = {
         word: int(codes.counts[place])
@@ -141,13 +193,14 @@ def profile_column(name: str, column: pa.ChunkedArray) -> ColumnProfile:
         if place is not None
     }
     if no_values:
-        without = column_codes(column, missing=(*MISSING, *NO_NUMBER))
+        without = column_codes(column, missing=words_of_none(of_numbers=True))
         if len(without.values) and _of_values(without)["kind"] != "text":
             codes = without
     missing = int((codes.codes < 0).sum())
     common: dict[str, Any] = {
         "name": name,
         "codes": codes,
+        "spelled": spelled,
         "missing": missing,
         "once": int((codes.counts == 1).sum()),
         "no_values": no_values,

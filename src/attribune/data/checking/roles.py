@@ -2,35 +2,28 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import numpy as np
-import numpy.typing as npt
 
 from attribune.data.checking.findings import attribute_finding, leak_finding
 from attribune.data.checking.judgements import is_told_by, numbers_the_texts
-from attribune.data.checking.profiles import ColumnProfile, IntArray
+from attribune.data.checking.names import ColumnName
+from attribune.data.checking.profiles import ColumnProfile, IntArray, are_stars, number_codes
 from attribune.data.checking.whole_numbers import NumberKind, kind_of_numbers, numbers_of
-from attribune.tasks.labels import label_number
+from attribune.data.text_files import UNNAMED
+from attribune.schema.columns import NO_NUMBER
+from attribune.tasks import TASKS
 
-__all__ = ["Role", "RoleOf", "TaskGuess", "guess_roles", "guess_similarity", "guess_task", "guess_texts"]
+__all__ = ["Role", "RoleOf", "TaskGuess", "as_read", "guess_roles", "guess_similarity", "guess_task", "guess_texts"]
 
 Role = Literal["text", "label", "attribute", "id", "time", "weight", "left out"]
 
-_TEXTS = re.compile(
-    r"(text|review|body|comment|content|sentence|message|post|tweet|description|document|quote|abstract|title)s?$"
-)
-_TIMES = re.compile(r"(^|_)(date|time|timestamp|created|day)($|_)|(date|time|created|_at)$")
-_LABELS = re.compile(
-    r"(^|_)(labels?|targets?|class|classes|y|stars?|ratings?|scores?|sentiments?|polarity|verdict|grade|answer|overall|"
-    r"is_\w+)($|_)"
-)
-_IDS = re.compile(r"(^|_)(id|index|row|number|uuid|guid|key)$|^unnamed")
 _COMPARED = ("anchor", "positive", "negative")  # as data sets of sentence-transformers name them
 _WEIGHTS = ("weight", "weights", "sample_weight")
+_NEARLY_ALL = 0.95
 _FEW_VALUES = 20  # up to which numbers are categories
 _MANY_CLASSES = 200
 _MOST_JUDGES = 8  # rows of a short text; what more rows share, such as a title, names something
@@ -113,11 +106,13 @@ def guess_roles(
     chosen = label or (_label_among(candidates) if is_labelled else None)
     if chosen is not None:
         roles[chosen] = RoleOf(role="label")
-    target = next((one for one in profiles if one.name == chosen), None)
+    target = next((as_read(one, roles[chosen]) for one in profiles if one.name == chosen), None)
+    is_guessed = label is None
     if len(candidates) < len(rest):
         answers = [one.name for one in candidates if one.name not in roles and one.values <= _FEW_VALUES]
         roles |= dict.fromkeys(answers, RoleOf(role="left out", reason="an answer of the judges, as the label is"))
-    roles |= {one.name: _attribute_role(one, target, groups) for one in rest if one.name not in roles}
+    others = [one for one in rest if one.name not in roles]
+    roles |= {one.name: _attribute_role(one, target, groups, is_guessed=is_guessed) for one in others}
     proposed = [one.name for one in rest if roles[one.name].role == "attribute"]
     roles |= dict.fromkeys(proposed[_MOST_ATTRIBUTES:], RoleOf(role="left out", reason="after many others"))
     return {one.name: roles[one.name] for one in profiles}
@@ -137,19 +132,21 @@ def _judgements(rest: Sequence[ColumnProfile], groups: IntArray | None, judge: s
 
 def _plain_role(one: ColumnProfile) -> RoleOf | None:
     """Return the role of a column that its form alone tells."""
-    name = one.name.lower()
+    name = ColumnName(one.name)
     if one.kind == "other":
         reason = "no row has a value" if one.present == 0 else "its cells hold several fields"
         return RoleOf(role="left out", reason=reason)
-    if one.kind == "time" or (_TIMES.search(name) and one.words < 2 * _MOST_WORDS and one.values > _FEW_VALUES):
+    if one.kind == "time" or (name.means("time") and one.words < 2 * _MOST_WORDS and one.values > _FEW_VALUES):
         return RoleOf(role="time")
-    if one.kind == "number" and name in _WEIGHTS and one.low >= 0 and not one.missing:
+    if one.kind == "number" and name.plain in _WEIGHTS and one.low >= 0 and not one.missing:
         return RoleOf(role="weight")
     if one.is_unique and one.whole and one.high - one.low + 1 == one.values:
         return RoleOf(role="id", reason="numbers the rows")
     is_short = one.kind == "number" or one.words < _MOST_WORDS
-    if one.is_unique and is_short and (_IDS.search(name) or (one.kind == "text" and one.words < 1.1)):
+    if one.is_unique and is_short and (name.means("id") or (one.kind == "text" and one.words < 1.1)):
         return RoleOf(role="id")
+    if one.name == UNNAMED and one.whole and one.once >= _NEARLY_ALL * one.rows:
+        return RoleOf(role="id", reason="numbers nearly all rows")
     return None
 
 
@@ -158,36 +155,52 @@ def _is_text(one: ColumnProfile) -> bool:
         return False
     is_long = one.words >= _MOST_WORDS + 1 or one.characters >= _LONG
     is_varied = one.values >= one.present / 2 or one.words >= 2 * _MOST_WORDS
-    is_named = bool(_TEXTS.search(one.name.lower())) and one.words >= _MOST_WORDS
+    is_named = ColumnName(one.name).means("text") and one.words >= _MOST_WORDS
     is_named = is_named and one.values > max(2, one.present / _MOST_JUDGES)
     return (is_long and is_varied) or is_named
 
 
 def _label_among(candidates: Sequence[ColumnProfile]) -> str | None:
-    """Return the column with the name of a label, else the last one with the fewest values of many rows."""
+    """Return the column that is most like a label; None where none is.
+
+    First one with stars, or with the name of a label, next the last one with the fewest values of many rows. A column
+    with the name of people or things is only taken if there is no other one.
+    """
     filled = [one for one in candidates if one.kind in ("text", "number") and one.missing < one.rows / 2]
     usable = [one for one in filled if one.values > 1]
-    for one in sorted(usable, key=lambda one: (not _LABELS.fullmatch(one.name.lower()), one.values)):
+    names = {one.name: ColumnName(one.name) for one in usable}
+    for one in sorted(usable, key=lambda one: (not _has_stars(one), names[one.name].distance("label"), one.values)):
         is_scale = one.kind == "number" or one.values <= max(_FEW_VALUES, one.present / 20)
-        if _LABELS.search(one.name.lower()) and is_scale:
+        if is_scale and (_has_stars(one) or names[one.name].means("label")):
             return one.name
     few = [one for one in usable if one.values <= _FEW_VALUES and one.present >= 3 * one.values]
-    return min(reversed(few), key=lambda one: one.values).name if few else None
+    found = min(reversed(few), key=lambda one: (names[one.name].means("group"), one.values), default=None)
+    return None if found is None else found.name
 
 
-def _attribute_role(one: ColumnProfile, label: ColumnProfile | None, groups: IntArray | None) -> RoleOf:
+def _attribute_role(
+    one: ColumnProfile, label: ColumnProfile | None, groups: IntArray | None, *, is_guessed: bool
+) -> RoleOf:
     number = _number_kind(one, label, groups)
     kind = _attribute_kind(one) if number is None or number.kind != "number" else "number"
     if kind == "multi_label":
         return RoleOf(role="attribute", kind=kind, separator=one.separator or "")
-    finding = attribute_finding(one.name, one.codes, may_be_unique=kind == "number")
+    codes = one.codes if kind == "number" else one.spelled
+    finding = attribute_finding(one.name, codes, may_be_unique=kind == "number")
     if finding is None and label is not None:
-        finding = leak_finding(one.name, one.codes, label.codes)
+        finding = leak_finding(one.name, codes, label.codes, guessed=label.name if is_guessed else "")
     if finding is not None:
         return RoleOf(role="left out", reason="see below", finding=finding)
     if kind is None:
-        return RoleOf(role="left out", reason="nearly all values differ")
-    return RoleOf(role="attribute", kind=kind, reason="" if number is None else number.reason)
+        example = one.codes.values[0].as_py() if one.values else ""
+        return RoleOf(role="left out", reason=f"nearly all values differ, such as {example!r:.40}")
+    finding = None
+    if is_guessed and label is not None and ColumnName(one.name).means("label"):
+        finding = (
+            f"column {one.name!r} has the name of a label, and is taken for an attribute beside {label.name!r}: if it "
+            "is the label, name it (label); if it is not known before the label, leave it out"
+        )
+    return RoleOf(role="attribute", kind=kind, reason="" if number is None else number.reason, finding=finding or "")
 
 
 def _number_kind(one: ColumnProfile, label: ColumnProfile | None, groups: IntArray | None) -> NumberKind | None:
@@ -203,16 +216,23 @@ def _attribute_kind(one: ColumnProfile) -> str | None:
     return "categorical" if one.values <= max(2, one.present * 0.8) else None
 
 
-def _stars(label: ColumnProfile) -> npt.NDArray[np.float64] | None:
-    """Return the number of each distinct label, where all are numbers but not all are written as such."""
-    if label.kind != "text" or label.words > _MOST_STAR_WORDS or label.values > _MANY_CLASSES:
-        return None
-    numbers = [label_number(text) for text in label.codes.values.to_pylist()]
-    return None if None in numbers else np.array(numbers, dtype=np.float64)
+def _has_stars(one: ColumnProfile) -> bool:
+    """Whether the labels are numbers such as ``4 stars``."""
+    is_short = one.words <= _MOST_STAR_WORDS and one.values <= _MANY_CLASSES
+    return one.kind == "text" and is_short and are_stars(one.spelled)
+
+
+def as_read(one: ColumnProfile, role: RoleOf) -> ColumnProfile:
+    """Return a column with its values as a training reads them that takes it for what it is guessed to be."""
+    if role.role == "label" and TASKS[guess_task(one).kind].no_label:  # a task whose labels are numbers
+        return replace(one.read_as(number_codes(one.spelled)), kind="number")
+    if role.role == "label" or role.kind == "categorical":
+        return one.read_as(one.spelled)
+    return one
 
 
 def guess_task(label: ColumnProfile, *, is_judged: bool = False) -> TaskGuess:
-    """Guess the task from the labels.
+    """Guess the task from the labels, as they stand in the table.
 
     Args:
         is_judged: whether several people judge each text: then probabilities matter, and `rating` gives better ones.
@@ -221,17 +241,18 @@ def guess_task(label: ColumnProfile, *, is_judged: bool = False) -> TaskGuess:
         separator = {"separator": label.separator} if label.separator else {}
         options = {"multi_label": True, **separator}
         return TaskGuess(kind="classification", words="several labels a row", options=options)
-    stars = _stars(label)
-    if label.kind != "number" and stars is None:
+    has_stars = _has_stars(label)
+    if label.kind != "number" and not has_stars:
         words = f"{label.values:,} classes"
         if label.values > _MANY_CLASSES:
             words += ", which are many: is this the label?"
         return TaskGuess(kind="classification", words=words)
-    numbers = np.unique(numbers_of(label.codes) if stars is None else stars)
+    numbers = np.unique(numbers_of(number_codes(label.codes)))
     numbers = numbers[np.isfinite(numbers)]
     if (numbers == np.floor(numbers)).all() and 3 <= len(numbers) <= _FEW_VALUES and (np.diff(numbers) <= 2).all():
         kinds = ("rating", "ordinal") if is_judged else ("ordinal", "rating")
-        read = "" if stars is None else f", read from texts such as {label.codes.values[0].as_py()!r}"
+        example = next(text for text in label.codes.values.to_pylist() if text not in NO_NUMBER)
+        read = f", read from texts such as {example!r}" if has_stars else ""
         return TaskGuess(kind=kinds[0], words=f"ratings from {numbers[0]:g} to {numbers[-1]:g}{read}", choices=kinds)
     if label.values <= _FEW_VALUES:
         return TaskGuess(kind="classification", words=f"{label.values} classes")

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Unpack
@@ -15,7 +15,8 @@ import pyarrow as pa
 
 from attribune.core.arguments import checked_arguments
 from attribune.core.wording import counted, listed_counts
-from attribune.data.checking.findings import shared_rows, word_finding
+from attribune.data.checking.copies import copy_findings, text_findings
+from attribune.data.checking.findings import class_word_finding, shared_rows, word_finding
 from attribune.data.checking.judgements import judge_among
 from attribune.data.checking.profiles import (
     ColumnProfile,
@@ -30,11 +31,13 @@ from attribune.data.checking.roles import (
     Role,
     RoleOf,
     TaskGuess,
+    as_read,
     guess_roles,
     guess_similarity,
     guess_task,
     guess_texts,
 )
+from attribune.data.decimals import comma_columns
 from attribune.data.file_options import AS_FOUND, FileOptions, Reading
 from attribune.data.judgement_layouts import Layout, find_export
 from attribune.data.splits import parts_at_random
@@ -44,6 +47,7 @@ from attribune.metrics.shown import html_blocks
 from attribune.metrics.tables import text_cells
 from attribune.schema.columns import canonical, require_columns
 from attribune.schema.kinds import Kind, MultiLabel, Number
+from attribune.tasks.labels import alike_notes
 
 __all__ = ["ColumnCheck", "TableCheck", "check"]
 
@@ -95,6 +99,7 @@ class TableCheck:
         findings: what is wrong, in sentences with the cure.
         export: what the table is, in a sentence, if it has the judgements of several people, or their answers in lists,
             in one row; `convert` is the command that makes a row for each. None, and "", elsewhere.
+        is_doubtful: whether the columns may also be those of an ordinary table.
         reading: how it was read.
         is_file: whether the source is the name of a file, or the like; else it is a table in memory, called `variable`.
     """
@@ -107,6 +112,7 @@ class TableCheck:
     classes: Mapping[str, int] = field(default_factory=dict)
     findings: tuple[str, ...] = ()
     export: str | None = None
+    is_doubtful: bool = False
     convert: str = ""
     reading: FileOptions = AS_FOUND
     is_file: bool = True
@@ -120,6 +126,23 @@ class TableCheck:
     def is_complete(self) -> bool:
         """Whether there are a text and a label to train on, or texts that need none."""
         return bool(self.names("text") and (self.names("label") or self.compared))
+
+    @property
+    def lacking(self) -> list[str]:
+        """What was not found of a text and a label."""
+        return [] if self.is_complete else [role for role in ("text", "label") if not self.names(role)]
+
+    def lacking_words(self, where: str, names: Mapping[str, str]) -> str:
+        """Say what was not found, and the cure.
+
+        Args:
+            where: names the table.
+            names: what names a text and a label, such as a flag, by the role.
+        """
+        what = " and no ".join(f"{role} column" for role in self.lacking)
+        cure = " and ".join(names[role] for role in self.lacking)
+        or_none = ", or choose the task generation, which needs none" if self.lacking == ["label"] else ""
+        return f"no {what} was found in {where}: name it with {cure}{or_none}"
 
     @property
     def compared(self) -> list[str]:
@@ -190,7 +213,11 @@ class TableCheck:
         return html_blocks(self._blocks(not self.is_file))
 
     def _blocks(self, in_python: bool) -> list[tuple[str, list[list[str]]]]:
+        action = "train on it" if self.export is None else "make a row for each judgement"
+        last: tuple[str, list[list[str]]] = (f"{action} with:\n{self.call if in_python else f'  {self.command}'}", [])
         blocks: list[tuple[str, list[list[str]]]] = [] if self.export is None else [(self.export, [])]
+        if self.export is not None and not self.is_doubtful:  # what its columns are says nothing
+            return [*blocks, last]
         blocks.append((f"{self.source}: {self.rows:,} rows, {len(self.columns):,} columns", self._column_cells()))
         if self.task is not None:
             where = f"labels in {self.names('label')[0]!r}" if self.names("label") else "texts that are compared"
@@ -199,8 +226,15 @@ class TableCheck:
             blocks.append((self._judge_words(), []))
         blocks += [(_kind_words(one, in_python), []) for one in self.columns if one.role == "attribute" and one.reason]
         blocks += [(f"warning: {finding}", []) for finding in self.findings]
-        action = "train on it" if self.export is None else "make a row for each judgement"
-        return [*blocks, (f"{action} with:\n{self.call if in_python else f'  {self.command}'}", [])]
+        blocks += [(words, []) for words in [self._left_out_words()] if words]
+        return [*blocks, last]
+
+    def _left_out_words(self) -> str:
+        """Say why columns are left out of which no finding speaks."""
+        columns = [one for one in self.columns if one.role == "left out" and one.reason not in self.findings]
+        listed = [f"{one.name!r} ({one.reason})" for one in columns[:_SHOWN]]
+        more = f", and {len(columns) - _SHOWN:,} more" if len(columns) > _SHOWN else ""
+        return f"left out: {', '.join(listed)}{more}" if listed else ""
 
     def _task_words(self, in_python: bool) -> str:
         assert self.task is not None
@@ -288,56 +322,130 @@ def check(
         )
     texts = [text] if isinstance(text, str) else list(text or ())
     require_columns(table.column_names, [*texts, *([] if label is None else [label])], source=source)
-    profiles = [profile_column(name, table[name]) for name in table.column_names]
-    compared = guess_similarity(table.column_names) if text is None and label is None else []
-    by_name = {one.name: one for one in profiles}
-    text_columns = compared or texts or guess_texts(profiles, label=label)
-    groups = _text_groups([by_name[name] for name in text_columns])
-    judge = None if groups is None or compared else judge_among(_others(profiles, text_columns), groups)
-    guess = partial(guess_roles, profiles, text=text_columns, groups=groups, judge=judge, label=label)
-    roles = guess(is_labelled=not compared)
-    layout = None if compared or label is not None else find_export(table)
-    if (
-        layout is not None
-        and layout.is_doubtful
-        and (judge is not None or not any(roles[name].role == "label" for name in layout.used))
-    ):
-        layout = None
-    if layout is not None:
-        roles = guess(is_labelled=False) | dict.fromkeys(layout.used, _JUDGEMENTS)
-    target = next((by_name[name] for name, role in roles.items() if role.role == "label"), None)
+    found = _Columns.of(table, texts=texts, label=label)
     other = None if test is None else arrow_columns(read_table(test, **reading))
-    known, leaks = _test_rows(table, other, profiles, roles, text_columns, target, judge)
-    roles |= {name: _UNKNOWN for name, share in known.items() if share < _LEAST_KNOWN}
-    task = None if target is None else guess_task(target, is_judged=judge is not None)
-    if compared:
-        task = TaskGuess(kind="similarity", words=", ".join(compared), choices=("similarity",))
-    classes = {} if target is None or task is None or task.kind == "regression" else _classes(target)
-    findings = (
-        *_general(table, text_columns, target, is_labelled=not compared),
-        *_class_findings(classes),
-        *leaks,
-        *(role.finding for role in roles.values() if role.finding),
-        *(
-            word_finding(name, by_name[name].no_values)
-            for name, role in roles.items()
-            if role.role == "attribute" and role.kind != "number" and by_name[name].no_values
-        ),
-    )
+    known, leaks = _test_rows(table, other, found)
+    found = found.without({name for name, share in known.items() if share < _LEAST_KNOWN})
+    task = found.task
+    classes = {} if found.label is None or task is None or task.kind == "regression" else _classes(found.label)
+    layout = found.layout
     return TableCheck(
         source=source,
         is_file=is_file,
         variable="df" if isinstance(data, pd.DataFrame) else "table",
         reading=options_of(data, **reading),
         rows=len(table),
-        columns=tuple(_column(by_name[name], role, known.get(name)) for name, role in roles.items()),
+        columns=tuple(_column(one, found.roles[name], known.get(name)) for name, one in found.read.items()),
         task=task,
-        judge=judge,
+        judge=found.judge,
         classes=classes,
         export=None if layout is None else _export_words(source, layout),
+        is_doubtful=layout is not None and layout.is_doubtful,
         convert="" if layout is None else layout.command(source, options_of(data, **reading).words()),
-        findings=() if layout is not None else findings,
+        findings=() if layout is not None else tuple(_findings(table, found, classes, leaks)),
     )
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Columns:
+    """The columns of a table with what each is taken for.
+
+    Attributes:
+        read: the profiles, with the values as a training reads them that takes the columns so.
+        texts: the columns of texts, and `groups` the number of the text of each row (rows,), -1 for none.
+        task: as in `TableCheck`, and `judge`.
+        layout: of a table with several judgements in a row; None elsewhere.
+    """
+
+    read: Mapping[str, ColumnProfile]
+    roles: Mapping[str, RoleOf]
+    texts: Sequence[str]
+    groups: IntArray | None
+    task: TaskGuess | None
+    judge: str | None
+    layout: Layout | None
+
+    @classmethod
+    def of(cls, table: pa.Table, *, texts: Sequence[str], label: str | None) -> _Columns:
+        """Guess what is not given."""
+        profiles = {name: profile_column(name, table[name]) for name in table.column_names}
+        listed = list(profiles.values())
+        compared = guess_similarity(table.column_names) if not texts and label is None else []
+        text_columns = compared or texts or guess_texts(listed, label=label)
+        groups = _text_groups([profiles[name] for name in text_columns])
+        others = [one for one in listed if one.name not in text_columns]
+        judge = None if groups is None or compared else judge_among(others, groups)
+        guess = partial(guess_roles, listed, text=text_columns, groups=groups, judge=judge, label=label)
+        roles = guess(is_labelled=not compared)
+        layout = None if compared or label is not None else find_export(table)
+        if (
+            layout is not None
+            and layout.is_doubtful
+            and (judge is not None or not any(roles[name].role == "label" for name in layout.used))
+        ):
+            layout = None
+        if layout is not None:
+            roles = guess(is_labelled=False) | dict.fromkeys(layout.used, _JUDGEMENTS)
+        target = next((profiles[name] for name, role in roles.items() if role.role == "label"), None)
+        task = None if target is None else guess_task(target, is_judged=judge is not None)
+        if compared:
+            task = TaskGuess(kind="similarity", words=", ".join(compared), choices=("similarity",))
+        roles |= {name: _comma_role(name, example) for name, example in _decimal_commas(table, profiles, roles).items()}
+        read = {name: as_read(profiles[name], role) for name, role in roles.items()}
+        return cls(read=read, roles=roles, texts=text_columns, groups=groups, task=task, judge=judge, layout=layout)
+
+    def without(self, names: Collection[str]) -> _Columns:
+        """Leave out attributes that test rows hardly share with training rows."""
+        return replace(self, roles={**self.roles, **dict.fromkeys(names, _UNKNOWN)})
+
+    def with_role(self, role: Role) -> list[ColumnProfile]:
+        """Return the columns that are taken for one thing."""
+        return [one for name, one in self.read.items() if self.roles[name].role == role]
+
+    @property
+    def label(self) -> ColumnProfile | None:
+        """The label, if there is one."""
+        return next(iter(self.with_role("label")), None)
+
+    @property
+    def compares(self) -> bool:
+        """Whether the task compares texts, and needs no label."""
+        return self.task is not None and self.task.kind == "similarity"
+
+
+def _decimal_commas(
+    table: pa.Table, profiles: Mapping[str, ColumnProfile], roles: Mapping[str, RoleOf]
+) -> dict[str, str]:
+    """Return columns of texts that are left out and hold numbers with decimal commas, each with one of them."""
+    names = [name for name, role in roles.items() if role.role == "left out" and profiles[name].kind == "text"]
+    return comma_columns([table.select(names).cast(pa.schema([(name, pa.string()) for name in names]))])
+
+
+def _comma_role(name: str, example: str) -> RoleOf:
+    finding = (
+        f"column {name!r} is left out: its numbers have decimal commas, such as {example!r}, and are texts here: read "
+        "the file with a decimal comma (decimal), or make numbers of the column"
+    )
+    return RoleOf(role="left out", reason="see below", finding=finding)
+
+
+def _findings(table: pa.Table, found: _Columns, classes: Mapping[str, int], leaks: Sequence[str]) -> Iterator[str]:
+    """Say what is wrong, in the order in which it matters."""
+    label = found.label
+    yield from _general(table, found.texts, label, is_labelled=not found.compares)
+    yield from _class_findings(classes)
+    if label is not None and label.codes is label.spelled and label.no_values and label.kind != "list":
+        yield class_word_finding(label.name, label.no_values)
+    yield from text_findings(table, found.texts)
+    yield from leaks
+    if found.groups is not None:
+        ids = [one.name for one in found.with_role("id")]
+        attributes = [one.codes.codes for one in found.with_role("attribute")]
+        yield from copy_findings(table, texts=found.groups, ids=ids, attributes=attributes, label=label)
+    yield from (role.finding for role in found.roles.values() if role.finding)
+    for one in found.with_role("attribute"):
+        if found.roles[one.name].kind != "number" and one.no_values:
+            yield word_finding(one.name, one.no_values)
 
 
 def _export_words(source: str, layout: Layout) -> str:
@@ -347,10 +455,6 @@ def _export_words(source: str, layout: Layout) -> str:
             "make a row for each judgement; if one of them is the label, name it with --label"
         )
     return f"{source} looks like {layout.words}, not like a table with one answer in a row: make that first"
-
-
-def _others(profiles: Sequence[ColumnProfile], names: Sequence[str]) -> list[ColumnProfile]:
-    return [one for one in profiles if one.name not in names]
 
 
 def _text_groups(texts: Sequence[ColumnProfile]) -> IntArray | None:
@@ -378,27 +482,19 @@ def _column(one: ColumnProfile, role: RoleOf, known_share: float | None) -> Colu
         rows_per_value=quantiles,
         known_share=known_share,
         separator=role.separator,
-        reason=role.finding or role.reason,
+        reason=(role.finding or role.reason) if role.role == "left out" else role.reason,
     )
 
 
-def _test_rows(
-    table: pa.Table,
-    test: pa.Table | None,
-    profiles: Sequence[ColumnProfile],
-    roles: Mapping[str, RoleOf],
-    texts: Sequence[str],
-    label: ColumnProfile | None,
-    judge: str | None,
-) -> tuple[dict[str, float], list[str]]:
+def _test_rows(table: pa.Table, test: pa.Table | None, found: _Columns) -> tuple[dict[str, float], list[str]]:
     """Return the share of test rows with known values of each attribute, and sentences about texts that leak."""
-    names = [name for name, role in roles.items() if role.role == "attribute" and role.kind != "number"]
-    if not texts:
+    names = [one.name for one in found.with_role("attribute") if found.roles[one.name].kind != "number"]
+    label = found.label
+    if not found.texts:
         return {}, []
     if test is not None:
-        return _with_test(table, test, names, texts, label)
-    by_name = {one.name: one for one in profiles}
-    codes = [by_name[name].codes.codes for name in texts]
+        return _with_test(table, test, names, found.texts, label)
+    codes = [found.read[name].codes.codes for name in found.texts]
     usable = np.any([one >= 0 for one in codes], axis=0)
     if label is not None and label.kind != "list":
         usable &= label.codes.codes >= 0
@@ -408,10 +504,10 @@ def _test_rows(
         part = parts_at_random(groups)
     except DataError:  # too few rows
         return {}, []
-    known = {name: _known_share(by_name[name].codes.codes[rows], part == 0, part == 2) for name in names}
+    known = {name: _known_share(found.read[name].codes.codes[rows], part == 0, part == 2) for name in names}
     repeated = len(groups) - int(groups.max(initial=-1)) - 1
     leaks = []
-    if repeated > len(groups) / 20 and judge is None:
+    if repeated > len(groups) / 20 and found.judge is None:
         leaks.append(
             f"{repeated:,} rows repeat the text of an earlier row: a split keeps equal texts in one part, so that none "
             "is learned and asked; remove the repetitions if they are errors"
@@ -473,9 +569,9 @@ def _general(table: pa.Table, texts: Sequence[str], label: ColumnProfile | None,
 def _class_findings(classes: Mapping[str, int]) -> list[str]:
     if len(classes) == 1:
         return [f"all labels are {next(iter(classes))!r}, of which nothing can be learned: name another column"]
-    few = [name for name, count in classes.items() if count < _FEW_ROWS]
+    few, alike = [name for name, count in classes.items() if count < _FEW_ROWS], alike_notes(classes)
     if not few:
-        return []
+        return alike
     listed = ", ".join(map(repr, few[:5])) + (", ..." if len(few) > 5 else "")
     some = counted(len(few), "class", "classes")
-    return [f"{some} with fewer than {_FEW_ROWS} rows ({listed}): join classes, or correct the labels"]
+    return [*alike, f"{some} with fewer than {_FEW_ROWS} rows ({listed}): join classes, or correct the labels"]

@@ -1,0 +1,100 @@
+"""Rows that say the same twice, or two things of the same text, and texts that stand for none.
+
+Shapes: n rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from attribune.core.wording import counted
+from attribune.data.checking.profiles import ColumnProfile, IntArray, column_codes, joint_codes
+from attribune.data.selection import placeholder_texts, placeholder_words
+
+__all__ = ["copy_findings", "text_findings"]
+
+
+def text_findings(table: pa.Table, texts: Sequence[str]) -> Iterator[str]:
+    """Say how many texts look like a word for no text."""
+    if found := placeholder_texts(table, texts):
+        yield placeholder_words(found)
+
+
+def copy_findings(
+    table: pa.Table,
+    *,
+    texts: IntArray,
+    ids: Sequence[str],
+    attributes: Sequence[IntArray],
+    label: ColumnProfile | None,
+) -> Iterator[str]:
+    """Say which rows are copies of an earlier one, and which have all of it but the label.
+
+    Args:
+        texts: (n,) number of the text of each row, -1 for none.
+        ids: columns that number the rows, in which copies may differ.
+        attributes: (n,) the numbers of the values of each attribute.
+    """
+    rows = _rows_of_repeated_texts(texts)
+    if not len(rows):
+        return
+    names = [name for name in table.column_names if name not in ids]
+    part = table.take(pa.array(rows))
+    alike = joint_codes([_numbers(part[name]) for name in names])
+    copies = _later(alike)
+    if copies.any():
+        but = f" but {', '.join(map(repr, ids))}" if ids else ""
+        yield (
+            f"{counted(int(copies.sum()), 'row is a copy', 'rows are copies')} of an earlier row in all columns{but}, "
+            f"such as {_example(rows, alike, copies)}: a copy counts twice, and one in test rows of their own is asked "
+            "after it was learned; remove copies, unless each was observed"
+        )
+    if label is None or label.kind == "list":
+        return
+    labels = label.codes.codes[rows]
+    asked = joint_codes([texts[rows], *(codes[rows] for codes in attributes)])
+    known = labels >= 0
+    other = np.zeros(len(rows), dtype=bool)
+    answers = np.flatnonzero(known)
+    first = np.unique(asked[answers], return_index=True)[1]
+    first_label = np.full(int(asked.max()) + 1, -1)
+    first_label[asked[answers[first]]] = labels[answers[first]]
+    other[answers] = labels[answers] != first_label[asked[answers]]
+    if other.any():
+        yield (
+            f"{counted(int(other.sum()), 'row has', 'rows have')} the text and the attributes of an earlier row and "
+            f"another label, such as {_example(rows[known], asked[known], other[known])}: no model is right about "
+            "both; correct the labels, or name the attribute that tells such rows apart"
+        )
+
+
+def _rows_of_repeated_texts(texts: IntArray) -> IntArray:
+    has_text = np.flatnonzero(texts >= 0)
+    sizes = np.bincount(texts[has_text])
+    return np.asarray(has_text[sizes[texts[has_text]] > 1], dtype=np.int64)
+
+
+def _numbers(column: pa.ChunkedArray) -> IntArray:
+    """Number the values of a column, lists and objects too."""
+    if not pa.types.is_nested(column.type):
+        return column_codes(column).codes
+    known: dict[str, int] = {}
+    return np.array([known.setdefault(repr(cell), len(known)) for cell in column.to_pylist()], dtype=np.int64)
+
+
+def _later(codes: IntArray) -> npt.NDArray[np.bool_]:
+    """Return (n,) whether an earlier row has the same number."""
+    later = np.ones(len(codes), dtype=bool)
+    later[np.unique(codes, return_index=True)[1]] = False
+    return later
+
+
+def _example(rows: IntArray, codes: IntArray, later: npt.NDArray[np.bool_]) -> str:
+    """Name the first of some rows, and the earlier row that is like it."""
+    place = int(np.argmax(later))
+    earlier = int(np.argmax(codes == codes[place]))
+    return f"row {rows[place] + 1:,} (of row {rows[earlier] + 1:,})"
