@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from attribune.core.arguments import checked_arguments
+from attribune.core.door import as_call
 from attribune.core.wording import counted
 from attribune.data.clusters import clustered, unpacked_clusters
 from attribune.data.judgements import judgement_metrics
@@ -218,7 +219,8 @@ def compare_scores(first: str | Path, second: str | Path) -> tuple[list[Comparis
     if part is None:
         raise DataError(
             f"{first} and {second} were not scored on the same rows ({'; '.join(filter(None, why_not.values()))}): "
-            "train both with the same data, split and seed, or use `attribune train --compare`"
+            "train both with the same data, split and seed, or compare them in one training with "
+            f"{as_call('train', compare=...)}"
         )
     notes = [f"compared on the {part} rows: {reason}" for reason in why_not.values() if reason is not None]
     clusters = max((unpacked_clusters(scores.parts[part]) for scores in (a, b)), key=len)  # one may read no judges

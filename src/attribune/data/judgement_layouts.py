@@ -18,6 +18,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from attribune.core.door import as_argument
 from attribune.data.span_tags import are_spans
 from attribune.errors import ConfigError, DataError
 from attribune.schema.columns import MISSING, canonical, require_columns
@@ -124,8 +125,8 @@ class Layout(ABC):
         found = self.questions[0] if len(self.questions) == 1 else self.default
         if found is None:
             raise ConfigError(
-                f"{self.words} has answers to {len(self.questions)} questions ({listed}): choose one (--label on the "
-                "command line)"
+                f"{self.words} has answers to {len(self.questions)} questions ({listed}): choose one with "
+                f"{as_argument('label')}"
             )
         return found
 

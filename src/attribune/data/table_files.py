@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from attribune.core.door import as_argument
 from attribune.core.logs import show_note
 from attribune.core.process import is_out_of_memory
 from attribune.core.terminal import one_line
@@ -257,7 +258,9 @@ def _doubtful_header(rows: pa.Table) -> str:
         is_value = pa.types.is_string(column.type) and pc.any(pc.equal(column, name)).as_py()
         if is_value or _NUMBER.fullmatch(name):
             what = "is also a value of the column" if is_value else "is a number"
-            return f"; {name[:40]!r} there {what}: if row 1 is data, name the columns with --columns"
+            return (
+                f"; {name[:40]!r} there {what}: if row 1 is data, name the columns with {as_argument('data.columns')}"
+            )
     return ""
 
 

@@ -19,6 +19,7 @@ from typing import IO, TYPE_CHECKING, Any, Literal, cast
 
 import pyarrow as pa
 
+from attribune.core.door import as_argument
 from attribune.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
@@ -66,9 +67,6 @@ _MARKS = (
     (codecs.BOM_UTF16_LE, "utf-16"),
     (codecs.BOM_UTF16_BE, "utf-16"),
 )
-
-
-_NO_HEADER = ", or, if row 1 is data, name the columns with --columns"
 
 
 @contextmanager
@@ -190,7 +188,8 @@ def _csv_file(
         if not header:
             raise DataError(f"{path}: the file is empty: give a file with a header line and rows")
         stripped = [name.strip().lstrip("\ufeff") for name in header]
-        yield checked_columns(stripped, source=str(path), or_else=_NO_HEADER), reader
+        or_else = f", or, if row 1 is data, name the columns with {as_argument('data.columns')}"
+        yield checked_columns(stripped, source=str(path), or_else=or_else), reader
 
 
 def is_text(value: str) -> bool:
@@ -359,7 +358,7 @@ def _rows(reader: Reader, path: Path, delimiter: str) -> Iterator[tuple[int, lis
         reason = "a quote is opened and never closed" if "unexpected end" in str(error) else str(error)
         raise DataError(
             f"{path}, row starting in line {start}: {reason}: double the quotes inside a quoted field, or, if the "
-            "quotes of the file are plain characters, read it with --quoting none (quoting=False in Python)"
+            f"quotes of the file are plain characters, read it with {as_argument('data.quoting', False)}"
         ) from error
 
 

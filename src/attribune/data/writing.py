@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from attribune.core.door import as_argument
 from attribune.core.files import draft_of, move_into_place
 from attribune.errors import ConfigError, DataError
 
@@ -48,7 +49,9 @@ def open_writer(path: str | Path, *, escape_formulas: bool = False) -> Iterator[
     open_format = ENDINGS[path.suffix.lower()]
     if escape_formulas:
         if path.suffix.lower() not in (".csv", ".tsv"):
-            raise ConfigError(f"{path}: only CSV and TSV have cells that run as formulas: leave --escape-formulas out")
+            raise ConfigError(
+                f"{path}: only CSV and TSV have cells that run as formulas: leave {as_argument('escape_formulas')} out"
+            )
         open_format = partial(open_format, escape_formulas=True)
     draft = draft_of(path)
     try:

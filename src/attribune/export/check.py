@@ -11,6 +11,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from attribune.core.door import as_argument
 from attribune.data.rows import EncodedRows
 from attribune.data.tables import read_table, table_source_name
 from attribune.errors import ConfigError, DataError, numbered_in_file
@@ -119,7 +120,9 @@ def largest_difference(predictor: Predictor, rows: Rows, score: Scorer, *, round
         difference = (expected - found).abs().max().item()
         largest = max(largest, float("inf") if np.isnan(difference) else difference)
     if not largest <= limit:
-        cure = "leave --quantise out" if rounded else "please report it with the method and the backbone"
+        cure = (
+            f"leave {as_argument('quantise')} out" if rounded else "please report it with the method and the backbone"
+        )
         raise ConfigError(
             f"the export differs from the run by up to {largest:.2g} in a {number}, more than {limit:g}: nothing was "
             f"written; {cure}"

@@ -168,7 +168,8 @@ def check_reads_descriptions(method: MethodConfig, described: Sequence[str]) -> 
     if described and method.uses_attributes and not method.reads_descriptions:
         raise ConfigError(
             f"method {method.name!r} has no vectors of values, which the descriptions of {described[0]!r} could give: "
-            "leave the tables of values out (of a continuous number take the bins, --numeric), or choose another method"
+            "leave the tables of values out (of a continuous number take the bins, kind numeric), or choose another "
+            "method"
         )
 
 

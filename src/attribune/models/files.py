@@ -26,6 +26,7 @@ from attribune.backbones.loading import build_backbone, check_counts
 from attribune.backbones.sharing import SharedBackbones, load_with_fingerprint
 from attribune.backbones.tang import TangConfig
 from attribune.core.checksums import CHECKSUMS, check_files, checksum_of, write_checksums
+from attribune.core.door import as_argument
 from attribune.core.files import clear_drafts, draft_of, move_into_place, read_json, replace_file
 from attribune.core.records import checked_record
 from attribune.data.histories import HISTORY_FILES, Histories
@@ -274,7 +275,7 @@ def restore_backbone(
     if not source:
         raise ModelFolderError(
             f"{folder} does not say which backbone it was trained on, since that was built in memory: "
-            "give its weights with backbone=FOLDER (--backbone FOLDER)"
+            f"give its weights with {as_argument('backbone', 'FOLDER')}"
         )
     revision = config.revision if name is None else None
     settings: dict[str, Any] = {"revision": revision, "is_generative": config.is_generative, "options": options}
@@ -289,7 +290,7 @@ def restore_backbone(
         if ours != theirs:
             raise ModelFolderError(
                 f"{folder} was trained on a backbone with {key} {ours}, but {source!r} has {theirs}: give the original "
-                "weights with backbone=FOLDER (--backbone FOLDER)"
+                f"weights with {as_argument('backbone', 'FOLDER')}"
             )
     if config.backbone_fingerprint:
         check_fingerprint(mark, config.backbone_fingerprint, name=source, folder=folder)

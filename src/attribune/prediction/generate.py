@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from attribune.core.arguments import checked_arguments
+from attribune.core.door import as_argument
 from attribune.core.progress import Reporter
 from attribune.data.tables import read_table, table_source_name
 from attribune.errors import ConfigError, numbered_in_file
@@ -82,7 +83,8 @@ def _rows(
     if data is None:
         if prompt is None and writer.text_input.prompt:
             raise ConfigError(
-                f"the model reads a prompt ({', '.join(writer.text_input.prompt)}): give it with --prompt, or a table"
+                f"the model reads a prompt ({', '.join(writer.text_input.prompt)}): give it with "
+                f"{as_argument('prompt')}, or a table"
             )
         yield 1, [prompt or ""], {name: [value] for name, value in given.items()}
         return

@@ -253,7 +253,7 @@ def check_takes_values(recipe: Recipe, predictor: Predictor) -> None:
     if not predictor.task.has_row_losses:
         raise ConfigError(
             f"the task {predictor.task.kind!r} learned from pairs, each beside the others of its batch, of which a new "
-            "value has too few: train further with its rows (attribune train --continue)"
+            "value has too few: train further with its rows"
         )
     described = model.described_values() if isinstance(model, ConditionedModel) else ()
     if not model.rows_of_values() and not described:

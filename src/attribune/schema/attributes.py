@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from attribune.core.door import as_argument, as_attribute
 from attribune.errors import ConfigError, DataError, RowError
 from attribune.schema.cells import Cells, distinct_pairs, list_cells, single_cells
 from attribune.schema.columns import NO_NUMBER
@@ -205,13 +206,13 @@ def numbers_of(cells: Cells, *, column: str, first_row: int) -> npt.NDArray[np.f
     if bad.any():
         cell = int(np.argmax(bad[cells.codes]))
         text = cells.texts[cells.codes[cell]]
-        comma = "write a decimal point, or read the file with --decimal , (decimal=',' in Python); " * ("," in text)
+        comma = f"write a decimal point, or read the file with {as_argument('data.decimal', ',')}; " * ("," in text)
         raise RowError(
             f"column {column!r}, ",
             first_row + int(cells.rows[cell]),
             f": {text!r} is not a finite number: {comma}correct it, add it to the missing values "
-            "(data.missing), make a number of a date, such as its year, or read the column as categories (Categorical "
-            "in Python, --attributes on the command line)",
+            "(data.missing), make a number of a date, such as its year, or read the column as categories with "
+            f"{as_attribute('categorical', column)}",
         )
     return numbers
 

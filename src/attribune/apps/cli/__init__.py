@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import io
 import os
 import re
@@ -11,8 +12,10 @@ from importlib import import_module, metadata
 from typing import NoReturn
 
 from attribune.apps.cli.arguments import warn_of_renamed_flags
+from attribune.apps.cli.door import CommandLine
 from attribune.apps.cli.parser import VerbParser
 from attribune.apps.cli.verbosity import level_of
+from attribune.core.door import opened_command_line
 from attribune.core.logs import logging_to_stderr
 from attribune.core.process import end_process, is_out_of_memory, require_addresses
 from attribune.core.terminal import one_line
@@ -36,7 +39,14 @@ _INTERRUPTED = 130  # what a shell reports for Ctrl-C
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run ``attribune`` with the arguments, by default those of the process, and return its exit code."""
-    options = build_parser().parse_args(arguments)
+    parser = build_parser()
+    options = parser.parse_args(arguments)
+    with opened_command_line(CommandLine(parser, options)):
+        return _run(options)
+
+
+def _run(options: argparse.Namespace) -> int:
+    """Run a verb, and return the exit code."""
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # the terminal may not be able to show a value
     try:

@@ -131,9 +131,9 @@ class ColumnProfile:
         return self.present > 1 and self.values == self.present
 
 
-def profile_column(name: str, column: pa.ChunkedArray) -> ColumnProfile:
-    """Profile a column."""
-    codes, kind = column_codes(column), column.type
+def profile_column(name: str, column: pa.ChunkedArray, *, missing: Sequence[str] = MISSING) -> ColumnProfile:
+    """Profile a column, in which some texts mean that there is no value."""
+    codes, kind = column_codes(column, missing=missing), column.type
     places = pc.index_in(pa.array(NO_NUMBER, pa.large_string()), value_set=codes.values.cast(pa.large_string()))
     no_values = {
         word: int(codes.counts[place])
@@ -141,14 +141,13 @@ def profile_column(name: str, column: pa.ChunkedArray) -> ColumnProfile:
         if place is not None
     }
     if no_values:
-        without = column_codes(column, missing=(*MISSING, *NO_NUMBER))
+        without = column_codes(column, missing=(*missing, *NO_NUMBER))
         if len(without.values) and _of_values(without)["kind"] != "text":
             codes = without
-    missing = int((codes.codes < 0).sum())
     common: dict[str, Any] = {
         "name": name,
         "codes": codes,
-        "missing": missing,
+        "missing": int((codes.codes < 0).sum()),
         "once": int((codes.counts == 1).sum()),
         "no_values": no_values,
     }

@@ -14,6 +14,7 @@ from attribune.data.checking.findings import attribute_finding, leak_finding
 from attribune.data.checking.judgements import is_told_by, numbers_the_texts
 from attribune.data.checking.profiles import ColumnProfile, IntArray
 from attribune.data.checking.whole_numbers import NumberKind, kind_of_numbers, numbers_of
+from attribune.data.text_files import UNNAMED
 from attribune.tasks.labels import label_number
 
 __all__ = ["Role", "RoleOf", "TaskGuess", "guess_roles", "guess_similarity", "guess_task", "guess_texts"]
@@ -145,7 +146,8 @@ def _plain_role(one: ColumnProfile) -> RoleOf | None:
         return RoleOf(role="time")
     if one.kind == "number" and name in _WEIGHTS and one.low >= 0 and not one.missing:
         return RoleOf(role="weight")
-    if one.is_unique and one.whole and one.high - one.low + 1 == one.values:
+    is_index = one.name == UNNAMED and one.whole and one.values > one.present / 2
+    if is_index or (one.is_unique and one.whole and one.high - one.low + 1 == one.values):
         return RoleOf(role="id", reason="numbers the rows")
     is_short = one.kind == "number" or one.words < _MOST_WORDS
     if one.is_unique and is_short and (_IDS.search(name) or (one.kind == "text" and one.words < 1.1)):

@@ -14,8 +14,9 @@ import pandas as pd
 import pyarrow as pa
 
 from attribune.core.arguments import checked_arguments
+from attribune.core.door import as_argument, as_attribute, is_command_line
 from attribune.core.wording import counted, listed_counts
-from attribune.data.checking.findings import shared_rows, word_finding
+from attribune.data.checking.findings import shared_rows, words_finding
 from attribune.data.checking.judgements import judge_among
 from attribune.data.checking.profiles import (
     ColumnProfile,
@@ -42,7 +43,7 @@ from attribune.data.tables import TableFile, options_of, read_table, table_sourc
 from attribune.errors import DataError
 from attribune.metrics.shown import html_blocks
 from attribune.metrics.tables import text_cells
-from attribune.schema.columns import canonical, require_columns
+from attribune.schema.columns import MISSING, canonical, require_columns
 from attribune.schema.kinds import Kind, MultiLabel, Number
 
 __all__ = ["ColumnCheck", "TableCheck", "check"]
@@ -95,6 +96,7 @@ class TableCheck:
         export: what the table is, in a sentence, if it has the judgements of several people, or their answers in lists,
             in one row; `convert` is the command that makes a row for each. None, and "", elsewhere.
         reading: how it was read.
+        missing: the texts that mean no value; None for the usual ones.
         is_file: whether the source is the name of a file, or the like; else it is a table in memory, called `variable`.
     """
 
@@ -108,6 +110,7 @@ class TableCheck:
     export: str | None = None
     convert: str = ""
     reading: FileOptions = AS_FOUND
+    missing: tuple[str, ...] | None = None
     is_file: bool = True
     variable: str = ""
 
@@ -147,7 +150,11 @@ class TableCheck:
         lacking = {} if self.compared else {"text": LACKING, "label": LACKING}
         source = self.source if self.is_file else self.variable
         return Proposal(
-            source=source, is_file=self.is_file, arguments={**lacking, **self.arguments}, reading=self.reading
+            source=source,
+            is_file=self.is_file,
+            arguments={**lacking, **self.arguments},
+            reading=self.reading,
+            missing=self.missing,
         )
 
     @property
@@ -172,40 +179,34 @@ class TableCheck:
         """Return plain values."""
         return {**asdict(self), "command": self.command, "call": self.call}
 
-    def text(self, *, in_python: bool | None = None) -> str:
-        """Return all of it for a terminal.
-
-        Args:
-            in_python: whether it ends with a call, or with a command; by default a table in memory has a call.
-        """
-        found = self._blocks(not self.is_file if in_python is None else in_python)
-        blocks = [f"{caption}\n{text_cells(cells, left=3)}" if cells else caption for caption, cells in found]
+    def text(self) -> str:
+        """Return all of it for a terminal; it ends with a call in Python, and with a command at the command line."""
+        blocks = [f"{caption}\n{text_cells(cells, left=3)}" if cells else caption for caption, cells in self._blocks()]
         return "\n\n".join(blocks)
 
     def __repr__(self) -> str:
         return self.text()
 
     def _repr_html_(self) -> str:
-        return html_blocks(self._blocks(not self.is_file))
+        return html_blocks(self._blocks())
 
-    def _blocks(self, in_python: bool) -> list[tuple[str, list[list[str]]]]:
+    def _blocks(self) -> list[tuple[str, list[list[str]]]]:
         blocks: list[tuple[str, list[list[str]]]] = [] if self.export is None else [(self.export, [])]
         blocks.append((f"{self.source}: {self.rows:,} rows, {len(self.columns):,} columns", self._column_cells()))
         if self.task is not None:
             where = f"labels in {self.names('label')[0]!r}" if self.names("label") else "texts that are compared"
-            blocks.append((f"{where}: {self._task_words(in_python)}{self._class_words()}", []))
+            blocks.append((f"{where}: {self._task_words()}{self._class_words()}", []))
         if self.judge is not None:
             blocks.append((self._judge_words(), []))
-        blocks += [(_kind_words(one, in_python), []) for one in self.columns if one.role == "attribute" and one.reason]
+        blocks += [(_kind_words(one), []) for one in self.columns if one.role == "attribute" and one.reason]
         blocks += [(f"warning: {finding}", []) for finding in self.findings]
         action = "train on it" if self.export is None else "make a row for each judgement"
-        return [*blocks, (f"{action} with:\n{self.call if in_python else f'  {self.command}'}", [])]
+        return [*blocks, (f"{action} with:\n{f'  {self.command}' if is_command_line() else self.call}", [])]
 
-    def _task_words(self, in_python: bool) -> str:
+    def _task_words(self) -> str:
         assert self.task is not None
-        choices = [repr(one) if in_python else one for one in self.task.choices]
-        words = f"{'task=' if in_python else '--task '}{' or '.join(choices)}"
-        return f"{self.task.words}: {words}" if choices else self.task.words
+        choices = [as_argument("task.kind", one, at="train") for one in self.task.choices]
+        return ": ".join([self.task.words, *([" or ".join(choices)] if choices else [])])
 
     def _judge_words(self) -> str:
         judge = next(one for one in self.columns if one.name == self.judge)
@@ -239,12 +240,10 @@ class TableCheck:
         return [header, *lines]
 
 
-def _kind_words(column: ColumnCheck, in_python: bool) -> str:
-    if column.kind == "number":
-        what = f"an amount ({f'Number({column.name!r})' if in_python else '--number'})"
-    else:
-        what = "names" if in_python else "names (--attributes)"
-    return f"the numbers of {column.name!r} are taken for {what}: {column.reason}"
+def _kind_words(column: ColumnCheck) -> str:
+    what = "an amount" if column.kind == "number" else "names"
+    words = as_attribute(column.kind, column.name)
+    return f"the numbers of {column.name!r} are taken for {what} ({words}): {column.reason}"
 
 
 def _one(names: list[str]) -> str | list[str] | None:
@@ -264,6 +263,7 @@ def check(
     text: str | Sequence[str] | None = None,
     label: str | None = None,
     test: Any = None,
+    missing: Sequence[str] | None = None,
     **reading: Unpack[Reading],
 ) -> TableCheck:
     """Check a table before training on it; the same as ``attribune check``.
@@ -272,6 +272,7 @@ def check(
         data: anything that `read_table` takes.
         text: text columns, and `label` the label column, if the guesses are wrong.
         test: test rows; by default those of the default split.
+        missing: texts that mean no value, as ``data.missing`` of a recipe; by default `MISSING`.
         **reading: how files are read, as in `read_table`.
 
     Raises:
@@ -282,7 +283,8 @@ def check(
     source = str(data) if is_file else table_source_name(data)
     texts = [text] if isinstance(text, str) else list(text or ())
     require_columns(table.column_names, [*texts, *([] if label is None else [label])], source=source)
-    profiles = [profile_column(name, table[name]) for name in table.column_names]
+    no_value = MISSING if missing is None else tuple(missing)
+    profiles = [profile_column(name, table[name], missing=no_value) for name in table.column_names]
     compared = guess_similarity(table.column_names) if text is None and label is None else []
     by_name = {one.name: one for one in profiles}
     text_columns = compared or texts or guess_texts(profiles, label=label)
@@ -307,22 +309,24 @@ def check(
     if compared:
         task = TaskGuess(kind="similarity", words=", ".join(compared), choices=("similarity",))
     classes = {} if target is None or task is None or task.kind == "regression" else _classes(target)
+    words = {
+        name: by_name[name].no_values
+        for name, role in roles.items()
+        if role.role == "attribute" and role.kind != "number" and by_name[name].no_values
+    }
     findings = (
         *_general(table, text_columns, target, is_labelled=not compared),
         *_class_findings(classes),
         *leaks,
         *(role.finding for role in roles.values() if role.finding),
-        *(
-            word_finding(name, by_name[name].no_values)
-            for name, role in roles.items()
-            if role.role == "attribute" and role.kind != "number" and by_name[name].no_values
-        ),
+        *([words_finding(words, missing=no_value)] if words else []),
     )
     return TableCheck(
         source=source,
         is_file=is_file,
         variable="df" if isinstance(data, pd.DataFrame) else "table",
         reading=options_of(data, **reading),
+        missing=None if missing is None else no_value,
         rows=len(table),
         columns=tuple(_column(by_name[name], role, known.get(name)) for name, role in roles.items()),
         task=task,
@@ -338,7 +342,7 @@ def _export_words(source: str, layout: Layout) -> str:
     if layout.is_doubtful:
         return (
             f"the columns {', '.join(layout.used)} share the same few values: if each has the answers of one judge, "
-            "make a row for each judgement; if one of them is the label, name it with --label"
+            f"make a row for each judgement; if one of them is the label, name it with {as_argument('data.label')}"
         )
     return f"{source} looks like {layout.words}, not like a table with one answer in a row: make that first"
 
@@ -456,9 +460,9 @@ def _general(table: pa.Table, texts: Sequence[str], label: ColumnProfile | None,
     if len(table) < _ENOUGH_ROWS:
         found.append(f"there are {len(table):,} rows, of which little can be learned: gather at least some hundred")
     if not texts:
-        found.append("no column looks like a text: name the one that is (text)")
+        found.append(f"no column looks like a text: name it with {as_argument('data.text')}")
     if label is None and is_labelled:
-        found.append("no column looks like a label: name the one that is (label)")
+        found.append(f"no column looks like a label: name it with {as_argument('data.label')}")
     elif label is not None and label.missing:
         found.append(f"{label.missing:,} rows have no label, and are left out of a training")
     return found
