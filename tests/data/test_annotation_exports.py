@@ -206,7 +206,7 @@ def test_what_lewidi_tells_of_each_judge_and_text_is_kept(tmp_path: Path) -> Non
         ),
         (
             [{"text": texts(number), "label": ["pos", "neg"][: number + 1], "username": "a"} for number in range(2)],
-            ("1 judgement with several answers, such as 'pos|neg', joined by '|'", "'task.separator=|'"),
+            ("1 judgement with several answers, such as 'pos|neg', joined by '|'", "'task.separator': '|'"),
             2,
         ),
     ],
@@ -247,7 +247,7 @@ def test_the_data_of_a_task_are_columns_and_the_rest_is_named(tmp_path: Path) ->
 )
 def test_one_of_several_questions_is_chosen(rows: list[dict[str, Any]], tmp_path: Path) -> None:
     path = written(tmp_path, rows)
-    with pytest.raises(ConfigError, match=r"answers to 2 questions \('mood', 'stars'\): choose one \(--label"):
+    with pytest.raises(ConfigError, match=r"answers to 2 questions \('mood', 'stars'\): choose one with label="):
         read_judgements(path)
     with pytest.raises(ConfigError, match=r"no answers to 'starz' .*: choose one of 'mood', 'stars'"):
         read_judgements(path, label="starz")
@@ -325,7 +325,7 @@ LEWIDI = [{"text": "a", "annotations": "0,1"[: 3 - 2 * (number == 19)], "annotat
         ([{"text": "a", "b": "c"}], {}, "not recognised as judgements: name the columns"),
         ([task(0)] * 2 + [task(1, annotation(1))], {"label": None}, "without any answer: export it once"),
         ([{"text": "a", **argilla(["pos"], ["a"], ["draft"])}], {}, "no judgement .*that are draft: 1"),
-        ([{"text": "a", "judge": 1, **argilla(["pos"], ["a"])}], {}, "has a column 'judge' of its own.*--judge-column"),
+        ([{"text": "a", "judge": 1, **argilla(["pos"], ["a"])}], {}, "has a column 'judge' of its own.*judge_column="),
         ([{"text": "a", "label": ["x"], "user": "b"}], {"judge_column": "label"}, "has a column 'label' of its own"),
         ([{"text": "a", "label": {"x": 0.4}, "user": "b"}], {"label": "label"}, "row 1: {'x': 0.4} is an object, not"),
         ([{"text": "a", "label": ["x"], "user": "b"}], {"judges": ["anna"]}, "no column 'anna'"),

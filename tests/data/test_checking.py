@@ -69,8 +69,7 @@ def test_roles_are_guessed_and_what_is_wrong_is_said() -> None:
     assert {one.name: one.role for one in checked.columns} == ROLES
     assert checked.task is not None
     assert checked.task.kind == "ordinal"
-    assert "ratings from 1 to 5: task='ordinal' or 'rating'" in repr(checked)
-    assert "ratings from 1 to 5: --task ordinal or rating" in checked.text(in_python=False)
+    assert "ratings from 1 to 5: task='ordinal' or task='rating'" in repr(checked)
     assert sum(checked.classes.values()) == 600
     said = "\n".join(checked.findings)
     for part in ("'always' has one value", "'copy' is the label in 100.0%", "'rare' is missing in 99.2%"):

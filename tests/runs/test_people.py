@@ -193,7 +193,7 @@ def test_the_gradient_is_that_of_the_posterior(run: Path, new: Path) -> None:
 
     folder = RunFolder(run)
     recipe, predictor = load_run(run)
-    found = LabelledRows.read(recipe, predictor, str(new), encoding=None)
+    found = LabelledRows.read(recipe, predictor, str(new))
     values = NewValues(counts={}).with_rows(found, predictor.schema, None, min_rows=1)
     model = folder.revised_model(values.revision)
     learner = ValueLearner(

@@ -61,9 +61,9 @@ class Door:
 
     def call(self, function: str, given: dict[str, Any]) -> str:
         """Return a call with arguments and settings, which have a point in their name; a value may be ``...``."""
-        words = [
-            _in_settings(name, value) if "." in name else f"{name}={_shown(value)}" for name, value in given.items()
-        ]
+        words = [f"{name}={_shown(value)}" for name, value in given.items() if "." not in name]
+        settings = [f"{name!r}: {_shown(value)}" for name, value in given.items() if "." in name]
+        words += [f"settings={{{', '.join(settings)}}}"] if settings else []
         return f"`{function}({', '.join(['...', *words])})`"
 
     def attribute(self, kind: str, column: str, separator: str = "") -> str:

@@ -46,7 +46,7 @@ class Rows(NamedTuple):
             start = batch.stop
 
 
-def table_rows(predictor: Predictor, data: Any, *, ids: npt.NDArray[np.int64] | None, encoding: str | None) -> Rows:
+def table_rows(predictor: Predictor, data: Any, *, ids: npt.NDArray[np.int64] | None) -> Rows:
     """Read and encode the first rows of a table.
 
     Args:
@@ -56,7 +56,7 @@ def table_rows(predictor: Predictor, data: Any, *, ids: npt.NDArray[np.int64] | 
     Raises:
         DataError: naming file, row or column.
     """
-    table, source = read_table(data, encoding=encoding), table_source_name(data)
+    table, source = read_table(data), table_source_name(data)
     if not len(table):
         raise DataError(f"{source} has no rows to check the export with")
     table = table.select(range(min(_TABLE_ROWS, len(table))))

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, Unpack
 
 import numpy as np
 import numpy.typing as npt
@@ -20,6 +20,8 @@ from attribune.core.checksums import checksum_of
 from attribune.core.deprecation import renamed_arguments
 from attribune.core.door import as_argument
 from attribune.core.files import clear_drafts, draft_of, move_into_place, replace_file
+from attribune.data.file_options import Reading
+from attribune.data.tables import with_reading
 from attribune.errors import ConfigError, ModelFolderError
 from attribune.export import graph
 from attribune.export.check import Rows, largest_difference, random_rows, table_rows
@@ -77,8 +79,8 @@ def export(
     assignments: Mapping[str, Sequence[str]] | None = None,
     check: Any = None,
     backbone: str | Path | None = None,
-    encoding: str | None = None,
     quantise: Quantisation | None = None,
+    **reading: Unpack[Reading],
 ) -> Exported:
     """Export a run's model for other programs; the export is checked against the run before it is written.
 
@@ -93,6 +95,7 @@ def export(
         check: a table (anything `read_table` takes); its first 200 rows check the export. Random rows by default.
         backbone: new location of the backbone's weights, if they were moved.
         quantise: ``int8`` rounds the weights of ``onnx``, for a task with probabilities.
+        **reading: how the file of `check` is read, as in `read_table`.
 
     Raises:
         AttribuneError: for values that are not known, a model that has no such form, with the reason, or an export
@@ -107,6 +110,7 @@ def export(
             f"{as_argument('quantise', quantise)} is for {as_argument('kind', 'onnx')}, and this is {kind}: leave one "
             "of them out"
         )
+    check = with_reading(check, reading, argument="check")
     path = _output_path(Path(run), output, kind)
     source = _Source.load(run, assignments=assignments, backbone=backbone)
     if source.model.is_generative and kind != "adapter":
@@ -122,7 +126,7 @@ def export(
     if check is None:
         rows = random_rows(source.predictor, ids=source.ids)
     else:
-        rows = table_rows(source.predictor, check, ids=source.ids, encoding=encoding)
+        rows = table_rows(source.predictor, check, ids=source.ids)
     if kind == "adapter":
         description, difference = _export_folder(source, path, rows)
     else:

@@ -172,7 +172,7 @@ def enrol(
         model, done = learn_values(
             recipe,
             predictor,
-            data if data is None else with_reading(data, **reading),
+            data if data is None else with_reading(data, reading),
             partial(folder.revised_model, backbone=backbone),
             attributes=[attributes] if isinstance(attributes, str) else attributes,
             values=values or {},
@@ -307,7 +307,7 @@ def _described_by(
 
 
 def _labelled(recipe: Recipe, predictor: Predictor, data: Any, reporter: Reporter) -> LabelledRows:
-    rows = LabelledRows.read(recipe, predictor, data, encoding=None)
+    rows = LabelledRows.read(recipe, predictor, data)
     for note in rows.notes:
         reporter.note(note)
     return rows.learnable()
