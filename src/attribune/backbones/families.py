@@ -359,10 +359,10 @@ def placement_for(model_type: str, *, is_generative: bool = False) -> Placement:
     if model_type in _REFUSED:
         raise ConfigError(f"no placement for backbones of type {model_type!r}: {_REFUSED[model_type]}")
     names = sorted(name for row in rows for name in row.model_types)
-    known = f"{', '.join(names)}{did_you_mean(model_type, names)}"
+    hint, known = did_you_mean(model_type, names), ", ".join(names)
     if is_generative:
-        raise ConfigError(f"backbones of type {model_type!r} write no text here: choose one of {known}")
-    raise ConfigError(f"no placement for backbones of type {model_type!r}: choose a backbone of one of {known}")
+        raise ConfigError(f"backbones of type {model_type!r} write no text here{hint}: choose one of {known}")
+    raise ConfigError(f"no placement for backbones of type {model_type!r}{hint}: choose a backbone of one of {known}")
 
 
 PLACEMENTS += load_plugins("backbones", Placement).values()  # read after ours

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import importlib.util
 import re
 import warnings
@@ -36,6 +35,7 @@ from attribune.data.text_files import (
     find_delimiter,
     has_plain_quotes,
     inner_name,
+    no_such_file,
     readable,
 )
 from attribune.data.workbooks import check_sheet
@@ -298,7 +298,7 @@ def _files_in(folder: Path) -> list[Path]:
 
 def _check_file(path: Path) -> None:
     if not path.exists():
-        raise _no_file(path)
+        raise no_such_file(path)
     if path.is_dir():
         raise DataError(f"{path} is a folder: name the file in it")
     if not path.is_file():
@@ -320,15 +320,6 @@ def _named_ending(path: Path) -> str:
         unknown = f"{what} unknown ending {Path(name).suffix!r}"
         raise DataError(f"{unknown}: convert the file to one of {', '.join(known)}, or name its format")
     return ending
-
-
-def _no_file(path: Path) -> DataError:
-    if not path.parent.is_dir():
-        return DataError(f"{path}: there is no such file, nor a folder {path.parent}: check the path")
-    names = sorted(entry.name for entry in path.parent.iterdir())
-    close = difflib.get_close_matches(path.name, names, n=1)
-    hint = f"did you mean {str(path.parent / close[0])!r}?" if close else f"{path.parent} holds no similar name"
-    return DataError(f"{path}: there is no such file; {hint}")
 
 
 @contextmanager

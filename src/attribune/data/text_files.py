@@ -5,6 +5,7 @@ from __future__ import annotations
 import bz2
 import codecs
 import csv
+import difflib
 import gzip
 import io
 import lzma
@@ -39,6 +40,7 @@ __all__ = [
     "is_text",
     "known_encoding",
     "marked_encoding",
+    "no_such_file",
     "open_bytes",
     "open_text",
     "readable",
@@ -67,6 +69,16 @@ _MARKS = (
     (codecs.BOM_UTF16_LE, "utf-16"),
     (codecs.BOM_UTF16_BE, "utf-16"),
 )
+
+
+def no_such_file(path: Path) -> DataError:
+    """Return the error for a file that is not there, with the closest name."""
+    if not path.parent.is_dir():
+        return DataError(f"{path}: there is no such file, nor a folder {path.parent}: check the path")
+    names = sorted(entry.name for entry in path.parent.iterdir())
+    close = difflib.get_close_matches(path.name, names, n=1)
+    hint = f"did you mean {str(path.parent / close[0])!r}?" if close else f"{path.parent} holds no similar name"
+    return DataError(f"{path}: there is no such file; {hint}")
 
 
 @contextmanager

@@ -123,7 +123,7 @@ def method_from_dict(settings: dict[str, Any]) -> MethodConfig:
         return _combination(name, options)
     if not isinstance(name, str) or name not in METHODS:
         hint = did_you_mean(str(name), METHODS)
-        raise ConfigError(f"unknown method {name!r}: choose one of {', '.join(METHODS)}, or a sum of them{hint}")
+        raise ConfigError(f"unknown method {name!r}{hint}: choose one of {', '.join(METHODS)}, or a sum of them")
     return METHODS[name].from_dict(options)
 
 

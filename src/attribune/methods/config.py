@@ -180,7 +180,7 @@ def _describe(method: type[MethodConfig], options: dict[str, Any], error: Valida
         lines.append(f"{method.name}: {'; '.join(wrong)}")
     if unknown:
         known, hint = ", ".join(method.model_fields) or "none", did_you_mean(unknown[0], method.model_fields)
-        lines.append(f"method {method.name!r} has no option {', '.join(unknown)}; its options: {known}{hint}")
+        lines.append(f"method {method.name!r} has no option {', '.join(unknown)}{hint}; its options: {known}")
     return "; ".join(lines)
 
 

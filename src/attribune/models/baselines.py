@@ -111,5 +111,5 @@ def baseline_from_dict(settings: dict[str, Any]) -> BaselineConfig:
     if unknown := sorted(set(options) - set(config.model_fields)):
         known = ", ".join(config.model_fields) or "none"
         hint = did_you_mean(unknown[0], config.model_fields)
-        raise ConfigError(f"method {config.name!r} has no option {', '.join(unknown)}: it has {known}{hint}")
+        raise ConfigError(f"method {config.name!r} has no option {', '.join(unknown)}{hint}: it has {known}")
     return config.from_dict(options, source=f"method {config.name!r}")

@@ -21,6 +21,7 @@ from torch import nn
 
 from attribune.core.arguments import checked_arguments
 from attribune.core.checksums import CheckedFiles, check_files
+from attribune.core.door import as_call
 from attribune.core.files import replace_file, write_json
 from attribune.core.process_state import training_alone
 from attribune.core.progress import Reporter
@@ -30,6 +31,7 @@ from attribune.core.wording import counted
 from attribune.data.file_options import AS_FOUND, FileOptions, Reading
 from attribune.data.tables import with_reading
 from attribune.errors import ConfigError
+from attribune.methods import DEFAULT_METHOD
 from attribune.methods.attribute_method import AttributeMethod
 from attribune.models.base import ConditionedModel
 from attribune.models.classifier import AttributeModel
@@ -258,7 +260,8 @@ def check_takes_values(recipe: Recipe, predictor: Predictor) -> None:
     described = model.described_values() if isinstance(model, ConditionedModel) else ()
     if not model.rows_of_values() and not described:
         raise ConfigError(
-            f"method {recipe.method['name']!r} has no vector for each value: new values need a training with them"
+            f"method {recipe.method['name']!r} has no vector for each value: new values need a training with them, or "
+            f"once one with a method that has, such as {as_call('train', method=DEFAULT_METHOD)}"
         )
     modules = model.modules() if isinstance(model, nn.Module) else ()
     if any(isinstance(module, AttributeMethod) and module.reads_whole_tables for module in modules):

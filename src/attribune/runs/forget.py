@@ -79,7 +79,7 @@ class Forgotten:
     def done(self) -> list[str]:
         """Return what was removed, and the notes, in sentences."""
         return [
-            *(f"{folder}: vector and name removed from the model" for folder in self.models),
+            *(f"{folder}: the name, and what was learned of it, removed from the model" for folder in self.models),
             *([f"{counted(self.predictions, 'row')} of stored predictions removed"] if self.predictions else []),
             *(f"{folder}: removed" for folder in self.checkpoints),
             *self.notes,

@@ -52,7 +52,7 @@ class RecipeFields(Settings):
     def _known_task(cls, value: dict[str, Any]) -> dict[str, Any]:
         if (kind := value.get("kind")) not in (None, *TASKS):
             raise ConfigError(
-                f"unknown task {kind!r}: choose one of {', '.join(TASKS)}{did_you_mean(str(kind), TASKS)}"
+                f"unknown task {kind!r}{did_you_mean(str(kind), TASKS)}: choose one of {', '.join(TASKS)}"
             )
         return value
 
@@ -188,5 +188,5 @@ def _method(settings: dict[str, Any]) -> MethodConfig:
     if isinstance(name, str) and "+" not in name and name not in METHODS:
         known = (*METHODS, *BASELINES)
         hint = did_you_mean(name, known)
-        raise ConfigError(f"unknown method {name!r}: choose one of {', '.join(known)}, or a sum{hint}")
+        raise ConfigError(f"unknown method {name!r}{hint}: choose one of {', '.join(known)}, or a sum")
     return method_from_dict(settings)

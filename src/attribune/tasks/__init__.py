@@ -93,7 +93,7 @@ def _task_class(kind: Any) -> type[Task]:
 def _check_names(kind: str, options: Mapping[str, Any], *, allowed: Sequence[str], needed: Sequence[str]) -> None:
     if unknown := sorted(set(options) - set(allowed)):
         hint = did_you_mean(unknown[0], allowed)
-        raise ConfigError(f"the task {kind!r} has no option {', '.join(unknown)}: it has {', '.join(allowed)}{hint}")
+        raise ConfigError(f"the task {kind!r} has no option {', '.join(unknown)}{hint}: it has {', '.join(allowed)}")
     if absent := sorted(set(needed) - set(options)):
         raise ConfigError(f"the task {kind!r} needs {', '.join(absent)}: give it")
 

@@ -259,10 +259,10 @@ def alike_notes(counts: Mapping[str, int]) -> list[str]:
         return []
     listed = "; ".join(", ".join(f"{name!r} ({counts[name]:,})" for name in names) for names in alike[:_EXAMPLES])
     more = f"; and {len(alike) - _EXAMPLES:,} others" if len(alike) > _EXAMPLES else ""
-    return [
-        f"classes that differ in capitals or spaces alone are learned as different ones: {listed}{more}: write them "
-        "in one way if they are the same"
-    ]
+    cure = "write them in one way if they are the same"
+    if all(label_number(name) is not None for name in counts):
+        cure += f", or use {as_argument('task.kind', 'rating')}, which reads their numbers"
+    return [f"classes that differ in capitals or spaces alone are learned as different ones: {listed}{more}: {cure}"]
 
 
 def class_names(classes: Any, *, of: str, least: int = 2) -> tuple[str, ...]:

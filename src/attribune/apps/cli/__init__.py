@@ -13,6 +13,7 @@ from typing import NoReturn
 
 from attribune.apps.cli.arguments import warn_of_renamed_flags
 from attribune.apps.cli.door import CommandLine
+from attribune.apps.cli.early import refuse_early
 from attribune.apps.cli.parser import VerbParser
 from attribune.apps.cli.verbosity import level_of
 from attribune.core.door import opened_command_line
@@ -42,11 +43,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = build_parser()
     options = parser.parse_args(arguments)
     with opened_command_line(CommandLine(parser, options)):
-        return _run(options)
+        return _run(options, parser.parser_of(options).prog)
 
 
-def _run(options: argparse.Namespace) -> int:
-    """Run a verb, and return the exit code."""
+def _run(options: argparse.Namespace, name: str) -> int:
+    """Run a verb, whose errors begin with its name, and return the exit code."""
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # the terminal may not be able to show a value
     try:
@@ -55,17 +56,18 @@ def _run(options: argparse.Namespace) -> int:
                 warn_of_renamed_flags(options)
                 wait_passively()
                 require_addresses()
+                refuse_early(options)
                 options.run(options)
                 sys.stdout.flush()
             finally:
                 _leave_group()
     except AttribuneError as error:
-        _write_error(f"attribune {options.verb}: error: {_items(str(error))}\n")
+        _write_error(f"{name}: error: {_items(str(error))}\n")
         return 1
     except KeyboardInterrupt:
         after = options.after_interrupt
         after = after.format(**vars(options)) if isinstance(after, str) else after(options)
-        _write_error(f"\nattribune {options.verb}: interrupted{one_line(after)}\n")
+        _write_error(f"\n{name}: interrupted{one_line(after)}\n")
         return _INTERRUPTED
     except BrokenPipeError:
         # The reader of the output has exited; without this, Python raises again when it flushes stdout at exit.
@@ -75,7 +77,7 @@ def _run(options: argparse.Namespace) -> int:
         failure = _failure_of_the_system(error)
         if failure is None:
             raise
-        _write_error(f"attribune {options.verb}: error: {one_line(failure)}\n")
+        _write_error(f"{name}: error: {one_line(failure)}\n")
         return 1
     return 0
 
