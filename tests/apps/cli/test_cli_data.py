@@ -27,7 +27,7 @@ def run(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.
         out, err = capsys.readouterr()
         assert "Traceback" not in err
         assert (out == "") == bool(code)
-        return err[err.index("attribune data: error: ") :] if code else out
+        return err[err.index("attribune data ") :] if code else out
 
     return words
 
