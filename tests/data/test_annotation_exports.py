@@ -462,3 +462,23 @@ def test_published_sets_are_read(name: str, rows: int, judges: int) -> None:
     found = read_judgements(f"{os.environ['ATTRIBUNE_DATA']}/lewidi/{name}.json.gz")
     assert (len(found.table), found.judges) == (rows, judges)
     assert set(found.table["judge"]) == {f"Ann{number + 1}" for number in range(judges)}
+
+
+@pytest.mark.parametrize(("answer", "person"), [("Score", "TurkId"), ("score_", "worker_"), ("a", "rater")])
+def test_answers_beside_their_judges_are_paired_by_their_numbers(answer: str, person: str, tmp_path: Path) -> None:
+    numbers = range(1, 6)
+    rows = [
+        {"premise": f"a sentence about thing {row}", "hypothesis": f"another one about thing {row}"}
+        | {f"{person}{number}": f"T{(7 * row + number) % 11}" for number in numbers}
+        | {f"{answer}{number}": (row + number) % 5 for number in numbers}
+        for row in range(40)
+    ]
+    found = read_judgements(written(tmp_path, rows))
+    assert "each beside a column with its judge" in found.words
+    assert found.judges == 11
+    first = found.table[0]
+    assert (first["judge"], first["label"]) == ("T1", "1")
+    assert not {f"{person}1", f"{answer}1"} & set(found.table.column_names)
+    export = check(pd.DataFrame(rows)).export
+    assert export is not None
+    assert "looks like answers" in export

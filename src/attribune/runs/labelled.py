@@ -14,7 +14,7 @@ from attribune.core.wording import counted
 from attribune.data.clusters import Clusters, clusters_note, find_clusters
 from attribune.data.selection import listed_labels, missing_label_words, rows_with_text, shuffle_columns
 from attribune.data.tables import read_table, table_source_name
-from attribune.errors import AttribuneError, DataError, numbered_in_file
+from attribune.errors import AttribuneError, DataError, numbered_in_file, of_column
 from attribune.models.predictor import Predictor
 from attribune.runs.folder import RunFolder
 from attribune.runs.recipe import Recipe
@@ -96,7 +96,7 @@ class LabelledRows:
         if recipe.data.bad_labels == "drop":
             table, numbers, notes = _on_the_scale(recipe, table, numbers)
         columns = [list(table[column]) for column in recipe.label_columns]
-        with numbered_in_file(numbers, source):
+        with numbered_in_file(numbers, source), of_column(recipe.label_columns):
             labels, has_label = task.encode_labels(columns)
         enough = all if task.compares else any
         has_text = rows_with_text(table, recipe.data.texts, words=task.reads_words, enough=enough)

@@ -18,7 +18,7 @@ from attribune.data.splits import split_table
 from attribune.data.tables import read_table, table_source_name
 from attribune.data.text_columns import share_texts
 from attribune.data.weights import read_weights
-from attribune.errors import DataError, numbered_in_file
+from attribune.errors import DataError, numbered_in_file, of_column
 from attribune.schema.columns import require_columns
 from attribune.tasks import TASKS, Task
 from attribune.training.plan import DataPlan
@@ -36,7 +36,7 @@ def _if_labels() -> str:
 def decided_rows(name: str, part: UsableRows, plan: DataPlan, task: Task, notes: list[str]) -> UsableRows:
     """Leave out the rows of a split whose texts cannot be compared, with notes about their numbers."""
     columns = [list(part.table[column]) for column in plan.label_columns]
-    with numbered_in_file(part.rows, part.source):
+    with numbered_in_file(part.rows, part.source), of_column(plan.label_columns):
         decided = np.flatnonzero(task.encode_labels(columns)[1])
     if len(decided) == len(part.rows):
         return part
