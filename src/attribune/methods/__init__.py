@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from attribune.core.plugins import load_plugins
-from attribune.core.wording import did_you_mean
+from attribune.core.wording import did_you_mean_or
 from attribune.errors import ConfigError
 from attribune.methods.adapter import Adapter
 from attribune.methods.base import Method
@@ -122,8 +122,8 @@ def method_from_dict(settings: dict[str, Any]) -> MethodConfig:
     if isinstance(name, str) and "+" in name:
         return _combination(name, options)
     if not isinstance(name, str) or name not in METHODS:
-        hint = did_you_mean(str(name), METHODS)
-        raise ConfigError(f"unknown method {name!r}{hint}: choose one of {', '.join(METHODS)}, or a sum of them")
+        rest = did_you_mean_or(str(name), METHODS, f"choose one of {', '.join(METHODS)}, or a sum of them")
+        raise ConfigError(f"unknown method {name!r}{rest}")
     return METHODS[name].from_dict(options)
 
 

@@ -184,8 +184,8 @@ class Similarity(Task):
             for name in getattr(self, option) or ():
                 if name not in names:
                     raise ConfigError(
-                        f"task.{option} has {name!r}, which is no attribute{did_you_mean(name, names)} (attributes: "
-                        f"{', '.join(names) or 'none'})"
+                        f"task.{option} has {name!r}, which is none of the attributes {', '.join(names) or '(none)'}"
+                        f"{did_you_mean(name, names)}"
                     )
         super().check_attributes(names)
 

@@ -176,7 +176,7 @@ class TestStats:
 
     def test_a_set_that_is_not_prepared_is_refused(self, run: Run) -> None:
         message = run("stats", "critics", code=1)
-        assert "data/critics holds no prepared data set (no manifest.json): make one with `attribune data" in message
+        assert "holds no prepared data set (no manifest.json): make one of the files of its source with" in message
 
 
 @pytest.mark.parametrize(
