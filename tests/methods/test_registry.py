@@ -49,9 +49,7 @@ def test_unknown_method(name: Any) -> None:
     with pytest.raises(ConfigError) as error:
         method_from_dict({"name": name})
     found = re.escape(f"unknown method {name!r}")
-    assert re.search(
-        rf"{found}(; did you mean 'injector'\? C|: c)hoose one of none, adapter, injector", str(error.value)
-    )
+    assert re.search(rf"{found}(; did you mean '\w+'\? C|: c)hoose one of none, adapter, injector", str(error.value))
 
 
 def test_a_near_miss_is_named() -> None:
@@ -60,7 +58,7 @@ def test_a_near_miss_is_named() -> None:
 
 
 def test_no_method_at_all() -> None:
-    with pytest.raises(ConfigError, match="choose one of none, adapter, injector"):
+    with pytest.raises(ConfigError, match="hoose one of none, adapter, injector"):
         method_from_dict({"bottleneck": 3})
 
 
@@ -69,7 +67,7 @@ def test_no_method_at_all() -> None:
     [
         (
             {"name": "adapter", "botleneck": 3},
-            "method 'adapter' has no option botleneck; did you mean 'bottleneck'? Its options: first_layer,",
+            "method 'adapter' has no option botleneck; did you mean 'bottleneck'. Its options: first_layer,",
         ),
         (
             {"name": "adapter", "z": 1, "a": 2},
