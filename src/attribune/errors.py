@@ -19,6 +19,7 @@ __all__ = [
     "ModelFolderError",
     "RowError",
     "numbered_in_file",
+    "of_column",
 ]
 
 
@@ -60,6 +61,17 @@ def numbered_in_file(rows: Sequence[int] | npt.NDArray[np.int64], source: str) -
         yield
     except RowError as error:
         raise RowError(f"{source}: {error.before}", int(rows[error.row - 1]) + 1, error.after) from error
+
+
+@contextmanager
+def of_column(names: Sequence[str]) -> Iterator[None]:
+    """Make errors inside name the column, where only one is read."""
+    try:
+        yield
+    except RowError as error:
+        if len(names) != 1:
+            raise
+        raise RowError(f"column {names[0]!r}: {error.before}", error.row, error.after) from error
 
 
 class ModelFolderError(AttribuneError):

@@ -101,7 +101,7 @@ def test_a_run_is_scored_on_its_own_test_rows(run: Path, table: Path, tmp_path: 
     assert record["rows"] == ablate(run)["rows"] == 8
     assert record["data"] == str(table)
     assert record["row"]["text"] == ROWS[2]["text"]
-    with pytest.raises(ConfigError, match="encoding utf-8 is that of a table"):
+    with pytest.raises(ConfigError, match="encoding says how a table is read, and there is none: give data"):
         evaluate(run, encoding="utf-8")
 
 

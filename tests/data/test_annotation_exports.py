@@ -206,7 +206,7 @@ def test_what_lewidi_tells_of_each_judge_and_text_is_kept(tmp_path: Path) -> Non
         ),
         (
             [{"text": texts(number), "label": ["pos", "neg"][: number + 1], "username": "a"} for number in range(2)],
-            ("1 judgement with several answers, such as 'pos|neg', joined by '|'", "'task.separator=|'"),
+            ("1 judgement with several answers, such as 'pos|neg', joined by '|'", "'task.separator': '|'"),
             2,
         ),
     ],
@@ -247,7 +247,7 @@ def test_the_data_of_a_task_are_columns_and_the_rest_is_named(tmp_path: Path) ->
 )
 def test_one_of_several_questions_is_chosen(rows: list[dict[str, Any]], tmp_path: Path) -> None:
     path = written(tmp_path, rows)
-    with pytest.raises(ConfigError, match=r"answers to 2 questions \('mood', 'stars'\): choose one \(--label"):
+    with pytest.raises(ConfigError, match=r"answers to 2 questions \('mood', 'stars'\): choose one with label="):
         read_judgements(path)
     with pytest.raises(ConfigError, match=r"no answers to 'starz' .*: choose one of 'mood', 'stars'"):
         read_judgements(path, label="starz")
@@ -325,7 +325,7 @@ LEWIDI = [{"text": "a", "annotations": "0,1"[: 3 - 2 * (number == 19)], "annotat
         ([{"text": "a", "b": "c"}], {}, "not recognised as judgements: name the columns"),
         ([task(0)] * 2 + [task(1, annotation(1))], {"label": None}, "without any answer: export it once"),
         ([{"text": "a", **argilla(["pos"], ["a"], ["draft"])}], {}, "no judgement .*that are draft: 1"),
-        ([{"text": "a", "judge": 1, **argilla(["pos"], ["a"])}], {}, "has a column 'judge' of its own.*--judge-column"),
+        ([{"text": "a", "judge": 1, **argilla(["pos"], ["a"])}], {}, "has a column 'judge' of its own.*judge_column="),
         ([{"text": "a", "label": ["x"], "user": "b"}], {"judge_column": "label"}, "has a column 'label' of its own"),
         ([{"text": "a", "label": {"x": 0.4}, "user": "b"}], {"label": "label"}, "row 1: {'x': 0.4} is an object, not"),
         ([{"text": "a", "label": ["x"], "user": "b"}], {"judges": ["anna"]}, "no column 'anna'"),
@@ -462,3 +462,23 @@ def test_published_sets_are_read(name: str, rows: int, judges: int) -> None:
     found = read_judgements(f"{os.environ['ATTRIBUNE_DATA']}/lewidi/{name}.json.gz")
     assert (len(found.table), found.judges) == (rows, judges)
     assert set(found.table["judge"]) == {f"Ann{number + 1}" for number in range(judges)}
+
+
+@pytest.mark.parametrize(("answer", "person"), [("Score", "TurkId"), ("score_", "worker_"), ("a", "rater")])
+def test_answers_beside_their_judges_are_paired_by_their_numbers(answer: str, person: str, tmp_path: Path) -> None:
+    numbers = range(1, 6)
+    rows = [
+        {"premise": f"a sentence about thing {row}", "hypothesis": f"another one about thing {row}"}
+        | {f"{person}{number}": f"T{(7 * row + number) % 11}" for number in numbers}
+        | {f"{answer}{number}": (row + number) % 5 for number in numbers}
+        for row in range(40)
+    ]
+    found = read_judgements(written(tmp_path, rows))
+    assert "each beside a column with its judge" in found.words
+    assert found.judges == 11
+    first = found.table[0]
+    assert (first["judge"], first["label"]) == ("T1", "1")
+    assert not {f"{person}1", f"{answer}1"} & set(found.table.column_names)
+    export = check(pd.DataFrame(rows)).export
+    assert export is not None
+    assert "looks like answers" in export

@@ -19,6 +19,7 @@ from attribune.apps.cli import build_parser, main
 from attribune.apps.cli.recipe_flags import recipe_of
 from attribune.data.checking.findings import leak_finding, shared_rows
 from attribune.data.checking.profiles import column_codes, joint_codes
+from attribune.schema.columns import MISSING
 
 WORDS = np.array("good,bad,film,plot,cast,great,dull,fine,odd,slow,and,was,a,the,very".split(","))  # noqa: SIM905
 
@@ -69,8 +70,7 @@ def test_roles_are_guessed_and_what_is_wrong_is_said() -> None:
     assert {one.name: one.role for one in checked.columns} == ROLES
     assert checked.task is not None
     assert checked.task.kind == "ordinal"
-    assert "ratings from 1 to 5: task='ordinal' or 'rating'" in repr(checked)
-    assert "ratings from 1 to 5: --task ordinal or rating" in checked.text(in_python=False)
+    assert "ratings from 1 to 5: task='ordinal' or task='rating'" in repr(checked)
     assert sum(checked.classes.values()) == 600
     said = "\n".join(checked.findings)
     for part in ("'always' has one value", "'copy' is the label in 100.0%", "'rare' is missing in 99.2%"):
@@ -306,3 +306,31 @@ def test_anchors_and_positives_are_compared(has_negative: bool, tmp_path: Path) 
     recipe = recipe_of(build_parser().parse_args(["train", "rows.csv", *checked.flags, "--output", str(tmp_path)]))
     assert recipe.form == ("triplets" if has_negative else "pairs")
     assert check(rows, text="Anchor", label="user").task.kind == "classification", "what is named is not guessed"
+
+
+def test_the_cure_for_words_that_mean_nothing_is_one_list_that_the_call_has(tmp_path: Path) -> None:
+    rows = frame()
+    rows["shop"] = np.where(
+        np.arange(len(rows)) % 9 == 0, "n/a", np.char.add("s", (np.arange(len(rows)) % 7).astype(str))
+    )
+    rows["place"] = np.where(
+        np.arange(len(rows)) % 8 == 0, "-", np.char.add("p", (np.arange(len(rows)) % 6).astype(str))
+    )
+    path = tmp_path / "t.csv"
+    rows.to_csv(path, index=False)
+    (said,) = [one for one in check(path).findings if "count as values" in one]
+    assert f"missing={[*MISSING, 'n/a', '-']}" in said
+    followed = check(path, missing=[*MISSING, "n/a", "-"])
+    assert not [one for one in followed.findings if "count as values" in one]
+    words = shlex.split(followed.command)
+    assert f"data.missing={json.dumps([*MISSING, 'n/a', '-'])}" in words
+    assert f"settings={{'data.missing': {[*MISSING, 'n/a', '-']}}}" in followed.call
+    assert next(one for one in followed.columns if one.name == "shop").missing == 67
+
+
+def test_an_index_that_was_written_beside_the_table_is_no_attribute() -> None:
+    rows = frame()
+    rows.insert(0, "Unnamed: 0", [*range(500), *range(100)])
+    checked = check(rows)
+    assert next(one for one in checked.columns if one.name == "Unnamed: 0").role == "id"
+    assert not [one for one in checked.findings if "Unnamed" in one]

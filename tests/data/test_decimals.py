@@ -12,6 +12,7 @@ import pytest
 from attribune import ConfigError, DataError, check
 from attribune.data.tables import read_table
 from attribune.schema import Categorical, Number, Schema
+from attribune.schema.columns import MISSING
 from attribune.tasks import Rating, Regression
 from attribune.tasks.labels import label_number
 
@@ -71,7 +72,7 @@ def test_commas_between_fields_are_no_decimals_unless_it_is_said(tmp_path: Path)
     pd.DataFrame({"x": [1.5]}).to_parquet(tmp_path / "t.parquet")
     with pytest.raises(ConfigError, match="leave out decimal"):
         read_table(tmp_path / "t.parquet", decimal=",")
-    with pytest.raises(DataError, match=r"'1,234' is not a finite number: .*--decimal ,"):
+    with pytest.raises(DataError, match=r"'1,234' is not a finite number: .*decimal=','"):
         Schema.fit(read_table(tmp_path / "t.csv"), [Number("x")])
 
 
@@ -136,8 +137,8 @@ def test_a_check_tells_words_for_no_value_from_numbers_and_names_them_elsewhere(
     assert (columns["price"].kind, columns["price"].missing) == ("number", 200)
     assert columns["sent"].role == "time"
     assert [found for found in checked.findings if "count as values" in found] == [
-        f"attribute 'country': '?' in {(table['country'] == '?').sum()} rows count as values; if they mean that there "
-        'is none, name them in data.missing, as in --set \'data.missing=["", "?"]\''
+        f"these count as values: '?' in {(table['country'] == '?').sum()} rows of 'country'; if they mean that there "
+        f"is none, use missing={[*MISSING, '?']}"
     ]
 
 

@@ -155,7 +155,7 @@ def test_columns_are_named_where_there_is_no_header(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="no quotes around fields"):
         read_table(tmp_path / "t.parquet", quoting=False)
     path.write_text("a,,b\n1,2,3\n")
-    with pytest.raises(DataError, match="name the columns with --columns"):
+    with pytest.raises(DataError, match="name the columns with columns="):
         read_table(path)
 
 

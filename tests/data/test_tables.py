@@ -157,7 +157,7 @@ def test_a_wrong_or_unknown_encoding_is_named(tmp_path: Path) -> None:
 def test_tabs_separate_and_quotes_can_be_plain(tmp_path: Path) -> None:
     assert read(tmp_path, "t.tsv", 'a\tb\n1,5\t"x\ty"\n') == {"a": ["1,5"], "b": ["x\ty"]}
     raw = 'a\tb\n"Hello" he said\tx\n'
-    with pytest.raises(DataError, match="--quoting none"):
+    with pytest.raises(DataError, match="quoting=False"):
         read(tmp_path, "t.tsv", raw, quoting=True)
     assert read(tmp_path, "t.tsv", raw, quoting=False) == {"a": ['"Hello" he said'], "b": ["x"]}
 

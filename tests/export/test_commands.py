@@ -271,13 +271,13 @@ def test_what_int8_is_not_for(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     run, output = run_of("injector"), tmp_path / "x.onnx"
-    with pytest.raises(ConfigError, match="--quantise int8 is for --format onnx, and this is torch"):
+    with pytest.raises(ConfigError, match="quantise='int8' is for kind='onnx', and this is torch"):
         export(run, tmp_path / "x.pt2", kind="torch", quantise="int8")
     with pytest.raises(ConfigError, match=r"quantise is 'INT8'; did you mean 'int8'\?"):
         export(run, output, kind="onnx", quantise="INT8")  # type: ignore[arg-type]
     converted("injector")
     monkeypatch.setattr(check, "ROUNDED_TOLERANCE", 1e-9)
-    with pytest.raises(ConfigError, match="in a probability, more than 1e-09: nothing was written; leave --quantise"):
+    with pytest.raises(ConfigError, match="in a probability, more than 1e-09: nothing was written; leave quantise="):
         export(run, output, kind="onnx", quantise="int8")
     monkeypatch.setattr(Classification, "answer_names", [])
     with pytest.raises(ConfigError, match="checked by probabilities, and the task 'classification' has none"):

@@ -144,6 +144,6 @@ def test_what_peft_does_not_have_is_a_model_without_attributes(
 
 
 def test_a_graph_of_a_model_that_writes_is_refused(run_of: Make, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"writes: choose --format adapter"):
+    with pytest.raises(ConfigError, match=r"writes: choose kind='adapter'"):
         export(run_of("prefix", "llama"), tmp_path / "u1.pt2", kind="torch", assignments={"user": ["u1"]})
     assert not list(tmp_path.iterdir())

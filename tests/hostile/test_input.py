@@ -183,7 +183,10 @@ def test_all_errors_of_a_recipe_come_at_once(
         (("--set", "method.name=[1]"), "unknown method [1]"),
         (("--set", "data.attributes=[{name: user, min_cnt: 3}]"), "attribute 'user' has no option min_cnt"),
         (("--set", "data.attributes=[{kind: numeric}]"), "of kind numeric has no name"),
-        (("--method", "injektor"), "unknown method 'injektor': choose one of none, adapter, injector"),
+        (
+            ("--method", "injektor"),
+            "unknown method 'injektor'; did you mean 'injector'? Choose one of none, adapter",
+        ),
         (("--task", "sorting"), "unknown task 'sorting': choose one of classification, rating"),
         (("--tuning", "some"), "backbone.tuning"),
         (("--epochs", "inf"), "training.epochs: Input should be a finite number"),

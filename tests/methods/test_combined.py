@@ -118,7 +118,7 @@ def test_what_a_combination_says_of_itself() -> None:
         ("chim+injector+chim", "a combination needs two or more different methods"),
         ("injector+none", "method 'injector+none': 'none' acts nowhere; leave it out"),
         ("none+injector", "'none' acts nowhere"),
-        ("injector+chym", "unknown method 'chym': choose one of none, adapter, injector"),
+        ("injector+chym", "unknown method 'chym'; did you mean 'chim'? Choose one of none, adapter, injector"),
         ("injector+", "unknown method ''"),
         ("+", "unknown method ''"),
         ("injector+chim+full", "unknown method 'full'"),

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 import torch
-from attribune.models.classifier import AttributeModel
+from attribune.models.model import AttributeModel
 from safetensors.torch import load_file
 from tokenizers import Tokenizer
 from tokenizers.models import WordLevel

@@ -22,7 +22,7 @@ def test_begin_writes_the_recipe_and_refuses_a_second_time(tmp_path: Path) -> No
     folder = RunFolder(tmp_path / "deep" / "run")
     assert folder.begin(recipe(), resume=False) == recipe()
     assert folder.read_recipe() == recipe()
-    with pytest.raises(ConfigError, match="has an interrupted run, which --resume continues"):
+    with pytest.raises(ConfigError, match="has an interrupted run, which resume=True continues"):
         folder.begin(recipe(), resume=False)
     assert folder.begin(recipe(), resume=True) == recipe()
 
@@ -95,5 +95,5 @@ def test_the_folder_of_a_search_is_named(tmp_path: Path) -> None:
     """Its recipe is that of the best trial, and no run can be resumed there."""
     for name in ("search.json", "recipe.yaml"):
         (tmp_path / name).write_text("")
-    with pytest.raises(ModelFolderError, match=r"the folder of a search, .* `attribune train --config .*recipe.yaml"):
+    with pytest.raises(ModelFolderError, match=r"the folder of a search, .* which are in .*recipe.yaml"):
         RunFolder(tmp_path).read_recipe()

@@ -72,7 +72,7 @@ def test_both_doors_guess_the_same(
     words = ["train", str(path), "--yes", "--output", "run", *flags]
     said: list[str] = []
     of_file, tables = table_recipe(
-        {"data": path, **arguments}, settings, say=lambda checked: said.append(checked.text(in_python=False))
+        {"data": path, **arguments}, settings, say=lambda checked: said.append(checked.text())
     )
     assert recipe_of(build_parser().parse_args(words)) == of_file
     assert tables is None
@@ -186,7 +186,7 @@ def test_what_a_check_prints_runs(labels: str, tmp_path: Path, monkeypatch: pyte
     assert names["results"]["rows"]["test"] == 9
     given.to_csv("t;t.csv", index=False, sep="~")
     checked = check("t;t.csv", delimiter="~")
-    command = shlex.split(checked.text().split("train on it with:\n")[1])
+    command = shlex.split(checked.command)
     assert main([*command[1:], "--no-baselines", "--epochs", "1"]) == 0
     exec(briefly(checked.call).replace("runs/t-t", "runs/again"), {})
     recipes = [read_yaml(tmp_path / "runs" / name / "recipe.yaml") for name in ("t-t", "again")]

@@ -193,7 +193,7 @@ def test_the_gradient_is_that_of_the_posterior(run: Path, new: Path) -> None:
 
     folder = RunFolder(run)
     recipe, predictor = load_run(run)
-    found = LabelledRows.read(recipe, predictor, str(new), encoding=None)
+    found = LabelledRows.read(recipe, predictor, str(new))
     values = NewValues(counts={}).with_rows(found, predictor.schema, None, min_rows=1)
     model = folder.revised_model(values.revision)
     learner = ValueLearner(
@@ -407,7 +407,7 @@ def test_other_files_are_named(run: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--attribute", "user", "--value", "u33"], "attribute 'user' has no value 'u33'; the closest is 'u3'"),
+        (["--attribute", "user", "--value", "u33"], "attribute 'user' has no value 'u33'; did you mean 'u3'?"),
         (["--attribute", "author", "--value", "u3"], "the schema has no attribute 'author'"),
         (["--attribute", "price", "--value", "3"], "attribute 'price' is numeric"),
         (["--attribute", "user", "--value", ""], "'' means that there is no value"),

@@ -161,7 +161,7 @@ def test_what_is_not_a_number_names_row_and_value(value: str) -> None:
 def test_an_unseen_value_can_stop_everything() -> None:
     schema = Schema.fit({"u": ["anna", "bert", None]}, [Categorical("u", unseen="error")])
     assert encode(schema, u=["bert", None]) == [[2], [0]]
-    with pytest.raises(DataError, match=r"attribute 'u', row 12: the value 'anne' .* closest known value is 'anna'"):
+    with pytest.raises(DataError, match=r"attribute 'u', row 12: the value 'anne' .* did you mean 'anna'\?"):
         schema.encode({"u": ["anna", "anne"]}, first_row=11)
 
 

@@ -287,7 +287,7 @@ def test_fit_by_kind():
     ("kind", "options", "message"),
     [
         ("stars", {}, "no task 'stars': choose one of classification, rating, ordinal, regression, aspects"),
-        ("rating", {"expcted": True}, "no option expcted: it has classes, expected, missing"),
+        ("rating", {"expcted": True}, "no option expcted; did you mean 'expected'. It has classes, expected"),
         ("rating", {"expected": "false"}, "expected is 'false': give true or false"),
         ("classification", {"multi_label": 1}, "multi_label is 1"),
         ("aspects", {"names": ["a"], "shared": "no"}, "shared is 'no'"),

@@ -124,7 +124,7 @@ def test_labels_that_say_nothing_are_refused(
 def test_other_columns_are_refused() -> None:
     with pytest.raises(ConfigError, match="at most one label column beside its two texts, and was given 4 columns"):
         Preference.fit([["a"]] * 4)
-    with pytest.raises(ConfigError, match="has no option classes: it has labels, ties, missing, score_by"):
+    with pytest.raises(ConfigError, match=r"has no option classes; did you mean 'labels'\? It has labels, ties"):
         fit_task("preference", [["first", "second"]], classes=["a", "b"])
     with pytest.raises(
         DataError, match="row 8 is 'third', which is none of first, second, tie, equal: correct the cell"

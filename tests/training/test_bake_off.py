@@ -59,7 +59,7 @@ def test_an_interrupted_bake_off_goes_on_and_the_choice_is_trained(
     options |= {"baselines": False, "budget": "10h"}
     with pytest.raises(KeyboardInterrupt):
         train(frame, output, **options, reporter=Stopped("plora"))
-    with pytest.raises(ConfigError, match="interrupted bake-off, which --resume continues"):
+    with pytest.raises(ConfigError, match="interrupted bake-off, which resume=True continues"):
         train(frame, output, **options)
     with pytest.raises(ConfigError, match="other settings or rows"):
         train(frame[:-1], output, **options, resume=True)

@@ -144,7 +144,7 @@ def test_a_run_works_from_any_folder(
     monkeypatch.chdir(tmp_path / "elsewhere")
     found = Predictor.from_pretrained("../run/model").predict(["so good"])
     (tmp_path / "weights").rename(tmp_path / "moved")
-    with pytest.raises(ConfigError, match=r"there is no folder .*weights with the weights.*--backbone FOLDER"):
+    with pytest.raises(ConfigError, match=r"there is no folder .*weights with the weights.*backbone='FOLDER'"):
         Predictor.from_pretrained("../run/model")
     moved = Predictor.from_pretrained("../run/model", backbone="../moved").predict(["so good"])
     assert moved["probability_1"].tolist() == found["probability_1"].tolist()

@@ -196,7 +196,7 @@ def test_values_are_added_and_removed(run: Path, predictor: Predictor, tmp_path:
     pd.testing.assert_frame_equal(known, predictor.predict(FRAME))
     gone = forget(copy, "user", "new")
     assert gone.faults == []
-    assert f"{copy}: vector and name removed from the model" in repr(gone)
+    assert f"{copy}: the name, and what was learned of it, removed from the model" in repr(gone)
     assert [one.value for one in enrol(copy, undo=True).removed] == ["other"]
     assert "1 value removed; the model is as it was before" in repr(enrol_and_undo(copy, rows))
     assert Predictor.from_pretrained(copy).schema["user"].values == predictor.schema["user"].values

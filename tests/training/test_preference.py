@@ -208,7 +208,7 @@ def test_settings_that_cannot_be(data: Path, backbone: Path, tmp_path: Path, cap
         (["method={name: linear}"], "method 'linear' compares no texts, as the task 'preference' does"),
         (
             ["task.classes=[a, b]"],
-            "the task 'preference' has no option classes: it has labels, ties, missing, score_by",
+            "has no option classes; did you mean 'labels'? It has labels, ties, missing, score_by",
         ),
         (["task.labels=[first]"], "class"),
         (["data.window=sentences:8x3", "data.prompt=prompt"], "has the sentences of one text: choose chunks for pairs"),

@@ -181,10 +181,16 @@ def _reviews() -> list[dict[str, Any]]:
 
 
 HOSTILE = {
-    "plain answers": ("good", "train.csv: the label of row 3 is 'good', not a distribution"),
-    "a sum of 0.9": ('{"good": 0.5, "bad": 0.4}', "train.csv: the label of row 3 has shares that sum to 0.9"),
-    "empty": ("{}", "train.csv: the label of row 3 is an empty distribution"),
-    "negative": ('{"good": -1, "bad": 2}', "train.csv: the label of row 3 gives the class 'good' the share -1"),
+    "plain answers": ("good", "train.csv: column 'stars': the label of row 3 is 'good', not a distribution"),
+    "a sum of 0.9": (
+        '{"good": 0.5, "bad": 0.4}',
+        "train.csv: column 'stars': the label of row 3 has shares that sum to 0.9",
+    ),
+    "empty": ("{}", "train.csv: column 'stars': the label of row 3 is an empty distribution"),
+    "negative": (
+        '{"good": -1, "bad": 2}',
+        "train.csv: column 'stars': the label of row 3 gives the class 'good' the share -1",
+    ),
 }
 
 

@@ -9,11 +9,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from itertools import combinations_with_replacement
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 from attribune.core.arguments import checked_arguments
 from attribune.core.wording import counted
 from attribune.data.clusters import clustered
+from attribune.data.file_options import ReadingOfAll
+from attribune.data.tables import with_reading
 from attribune.errors import ConfigError, numbered_in_file
 from attribune.methods.base import Ablation, Method
 from attribune.metrics.bootstrap import interval, paired
@@ -36,8 +38,8 @@ def ablate(
     *,
     rows: int | None = None,
     backbone: str | Path | None = None,
-    encoding: str | None = None,
     tell: Callable[[str], None] = lambda _: None,
+    **reading: Unpack[ReadingOfAll],
 ) -> dict[str, Any]:
     """Score labelled rows with the method switched off in each span of layers, and with each attribute hidden there.
 
@@ -49,6 +51,7 @@ def ablate(
         rows: number of labelled rows to score, from the first; None scores all.
         backbone: new location of the backbone's weights, if they were moved.
         tell: called with a line that gives the number of passes.
+        **reading: how files are read, as in `read_table`.
 
     Returns:
         A record for JSON: ``run``, ``method``, ``data``, ``rows``, ``metric``, ``layers``, ``value`` with its interval,
@@ -60,9 +63,10 @@ def ablate(
     """
     if rows is not None and rows < 1:
         raise ConfigError(f"rows is {rows}: give at least 1")
+    data = with_reading(data, reading)
     recipe, predictor = load_run(run, backbone=backbone)
     method, layers = _layers(predictor)
-    labelled = LabelledRows.to_score(run, recipe, predictor, data, encoding=encoding)
+    labelled = LabelledRows.to_score(run, recipe, predictor, data)
     if rows is not None and rows < len(labelled.labels):
         labelled = labelled.first(rows)
     with numbered_in_file(labelled.numbers, labelled.source):

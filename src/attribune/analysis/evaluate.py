@@ -5,15 +5,18 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 import numpy.typing as npt
 
 from attribune.core.arguments import checked_arguments
+from attribune.core.door import as_call
 from attribune.core.wording import counted
 from attribune.data.clusters import clustered, unpacked_clusters
+from attribune.data.file_options import Reading
 from attribune.data.judgements import judgement_metrics
+from attribune.data.tables import with_reading
 from attribune.errors import DataError, numbered_in_file
 from attribune.metrics.bootstrap import Interval
 from attribune.metrics.metric import Metric
@@ -165,8 +168,8 @@ def evaluate(
     data: Any = None,
     *,
     backbone: str | Path | None = None,
-    encoding: str | None = None,
     quantise: Quantisation | None = None,
+    **reading: Unpack[Reading],
 ) -> Evaluation:
     """Score a run on labelled rows, with their attributes and with all of them hidden.
 
@@ -174,12 +177,14 @@ def evaluate(
         data: labelled rows, anything `read_table` takes; None for the run's own test rows.
         backbone: new location of the backbone's weights, if they were moved.
         quantise: ``int8`` computes in int8, on CPUs; see `attribune.models.quantised`.
+        **reading: how files are read, as in `read_table`.
 
     Raises:
         AttribuneError: naming file, row or column and the cure.
     """
+    data = with_reading(data, reading)
     recipe, predictor = load_run(run, backbone=backbone, quantise=quantise)
-    labelled = LabelledRows.to_score(run, recipe, predictor, data, encoding=encoding)
+    labelled = LabelledRows.to_score(run, recipe, predictor, data)
     with numbered_in_file(labelled.numbers, labelled.source):
         logits, report = predictor.logits(labelled.rows)
     reads = len(predictor.schema) and recipe.reads_attributes
@@ -218,7 +223,8 @@ def compare_scores(first: str | Path, second: str | Path) -> tuple[list[Comparis
     if part is None:
         raise DataError(
             f"{first} and {second} were not scored on the same rows ({'; '.join(filter(None, why_not.values()))}): "
-            "train both with the same data, split and seed, or use `attribune train --compare`"
+            "train both with the same data, split and seed, or compare them in one training with "
+            f"{as_call('train', compare=...)}"
         )
     notes = [f"compared on the {part} rows: {reason}" for reason in why_not.values() if reason is not None]
     clusters = max((unpacked_clusters(scores.parts[part]) for scores in (a, b)), key=len)  # one may read no judges

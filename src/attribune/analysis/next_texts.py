@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, Unpack
 
 import numpy as np
 import numpy.typing as npt
@@ -21,8 +21,9 @@ from torch import Tensor
 from attribune import functional
 from attribune.core.arguments import checked_arguments
 from attribune.core.process import require_memory
+from attribune.data.file_options import Reading
 from attribune.data.rows import EncodedRows
-from attribune.data.tables import read_table, table_source_name
+from attribune.data.tables import read_table, table_source_name, with_reading
 from attribune.errors import ConfigError, DataError, numbered_in_file
 from attribune.models.base import ConditionedModel
 from attribune.models.panel import Panel, check_panel
@@ -62,7 +63,7 @@ def next_texts(
     value: str,
     count: int = 10,
     backbone: str | Path | None = None,
-    encoding: str | None = None,
+    **reading: Unpack[Reading],
 ) -> list[NextText]:
     """Choose the texts of a table whose answers would tell most about a value, in order.
 
@@ -73,7 +74,7 @@ def next_texts(
         value: a value that the model knows, or a new one.
         count: maximum number of texts.
         backbone: new location of the backbone's weights, if they were moved.
-        encoding: character encoding of a file; detected by default.
+        **reading: how files are read, as in `read_table`.
 
     Raises:
         ConfigError: for a model, task or attribute that this does not support, or a count below 1.
@@ -81,9 +82,10 @@ def next_texts(
     """
     if count < 1:
         raise ConfigError(f"count is {count}: give at least 1")
+    data = with_reading(data, reading)
     recipe, predictor = load_run(run, backbone=backbone)
     fitted = _checked(predictor, attribute)
-    table, source = read_table(data, encoding=encoding), table_source_name(data)
+    table, source = read_table(data), table_source_name(data)
     nothing = {name: [None] for name in predictor.schema.names}
     encoded, report = predictor.schema.encode(nothing | {attribute: [value]})
     if report.attributes[attribute].missing:

@@ -67,9 +67,7 @@ class RunRows:
         return None if self.recipe.is_baseline else self.recipe.backbone.name
 
 
-def rows_of_run(
-    run: str | Path, data: Any = None, *, backbone: str | Path | None = None, encoding: str | None = None
-) -> RunRows:
+def rows_of_run(run: str | Path, data: Any = None, *, backbone: str | Path | None = None) -> RunRows:
     """Score the rows of a table, or without one read those that the run scored when it was trained.
 
     Args:
@@ -80,7 +78,7 @@ def rows_of_run(
         AttribuneError: naming file, row or column and the cure.
     """
     folder = RunFolder.of(run)
-    return _stored_rows(folder) if data is None else _new_rows(folder, data, backbone=backbone, encoding=encoding)
+    return _stored_rows(folder) if data is None else _new_rows(folder, data, backbone=backbone)
 
 
 def _stored_rows(folder: RunFolder) -> RunRows:
@@ -128,8 +126,8 @@ def _stored_rows(folder: RunFolder) -> RunRows:
     )
 
 
-def _new_rows(folder: RunFolder, data: Any, *, backbone: str | Path | None, encoding: str | None) -> RunRows:
-    evaluation = evaluate(folder.path, data, backbone=backbone, encoding=encoding)
+def _new_rows(folder: RunFolder, data: Any, *, backbone: str | Path | None) -> RunRows:
+    evaluation = evaluate(folder.path, data, backbone=backbone)
     recipe, task, rows = evaluation.recipe, evaluation.predictor.task, evaluation.labelled
     schema = evaluation.predictor.schema if evaluation.hidden is not None else Schema([])
     names = {AS_GIVEN: str(recipe.method["name"]), HIDDEN: HIDDEN}

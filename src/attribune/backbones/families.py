@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from attribune.backbones.placement import Placement
 from attribune.core.plugins import load_plugins
-from attribune.core.wording import did_you_mean
+from attribune.core.wording import did_you_mean_or
 from attribune.errors import ConfigError
 
 __all__ = ["DECODERS", "PLACEMENTS", "placement_for"]
@@ -359,10 +359,14 @@ def placement_for(model_type: str, *, is_generative: bool = False) -> Placement:
     if model_type in _REFUSED:
         raise ConfigError(f"no placement for backbones of type {model_type!r}: {_REFUSED[model_type]}")
     names = sorted(name for row in rows for name in row.model_types)
-    known = f"{', '.join(names)}{did_you_mean(model_type, names)}"
+    known = ", ".join(names)
     if is_generative:
-        raise ConfigError(f"backbones of type {model_type!r} write no text here: choose one of {known}")
-    raise ConfigError(f"no placement for backbones of type {model_type!r}: choose a backbone of one of {known}")
+        raise ConfigError(
+            f"backbones of type {model_type!r} write no text here"
+            + did_you_mean_or(model_type, names, f"choose one of {known}")
+        )
+    rest = did_you_mean_or(model_type, names, f"choose a backbone of one of {known}")
+    raise ConfigError(f"no placement for backbones of type {model_type!r}{rest}")
 
 
 PLACEMENTS += load_plugins("backbones", Placement).values()  # read after ours

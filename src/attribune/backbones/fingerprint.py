@@ -8,6 +8,7 @@ from pathlib import Path
 import torch
 from torch import nn
 
+from attribune.core.door import as_argument
 from attribune.errors import ModelFolderError
 
 __all__ = ["check_fingerprint", "fingerprint"]
@@ -29,6 +30,6 @@ def check_fingerprint(actual: str, expected: str, *, name: str, folder: Path) ->
     if actual != expected:
         raise ModelFolderError(
             f"{folder} was trained on other weights than those at {name!r} now: its learned tensors would silently "
-            "give wrong predictions. Give the original weights with backbone=FOLDER (--backbone FOLDER), or the "
+            f"give wrong predictions. Give the original weights with {as_argument('backbone', 'FOLDER')}, or the "
             "revision they had"
         )

@@ -38,6 +38,7 @@ from attribune.backbones.tang import TangModel
 from attribune.backbones.word_models import BiLSTMCNNModel, BiLSTMModel, CNNModel, WordModel
 from attribune.backbones.word_options import WORD_MODELS
 from attribune.core.config import short_repr
+from attribune.core.door import as_argument, as_call
 from attribune.core.process import require_memory
 from attribune.errors import AttribuneError, ConfigError
 
@@ -117,14 +118,14 @@ def load_backbone(
     """
     if name in WORD_MODELS and not Path(name).is_dir():
         raise ConfigError(
-            f"the backbone {name!r} has no pretrained weights: train it with `attribune train --backbone {name}`, or "
+            f"the backbone {name!r} has no pretrained weights: train it with {as_call('train', backbone=name)}, or "
             "give a model of attribune.backbones.word_models"
         )
     source = locate_backbone(name)
     if Path(source).is_absolute() and not Path(source).is_dir():
         raise ConfigError(
             f"there is no folder {source} with the weights of the backbone: if they were moved, say where they are now "
-            "(--backbone FOLDER, or backbone=FOLDER in Python)"
+            f"with {as_argument('backbone.name', 'FOLDER')}"
         )
     _log.info("backbone %s is read from %s", name, source)
     with _quiet():

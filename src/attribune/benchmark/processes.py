@@ -94,7 +94,7 @@ def _ensure_quiet_tracker() -> None:
 def _end(code: int) -> str:
     if code == -signal.SIGKILL:
         return (
-            "its process was killed, as the system does when memory runs out: use fewer --workers, a smaller "
+            "its process was killed, as the system does when memory runs out: use fewer workers, a smaller "
             "batch_size or a shorter max_length"
         )
     return f"its process ended with exit code {code}"

@@ -55,7 +55,7 @@ class BenchmarkFolder(JobFolder):
             if changed:
                 raise ConfigError(
                     f"{self.path} was started with another experiment ({changed}): choose another folder, or restore "
-                    "the recipe; sets, folds and settings may be added, but not changed or removed (--sets runs some)"
+                    "the recipe; sets, folds and settings may be added, but not changed or removed"
                 )
             if experiment != earlier:
                 self.write_plan(experiment.to_yaml().encode())

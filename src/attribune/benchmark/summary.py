@@ -68,8 +68,8 @@ class Summary(Settings):
             tree = json.loads(Path(path).read_text(encoding="utf-8"))
         except (OSError, ValueError) as error:
             raise ConfigError(
-                f"{path} is not {cls.what} ({error}): give a file that `attribune benchmark table DIR --json FILE` "
-                "wrote, or the folder of a benchmark"
+                f"{path} is not {cls.what} ({error}): give a file that `attribune benchmark table` wrote as "
+                "JSON, or the folder of a benchmark"
             ) from error
         return cls.from_dict(tree, source=str(path))
 

@@ -13,6 +13,7 @@ from typing import Any, Literal, ParamSpec, TypeVar, Union, get_args, get_origin
 from pydantic import ConfigDict, InstanceOf, TypeAdapter, ValidationError
 
 from attribune.core.config import short_repr
+from attribune.core.door import called
 from attribune.errors import ConfigError
 
 __all__ = ["checked_arguments"]
@@ -26,6 +27,8 @@ _SETTINGS = ConfigDict(arbitrary_types_allowed=True, strict=True)
 def checked_arguments(function: Callable[P, R]) -> Callable[P, R]:
     """Let a function refuse arguments of a wrong type by a ConfigError that names the argument, the value and the type.
 
+    Messages inside speak of its arguments, see `attribune.core.door`.
+
     Values are passed on as they are. Which texts a `Literal` allows is left to the function, whose message has the
     cure; so is what is annotated with names that are imported for type checkers alone.
     """
@@ -33,6 +36,8 @@ def checked_arguments(function: Callable[P, R]) -> Callable[P, R]:
     annotations = _annotations(function, signature)
     open_name = next((one.name for one in signature.parameters.values() if one.kind is one.VAR_KEYWORD), "")
     is_closed = str(signature.parameters[open_name].annotation).startswith(_UNPACK) if open_name else False
+
+    names = frozenset([*annotations, *signature.parameters])
 
     @cache
     def adapter(name: str) -> TypeAdapter[Any] | None:
@@ -65,7 +70,8 @@ def checked_arguments(function: Callable[P, R]) -> Callable[P, R]:
                     f"{function.__qualname__}: {name} is {short_repr(value)}, of the type {type(value).__name__}: give "
                     f"{annotation}"
                 )
-        return function(*args, **kwargs)
+        with called(names):
+            return function(*args, **kwargs)
 
     return checked
 

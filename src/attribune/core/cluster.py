@@ -9,6 +9,7 @@ import os
 from dataclasses import dataclass
 from typing import Any
 
+from attribune.core.door import as_argument
 from attribune.core.threads import core_count
 from attribune.errors import ConfigError
 
@@ -48,7 +49,7 @@ def connect(*, workers: int | None) -> Cluster:
         ConfigError: if Ray is not installed, or the cluster has no node with a core.
     """
     if importlib.util.find_spec("ray") is None:
-        raise ConfigError("--engine ray needs Ray: pip install 'attribune[ray]', or leave --engine out")
+        raise ConfigError(f"{as_argument('engine', 'ray')} needs Ray: pip install 'attribune[ray]', or leave it out")
     # By default Ray's workers give way to everything else on the machine.
     os.environ.setdefault("RAY_worker_niceness", "0")
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")

@@ -7,7 +7,7 @@ import numbers
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-__all__ = ["counted", "did_you_mean", "listed_counts", "prediction_text", "shortened"]
+__all__ = ["counted", "did_you_mean", "did_you_mean_or", "listed_counts", "prediction_text", "shortened"]
 
 
 def counted(number: int, noun: str, plural: str | None = None) -> str:
@@ -25,6 +25,12 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     """Return ``; did you mean 'x'?`` with the closest known name; empty if none is close."""
     close = difflib.get_close_matches(name, list(known), n=1)
     return f"; did you mean {close[0]!r}?" if close else ""
+
+
+def did_you_mean_or(name: str, known: Iterable[str], rest: str) -> str:
+    """Return the closest known name, if one is close, and then the rest, such as ``choose one of a, b``."""
+    hint = did_you_mean(name, known)
+    return f"{hint} {rest[:1].upper()}{rest[1:]}" if hint else f": {rest}"
 
 
 def shortened(text: str, length: int) -> str:

@@ -17,6 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from attribune.core.arguments import checked_arguments
+from attribune.core.door import as_argument, as_call
 from attribune.core.wording import counted, shortened
 from attribune.data.checking.profiles import arrow_columns, profile_column
 from attribune.data.checking.roles import guess_texts
@@ -167,8 +168,8 @@ def read_judgements(
     if layout is None:
         raise DataError(
             f"{source}: its columns ({', '.join(table.column_names)}) are not recognised as judgements: name the "
-            "columns of the answer and of the judge (--label and --judge on the command line), or those that each hold "
-            "the answers of one judge (--judges)"
+            f"columns of the answer and of the judge with {as_argument('label')} and {as_argument('judge')}, or those "
+            f"that each hold the answers of one judge with {as_argument('judges')}"
         )
     question, notes = layout.question(label), list[str]()
     if isinstance(layout, Records) and layout.judge is None:
@@ -251,7 +252,7 @@ def _judged_by_files(
     ]
     if None in names or (len(names) == 1 and layout.is_plain):
         raise ConfigError(
-            "no column tells who gave the answers: name it (--judge on the command line), or name a file for each judge"
+            f"no column tells who gave the answers: name it with {as_argument('judge')}, or name a file for each judge"
         )
     column = next(
         name for number in range(len(table.column_names) + 1) if (name := f"file {number}") not in table.column_names
@@ -388,8 +389,8 @@ class _Found:
             )
         if len(self.texts) != 1:
             raise DataError(
-                "the answers mark parts of a text, and no column is known to be that: name it (--text on the command "
-                "line)"
+                "the answers mark parts of a text, and no column is known to be that: name it "
+                f"with {as_argument('text')}"
             )
         text = self.items[self.texts[0]][number].as_py()
         tagged = tagged_text(text if isinstance(text, str) else "", [spans] if isinstance(spans, Mapping) else spans)
@@ -447,11 +448,11 @@ class _Found:
         more = list(dict.fromkeys(name for one in self.more for name in one))
         if self.tagged is not None and (taken := {_WORDS, _TAGS} & {*self.items.column_names, judge}):
             raise ConfigError(f"{self.source} has a column {min(taken)!r}, in which tags or words are to be: rename it")
-        for name, flag in ((judge, "judge"), (label, "label")):
+        for name, role in ((judge, "judge"), (label, "label")):
             if name in (*self.items.column_names, *more) or judge == label:
                 raise ConfigError(
-                    f"{self.source} has a column {name!r} of its own: give the new column of the {flag} another name "
-                    f"({flag}_column, --{flag}-column on the command line)"
+                    f"{self.source} has a column {name!r} of its own: give the new column of the {role} another name "
+                    f"with {as_argument(f'{role}_column')}"
                 )
         result = self.items.take(np.array(self.rows))
         for name in more:
@@ -488,10 +489,10 @@ def _joined_labels(labels: Sequence[str | list[str]]) -> tuple[list[str], list[s
         raise DataError(
             f"the answers contain each of {' '.join(_SEPARATORS)}, which could be between them: rename some"
         )
-    setting = shlex.join(["--set", "task.multi_label=true", f"task.separator={mark}"])
+    settings = {"task.multi_label": True, "task.separator": mark}
     note = (
         f"{counted(len(several), 'judgement')} with several answers, such as {mark.join(several[0])!r:.60}, joined by "
-        f"{mark!r}: train on them with {setting}"
+        f"{mark!r}: train on them with {as_call('train', **settings)}"
     )
     return [one if isinstance(one, str) else mark.join(one) for one in labels], [note]
 

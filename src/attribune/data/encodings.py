@@ -9,6 +9,7 @@ import warnings
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from attribune.core.door import as_argument
 from attribune.core.wording import counted
 from attribune.data.letters import LANGUAGES
 from attribune.data.text_files import known_encoding, marked_encoding, open_bytes, readable
@@ -102,6 +103,10 @@ class _Bytes:
     words: tuple[bytes, ...]
 
 
+def _named() -> str:
+    return as_argument("data.encoding")
+
+
 def find_encoding(path: Path, *, encoding: str | None, cure: str | None = None) -> str:
     """Return the name of what `detect_encoding` finds."""
     return detect_encoding(path, encoding=encoding, cure=cure).name
@@ -134,7 +139,7 @@ def detect_encoding(path: Path, *, encoding: str | None, cure: str | None = None
         if found.utf8 >= max(1, found.stray):
             raise DataError(
                 f"{path}, {problem}, though the other {found.utf8:,} characters beyond ASCII are UTF-8 (bytes that are "
-                f"not: {found.stray:,}): {cure or 'correct the file, or name the encoding with --encoding'}"
+                f"not: {found.stray:,}): {cure or f'correct the file, or name the encoding with {_named()}'}"
             )
         return _guessed(path, found, cure)
 
@@ -151,7 +156,7 @@ def _guessed(path: Path, found: _Bytes, cure: str | None) -> FoundEncoding:
         samples = ", ".join(f"{one.name} {one.words[_apart(readings)]!r:.{_SHOWN}}" for one in readings[:4])
         raise DataError(
             f"{path} is not UTF-8, and may be in several encodings ({samples}): "
-            f"{cure or 'name the right one with --encoding'}"
+            f"{cure or f'name the right one with {_named()}'}"
         )
     name = "cp1252"
     if _first_problem(path, name, cure) is not None:
@@ -161,7 +166,7 @@ def _guessed(path: Path, found: _Bytes, cure: str | None) -> FoundEncoding:
         warnings.warn(
             f"{path} is neither UTF-8 nor Windows-1252 ({misfits} neither): it is read as Latin-1, and some "
             "characters may be wrong; "
-            f"{cure or 'name the encoding with --encoding if you know it'}",
+            f"{cure or f'name the encoding with {_named()} if you know it'}",
             AttribuneWarning,
             stacklevel=2,
         )
@@ -258,7 +263,7 @@ def _checked(path: Path, encoding: str, cure: str | None) -> str:
     if problem is not None:
         raise DataError(
             f"{path}, {problem}, so the file is not {encoding}: "
-            f"{cure or 'name the right encoding with --encoding, or leave it out to have it found'}"
+            f"{cure or f'name the right encoding with {_named()}, or leave it out to have it found'}"
         )
     return encoding
 
@@ -280,7 +285,7 @@ def _first_problem(path: Path, encoding: str, cure: str | None) -> str | None:
                 line = lines + text[: text.index("\0")].count("\n")
                 raise DataError(
                     f"{path}, line {line}: a NUL character, which no text holds: "
-                    f"{cure or 'remove it, or name the encoding with --encoding if the file is UTF-16'}"
+                    f"{cure or f'remove it, or name the encoding with {_named()} if the file is UTF-16'}"
                 )
             if not chunk:
                 return None

@@ -9,7 +9,7 @@ from typing import Any, Self, TypedDict, cast
 
 from attribune.errors import ConfigError
 
-__all__ = ["AS_FOUND", "FORMATS", "FileForm", "FileOptions", "Reading"]
+__all__ = ["AS_FOUND", "FORMATS", "FileForm", "FileOptions", "Reading", "ReadingOfAll"]
 
 FORMATS = ("csv", "tsv", "jsonl", "ndjson", "json", "parquet", "feather", "arrow", "xlsx", "xls", "xlsb", "ods")
 """What a file can hold."""
@@ -17,8 +17,8 @@ _DECIMALS = (",", ".")
 _NAMED_DELIMITERS = {"tab": "\t", "\\t": "\t"}
 
 
-class Reading(TypedDict, total=False):
-    """The options as arguments of a function, ``**reading: Unpack[Reading]``; `FileOptions` describes them."""
+class ReadingOfAll(TypedDict, total=False):
+    """The options as arguments of a function that has a number of rows of its own."""
 
     encoding: str | None
     delimiter: str | None
@@ -26,6 +26,11 @@ class Reading(TypedDict, total=False):
     decimal: str | None
     columns: Sequence[str] | None
     file_format: str | None
+
+
+class Reading(ReadingOfAll, total=False):
+    """The options as arguments of a function, ``**reading: Unpack[Reading]``; `FileOptions` describes them."""
+
     rows: int | None
 
 

@@ -13,11 +13,12 @@ import warnings
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
 
+from attribune.core.door import as_argument
 from attribune.data.span_tags import are_spans
 from attribune.errors import ConfigError, DataError
 from attribune.schema.columns import MISSING, canonical, require_columns
@@ -125,8 +126,8 @@ class Layout(ABC):
         found = self.questions[0] if len(self.questions) == 1 else self.default
         if found is None:
             raise ConfigError(
-                f"{self.words} has answers to {len(self.questions)} questions ({listed}): choose one (--label on the "
-                "command line)"
+                f"{self.words} has answers to {len(self.questions)} questions ({listed}): choose one with "
+                f"{as_argument('label')}"
             )
         return found
 
@@ -630,13 +631,25 @@ def _are_classes(name: str, cells: Sequence[Any], *, least: int = 1) -> bool:
 
 @dataclass(frozen=True, kw_only=True)
 class Wide(Layout):
-    """A column for each judge, whose cells are their answers."""
+    """A column for each judge, whose cells are their answers.
+
+    Args:
+        people: for each of these columns, the one beside it that names its judge; empty where the columns are judges.
+    """
+
+    people: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, judges: Sequence[str]) -> Wide:
-        """Take columns that are named for the judges."""
-        words = f"a column for each judge ({', '.join(judges)})"
-        return cls(words=words, questions=("label",), used=tuple(judges))
+    def of(cls, judges: Sequence[str], names: Sequence[str]) -> Wide:
+        """Take columns that are named for the judges.
+
+        Args:
+            names: all columns, among which may be some that name the judges.
+        """
+        words, people = f"a column for each judge ({', '.join(judges)})", _people_beside(judges, names)
+        if people:
+            words = f"answers ({', '.join(judges)}), each beside a column with its judge ({', '.join(people.values())})"
+        return cls(words=words, questions=("label",), used=(*judges, *people.values()), people=people)
 
     @classmethod
     def find(cls, cells: _Cells) -> Wide | None:
@@ -652,23 +665,36 @@ class Wide(Layout):
         for scale in (one for one in scales if len(one) > 1):
             same = {other for other in scales if _mostly_same(other, scale) or other < scale}  # < of who said few
             groups.append([name for name, found in values.items() if found in same])
-        largest = max(groups, key=len, default=[])
+        beside = next((group for group in groups if _people_beside(group, cells.names)), None)
+        largest = beside or max(groups, key=len, default=[])
         if len(largest) < _LEAST_JUDGES:
             return None
-        words = f"a column for each judge ({', '.join(largest)})"
-        return cls(words=words, questions=("label",), used=tuple(largest), is_doubtful=True)
+        found = cls.of(largest, cells.names)
+        return replace(found, is_doubtful=not found.people)
 
     def flags(self) -> Mapping[str, Sequence[str]]:
         """Return the columns."""
-        return {"--judges": self.used}
+        return {"--judges": [name for name in self.used if name not in self.people.values()]}
 
     def answers(self, row: Mapping[str, Any], question: str) -> Iterator[Answer]:
         """Read the cells; an empty one is no judgement."""
         for name in self.used:
             text = row[name] if isinstance(row[name], list | dict) else canonical(row[name])
-            if text is None or (isinstance(text, str) and text in MISSING):
+            if name in self.people.values() or text is None or (isinstance(text, str) and text in MISSING):
                 continue
-            yield Answer(judge=name, label=row[name])
+            yield Answer(judge=canonical(row[self.people[name]]) if self.people else name, label=row[name])
+
+
+def _people_beside(answers: Sequence[str], names: Sequence[str]) -> dict[str, str]:
+    """Return the column of the judge for each column of answers, if they share numbers, as Score1 and TurkId1 do."""
+    numbers = [match[0] if (match := re.search(r"\d+$", name)) else "" for name in answers]
+    others = [name for name in names if name not in answers]
+    for prefix in dict.fromkeys(name.removesuffix(numbers[0]) for name in others if name.endswith(numbers[0] or " ")):
+        beside = [f"{prefix}{number}" for number in numbers]
+        is_person = _PERSON.search(prefix.lower().rstrip(" _.-")) or prefix.lower().endswith("id")
+        if is_person and all(numbers) and len(set(beside)) == len(answers) and set(beside) <= set(others):
+            return dict(zip(answers, beside, strict=True))
+    return {}
 
 
 def _mostly_same(one: frozenset[Any], other: frozenset[Any]) -> bool:
@@ -693,11 +719,13 @@ def find_layout(
     if judges and judge is not None:
         raise ConfigError("judges are in one column or have a column each: name them in one way")
     if judges:
-        return Wide.of(judges)
+        return Wide.of(judges, cells.names)
     if judge is None:
         for kind in (LabelStudio, ResponseLists, ObjectLists):
             if (found := kind.find(cells)) is not None:
                 return found
+        if (wide := Wide.find(cells)) is not None and wide.people:
+            return wide
     paired = PairedLists.find(cells, judge=judge)
     if paired is not None:
         return paired

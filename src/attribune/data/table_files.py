@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import importlib.util
 import re
 import warnings
@@ -17,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from attribune.core.door import as_argument
 from attribune.core.logs import show_note
 from attribune.core.process import is_out_of_memory
 from attribune.core.terminal import one_line
@@ -35,6 +35,7 @@ from attribune.data.text_files import (
     find_delimiter,
     has_plain_quotes,
     inner_name,
+    no_such_file,
     readable,
 )
 from attribune.data.workbooks import check_sheet
@@ -277,7 +278,9 @@ def _doubtful_header(rows: pa.Table) -> str:
         is_value = pa.types.is_string(column.type) and pc.any(pc.equal(column, name)).as_py()
         if is_value or _NUMBER.fullmatch(name):
             what = "is also a value of the column" if is_value else "is a number"
-            return f"; {name[:40]!r} there {what}: if row 1 is data, name the columns with --columns"
+            return (
+                f"; {name[:40]!r} there {what}: if row 1 is data, name the columns with {as_argument('data.columns')}"
+            )
     return ""
 
 
@@ -315,7 +318,7 @@ def _files_in(folder: Path) -> list[Path]:
 
 def _check_file(path: Path) -> None:
     if not path.exists():
-        raise _no_file(path)
+        raise no_such_file(path)
     if path.is_dir():
         raise DataError(f"{path} is a folder: name the file in it")
     if not path.is_file():
@@ -337,15 +340,6 @@ def _named_ending(path: Path) -> str:
         unknown = f"{what} unknown ending {Path(name).suffix!r}"
         raise DataError(f"{unknown}: convert the file to one of {', '.join(known)}, or name its format")
     return ending
-
-
-def _no_file(path: Path) -> DataError:
-    if not path.parent.is_dir():
-        return DataError(f"{path}: there is no such file, nor a folder {path.parent}: check the path")
-    names = sorted(entry.name for entry in path.parent.iterdir())
-    close = difflib.get_close_matches(path.name, names, n=1)
-    hint = f"did you mean {str(path.parent / close[0])!r}?" if close else f"{path.parent} holds no similar name"
-    return DataError(f"{path}: there is no such file; {hint}")
 
 
 @contextmanager

@@ -13,7 +13,7 @@ import pandas as pd
 import pyarrow as pa
 
 from attribune.core.arguments import checked_arguments
-from attribune.data.file_options import AS_FOUND, FileForm, FileOptions, Reading
+from attribune.data.file_options import AS_FOUND, FileForm, FileOptions, Reading, ReadingOfAll
 from attribune.data.standard_input import STDIN, standard_input
 from attribune.data.storage import IN_MEMORY, ArrowStore
 from attribune.data.table_files import ENDINGS, file_form, frame_table, plain_table, table_batches
@@ -83,8 +83,11 @@ def read_table(
     return table if options.rows is None or len(table) <= options.rows else table.select(range(options.rows))
 
 
-def with_reading(source: Any, **reading: Unpack[Reading]) -> Any:
+def with_reading(source: Any, reading: Reading | ReadingOfAll, *, argument: str = "data") -> Any:
     """Return a table with how its file is read, where anything is said of it.
+
+    Args:
+        argument: the one whose table it is.
 
     Raises:
         ConfigError: if something is said, and there is no table.
@@ -93,7 +96,7 @@ def with_reading(source: Any, **reading: Unpack[Reading]) -> Any:
         return source
     if source is None:
         raise ConfigError(
-            f"{next(iter(given))} says how a table is read, and there is none: give data, or leave it out"
+            f"{next(iter(given))} says how a table is read, and there is none: give {argument}, or leave it out"
         )
     return TableFile(source, options_of(source, **reading))
 

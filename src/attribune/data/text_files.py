@@ -5,6 +5,7 @@ from __future__ import annotations
 import bz2
 import codecs
 import csv
+import difflib
 import gzip
 import io
 import lzma
@@ -19,6 +20,7 @@ from typing import IO, TYPE_CHECKING, Any, Literal, cast
 
 import pyarrow as pa
 
+from attribune.core.door import as_argument
 from attribune.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
@@ -38,6 +40,7 @@ __all__ = [
     "is_text",
     "known_encoding",
     "marked_encoding",
+    "no_such_file",
     "open_bytes",
     "open_text",
     "readable",
@@ -68,7 +71,14 @@ _MARKS = (
 )
 
 
-_NO_HEADER = ", or, if row 1 is data, name the columns with --columns"
+def no_such_file(path: Path) -> DataError:
+    """Return the error for a file that is not there, with the closest name."""
+    if not path.parent.is_dir():
+        return DataError(f"{path}: there is no such file, nor a folder {path.parent}: check the path")
+    names = sorted(entry.name for entry in path.parent.iterdir())
+    close = difflib.get_close_matches(path.name, names, n=1)
+    hint = f"did you mean {str(path.parent / close[0])!r}?" if close else f"{path.parent} holds no similar name"
+    return DataError(f"{path}: there is no such file; {hint}")
 
 
 @contextmanager
@@ -190,7 +200,8 @@ def _csv_file(
         if not header:
             raise DataError(f"{path}: the file is empty: give a file with a header line and rows")
         stripped = [name.strip().lstrip("\ufeff") for name in header]
-        yield checked_columns(stripped, source=str(path), or_else=_NO_HEADER), reader
+        or_else = f", or, if row 1 is data, name the columns with {as_argument('data.columns')}"
+        yield checked_columns(stripped, source=str(path), or_else=or_else), reader
 
 
 def is_text(value: str) -> bool:
@@ -361,7 +372,7 @@ def _rows(reader: Reader, path: Path, delimiter: str) -> Iterator[tuple[int, lis
         reason = "a quote is opened and never closed" if "unexpected end" in str(error) else str(error)
         raise DataError(
             f"{path}, row starting in line {start}: {reason}: double the quotes inside a quoted field, or, if the "
-            "quotes of the file are plain characters, read it with --quoting none (quoting=False in Python)"
+            f"quotes of the file are plain characters, read it with {as_argument('data.quoting', False)}"
         ) from error
 
 

@@ -53,7 +53,7 @@ class PairTokens:
                 return cls(tuple(ids[: places[0]]), between, tuple(ids[after:]), boundary)
         raise ConfigError(
             f"{type(tokenizer).__name__} changes the ids of two texts when it joins them, so no window can be cut: use "
-            "another tokenizer, or join the texts with --text"
+            "another tokenizer, or name both columns as the text, which joins them"
         )
 
     def __len__(self) -> int:

@@ -17,11 +17,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from attribune.core.door import as_argument
 from attribune.core.files import draft_of, move_into_place
 from attribune.data.file_options import FileForm
 from attribune.errors import ConfigError, DataError
 
-__all__ = ["ENDINGS", "TableWriter", "finite", "open_writer", "prediction_array", "prediction_field"]
+__all__ = ["ENDINGS", "TableWriter", "check_output", "finite", "open_writer", "prediction_array", "prediction_field"]
 
 _SPACED = b"attribune.spaced"  # in the metadata of a column
 _POINT = re.compile(r"\.(?=\d)")
@@ -32,6 +33,21 @@ class TableWriter(Protocol):
 
     def write(self, rows: pa.Table) -> None:
         """Append rows; all batches have the same columns."""
+
+
+def check_output(path: str | Path, *, escape_formulas: bool = False) -> None:
+    """Refuse a file that cannot be written as asked, before anything is computed.
+
+    Raises:
+        ConfigError: for an ending other than those in `ENDINGS`, or formulas of a format that has none.
+    """
+    ending = Path(path).suffix.lower()
+    if ending not in ENDINGS:
+        raise ConfigError(f"{path}: the ending {Path(path).suffix!r} is not one of {', '.join(ENDINGS)}")
+    if escape_formulas and ending not in (".csv", ".tsv"):
+        raise ConfigError(
+            f"{path}: only CSV and TSV have cells that run as formulas: leave {as_argument('escape_formulas')} out"
+        )
 
 
 @contextmanager
@@ -48,13 +64,10 @@ def open_writer(
         ConfigError: for an ending other than those in `ENDINGS`, or formulas of a format that has none.
         DataError: when the file cannot be written, with the system's reason.
     """
+    check_output(path, escape_formulas=escape_formulas)
     path = Path(path)
-    if path.suffix.lower() not in ENDINGS:
-        raise ConfigError(f"{path}: the ending {path.suffix!r} is not one of {', '.join(ENDINGS)}")
     open_format = ENDINGS[path.suffix.lower()]
     if escape_formulas:
-        if path.suffix.lower() not in (".csv", ".tsv"):
-            raise ConfigError(f"{path}: only CSV and TSV have cells that run as formulas: leave --escape-formulas out")
         open_format = partial(open_format, escape_formulas=True)
     if form is not None and form.ending == path.suffix.lower():
         open_format = partial(open_format, form=form)

@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import yaml
 
+from attribune.core.door import as_argument
 from attribune.core.wording import counted
 from attribune.data.writing import open_writer
 from attribune.datasets.card import Card, Folds, Hashed, Shuffled
@@ -210,7 +211,9 @@ def _check_counts(card: Card, files: Mapping[str, Path], log: RowLog, *, partial
             problem = f"of the {file.rows:,} rows that the source publishes: the file is a part, or was cut off"
         else:
             problem = f"rows, more than the {file.rows:,} that the source publishes: this is another file"
-        raise DataError(f"{path}: {row_count:,} {problem}; get it again, or take it as it is with --partial")
+        raise DataError(
+            f"{path}: {row_count:,} {problem}; get it again, or take it as it is with {as_argument('partial', True)}"
+        )
 
 
 def _differences(card: Card, manifest: Mapping[str, Any]) -> list[str]:

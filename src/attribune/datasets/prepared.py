@@ -96,8 +96,8 @@ def load_prepared(folder: str | Path) -> PreparedSet:
     prepared = PreparedFolder(Path(folder))
     if not prepared.is_finished:
         raise DataError(
-            f"{folder} holds no prepared data set (no {MANIFEST}): make one with `attribune data prepare NAME --source "
-            f"DIR --output {folder}`"
+            f"{folder} holds no prepared data set (no {MANIFEST}): make one of the files of its "
+            f"source with `attribune data prepare`"
         )
     manifest = prepared.read_manifest()
     if (damaged := prepared.damaged_file(manifest)) is not None:

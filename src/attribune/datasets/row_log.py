@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
+from attribune.core.door import as_argument
 from attribune.data.encodings import find_encoding
 from attribune.data.json_lines import json_objects
 from attribune.data.table_files import open_parquet
@@ -78,7 +79,9 @@ class RowLog:
         """
         if not self.skip_bad:
             seen = f" ({found})" if found else ""
-            raise DataError(f"{place}: {reason}{seen}: {cure}, or leave such rows out with --skip-bad")
+            raise DataError(
+                f"{place}: {reason}{seen}: {cure}, or leave such rows out with {as_argument('skip_bad', True)}"
+            )
         self.bad[reason] += 1
         self.examples.setdefault(reason, place)
 
@@ -86,7 +89,7 @@ class RowLog:
         """Report a broken row by an error that names place, reason and cure itself."""
         place, _, reason = str(error).partition(": ")
         if not self.skip_bad:
-            raise DataError(f"{error}, or leave such rows out with --skip-bad") from error
+            raise DataError(f"{error}, or leave such rows out with {as_argument('skip_bad', True)}") from error
         reason = re.split(r":|;| \(", reason)[0]
         self.bad[reason] += 1
         self.examples.setdefault(reason, place)

@@ -11,6 +11,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from attribune.core.door import as_argument
 from attribune.data.rows import EncodedRows
 from attribune.data.tables import read_table, table_source_name
 from attribune.errors import ConfigError, DataError, numbered_in_file
@@ -45,7 +46,7 @@ class Rows(NamedTuple):
             start = batch.stop
 
 
-def table_rows(predictor: Predictor, data: Any, *, ids: npt.NDArray[np.int64] | None, encoding: str | None) -> Rows:
+def table_rows(predictor: Predictor, data: Any, *, ids: npt.NDArray[np.int64] | None) -> Rows:
     """Read and encode the first rows of a table.
 
     Args:
@@ -55,7 +56,7 @@ def table_rows(predictor: Predictor, data: Any, *, ids: npt.NDArray[np.int64] | 
     Raises:
         DataError: naming file, row or column.
     """
-    table, source = read_table(data, encoding=encoding), table_source_name(data)
+    table, source = read_table(data), table_source_name(data)
     if not len(table):
         raise DataError(f"{source} has no rows to check the export with")
     table = table.select(range(min(_TABLE_ROWS, len(table))))
@@ -119,7 +120,9 @@ def largest_difference(predictor: Predictor, rows: Rows, score: Scorer, *, round
         difference = (expected - found).abs().max().item()
         largest = max(largest, float("inf") if np.isnan(difference) else difference)
     if not largest <= limit:
-        cure = "leave --quantise out" if rounded else "please report it with the method and the backbone"
+        cure = (
+            f"leave {as_argument('quantise')} out" if rounded else "please report it with the method and the backbone"
+        )
         raise ConfigError(
             f"the export differs from the run by up to {largest:.2g} in a {number}, more than {limit:g}: nothing was "
             f"written; {cure}"

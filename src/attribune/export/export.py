@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, Unpack
 
 import numpy as np
 import numpy.typing as npt
@@ -18,7 +18,10 @@ import torch
 from attribune.core.arguments import checked_arguments
 from attribune.core.checksums import checksum_of
 from attribune.core.deprecation import renamed_arguments
+from attribune.core.door import as_argument
 from attribune.core.files import clear_drafts, draft_of, move_into_place, replace_file
+from attribune.data.file_options import Reading
+from attribune.data.tables import with_reading
 from attribune.errors import ConfigError, ModelFolderError
 from attribune.export import graph
 from attribune.export.check import Rows, largest_difference, random_rows, table_rows
@@ -76,8 +79,8 @@ def export(
     assignments: Mapping[str, Sequence[str]] | None = None,
     check: Any = None,
     backbone: str | Path | None = None,
-    encoding: str | None = None,
     quantise: Quantisation | None = None,
+    **reading: Unpack[Reading],
 ) -> Exported:
     """Export a run's model for other programs; the export is checked against the run before it is written.
 
@@ -92,6 +95,7 @@ def export(
         check: a table (anything `read_table` takes); its first 200 rows check the export. Random rows by default.
         backbone: new location of the backbone's weights, if they were moved.
         quantise: ``int8`` rounds the weights of ``onnx``, for a task with probabilities.
+        **reading: how the file of `check` is read, as in `read_table`.
 
     Raises:
         AttribuneError: for values that are not known, a model that has no such form, with the reason, or an export
@@ -102,22 +106,27 @@ def export(
     if kind == "onnx":
         graph.check_packages()
     if check_quantisation(quantise) is not None and kind != "onnx":
-        raise ConfigError(f"--quantise {quantise} is for --format onnx, and this is {kind}: leave one of them out")
+        raise ConfigError(
+            f"{as_argument('quantise', quantise)} is for {as_argument('kind', 'onnx')}, and this is {kind}: leave one "
+            "of them out"
+        )
+    check = with_reading(check, reading, argument="check")
     path = _output_path(Path(run), output, kind)
     source = _Source.load(run, assignments=assignments, backbone=backbone)
     if source.model.is_generative and kind != "adapter":
         raise ConfigError(
-            f"--format {kind} is for models with one score for a whole text, and {run} writes: choose --format adapter"
+            f"{as_argument('kind', kind)} is for models with one score for a whole text, and {run} writes: choose "
+            f"{as_argument('kind', 'adapter')}"
         )
     if quantise is not None and not source.predictor.task.answer_names:
         raise ConfigError(
-            f"--quantise {quantise} is checked by probabilities, and the task {source.predictor.task.kind!r} has none: "
-            "leave it out"
+            f"{as_argument('quantise', quantise)} is checked by probabilities, and the task "
+            f"{source.predictor.task.kind!r} has none: leave it out"
         )
     if check is None:
         rows = random_rows(source.predictor, ids=source.ids)
     else:
-        rows = table_rows(source.predictor, check, ids=source.ids, encoding=encoding)
+        rows = table_rows(source.predictor, check, ids=source.ids)
     if kind == "adapter":
         description, difference = _export_folder(source, path, rows)
     else:
@@ -139,7 +148,9 @@ def _output_path(run: Path, output: str | Path | None, kind: str) -> Path:
     if kind == "adapter" and (path.is_file() or (path.is_dir() and any(path.iterdir()))):
         raise ConfigError(f"{path} already exists: choose another output, or remove it first")
     if kind != "adapter" and (path.is_dir() or path.suffix != _ENDINGS[kind]):
-        raise ConfigError(f"{path} is not the name of a file of --format {kind}: end it in {_ENDINGS[kind]}")
+        raise ConfigError(
+            f"{path} is not the name of a file of {as_argument('kind', kind)}: end it in {_ENDINGS[kind]}"
+        )
     if not path.parent.is_dir():
         raise ConfigError(f"the folder {path.parent} does not exist: create it, or choose another output")
     return path
@@ -170,7 +181,9 @@ class _Source:
                 "text: train another method for an export"
             )
         if assignments and not predictor.reads_attributes:
-            raise ConfigError(f"method {model.method_config.name!r} reads no attributes: leave --for out")
+            raise ConfigError(
+                f"method {model.method_config.name!r} reads no attributes: leave {as_argument('assignments')} out"
+            )
         predictor.use("cpu")
         fixed = assignments is not None and predictor.reads_attributes
         ids = assigned_ids(predictor.schema, assignments or {}) if fixed else None
@@ -221,8 +234,8 @@ def _clear_other_vectors(model: ConditionedModel, ids: npt.NDArray[np.int64]) ->
 def _export_folder(source: _Source, path: Path, rows: Rows) -> tuple[str, float]:
     if source.ids is None and source.predictor.reads_attributes:
         raise ConfigError(
-            "--format adapter is for fixed values: give them with --for, such as --for "
-            f"{source.predictor.schema.names[0]}=VALUE, or --for alone for texts of which nothing is known"
+            f"{as_argument('kind', 'adapter')} is for fixed values: give them with {as_argument('assignments')}, such "
+            f"as that of {source.predictor.schema.names[0]!r}, or none of them for texts of which nothing is known"
         )
     clear_drafts(path.parent, name=path.name)
     draft = draft_of(path)
@@ -250,8 +263,8 @@ def _write_folder(source: _Source, folder: Path) -> tuple[str, Scorer]:
             return f"{kind} for {source.assignments_text}, which peft loads", _peft_scorer(source, folder)
         model = merged_model(source.model, merged)
     except ConfigError as error:
-        other = "" if source.model.is_generative else "; --format torch and --format onnx need no such form"
-        raise ConfigError(f"--format adapter: {error}{other}") from error
+        other = "" if source.model.is_generative else "; the formats torch and onnx need no such form"
+        raise ConfigError(f"{as_argument('kind', 'adapter')}: {error}{other}") from error
     model.save_pretrained(folder)
     loaded = load_model(folder, backbone=source.backbone)
     description = f"a model of method {merged.config.name!r} without attributes for {source.assignments_text}"

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor, nn
 from torch.export import Dim, ExportedProgram
 
+from attribune.core.door import as_argument
 from attribune.core.files import writing_temporarily
 from attribune.errors import ConfigError
 from attribune.models.model import AttributeModel
@@ -99,10 +100,14 @@ def _check(model: AttributeModel, *, fixed: bool) -> None:
     if model.config.chunk is not None:
         raise ConfigError(
             f"the model cuts its texts into chunks of {model.config.chunk}, whose number a graph would fix: "
-            "train with a window that is not of chunks, or export for values with --format adapter"
+            f"train with a window that is not of chunks, or export for values with {as_argument('kind', 'adapter')}"
         )
     if "poly" in model.method_config.name.split("+"):
-        cure = "give the first attribute's value with --for" if not fixed else "there is no such graph"
+        cure = (
+            f"give the first attribute's value with {as_argument('assignments')}"
+            if not fixed
+            else "there is no such graph"
+        )
         raise ConfigError(f"method 'poly': the layers of peft ask in Python for the values of a batch: {cure}")
 
 
@@ -150,7 +155,9 @@ def onnx_bytes(model: AttributeModel, program: ExportedProgram, *, metadata: Map
     """
     size = sum(p.numel() * p.element_size() for p in model.parameters())
     if size > _LARGEST:
-        raise ConfigError(f"the model has {size / 2**30:.1f} GiB, but an ONNX file holds 2: choose --format torch")
+        raise ConfigError(
+            f"the model has {size / 2**30:.1f} GiB, but an ONNX file holds 2: choose {as_argument('kind', 'torch')}"
+        )
     try:
         with _quiet(), torch.no_grad():
             onnx_program = torch.onnx.export(program, dynamo=True, verbose=False, output_names=["logits"])
@@ -201,7 +208,7 @@ def check_packages() -> None:
     """Raise a ConfigError where a package that ONNX needs is not installed."""
     for package in ("onnx", "onnxscript", "onnxruntime"):
         if importlib.util.find_spec(package) is None:
-            raise ConfigError(f"--format onnx needs {package}: pip install 'attribune[export]'")
+            raise ConfigError(f"{as_argument('kind', 'onnx')} needs {package}: pip install 'attribune[export]'")
 
 
 def onnx_scorer(data: bytes) -> Scorer:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from attribune.core.plugins import load_plugins
-from attribune.core.wording import did_you_mean
+from attribune.core.wording import did_you_mean_or
 from attribune.errors import ConfigError
 from attribune.methods.adapter import Adapter
 from attribune.methods.base import Method
@@ -122,8 +122,8 @@ def method_from_dict(settings: dict[str, Any]) -> MethodConfig:
     if isinstance(name, str) and "+" in name:
         return _combination(name, options)
     if not isinstance(name, str) or name not in METHODS:
-        hint = did_you_mean(str(name), METHODS)
-        raise ConfigError(f"unknown method {name!r}: choose one of {', '.join(METHODS)}, or a sum of them{hint}")
+        rest = did_you_mean_or(str(name), METHODS, f"choose one of {', '.join(METHODS)}, or a sum of them")
+        raise ConfigError(f"unknown method {name!r}{rest}")
     return METHODS[name].from_dict(options)
 
 
@@ -168,7 +168,8 @@ def check_reads_descriptions(method: MethodConfig, described: Sequence[str]) -> 
     if described and method.uses_attributes and not method.reads_descriptions:
         raise ConfigError(
             f"method {method.name!r} has no vectors of values, which the descriptions of {described[0]!r} could give: "
-            "leave the tables of values out (of a continuous number take the bins, --numeric), or choose another method"
+            "leave the tables of values out (of a continuous number take the bins, kind numeric), or choose another "
+            "method"
         )
 
 

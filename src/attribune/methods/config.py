@@ -14,7 +14,7 @@ from torch import nn
 
 from attribune.backbones.placement import Placement
 from attribune.core.config import Settings
-from attribune.core.wording import did_you_mean
+from attribune.core.wording import did_you_mean_or
 from attribune.errors import ConfigError
 from attribune.methods.host import Host
 
@@ -179,8 +179,9 @@ def _describe(method: type[MethodConfig], options: dict[str, Any], error: Valida
     if wrong:
         lines.append(f"{method.name}: {'; '.join(wrong)}")
     if unknown:
-        known, hint = ", ".join(method.model_fields) or "none", did_you_mean(unknown[0], method.model_fields)
-        lines.append(f"method {method.name!r} has no option {', '.join(unknown)}; its options: {known}{hint}")
+        known = ", ".join(method.model_fields) or "none"
+        rest = did_you_mean_or(unknown[0], method.model_fields, f"its options: {known}")
+        lines.append(f"method {method.name!r} has no option {', '.join(unknown)}{rest}")
     return "; ".join(lines)
 
 

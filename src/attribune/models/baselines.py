@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar
 from pydantic import BeforeValidator, Field, field_validator
 
 from attribune.core.config import Settings
-from attribune.core.wording import did_you_mean
+from attribune.core.wording import did_you_mean_or
 from attribune.errors import ConfigError
 
 __all__ = [
@@ -110,6 +110,6 @@ def baseline_from_dict(settings: dict[str, Any]) -> BaselineConfig:
     config, options = BASELINES[settings["name"]], {key: value for key, value in settings.items() if key != "name"}
     if unknown := sorted(set(options) - set(config.model_fields)):
         known = ", ".join(config.model_fields) or "none"
-        hint = did_you_mean(unknown[0], config.model_fields)
-        raise ConfigError(f"method {config.name!r} has no option {', '.join(unknown)}: it has {known}{hint}")
+        rest = did_you_mean_or(unknown[0], config.model_fields, f"it has {known}")
+        raise ConfigError(f"method {config.name!r} has no option {', '.join(unknown)}{rest}")
     return config.from_dict(options, source=f"method {config.name!r}")

@@ -25,6 +25,7 @@ from attribune.backbones.loading import build_backbone, check_counts
 from attribune.backbones.sharing import SharedBackbones, load_with_fingerprint
 from attribune.backbones.tang import TangConfig
 from attribune.core.checksums import CHECKSUMS, check_files, checksum_of, write_checksums
+from attribune.core.door import as_argument
 from attribune.core.files import clear_drafts, draft_of, move_into_place, read_json, replace_file
 from attribune.core.records import checked_record
 from attribune.data.histories import HISTORY_FILES, Histories
@@ -182,7 +183,7 @@ class ModelFolder:
         if not source:
             raise ModelFolderError(
                 f"{self.path} does not say which backbone it was trained on, since that was built in memory: "
-                "give its weights with backbone=FOLDER (--backbone FOLDER)"
+                f"give its weights with {as_argument('backbone', 'FOLDER')}"
             )
         revision = config.revision if name is None else None
         settings: dict[str, Any] = {
@@ -201,7 +202,7 @@ class ModelFolder:
             if ours != theirs:
                 raise ModelFolderError(
                     f"{self.path} was trained on a backbone with {key} {ours}, but {source!r} has {theirs}: give the "
-                    "original weights with backbone=FOLDER (--backbone FOLDER)"
+                    f"original weights with {as_argument('backbone', 'FOLDER')}"
                 )
         if config.backbone_fingerprint:
             check_fingerprint(mark, config.backbone_fingerprint, name=source, folder=self.path)

@@ -215,7 +215,10 @@ class Writer(Locked):
             DataError: where it does not fit into the window.
         """
         if not self.text_input.chat:
-            raise ConfigError("the model was trained without a chat template: train with --chat, or send one prompt")
+            raise ConfigError(
+                "the model was trained without a chat template: train one with the setting data.chat, or send one "
+                "prompt"
+            )
         return self._whole(self._encoder.conversations([turns]))
 
     def _whole(self, encoded: tuple[list[list[int]], int]) -> list[int]:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 from attribune.core.arguments import checked_arguments
+from attribune.core.door import as_argument
 from attribune.core.progress import Reporter
-from attribune.data.tables import read_table, table_source_name
+from attribune.data.file_options import Reading
+from attribune.data.tables import read_table, table_source_name, with_reading
 from attribune.errors import ConfigError, numbered_in_file
 from attribune.models.generator import AttributeGenerator
 from attribune.models.quantised import Quantisation
@@ -29,9 +31,9 @@ def generate(
     attributes: Mapping[str, Any] | None = None,
     decoding: Decoding | None = None,
     backbone: str | Path | None = None,
-    encoding: str | None = None,
     quantise: Quantisation | None = None,
     reporter: Reporter | None = None,
+    **reading: Unpack[Reading],
 ) -> Iterator[dict[str, Any]]:
     """Write texts with a run of the task ``generation``.
 
@@ -40,6 +42,7 @@ def generate(
         attributes: values for every row, which replace the table's.
         backbone: new location of the backbone's weights, if they were moved.
         quantise: ``int8`` computes in int8, on CPUs; see `attribune.models.quantised`.
+        **reading: how files are read, as in `read_table`.
 
     Yields:
         For each text ``row`` and ``sample``, numbers from 1, ``prompt``, ``attributes`` and ``text``.
@@ -48,12 +51,13 @@ def generate(
         AttribuneError: naming file, row or column and the cure.
     """
     decoding, fixed = decoding or Decoding(), dict(attributes or {})
+    data = with_reading(data, reading)
     predictor = load_predictor(run, backbone=backbone, quantise=quantise)
     if not isinstance(predictor.model, AttributeGenerator):
         raise ConfigError(f"{run} has the task {predictor.task.kind!r}, which writes no text: use `attribune predict`")
     writer = Writer(predictor.model, text_input=predictor.text_input, precision=predictor.precision)
     report = EncodingReport({})
-    for first_row, prompts, values in _rows(writer, data, prompt=prompt, given=fixed, encoding=encoding):
+    for first_row, prompts, values in _rows(writer, data, prompt=prompt, given=fixed):
         with numbered_in_file(range(first_row - 1 + len(prompts)), "the input" if data is None else _name(data)):
             texts, counted = writer.write(prompts, values, decoding, first_row=first_row)
         report = report + counted
@@ -76,17 +80,18 @@ def _name(data: Any) -> str:
 
 
 def _rows(
-    writer: Writer, data: Any, *, prompt: str | None, given: Mapping[str, Any], encoding: str | None
+    writer: Writer, data: Any, *, prompt: str | None, given: Mapping[str, Any]
 ) -> Iterator[tuple[int, Sequence[str], dict[str, Sequence[Any]]]]:
     """Yield the number of the first row, the prompts and the attributes of each batch."""
     if data is None:
         if prompt is None and writer.text_input.prompt:
             raise ConfigError(
-                f"the model reads a prompt ({', '.join(writer.text_input.prompt)}): give it with --prompt, or a table"
+                f"the model reads a prompt ({', '.join(writer.text_input.prompt)}): give it with "
+                f"{as_argument('prompt')}, or a table"
             )
         yield 1, [prompt or ""], {name: [value] for name, value in given.items()}
         return
-    table = read_table(data, encoding=encoding)
+    table = read_table(data)
     asked = writer.text_input.prompt if prompt is None else ()
     names = list(dict.fromkeys([*asked, *(name for name in writer.attributes if name not in given)]))
     for name in names:

@@ -232,8 +232,8 @@ class _Worker:
         if len(lost) >= _TRIES:
             raise DataError(
                 f"{source}: {len(lost)} workers were lost, one after the other, while they scored rows "
-                f"{part.first_row:,} to {last:,}, as when memory runs out: use fewer --workers, and run the same "
-                "command again to continue"
+                f"{part.first_row:,} to {last:,}, as when memory runs out: use fewer workers, and run the "
+                "same again to continue"
             )
         with suppress(OSError):  # a folder that cannot be written is reported when the part is
             tries.write_text("".join(f"{process}\n" for process in (*lost, os.getpid())))
@@ -242,7 +242,7 @@ class _Worker:
         if lost:
             warnings.warn(
                 f"{source}: a worker was lost while it scored rows {part.first_row:,} to {last:,}, and another did it; "
-                "if memory ran out, use fewer --workers",
+                "if memory ran out, use fewer workers",
                 AttribuneWarning,
                 stacklevel=2,
             )

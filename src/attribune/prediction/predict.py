@@ -11,6 +11,7 @@ from typing import Any, Literal, Unpack
 import pyarrow as pa
 
 from attribune.core.arguments import checked_arguments
+from attribune.core.door import as_argument
 from attribune.core.files import clear_drafts
 from attribune.core.progress import Reporter
 from attribune.data.file_options import FileOptions, Reading
@@ -120,17 +121,24 @@ def _check_options(
         raise ConfigError(f"unknown engine {engine!r}: choose local or ray")
     if engine == "ray" and not _is_folder(output):
         raise ConfigError(
-            f"--engine ray writes a folder of parts: give an output without an ending, not {output!s:.200}"
+            f"{as_argument('engine', 'ray')} writes a folder of parts: give an output without an ending, not "
+            f"{output!s:.200}"
         )
     if workers is not None and engine == "local":
-        raise ConfigError(f"--workers {workers} is for --engine ray: add that, or leave --workers out")
-    for name, number in (("--workers", workers), ("part_rows", part_rows)):
+        raise ConfigError(
+            f"{as_argument('workers', workers)} is for {as_argument('engine', 'ray')}: add that, or leave it out"
+        )
+    for name, number in (("workers", workers), ("part_rows", part_rows)):
         if number is not None and number < 1:
-            raise ConfigError(f"{name} {number}: give at least 1")
+            raise ConfigError(f"{as_argument(name, number)}: give at least 1")
     if escape_formulas and _is_folder(output):
-        raise ConfigError(f"--escape-formulas is for .csv and .tsv; {output} is a folder of Parquet files")
+        raise ConfigError(
+            f"{as_argument('escape_formulas')} is for .csv and .tsv; {output} is a folder of Parquet files"
+        )
     if part_rows is not None and not _is_folder(output):
-        raise ConfigError(f"part_rows {part_rows} is for an output without an ending, a folder; {output} is one file")
+        raise ConfigError(
+            f"{as_argument('part_rows', part_rows)} is for an output without an ending, a folder; {output} is one file"
+        )
 
 
 def _paths(sources: Sequence[Any], output: str | Path) -> list[str | Path]:

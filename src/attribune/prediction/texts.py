@@ -8,6 +8,7 @@ from typing import Any
 
 from attribune.models.row_inputs import RowInput, plain_value, shared_values
 from attribune.runs.loading import load_predictor
+from attribune.schema.attributes import NoNumberError
 
 __all__ = ["predict_texts"]
 
@@ -26,7 +27,10 @@ def predict_texts(
     """
     predictor = load_predictor(run, backbone=backbone)
     given = RowInput.read(list(texts), predictor.row_names, shared_values(attributes, len(texts)))
-    logits, report = predictor.logits(given.columns)
+    try:
+        logits, report = predictor.logits(given.columns)
+    except NoNumberError as error:  # all texts have the same values
+        raise error.of_one_value() from error
     columns = predictor.task.decode(logits).columns()
     rows = [{name: plain_value(values[row]) for name, values in columns.items()} for row in range(len(texts))]
     return rows, report.lines()

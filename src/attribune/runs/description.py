@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from attribune.core.door import as_call
 from attribune.models.folder import SCHEMA
 from attribune.runs.folder import RunFolder
 from attribune.schema import Schema
@@ -23,7 +24,7 @@ def describe_run(path: str | Path) -> dict[str, Any]:
     folder = RunFolder.of(path)
     recipe = folder.read_recipe()
     description: dict[str, Any] = {
-        "state": "finished" if folder.is_finished else "interrupted; resume it with `attribune train --resume`",
+        "state": "finished" if folder.is_finished else f"interrupted; resume it with {as_call('train', resume=True)}",
         "method": recipe.method,
         "task": recipe.task_kind,
         "data": recipe.data.train,

@@ -21,6 +21,7 @@ from torch import nn
 
 from attribune.core.arguments import checked_arguments
 from attribune.core.checksums import CheckedFiles, check_files
+from attribune.core.door import as_call
 from attribune.core.files import replace_file, write_json
 from attribune.core.process_state import training_alone
 from attribune.core.progress import Reporter
@@ -30,6 +31,7 @@ from attribune.core.wording import counted
 from attribune.data.file_options import AS_FOUND, FileOptions, Reading
 from attribune.data.tables import with_reading
 from attribune.errors import ConfigError
+from attribune.methods import DEFAULT_METHOD
 from attribune.methods.attribute_method import AttributeMethod
 from attribune.models.base import ConditionedModel
 from attribune.models.folder import CARD, ModelSnapshot
@@ -171,7 +173,7 @@ def enrol(
         model, done = learn_values(
             recipe,
             predictor,
-            data if data is None else with_reading(data, **reading),
+            data if data is None else with_reading(data, reading),
             partial(folder.revised_model, backbone=backbone),
             attributes=[attributes] if isinstance(attributes, str) else attributes,
             values=values or {},
@@ -252,12 +254,13 @@ def check_takes_values(recipe: Recipe, predictor: Predictor) -> None:
     if not predictor.task.has_row_losses:
         raise ConfigError(
             f"the task {predictor.task.kind!r} learned from pairs, each beside the others of its batch, of which a new "
-            "value has too few: train further with its rows (attribune train --continue)"
+            "value has too few: train further with its rows"
         )
     described = model.values.described() if isinstance(model, ConditionedModel) else ()
     if not model.rows_of_values() and not described:
         raise ConfigError(
-            f"method {recipe.method['name']!r} has no vector for each value: new values need a training with them"
+            f"method {recipe.method['name']!r} has no vector for each value: new values need a training with them, or "
+            f"once one with a method that has, such as {as_call('train', method=DEFAULT_METHOD)}"
         )
     modules = model.modules() if isinstance(model, nn.Module) else ()
     if any(isinstance(module, AttributeMethod) and module.reads_whole_tables for module in modules):
@@ -306,7 +309,7 @@ def _described_by(
 
 
 def _labelled(recipe: Recipe, predictor: Predictor, data: Any, reporter: Reporter) -> LabelledRows:
-    rows = LabelledRows.read(recipe, predictor, data, encoding=None)
+    rows = LabelledRows.read(recipe, predictor, data)
     for note in rows.notes:
         reporter.note(note)
     return rows.learnable()

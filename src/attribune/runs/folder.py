@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 
 from attribune.core.checksums import CHECKSUMS, CheckedFiles, check_files
 from attribune.core.config import read_yaml
+from attribune.core.door import as_argument, as_call
 from attribune.core.files import json_bytes, move_into_place, read_json_lines, replace_file
 from attribune.core.job_folder import JobFolder
 from attribune.core.records import checked_record, read_record
@@ -163,8 +164,8 @@ class RunFolder(JobFolder):
             )
         if (self.path / SEARCH_PLAN).is_file() and not self.outcome.is_file():
             raise ModelFolderError(
-                f"{self.path} is the folder of a search, not of a run: train its best settings, `attribune train "
-                f"--config {self.plan_file} --output DIR`, and give that folder"
+                f"{self.path} is the folder of a search, not of a run: train the best settings, which are "
+                f"in {self.plan_file}, and give the folder of that training"
             )
         settings = read_yaml(self.checked(self.plan_file))
         if not self.plan_file.read_text(encoding="utf-8").endswith(RECIPE_END):
@@ -178,7 +179,8 @@ class RunFolder(JobFolder):
         """Read ``metrics.json``; ModelFolderError when the run is not finished, or the file is damaged."""
         if not self.is_finished:
             raise ModelFolderError(
-                f"{self.path} is not a finished run, it has no metrics.json: finish it with `attribune train --resume`"
+                f"{self.path} is not a finished run, it has no metrics.json: finish it with "
+                f"{as_call('train', resume=True)}"
             )
         return RunResults.read(self.checked(self.summary_file))
 
@@ -236,7 +238,11 @@ class RunFolder(JobFolder):
 
     def _continue(self, recipe: Recipe, *, resume: bool) -> Recipe:
         if not resume:
-            state = "a finished run" if self.is_finished else "an interrupted run, which --resume continues"
+            state = (
+                "a finished run"
+                if self.is_finished
+                else f"an interrupted run, which {as_argument('resume', True)} continues"
+            )
             raise ConfigError(f"{self.path} has {state}: choose another output folder, or remove this one first")
         saved, given = self.read_recipe(), recipe.model_dump()
         if Path(recipe.backbone.name).absolute() == Path(saved.backbone.name).absolute():
@@ -383,7 +389,8 @@ def _writing(failure: str) -> Iterator[None]:
         yield
     except OSError as error:
         raise ModelFolderError(
-            f"{failure} ({error.strerror or error}): free some space, then continue the run with --resume"
+            f"{failure} ({error.strerror or error}): free some space, then continue the run "
+            f"with {as_call('train', resume=True)}"
         ) from error
 
 

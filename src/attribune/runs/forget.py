@@ -20,6 +20,7 @@ from safetensors.numpy import load_file, save
 
 from attribune.core.arguments import checked_arguments
 from attribune.core.checksums import check_files
+from attribune.core.door import as_call
 from attribune.core.terminal import printable
 from attribune.core.wording import counted
 from attribune.data.tables import read_table
@@ -78,7 +79,7 @@ class Forgotten:
     def done(self) -> list[str]:
         """Return what was removed, and the notes, in sentences."""
         return [
-            *(f"{folder}: vector and name removed from the model" for folder in self.models),
+            *(f"{folder}: the name, and what was learned of it, removed from the model" for folder in self.models),
             *([f"{counted(self.predictions, 'row')} of stored predictions removed"] if self.predictions else []),
             *(f"{folder}: removed" for folder in self.checkpoints),
             *self.notes,
@@ -139,8 +140,8 @@ def _forget(run: RunFolder, attribute: str, texts: Sequence[str], replace: Repla
         recipe = folder.read_recipe()
         if not folder.outcome.is_file():
             raise ModelFolderError(
-                f"{folder.path} is an interrupted run, whose checkpoints have every value: finish it with `attribune "
-                "train --resume` first, or remove it"
+                f"{folder.path} is an interrupted run, whose checkpoints have every value: finish it with "
+                f"{as_call('train', resume=True)} first, or remove it"
             )
         _forget_in_model(folder, attribute, texts, done, replace)
         done.predictions += _forget_rows(folder, recipe, attribute, texts, done)

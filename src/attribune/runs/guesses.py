@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 
+from attribune.core.door import as_argument
 from attribune.data.checking.table_check import TableCheck, check
 from attribune.data.file_options import Reading
 from attribune.errors import ConfigError
@@ -56,6 +57,7 @@ def guess_settings(data: Any, given: Mapping[str, Any], *, test: Any = None) -> 
         return None
     reading = {name: given[f"data.{name}"] for name in Reading.__annotations__ if f"data.{name}" in given}
     named: dict[str, Any] = {"text": text or None, "label": label[0] if label else None}
+    named["missing"] = given.get("data.missing")
     checked = check(data, test=test, **named, **cast("Reading", reading))
     guessed = dict(checked.arguments)
     if (attributes := given.get("data.attributes")) is not None:
@@ -89,5 +91,5 @@ def _check_apart(attributes: Any, checked: TableCheck) -> None:
         if taken := [name for name in names if name in checked.names(role)]:
             raise ConfigError(
                 f"the column {taken[0]!r} is named as an attribute, and looks like the {role} of the table: name the "
-                "columns of the text and the label too (text, label)"
+                f"columns of the text and the label too with {as_argument('data.text')} and {as_argument('data.label')}"
             )

@@ -14,7 +14,7 @@ from attribune.core.wording import counted
 from attribune.data.clusters import Clusters, clusters_note, find_clusters
 from attribune.data.selection import listed_labels, missing_label_words, rows_with_text, shuffle_columns
 from attribune.data.tables import read_table, table_source_name
-from attribune.errors import AttribuneError, ConfigError, DataError, numbered_in_file
+from attribune.errors import AttribuneError, DataError, numbered_in_file, of_column
 from attribune.models.predictor import Predictor
 from attribune.runs.folder import RunFolder
 from attribune.runs.recipe import Recipe
@@ -49,15 +49,13 @@ class LabelledRows:
     trained: int = 0
 
     @classmethod
-    def read(cls, recipe: Recipe, predictor: Predictor, data: Any, *, encoding: str | None) -> Self:
+    def read(cls, recipe: Recipe, predictor: Predictor, data: Any) -> Self:
         """Read a table as the run's own tables were read; DataError naming file, row or column and the cure."""
-        table = read_table(data, encoding=encoding)
+        table = read_table(data)
         return cls._of(recipe, predictor, table, np.arange(len(table)), source=table_source_name(data))
 
     @classmethod
-    def to_score(
-        cls, run: str | Path, recipe: Recipe, predictor: Predictor, data: Any, *, encoding: str | None
-    ) -> Self:
+    def to_score(cls, run: str | Path, recipe: Recipe, predictor: Predictor, data: Any) -> Self:
         """Read the rows on which a run is scored: those of a table, or with None its own test rows.
 
         A note counts the rows whose text is among the training texts of the run, as `trained` does.
@@ -66,9 +64,9 @@ class LabelledRows:
             DataError: naming file, row or column and the cure.
         """
         if data is not None:
-            rows = cls.read(recipe, predictor, data, encoding=encoding)
+            rows = cls.read(recipe, predictor, data)
         else:
-            table, numbers, source, note = _own_rows(run, recipe, encoding)
+            table, numbers, source, note = _own_rows(run, recipe)
             rows = cls._of(recipe, predictor, table, numbers, source=source)
             rows.notes.insert(0, note)
         trained = rows_of_training(RunFolder.of(run), rows.rows)
@@ -98,7 +96,7 @@ class LabelledRows:
         if recipe.data.bad_labels == "drop":
             table, numbers, notes = _on_the_scale(recipe, table, numbers)
         columns = [list(table[column]) for column in recipe.label_columns]
-        with numbered_in_file(numbers, source):
+        with numbered_in_file(numbers, source), of_column(recipe.label_columns):
             labels, has_label = task.encode_labels(columns)
         enough = all if task.compares else any
         has_text = rows_with_text(table, recipe.data.texts, words=task.reads_words, enough=enough)
@@ -159,10 +157,8 @@ class LabelledRows:
         )
 
 
-def _own_rows(run: str | Path, recipe: Recipe, encoding: str | None) -> tuple[Dataset, npt.NDArray[np.int64], str, str]:
+def _own_rows(run: str | Path, recipe: Recipe) -> tuple[Dataset, npt.NDArray[np.int64], str, str]:
     """Read the test rows of a run: the rows, their indices in their table, its name, and a note that says so."""
-    if encoding is not None:
-        raise ConfigError(f"encoding {encoding} is that of a table: give the table too (DATA), or leave it out")
     try:
         scores = StoredScores.read(run)
         table = scores.own_rows(recipe)

@@ -163,7 +163,7 @@ class LiveRun:
         value = canonical(value) or value
         if value in schema[attribute].values:
             raise DataError(f"attribute {attribute!r} has the value {value!r} already")
-        rows = LabelledRows.read(self._reading, self.predictor, data, encoding=None).learnable()
+        rows = LabelledRows.read(self._reading, self.predictor, data).learnable()
         new = NewValues(counts={}).with_rows(rows, schema, [attribute], min_rows=settings.min_rows)
         counts = {name: count for name, count in new.counts[attribute].items() if name == value}
         new = replace(new, counts={attribute: counts})

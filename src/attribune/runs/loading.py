@@ -7,6 +7,7 @@ from typing import Any
 
 from attribune.backbones.sharing import SharedBackbones
 from attribune.core.arguments import checked_arguments
+from attribune.core.door import as_call
 from attribune.core.process import keep_freed_memory
 from attribune.errors import ModelFolderError
 from attribune.models.auto import load_scorer
@@ -48,7 +49,7 @@ def load_run(
     folder.complete_model()
     if not folder.outcome.is_file():
         raise ModelFolderError(
-            f"{path} is an interrupted run without a model: resume it with `attribune train --resume`"
+            f"{path} is an interrupted run without a model: resume it with {as_call('train', resume=True)}"
         )
     model = folder.read_from_model(lambda: load_scorer(folder.model, backbone=backbone, dtype=dtype, shared=shared))
     return recipe, predictor_of(recipe, quantised(model, quantise, shared=shared), precision=precision)

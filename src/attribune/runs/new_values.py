@@ -10,6 +10,7 @@ from typing import Self, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from attribune.core.door import as_argument
 from attribune.errors import ConfigError, DataError, numbered_in_file
 from attribune.runs.labelled import LabelledRows
 from attribune.schema import Numeric, Schema, ValueTable
@@ -72,8 +73,8 @@ class NewValues:
             if waiting := _described_with_rows(rows, schema, name):
                 raise DataError(
                     f"{rows.source}: {len(waiting):,} values of {name!r}, the first being {waiting[0]!r}, are known by "
-                    "their descriptions alone, and cannot be learned in their place: take them out with `attribune "
-                    "forget`, then add them with these rows and --values"
+                    "their descriptions alone, and cannot be learned in their place: forget them, "
+                    f"then add them with these rows and {as_argument('values')}"
                 )
             seen = Counter(value for values in unknown[name] for value in set(values))
             learned = {value: count for value, count in seen.most_common() if count >= min_rows or value in described}
@@ -101,7 +102,7 @@ class NewValues:
             if undescribed and not schema[name].layout.has_own_vectors:
                 raise ConfigError(
                     f"the values of {name!r} have no vectors of their own, and {undescribed[0]!r} is not described: "
-                    f"describe it in a table, --values {name}=FILE"
+                    f"describe it in a table of values of {name!r} with {as_argument('values')}"
                 )
 
     def revision(self, schema: Schema) -> Revision:

@@ -7,7 +7,8 @@ from typing import Any
 
 import yaml
 
-from attribune.core.wording import did_you_mean
+from attribune.core.door import as_argument
+from attribune.core.wording import did_you_mean_or
 from attribune.errors import ConfigError
 
 __all__ = ["preset_names", "read_preset"]
@@ -24,8 +25,12 @@ def read_preset(name: str) -> dict[str, Any]:
     """Return the settings of a paper's recipe; ConfigError for an unknown name, with the known ones."""
     if name not in preset_names():
         raise ConfigError(
-            f"unknown recipe {name!r}: choose one of {', '.join(preset_names())}, or give a file by --config"
-            f"{did_you_mean(name, preset_names())}"
+            f"unknown recipe {name!r}"
+            + did_you_mean_or(
+                name,
+                preset_names(),
+                f"choose one of {', '.join(preset_names())}, or give a file with {as_argument('config')}",
+            )
         )
     settings: dict[str, Any] = yaml.safe_load((_PRESETS / f"{name}.yaml").read_text(encoding="utf-8"))
     return settings

@@ -7,6 +7,7 @@ from typing import Self
 import yaml
 from pydantic import model_validator
 
+from attribune.core.door import as_argument
 from attribune.errors import ConfigError
 from attribune.methods import check_reads_descriptions
 from attribune.methods.history import History
@@ -69,8 +70,8 @@ class Recipe(RecipeFields):
             )
         if self.needs_attributes and not self.data.attributes:
             raise ConfigError(
-                f"method {self.method['name']!r} needs attributes: name their columns (attributes=[...] in Python, "
-                "--attributes on the command line), or choose method 'none'"
+                f"method {self.method['name']!r} needs attributes: name their columns with "
+                f"{as_argument('data.attributes')}, or choose method 'none'"
             )
         if not self.is_baseline and isinstance(history := self.method_config(), History):
             check_history(self, history)

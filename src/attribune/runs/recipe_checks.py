@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from attribune.backbones.families import placement_for
 from attribune.backbones.word_options import WORD_MODELS
+from attribune.core.door import as_argument
 from attribune.data.windows import Head, parse_window
 from attribune.errors import ConfigError
 from attribune.methods import check_compares, check_gives_vectors, check_reads_tokens
@@ -22,8 +23,8 @@ def check_task(recipe: RecipeFields) -> None:
         _check_candidates(recipe)
     elif not recipe.data.label:
         raise ConfigError(
-            "no label column is named: name it (label=, --label on the command line), or choose the task generation, "
-            "which needs none"
+            f"no label column is named: name it with {as_argument('data.label')}, or choose the task generation, which "
+            "needs none"
         )
     elif recipe.data.prompt or recipe.data.chat:
         raise ConfigError(f"task {recipe.task_kind!r} reads no prompt: name its columns as text, and leave chat out")
@@ -55,11 +56,13 @@ def _check_tokens(recipe: RecipeFields) -> None:
         raise ConfigError(f"task {recipe.task_kind!r} has one label for each row: leave partial_labels out")
     if TASKS[recipe.task_kind].reads_words:
         if len(recipe.data.text) > 1 or recipe.data.text_pair:
-            raise ConfigError("task 'tags' reads one column of words: name one with --text, and no second text")
+            raise ConfigError(
+                f"task 'tags' reads one column of words: name one with {as_argument('data.text')}, and no second text"
+            )
     elif len(recipe.data.text) != 1 or len(recipe.data.text_pair) != 1:
         raise ConfigError(
-            f"task {recipe.task_kind!r} reads a question and a context: name one column of each, with --text and "
-            "--text-pair"
+            f"task {recipe.task_kind!r} reads a question and a context: name one column of each, with "
+            f"{as_argument('data.text')} and {as_argument('data.text_pair')}"
         )
 
 
@@ -71,8 +74,9 @@ def _check_candidates(recipe: RecipeFields) -> None:
         _check_similarity(recipe)
     elif len(recipe.data.text) != 1 or len(recipe.data.text_pair) != 1:
         raise ConfigError(
-            f"task {recipe.task_kind!r} compares two texts: name one column of each, with --text and --text-pair, "
-            "the preferred one first where there is no label, and what stands before both with --prompt"
+            f"task {recipe.task_kind!r} compares two texts: name one column of each, with "
+            f"{as_argument('data.text')} and {as_argument('data.text_pair')}, the preferred one first where there is "
+            f"no label, and what stands before both with {as_argument('data.prompt')}"
         )
     if both := sorted({*recipe.data.prompt, *recipe.attribute_names}.intersection(recipe.data.texts)):
         raise ConfigError(
@@ -87,13 +91,15 @@ def _check_similarity(recipe: RecipeFields) -> None:
     """Refuse settings with which nothing is learned of the similarity of texts, or not what is meant."""
     if not recipe.data.text_pair:
         raise ConfigError(
-            "task 'similarity' compares two texts: name the column of the second one with --text-pair, and with "
-            "--label that of scores, or with --text-negative that of a text that fits less, if there is one"
+            "task 'similarity' compares two texts: name the column of the second one with "
+            f"{as_argument('data.text_pair')}, and with {as_argument('data.label')} that of scores, or with "
+            f"{as_argument('data.text_negative')} that of a text that fits less, if there is one"
         )
     if any(len(names) > 1 for names in (recipe.data.text, recipe.data.text_pair, recipe.data.text_negative)):
         raise ConfigError(
-            "task 'similarity' compares one column with another: name one with --text, one with --text-pair and at "
-            "most one with --text-negative, and join others beforehand"
+            f"task 'similarity' compares one column with another: name one with {as_argument('data.text')}, one with "
+            f"{as_argument('data.text_pair')} and at most one with {as_argument('data.text_negative')}, and join "
+            "others beforehand"
         )
     if recipe.data.label and recipe.data.text_negative:
         raise ConfigError("task 'similarity' learns from scores or from triplets: leave label or text_negative out")
@@ -118,14 +124,18 @@ def _check_generation(recipe: RecipeFields) -> None:
     if recipe.data.label or recipe.data.partial_labels:
         raise ConfigError("task 'generation' learns the text itself: leave label and partial_labels out")
     if recipe.data.text_pair:
-        raise ConfigError("task 'generation' reads no pair of texts: name the second text with --prompt")
+        raise ConfigError(
+            f"task 'generation' reads no pair of texts: name the second text with {as_argument('data.prompt')}"
+        )
     if both := sorted({*recipe.data.prompt, *recipe.attribute_names}.intersection(recipe.data.text)):
         raise ConfigError(
             f"column {', '.join(both)} is the text that is written and also a prompt or an attribute: the model "
             "would read the answer; name it as the text only"
         )
     if recipe.data.chat and not recipe.data.prompt:
-        raise ConfigError("a chat template needs a prompt: name its columns with --prompt, or leave chat out")
+        raise ConfigError(
+            f"a chat template needs a prompt: name its columns with {as_argument('data.prompt')}, or leave chat out"
+        )
     if recipe.is_baseline or "text" in recipe.method_config().points:
         raise ConfigError(f"method {recipe.method['name']!r} writes no text: choose one that acts in a backbone")
     if recipe.backbone.pooling is not None:

@@ -8,7 +8,7 @@ from pydantic import Field, field_validator, model_validator
 
 from attribune.backbones.tuning import Tuning
 from attribune.core.config import Settings
-from attribune.core.wording import did_you_mean
+from attribune.core.wording import did_you_mean_or
 from attribune.data.clusters import ClusterSettings
 from attribune.errors import ConfigError
 from attribune.methods import DEFAULT_METHOD, METHODS, MethodConfig, method_from_dict
@@ -51,9 +51,8 @@ class RecipeFields(Settings):
     @classmethod
     def _known_task(cls, value: dict[str, Any]) -> dict[str, Any]:
         if (kind := value.get("kind")) not in (None, *TASKS):
-            raise ConfigError(
-                f"unknown task {kind!r}: choose one of {', '.join(TASKS)}{did_you_mean(str(kind), TASKS)}"
-            )
+            listed = ", ".join(TASKS)
+            raise ConfigError(f"unknown task {kind!r}{did_you_mean_or(str(kind), TASKS, f'choose one of {listed}')}")
         return value
 
     @property
@@ -187,6 +186,6 @@ def _method(settings: dict[str, Any]) -> MethodConfig:
     name = settings["name"]
     if isinstance(name, str) and "+" not in name and name not in METHODS:
         known = (*METHODS, *BASELINES)
-        hint = did_you_mean(name, known)
-        raise ConfigError(f"unknown method {name!r}: choose one of {', '.join(known)}, or a sum{hint}")
+        rest = did_you_mean_or(name, known, f"choose one of {', '.join(known)}, or a sum")
+        raise ConfigError(f"unknown method {name!r}{rest}")
     return method_from_dict(settings)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from pydantic import Field, ValidationError, model_validator
 
+from attribune.core.door import as_call
 from attribune.core.files import read_json
 from attribune.core.wording import counted
 from attribune.errors import ModelFolderError
@@ -116,7 +117,7 @@ class RunResults(Record):
         except ValidationError as error:
             raise ModelFolderError(
                 f"{source} does not hold the results of a run: restore the file, or remove it and finish the run with "
-                "`attribune train --resume`"
+                f"{as_call('train', resume=True)}"
             ) from error
 
     @classmethod

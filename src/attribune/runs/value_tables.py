@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from attribune.core.door import as_argument
 from attribune.data.file_options import FileOptions
 from attribune.data.tables import read_table, table_source_name
 from attribune.errors import ConfigError, DataError
@@ -60,7 +61,11 @@ def read_value_table(
     table, shown = read_table(source, **reading.beside(source).given()), table_source_name(source)
     key = recipe.key or attribute
     if key not in table.column_names:
-        cure = "" if recipe.key else f"; name the one with the values: --set data.values.{attribute}.key=COLUMN"
+        cure = (
+            ""
+            if recipe.key
+            else f"; name the one with the values with {as_argument(f'data.values.{attribute}.key', 'COLUMN')}"
+        )
         raise DataError(f"{missing_column(table.column_names, key, source=shown)}{cure}")
     return ValueTable(
         table=table,

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field
 
+from attribune.core.door import as_call
 from attribune.core.wording import counted
 from attribune.metrics.bins import LEAST_ROWS, range_name
 from attribune.metrics.bootstrap import PairedResult, paired
@@ -210,8 +211,8 @@ class AttributeEffect(Record):
         if self.against == "hidden":
             yield (
                 "With its attributes hidden, the model lacks values on which it has learned to rely, which can "
-                "overstate what they are worth. To compare with a model that is trained without them, add "
-                "`--compare adapter`."
+                "overstate what they are worth. To compare with a model that is trained without them, use "
+                f"{as_call('train', compare='adapter')}."
             )
 
 
@@ -627,7 +628,7 @@ def _advice(recipe: Recipe, best: _Pair, kept: KeptWeights | None) -> Iterator[s
         yield "a backbone that is trained as well (backbone.tuning=lora or full; it is frozen)"
     if best.b != MAJORITY and not _Shown.of(best.first, best.readable).is_mixed:
         without = ", without attributes" if best.b == TEXT_ONLY else ""
-        yield f"or take the baseline, which costs less (`--method {best.b.split(',')[0]}`{without})"
+        yield f"or take the baseline, which costs less ({as_call('train', method=best.b.split(',')[0])}{without})"
 
 
 def _attributes(recipe: Recipe, pairs: Sequence[_Pair], conditions: Mapping[str, Condition]) -> AttributeEffect | None:

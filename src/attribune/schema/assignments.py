@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from attribune.errors import ConfigError, DataError
-from attribune.schema.attributes import SEARCHABLE, FittedAttribute
+from attribune.schema.attributes import SEARCHABLE, FittedAttribute, NoNumberError
 from attribune.schema.kinds import MultiLabel
 from attribune.schema.schema import Schema
 
@@ -55,6 +55,8 @@ def assigned_ids(schema: Schema, assignments: Mapping[str, Sequence[str]]) -> np
     columns = {attribute.name: _column(attribute, assignments.get(attribute.name, ())) for attribute in schema}
     try:
         ids, report = schema.encode(columns)
+    except NoNumberError as error:
+        raise error.of_one_value() from error
     except DataError as error:
         raise ConfigError(str(error)) from error
     for name, values in assignments.items():
@@ -81,4 +83,4 @@ def _column(attribute: FittedAttribute, values: Sequence[str]) -> pa.Array:
 
 def _closest(word: str, known: Sequence[str]) -> str:
     close = difflib.get_close_matches(word, known, n=3)
-    return f"; the closest: {', '.join(map(repr, close))}" if close else ""
+    return f"; did you mean {' or '.join(map(repr, close))}?" if close else ""

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from attribune.core.door import as_argument, as_attribute
 from attribune.errors import ConfigError, DataError, RowError
 from attribune.schema.cells import Cells, distinct_pairs, list_cells, single_cells
 from attribune.schema.columns import words_of_none
@@ -161,7 +162,7 @@ class FittedAttribute:
         cell = int(np.argmax(ids[cells.codes] == 0))
         value = cells.texts[cells.codes[cell]]
         close = difflib.get_close_matches(value, self.values, n=1) if len(self.values) <= SEARCHABLE else []
-        hint = f"; the closest known value is {close[0]!r}" if close else ""
+        hint = f"; did you mean {close[0]!r}?" if close else ""
         return RowError(
             f"attribute {self.name!r}, ",
             first_row + int(cells.rows[cell]),
@@ -205,15 +206,38 @@ def numbers_of(cells: Cells, *, column: str, first_row: int) -> npt.NDArray[np.f
     if bad.any():
         cell = int(np.argmax(bad[cells.codes]))
         text = cells.texts[cells.codes[cell]]
-        comma = "write a decimal point, or read the file with --decimal , (decimal=',' in Python); " * ("," in text)
-        raise RowError(
-            f"column {column!r}, ",
-            first_row + int(cells.rows[cell]),
-            f": {text!r} is not a finite number: {comma}correct it, add it to the missing values "
-            "(data.missing), make a number of a date, such as its year, or read the column as categories (Categorical "
-            "in Python, --attributes on the command line)",
-        )
+        raise NoNumberError(column, first_row + int(cells.rows[cell]), text)
     return numbers
+
+
+class NoNumberError(RowError):
+    """A cell of a column of numbers that is none.
+
+    Args:
+        column: its name.
+        row: number of the row, the first being 1.
+        text: the cell.
+    """
+
+    def __init__(self, column: str, row: int, text: str) -> None:
+        comma = f"write a decimal point, or read the file with {as_argument('data.decimal', ',')}; " * ("," in text)
+        super().__init__(
+            f"column {column!r}, ",
+            row,
+            f": {text!r} is not a finite number: {comma}correct it, add it to the missing values "
+            f"({as_argument('data.missing', at='train')}), make a number of a date, such as its year, or read the "
+            f"column as categories with {as_attribute('categorical', column)}",
+        )
+        self.column, self.text = column, text
+
+    def of_one_value(self) -> ConfigError:
+        """Return the error for a value that is given by hand, not in a table."""
+        with_point = self.text.replace(",", ".")
+        example = with_point if np.isfinite(_number(with_point)) else "12.5"
+        return ConfigError(
+            f"{self.column}={self.text}: {self.column!r} is a number for the model: write it with a decimal point, "
+            f"such as {example}, or leave it out if it is not known"
+        )
 
 
 def _number(text: str) -> float:

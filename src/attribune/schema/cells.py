@@ -17,6 +17,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from attribune.core.door import as_attribute
 from attribune.errors import DataError, RowError
 from attribune.schema.columns import canonical, distinct
 
@@ -147,8 +148,7 @@ def _parsed(text: str, *, column: str, row: int) -> list[str | None]:
             f"column {column!r}, ",
             row,
             f" holds text such as {text[:60]!r}, not a list: "
-            f"give the separator, --multi-label '{column}:{separator}' or "
-            f"MultiLabel({column!r}, separator={separator!r})",
+            f"give the separator, {as_attribute('multi_label', column, separator)}",
         )
     try:
         return [canonical(part) for part in _literal(text)]

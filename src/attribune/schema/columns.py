@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
+from attribune.core.door import as_attribute
 from attribune.errors import DataError, RowError
 
 __all__ = [
@@ -164,7 +165,7 @@ def distinct(array: pa.Array, *, missing: frozenset[str], column: str, rows: np.
             f"column {column!r}, ",
             rows[index],
             f": {str(array[index].as_py())[:60]} is not one value: "
-            f"use --multi-label {column} or MultiLabel({column!r}) for a column of lists",
+            f"use {as_attribute('multi_label', column)} for a column of lists",
         )
     encoded = array if pa.types.is_dictionary(array.type) else array.dictionary_encode()
     codes = encoded.indices.cast(pa.int64()).fill_null(-1).to_numpy(zero_copy_only=False)

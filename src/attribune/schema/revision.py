@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 
+from attribune.core.wording import did_you_mean
 from attribune.errors import ConfigError
 from attribune.schema.attributes import FittedAttribute
 from attribune.schema.kinds import Categorical, MultiLabel
@@ -124,6 +124,7 @@ def check_listed(attribute: FittedAttribute) -> None:
 
 
 def _not_there(attribute: FittedAttribute, value: str) -> ConfigError:
-    close = difflib.get_close_matches(value, attribute.values, n=1) if attribute.size <= _SEARCHABLE else []
-    hint = f"; the closest is {close[0]!r}" if close else ""
+    # Of two numbers as names, the closest spelling is someone else.
+    is_searched = attribute.size <= _SEARCHABLE and not value.isdigit()
+    hint = did_you_mean(value, attribute.values) if is_searched else ""
     return ConfigError(f"attribute {attribute.name!r} has no value {value!r}{hint}")

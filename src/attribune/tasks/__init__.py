@@ -12,7 +12,7 @@ from dataclasses import fields, is_dataclass
 from typing import Any
 
 from attribune.core.plugins import load_plugins
-from attribune.core.wording import did_you_mean
+from attribune.core.wording import did_you_mean_or
 from attribune.errors import ConfigError
 from attribune.tasks.aspects import Aspects
 from attribune.tasks.base import ADDED_LATER, Decoded, Task
@@ -92,8 +92,8 @@ def _task_class(kind: Any) -> type[Task]:
 
 def _check_names(kind: str, options: Mapping[str, Any], *, allowed: Sequence[str], needed: Sequence[str]) -> None:
     if unknown := sorted(set(options) - set(allowed)):
-        hint = did_you_mean(unknown[0], allowed)
-        raise ConfigError(f"the task {kind!r} has no option {', '.join(unknown)}: it has {', '.join(allowed)}{hint}")
+        rest = did_you_mean_or(unknown[0], allowed, f"it has {', '.join(allowed)}")
+        raise ConfigError(f"the task {kind!r} has no option {', '.join(unknown)}{rest}")
     if absent := sorted(set(needed) - set(options)):
         raise ConfigError(f"the task {kind!r} needs {', '.join(absent)}: give it")
 

@@ -15,6 +15,7 @@ import numpy.typing as npt
 from pydantic import BeforeValidator, ValidationInfo
 
 from attribune.core.config import short_repr
+from attribune.core.door import as_argument
 from attribune.errors import ConfigError, DataError, RowError
 from attribune.schema.cells import list_cells
 from attribune.schema.columns import as_array, canonical, other_spellings
@@ -86,8 +87,8 @@ def label_texts(
             raise RowError(
                 "the label of ",
                 row,
-                f" is the list {str(value)[:60]}: use the classification task with multi_label=True (--set "
-                "task.multi_label=true on the command line)",
+                f" is the list {str(value)[:60]}: use the classification task with "
+                f"{as_argument('task.multi_label', True)}",
             )
         # 1, 1.0 and True are one key for a dictionary, but not one text.
         key = (type(value), value)
@@ -161,7 +162,7 @@ def label_numbers(column: Column, *, missing: Collection[str], first_row: int = 
                 "the label of ",
                 first_row + i,
                 f" is {text!r}, which is not a finite number: correct or empty the cell, or choose the classification "
-                "task (--task classification on the command line)",
+                f"task with {as_argument('task.kind', 'classification')}",
             )
         if abs(number) > _LARGEST_LABEL:
             raise RowError(
@@ -191,8 +192,8 @@ def label_lists(
             raise RowError(
                 "the label of ",
                 row,
-                f" is {text!r}, not a list: give the separator between labels, for example separator='|' (--set "
-                "'task.separator=|' on the command line)",
+                f" is {text!r}, not a list: give the separator between labels, for example with "
+                f"{as_argument('task.separator', '|')}",
             )
     cells = list_cells(array, separator=separator, missing=hidden, column="label", first_row=first_row)
     result: list[list[str] | None] = [
@@ -258,10 +259,10 @@ def alike_notes(counts: Mapping[str, int]) -> list[str]:
         return []
     listed = "; ".join(", ".join(f"{name!r} ({counts[name]:,})" for name in names) for names in alike[:_EXAMPLES])
     more = f"; and {len(alike) - _EXAMPLES:,} others" if len(alike) > _EXAMPLES else ""
-    return [
-        f"classes that differ in capitals or spaces alone are learned as different ones: {listed}{more}: write them "
-        "in one way if they are the same"
-    ]
+    cure = "write them in one way if they are the same"
+    if all(label_number(name) is not None for name in counts):
+        cure += f", or use {as_argument('task.kind', 'rating')}, which reads their numbers"
+    return [f"classes that differ in capitals or spaces alone are learned as different ones: {listed}{more}: {cure}"]
 
 
 def class_names(classes: Any, *, of: str, least: int = 2) -> tuple[str, ...]:

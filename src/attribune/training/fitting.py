@@ -11,6 +11,7 @@ from datasets import Dataset
 from transformers import TrainerState
 
 from attribune.core.device import default_device
+from attribune.core.door import as_argument
 from attribune.core.process import keep_freed_memory
 from attribune.core.progress import Reporter
 from attribune.data.batching import LengthGroupedBatches, padding_share
@@ -128,7 +129,8 @@ def _padding(train: Dataset, settings: TrainingRecipe, reporter: Reporter) -> fl
 def _check_losses(state: TrainerState) -> None:
     if not all(math.isfinite(entry["loss"]) for entry in state.log_history if "loss" in entry):
         raise DataError(
-            "the loss became infinite or not a number: lower --learning-rate, or use training.precision=float32"
+            f"the loss became infinite or not a number: lower {as_argument('training.learning_rate')}, or use "
+            f"{as_argument('training.precision', 'float32')}"
         )
 
 

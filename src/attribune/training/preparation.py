@@ -23,7 +23,7 @@ from attribune.data.file_options import FileOptions
 from attribune.data.history_encoding import HistoryEncoder
 from attribune.data.rows import EncodedRows
 from attribune.data.selection import shuffle_columns
-from attribune.errors import ConfigError, DataError, RowError, numbered_in_file
+from attribune.errors import ConfigError, DataError, RowError, numbered_in_file, of_column
 from attribune.models.base import ConditionedModel
 from attribune.models.transfer import AttributeSource
 from attribune.runs.folder import RunFolder
@@ -135,7 +135,7 @@ def prepare(plan: DataPlan, tables: Mapping[str, Any] | None = None) -> Prepared
         if transferred is not None and transfer is not None and transfer.full_model:
             task = _continued_task(plan, transferred)
         else:
-            with naming_exports(train.table, train.source):
+            with naming_exports(train.table, train.source), of_column(plan.label_columns):
                 task = _task_of(plan, train)
     if plan.compares:
         parts = {name: decided_rows(name, part, plan, task, notes) for name, part in parts.items()}
@@ -267,7 +267,8 @@ def _encode_labels(
     part = parts[name]
     columns = [list(part.table[column]) for column in plan.label_columns]
     with numbered_in_file(part.rows, part.source):
-        labels, _ = task.encode_labels(columns)
+        with of_column(plan.label_columns):
+            labels, _ = task.encode_labels(columns)
         # Values of training rows are in the vocabulary, unless it is that of another run, but may be too many.
         is_new = name != "train" or plan.transfer is not None
         may_be_dropped = any(one.slots == getattr(one.spec, "max_per_row", 0) for one in schema)

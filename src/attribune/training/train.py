@@ -10,19 +10,21 @@ from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 import torch
 
 from attribune.backbones.loading import load_tokenizer
 from attribune.core.arguments import checked_arguments
 from attribune.core.device import default_device
+from attribune.core.door import as_argument
 from attribune.core.files import read_json, write_json
 from attribune.core.logs import show_note
 from attribune.core.process_state import training_alone
 from attribune.core.progress import ProgressBar, Reporter
 from attribune.core.threads import find_busy_machine, limit_threads
 from attribune.data.checking.table_check import TableCheck
+from attribune.data.file_options import Reading
 from attribune.data.standard_input import STDIN
 from attribune.errors import AttribuneError, ConfigError
 from attribune.methods.one_per_value import OnePerValue
@@ -72,6 +74,7 @@ _TABLE_ARGUMENTS = (
         "task",
         "method",
     ),
+    *Reading.__annotations__,
     *("backbone", "tuning", "epochs", "batch_size", "learning_rate", "max_length", "seed"),
 )
 """The arguments of `train` that stand for settings of a recipe."""
@@ -108,6 +111,7 @@ def train(
     tables: Mapping[str, Any] | None = None,
     reporter: Reporter | None = None,
     profile: bool = False,
+    **reading: Unpack[Reading],
 ) -> dict[str, Any]:
     """Train, evaluate and save; the same as ``attribune train``.
 
@@ -144,6 +148,7 @@ def train(
         tables: with a recipe, ``train``, ``validation`` and ``test`` instead of its files.
         reporter: shows progress; by default a bar in a terminal or notebook.
         profile: profile a few steps, and write a trace and a time summary to ``profile``.
+        **reading: how files are read, as in `read_table`.
 
     Returns:
         The content of ``metrics.json`` as plain values, printed as its tables; `RunFolder.read_results` returns it with
@@ -152,7 +157,7 @@ def train(
     Raises:
         AttribuneError: with one message that names the cause, the value seen and what to do.
     """
-    given = {name: value for name, value in locals().items() if name in _TABLE_ARGUMENTS}
+    given = {name: value for name, value in {**locals(), **reading}.items() if name in _TABLE_ARGUMENTS}
     seconds = _auto_budget(method, budget)
     if seconds is not None:
         given["method"] = None
@@ -199,8 +204,8 @@ def _choose(
         return Choice.read(folder.checked(folder.bake_off))
     if folder.bake_off_runs.is_dir() and not resume:
         raise ConfigError(
-            f"{folder.path} has an interrupted bake-off, which --resume continues: choose another output folder, or "
-            "remove this one first"
+            f"{folder.path} has an interrupted bake-off, which {as_argument('resume', True)} continues: choose another "
+            "output folder, or remove this one first"
         )
 
     def train_one(other: Recipe, path: Path, parts: Mapping[str, Any]) -> object:
@@ -237,10 +242,10 @@ def _say_guesses(checked: TableCheck) -> None:
         ConfigError: for a table without a text or a label.
     """
     if not checked.is_complete:
-        words = checked.lacking_words(checked.source, {"text": "text=", "label": "label="})
+        words = checked.lacking_words(checked.source)
         raise ConfigError(f"{words} (attribune.check shows what its columns are taken for)")
-    text = checked.text(in_python=True)
-    lines = ["text or label are not named, so this is what the columns are taken for:", *text.splitlines()]
+    text = checked.text().splitlines()
+    lines = ["text or label are not named, so this is what the columns are taken for:", *text]
     for line in lines if is_main() else ():
         show_note(line)
 

@@ -17,6 +17,7 @@ from torch.utils.data import DataLoader
 from transformers import EvalPrediction, TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 from transformers.trainer_utils import EvalLoopOutput
 
+from attribune.core.door import as_argument
 from attribune.data.batching import LengthGroupedBatches, SharedBatches
 from attribune.data.rows import EncodedRows
 from attribune.errors import ModelFolderError
@@ -156,7 +157,8 @@ class AttributeTrainer(transformers.Trainer):
         except (OSError, RuntimeError) as error:  # PyTorch reports a full disk as a RuntimeError
             raise ModelFolderError(
                 f"a checkpoint could not be written to {self.args.output_dir}, most likely because the disk is full "
-                f"({error}): free some space, then continue with --resume from the previous checkpoint"
+                f"({error}): free some space, then continue from the previous checkpoint with "
+                f"{as_argument('resume', True)}"
             ) from error
 
     def _load_from_checkpoint(self, *args: Any, **options: Any) -> None:

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 from datasets import Dataset
 
+from attribune.core.door import as_argument
 from attribune.core.wording import counted
 from attribune.data.annotation_exports import naming_exports
 from attribune.data.selection import (
@@ -24,23 +25,25 @@ from attribune.data.splits import split_table
 from attribune.data.tables import read_table, table_source_name
 from attribune.data.text_columns import share_texts
 from attribune.data.weights import read_weights
-from attribune.errors import DataError, numbered_in_file
+from attribune.errors import DataError, numbered_in_file, of_column
 from attribune.schema.columns import require_columns
 from attribune.tasks import TASKS, Task
 from attribune.training.plan import DataPlan
 
 __all__ = ["UsableRows", "decided_rows", "split_rows", "usable_rows", "with_weights"]
 
-_IF_LABELS = (
-    "these words mean that there is none (data.missing); if they are labels, set task.missing to the words that are "
-    """not (--set 'task.missing=[""]' on the command line)"""
-)
+
+def _if_labels() -> str:
+    return (
+        "these words count as no label; if one of them is a label, list the words that are none, and not it, with "
+        f"{as_argument('task.missing', [''])}"
+    )
 
 
 def decided_rows(name: str, part: UsableRows, plan: DataPlan, task: Task, notes: list[str]) -> UsableRows:
     """Leave out the rows of a split whose texts cannot be compared, with notes about their numbers."""
     columns = [list(part.table[column]) for column in plan.label_columns]
-    with numbered_in_file(part.rows, part.source):
+    with numbered_in_file(part.rows, part.source), of_column(plan.label_columns):
         decided = np.flatnonzero(task.encode_labels(columns)[1])
     if len(decided) == len(part.rows):
         return part
@@ -93,7 +96,7 @@ def usable_rows(plan: DataPlan, source: Any, name: str, notes: list[str]) -> Usa
     notes.append(f"{name}: {counted(len(table), 'row')} read from {shown}{limit}")
     unlabelled = has_text & ~has_label
     words = missing_label_words(table, labels, unlabelled, missing=missing) if unlabelled.any() else ""
-    about_words = f": {words}; {_IF_LABELS}" if words else ""
+    about_words = f": {words}; {_if_labels()}" if words else ""
     if not has_text.all():
         notes.append(f"{name}: {counted((~has_text).sum(), 'row')} without a text left out")
     if found := placeholder_texts(table, plan.source.texts):
@@ -128,7 +131,7 @@ def rows_on_the_scale(part: UsableRows, plan: DataPlan, name: str, notes: list[s
     if plan.source.bad_labels == "error":
         raise DataError(
             f"{part.source}: {what}: {listed}: correct them, choose another task, or leave these rows out by "
-            "data.bad_labels=drop (--set data.bad_labels=drop on the command line)"
+            f"{as_argument('data.bad_labels', 'drop')}"
         )
     notes.append(f"{name}: {what}, and are left out: {listed}")
     return part.take(np.flatnonzero(~bad))

@@ -446,7 +446,7 @@ def test_a_recipe_of_a_paper_under_flags(
     assert recipe["method"]["bottleneck"] == 4
     assert recipe["backbone"]["tuning"] is None, "each method of a comparison learns what is its own default"
     assert main(train(data, "--preset", "holsby", method="adapter", output="other")) == 1
-    assert "unknown recipe 'holsby': choose one of e2ln, houlsby, injectors-2022, ma-bert" in capsys.readouterr().err
+    assert "unknown recipe 'holsby'; did you mean 'houlsby'? Choose one of e2ln, houlsby" in capsys.readouterr().err
 
 
 def recipe_from(*words: str) -> Recipe:

@@ -27,7 +27,7 @@ def run(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.
         out, err = capsys.readouterr()
         assert "Traceback" not in err
         assert (out == "") == bool(code)
-        return err[err.index("attribune data: error: ") :] if code else out
+        return err[err.index("attribune data ") :] if code else out
 
     return words
 
@@ -176,7 +176,7 @@ class TestStats:
 
     def test_a_set_that_is_not_prepared_is_refused(self, run: Run) -> None:
         message = run("stats", "critics", code=1)
-        assert "data/critics holds no prepared data set (no manifest.json): make one with `attribune data" in message
+        assert "holds no prepared data set (no manifest.json): make one of the files of its source with" in message
 
 
 @pytest.mark.parametrize(

@@ -49,7 +49,7 @@ def test_wrong_words_are_two_lines(words: list[str], error: str, capsys: pytest.
         ({"epochs": 3}, "epochs: there is no such setting; did you mean 'training.epochs'?"),
         ({"data": {**DATA, "zzz": 3}}, "data.zzz: there is no such setting\n"),
         ({"method": {"name": "injector", "bottlenek": 3}}, "did you mean 'bottleneck'?"),
-        ({"method": {"name": "injecter"}}, "or a sum; did you mean 'injector'?"),
+        ({"method": {"name": "injecter"}}, "'injecter'; did you mean 'injector'? Choose one of none, adapter"),
         ({"task": {"kind": "clasification"}}, "did you mean 'classification'?"),
     ],
 )  # fmt: skip

@@ -64,7 +64,7 @@ def explain_run(run: str | Path, data: Any, asked: Asked, *, backbone: str | Pat
     """Return the record of an explanation of a run on the rows of a table, see `explain_rows`."""
     recipe, predictor = load_run(run, backbone=backbone)
     check_explains(predictor, recipe.method["name"], run)
-    labelled = LabelledRows.to_score(run, recipe, predictor, data, encoding=None)
+    labelled = LabelledRows.to_score(run, recipe, predictor, data)
     table = None
     if asked.row is not None:
         source, reading = (labelled.source, recipe.data.reading) if data is None else (data, {})

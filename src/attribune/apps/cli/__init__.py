@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import io
 import os
 import re
@@ -11,8 +12,11 @@ from importlib import import_module, metadata
 from typing import NoReturn
 
 from attribune.apps.cli.arguments import warn_of_renamed_flags
+from attribune.apps.cli.door import CommandLine
+from attribune.apps.cli.early import refuse_early
 from attribune.apps.cli.parser import VerbParser
 from attribune.apps.cli.verbosity import level_of
+from attribune.core.door import opened_command_line
 from attribune.core.logs import logging_to_stderr
 from attribune.core.process import OrderlyEnd, is_out_of_memory, require_addresses
 from attribune.core.terminal import one_line
@@ -36,7 +40,14 @@ _INTERRUPTED = 130  # what a shell reports for Ctrl-C
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run ``attribune`` with the arguments, by default those of the process, and return its exit code."""
-    options = build_parser().parse_args(arguments)
+    parser = build_parser()
+    options = parser.parse_args(arguments)
+    with opened_command_line(CommandLine(parser, options)):
+        return _run(options, parser.parser_of(options).prog)
+
+
+def _run(options: argparse.Namespace, name: str) -> int:
+    """Run a verb, whose errors begin with its name, and return the exit code."""
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # the terminal may not be able to show a value
     try:
@@ -45,17 +56,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 warn_of_renamed_flags(options)
                 wait_passively()
                 require_addresses()
+                refuse_early(options)
                 options.run(options)
                 sys.stdout.flush()
             finally:
                 _leave_group()
     except AttribuneError as error:
-        _write_error(f"attribune {options.verb}: error: {_items(str(error))}\n")
+        _write_error(f"{name}: error: {_items(str(error))}\n")
         return 1
     except KeyboardInterrupt:
         after = options.after_interrupt
         after = after.format(**vars(options)) if isinstance(after, str) else after(options)
-        _write_error(f"\nattribune {options.verb}: interrupted{one_line(after)}\n")
+        _write_error(f"\n{name}: interrupted{one_line(after)}\n")
         return _INTERRUPTED
     except BrokenPipeError:
         # The reader of the output has exited; without this, Python raises again when it flushes stdout at exit.
@@ -65,7 +77,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         failure = _failure_of_the_system(error)
         if failure is None:
             raise
-        _write_error(f"attribune {options.verb}: error: {one_line(failure)}\n")
+        _write_error(f"{name}: error: {one_line(failure)}\n")
         return 1
     return 0
 

@@ -27,6 +27,9 @@ def add_parser(verbs: Any) -> None:
     parser.add_argument("--text", **SEVERAL, metavar="COL", help="text columns, if the guess is wrong")
     parser.add_argument("--label", metavar="COL", help="label column, if the guess is wrong")
     parser.add_argument("--test", metavar="FILE", help="test rows (default: those of the default split)")
+    parser.add_argument(
+        "--missing", **SEVERAL, metavar="WORD", help="texts that mean no value (default: the usual ones)"
+    )
     add_reading(parser)
     add_shared(parser, "--json")
 
@@ -40,6 +43,7 @@ def _run(options: argparse.Namespace) -> None:
         text=options.text,
         label=options.label,
         test=options.test,
+        missing=options.missing,
         **reading_of(options).given(),
     )
     if options.json:

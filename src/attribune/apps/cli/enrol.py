@@ -49,20 +49,20 @@ def add_parser(verbs: Any) -> None:
 
 
 def _run(options: argparse.Namespace) -> None:
+    settings = {name: getattr(options, name) for name in ("by", "min_rows", "steps", "prior")}
+    settings = {name: value for name, value in settings.items() if value is not None}
+    if options.undo and (options.data is not None or options.attributes or options.values or settings):
+        raise ConfigError("--undo removes the values that were added last: leave out DATA and the other options")
+    tables = value_files(options.values or [])
+    if options.data is None and not tables and not options.undo:
+        raise ConfigError("no rows are given: name a table with rows of the new values, --values, or --undo")
     from attribune.runs.enrol import enrol
 
     console = open_console()
-    settings = {name: getattr(options, name) for name in ("by", "min_rows", "steps", "prior")}
-    settings = {name: value for name, value in settings.items() if value is not None}
     if options.undo:
-        if options.data is not None or options.attributes or options.values or settings:
-            raise ConfigError("--undo removes the values that were added last: leave out DATA and the other options")
         for note in enrol(options.run_folder, undo=True, backbone=options.backbone).notes():
             console.note(note)
         return
-    tables = value_files(options.values or [])
-    if options.data is None and not tables:
-        raise ConfigError("no rows are given: name a table with rows of the new values, --values, or --undo")
     enrolled = enrol(
         options.run_folder,
         options.data,

@@ -52,16 +52,17 @@ def add_parser(verbs: Any) -> None:
 
 
 def _run(options: argparse.Namespace) -> None:
+    if options.instead and options.row is None:
+        raise ConfigError("other values (--as) need a row: choose one with --row")
+    table = table_of(options)
     from attribune.analysis.explain.wording import as_text
     from attribune.apps.report.explanation_page import explain
     from attribune.schema.assignments import parse_assignments
 
     console = open_console()
-    if options.instead and options.row is None:
-        raise ConfigError("other values (--as) need a row: choose one with --row")
     record = explain(
         options.run_folder,
-        table_of(options),
+        table,
         row=options.row,
         instead=[parse_assignments(words) for words in options.instead],
         rare=options.rare,

@@ -37,6 +37,7 @@ def add_parser(verbs: Any) -> None:
     )
     add(
         "--format",
+        dest="kind",
         choices=("adapter", "onnx", "torch"),
         default="adapter",
         help="adapter: a folder for fixed values, for this library, or for peft with low-rank methods; onnx; torch: a "
@@ -59,7 +60,7 @@ def _run(options: argparse.Namespace) -> None:
     exported = export(
         options.run_folder,
         options.output,
-        kind=options.format,
+        kind=options.kind,
         assignments=None if options.assignments is None else parse_assignments(options.assignments),
         check=table_of(options, "check"),
         backbone=options.backbone,

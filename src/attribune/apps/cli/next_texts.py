@@ -36,13 +36,14 @@ def add_parser(verbs: Any) -> None:
 
 
 def _run(options: argparse.Namespace) -> None:
-    from attribune.analysis.next_texts import next_texts
-    from attribune.metrics.tables import text_cells
+    if options.count < 1:
+        raise ConfigError(f"--count {options.count}: give at least 1")
     from attribune.schema.assignments import parse_assignments
 
     ((name, values),) = parse_assignments([options.assignment]).items()
-    if options.count < 1:
-        raise ConfigError(f"--count {options.count}: give at least 1")
+    from attribune.analysis.next_texts import next_texts
+    from attribune.metrics.tables import text_cells
+
     found = next_texts(
         options.run_folder,
         table_of(options),

@@ -43,7 +43,7 @@ class VerbParser(argparse.ArgumentParser):
         options: Any
         options, unknown = self.parse_known_args(args, namespace)
         if unknown:
-            parser = self._parser_of(options)
+            parser = self.parser_of(options)
             flags = [flag for flag, action in parser._option_string_actions.items() if _is_shown(action)]
             wrong = next((word for word in unknown if word.startswith("-")), "")
             parser.error(f"unrecognized arguments: {' '.join(unknown)}{did_you_mean(wrong.partition('=')[0], flags)}")
@@ -78,13 +78,33 @@ class VerbParser(argparse.ArgumentParser):
         hint = did_you_mean(str(value), known) or f" (choose from {', '.join(known)})"
         raise argparse.ArgumentError(action, f"invalid choice: {value!r}{hint}")
 
-    def _parser_of(self, options: argparse.Namespace) -> VerbParser:
+    def parser_of(self, options: argparse.Namespace) -> VerbParser:
         """Return the parser of the verb that was given, and of its verb."""
-        for action in self._actions:
-            if isinstance(action, argparse._SubParsersAction):
-                chosen: Any = action.choices.get(getattr(options, action.dest, None) or "")
-                return self if chosen is None else chosen._parser_of(options)
-        return self
+        chosen: Any = None
+        if (verbs := self._verbs) is not None:
+            chosen = verbs.choices.get(getattr(options, verbs.dest, None) or "")
+        found: VerbParser = self if chosen is None else chosen.parser_of(options)
+        return found
+
+    def parser_of_words(self, verb: Sequence[str]) -> VerbParser:
+        """Return the parser of a verb, such as ``data judgements``, by its words."""
+        found: Any = self
+        for word in verb:
+            found = found._verbs.choices[word]
+        parser: VerbParser = found
+        return parser
+
+    def flag_of(self, name: str) -> str | None:
+        """Return the flag that stands for an argument, such as ``--text-pair``; None where the verb has none."""
+        flag = f"--{name.replace('_', '-')}"
+        known = self._option_string_actions
+        if flag in known and _is_shown(known[flag]):
+            return flag
+        return next((one.option_strings[-1] for one in self._actions if one.dest == name and one.option_strings), None)
+
+    @property
+    def _verbs(self) -> argparse._SubParsersAction[Any] | None:
+        return next((one for one in self._actions if isinstance(one, argparse._SubParsersAction)), None)
 
     def _short_usage(self) -> str:
         """Return the usage with what has to be given, and the rest as options."""

@@ -72,13 +72,13 @@ def _after_interrupt(options: argparse.Namespace) -> str:
 
 
 def _run(options: argparse.Namespace) -> None:
-    from attribune.core.console import quiet_ray
-    from attribune.prediction.predict import predict
-
     if options.text is not None:
         _show_texts(options)
         return
     _check_tables(options)
+    from attribune.core.console import quiet_ray
+    from attribune.prediction.predict import predict
+
     console = open_console()
     with quiet_ray() if options.engine == "ray" else nullcontext():
         rows = predict(
@@ -111,16 +111,16 @@ def _check_tables(options: argparse.Namespace) -> None:
 
 def _show_texts(options: argparse.Namespace) -> None:
     """Predict the texts of ``--text`` and show the predictions."""
-    from attribune.data.writing import finite
-    from attribune.metrics.tables import text_cells
-    from attribune.prediction.texts import predict_texts
-
     tables = {"a table": options.data, "--output": options.output, "--panel": options.panel}
     tables |= reading_of(options).words()
     if beside := [name for name, value in tables.items() if value]:
         raise ConfigError(f"{beside[0]} and --text cannot be combined, because --text writes to stdout: leave one out")
-    console = open_console()
     values = attribute_values(options.attribute)
+    from attribune.data.writing import finite
+    from attribune.metrics.tables import text_cells
+    from attribune.prediction.texts import predict_texts
+
+    console = open_console()
     rows, notes = predict_texts(options.run_folder, options.text, values, backbone=options.backbone)
     for note in notes:
         console.note(note)

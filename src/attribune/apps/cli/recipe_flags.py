@@ -167,7 +167,7 @@ def _guessed_settings(options: argparse.Namespace, given: dict[str, Any]) -> dic
     if checked.export is not None:
         raise ConfigError(f"{checked.export}: {checked.command}")
     if not checked.is_complete:
-        raise ConfigError(checked.lacking_words("the table", {"text": "--text", "label": "--label"}))
+        raise ConfigError(checked.lacking_words("the table"))
     if not options.yes and not _can_ask(options.data):
         raise ConfigError(f"training on guessed columns needs a yes: add --yes, or name the columns: {checked.command}")
     if not options.yes and not _says_yes():

@@ -364,7 +364,7 @@ class AttributeEstimator(BaseEstimator, ABC):
         method = str(self._recipe.method["name"])
         check_explains(self.predictor_, method, type(self).__name__)
         table = read_table(self._labelled(X, y))
-        labelled = LabelledRows.read(self._recipe, self.predictor_, table, encoding=None)
+        labelled = LabelledRows.read(self._recipe, self.predictor_, table)
         record = explain_rows(self.predictor_, labelled, asked, table=table, run=type(self).__name__, method=method)
         return shown_explanation(record)
 

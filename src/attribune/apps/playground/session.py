@@ -14,6 +14,8 @@ from datasets import Dataset
 from attribune.analysis.explain.single import counterfactuals, rows_of
 from attribune.apps.playground.values import AttributeValues
 from attribune.core.wording import prediction_text
+from attribune.data.file_options import FileOptions
+from attribune.data.tables import TableFile
 from attribune.errors import AttribuneError, ConfigError
 from attribune.models.panel import Panel, check_panel
 from attribune.models.predictor import Predictor
@@ -124,7 +126,8 @@ class Session:
             raise ConfigError(f"{run} writes text, which the playground does not show: use `attribune generate`")
         predictor.require_documents("the playground")
         try:
-            training = LabelledRows.read(recipe, predictor, recipe.data.train, encoding=recipe.data.encoding)
+            rows = TableFile(recipe.data.train or "", FileOptions.of(recipe.data))
+            training = LabelledRows.read(recipe, predictor, rows)
             if len(training.labels) > _MAX_TRAINING_ROWS:
                 training = training.first(_MAX_TRAINING_ROWS)
         except (AttribuneError, OSError) as error:

@@ -64,7 +64,7 @@ def explain(
         AttribuneError: for a method that reads no attributes, or a task that scores tokens; naming the file, row or
             column and the cure.
     """
-    data = with_reading(data, **reading)
+    data = with_reading(data, reading)
     asked = Asked(row=row, instead=instead, rare=rare, min_rows=min_rows, top=top)
     if output is not None:
         refuse_input_as_output(output, scored_tables(run, data))

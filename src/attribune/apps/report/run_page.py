@@ -78,7 +78,7 @@ def report(
     Raises:
         AttribuneError: naming file, row or column and the cure.
     """
-    data, reporter = with_reading(data, **reading), reporter or Reporter()
+    data, reporter = with_reading(data, reading), reporter or Reporter()
     if output is None:
         RunFolder.of(run).refuse_links()
     else:

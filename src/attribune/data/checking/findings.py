@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow.compute as pc
 
+from attribune.core.door import as_argument
 from attribune.core.wording import counted
 from attribune.data.checking.judgements import told_share
 from attribune.data.checking.profiles import Codes, IntArray
+from attribune.schema.columns import MISSING
 
-__all__ = ["attribute_finding", "class_word_finding", "leak_finding", "shared_rows", "word_finding"]
+__all__ = ["attribute_finding", "class_word_finding", "leak_finding", "shared_rows", "words_finding"]
 
 _NEARLY_ALL = 0.95
 _SURE = 0.99  # share of rows whose value tells the label
@@ -22,40 +23,43 @@ _LEAST_ROWS = 20
 
 
 def attribute_finding(name: str, codes: Codes, *, may_be_unique: bool = False) -> str | None:
-    """Say why an attribute cannot help; None for one that may.
+    """Say why a column cannot help as an attribute; None for one that may.
 
     Args:
         may_be_unique: whether values of a single row help as well, such as numbers and values that are described.
     """
     rows, present = len(codes.codes), int(codes.counts.sum())
     if not present:
-        return f"attribute {name!r} has no value in any row: leave it out"
+        return f"column {name!r} has no value in any row: leave it out"
     share = 1 - present / rows
     if share > _NEARLY_ALL:
-        return f"attribute {name!r} is missing in {share:.1%} of the rows, and can hardly help: leave it out"
+        return f"column {name!r} is missing in {share:.1%} of the rows, and can hardly help: leave it out"
     if len(codes.values) == 1:
-        return f"attribute {name!r} has one value, {codes.values[0].as_py()!r:.60}, and cannot help: leave it out"
+        return f"column {name!r} has one value, {codes.values[0].as_py()!r:.60}, and cannot help: leave it out"
     once = int((codes.counts == 1).sum())
     if not may_be_unique and present >= _LEAST_ROWS and once >= _NEARLY_ALL * present:
         return (
-            f"attribute {name!r}: {once:,} of its {len(codes.values):,} values occur in a single row each, so "
-            "nothing can be learned from them for others: leave it out, or describe its values in a table (values)"
+            f"column {name!r}: {once:,} of its {len(codes.values):,} values occur in a single row each, so nothing can "
+            "be learned from them for others: leave it out, or describe its values in a table with "
+            f"{as_argument('data.values', at='train')}"
         )
     return None
 
 
-def word_finding(name: str, words: Mapping[str, int]) -> str:
-    """Say which values of an attribute may mean that there is none.
+def words_finding(found: Mapping[str, Mapping[str, int]], *, missing: Sequence[str] = MISSING) -> str:
+    """Say which values of attributes may mean that there is none.
 
     Args:
-        words: rows of each of these values.
+        found: the rows of each of these values, by attribute.
+        missing: the texts that mean it already.
     """
-    listed = ", ".join(f"{word!r} in {counted(count, 'row')}" for word, count in words.items())
-    missing = json.dumps(["", *words])
-    return (
-        f"attribute {name!r}: {listed} count as values; if they mean that there is none, name them in data.missing, as "
-        f"in --set 'data.missing={missing}'"
+    listed = "; ".join(
+        f"{word!r} in {counted(count, 'row')} of {name!r}"
+        for name, words in found.items()
+        for word, count in words.items()
     )
+    every = list(dict.fromkeys([*missing, *(word for words in found.values() for word in words)]))
+    return f"these count as values: {listed}; if they mean that there is none, use {as_argument('data.missing', every)}"
 
 
 def class_word_finding(name: str, words: Mapping[str, int]) -> str:

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from attribune.data.times import is_time
 from attribune.schema.cells import single_cells
-from attribune.schema.columns import NO_NUMBER, canonical, words_of_none
+from attribune.schema.columns import MISSING, NO_NUMBER, canonical, words_of_none
 from attribune.tasks.labels import label_number, number_of
 
 __all__ = [
@@ -182,9 +182,9 @@ class ColumnProfile:
         return replace(self, codes=codes, missing=missing, once=once)
 
 
-def profile_column(name: str, column: pa.ChunkedArray) -> ColumnProfile:
-    """Profile a column."""
-    spelled, kind = column_codes(column), column.type
+def profile_column(name: str, column: pa.ChunkedArray, *, missing: Sequence[str] = MISSING) -> ColumnProfile:
+    """Profile a column, in which some texts mean that there is no value."""
+    spelled, kind = column_codes(column, missing=words_of_none(missing)), column.type
     codes = spelled
     places = pc.index_in(pa.array(NO_NUMBER, pa.large_string()), value_set=codes.values.cast(pa.large_string()))
     no_values = {
@@ -193,15 +193,14 @@ def profile_column(name: str, column: pa.ChunkedArray) -> ColumnProfile:
         if place is not None
     }
     if no_values:
-        without = column_codes(column, missing=words_of_none(of_numbers=True))
+        without = column_codes(column, missing=words_of_none(missing, of_numbers=True))
         if len(without.values) and _of_values(without)["kind"] != "text":
             codes = without
-    missing = int((codes.codes < 0).sum())
     common: dict[str, Any] = {
         "name": name,
         "codes": codes,
         "spelled": spelled,
-        "missing": missing,
+        "missing": int((codes.codes < 0).sum()),
         "once": int((codes.counts == 1).sum()),
         "no_values": no_values,
     }

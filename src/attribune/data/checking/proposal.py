@@ -30,12 +30,14 @@ class Proposal:
         is_file: whether it is such a name.
         arguments: of `train`, beside the table and the folder; a text or a label that was not found is ``COLUMN``.
         reading: how the file is read.
+        missing: the texts that mean no value; None for the usual ones.
     """
 
     source: str
     is_file: bool
     arguments: Mapping[str, Any]
     reading: FileOptions
+    missing: tuple[str, ...] | None = None
 
     @property
     def folder(self) -> str:
@@ -60,11 +62,16 @@ class Proposal:
         ]
         task = given.get("task")
         options = dict(task) if isinstance(task, Mapping) else {"kind": task}
+        settings = {f"task.{name}": value for name, value in options.items() if name != "kind"} | self._missing
         listed += [
-            ("--task", _names(None if options["kind"] == "classification" else options.pop("kind"))),
-            ("--set", [f"task.{name}={json.dumps(value)}" for name, value in options.items() if name != "kind"]),
+            ("--task", _names(None if options["kind"] == "classification" else options["kind"])),
+            ("--set", [f"{path}={json.dumps(value, ensure_ascii=False)}" for path, value in settings.items()]),
         ]
         return [word for flag, names in listed for word in _flag(flag, names)]
+
+    @property
+    def _missing(self) -> dict[str, Any]:
+        return {} if self.missing is None else {"data.missing": list(self.missing)}
 
     @property
     def command(self) -> str:
@@ -75,9 +82,9 @@ class Proposal:
     @property
     def call(self) -> str:
         """The lines of Python to paste."""
-        given = dict(self.arguments)
-        if reading := self.reading.given():
-            given["settings"] = {f"data.{name}": _plain(value) for name, value in reading.items()}
+        given = {**self.arguments, **{name: _plain(value) for name, value in self.reading.given().items()}}
+        if self._missing:
+            given["settings"] = self._missing
         kinds = {type(one).__name__ for one in given.get("attributes", ()) if not isinstance(one, str)}
         source = repr(self.source) if self.is_file else self.source
         words = [source, repr(self.folder), *(f"{name}={_code(value)}" for name, value in given.items())]

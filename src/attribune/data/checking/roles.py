@@ -140,7 +140,8 @@ def _plain_role(one: ColumnProfile) -> RoleOf | None:
         return RoleOf(role="time")
     if one.kind == "number" and name.plain in _WEIGHTS and one.low >= 0 and not one.missing:
         return RoleOf(role="weight")
-    if one.is_unique and one.whole and one.high - one.low + 1 == one.values:
+    is_index = one.name == UNNAMED and one.whole and one.values > one.present / 2
+    if is_index or (one.is_unique and one.whole and one.high - one.low + 1 == one.values):
         return RoleOf(role="id", reason="numbers the rows")
     is_short = one.kind == "number" or one.words < _MOST_WORDS
     if one.is_unique and is_short and (name.means("id") or (one.kind == "text" and one.words < 1.1)):

@@ -14,9 +14,10 @@ import pandas as pd
 import pyarrow as pa
 
 from attribune.core.arguments import checked_arguments
+from attribune.core.door import as_argument, as_attribute, is_command_line
 from attribune.core.wording import counted, listed_counts
 from attribune.data.checking.copies import copy_findings, text_findings
-from attribune.data.checking.findings import class_word_finding, shared_rows, word_finding
+from attribune.data.checking.findings import class_word_finding, shared_rows, words_finding
 from attribune.data.checking.judgements import judge_among
 from attribune.data.checking.profiles import (
     ColumnProfile,
@@ -45,7 +46,7 @@ from attribune.data.tables import TableFile, options_of, read_table, table_sourc
 from attribune.errors import DataError
 from attribune.metrics.shown import html_blocks
 from attribune.metrics.tables import text_cells
-from attribune.schema.columns import canonical, require_columns
+from attribune.schema.columns import MISSING, canonical, require_columns
 from attribune.schema.kinds import Kind, MultiLabel, Number
 from attribune.tasks.labels import alike_notes
 
@@ -101,6 +102,7 @@ class TableCheck:
             in one row; `convert` is the command that makes a row for each. None, and "", elsewhere.
         is_doubtful: whether the columns may also be those of an ordinary table.
         reading: how it was read.
+        missing: the texts that mean no value; None for the usual ones.
         is_file: whether the source is the name of a file, or the like; else it is a table in memory, called `variable`.
     """
 
@@ -115,6 +117,7 @@ class TableCheck:
     is_doubtful: bool = False
     convert: str = ""
     reading: FileOptions = AS_FOUND
+    missing: tuple[str, ...] | None = None
     is_file: bool = True
     variable: str = ""
 
@@ -132,15 +135,10 @@ class TableCheck:
         """What was not found of a text and a label."""
         return [] if self.is_complete else [role for role in ("text", "label") if not self.names(role)]
 
-    def lacking_words(self, where: str, names: Mapping[str, str]) -> str:
-        """Say what was not found, and the cure.
-
-        Args:
-            where: names the table.
-            names: what names a text and a label, such as a flag, by the role.
-        """
+    def lacking_words(self, where: str) -> str:
+        """Say what was not found in a table that is named so, and the cure."""
         what = " and no ".join(f"{role} column" for role in self.lacking)
-        cure = " and ".join(names[role] for role in self.lacking)
+        cure = " and ".join(as_argument(f"data.{role}") for role in self.lacking)
         or_none = ", or choose the task generation, which needs none" if self.lacking == ["label"] else ""
         return f"no {what} was found in {where}: name it with {cure}{or_none}"
 
@@ -171,7 +169,11 @@ class TableCheck:
         lacking = {} if self.compared else {"text": LACKING, "label": LACKING}
         source = self.source if self.is_file else self.variable
         return Proposal(
-            source=source, is_file=self.is_file, arguments={**lacking, **self.arguments}, reading=self.reading
+            source=source,
+            is_file=self.is_file,
+            arguments={**lacking, **self.arguments},
+            reading=self.reading,
+            missing=self.missing,
         )
 
     @property
@@ -196,35 +198,33 @@ class TableCheck:
         """Return plain values."""
         return {**asdict(self), "command": self.command, "call": self.call}
 
-    def text(self, *, in_python: bool | None = None) -> str:
-        """Return all of it for a terminal.
-
-        Args:
-            in_python: whether it ends with a call, or with a command; by default a table in memory has a call.
-        """
-        found = self._blocks(not self.is_file if in_python is None else in_python)
-        blocks = [f"{caption}\n{text_cells(cells, left=3)}" if cells else caption for caption, cells in found]
+    def text(self) -> str:
+        """Return all of it for a terminal; it ends with a call in Python, and with a command at the command line."""
+        blocks = [f"{caption}\n{text_cells(cells, left=3)}" if cells else caption for caption, cells in self._blocks()]
         return "\n\n".join(blocks)
 
     def __repr__(self) -> str:
         return self.text()
 
     def _repr_html_(self) -> str:
-        return html_blocks(self._blocks(not self.is_file))
+        return html_blocks(self._blocks())
 
-    def _blocks(self, in_python: bool) -> list[tuple[str, list[list[str]]]]:
+    def _blocks(self) -> list[tuple[str, list[list[str]]]]:
         action = "train on it" if self.export is None else "make a row for each judgement"
-        last: tuple[str, list[list[str]]] = (f"{action} with:\n{self.call if in_python else f'  {self.command}'}", [])
+        last: tuple[str, list[list[str]]] = (
+            f"{action} with:\n{f'  {self.command}' if is_command_line() else self.call}",
+            [],
+        )
         blocks: list[tuple[str, list[list[str]]]] = [] if self.export is None else [(self.export, [])]
         if self.export is not None and not self.is_doubtful:  # what its columns are says nothing
             return [*blocks, last]
         blocks.append((f"{self.source}: {self.rows:,} rows, {len(self.columns):,} columns", self._column_cells()))
         if self.task is not None:
             where = f"labels in {self.names('label')[0]!r}" if self.names("label") else "texts that are compared"
-            blocks.append((f"{where}: {self._task_words(in_python)}{self._class_words()}", []))
+            blocks.append((f"{where}: {self._task_words()}{self._class_words()}", []))
         if self.judge is not None:
             blocks.append((self._judge_words(), []))
-        blocks += [(_kind_words(one, in_python), []) for one in self.columns if one.role == "attribute" and one.reason]
+        blocks += [(_kind_words(one), []) for one in self.columns if one.role == "attribute" and one.reason]
         blocks += [(f"warning: {finding}", []) for finding in self.findings]
         blocks += [(words, []) for words in [self._left_out_words()] if words]
         return [*blocks, last]
@@ -236,11 +236,10 @@ class TableCheck:
         more = f", and {len(columns) - _SHOWN:,} more" if len(columns) > _SHOWN else ""
         return f"left out: {', '.join(listed)}{more}" if listed else ""
 
-    def _task_words(self, in_python: bool) -> str:
+    def _task_words(self) -> str:
         assert self.task is not None
-        choices = [repr(one) if in_python else one for one in self.task.choices]
-        words = f"{'task=' if in_python else '--task '}{' or '.join(choices)}"
-        return f"{self.task.words}: {words}" if choices else self.task.words
+        choices = [as_argument("task.kind", one, at="train") for one in self.task.choices]
+        return ": ".join([self.task.words, *([" or ".join(choices)] if choices else [])])
 
     def _judge_words(self) -> str:
         judge = next(one for one in self.columns if one.name == self.judge)
@@ -274,12 +273,10 @@ class TableCheck:
         return [header, *lines]
 
 
-def _kind_words(column: ColumnCheck, in_python: bool) -> str:
-    if column.kind == "number":
-        what = f"an amount ({f'Number({column.name!r})' if in_python else '--number'})"
-    else:
-        what = "names" if in_python else "names (--attributes)"
-    return f"the numbers of {column.name!r} are taken for {what}: {column.reason}"
+def _kind_words(column: ColumnCheck) -> str:
+    what = "an amount" if column.kind == "number" else "names"
+    words = as_attribute(column.kind, column.name)
+    return f"the numbers of {column.name!r} are taken for {what} ({words}): {column.reason}"
 
 
 def _one(names: list[str]) -> str | list[str] | None:
@@ -299,6 +296,7 @@ def check(
     text: str | Sequence[str] | None = None,
     label: str | None = None,
     test: Any = None,
+    missing: Sequence[str] | None = None,
     **reading: Unpack[Reading],
 ) -> TableCheck:
     """Check a table before training on it; the same as ``attribune check``.
@@ -307,6 +305,7 @@ def check(
         data: anything that `read_table` takes.
         text: text columns, and `label` the label column, if the guesses are wrong.
         test: test rows; by default those of the default split.
+        missing: texts that mean no value, as ``data.missing`` of a recipe; by default `MISSING`.
         **reading: how files are read, as in `read_table`.
 
     Raises:
@@ -322,7 +321,8 @@ def check(
         )
     texts = [text] if isinstance(text, str) else list(text or ())
     require_columns(table.column_names, [*texts, *([] if label is None else [label])], source=source)
-    found = _Columns.of(table, texts=texts, label=label)
+    no_value = MISSING if missing is None else tuple(missing)
+    found = _Columns.of(table, texts=texts, label=label, missing=no_value)
     other = None if test is None else arrow_columns(read_table(test, **reading))
     known, leaks = _test_rows(table, other, found)
     found = found.without({name for name, share in known.items() if share < _LEAST_KNOWN})
@@ -334,6 +334,7 @@ def check(
         is_file=is_file,
         variable="df" if isinstance(data, pd.DataFrame) else "table",
         reading=options_of(data, **reading),
+        missing=None if missing is None else no_value,
         rows=len(table),
         columns=tuple(_column(one, found.roles[name], known.get(name)) for name, one in found.read.items()),
         task=task,
@@ -342,7 +343,7 @@ def check(
         export=None if layout is None else _export_words(source, layout),
         is_doubtful=layout is not None and layout.is_doubtful,
         convert="" if layout is None else layout.command(source, options_of(data, **reading).words()),
-        findings=() if layout is not None else tuple(_findings(table, found, classes, leaks)),
+        findings=() if layout is not None else tuple(_findings(table, found, classes, leaks, missing=no_value)),
     )
 
 
@@ -366,9 +367,9 @@ class _Columns:
     layout: Layout | None
 
     @classmethod
-    def of(cls, table: pa.Table, *, texts: Sequence[str], label: str | None) -> _Columns:
+    def of(cls, table: pa.Table, *, texts: Sequence[str], label: str | None, missing: Sequence[str]) -> _Columns:
         """Guess what is not given."""
-        profiles = {name: profile_column(name, table[name]) for name in table.column_names}
+        profiles = {name: profile_column(name, table[name], missing=missing) for name in table.column_names}
         listed = list(profiles.values())
         compared = guess_similarity(table.column_names) if not texts and label is None else []
         text_columns = compared or texts or guess_texts(listed, label=label)
@@ -424,12 +425,14 @@ def _decimal_commas(
 def _comma_role(name: str, example: str) -> RoleOf:
     finding = (
         f"column {name!r} is left out: its numbers have decimal commas, such as {example!r}, and are texts here: read "
-        "the file with a decimal comma (decimal), or make numbers of the column"
+        f"a file with {as_argument('decimal', ',')}, or make numbers of the column"
     )
     return RoleOf(role="left out", reason="see below", finding=finding)
 
 
-def _findings(table: pa.Table, found: _Columns, classes: Mapping[str, int], leaks: Sequence[str]) -> Iterator[str]:
+def _findings(
+    table: pa.Table, found: _Columns, classes: Mapping[str, int], leaks: Sequence[str], *, missing: Sequence[str]
+) -> Iterator[str]:
     """Say what is wrong, in the order in which it matters."""
     label = found.label
     yield from _general(table, found.texts, label, is_labelled=not found.compares)
@@ -443,16 +446,20 @@ def _findings(table: pa.Table, found: _Columns, classes: Mapping[str, int], leak
         attributes = [one.codes.codes for one in found.with_role("attribute")]
         yield from copy_findings(table, texts=found.groups, ids=ids, attributes=attributes, label=label)
     yield from (role.finding for role in found.roles.values() if role.finding)
-    for one in found.with_role("attribute"):
-        if found.roles[one.name].kind != "number" and one.no_values:
-            yield word_finding(one.name, one.no_values)
+    words = {
+        one.name: one.no_values
+        for one in found.with_role("attribute")
+        if one.no_values and found.roles[one.name].kind != "number"
+    }
+    if words:
+        yield words_finding(words, missing=missing)
 
 
 def _export_words(source: str, layout: Layout) -> str:
     if layout.is_doubtful:
         return (
             f"the columns {', '.join(layout.used)} share the same few values: if each has the answers of one judge, "
-            "make a row for each judgement; if one of them is the label, name it with --label"
+            f"make a row for each judgement; if one of them is the label, name it with {as_argument('data.label')}"
         )
     return f"{source} looks like {layout.words}, not like a table with one answer in a row: make that first"
 
@@ -558,9 +565,9 @@ def _general(table: pa.Table, texts: Sequence[str], label: ColumnProfile | None,
     if len(table) < _ENOUGH_ROWS:
         found.append(f"there are {len(table):,} rows, of which little can be learned: gather at least some hundred")
     if not texts:
-        found.append("no column looks like a text: name the one that is (text)")
+        found.append(f"no column looks like a text: name it with {as_argument('data.text')}")
     if label is None and is_labelled:
-        found.append("no column looks like a label: name the one that is (label)")
+        found.append(f"no column looks like a label: name it with {as_argument('data.label')}")
     elif label is not None and label.missing:
         found.append(f"{label.missing:,} rows have no label, and are left out of a training")
     return found

@@ -79,5 +79,5 @@ UKPCONVARG1 = Card(
         "Every judgement is a row: `text` and `text_pair` are two arguments of one side of a debate, `preferred` is "
         "first, second or tie. Both sides of a debate are in one part, since arguments recur in many pairs."
     ),
-    notes="Topics of validation and test are new to a model: train with --attributes judge to learn of judges alone.",
+    notes="Topics of validation and test are new to a model: with the attribute judge alone, it learns of judges.",
 )

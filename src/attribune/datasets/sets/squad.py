@@ -130,7 +130,7 @@ SQUAD: tuple[Card, ...] = (
         ),
         notes=(
             "QNLI is made of it: do not tune on the one and test on the other. A part of the training articles, and a "
-            "file of paragraphs without places of answers, are taken with --partial."
+            "file of paragraphs without places of answers, are taken with `partial`."
         ),
     ),
     _card(

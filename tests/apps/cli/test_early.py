@@ -1,0 +1,104 @@
+"""What the words of a command alone tell to be wrong is refused before a model is loaded."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from attribune.apps.cli import build_parser, main
+from attribune.apps.cli.early import refuse_early
+from attribune.errors import AttribuneError
+
+NO_RUN = "there is no such folder; did you mean 'stars'?"
+NO_TABLE = "there is no such file; did you mean"
+NO_PLACE = "there is no folder none; create it, or name another"
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "stars").mkdir()
+    (tmp_path / "new.csv").write_text("text\na\n")
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("predict star new.csv --output o.csv", NO_RUN),
+        ("evaluate star", NO_RUN),
+        ("explain star", NO_RUN),
+        ("ablate star", NO_RUN),
+        ("enrol star new.csv", NO_RUN),
+        ("forget star --attribute a --value b", NO_RUN),
+        ("export star", NO_RUN),
+        ("report star", NO_RUN),
+        ("describe star", NO_RUN),
+        ("compare stars star", NO_RUN),
+        ("serve name=star", NO_RUN),
+        ("playground star", NO_RUN),
+        ("next star new.csv --for a=b", NO_RUN),
+        ("generate star", NO_RUN),
+        ("train new.csv --continue star --output r", NO_RUN),
+        ("predict stars nwe.csv --output o.csv", NO_TABLE),
+        ("predict stars new.csv nwe.csv --output o.csv", NO_TABLE),
+        ("evaluate stars nwe.csv", NO_TABLE),
+        ("train nwe.csv --output r", NO_TABLE),
+        ("check new.csv --test nwe.csv", NO_TABLE),
+        ("export stars --check nwe.csv", NO_TABLE),
+        ("predict stars new.csv --output none/o.csv", NO_PLACE),
+        ("explain stars --output none/o.html", NO_PLACE),
+        ("report stars --output none/o.html", NO_PLACE),
+        ("predict stars new.csv --output o.txt", "the ending '.txt' is not one of"),
+        ("predict stars new.csv --output o.jsonl --escape-formulas", "only CSV and TSV"),
+    ],
+)
+def test_what_is_not_there_is_refused(words: str, said: str, place: Path) -> None:
+    with pytest.raises(AttribuneError) as error:
+        refuse_early(build_parser().parse_args(words.split()))
+    assert said in str(error.value)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "predict stars owner/name --output o.csv",
+        "predict stars - --output parts",
+        "train new.csv --output none/r.1",
+        "serve name=stars",
+        "check new.csv",
+    ],
+)
+def test_what_may_be_there_is_left_to_the_verb(words: str, place: Path) -> None:
+    refuse_early(build_parser().parse_args(words.split()))
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("predict stars new.csv", "no output is named"),
+        ("predict stars --output o.csv", "there is nothing to predict"),
+        ("predict stars --text a --attribute b", "--attribute b: write NAME=VALUE"),
+        ("explain stars --as a=b", "other values (--as) need a row"),
+        ("enrol stars", "no rows are given"),
+        ("enrol stars new.csv --undo", "--undo removes the values"),
+        ("next stars new.csv --for a=b --count 0", "--count 0: give at least 1"),
+    ],
+)
+def test_options_that_do_not_fit_are_refused_before_anything_is_read(
+    words: str, said: str, place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The folder is empty: whatever reads it says so first."""
+    assert main(words.split()) == 1
+    error = capsys.readouterr().err
+    assert said in error
+    assert error.startswith(f"attribune {words.split()[0]}: error: ")
+
+
+def test_errors_of_an_action_begin_as_those_of_its_parser(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["data", "judgements", "nwe.csv", "--output", "o.csv"]) == 1
+    assert capsys.readouterr().err.startswith("attribune data judgements: error: nwe.csv: there is no such file")
+    with pytest.raises(SystemExit):
+        build_parser().parse_args(["data", "judgements", "new.csv"])
+    assert capsys.readouterr().err.startswith("attribune data judgements: error: ")
