@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 import torch
-from attribune.models.model import AttributeModel
 from safetensors.torch import load_file
 from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
@@ -24,6 +23,7 @@ from attribune.errors import ConfigError
 from attribune.export.peft_folder import _check_lora
 from attribune.methods import Injector, Plain
 from attribune.methods.merging import MergedMethod
+from attribune.models.model import AttributeModel
 from attribune.models.predictor import Predictor
 from attribune.models.shared_pass import refusal
 from attribune.models.text_vectors import frozen_vectors
