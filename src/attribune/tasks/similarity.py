@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, get_args
@@ -18,7 +19,7 @@ from attribune.metrics import formulas as metric
 from attribune.metrics.metric import Metric
 from attribune.metrics.ranking import RECALL_AT, mean_reciprocal_rank, positive_ranks, recall_at
 from attribune.schema.columns import MISSING, NO_NUMBER, canonical
-from attribune.tasks.base import Decoded, ScoreBy, Task, check_metrics, checked_logits
+from attribune.tasks.base import LOSS, Decoded, ScoreBy, Task, check_metrics, checked_logits
 from attribune.tasks.labels import (
     Array,
     Column,
@@ -36,17 +37,6 @@ __all__ = ["Form", "Similarity"]
 
 Form = Literal["scores", "pairs", "triplets"]
 """What a row has: two texts and a score, two texts that belong together, or also one that does not."""
-_METRICS = {
-    "scores": ("spearman", "pearson", "rmse"),
-    "pairs": ("mrr", *(f"recall_at_{k}" for k in RECALL_AT)),
-    "triplets": ("accuracy",),
-}
-_NEEDED = {
-    "scores": "a column of scores, perhaps with those of both texts behind it",
-    "pairs": "the columns of both texts and of pair_attributes",
-    "triplets": "the columns of the text, the positive and the negative",
-}
-_OPTION_OF = {"scale": "pairs", "margin": "triplets"}
 
 
 def _names(names: Any) -> Any:
@@ -106,7 +96,11 @@ class Similarity(Task):
 
     def __post_init__(self) -> None:
         """Check the names of metrics."""
-        check_metrics(self.score_by, _METRICS[self.form], task=f"a similarity of {self.form}")
+        check_metrics(self.score_by, self._rows.metrics, task=f"a similarity of {self.form}")
+
+    @property
+    def _rows(self) -> _Rows:
+        return _FORMS[self.form](self)
 
     @classmethod
     def fit(
@@ -125,50 +119,50 @@ class Similarity(Task):
         if form not in get_args(Form):
             raise ConfigError(f"form is {form!r}: choose one of {', '.join(get_args(Form))}")
         given = {name: value for name, value in {"scale": scale, "margin": margin}.items() if value is not None}
-        if idle := [name for name in given if _OPTION_OF[name] != form]:
-            raise ConfigError(f"{idle[0]} is for {_OPTION_OF[idle[0]]}, and the rows are {form}: leave it out")
+        if idle := [name for name in given if name != _FORMS[form].option]:
+            right = next(name for name, rows in _FORMS.items() if rows.option == idle[0])
+            raise ConfigError(f"{idle[0]} is for {right}, and the rows are {form}: leave it out")
         options: dict[str, Any] = {"text_attributes": text_attributes, "pair_attributes": pair_attributes, **given}
         task = cls(form=form, missing=missing, score_by=score_by, **options)  # type: ignore[arg-type]
         labels, is_usable = task.encode_labels(label_columns)
         if not is_usable.any():
             raise DataError(f"no training row can be used: all have {cls.unusable}")
         distinct = np.unique(labels[is_usable])
-        if form != "triplets" and len(distinct) < 2:
-            what = "score" if form == "scores" else "second text"
+        if (same := task._rows.same) is not None and len(distinct) < 2:
             raise DataError(
-                f"every training row has the same {what}: nothing can be learned; give rows of at least two"
+                f"every training row has the same {same}: nothing can be learned; give rows of at least two"
             )
         return task
 
     @property
     def candidates(self) -> int:
         """Return 3 for triplets, else 2."""
-        return 3 if self.form == "triplets" else 2
+        return self._rows.candidates
 
     @property
     def outputs(self) -> int:
         """The cosines with the other texts; of pairs both vectors."""
-        return {"scores": 1, "pairs": 2 * self.size, "triplets": 2}[self.form]
+        return self._rows.outputs
 
     @property
     def main_metric(self) -> str:
         """The first of `score_by`, else ``spearman``, ``mrr`` or ``accuracy``."""
-        return (*self.score_by, *_METRICS[self.form])[0]
+        return (*self.score_by, *self._rows.metrics)[0]
 
     @property
     def selection_metric(self) -> str:
         """The squared error of scores; the loss of pairs and triplets depends on the batch, or on the margin."""
-        return super().selection_metric if self.form == "scores" else self.main_metric
+        return self._rows.selection_metric or self.main_metric
 
     @property
     def output_names(self) -> list[str]:
         """Names of the cosines; vectors have none."""
-        return {"scores": ["similarity"], "pairs": [], "triplets": ["similarity", "similarity_negative"]}[self.form]
+        return list(self._rows.output_names)
 
     @property
     def label_attributes(self) -> tuple[str, ...]:
         """The attributes that tell the second texts of pairs apart, beside their words."""
-        return self.pair_attributes if self.form == "pairs" else ()
+        return self._rows.label_attributes
 
     def with_vector_size(self, size: int) -> Self:
         """Return the task of a model whose vectors of texts have this size."""
@@ -197,9 +191,7 @@ class Similarity(Task):
 
     def of_vectors(self, vectors: Tensor) -> Tensor:
         """Return the logits (B, outputs) of the vectors (B, candidates, H) of texts."""
-        from attribune.tasks.losses import cosines_with_first, unit_vectors
-
-        return unit_vectors(vectors) if self.form == "pairs" else cosines_with_first(vectors)
+        return self._rows.logits(vectors)
 
     def encode_labels(self, columns: Sequence[Column], *, first_row: int = 1) -> tuple[Array, Array]:
         """Return scores, float32 (n,), or int64 numbers of the texts or zeros, and the mask of rows that can be used.
@@ -210,34 +202,12 @@ class Similarity(Task):
             columns: the scores, if there are any; then the texts, which may be left out behind scores; and
                 `label_attributes`.
         """
-        texts_count = self.candidates + len(self.label_attributes)
-        if len(columns) not in ((1, 3) if self.form == "scores" else (texts_count,)):
+        if not self._rows.takes(len(columns)):
             raise ConfigError(
-                f"the task 'similarity' takes for {self.form} {_NEEDED[self.form]}, and was given {len(columns)}: name "
+                f"the task 'similarity' takes for {self.form} {self._rows.needed}, and was given {len(columns)}: name "
                 "these"
             )
-        texts = compared_texts(columns if self.form != "scores" else columns[1:])
-        if self.form == "scores":
-            scores = self._scores(columns[0], first_row)
-            has_texts = np.array([all(row) for row in texts], dtype=bool) if texts else True
-            return scores.astype(np.float32), ~np.isnan(scores) & has_texts
-        is_usable = np.array([self._differ(row) is True for row in texts], dtype=bool)
-        if self.form == "triplets":
-            return np.zeros(len(texts), dtype=np.int64), is_usable
-        return np.array([_number(row[1:]) for row in texts], dtype=np.int64), is_usable
-
-    def _differ(self, row: tuple[str, ...]) -> bool | None:
-        """Whether the last two texts of a row differ; None where one is missing."""
-        texts = row[: self.candidates]
-        return texts[-1] != texts[-2] if all(texts) else None
-
-    def _scores(self, column: Column, first_row: int) -> Array:
-        scores = label_numbers(column, missing=self.missing, first_row=first_row)
-        wrong = np.flatnonzero(np.abs(scores) > 1)
-        if len(wrong):
-            row = int(wrong[0])
-            raise RowError("the score of ", first_row + row, f" is {scores[row]:g}{self.label_scale}")
-        return scores
+        return self._rows.encode(columns, first_row=first_row)
 
     @classmethod
     def bad_labels(cls, columns: Sequence[Column], options: Mapping[str, Any]) -> Array:
@@ -254,32 +224,20 @@ class Similarity(Task):
 
     def label_notes(self, columns: Sequence[Column]) -> list[str]:
         """Say how many rows with texts are left out, since they have the same one twice."""
-        if self.form == "scores":
-            return []
-        alike = sum(self._differ(row) is False for row in compared_texts(columns))
-        same = "row has the same text twice and is left out", "rows have the same text twice and are left out"
-        return [counted(alike, *same)] if alike else []
+        return self._rows.notes(columns)
 
     def loss(self, logits: Tensor, labels: Tensor) -> Tensor:
         """Return the mean of `row_losses` over the rows with a label."""
-        from attribune.tasks.losses import squared_error
-
-        return squared_error(logits, labels) if self.form == "scores" else self.row_losses(logits, labels).mean()
+        return self._rows.loss(logits, labels)
 
     def row_losses(self, logits: Tensor, labels: Tensor) -> Tensor:
         """Return the loss of each row, (B,), which depends on the whole batch for pairs."""
-        from attribune.tasks.losses import row_multiple_negatives, row_squared_error, row_triplet_margin
-
-        if self.form == "scores":
-            return row_squared_error(logits, labels)
-        if self.form == "triplets":
-            return row_triplet_margin(logits, margin=self.margin)
-        return row_multiple_negatives(logits, labels, scale=self.scale)
+        return self._rows.row_losses(logits, labels)
 
     @property
     def has_row_losses(self) -> bool:
         """Whether the loss of a row depends on that row alone: that of pairs does not."""
-        return self.form != "pairs"
+        return self._rows.has_row_losses
 
     def row_counts(self, labels: Tensor) -> Tensor:
         """Return 1 for rows with a label, and 0 for others."""
@@ -288,15 +246,11 @@ class Similarity(Task):
     @property
     def has_free_dispersion(self) -> bool:
         """Whether there are scores, with a variance of the noise."""
-        return self.form == "scores"
+        return self._rows.has_free_dispersion
 
     def _cosines(self, logits: Array) -> Array:
         """Return the cosines (n, candidates - 1) of the first text with the others."""
-        checked = checked_logits(logits, self.outputs)
-        if self.form != "pairs":
-            return checked
-        first, second = np.split(checked, 2, axis=1)
-        return np.asarray((first * second).sum(axis=1, keepdims=True))
+        return self._rows.cosines(checked_logits(logits, self.outputs))
 
     def decode(self, logits: Array) -> Decoded:
         """Return the cosine of the first two texts."""
@@ -309,30 +263,201 @@ class Similarity(Task):
         Correlations are of cosine and score. A positive is ranked among the distinct positives of all rows. Of triplets
         whose two cosines are equal, half are right.
         """
-        labels, names = np.asarray(labels), dict.fromkeys([*self.score_by, *_METRICS[self.form]])
+        labels, names = np.asarray(labels), dict.fromkeys([*self.score_by, *self._rows.metrics])
         if labels.shape != (len(logits),):
             raise DataError(f"{labels.size} labels for {len(logits)} rows: give one label per row")
-        if self.form == "pairs":
-            anchors, positives = np.split(checked_logits(logits, self.outputs), 2, axis=1)
-            ranks = positive_ranks(anchors, positives, labels)
-            made = {"mrr": mean_reciprocal_rank(ranks)} | {f"recall_at_{k}": recall_at(k, ranks) for k in RECALL_AT}
-            return {name: made[name] for name in names}
-        cosines = self._cosines(logits)
-        if self.form == "triplets":
-            hits = (1 + np.sign(cosines[:, 0] - cosines[:, 1])) / 2
-            return {name: metric.mean_of(name, hits) for name in names}
+        return self._rows.measured(checked_logits(logits, self.outputs), labels, names)
+
+    def prior(self, train_labels: Array) -> Array:
+        """Return the mean score, and equal vectors where there are no scores."""
+        return self._rows.prior(train_labels)
+
+
+class _Rows(ABC):
+    """What the rows of one form have, and what is learned and measured of them.
+
+    Logits are made by `Similarity.of_vectors`; `cosines` are (n, candidates - 1), of the first text with the others.
+    """
+
+    metrics: ClassVar[tuple[str, ...]]
+    needed: ClassVar[str]
+    candidates: ClassVar[int] = 2
+    option: ClassVar[str | None] = None
+    output_names: ClassVar[tuple[str, ...]] = ()
+    selection_metric: ClassVar[str | None] = None
+    has_row_losses: ClassVar[bool] = True
+    has_free_dispersion: ClassVar[bool] = False
+    same: ClassVar[str | None] = None
+
+    def __init__(self, task: Similarity) -> None:
+        self.task = task
+
+    @property
+    def outputs(self) -> int:
+        """Number of logits of a row: by default one for each cosine."""
+        return self.candidates - 1
+
+    @property
+    def label_attributes(self) -> tuple[str, ...]:
+        """The attributes that tell texts apart, beside their words."""
+        return ()
+
+    def takes(self, columns: int) -> bool:
+        """Whether labels have so many columns."""
+        return columns == self.candidates + len(self.label_attributes)
+
+    @abstractmethod
+    def encode(self, columns: Sequence[Column], *, first_row: int) -> tuple[Array, Array]:
+        """Return labels, and the mask of rows that can be used."""
+
+    def notes(self, columns: Sequence[Column]) -> list[str]:
+        """Say how many rows with texts are left out, since they have the same one twice."""
+        alike = sum(_differ(row[: self.candidates]) is False for row in compared_texts(columns))
+        same = "row has the same text twice and is left out", "rows have the same text twice and are left out"
+        return [counted(alike, *same)] if alike else []
+
+    def logits(self, vectors: Tensor) -> Tensor:
+        """Return the logits (B, outputs) of the vectors (B, candidates, H) of texts."""
+        from attribune.tasks.losses import cosines_with_first
+
+        return cosines_with_first(vectors)
+
+    def loss(self, logits: Tensor, labels: Tensor) -> Tensor:
+        """Return the mean of `row_losses` over the rows with a label."""
+        return self.row_losses(logits, labels).mean()
+
+    @abstractmethod
+    def row_losses(self, logits: Tensor, labels: Tensor) -> Tensor:
+        """Return the loss of each row, (B,)."""
+
+    def cosines(self, logits: Array) -> Array:
+        """Return the cosines (n, candidates - 1) of finite logits."""
+        return logits
+
+    @abstractmethod
+    def measured(self, logits: Array, labels: Array, names: Iterable[str]) -> dict[str, Metric]:
+        """Return metrics by name."""
+
+    def prior(self, labels: Array) -> Array:
+        """Return logits that are the same for all rows: by default those of equal vectors."""
+        return np.zeros(self.outputs)
+
+
+class _Scores(_Rows):
+    metrics = ("spearman", "pearson", "rmse")
+    needed = "a column of scores, perhaps with those of both texts behind it"
+    output_names = ("similarity",)
+    selection_metric = LOSS  # the squared error
+    has_free_dispersion = True  # the variance of the noise
+    same = "score"
+
+    def takes(self, columns: int) -> bool:
+        return columns in (1, 3)
+
+    def encode(self, columns: Sequence[Column], *, first_row: int) -> tuple[Array, Array]:
+        scores = label_numbers(columns[0], missing=self.task.missing, first_row=first_row)
+        wrong = np.flatnonzero(np.abs(scores) > 1)
+        if len(wrong):
+            row = int(wrong[0])
+            raise RowError("the score of ", first_row + row, f" is {scores[row]:g}{self.task.label_scale}")
+        texts = compared_texts(columns[1:])
+        has_texts = np.array([all(row) for row in texts], dtype=bool) if texts else True
+        return scores.astype(np.float32), ~np.isnan(scores) & has_texts
+
+    def notes(self, columns: Sequence[Column]) -> list[str]:
+        return []
+
+    def loss(self, logits: Tensor, labels: Tensor) -> Tensor:
+        from attribune.tasks.losses import squared_error
+
+        return squared_error(logits, labels)
+
+    def row_losses(self, logits: Tensor, labels: Tensor) -> Tensor:
+        from attribune.tasks.losses import row_squared_error
+
+        return row_squared_error(logits, labels)
+
+    def measured(self, logits: Array, labels: Array, names: Iterable[str]) -> dict[str, Metric]:
         true = labels.astype(np.float64)
         if not np.isfinite(true).all():
             raise DataError(
                 f"{int((~np.isfinite(true)).sum())} of {len(true)} scores are missing: leave these rows out"
             )
-        return {name: getattr(metric, name)(true, cosines[:, 0]) for name in names}
+        return {name: getattr(metric, name)(true, logits[:, 0]) for name in names}
 
-    def prior(self, train_labels: Array) -> Array:
-        """Return the mean score, and equal vectors where there are no scores."""
-        if self.form == "scores":
-            return np.array([train_labels.mean(dtype=np.float64)])
-        return np.zeros(self.outputs)
+    def prior(self, labels: Array) -> Array:
+        return np.array([labels.mean(dtype=np.float64)])
+
+
+class _Pairs(_Rows):
+    metrics = ("mrr", *(f"recall_at_{k}" for k in RECALL_AT))
+    needed = "the columns of both texts and of pair_attributes"
+    option = "scale"
+    has_row_losses = False  # the texts of other rows are negatives
+    same = "second text"
+
+    @property
+    def outputs(self) -> int:
+        return 2 * self.task.size
+
+    @property
+    def label_attributes(self) -> tuple[str, ...]:
+        return self.task.pair_attributes
+
+    def encode(self, columns: Sequence[Column], *, first_row: int) -> tuple[Array, Array]:
+        texts = compared_texts(columns)
+        is_usable = np.array([_differ(row[:2]) is True for row in texts], dtype=bool)
+        return np.array([_number(row[1:]) for row in texts], dtype=np.int64), is_usable
+
+    def logits(self, vectors: Tensor) -> Tensor:
+        from attribune.tasks.losses import unit_vectors
+
+        return unit_vectors(vectors)
+
+    def row_losses(self, logits: Tensor, labels: Tensor) -> Tensor:
+        from attribune.tasks.losses import row_multiple_negatives
+
+        return row_multiple_negatives(logits, labels, scale=self.task.scale)
+
+    def cosines(self, logits: Array) -> Array:
+        first, second = np.split(logits, 2, axis=1)
+        return np.asarray((first * second).sum(axis=1, keepdims=True))
+
+    def measured(self, logits: Array, labels: Array, names: Iterable[str]) -> dict[str, Metric]:
+        anchors, positives = np.split(logits, 2, axis=1)
+        ranks = positive_ranks(anchors, positives, labels)
+        made = {"mrr": mean_reciprocal_rank(ranks)} | {f"recall_at_{k}": recall_at(k, ranks) for k in RECALL_AT}
+        return {name: made[name] for name in names}
+
+
+class _Triplets(_Rows):
+    metrics = ("accuracy",)
+    needed = "the columns of the text, the positive and the negative"
+    candidates = 3
+    option = "margin"
+    output_names = ("similarity", "similarity_negative")
+
+    def encode(self, columns: Sequence[Column], *, first_row: int) -> tuple[Array, Array]:
+        texts = compared_texts(columns)
+        is_usable = np.array([_differ(row) is True for row in texts], dtype=bool)
+        return np.zeros(len(texts), dtype=np.int64), is_usable
+
+    def row_losses(self, logits: Tensor, labels: Tensor) -> Tensor:
+        from attribune.tasks.losses import row_triplet_margin
+
+        return row_triplet_margin(logits, margin=self.task.margin)
+
+    def measured(self, logits: Array, labels: Array, names: Iterable[str]) -> dict[str, Metric]:
+        hits = (1 + np.sign(logits[:, 0] - logits[:, 1])) / 2
+        return {name: metric.mean_of(name, hits) for name in names}
+
+
+_FORMS: Mapping[str, type[_Rows]] = {"scores": _Scores, "pairs": _Pairs, "triplets": _Triplets}
+
+
+def _differ(texts: Sequence[str]) -> bool | None:
+    """Whether the last two texts of a row differ; None where one is missing."""
+    return texts[-1] != texts[-2] if all(texts) else None
 
 
 def _number(texts: Sequence[str]) -> int:
