@@ -156,9 +156,15 @@ def _values(record: Record) -> Iterator[Section]:
             title=f"Values of {attribute['attribute']} that move predictions most",
             sentences=sentences,
             table=[["value", "rows", "trained on", "moves by", "mean change"], *lines] if lines else [],
-            note=f"Against the same rows without the value; of {attribute['enough_rows']:,} values with at least "
-            f"{record['least_rows']} rows, of {attribute['values']:,}. The largest of many are larger by chance, too.",
+            note=f"Each value is compared with the same rows without it. {_compared(attribute, record['least_rows'])} The "
+            "largest of many differences are partly chance.",
         )
+
+
+def _compared(attribute: Record, least_rows: int) -> str:
+    enough, all_values = attribute["enough_rows"], attribute["values"]
+    which = "All" if enough == all_values else f"{enough:,} of"
+    return f"{which} {all_values:,} values have at least {least_rows} rows, and are compared."
 
 
 def _direction(one: Record) -> str:
