@@ -20,7 +20,7 @@ from attribune.data.clusters import (
 from attribune.errors import ConfigError, DataError
 from attribune.metrics.bootstrap import interval
 from attribune.metrics.formulas import accuracy
-from attribune.runs.recipe_parts import EvaluationRecipe
+from attribune.runs.recipe import EvaluationRecipe
 
 Columns = dict[str, list[Any]]
 

@@ -27,8 +27,7 @@ from attribune.models.model import AttributeModel
 from attribune.models.predictor import Predictor
 from attribune.models.shared_pass import refusal
 from attribune.models.text_vectors import frozen_vectors
-from attribune.runs.recipe import Recipe
-from attribune.runs.recipe_parts import TrainingRecipe
+from attribune.runs.recipe import Recipe, TrainingRecipe
 from attribune.schema import Categorical, Schema
 from attribune.tasks import Classification
 from attribune.training.optimizer import build_optimizer

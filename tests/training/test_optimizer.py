@@ -20,8 +20,7 @@ from attribune.errors import ConfigError
 from attribune.methods import METHODS
 from attribune.models.auto import load_model
 from attribune.runs.folder import RunFolder
-from attribune.runs.recipe import Recipe
-from attribune.runs.recipe_parts import TrainingRecipe
+from attribune.runs.recipe import Recipe, TrainingRecipe
 from attribune.training import fitting, sharding
 from attribune.training.optimizer import RowAdamW, build_optimizer, clip_gradients, update_rows_alone
 from attribune.training.train import train

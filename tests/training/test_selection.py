@@ -16,8 +16,7 @@ from trained_runs import TrainedRuns
 from attribune.errors import ConfigError
 from attribune.metrics.definitions import metric_info
 from attribune.runs.folder import RunFolder
-from attribune.runs.recipe import Recipe
-from attribune.runs.recipe_parts import TrainingRecipe
+from attribune.runs.recipe import Recipe, TrainingRecipe
 from attribune.runs.stored_scores import StoredScores
 from attribune.tasks import Classification, Preference, Rating, Regression, Similarity
 from attribune.tasks.base import selection_score, validation_score

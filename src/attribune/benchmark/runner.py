@@ -28,8 +28,7 @@ from attribune.core.progress import Reporter
 from attribune.datasets.row_log import words
 from attribune.errors import AttribuneError, ConfigError, DataError
 from attribune.runs.folder import RunFolder
-from attribune.runs.recipe import Recipe
-from attribune.runs.recipe_parts import TransferRecipe
+from attribune.runs.recipe import Recipe, TransferRecipe
 from attribune.schema import Schema
 from attribune.schema.attributes import counts_of_rows
 from attribune.tasks import TASKS

@@ -16,8 +16,7 @@ from attribune.data.answer_shares import AnswerShares, answer_shares
 from attribune.data.tables import read_table, refuse_input_as_output, table_source_name
 from attribune.data.writing import open_writer
 from attribune.errors import ConfigError, numbered_in_file
-from attribune.runs.recipe import Recipe
-from attribune.runs.recipe_parts import DataRecipe
+from attribune.runs.recipe import DataRecipe, Recipe
 
 __all__ = ["write_distribution_recipe", "write_distributions"]
 

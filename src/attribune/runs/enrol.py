@@ -44,8 +44,7 @@ from attribune.runs.folder import RunFolder
 from attribune.runs.labelled import LabelledRows
 from attribune.runs.loading import load_run, predictor_of
 from attribune.runs.new_values import NewValues
-from attribune.runs.recipe import Recipe
-from attribune.runs.recipe_parts import ValuesRecipe
+from attribune.runs.recipe import Recipe, ValuesRecipe
 from attribune.runs.value_learning import Enrolled, EnrolSettings, ValueLearner
 from attribune.runs.value_tables import read_value_table
 from attribune.schema import Schema, ValueTable

@@ -2,29 +2,595 @@
 
 from __future__ import annotations
 
-from typing import Self
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 import yaml
-from pydantic import model_validator
+from pydantic import BeforeValidator, Field, ValidationInfo, field_validator, model_validator
 
+from attribune.backbones.added_tokens import AddedTokens
+from attribune.backbones.families import placement_for
+from attribune.backbones.loading import DEFAULT_BACKBONE
+from attribune.backbones.placement import Pooling
+from attribune.backbones.tuning import Tuning
+from attribune.backbones.word_options import WORD_MODELS
+from attribune.core.config import Settings
 from attribune.core.door import as_argument
+from attribune.core.wording import did_you_mean_or
+from attribune.data.clusters import AUTO, ROWS, ClusterSettings
+from attribune.data.file_options import FileOptions
+from attribune.data.standard_input import STDIN
+from attribune.data.text_pairs import Truncation
+from attribune.data.texts import TextInput
+from attribune.data.times import check_date_format
+from attribune.data.windows import Head, parse_window
 from attribune.errors import ConfigError
-from attribune.methods import check_reads_descriptions
+from attribune.methods import (
+    DEFAULT_METHOD,
+    METHODS,
+    MethodConfig,
+    check_compares,
+    check_gives_vectors,
+    check_reads_descriptions,
+    check_reads_tokens,
+    method_from_dict,
+)
 from attribune.methods.history import History
-from attribune.runs.recipe_checks import check_backbone, check_history, check_task
-from attribune.runs.recipe_fields import RecipeFields
+from attribune.models.baselines import BASELINES, BaselineConfig, baseline_from_dict
+from attribune.models.chunk_encoders import chunk_encoder_from_dict
+from attribune.runs.settings_tree import written_out
+from attribune.schema import MISSING, Categorical, canonical
+from attribune.schema.description_kinds import field_from_dict, field_to_dict
+from attribune.schema.kinds import KINDS, Kind, kind_settings, read_kind
+from attribune.tasks import TASKS, Similarity
+from attribune.tasks.similarity import Form
 
-__all__ = ["RECIPE_END", "Recipe"]
+__all__ = [
+    "RECIPE_END",
+    "BackboneRecipe",
+    "DataRecipe",
+    "EvaluationRecipe",
+    "Names",
+    "Recipe",
+    "SplitRecipe",
+    "TrainingRecipe",
+    "TransferRecipe",
+    "ValuesRecipe",
+]
 
 RECIPE_END = "...\n"
 
 
-class Recipe(RecipeFields):
-    """One training run: settings that fit each other."""
+def _as_tuple(value: Any) -> Any:
+    return (value,) if isinstance(value, str) else value
+
+
+Name = Annotated[str, Field(min_length=1)]
+Names = Annotated[tuple[Name, ...], BeforeValidator(_as_tuple)]
+Seed = Annotated[int, Field(ge=0, lt=2**32)]  # the range of NumPy
+
+
+class SplitRecipe(Settings):
+    """How rows are split when no validation or test file is given.
+
+    ``by`` is ``random``, ``group`` (all rows with one value of `column` stay together), ``time`` (the earliest rows
+    train, the latest test) or ``both`` (validation and test have other texts and other values of `column`). Rows with
+    the same text always stay in one part, unless a split by group has ``shared_texts``. ``date_format`` is the format
+    of the times if it cannot be detected: ``iso``, ``day-first``, ``month-first``, or one for Python's ``strptime``.
+    """
+
+    by: Literal["random", "group", "time", "both"] = "random"
+    column: str | None = None
+    date_format: str | None = None
+    shared_texts: bool = False
+    fractions: tuple[float, float, float] = (0.8, 0.1, 0.1)
+    seed: Seed = 0
+
+    @field_validator("date_format")
+    @classmethod
+    def _known_format(cls, value: str | None) -> str | None:
+        if value is not None:
+            check_date_format(value)
+        return value
+
+
+class ValuesRecipe(Settings):
+    """A table that describes the values of an attribute, with a row for each.
+
+    ``table`` is a file, ``key`` the column with the values, by default the attribute's name. ``fields`` names the
+    columns to read and their kinds (``categorical``, ``multi_label``, ``number``, ``vector``, ``text``), by
+    default all columns, with kinds inferred from their cells. With ``own_vectors: false``, a value has no vector
+    besides its description.
+    """
+
+    table: Name
+    key: Name | None = None
+    fields: tuple[dict[str, Any], ...] = ()
+    own_vectors: bool = True
+
+    @field_validator("fields", mode="before")
+    @classmethod
+    def _known_fields(cls, value: Any) -> Any:
+        items = [{"name": item} if isinstance(item, str) else item for item in value]
+        return tuple(field_to_dict(field_from_dict(item)) for item in items)
+
+
+def _as_values(value: Any) -> Any:
+    return {"table": value} if isinstance(value, str) else value
+
+
+class DataRecipe(Settings):
+    """Where the rows are and which columns are read.
+
+    ``shuffled`` is a control: in every split the attributes are shuffled over the rows, so that any remaining gain is
+    not due to the attributes. ``partial_labels`` trains on rows that have some of several labels; validation and test
+    files are then required and have all labels. ``bad_labels`` decides what happens to rows whose label is outside the
+    scale: not a number where one is needed, or not one of the given classes. ``weight`` names a column of the
+    training rows with the weight of each in the loss; scores weigh all rows the same. For the task
+    ``generation`` the text is the response and there is no label; ``prompt`` names the columns that are read before
+    it, which ``chat`` puts into the tokenizer's chat template. ``values`` describes the values of attributes, by a
+    table for each. A table named ``-`` is the standard input. ``encoding``, ``delimiter``, ``quoting`` and
+    ``file_format`` set how files are read if this cannot be detected, ``columns`` names the columns of tables without a
+    header row, and ``rows`` is the maximum number of rows to read of each table.
+    """
+
+    train: Name
+    validation: Name | None = None
+    test: Name | None = None
+    text: Annotated[tuple[Name, ...], Field(min_length=1), BeforeValidator(_as_tuple)]
+    text_pair: Names = ()
+    text_negative: Names = ()
+    truncation: Truncation = "longest_first"
+    label: Names = ()
+    weight: Name | None = None
+    prompt: Names = ()
+    chat: bool = False
+    attributes: tuple[dict[str, Any], ...] = ()
+    values: dict[Name, Annotated[ValuesRecipe, BeforeValidator(_as_values)]] = Field(default={})
+    encoding: str | None = None
+    delimiter: str | None = None
+    quoting: bool | None = None
+    decimal: str | None = None
+    columns: Names | None = None
+    file_format: str | None = None
+    rows: int | None = None
+    missing: tuple[str, ...] = MISSING
+    split: SplitRecipe = SplitRecipe()
+    window: str = "head"
+    max_length: int = Field(default=256, ge=4)
+    text_separator: str = "\n"
+    shuffled: bool = False
+    bad_labels: Literal["error", "drop"] = "error"
+    partial_labels: bool = False
+
+    @field_validator("attributes", mode="before")
+    @classmethod
+    def _as_settings(cls, value: Any) -> Any:
+        """Take the names of columns, and kinds of attributes, as settings."""
+        items = value if isinstance(value, list | tuple) else [value]
+        return tuple(kind_settings(item) if isinstance(item, str | Kind) else item for item in items)
+
+    @field_validator("attributes")
+    @classmethod
+    def _known_kinds(cls, value: tuple[dict[str, Any], ...]) -> tuple[dict[str, Any], ...]:
+        kinds = tuple(_kind_from_dict(item) for item in value)
+        names = [kind.name for kind in kinds]
+        if twice := sorted({name for name in names if names.count(name) > 1}):
+            raise ConfigError(f"attribute {', '.join(twice)} is named twice: name every column once")
+        return tuple(map(kind_settings, kinds))
+
+    @field_validator("values")
+    @classmethod
+    def _of_attributes(cls, value: dict[str, ValuesRecipe], info: ValidationInfo) -> dict[str, ValuesRecipe]:
+        kinds = {kind.name: kind for kind in map(_kind_from_dict, info.data.get("attributes", ()))}
+        for name in value:
+            if name not in kinds:
+                known = ", ".join(kinds) or "none"
+                raise ConfigError(
+                    f"{name!r} is not an attribute, so its values cannot be described (attributes: {known})"
+                )
+        return value
+
+    @field_validator("text", "text_pair", "text_negative", "label", "prompt")
+    @classmethod
+    def _once(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        if twice := sorted({name for name in value if value.count(name) > 1}):
+            raise ConfigError(f"column {', '.join(twice)} is named twice: name every column once")
+        return value
+
+    @field_validator("window")
+    @classmethod
+    def _readable_window(cls, value: str) -> str:
+        parse_window(value, max_length=512)
+        return value
+
+    @model_validator(mode="after")
+    def _readable_tables(self) -> Self:
+        FileOptions.of(self)
+        if [self.train, self.validation, self.test].count(STDIN) > 1:
+            raise ConfigError(f"two tables are named {STDIN!r}, the standard input: name a file in place of one")
+        return self
+
+    @property
+    def reading(self) -> dict[str, Any]:
+        """How tables are read, as arguments of `read_table`."""
+        return {**FileOptions.of(self).given()}
+
+    def kinds(self) -> tuple[Kind, ...]:
+        """The attributes, as the schema takes them."""
+        return tuple(_kind_from_dict(item) for item in self.attributes)
+
+    def text_input(self) -> TextInput:
+        """The text columns, how they are joined and fitted."""
+        window = parse_window(self.window, max_length=self.max_length)
+        return TextInput(
+            self.text,
+            separator=self.text_separator,
+            window=window,
+            prompt=self.prompt,
+            chat=self.chat,
+            pair=self.text_pair,
+            truncation=self.truncation,
+            negative=self.text_negative,
+        )
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """The columns of all texts but the prompt."""
+        return (*self.text, *self.text_pair, *self.text_negative)
+
+
+class BackboneRecipe(Settings):
+    """The pretrained weights and how they are tuned. Empty fields take the default of the method or of the family.
+
+    ``dropout`` applies to the document vector, ``head_size`` is the size of a tanh layer between it and the classifier
+    (by default there is none), ``chunk_encoder`` joins the vectors of chunks (``robert``, ``tobert``, or settings; by
+    default their mean), ``attention_dropout`` to the attention weights of the backbone. With an
+    ``attention_dropout`` of 0, training on a CPU can use the fused attention, which is much faster for long texts.
+
+    With ``added_tokens`` ``train``, tokens that were added to the tokenizer and have no embeddings get some, which
+    learn with every tuning; by default they are refused.
+
+    The names ``cnn``, ``tang-cnn``, ``bilstm``, ``bilstm-cnn`` and ``hierarchical`` are backbones without
+    pretraining, trained in full: ``options`` are those of their configurations, ``word_vectors`` a file of
+    pretrained word vectors to begin with.
+    """
+
+    name: str = DEFAULT_BACKBONE
+    revision: str | None = None
+    tuning: str | None = None
+    pooling: Pooling | None = None
+    dropout: float = Field(default=0.2, ge=0, lt=1)
+    head_size: int | None = Field(default=None, ge=1, le=100_000)
+    chunk_encoder: dict[str, Any] | str | None = None
+    attention_dropout: float | None = Field(default=None, ge=0, lt=1)
+    options: dict[str, Any] = Field(default={})
+    word_vectors: str | None = None
+    added_tokens: AddedTokens = "refuse"
+
+    @property
+    def is_pretrained(self) -> bool:
+        """Whether there are pretrained weights; a backbone over word vectors begins without."""
+        return self.name not in WORD_MODELS
+
+    @model_validator(mode="after")
+    def _fitting_kind(self) -> Self:
+        if self.is_pretrained and (self.options or self.word_vectors):
+            what = "options" if self.options else "word_vectors"
+            raise ConfigError(f"{what} are for backbones without pretraining ({', '.join(WORD_MODELS)}): leave it out")
+        chosen = {
+            "tuning": self.tuning not in (None, "full"),
+            "revision": self.revision is not None,
+            "attention_dropout": self.attention_dropout is not None,
+            "added_tokens": self.added_tokens != "refuse",
+        }
+        if not self.is_pretrained and any(chosen.values()):
+            what = next(name for name, is_chosen in chosen.items() if is_chosen)
+            raise ConfigError(f"{what} is not for the backbone {self.name!r}, which is not pretrained: leave it out")
+        if not self.is_pretrained:
+            WORD_MODELS[self.name].from_dict(self.options, source="backbone.options")
+        return self
+
+    @field_validator("chunk_encoder")
+    @classmethod
+    def _readable_chunk_encoder(cls, value: Any) -> Any:
+        return None if value is None else chunk_encoder_from_dict(value).model_dump()
+
+    @field_validator("tuning")
+    @classmethod
+    def _readable_tuning(cls, value: str | None) -> str | None:
+        if value is not None:
+            Tuning.parse(value)
+        return value
+
+
+OptimizerName = Literal["adamw", "adam", "adadelta", "sgd"]
+_OPTIMIZER_OPTIONS: dict[str, tuple[str, ...]] = {
+    "adamw": ("beta1", "beta2", "eps"),
+    "adam": ("beta1", "beta2", "eps"),
+    "adadelta": ("rho", "eps"),
+    "sgd": ("momentum",),
+}
+
+
+class TrainingRecipe(Settings):
+    """Optimisation: by default AdamW with linear warm-up and decay.
+
+    ``steps`` replaces ``epochs`` if given. ``learning_rate`` is that of the new parameters, the method and the head;
+    ``backbone_learning_rate`` defaults to 5e-5 if pretrained matrices are trained, and to ``learning_rate`` if only
+    norms or biases are. ``evaluate_every`` is ``epoch`` or a number of steps, after which the model is evaluated on the
+    validation rows and a checkpoint is written. The best model by ``select_by`` is kept, and training stops after
+    `patience` evaluations without a better one. ``select_by`` is ``loss``, ``main_metric``, the name of a metric, or
+    ``auto``: the loss, a proper score, which changes while an accuracy still stands; for the similarity of pairs and
+    triplets the main metric. It also chooses the penalty of linear models. ``precision: auto`` is bf16 where the
+    hardware supports it; the run's recipe has the
+    resolved value. ``table_updates`` says which rows of the attribute tables a step updates: ``all``; ``rows``, those
+    of the batch's values; or ``auto``, which is ``rows`` for tables of 2**24 numbers or more; see `RowAdamW`.
+    ``optimizer`` may also be ``adam``, ``adadelta`` or ``sgd``, with ``optimizer_options`` in PyTorch's terms
+    (``beta1``, ``beta2``, ``eps``; ``rho``, ``eps``; ``momentum``); ``schedule`` may be ``constant`` after the warm-up.
+    For these, ``weight_decay`` is an L2 term of the loss, without attribute tables and word vectors. ``max_head_norm``
+    is the maximum norm of the weights of a class in the classifier, to which a step scales them down.
+    ``set_encoders`` also trains an encoder that turns the rows of a new value into its vector.
+    ``report_to`` names experiment trackers, as in transformers, such as ``tensorboard``.
+    """
+
+    epochs: float = Field(default=5, gt=0)
+    steps: int | None = Field(default=None, ge=1)
+    batch_size: int = Field(default=32, ge=1, lt=2**31)
+    learning_rate: float = Field(default=5e-4, gt=0, le=1_000)
+    backbone_learning_rate: float | None = Field(default=None, gt=0, le=1_000)
+    optimizer: OptimizerName = "adamw"
+    optimizer_options: dict[str, float] = Field(default={})
+    schedule: Literal["linear", "constant"] = "linear"
+    warmup: float = Field(default=0.1, ge=0, lt=1)
+    weight_decay: float = Field(default=0.01, ge=0)
+    max_grad_norm: float = Field(default=1.0, ge=0)
+    max_head_norm: float | None = Field(default=None, gt=0)
+    gradient_accumulation: int = Field(default=1, ge=1, lt=2**31)
+    gradient_checkpointing: bool = False
+    precision: Literal["auto", "float32", "bf16"] = "auto"
+    table_updates: Literal["auto", "all", "rows"] = "auto"
+    evaluate_every: Literal["epoch"] | int = "epoch"
+    select_by: Name = AUTO
+    patience: int = Field(default=3, ge=1)
+    set_encoders: bool = False
+    seed: Seed = 0
+    report_to: Names = ()
+
+    @model_validator(mode="after")
+    def _fitting_optimizer(self) -> Self:
+        known = _OPTIMIZER_OPTIONS[self.optimizer]
+        if unknown := sorted(set(self.optimizer_options) - set(known)):
+            raise ConfigError(f"{self.optimizer} has no option {', '.join(unknown)}: it has {', '.join(known)}")
+        for name, value in self.optimizer_options.items():
+            if not (0 < value <= 1 if name == "eps" else 0 <= value < 1):
+                raise ConfigError(f"optimizer_options: {name} is {value}: give a number from 0 to 1")
+        if self.table_updates == "rows" and self.optimizer != "adamw":
+            raise ConfigError(f"table_updates rows is for adamw, and optimizer is {self.optimizer}: leave one out")
+        return self
+
+    @field_validator("evaluate_every", mode="before")
+    @classmethod
+    def _epoch_or_steps(cls, value: Any) -> Any:
+        if value != "epoch" and not (isinstance(value, int) and not isinstance(value, bool) and value >= 1):
+            raise ConfigError(f"it is {value!r}: write epoch, or a number of steps of at least 1")
+        return value
+
+
+class EvaluationRecipe(Settings):
+    """What the bootstrap draws: rows, or whole clusters of rows that are not independent.
+
+    ``cluster`` is ``rows``, ``text``, the name of a column, or two of these, such as ``[text, judge]``; ``auto`` takes
+    the texts if several rows share one, and their judges: the first of the columns ``judges`` that distinguishes the
+    rows of a text, by default among the categorical attributes whose values are not hashed. A run's folder then has a
+    hash of each scored row's text and judge.
+    """
+
+    cluster: str | Annotated[tuple[Name, ...], Field(min_length=1, max_length=2)] = AUTO
+    judges: Names = ()
+
+    @field_validator("cluster")
+    @classmethod
+    def _known(cls, value: str | tuple[str, ...]) -> str | tuple[str, ...]:
+        names = value if isinstance(value, tuple) else (value,)
+        if not all(names) or len(set(names)) < len(names):
+            raise ConfigError(f"evaluation.cluster is {value!r}: name one kind of clusters, or two different ones")
+        if isinstance(value, tuple) and (words := {AUTO, ROWS}.intersection(value)):
+            raise ConfigError(f"evaluation.cluster is {value!r}: {min(words)!r} cannot be combined; or name columns")
+        return value
+
+
+class TransferRecipe(Settings):
+    """Values learned by another run, used instead of initial values.
+
+    ``run`` is the folder of the run or the model. Attribute parameters are loaded from it; with ``frozen`` they are not
+    trained, and values that the run does not know stay unknown; otherwise such values are added. With ``full_model``
+    everything is loaded, including the classes, and training continues with other rows.
+    """
+
+    run: str
+    renamed: ClassVar[Mapping[str, str]] = {"everything": "full_model"}
+
+    frozen: bool = True
+    full_model: bool = False
+
+    @model_validator(mode="after")
+    def _either(self) -> Self:
+        if self.full_model and self.frozen:
+            raise ConfigError(
+                "full_model trains the whole model of the run further: set frozen to false, or leave full_model out"
+            )
+        return self
+
+
+def _kind_from_dict(settings: dict[str, Any]) -> Kind:
+    kind: Kind = read_kind(settings, KINDS, what="attribute")
+    return kind
+
+
+class Recipe(Settings):
+    """One training run: settings that fit each other.
+
+    `method` has the method's ``name`` and options, `task` the task's ``kind`` and options.
+    """
+
+    data: DataRecipe
+    method: dict[str, Any] = Field(default_factory=lambda: METHODS[DEFAULT_METHOD]().to_dict())
+    task: dict[str, Any] = Field(default_factory=dict)
+    backbone: BackboneRecipe = BackboneRecipe()
+    training: TrainingRecipe = TrainingRecipe()
+    evaluation: EvaluationRecipe = EvaluationRecipe()
+    transfer: TransferRecipe | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _short_forms(cls, settings: Any) -> Any:
+        return written_out(settings) if isinstance(settings, dict) else settings
+
+    @field_validator("method")
+    @classmethod
+    def _known_method(cls, value: dict[str, Any]) -> dict[str, Any]:
+        value = {"name": DEFAULT_METHOD, **value}
+        name = value["name"]
+        is_baseline = isinstance(name, str) and name in BASELINES
+        return baseline_from_dict(value).to_dict() if is_baseline else _method(value).to_dict()
+
+    @field_validator("task")
+    @classmethod
+    def _known_task(cls, value: dict[str, Any]) -> dict[str, Any]:
+        if (kind := value.get("kind")) not in (None, *TASKS):
+            listed = ", ".join(TASKS)
+            raise ConfigError(f"unknown task {kind!r}{did_you_mean_or(str(kind), TASKS, f'choose one of {listed}')}")
+        return value
+
+    @property
+    def similarity(self) -> Similarity:
+        """The task ``similarity`` with the attributes of each text."""
+        named = {name: self.task[name] for name in ("text_attributes", "pair_attributes") if name in self.task}
+        return Similarity(form=self.form, **named)
+
+    @property
+    def form(self) -> Form:
+        """What the rows of the task ``similarity`` have."""
+        return "triplets" if self.data.text_negative else "scores" if self.data.label else "pairs"
+
+    def cluster_settings(self) -> ClusterSettings:
+        """How the clusters of scored rows are found."""
+        # The marks of clusters would tell the values that a salt hides.
+        known = [kind.name for kind in self.data.kinds() if isinstance(kind, Categorical) and kind.lists_values]
+        return ClusterSettings(
+            cluster=self.evaluation.cluster,
+            texts=self.data.texts,
+            judges=self.evaluation.judges or tuple(known),
+        )
+
+    @property
+    def missing_labels(self) -> tuple[str, ...]:
+        """The texts that mean no label; the name of a class never does.
+
+        Unless the recipe says otherwise, these are those of attributes, and where labels are numbers a few more.
+        """
+        lists = [self.task.get(option) for option in ("classes", "labels", "ties")]
+        named = {canonical(name) for names in lists if isinstance(names, list | tuple) for name in names}
+        usual = dict.fromkeys((*self.data.missing, *TASKS[self.task_kind].no_label))
+        return tuple(text for text in self.task.get("missing", usual) if text not in named)
+
+    @property
+    def attribute_names(self) -> list[str]:
+        """The columns of the attributes."""
+        return [str(attribute["name"]) for attribute in self.data.attributes]
+
+    @property
+    def task_kind(self) -> str:
+        """The task: as named, else ``aspects`` for several label columns and ``classification`` for one."""
+        return str(self.task.get("kind") or ("aspects" if len(self.data.label) > 1 else "classification"))
+
+    @property
+    def task_options(self) -> dict[str, Any]:
+        """The options with which the task is fitted."""
+        options: dict[str, Any] = {name: value for name, value in self.task.items() if name != "kind"}
+        options["missing"] = self.missing_labels
+        if self.task_kind == "aspects":
+            options.setdefault("names", self.data.label)
+        if self.task_kind == "similarity":
+            options["form"] = self.form
+        return options
+
+    @property
+    def is_generative(self) -> bool:
+        """Whether the model writes text."""
+        return self.task_kind == "generation"
+
+    @property
+    def label_columns(self) -> tuple[str, ...]:
+        """The columns that are predicted: the labels, with the texts that they are about, or the generated text."""
+        if self.task_kind == "similarity":
+            return (*self.data.label, *self.data.texts, *self.similarity.label_attributes)
+        if self.compares:
+            return (*self.data.label, *self.data.texts)
+        if self.reads_tokens:
+            return (*self.data.label, *(self.data.text_pair or self.data.text))
+        return self.data.text if self.is_generative else self.data.label
+
+    @property
+    def compares(self) -> bool:
+        """Whether the task compares texts of a row."""
+        return TASKS[self.task_kind].compares
+
+    @property
+    def reads_tokens(self) -> bool:
+        """Whether the task scores tokens."""
+        return TASKS[self.task_kind].reads_tokens
+
+    @property
+    def needs_attributes(self) -> bool:
+        """Whether the method reads attributes."""
+        baseline = self.baseline
+        return self.method_config().uses_attributes if baseline is None else not baseline.reads_text
+
+    @property
+    def times(self) -> tuple[str, ...]:
+        """The column by which the method orders rows, if it does."""
+        method = None if self.is_baseline else self.method_config()
+        return (method.time,) if isinstance(method, History) and method.time is not None else ()
+
+    @property
+    def reads_attributes(self) -> bool:
+        """Whether the method's predictions depend on the attributes."""
+        return self.is_baseline or self.needs_attributes
+
+    @property
+    def is_baseline(self) -> bool:
+        """Whether the method is one of the baselines, without a backbone."""
+        return self.method["name"] in BASELINES
+
+    @property
+    def baseline(self) -> BaselineConfig | None:
+        """The options of a baseline; None for a method with a backbone."""
+        return baseline_from_dict(self.method) if self.is_baseline else None
+
+    def method_config(self) -> MethodConfig:
+        """The method's settings."""
+        return method_from_dict(self.method)
+
+    @property
+    def tuning(self) -> str:
+        """Which parameters of the backbone are trained."""
+        if not self.backbone.is_pretrained:
+            return "full"
+        return self.backbone.tuning or self.method_config().default_tuning
+
+    @property
+    def backbone_learning_rate(self) -> float:
+        """The peak learning rate of the backbone."""
+        if self.training.backbone_learning_rate is not None:
+            return self.training.backbone_learning_rate
+        is_delicate = self.backbone.is_pretrained and Tuning.parse(self.tuning).pretrained_matrices
+        return 5e-5 if is_delicate else self.training.learning_rate
 
     @model_validator(mode="after")
     def _fitting_task(self) -> Self:
-        check_task(self)
+        _check_task(self)
         return self
 
     @model_validator(mode="after")
@@ -74,7 +640,7 @@ class Recipe(RecipeFields):
                 f"{as_argument('data.attributes')}, or choose method 'none'"
             )
         if not self.is_baseline and isinstance(history := self.method_config(), History):
-            check_history(self, history)
+            _check_history(self, history)
         return self
 
     @model_validator(mode="after")
@@ -85,10 +651,203 @@ class Recipe(RecipeFields):
 
     @model_validator(mode="after")
     def _fitting_backbone(self) -> Self:
-        check_backbone(self)
+        _check_backbone(self)
         return self
 
     def to_yaml(self) -> str:
         """Return the whole recipe, defaults included, as YAML; the end marker shows that it is complete."""
         tree = self.model_dump(mode="json")
         return yaml.safe_dump(tree, sort_keys=False, allow_unicode=True, explicit_end=True)
+
+
+def _method(settings: dict[str, Any]) -> MethodConfig:
+    """The method's settings; the message for an unknown name lists the baselines too."""
+    name = settings["name"]
+    if isinstance(name, str) and "+" not in name and name not in METHODS:
+        known = (*METHODS, *BASELINES)
+        rest = did_you_mean_or(name, known, f"choose one of {', '.join(known)}, or a sum")
+        raise ConfigError(f"unknown method {name!r}{rest}")
+    return method_from_dict(settings)
+
+
+def _check_task(recipe: Recipe) -> None:
+    """Refuse columns and settings that the task does not have, or that it lacks."""
+    if recipe.is_generative:
+        _check_generation(recipe)
+    elif recipe.compares:
+        _check_candidates(recipe)
+    elif not recipe.data.label:
+        raise ConfigError(
+            f"no label column is named: name it with {as_argument('data.label')}, or choose the task generation, which "
+            "needs none"
+        )
+    elif recipe.data.prompt or recipe.data.chat:
+        raise ConfigError(f"task {recipe.task_kind!r} reads no prompt: name its columns as text, and leave chat out")
+    if recipe.reads_tokens:
+        _check_tokens(recipe)
+
+
+def _refuse_baseline(recipe: Recipe, lacks: str) -> None:
+    """Refuse a baseline for a task that it cannot do."""
+    if recipe.is_baseline:
+        raise ConfigError(
+            f"method {recipe.method['name']!r} {lacks}, as the task {recipe.task_kind!r} does: choose one that acts in "
+            "a backbone"
+        )
+
+
+def _check_tokens(recipe: Recipe) -> None:
+    """Refuse settings that a task which scores tokens does not have."""
+    _refuse_baseline(recipe, "scores no tokens")
+    check_reads_tokens(recipe.method_config(), task=recipe.task_kind)
+    if not isinstance(parse_window(recipe.data.window, max_length=recipe.data.max_length), Head):
+        raise ConfigError(
+            f"task {recipe.task_kind!r} reads a long text in windows of max_length tokens that overlap, not in "
+            f"{recipe.data.window}: leave window out"
+        )
+    if recipe.backbone.pooling is not None:
+        raise ConfigError(f"task {recipe.task_kind!r} has no document vector: leave backbone.pooling out")
+    if recipe.data.partial_labels:
+        raise ConfigError(f"task {recipe.task_kind!r} has one label for each row: leave partial_labels out")
+    if TASKS[recipe.task_kind].reads_words:
+        if len(recipe.data.text) > 1 or recipe.data.text_pair:
+            raise ConfigError(
+                f"task 'tags' reads one column of words: name one with {as_argument('data.text')}, and no second text"
+            )
+    elif len(recipe.data.text) != 1 or len(recipe.data.text_pair) != 1:
+        raise ConfigError(
+            f"task {recipe.task_kind!r} reads a question and a context: name one column of each, with "
+            f"{as_argument('data.text')} and {as_argument('data.text_pair')}"
+        )
+
+
+def _check_candidates(recipe: Recipe) -> None:
+    """Refuse settings that a task which compares texts does not have."""
+    _refuse_baseline(recipe, "compares no texts")
+    check_compares(recipe.method_config(), task=recipe.task_kind)
+    if recipe.task_kind == "similarity":
+        _check_similarity(recipe)
+    elif len(recipe.data.text) != 1 or len(recipe.data.text_pair) != 1:
+        raise ConfigError(
+            f"task {recipe.task_kind!r} compares two texts: name one column of each, with "
+            f"{as_argument('data.text')} and {as_argument('data.text_pair')}, the preferred one first where there is "
+            f"no label, and what stands before both with {as_argument('data.prompt')}"
+        )
+    if both := sorted({*recipe.data.prompt, *recipe.attribute_names}.intersection(recipe.data.texts)):
+        raise ConfigError(
+            f"column {', '.join(both)} is a text that is compared and also the prompt or an attribute: name it once"
+        )
+    if recipe.data.chat or recipe.data.partial_labels:
+        what = "chat" if recipe.data.chat else "partial_labels"
+        raise ConfigError(f"task {recipe.task_kind!r} has no {what}: leave it out")
+
+
+def _check_similarity(recipe: Recipe) -> None:
+    """Refuse settings with which nothing is learned of the similarity of texts, or not what is meant."""
+    if not recipe.data.text_pair:
+        raise ConfigError(
+            "task 'similarity' compares two texts: name the column of the second one with "
+            f"{as_argument('data.text_pair')}, and with {as_argument('data.label')} that of scores, or with "
+            f"{as_argument('data.text_negative')} that of a text that fits less, if there is one"
+        )
+    if any(len(names) > 1 for names in (recipe.data.text, recipe.data.text_pair, recipe.data.text_negative)):
+        raise ConfigError(
+            f"task 'similarity' compares one column with another: name one with {as_argument('data.text')}, one with "
+            f"{as_argument('data.text_pair')} and at most one with {as_argument('data.text_negative')}, and join "
+            "others beforehand"
+        )
+    if recipe.data.label and recipe.data.text_negative:
+        raise ConfigError("task 'similarity' learns from scores or from triplets: leave label or text_negative out")
+    if recipe.data.prompt:
+        raise ConfigError("task 'similarity' reads no prompt: name its column with the text, and leave prompt out")
+    if recipe.task.get("form", recipe.form) != recipe.form:
+        raise ConfigError(
+            f"task.form is {recipe.task['form']!r}, and the columns that are named make {recipe.form}: leave it out"
+        )
+    if recipe.form == "pairs" and recipe.training.batch_size < 2:
+        raise ConfigError(
+            "training.batch_size is 1, and pairs are learned from the other rows of a batch: give at least 2"
+        )
+    if recipe.backbone.head_size is not None:
+        raise ConfigError("task 'similarity' has no head: leave backbone.head_size out")
+    check_gives_vectors(recipe.method_config(), task=recipe.task_kind)
+    recipe.similarity.check_attributes(recipe.attribute_names)
+
+
+def _check_generation(recipe: Recipe) -> None:
+    """Refuse settings that a model which writes text does not have."""
+    if recipe.data.label or recipe.data.partial_labels:
+        raise ConfigError("task 'generation' learns the text itself: leave label and partial_labels out")
+    if recipe.data.text_pair:
+        raise ConfigError(
+            f"task 'generation' reads no pair of texts: name the second text with {as_argument('data.prompt')}"
+        )
+    if both := sorted({*recipe.data.prompt, *recipe.attribute_names}.intersection(recipe.data.text)):
+        raise ConfigError(
+            f"column {', '.join(both)} is the text that is written and also a prompt or an attribute: the model "
+            "would read the answer; name it as the text only"
+        )
+    if recipe.data.chat and not recipe.data.prompt:
+        raise ConfigError(
+            f"a chat template needs a prompt: name its columns with {as_argument('data.prompt')}, or leave chat out"
+        )
+    if recipe.is_baseline or "text" in recipe.method_config().points:
+        raise ConfigError(f"method {recipe.method['name']!r} writes no text: choose one that acts in a backbone")
+    if recipe.backbone.pooling is not None:
+        raise ConfigError("task 'generation' has no document vector: leave backbone.pooling out")
+
+
+def _check_history(recipe: Recipe, history: History) -> None:
+    """Refuse settings with which no history can be read."""
+    if (refusal := history.attribute_refusal(recipe.attribute_names)) is not None:
+        raise ConfigError(refusal)
+    if recipe.task.get("soft_labels"):
+        raise ConfigError(
+            "history puts labels in front of texts, but with soft_labels they are shares: leave soft_labels out"
+        )
+    if history.time in recipe.data.label:
+        raise ConfigError(
+            f"history: time is {history.time!r}, which is the label and would be read: name another column"
+        )
+    if history.time is None and not recipe.backbone.is_pretrained:
+        raise ConfigError(
+            f"history: similar texts are found by a pretrained backbone, but {recipe.backbone.name!r} is not "
+            "pretrained: choose one that is, or name a column of times (method.time)"
+        )
+    if parse_window(recipe.data.window, max_length=recipe.data.max_length).chunk is not None:
+        raise ConfigError(
+            f"history: a text is read at once, behind its history, and the window is {recipe.data.window!r}: choose "
+            "head or head+tail"
+        )
+
+
+def _check_backbone(recipe: Recipe) -> None:
+    """Refuse a backbone that the method or the task cannot read."""
+    if recipe.baseline is not None and recipe.baseline.reads_vectors and not recipe.backbone.is_pretrained:
+        raise ConfigError(
+            f"method {recipe.method['name']!r} reads the vectors of a pretrained backbone, and "
+            f"{recipe.backbone.name!r} is not pretrained: choose a pretrained one"
+        )
+    if recipe.backbone.added_tokens != "refuse" and (recipe.is_generative or recipe.is_baseline):
+        what = "a model that writes text" if recipe.is_generative else f"method {recipe.method['name']!r}"
+        raise ConfigError(
+            f"backbone.added_tokens is {recipe.backbone.added_tokens}, which {what} does not have: add embeddings with "
+            "transformers (resize_token_embeddings), or leave it out"
+        )
+    if recipe.backbone.is_pretrained or recipe.is_baseline:
+        return
+    if recipe.is_generative:
+        raise ConfigError(f"the backbone {recipe.backbone.name!r} writes no text: choose a language model")
+    method, name = recipe.method_config(), recipe.backbone.name
+    placement = placement_for(WORD_MODELS[name].model_type)
+    if (refusal := method.refusal(placement) or method.attribute_refusal(recipe.attribute_names)) is not None:
+        raise ConfigError(refusal)
+    if placement.states != "token" and (recipe.reads_tokens or recipe.data.window.startswith("chunks")):
+        what = f"the task {recipe.task_kind!r} scores words" if recipe.reads_tokens else "chunks are cut by words"
+        raise ConfigError(f"{what}, and the backbone {name!r} has a state for each {placement.states}")
+    for option, value in method.word_options(name, attributes=len(recipe.data.attributes)).items():
+        if (given := recipe.backbone.options.get(option, value)) != value:
+            raise ConfigError(
+                f"backbone.options.{option} is {given}, but the method {method.name!r} needs {value} for the "
+                f"attributes {', '.join(recipe.attribute_names)}: leave it out"
+            )

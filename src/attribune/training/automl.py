@@ -25,7 +25,7 @@ from attribune.models.baselines import AutoML
 from attribune.models.linear import LinearModel
 from attribune.models.word_network import ACTIVATIONS, NetworkSettings, WordNetwork
 from attribune.runs.folder import RunFolder
-from attribune.runs.recipe_parts import TrainingRecipe
+from attribune.runs.recipe import TrainingRecipe
 from attribune.tasks import Task
 from attribune.training.network_fit import Check, NetworkFit
 from attribune.training.network_texts import RANDOM, NetworkTexts

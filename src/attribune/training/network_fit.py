@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from attribune.data.batching import LengthGroupedBatches, length_cuts
 from attribune.models.word_network import NetworkSettings, WordNetwork
 from attribune.models.word_rows import WordRows
-from attribune.runs.recipe_parts import TrainingRecipe
+from attribune.runs.recipe import TrainingRecipe
 from attribune.tasks import Task
 from attribune.tasks.base import selection_score
 from attribune.training.ftrl import FTRL

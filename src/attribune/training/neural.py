@@ -31,7 +31,7 @@ from attribune.models.model import AttributeModel
 from attribune.models.token_scores import score_tokens
 from attribune.models.transfer import AttributeSource
 from attribune.runs.folder import RunFolder
-from attribune.runs.recipe_parts import TrainingRecipe
+from attribune.runs.recipe import TrainingRecipe
 from attribune.tasks import TokenTask
 from attribune.training.callbacks.early_stopping import EarlyStopping
 from attribune.training.callbacks.profile import ProfileSteps

@@ -18,7 +18,7 @@ from attribune.data.rows import EncodedRows
 from attribune.errors import ConfigError
 from attribune.models.base import ConditionedModel
 from attribune.models.model import AttributeModel
-from attribune.runs.recipe_parts import TrainingRecipe
+from attribune.runs.recipe import TrainingRecipe
 from attribune.tasks import TokenTask
 from attribune.training.plan import DataPlan
 from attribune.training.preparation import PreparedData, PreparedSplit, encode_rows_of_split

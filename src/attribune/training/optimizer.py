@@ -12,7 +12,7 @@ from transformers import TrainerCallback
 from attribune.backbones.added_tokens import is_added
 from attribune.methods.attribute_method import AttributeMethod
 from attribune.models.base import ConditionedModel
-from attribune.runs.recipe_parts import TrainingRecipe
+from attribune.runs.recipe import TrainingRecipe
 
 if TYPE_CHECKING:
     from attribune.training.sharding import ShardedTables

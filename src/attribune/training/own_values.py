@@ -15,7 +15,7 @@ from attribune.core.progress import Reporter
 from attribune.errors import DataError
 from attribune.methods.one_per_value import OnePerValue, OnePerValueMethod
 from attribune.models.base import ConditionedModel
-from attribune.runs.recipe_parts import TrainingRecipe
+from attribune.runs.recipe import TrainingRecipe
 
 __all__ = ["train_own_values"]
 

@@ -13,8 +13,7 @@ from attribune.data.texts import TextInput
 from attribune.errors import ConfigError
 from attribune.methods import METHODS, MethodConfig
 from attribune.models.baselines import BaselineConfig
-from attribune.runs.recipe import Recipe
-from attribune.runs.recipe_parts import BackboneRecipe, DataRecipe, TrainingRecipe, TransferRecipe
+from attribune.runs.recipe import BackboneRecipe, DataRecipe, Recipe, TrainingRecipe, TransferRecipe
 from attribune.schema.kinds import Kind
 from attribune.tasks import TASKS
 

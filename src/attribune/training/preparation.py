@@ -27,8 +27,7 @@ from attribune.errors import ConfigError, DataError, RowError, numbered_in_file,
 from attribune.models.base import ConditionedModel
 from attribune.models.transfer import AttributeSource
 from attribune.runs.folder import RunFolder
-from attribune.runs.recipe import Recipe
-from attribune.runs.recipe_parts import ValuesRecipe
+from attribune.runs.recipe import Recipe, ValuesRecipe
 from attribune.runs.training_rows import rows_of_training
 from attribune.runs.value_tables import value_tables
 from attribune.schema import EncodingReport, MultiLabel, Schema

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from attribune.metrics.definitions import MetricInfo, metric_info
-from attribune.runs.recipe_parts import TrainingRecipe
+from attribune.runs.recipe import TrainingRecipe
 from attribune.tasks import Task
 from attribune.tasks.base import AUTO, LOSS, MAIN_METRIC, unknown_selection
 from attribune.training.preparation import PreparedData

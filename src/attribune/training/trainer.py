@@ -25,7 +25,7 @@ from attribune.metrics.definitions import MetricInfo
 from attribune.models.base import ConditionedModel
 from attribune.models.model import AttributeModel
 from attribune.models.token_scores import score_tokens
-from attribune.runs.recipe_parts import TrainingRecipe
+from attribune.runs.recipe import TrainingRecipe
 from attribune.training.attention_memory import RecomputedAttention
 from attribune.training.distributed import PATIENCE, all_rows, backend, process_count, process_number
 from attribune.training.optimizer import build_optimizer, clip_gradients

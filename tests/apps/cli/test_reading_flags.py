@@ -18,7 +18,7 @@ from attribune.apps.cli.recipe_flags import recipe_of
 from attribune.data.file_options import FileOptions, Reading
 from attribune.data.tables import TableFile
 from attribune.errors import ConfigError
-from attribune.runs.recipe_parts import ValuesRecipe
+from attribune.runs.recipe import ValuesRecipe
 from attribune.runs.value_tables import read_value_table
 
 FLAGS = ["--encoding", "--delimiter", "--quoting", "--decimal", "--columns", "--file-format", "--rows"]

@@ -156,8 +156,8 @@ def _values(record: Record) -> Iterator[Section]:
             title=f"Values of {attribute['attribute']} that move predictions most",
             sentences=sentences,
             table=[["value", "rows", "trained on", "moves by", "mean change"], *lines] if lines else [],
-            note=f"Each value is compared with the same rows without it. {_compared(attribute, record['least_rows'])} The "
-            "largest of many differences are partly chance.",
+            note=f"Each value is compared with the same rows without it. {_compared(attribute, record['least_rows'])} "
+            "The largest of many differences are partly chance.",
         )
 
 

@@ -144,7 +144,7 @@ def _write_distributions(options: argparse.Namespace) -> None:
     from attribune.core.config import read_yaml
     from attribune.errors import ConfigError
     from attribune.runs.distributions import write_distribution_recipe, write_distributions
-    from attribune.runs.recipe_parts import DataRecipe
+    from attribune.runs.recipe import DataRecipe
 
     names = ("data", "text", "text_pair", "label")
     given = {name: getattr(options, name) for name in names if getattr(options, name)}
