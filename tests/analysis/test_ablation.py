@@ -240,7 +240,8 @@ def test_nothing_stays_switched_off_after_an_error(trained_runs: TrainedRuns) ->
 def test_what_was_computed_is_shown_though_the_page_cannot_be_written(
     data: Path, run_of: Runs, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    run, words = run_of("injector"), ["--rows", "30", "--output", str(tmp_path / "no" / "page.html")]
+    (tmp_path / "page.html").mkdir()
+    run, words = run_of("injector"), ["--rows", "30", "--output", str(tmp_path / "page.html")]
     capsys.readouterr()
     assert main(["ablate", str(run), str(data), *words]) == 1
     out, err = capsys.readouterr()

@@ -151,7 +151,7 @@ def test_rows_outside_the_scale_are_left_out_as_in_the_training(trained_runs: Tr
     assert any(said in note for note in found.notes)
     assert ablate(run, table)["rows"] == 78
     strict = trained_runs("injector", *options, "--no-baselines", rows=ROWS)
-    with pytest.raises(DataError, match=r"rows\.csv: the label of row 4 is 'four'"):
+    with pytest.raises(DataError, match=r"rows\.csv: column 'look': the label of row 4 is 'four'"):
         evaluate(strict, table)
 
 

@@ -318,8 +318,8 @@ def test_a_page_shows_values_as_text(record: dict[str, Any]) -> None:
         (("--row", "99"), "data.csv has 80 rows, so there is no row 99"),
         (("--row", "0"), "row is 0: give at least 1"),
         (("--as", "user=u1"), "other values (--as) need a row: choose one with --row"),
-        (("--row", "1", "--as", "user=u11"), "attribute 'user' has no value 'u11' in training; the closest: 'u1'"),
-        (("--output", "nowhere/page.html"), "the page cannot be written to nowhere/page.html"),
+        (("--row", "1", "--as", "user=u11"), "attribute 'user' has no value 'u11' in training; did you mean 'u1'?"),
+        (("--output", "nowhere/page.html"), "nowhere/page.html cannot be written"),
         (("--rare", "0"), "rare is 0"),
     ],
 )

@@ -241,7 +241,7 @@ def test_what_cannot_be_asked_costs_one_message(
 def test_a_run_that_is_nowhere_costs_one_message(
     texts: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert_refused(tmp_path / "nowhere", texts, ["--for", "user=new"], "is not the folder of a run", capsys)
+    assert_refused(tmp_path / "nowhere", texts, ["--for", "user=new"], "there is no such folder", capsys)
 
 
 def assert_refused(run: Path, texts: Path, words: list[str], part: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -97,7 +97,7 @@ def test_other_weights_are_refused(tiny_backbone: Factory, tmp_path: Path) -> No
         check_fingerprint(other, mark, name="some/name", folder=tmp_path)
     assert str(tmp_path) in str(error.value)
     assert "'some/name'" in str(error.value)
-    assert "backbone=FOLDER" in str(error.value)
+    assert "backbone='FOLDER'" in str(error.value)
 
 
 # Tokenizer

@@ -285,7 +285,7 @@ class TestLoad:
         }
 
     def test_a_folder_without_a_manifest_is_refused(self, tmp_path: Path) -> None:
-        with pytest.raises(DataError, match=r"holds no prepared data set .*`attribune data prepare NAME --source"):
+        with pytest.raises(DataError, match=r"holds no prepared data set .*`attribune data prepare"):
             load_prepared(tmp_path)
 
     @pytest.mark.parametrize("content", ["", "{", "[1]", '{"name": "imdb", "start_url": "."}', "\udcff"])
@@ -330,7 +330,7 @@ class TestCounts:
         ("published", "partial", "message"),
         [
             (60, False, None),
-            (61, False, r"reviews\.csv: 60 of the 61 rows .* a part, or was cut off; get it again, or .* --partial"),
+            (61, False, r"reviews\.csv: 60 of the 61 rows .* a part, or was cut off; get it again, or .* partial=True"),
             (59, False, r"reviews\.csv: 60 rows, more than the 59 .*: this is another file; get it again, or"),
             (61, True, None),
             (59, True, None),

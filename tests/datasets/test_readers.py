@@ -368,7 +368,7 @@ class TestFood:
         items = [recipe(description="one line"), recipe(**({"id": 2} | changes)), recipe(id=3)]
         write(tmp_path / "RAW_recipes.csv", csv_text(items))
         with pytest.raises(
-            DataError, match=rf"RAW_recipes\.csv, line 3: {reason}.*: .*, or leave such rows out with --skip"
+            DataError, match=rf"RAW_recipes\.csv, line 3: {reason}.*: .*, or leave such rows out with skip_bad"
         ):
             read_rows("food", tmp_path)
         rows, log = read_rows("food", tmp_path, skip_bad=True)

@@ -262,7 +262,7 @@ class TestHostileGlue:
     def test_whole_files_are_asked_for(self, tmp_path: Path) -> None:
         write_source(tmp_path, "sst-2")
         with pytest.raises(
-            DataError, match=r"train\.tsv: 40 of the 67,349 rows that the source publishes: .* --partial"
+            DataError, match=r"train\.tsv: 40 of the 67,349 rows that the source publishes: .* partial=True"
         ):
             prepare(CARDS["sst-2"], source=tmp_path, output=tmp_path / "out")
 

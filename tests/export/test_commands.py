@@ -330,16 +330,16 @@ def test_an_export_that_differs_is_not_written(
 @pytest.mark.parametrize(
     ("method", "words", "message"),
     [
-        ("injector", ("--for", "user=u33"), "attribute 'user' has no value 'u33' in training; the closest: 'u3'"),
+        ("injector", ("--for", "user=u33"), "attribute 'user' has no value 'u33' in training; did you mean 'u3'?"),
         (
             "injector",
             ("--for", "usr=u3"),
-            "the model has no attribute 'usr'; the closest: 'user' (attributes: user, tags)",
+            "the model has no attribute 'usr'; did you mean 'user'? (attributes: user, tags)",
         ),
         ("injector", ("--for", "user=u3", "user=u4"), "'user' has one value for each row, but 2 are given"),
         ("injector", ("--for", "user"), "'user' does not name a value: write it as user=u17"),
         ("injector", ("--for", "user=N/A"), "attribute 'user': 'N/A' means that there is no value"),
-        ("injector", (), "--format adapter is for fixed values: give them with --for, such as --for user=VALUE"),
+        ("injector", (), "--format adapter is for fixed values: name those of attributes such as 'user' with --for"),
         ("injector", ("--format", "onnx", "--output", "x.pt2"), "x.pt2 is not the name of a file of --format onnx"),
         ("injector", ("--for", "--output", "nowhere/at/all"), "the folder nowhere/at does not exist"),
         ("injector", ("--for", "--check", "nowhere.csv"), "nowhere.csv"),

@@ -163,7 +163,7 @@ def test_a_disk_that_fills_later_lets_the_training_go_on(
 
     with monkeypatch.context() as patch:
         patch.setattr(torch, "save", fill)
-        assert "free some space, then continue with --resume" in fails(*words)
+        assert "free some space, then continue from the previous checkpoint with --resume" in fails(*words)
     code, _, err = attribune(*words, "--resume")
     assert code == 0
     assert "resuming from step 2 of 5" in err

@@ -235,9 +235,9 @@ class TestOptions:
         assert "--workers 0: give at least 1" in fails(*words, tmp_path / "out", "--engine", "ray", "--workers", "0")
         with pytest.raises(ConfigError, match="unknown engine 'spark': choose local or ray"):
             predict(runs / "none", data, tmp_path / "out", engine="spark")  # type: ignore[arg-type]
-        with pytest.raises(ConfigError, match="part_rows 0: give at least 1"):
+        with pytest.raises(ConfigError, match="part_rows=0: give at least 1"):
             predict(runs / "none", data, tmp_path / "out", part_rows=0)
-        with pytest.raises(ConfigError, match=r"part_rows 5 is for an output without an ending"):
+        with pytest.raises(ConfigError, match=r"part_rows=5 is for an output without an ending"):
             predict(runs / "none", data, tmp_path / "p.csv", part_rows=5)
         assert sorted(os.listdir(tmp_path)) == ["a.csv"]
         monkeypatch.setattr("importlib.util.find_spec", lambda _: None)

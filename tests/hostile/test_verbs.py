@@ -123,8 +123,8 @@ class TestEvaluateAndPredict:
         [
             ("p.xls", "the ending '.xls' is not one of .csv"),
             ("", "the ending '' is not one of"),
-            ("nowhere/p.csv", "cannot be written (No such file or directory)"),
-            ("d.csv/p.csv", "cannot be written (Not a directory)"),
+            ("nowhere/p.csv", "cannot be written: there is no folder nowhere"),
+            ("d.csv/p.csv", "cannot be written: there is no folder d.csv"),
             ("folder.csv", "cannot be written (Is a directory)"),
             ("d.csv", "is the table that is read"),
         ],

@@ -293,7 +293,9 @@ def test_what_cannot_go_on_is_refused(
 
 
 def test_continue_leaves_no_room_for_other_beginnings(source: Path, tmp_path: Path, capsys: Any) -> None:
-    words = ["train", "x.csv", "--continue", str(source), "--output", str(tmp_path / "no")]
+    table = tmp_path / "x.csv"
+    table.write_text("text\nx\n")
+    words = ["train", str(table), "--continue", str(source), "--output", str(tmp_path / "no")]
     assert main([*words, "--init-attributes", str(source)]) == 1
     assert "leave out --preset and --init-attributes" in capsys.readouterr().err
 

@@ -164,7 +164,7 @@ def test_a_table_alone_is_trained_on_and_the_guess_is_said(tmp_path: Path, caplo
     rows().to_csv(tmp_path / "t.csv", index=False)
     caplog.clear()
     train(str(tmp_path / "t.csv"), tmp_path / "file", **LINEAR)
-    assert "labels in 'stars': ratings from 1 to 5: task='ordinal' or 'rating'" in caplog.messages
+    assert "labels in 'stars': ratings from 1 to 5: task='ordinal' or task='rating'" in caplog.messages
     recipes = [read_yaml(tmp_path / name / "recipe.yaml") for name in ("frame", "file")]
     assert [recipe["data"].pop("train") for recipe in recipes] == ["the DataFrame", str(tmp_path / "t.csv")]
     assert recipes[0] == recipes[1]

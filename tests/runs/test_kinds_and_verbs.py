@@ -203,7 +203,7 @@ REFUSED: list[tuple[set[str], set[str], str]] = [
     ({"next"}, SEVERAL_ANSWERS, f"the next text {ONE_ANSWER}"),
     ({"next"}, BASELINES, "choose another attribute, or train with another method"),
     ({"generate"}, set(KINDS) - {"writing"}, "has the task '{task}', which writes no text: use `attribune predict`"),
-    ({"enrol"}, {"similar pairs"}, "train further with its rows (attribune train --continue)"),
+    ({"enrol"}, {"similar pairs"}, "train further with its rows (`attribune train --continue`)"),
     ({"enrol"}, BASELINES, "method '{method}' has no vector for each value: new values need a training with them"),
     ({"ablate"}, BASELINES, "method '{method}' acts in no layer of a backbone, so no layer of it can"),
     ({"train on"}, BASELINES, "method '{method}' is a baseline, which is not trained further: train it anew"),

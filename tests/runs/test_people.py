@@ -518,7 +518,7 @@ def test_the_commands(run: Path, new: Path, capsys: pytest.CaptureFixture[str]) 
         (["{run}", "{new}.gone"], "new.csv.gone"),
         (["{run}/compare/none", "{new}"], "method 'none' has no vector for each value"),
         (["{run}/compare/linear", "{new}"], "method 'linear' has no vector for each value"),
-        (["{run}/nowhere", "{new}"], "is not the folder of a run"),
+        (["{run}/nowhere", "{new}"], "there is no such folder"),
     ],
 )
 def test_enrol_refuses(

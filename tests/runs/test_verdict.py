@@ -128,7 +128,7 @@ def test_the_best_baseline_counts_and_the_advice_fits_it() -> None:
         "a longer training (training.epochs, now 5)",
         "a longer window (data.max_length, now 256)",
         "a backbone that is trained as well (backbone.tuning=lora or full; it is frozen)",
-        "or take the baseline, which costs less (`--method linear`)",
+        "or take the baseline, which costs less (`train(..., method='linear')`)",
     ]
     tuned = verdict(pair("majority", SAME), trained=record(best_step=50), backbone={"tuning": "full"}).baseline
     assert tuned is not None
@@ -143,7 +143,7 @@ def test_a_baseline_without_attributes_that_is_as_good_says_to_leave_them_out() 
     assert found is not None
     assert (found.answer, found.comparison.b) == ("no", "linear, text only")
     assert found.advice[0] == "a training without the attributes, which this baseline does not read"
-    assert found.advice[-1].endswith("(`--method linear`, without attributes)")
+    assert found.advice[-1].endswith("(`train(..., method='linear')`, without attributes)")
 
 
 def test_linear_without_attributes_is_the_same_model_trained_without_them() -> None:

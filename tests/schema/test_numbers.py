@@ -183,7 +183,7 @@ def test_baselines_read_numbers(words: Words, tmp_path: Path, method: str) -> No
 @pytest.mark.parametrize("method", ["poly", "upnn"])
 def test_methods_without_vectors_refuse(words: Words, method: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(words(method)) == 1
-    assert "take the bins, --numeric" in capsys.readouterr().err
+    assert "take the bins, --numeric COLUMN" in capsys.readouterr().err
 
 
 @pytest.mark.exhaustive

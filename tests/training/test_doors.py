@@ -156,7 +156,7 @@ def test_mistakes_are_named(predictor: Predictor, call: Callable[[Predictor], An
 @pytest.mark.parametrize("wrong", [None, 5, 2.5, b"x", object(), {1: 2}, [None], [[]], {"text": object()}, int])
 def test_no_error_comes_from_inside(predictor: Predictor, tmp_path: Path, wrong: Any) -> None:
     columns: dict[str, Any] = {"text": "text", "label": "stars", "backbone": "cnn", "method": "upa"}
-    names = ["label", "text"]
+    names = [] if wrong is None else ["label", "text"]  # what is not given is guessed
     if not isinstance(wrong, int | float) and wrong is not None:  # which some arguments may be
         names += ["text_pair", "weight", "task", "method", "tuning", "epochs", "seed", "values", "attributes", "test"]
     calls: list[Callable[[], Any]] = [
@@ -243,18 +243,22 @@ def test_mistakes_with_runs_are_named(run: Path, call: Callable[[Path], Any], me
         call(run)
 
 
-def test_a_text_on_the_command_line(run: Path, predictor: Predictor, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_text_on_the_command_line(
+    run: Path, predictor: Predictor, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     expected = predictor.predict("great film", user="u1", tags=["war", "drama"])
     words = ["--attribute", "user=u1", "--attribute", "tags=war", "--attribute", "tags=drama"]
     for folder in (run, run / "model"):
         assert main(["predict", str(folder), "--text", "great film", *words]) == 0
         assert f"prediction: {expected['prediction']}\nprobability_bad: " in capsys.readouterr().out
+    table = tmp_path / "x.csv"
+    table.write_text("text\nx\n")
     for wrong, message in (
         (["--text", "x", "--attribute", "usr=1"], "did you mean 'user'"),
         (["--text", "x", "--output", "o.csv"], "--output and --text cannot be combined"),
         ([], "there is nothing to predict"),
-        (["x.csv"], "no output is named"),
-        (["x.csv", "--output", "o.csv", "--attribute", "user=u1"], "--attribute is only for --text"),
+        ([str(table)], "no output is named"),
+        ([str(table), "--output", "o.csv", "--attribute", "user=u1"], "--attribute is only for --text"),
     ):
         assert main(["predict", str(run), *wrong]) == 1
         assert message in capsys.readouterr().err
@@ -276,7 +280,7 @@ def test_a_model_alone(run: Path, predictor: Predictor, tmp_path: Path, capsys: 
 def test_the_standard_input_is_predicted(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     content = FRAME.to_csv(index=False, sep=";").encode()
     expected, found = tmp_path / "expected.csv", tmp_path / "found.csv"
-    FRAME[:7].to_csv(tmp_path / "rows.csv", index=False)
+    FRAME[:7].to_csv(tmp_path / "rows.csv", index=False, sep=";")
     assert main(["predict", str(run), str(tmp_path / "rows.csv"), "--output", str(expected)]) == 0
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(content)))
     assert main(["predict", str(run), "-", "--rows", "7", "--output", str(found)]) == 0

@@ -76,7 +76,7 @@ def test_labels_that_are_no_class_are_counted_and_named() -> None:
 def test_labels_that_are_not_on_the_scale_are_left_out(task: dict[str, Any], wrong: str) -> None:
     labels = [str(row % 3 + 1) for row in range(58)] + [wrong, "3.0"]
     settings = {"train": "rows", "text": "text", "label": "answer", "attributes": ["user"]}
-    with pytest.raises(DataError, match=f"1 of 60 rows .*'{wrong}' .1, first in row 59.: .*data.bad_labels=drop"):
+    with pytest.raises(DataError, match=f"1 of 60 rows .*'{wrong}' .1, first in row 59.: .*bad_labels='drop'"):
         prepare(DataPlan.of(Recipe.from_dict({"data": settings, "task": task})), with_labels(labels))
     dropping = Recipe.from_dict({"data": {**settings, "bad_labels": "drop"}, "task": task})
     prepared = prepare(DataPlan.of(dropping), with_labels(labels))
@@ -109,8 +109,8 @@ def free(**data: Any) -> DataPlan:
 def test_words_that_mean_no_label_are_named() -> None:
     prepared = prepare(free(), with_labels(table()["answer"]))
     (note,) = (note for note in prepared.notes if "without a label" in note)
-    assert note.startswith("train: 20 rows without a label left out: 'None' (20); these words mean")
-    assert "task.missing" in note
+    assert note.startswith("train: 20 rows without a label left out: 'None' (20); these words count as no label")
+    assert "missing=" in note
     kept = Recipe.from_dict({"data": free().source.model_dump(), "task": {"missing": [""]}})
     prepared = prepare(DataPlan.of(kept), with_labels(table()["answer"]))
     assert prepared.task.to_dict()["classes"] == ["No", "None", "Yes"]

@@ -217,7 +217,7 @@ def check_tokenizer(
     kind = "AutoModel"
     if is_generative:
         kind += "ForSeq2SeqLM" if backbone.config.is_encoder_decoder else "ForCausalLM"
-    cure = "train those of the added tokens (--set backbone.added_tokens=train, added_tokens='train' in Python), "
+    cure = f"train those of the added tokens ({as_argument('backbone.added_tokens', 'train')}), "
     raise ConfigError(
         f"the tokenizer has {len(tokenizer):,} tokens, and the backbone {name!r} has embeddings for {known:,}: give "
         f"the backbone's own tokenizer, {'' if is_generative else cure}or add embeddings with transformers, "

@@ -21,6 +21,7 @@ __all__ = [
     "called",
     "is_command_line",
     "opened_command_line",
+    "written_to_file",
 ]
 
 _SHORT = ("name", "kind")  # method.name is the argument method, task.kind the argument task
@@ -84,8 +85,23 @@ _command: list[Door] = []  # of the process, since a command works in threads, t
 _function: ContextVar[Door | None] = ContextVar("door", default=None)
 
 
+_is_file: ContextVar[bool] = ContextVar("is_file", default=False)
+
+
 def _door() -> Door:
+    if _is_file.get():
+        return Door()
     return _command[-1] if _command else _function.get() or Door()
+
+
+@contextmanager
+def written_to_file() -> Iterator[None]:
+    """Let words be calls in Python within the block, whatever the door: a file is read wherever its reader stands."""
+    token = _is_file.set(True)
+    try:
+        yield
+    finally:
+        _is_file.reset(token)
 
 
 @contextmanager

@@ -234,8 +234,8 @@ def _clear_other_vectors(model: ConditionedModel, ids: npt.NDArray[np.int64]) ->
 def _export_folder(source: _Source, path: Path, rows: Rows) -> tuple[str, float]:
     if source.ids is None and source.predictor.reads_attributes:
         raise ConfigError(
-            f"{as_argument('kind', 'adapter')} is for fixed values: give them with {as_argument('assignments')}, such "
-            f"as that of {source.predictor.schema.names[0]!r}, or none of them for texts of which nothing is known"
+            f"{as_argument('kind', 'adapter')} is for fixed values: name those of attributes such as "
+            f"{source.predictor.schema.names[0]!r} with {as_argument('assignments')}"
         )
     clear_drafts(path.parent, name=path.name)
     draft = draft_of(path)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from attribune.core.door import as_attribute
 from attribune.core.plugins import load_plugins
 from attribune.core.wording import did_you_mean_or
 from attribune.errors import ConfigError
@@ -168,7 +169,8 @@ def check_reads_descriptions(method: MethodConfig, described: Sequence[str]) -> 
     if described and method.uses_attributes and not method.reads_descriptions:
         raise ConfigError(
             f"method {method.name!r} has no vectors of values, which the descriptions of {described[0]!r} could give: "
-            "leave the tables of values out (of a continuous number take the bins, kind numeric), or choose another "
+            "leave the tables of values out (of a continuous number take the bins, "
+            f"{as_attribute('numeric', 'COLUMN')}), or choose another "
             "method"
         )
 

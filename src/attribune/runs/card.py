@@ -8,6 +8,7 @@ from pathlib import Path
 
 from huggingface_hub import EvalResult
 
+from attribune.core.door import written_to_file
 from attribune.core.wording import counted
 from attribune.data.table_files import ENDINGS
 from attribune.metrics.tables import comparison_lines, markdown_table
@@ -23,6 +24,8 @@ __all__ = ["has_own_card", "run_card", "shown_tables"]
 
 def run_card(recipe: Recipe, schema: Schema, results: RunResults) -> str:
     """Render the card of a run, without values of attributes or local paths."""
+    with written_to_file():
+        verdict = [] if results.verdict is None else results.verdict.sentences()
     tables = shown_tables(recipe)
     has_backbone = recipe.baseline is None or recipe.baseline.reads_vectors
     base = public_name(recipe.backbone.name) if has_backbone else None
@@ -49,7 +52,7 @@ def run_card(recipe: Recipe, schema: Schema, results: RunResults) -> str:
             if rows
         ],
         comparisons=comparison_lines(results.comparisons),
-        verdict=[] if results.verdict is None else results.verdict.sentences(),
+        verdict=verdict,
     )
 
 

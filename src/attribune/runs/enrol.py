@@ -21,7 +21,7 @@ from torch import nn
 
 from attribune.core.arguments import checked_arguments
 from attribune.core.checksums import CheckedFiles, check_files
-from attribune.core.door import as_call
+from attribune.core.door import as_call, is_command_line
 from attribune.core.files import replace_file, write_json
 from attribune.core.process_state import training_alone
 from attribune.core.progress import Reporter
@@ -251,9 +251,10 @@ def check_takes_values(recipe: Recipe, predictor: Predictor) -> None:
     """
     model = predictor.model
     if not predictor.task.has_row_losses:
+        command = f" ({as_call('train', **{'continue': ...})})" if is_command_line() else ""
         raise ConfigError(
             f"the task {predictor.task.kind!r} learned from pairs, each beside the others of its batch, of which a new "
-            "value has too few: train further with its rows"
+            f"value has too few: train further with its rows{command}"
         )
     described = model.values.described() if isinstance(model, ConditionedModel) else ()
     if not model.rows_of_values() and not described:

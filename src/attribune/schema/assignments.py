@@ -65,7 +65,8 @@ def assigned_ids(schema: Schema, assignments: Mapping[str, Sequence[str]]) -> np
             known = attribute.values
             new = next((value for value in values if value.strip() not in known), values[0])
             hint = _closest(new, known) if len(known) <= SEARCHABLE else ""
-            raise ConfigError(f"attribute {name!r} has no value {new!r} in training{hint}: correct it, or leave it out")
+            cure = hint or ": correct it, or leave it out"
+            raise ConfigError(f"attribute {name!r} has no value {new!r} in training{cure}")
         if counts.missing:
             raise ConfigError(f"attribute {name!r}: {values[0]!r} means that there is no value: leave it out")
         if counts.dropped:

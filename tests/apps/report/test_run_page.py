@@ -496,7 +496,7 @@ def test_the_page_opens_with_the_verdict_and_folds_what_shows_nothing(read_of: C
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["nowhere"], "is not the folder of a run"),
+        (["nowhere"], "nowhere: there is no such folder"),
         (["{run}", "missing.csv"], "missing.csv"),
         (["{run}", "--output", "{run}"], "cannot be written"),
         (["{run}", "--output", "{run}/no/page.html"], "cannot be written"),

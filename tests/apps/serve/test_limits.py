@@ -314,7 +314,7 @@ def test_keys_that_will_not_do(key: str, monkeypatch: pytest.MonkeyPatch) -> Non
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["nowhere"], "nowhere is not the folder of a run"),
+        (["nowhere"], "nowhere: there is no such folder"),
         (["{runs}/none/recipe.yaml"], "is not the folder of a run"),
         (["{runs}/injector", "{runs}/injector"], "two runs are named 'injector': give them names, as in NAME=FOLDER"),
         (["x={runs}/none", "x={runs}/pln"], "two runs are named 'x'"),

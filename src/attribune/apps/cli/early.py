@@ -9,14 +9,12 @@ from typing import Any
 
 from attribune.core.wording import did_you_mean
 from attribune.data.file_options import FORMATS
-from attribune.data.text_files import COMPRESSED, no_such_file
 from attribune.errors import ConfigError, ModelFolderError
 
 __all__ = ["refuse_early"]
 
 _RUNS = ("run_folder", "run_a", "others", "runs", "init_attributes", "continue_from")
 _TABLES = ("data", "validation", "test", "check")
-_ENDINGS = (*(f".{name}" for name in FORMATS), *COMPRESSED)
 _WRITES_A_TABLE = ("predict", "generate")
 _WRITES_A_PAGE = ("explain", "ablate", "report")
 
@@ -30,11 +28,12 @@ def refuse_early(options: argparse.Namespace) -> None:
         ConfigError: for an output.
     """
     for run in _given(options, _RUNS):
-        _require_run(run.rpartition("=")[2] if options.verb == "serve" and not Path(run).exists() else run)
+        name, _, folder = run.rpartition("=") if options.verb == "serve" else ("", "", run)
+        if name or not run.startswith("="):  # of serve, which says how to write a name
+            _require_run(folder if not Path(run).exists() else run)
     for table in _given(options, _TABLES):
-        # What has no such ending may be a name on the hub.
-        if table.lower().endswith(_ENDINGS) and not Path(table).exists():
-            raise no_such_file(Path(table))
+        if not Path(table).exists():
+            _require_table(table)
     output = getattr(options, "output", None)
     if output is not None and Path(output).suffix and options.verb in (*_WRITES_A_TABLE, *_WRITES_A_PAGE):
         _require_place(options, Path(output))
@@ -56,6 +55,14 @@ def _require_run(run: str) -> None:
     beside = [one.name for one in path.parent.iterdir() if one.is_dir()] if path.parent.is_dir() else []
     near = did_you_mean(path.name, beside)
     raise ModelFolderError(f"{run}: there is no such folder{near}: name one that `attribune train` wrote")
+
+
+def _require_table(table: str) -> None:
+    from attribune.data.text_files import COMPRESSED, no_such_file
+
+    # What has no such ending may be a name on the hub.
+    if table.lower().endswith((*(f".{name}" for name in FORMATS), *COMPRESSED)):
+        raise no_such_file(Path(table))
 
 
 def _require_place(options: argparse.Namespace, output: Path) -> None:
