@@ -38,7 +38,7 @@ CASES: list[tuple[str, tuple[Any, ...], str]] = [
     ("check t.csv", ("data.encoding", "latin-1"), "--encoding latin-1"),
     ("check t.csv", ("data.quoting", False), "--quoting none"),
     ("check t.csv", ("data.missing", ["", "n/a"]), "--missing '' n/a"),
-    ("train t.csv --output r", ("data.missing", ["", "n/a"]), '--set \'data.missing=["", "n/a"]\''),
+    ("train t.csv --output r", ("task.missing", ["", "n/a"]), '--set \'task.missing=["", "n/a"]\''),
     ("train t.csv --output r", ("data.text_pair",), "--text-pair"),
     ("train t.csv --output r", ("task.kind", "rating"), "--task rating"),
     ("train t.csv --output r", ("backbone.name", "a folder"), "--backbone 'a folder'"),

@@ -58,7 +58,7 @@ ROLES = {
     "always": "left out",
     "copy": "left out",
     "session": "id",
-    "verdict_code": "attribute",
+    "verdict_code": "left out",
     "rare": "left out",
     "reason": "left out",
     "weight": "weight",
@@ -76,6 +76,7 @@ def test_roles_are_guessed_and_what_is_wrong_is_said() -> None:
     for part in ("'always' has one value", "'copy' is the label in 100.0%", "'rare' is missing in 99.2%"):
         assert part in said
     assert "'reason' has values nearly only in rows with the label '2'" in said
+    assert "the label determines column 'verdict_code': 100.0% of the rows" in said
     assert "user" not in said
     assert checked._repr_html_().count("<tr>") == len(ROLES) + 1
     assert json.loads(json.dumps(checked.to_dict()))["command"] == checked.command

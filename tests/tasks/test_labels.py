@@ -145,10 +145,13 @@ def test_classes_that_differ_in_capitals_or_spaces_are_named(names, alike):
         assert ", ".join(f"{name!r} ({1_000 + names.index(name):,})" for name in group) in notes[0]
 
 
-@pytest.mark.parametrize(("names", "is_scale"), [(["3 stars", "3 Stars", "4 stars"], True), (["no", "No"], False)])
+@pytest.mark.parametrize(
+    ("names", "is_scale"),
+    [(["3 stars", "3 Stars", "4 stars"], True), (["4", "★★★★", "-", "3"], True), (["no", "No"], False)],
+)
 def test_alike_classes_of_a_scale_have_a_task_that_reads_their_numbers(names, is_scale):
     (note,) = labels.alike_notes(dict.fromkeys(names, 2))
-    assert ("or use task='rating', which reads their numbers" in note) == is_scale
+    assert ("use task='rating' or task='ordinal', which read numbers" in note) == is_scale
 
 
 def test_aspects_name_the_classes_that_are_alike():

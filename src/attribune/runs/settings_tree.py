@@ -19,6 +19,7 @@ SETTINGS = {
     "text_negative": "data.text_negative",
     "label": "data.label",
     "weight": "data.weight",
+    "missing": "data.missing",
     "prompt": "data.prompt",
     "chat": "data.chat",
     "validation": "data.validation",

@@ -225,7 +225,7 @@ class NoNumberError(RowError):
             f"column {column!r}, ",
             row,
             f": {text!r} is not a finite number: {comma}correct it, add it to the missing values "
-            f"({as_argument('data.missing', at='train')}), make a number of a date, such as its year, or read the "
+            f"({as_argument('data.missing')}), make a number of a date, such as its year, or read the "
             f"column as categories with {as_attribute('categorical', column)}",
         )
         self.column, self.text = column, text

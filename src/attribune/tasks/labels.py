@@ -18,7 +18,7 @@ from attribune.core.config import short_repr
 from attribune.core.door import as_argument
 from attribune.errors import ConfigError, DataError, RowError
 from attribune.schema.cells import list_cells
-from attribune.schema.columns import as_array, canonical, other_spellings
+from attribune.schema.columns import NO_NUMBER, as_array, canonical, other_spellings
 
 __all__ = [
     "UNSEEN",
@@ -250,18 +250,22 @@ def count_classes(ids: Array, names: Sequence[str]) -> dict[str, int]:
 
 
 def alike_notes(counts: Mapping[str, int]) -> list[str]:
-    """Say which classes differ in capitals, spaces or the encoding of letters alone, with the rows of each."""
-    groups: dict[str, list[str]] = {}
+    """Say which classes are one number, or differ in capitals, spaces or the encoding of letters alone."""
+    numbers = {name: label_number(name) for name in counts if name not in NO_NUMBER}
+    are_numbers = None not in numbers.values() and any(number_of(name) is None for name in numbers)  # such as stars
+    groups: dict[Hashable, list[str]] = {}
     for name in counts:
-        groups.setdefault("".join(unicodedata.normalize("NFKC", name).casefold().split()), []).append(name)
+        plain = "".join(unicodedata.normalize("NFKC", name).casefold().split())
+        groups.setdefault(numbers[name] if are_numbers and name in numbers else plain, []).append(name)
     alike = [names for names in groups.values() if len(names) > 1]
     if not alike:
         return []
     listed = "; ".join(", ".join(f"{name!r} ({counts[name]:,})" for name in names) for names in alike[:_EXAMPLES])
     more = f"; and {len(alike) - _EXAMPLES:,} others" if len(alike) > _EXAMPLES else ""
+    if are_numbers:
+        cure = f"use {as_argument('task.kind', 'rating')} or {as_argument('task.kind', 'ordinal')}, which read numbers"
+        return [f"classes that are the same number are learned as different ones: {listed}{more}: {cure}"]
     cure = "write them in one way if they are the same"
-    if all(label_number(name) is not None for name in counts):
-        cure += f", or use {as_argument('task.kind', 'rating')}, which reads their numbers"
     return [f"classes that differ in capitals or spaces alone are learned as different ones: {listed}{more}: {cure}"]
 
 

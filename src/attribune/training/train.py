@@ -69,6 +69,7 @@ _TABLE_ARGUMENTS = (
         "attributes",
         "values",
         "weight",
+        "missing",
         "validation",
         "test",
         "task",
@@ -92,6 +93,7 @@ def train(
     attributes: Sequence[Any] | str | None = None,
     values: Mapping[str, Any] | None = None,
     weight: str | None = None,
+    missing: Sequence[str] | None = None,
     validation: Any = None,
     test: Any = None,
     task: str | Mapping[str, Any] | None = None,
@@ -133,6 +135,7 @@ def train(
         attributes: columns with one value per row by their names, or `Categorical`, `MultiLabel`, `Numeric`, `Number`.
         values: tables (files) that describe the values of attributes, by attribute.
         weight: column with the weight of each training row in the loss.
+        missing: texts that mean no value; by default `MISSING`.
         validation: rows for validation, and `test` those for testing; by default they are split off the data.
         task: its kind, by default classification, or a mapping with ``kind`` and options.
         method: its name, one with options such as ``Injector(bottleneck=8)``, a mapping with ``name`` and options, or

@@ -45,6 +45,7 @@ def _add_row_flags(group: argparse._ArgumentGroup) -> None:
     add("--text-negative", **SEVERAL, metavar="COL", help="column of a text that matches less, for --task similarity")
     add("--label", **SEVERAL, metavar="COL", help="label column; several for --task aspects or spans")
     add("--weight", metavar="COL", help="column with the weight of each training row in the loss, 0 or more")
+    add("--missing", **SEVERAL, metavar="WORD", help="texts that mean no value (default: the usual ones)")
     add("--prompt", **SEVERAL, metavar="COL", help="columns read before the text, or before both texts of a pair")
     add("--chat", action="store_true", default=None, help="apply the chat template to prompt and text")
     add("--validation", metavar="FILE", help="validation rows (default: a tenth of DATA)")

@@ -76,7 +76,7 @@ def leak_finding(name: str, codes: Codes, label: Codes, *, guessed: str = "") ->
     """Say that a column tells the label; None where it does not.
 
     A column tells the label where rows that share a value share the label, far above what the labels' frequencies
-    explain; values of a single row say nothing.
+    explain, or rows that share a label share the value; values of a single row say nothing.
 
     Args:
         codes: of the column, and `label` those of the labels.
@@ -98,7 +98,13 @@ def leak_finding(name: str, codes: Codes, label: Codes, *, guessed: str = "") ->
         )
     told = _told_share(labels, values)
     if told is None or told < _SURE:
-        return None
+        copied = _told_share(values, labels)
+        if copied is None or copied < _SURE:
+            return None
+        return (
+            f"the label determines column {name!r}: {copied:.1%} of the rows have the value of the others with their "
+            "label, as if it were made of the label; leave it out unless it is known before the label"
+        )
     back = _told_share(values, labels) if guessed else None
     if back is not None and back >= _SURE:
         return (
