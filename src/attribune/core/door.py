@@ -28,9 +28,14 @@ _SHORT = ("name", "kind")  # method.name is the argument method, task.kind the a
 
 
 def argument_of(path: str) -> str:
-    """Return the argument, and the end of the flag, that stands for a setting of a recipe where there is one."""
+    """Return the argument, and the end of the flag, that stands for a setting of a recipe where there is one.
+
+    The options of a task or a method have none, and are called by their path.
+    """
     *groups, last = path.split(".")
-    return groups[-1] if groups and last in _SHORT else last
+    if groups and last in _SHORT:
+        return groups[-1]
+    return path if groups[:1] in (["task"], ["method"]) else last
 
 
 class Door:

@@ -35,7 +35,7 @@ __all__ = ["UsableRows", "decided_rows", "split_rows", "usable_rows", "with_weig
 
 def _if_labels() -> str:
     return (
-        "these words count as no label; if one of them is a label, list the words that are none, and not it, with "
+        "these words count as no label; if one of them is a label, name the words that are none, without it, as in "
         f"{as_argument('task.missing', [''])}"
     )
 
