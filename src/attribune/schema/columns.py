@@ -300,6 +300,8 @@ def missing_column(available: Sequence[str], name: str, *, source: str = "the ta
     shown = ", ".join(map(repr, available[:40])) + (" ..." if len(available) > 40 else "")
     close = difflib.get_close_matches(name, [str(column) for column in available], n=1)
     hint = f"; did you mean {close[0]!r}?" if close else ""
+    if close and close[0].strip() == name.strip():
+        hint += " They differ in blanks at the ends, which are left out of the headers of files: rename the column"
     return DataError(f"{source} has no column {name!r}{hint} (columns: {shown or 'none'})")
 
 
