@@ -664,7 +664,7 @@ def test_a_run_in_memory(run: Path) -> None:
     np.testing.assert_array_equal(load_run(run)[1].predict(rows)["probability_good"], after)
     with pytest.raises(DataError, match="its rows have not the value 'u77'"):
         live.learn("user", "u77", rows)
-    with pytest.raises(ConfigError, match="attribute 'price' is numeric"):
+    with pytest.raises(ConfigError, match="attribute 'price' is of the kind numeric"):
         live.learn("price", "3", rows)
     assert live.remove("user", VALUE).models == [str(run)]
     with pytest.raises(ConfigError, match="given twice"):

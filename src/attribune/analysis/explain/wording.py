@@ -163,10 +163,12 @@ def _values(record: Record) -> Iterator[Section]:
 def _compared(attribute: Record, least_rows: int) -> str:
     """Return how to read the effects of values, of which at least one is compared."""
     enough, all_values = attribute["enough_rows"], attribute["values"]
-    have = "has" if enough == 1 else "have"
-    which = f"All {all_values:,} values have" if enough == all_values > 1 else f"{enough:,} of {all_values:,} {have}"
     if all_values == 1:
         which = "Its only value has"
+    elif enough == all_values:
+        which = f"All {all_values:,} values have"
+    else:
+        which = f"{enough:,} of {all_values:,} values {'has' if enough == 1 else 'have'}"
     chance = " The largest of many differences are partly chance." if enough > 1 else ""
     return f"Each value is compared with the same rows without it. {which} at least {least_rows} rows.{chance}"
 
