@@ -276,7 +276,7 @@ def _forgetful(scores: tuple[StoredScores, StoredScores], part: str) -> int | No
     rows = [one.parts[part]["rows"] for one in scores]
     for number, one in enumerate(scores):
         lost = np.setdiff1d(rows[1 - number], rows[number])
-        if 0 < len(lost) == len(np.setxor1d(*rows)) and len(rows[number]) + len(lost) == one.scored[part]:
+        if 0 < len(lost) == len(np.setxor1d(rows[0], rows[1])) and len(rows[number]) + len(lost) == one.scored[part]:
             return number
     return None
 
