@@ -43,6 +43,7 @@ def test_rows_of_the_training_are_counted_and_show_nothing_of_the_attributes(run
     found = evaluate(run, table)
     assert found.trained == 64
     assert any("64 rows have a text that is among the training texts of the run" in note for note in found.notes)
+    assert any(note.startswith("the verdict says nothing of the attributes, since over 10%") for note in found.notes)
     assert "attributes help" not in found.verdict.text()
     assert "shown whether the attributes" not in found.verdict.text()
     page = rows_of_run(run, table)
@@ -56,7 +57,7 @@ def test_rows_that_were_held_out_are_not(run: Path, tmp_path: Path) -> None:
     small_runs.write_csv(tmp_path / "other.csv", small_runs.reviews(20, seed=9))
     found = evaluate(run, tmp_path / "other.csv")
     assert found.trained == 0
-    assert not any("training texts" in note for note in found.notes)
+    assert not any("training texts" in note or "says nothing" in note for note in found.notes)
 
 
 def test_nothing_is_said_where_the_training_table_is_gone(
@@ -167,6 +168,7 @@ def test_a_comparison_on_the_validation_rows_says_why(run: Path, tmp_path: Path,
     found = compare_runs(run, other)
     assert {pair["part"] for pair in found} == {"validation"}
     row = arrays["rows"][0] + 1
-    expected = f"compared on the validation rows: 1 test row is in one of them only, such as row {row}"
+    differs = f"1 test row is in one of them only, such as row {row}, since `forget` removed rows of {other}"
+    expected = f"compared on the validation rows: {differs}"
     assert found.notes == [expected]
     assert expected in repr(found)

@@ -223,7 +223,11 @@ def test_a_value_with_rows_leaves_less_to_learn(run: Path, texts: Path) -> None:
         ("injector", ["--for", "user=new", "--count", "0"], "--count 0: give at least 1"),
         ("injector", ["--for", "item=new"], "the schema has no attribute 'item'"),
         ("injector", ["--for", "user=NA"], "'NA' means that there is no value of 'user'"),
-        ("linear", ["--for", "user=new"], "no vectors of values of 'user'"),
+        (
+            "linear",
+            ["--for", "user=new"],
+            "no vector for each value of 'user' that could be learned: train with a method that has",
+        ),
         ("none", ["--for", "user=new"], "this one reads none"),
     ],
 )

@@ -51,14 +51,14 @@ def test_what_is_right_is_passed_on_as_it_is(given: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"path": None}, r"example: path is None, of the type NoneType: give str \| Path"),
+        ({"path": None}, r"example: path is None, of the type NoneType: give a text or Path"),
         ({"path": b"x"}, "path is b'x', of the type bytes"),
-        ({"path": "x", "count": 2.5}, "count is 2.5, of the type float: give int"),
+        ({"path": "x", "count": 2.5}, "count is 2.5, of the type float: give a whole number"),
         ({"path": "x", "count": "2"}, "count is '2'"),
         ({"path": "x", "count": True}, "count is True, of the type bool"),
         ({"path": "x", "count": np.array([1, 2])}, "count is array"),
         ({"path": "x", "kind": 3}, "kind is 3, of the type int: give Kind"),
-        ({"path": "x", "names": [1]}, r"names is \[1\]"),
+        ({"path": "x", "names": [1]}, r"names is \[1\], .*: give a text or a list of texts, such as \['a', 'b'\]"),
         ({"path": "x", "names": {"a": 1}}, "names is {'a': 1}, of the type dict"),
         ({"path": "x", "values": {"a": "b"}}, "values is {'a': 'b'}"),
         ({"path": "x", "values": [("a", ["b"])]}, "values is .* of the type list"),

@@ -113,8 +113,11 @@ def test_a_bad_byte_is_placed_rightly_after_a_character_cut_by_a_chunk(tmp_path:
         ("a,b\n", "has a header but no rows"),
         ("a,,b\n1,2,3\n", r"column 2 of 3 has no name: .*index=False"),
         ("a,b,a\n1,2,3\n", "two columns are named 'a'"),
-        ("a,b\n1,2\n\n3\n", r"t\.csv, line 4 \(row 2\): 1 fields, but the header has 2; the row starts with '3'"),
-        ('a,b\n"1\n\n",2\n3,4,5\n', r"line 5 \(row 2\): 3 fields, but the header has 2; .* '3,4,5'"),
+        ("a,b\n1,2\n\n3\n", r"t\.csv, line 4 \(row 2\): 1 field, but the header has 2; .* '3': add the fields"),
+        (
+            'a,b\n"1\n\n",2\n3,4,5\n',
+            r"line 5 \(row 2\): 3 fields, but the header has 2; .* '3,4,5': put fields that contain ','",
+        ),
         ('a,b\n1,2\n3,"4\n5,6\n', r"row starting in line 3: a quote is opened and never closed"),
         ('a,b\n1,"2"x\n', r"row starting in line 2: ',' expected after '\"'"),
         ("a,b\r1,2\r3,\0\r", r"t\.csv, line 3: a NUL character"),

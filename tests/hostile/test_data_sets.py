@@ -101,7 +101,7 @@ BAD_ROWS: dict[str, tuple[str, str, int, list[str]]] = {  # set, content, rows t
         "amazon-instruments",
         csv_text(SHOP) + "A2,4,ann\n",
         40,
-        ["line 42 (row 41): 3 fields, but the header has 9; the row starts with 'A2,4,ann': put fields"],
+        ["line 42 (row 41): 3 fields, but the header has 9; the row starts with 'A2,4,ann': add the fields"],
     ),
 }
 

@@ -188,7 +188,7 @@ def test_every_wrong_argument_is_refused_or_taken(
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: attribune.load_run(None), r"load_run: path is None, of the type NoneType: give str \| Path"),
+        (lambda: attribune.load_run(None), r"load_run: path is None, of the type NoneType: give a text or Path"),
         (lambda: attribune.predict("run", "x.csv", "y.csv", part_rows="many"), "predict: part_rows is 'many'"),
         (lambda: attribune.Schema.fit({"user": ["a"]}, [3]), "an attribute is 3: give the name of a column, or a kind"),
     ],

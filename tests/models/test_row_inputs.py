@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from attribune import DataError
-from attribune.models.row_inputs import RowInput, RowNames, shared_values
+from attribune.models.row_inputs import RowInput, RowNames, _columns_of_rows, shared_values
 
 NAMES = RowNames(texts=("text",), needed=("text", "user", "tags"), known=("user", "tags"))
 TEXTS = ["a b", "c"]
@@ -69,3 +69,9 @@ def test_a_list_that_all_texts_share() -> None:
     found = RowInput.read(TEXTS, NAMES, shared_values({"tags": ["x", "y"], "user": "u1"}, 2))
     assert found.columns["tags"] == [["x", "y"], ["x", "y"]]
     assert found.columns["user"] == ["u1", "u1"]
+
+
+def test_a_row_without_its_text_is_told_so_first() -> None:
+    names = RowNames(texts=("text",), needed=("text", "user"))
+    with pytest.raises(DataError, match=r"^row 2 has no text: it lacks 'text'; .*'texte', .*did you mean 'text'\?"):
+        _columns_of_rows([{"text": "a"}, {"texte": "b"}], names)

@@ -112,7 +112,7 @@ def test_what_was_added_is_removed_without_a_trace() -> None:
 @pytest.mark.parametrize(
     ("spec", "message"),
     [
-        (Numeric("user", bins=2), "is numeric: its bins are those of training"),
+        (Numeric("user", bins=2), "is of the kind numeric, which has no list of values"),
         (Categorical("user", unseen="hash", buckets=5), "is hashed: a value shares its vector"),
     ],
 )
@@ -409,7 +409,7 @@ def test_other_files_are_named(run: Path) -> None:
     [
         (["--attribute", "user", "--value", "u33"], "attribute 'user' has no value 'u33'; did you mean 'u3'?"),
         (["--attribute", "author", "--value", "u3"], "the schema has no attribute 'author'"),
-        (["--attribute", "price", "--value", "3"], "attribute 'price' is numeric"),
+        (["--attribute", "price", "--value", "3"], "attribute 'price' is of the kind numeric"),
         (["--attribute", "user", "--value", ""], "'' means that there is no value"),
     ],
 )
@@ -513,7 +513,7 @@ def test_the_commands(run: Path, new: Path, capsys: pytest.CaptureFixture[str]) 
         (["{run}", "{new}", "--prior", "nan"], ": give a number from 0 to"),
         (["{run}", "{new}", "--min-rows", "0"], "min_rows is 0: give at least 1"),
         (["{run}", "{new}", "--min-rows", "999"], "no new value with 999 rows (5 have fewer)"),
-        (["{run}", "{new}", "--attributes", "price"], "attribute 'price' is numeric"),
+        (["{run}", "{new}", "--attributes", "price"], "attribute 'price' is of the kind numeric"),
         (["{run}", "{new}", "--attributes", "author"], "the schema has no attribute 'author'"),
         (["{run}", "{new}.gone"], "new.csv.gone"),
         (["{run}/compare/none", "{new}"], "method 'none' has no vector for each value"),

@@ -229,6 +229,23 @@ def gain(name: str, answer: Answer = "not shown") -> AttributeGain:
     return AttributeGain(attribute=name, metric="log_loss", answer=answer, gain=shown, p_value=0.5, rows=9)
 
 
+@pytest.mark.parametrize(
+    ("low", "high", "p_value", "answer", "said"),
+    [
+        (-0.3, -0.1, 0.0, "not shown", True),
+        (-0.3, -0.1, 0.0, "no", True),
+        (-0.3, -0.1, 0.0, "yes", False),
+        (-0.3, 0.1, 0.5, "yes", False),
+    ],
+)
+def test_the_score_that_decides_is_named_where_the_other_one_differs(
+    low: float, high: float, p_value: float, answer: Answer, said: bool
+) -> None:
+    other = PairedResult(difference=-0.2, low=low, high=high, p_value=p_value, resamples=10)
+    found = gain("user", answer).model_copy(update={"readable_metric": "rmse", "readable": other})
+    assert ("(log loss decides)" in found.sentence()) == said
+
+
 def test_baselines_without_a_proper_score_are_compared_by_the_main_metric() -> None:
     found = verdict(pair("linear", BETTER), pair("majority", SAME), proper=[pair("linear", HIGHER, "log_loss")])
     assert found.baseline is not None

@@ -491,3 +491,9 @@ def test_cells_that_mean_no_value_are_named(spec: Any, cells: list[Any], missing
 def test_an_attribute_of_such_cells_alone_is_refused_with_their_names() -> None:
     with pytest.raises(DataError, match=r"no value in any of the 3 .*'NA' \(2\), 'None' \(1\)\): leave it out"):
         Schema.fit({"u": ["NA", "NA", "None"]}, [Categorical("u")])
+
+
+def test_an_attribute_with_a_similar_name_is_suggested() -> None:
+    schema = Schema.fit({"client": ["a", "b"]}, [Categorical("client")])
+    with pytest.raises(ConfigError, match=r"no attribute 'clients'; did you mean 'client'\? \(attributes: client\)"):
+        schema["clients"]

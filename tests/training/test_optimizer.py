@@ -21,7 +21,7 @@ from attribune.methods import METHODS
 from attribune.models.auto import load_model
 from attribune.runs.folder import RunFolder
 from attribune.runs.recipe import Recipe, TrainingRecipe
-from attribune.training import fitting, sharding
+from attribune.training import neural, sharding
 from attribune.training.optimizer import RowAdamW, build_optimizer, clip_gradients, update_rows_alone
 from attribune.training.train import train
 
@@ -299,11 +299,11 @@ def test_tables_are_sharded_on_the_device_that_trains(tmp_path: Path, monkeypatc
         devices.extend(p.device.type for name, p in model.named_parameters() if "tables" in name)
         raise InterruptedError
 
-    monkeypatch.setattr(fitting, "default_device", lambda: "meta")
-    monkeypatch.setattr(fitting, "process_count", lambda: 2)
+    monkeypatch.setattr(neural, "default_device", lambda: "meta")
+    monkeypatch.setattr(neural, "process_count", lambda: 2)
     monkeypatch.setattr(sharding, "ShardedTables", sharded)
     model, settings = make_model("bert", METHODS["pln"]()), TrainingRecipe(table_updates="rows")
     rows: Any = {"length": [3, 4]}
     with pytest.raises(InterruptedError):
-        fitting.fit(model, rows, rows, settings, RunFolder(tmp_path), Reporter(), profile=False)
+        neural.fit(model, rows, rows, settings, RunFolder(tmp_path), Reporter(), profile=False)
     assert devices == ["meta", "meta"]

@@ -174,7 +174,7 @@ def test_what_cannot_be_is_refused(
         ("bilstm", "padding=foo", "padding: .*'packed' or 'run'"),
         ("bilstm", "dropout=2", "dropout: .*less than 1"),
         ("bilstm", "embedding_size=-3", "embedding_size: .*greater than or equal to 1"),
-        ("cnn", "widths=3", "widths: .*valid tuple"),
+        ("cnn", "widths=3", "widths: give a list, such as \\[3\\]; it is 3"),
         ("cnn", "widths=[]", "widths: .*at least 1 item"),
         ("cnn", 'widths=["a"]', "widths.*valid integer"),
         ("cnn", "filters=null", "filters: .*valid integer"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
@@ -30,9 +31,10 @@ from attribune.runs.hidden_alone import hidden_alone, judged_metrics
 from attribune.runs.labelled import LabelledRows
 from attribune.runs.loading import load_run
 from attribune.runs.recipe import Recipe
-from attribune.runs.stored_scores import StoredScores
+from attribune.runs.stored_scores import StoredScores, own_table
 from attribune.runs.training_record import TrainingRecord
 from attribune.runs.verdict import Verdict, attribute_gains, gains_by_count, run_verdict, value_counts
+from attribune.tasks import Task
 from attribune.tasks.base import scored_metrics
 
 __all__ = ["AS_GIVEN", "HIDDEN", "Evaluation", "compare_runs", "compare_scores", "evaluate"]
@@ -109,7 +111,7 @@ class Evaluation:
     def verdict(self) -> Verdict:
         """What the rows show of the attributes, and which weights the run kept."""
         metric, by_count, by_attribute, proper = self.predictor.task.main_metric, [], [], self._proper()
-        comparisons = self.comparisons if self.trained <= _FEW_TRAINED * self.rows else []
+        comparisons = [] if self._are_known() else self.comparisons
         if comparisons:
             counts = value_counts(self.predictor.schema, self.labelled.rows)
             by_count = gains_by_count(self.scores[AS_GIVEN][metric], self.scores[HIDDEN][metric], counts)
@@ -126,6 +128,10 @@ class Evaluation:
             by_attribute=by_attribute,
             by_count=by_count,
         )
+
+    def _are_known(self) -> bool:
+        """Whether so many texts are of the training that the rows show nothing of the attributes."""
+        return self.trained > _FEW_TRAINED * self.rows
 
     def _proper(self) -> list[Comparison]:
         """The difference that the attributes make to the proper score of the task, if it has one."""
@@ -188,7 +194,7 @@ def evaluate(
     with numbered_in_file(labelled.numbers, labelled.source):
         logits, report = predictor.logits(labelled.rows)
     reads = len(predictor.schema) and recipe.reads_attributes
-    return Evaluation(
+    found = Evaluation(
         recipe=recipe,
         training=RunFolder.of(run).read_outcome(predictor.model.sizes()),
         predictor=predictor,
@@ -197,6 +203,12 @@ def evaluate(
         hidden=predictor.logits(labelled.rows, hide_attributes=True)[0] if reads else None,
         notes=[*labelled.notes, *report.lines()],
     )
+    if reads and found._are_known():
+        found.notes.append(
+            f"the verdict says nothing of the attributes, since over {_FEW_TRAINED:.0%} of the rows have a text of the "
+            "training: give rows with other texts"
+        )
+    return found
 
 
 @checked_arguments
@@ -218,13 +230,15 @@ def compare_scores(first: str | Path, second: str | Path) -> tuple[list[Comparis
     """Compare two runs as `compare_runs` does, with typed results and the notes."""
     a, b = StoredScores.read(first), StoredScores.read(second)
     names = (str(first), str(second))
-    why_not = {part: _difference(names, (a.parts.get(part), b.parts.get(part)), part) for part in _PARTS}
+    why_not = {part: _difference(names, (a, b), part) for part in _PARTS}
     part = next((part for part, reason in why_not.items() if reason is None), None)
     if part is None:
+        recipes = [RunFolder.of(run).read_recipe() for run in names]
+        settings = _other_settings(recipes, [a.task, b.task])
+        reasons = [*filter(None, why_not.values()), *settings]
         raise DataError(
-            f"{first} and {second} were not scored on the same rows ({'; '.join(filter(None, why_not.values()))}): "
-            "train both with the same data, split and seed, or compare them in one training with "
-            f"{as_call('train', compare=...)}"
+            f"{first} and {second} were not scored on the same rows ({'; '.join(reasons)}): "
+            f"{_cure((a, b), settings)}, or compare them in one training with {as_call('train', compare=...)}"
         )
     notes = [f"compared on the {part} rows: {reason}" for reason in why_not.values() if reason is not None]
     clusters = max((unpacked_clusters(scores.parts[part]) for scores in (a, b)), key=len)  # one may read no judges
@@ -240,18 +254,54 @@ def compare_scores(first: str | Path, second: str | Path) -> tuple[list[Comparis
     return pairs, notes
 
 
-def _difference(
-    names: tuple[str, str], scores: tuple[dict[str, npt.NDArray[Any]] | None, ...], part: str
-) -> str | None:
+def _difference(names: tuple[str, str], scores: tuple[StoredScores, StoredScores], part: str) -> str | None:
     """Return why a part of two runs cannot be compared; None if it can."""
-    a, b = scores
+    a, b = (one.parts.get(part) for one in scores)
     if a is None or b is None:
-        lacking = [name for name, found in zip(names, scores, strict=True) if found is None]
+        lacking = [name for name, one in zip(names, scores, strict=True) if part not in one.parts]
         return f"{' and '.join(lacking)} {'has' if len(lacking) == 1 else 'have'} no {part} rows"
     if np.array_equal(a["rows"], b["rows"]) and np.array_equal(a["labels"], b["labels"]):
         return None
     others = np.setxor1d(a["rows"], b["rows"])
     if len(others):
         count = counted(len(others), f"{part} row is", f"{part} rows are")
-        return f"{count} in one of them only, such as row {others[0] + 1}"
+        forgotten = _forgetful(scores, part)
+        cause = f", since `forget` removed rows of {names[forgotten]}" if forgotten is not None else ""
+        return f"{count} in one of them only, such as row {others[0] + 1}{cause}"
     return f"the {part} rows have other labels, or another order"
+
+
+def _forgetful(scores: tuple[StoredScores, StoredScores], part: str) -> int | None:
+    """Return which of two runs has lost rows of a part since its training, if it differs from the other by these."""
+    rows = [one.parts[part]["rows"] for one in scores]
+    for number, one in enumerate(scores):
+        lost = np.setdiff1d(rows[1 - number], rows[number])
+        if 0 < len(lost) == len(np.setxor1d(rows[0], rows[1])) and len(rows[number]) + len(lost) == one.scored[part]:
+            return number
+    return None
+
+
+def _cure(scores: tuple[StoredScores, StoredScores], settings: Sequence[str]) -> str:
+    both = [part for part in _PARTS if all(part in one.parts for one in scores)]
+    again = "train both with the same data, task, split and seed"
+    if all(_forgetful(scores, part) is None for part in both):
+        return again
+    same_values = f"remove the same values from both with {as_call('forget')}"
+    return f"{again}, and {same_values}" if settings else same_values
+
+
+def _other_settings(recipes: Sequence[Recipe], tasks: Sequence[Task]) -> list[str]:
+    """Return the settings of two runs that decide which rows are scored, and how labels are read, if they differ."""
+    settings = [
+        {"the task": task.kind}
+        | {"the table": " and ".join(dict.fromkeys(own_table(recipe, part) for part in _PARTS))}
+        | {"data.label": ", ".join(recipe.data.label), "data.missing": recipe.data.missing}
+        | {f"data.split.{name}": value for name, value in recipe.data.split}
+        for recipe, task in zip(recipes, tasks, strict=True)
+    ]
+    first, second = settings
+    return [
+        f"{name} is {first[name]} in the first, {second[name]} in the second"
+        for name in first
+        if first[name] != second[name]
+    ]

@@ -20,11 +20,13 @@ from torch import Tensor
 
 from attribune import functional
 from attribune.core.arguments import checked_arguments
+from attribune.core.door import as_call
 from attribune.core.process import require_memory
 from attribune.data.file_options import Reading
 from attribune.data.rows import EncodedRows
 from attribune.data.tables import read_table, table_source_name, with_reading
 from attribune.errors import ConfigError, DataError, numbered_in_file
+from attribune.methods import DEFAULT_METHOD
 from attribune.models.base import ConditionedModel
 from attribune.models.panel import Panel, check_panel
 from attribune.models.predictor import Predictor
@@ -121,9 +123,11 @@ def _checked(predictor: Predictor, attribute: str) -> FittedAttribute:
             "its values"
         )
     if not isinstance(model, ConditionedModel) or attribute not in model.rows_of_values().values():
+        others = sorted({*model.rows_of_values().values()}) if isinstance(model, ConditionedModel) else []
+        choice = f"choose {' or '.join(map(repr, others))}, or train" if others else "train"
         raise ConfigError(
-            f"the model has no vectors of values of {attribute!r} that could be learned: choose another attribute, or "
-            "train with another method"
+            f"the model has no vector for each value of {attribute!r} that could be learned: {choice} with a method "
+            f"that has: {as_call('train', method=DEFAULT_METHOD)}"
         )
     if (numbers := model.values.size(attribute)) > _NUMBERS:
         raise ConfigError(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import inspect
 import sys
 from collections.abc import Callable
@@ -68,12 +69,31 @@ def checked_arguments(function: Callable[P, R]) -> Callable[P, R]:
             if not _fits(kind, value) or ("Path" in annotation and isinstance(value, str) and "\0" in value):
                 raise ConfigError(
                     f"{function.__qualname__}: {name} is {short_repr(value)}, of the type {type(value).__name__}: give "
-                    f"{annotation}"
+                    f"{_in_words(annotation)}"
                 )
         with called(names):
             return function(*args, **kwargs)
 
     return checked
+
+
+_WORDS = {
+    "str": "a text",
+    "int": "a whole number",
+    "float": "a number",
+    "bool": "True or False",
+    "Sequence[str]": "a list of texts, such as ['a', 'b']",
+}
+
+
+def _in_words(annotation: str) -> str:
+    """Return an annotation for a message: plain types in words, and others as they are written."""
+    kinds, node = list[str](), ast.parse(annotation, mode="eval").body
+    while isinstance(node, ast.BinOp):
+        kinds.append(ast.unparse(node.right))
+        node = node.left
+    kinds.append(ast.unparse(node))
+    return " or ".join(_WORDS.get(kind, kind) for kind in reversed(kinds))
 
 
 def _annotations(function: Callable[..., Any], signature: inspect.Signature) -> dict[str, tuple[str, dict[str, Any]]]:

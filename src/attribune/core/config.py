@@ -159,6 +159,9 @@ def _describe(item: Any, settings: type[Settings] | None = None) -> str:
         message = f"there is no such setting{'' if settings is None else _similar_setting(location, settings)}"
     elif item["type"] == "missing":
         message = "this setting is required"
+    elif item["type"] in ("tuple_type", "list_type"):
+        example = f", such as [{item['input']!r}]" if isinstance(item["input"], str | int | float) else ""
+        message = f"give a list{example}; it is {short_repr(item['input'])}"
     elif not item["type"].startswith("value_error"):
         message = f"{message}, it is {short_repr(item['input'])}"
     return f"{location}: {message}" if location else message

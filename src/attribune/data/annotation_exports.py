@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from attribune.core.arguments import checked_arguments
-from attribune.core.door import as_argument, as_call
+from attribune.core.door import as_argument, as_call, is_command_line
 from attribune.core.wording import counted, shortened
 from attribune.data.checking.profiles import arrow_columns, profile_column
 from attribune.data.checking.roles import guess_texts
@@ -227,9 +227,10 @@ def naming_exports(table: datasets.Dataset, source: str) -> Iterator[None]:
         layout = find_export(arrow_columns(table.select(range(min(len(table), SAMPLE)))))
         if layout is None or layout.is_doubtful:
             raise
+        maker = f"`{layout.command(source, {})}`" if is_command_line() else "`read_judgements`"
         raise DataError(
             f"{source} looks like {layout.words}, not like a table with one answer in a row: make one with "
-            f"read_judgements (on the command line: {layout.command(source, {})}), and train on it"
+            f"{maker}, and train on it"
         ) from error
 
 

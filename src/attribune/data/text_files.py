@@ -21,6 +21,7 @@ from typing import IO, TYPE_CHECKING, Any, Literal, cast
 import pyarrow as pa
 
 from attribune.core.door import as_argument
+from attribune.core.wording import counted
 from attribune.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
@@ -381,9 +382,13 @@ def _wrong_width(
 ) -> DataError:
     start = delimiter.join(row)[:60]
     wanted = f"{len(names)} columns are named" if is_named else f"the header has {len(names)}"
+    if len(row) > len(names):
+        cure = f"put fields that contain {delimiter!r} or a line end in double quotes"
+    else:
+        cure = f"add the fields that are missing (an empty one has its {delimiter!r}, too), or remove the row"
     return DataError(
-        f"{path}, line {line} (row {number}): {len(row)} fields, but {wanted}; the row starts with "
-        f"{start!r}: put fields that contain {delimiter!r} or a line end in double quotes"
+        f"{path}, line {line} (row {number}): {counted(len(row), 'field')}, but {wanted}; the row starts with "
+        f"{start!r}: {cure}"
     )
 
 

@@ -10,13 +10,14 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from attribune.core.door import as_argument
 from attribune.errors import ConfigError, RowError
 
 __all__ = ["DATE_FORMATS", "check_date_format", "is_time", "read_moment", "read_times"]
 
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 _CURE = "correct or remove the row, or split by group or at random"
-_FORMAT_CURE = "name its format in data.split.date_format, such as '%b %d, %Y' for 'May 31, 2024'"
+_SETTING = "data.split.date_format"
 _ISO_EXAMPLE = "an ISO date such as 2024-05-31"
 _NUMERIC_DATE = re.compile(
     r"(?P<first>\d{1,2})(?P<mark>[./-])(?P<second>\d{1,2})(?P=mark)(?P<year>\d{4})"
@@ -76,11 +77,19 @@ def read_times(texts: Sequence[str | None], *, column: str, date_format: str | N
         if text is None:
             raise RowError(f"column {column!r}, ", row, f" has no time: {_CURE}")
         if moment is None:
-            raise RowError(f"column {column!r}, ", row, f": the time {text!r} is not {kind}: {_FORMAT_CURE}; {_CURE}")
+            cure = _format_cure(texts[: row - 1])
+            raise RowError(f"column {column!r}, ", row, f": the time {text!r} is not {kind}: {cure}; {_CURE}")
         times[row - 1] = moment
     if kind.startswith("a number"):
         _refuse_mixed_units(times, texts, column)
     return times
+
+
+def _format_cure(read: Sequence[str | None]) -> str:
+    """Return what to do about a time that cannot be read, after those that could be."""
+    if read:
+        return f"one format reads all rows, and {read[0]!r} is of another: write all times in one format"
+    return f"name its format with {as_argument(_SETTING, '%b %d, %Y')}, for times such as 'May 31, 2024'"
 
 
 def _found_reader(texts: Sequence[str | None], column: str) -> tuple[Reader, str]:
@@ -114,7 +123,7 @@ def _order_of(texts: Sequence[str | None], column: str) -> str:
     example = next(text for text in texts if text is not None)
     raise ConfigError(
         f"column {column!r}: dates such as {example!r} may begin with the day or the month, and no row tells which: "
-        "set data.split.date_format to day-first or month-first"
+        f"give {as_argument(_SETTING, 'day-first')} or {as_argument(_SETTING, 'month-first')}"
     )
 
 

@@ -11,6 +11,7 @@ import pandas as pd
 import torch
 from torch import nn
 
+from attribune.core.door import as_call
 from attribune.errors import DataError
 from attribune.schema.attributes import FittedAttribute
 from attribune.schema.columns import canonical
@@ -95,7 +96,7 @@ class AttributeVectors(Mapping[str, npt.NDArray[np.float64]]):
         if (found := self._find(value)) is None:
             raise DataError(
                 f"the model does not know the value {value!r:.80} of {self.attribute!r}: choose one of its "
-                f"{len(self):,} values, or add it with `attribune enrol`"
+                f"{len(self):,} values, or add it with {as_call('enrol')}"
             )
         return found
 

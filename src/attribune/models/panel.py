@@ -10,6 +10,7 @@ from typing import Any, Self, Unpack
 import numpy as np
 import numpy.typing as npt
 
+from attribune.core.door import as_call
 from attribune.core.wording import counted
 from attribune.data.file_options import FileOptions, Reading
 from attribune.data.rows import EncodedRows
@@ -99,7 +100,8 @@ class Panel:
             if counts.unseen:
                 raise DataError(
                     f"{source}: {counted(counts.unseen, 'value is', 'values are')} not in the vocabulary of the model, "
-                    "which has one answer for all of these: remove these rows, or add the values with `attribune enrol`"
+                    "which has one answer for all of these: remove these rows, or add the values with "
+                    f"{as_call('enrol')}"
                 )
         named = "name" if "name" in table.column_names and "name" not in schema.names else None
         columns = [table[named]] if named else [table[name] for name in given]

@@ -224,7 +224,9 @@ def _columns_of_rows(rows: Sequence[Any], names: RowNames) -> dict[str, list[Any
             unknown = [name for name in row if name not in names.all]
             if unknown:
                 message = _unknown_name(unknown[0], names.all, what=f"the columns of row {number}")
-                raise DataError(f"{message}, and the row lacks {', '.join(lacking)}")
+                if lacking_texts := [name for name in lacking if name in names.texts]:
+                    message = f"row {number} has no text: it lacks {', '.join(map(repr, lacking_texts))}; {message}"
+                raise DataError(message)
     texts = {name for name in names.texts if any(name not in row for row in rows)}
     return {name: [row.get(name) for row in rows] for name in names.needed if name not in texts} | {
         name: [row.get(name) for row in rows]

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Unpack
 
 from attribune.core.arguments import checked_arguments
-from attribune.core.door import as_argument
+from attribune.core.door import as_argument, as_call
 from attribune.core.progress import Reporter
 from attribune.data.file_options import Reading
 from attribune.data.tables import read_table, table_source_name, with_reading
@@ -54,7 +54,7 @@ def generate(
     data = with_reading(data, reading)
     predictor = load_predictor(run, backbone=backbone, quantise=quantise)
     if not isinstance(predictor.model, AttributeGenerator):
-        raise ConfigError(f"{run} has the task {predictor.task.kind!r}, which writes no text: use `attribune predict`")
+        raise ConfigError(f"{run} has the task {predictor.task.kind!r}, which writes no text: use {as_call('predict')}")
     writer = Writer(predictor.model, text_input=predictor.text_input, precision=predictor.precision)
     report = EncodingReport({})
     for first_row, prompts, values in _rows(writer, data, prompt=prompt, given=fixed):

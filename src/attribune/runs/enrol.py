@@ -259,8 +259,8 @@ def check_takes_values(recipe: Recipe, predictor: Predictor) -> None:
     described = model.values.described() if isinstance(model, ConditionedModel) else ()
     if not model.rows_of_values() and not described:
         raise ConfigError(
-            f"method {recipe.method['name']!r} has no vector for each value: new values need a training with them, or "
-            f"once one with a method that has, such as {as_call('train', method=DEFAULT_METHOD)}"
+            f"method {recipe.method['name']!r} has no vector for each value: train again with the new values, or with "
+            f"a method that has such vectors and can take new values later: {as_call('train', method=DEFAULT_METHOD)}"
         )
     modules = model.modules() if isinstance(model, nn.Module) else ()
     if any(isinstance(module, AttributeMethod) and module.reads_whole_tables for module in modules):

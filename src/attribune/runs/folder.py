@@ -160,7 +160,7 @@ class RunFolder(JobFolder):
             names = sorted(os.listdir(self.path))[:8] if self.path.is_dir() else ["no such folder"]
             raise ModelFolderError(
                 f"{self.path} is not the folder of a run, it has no recipe.yaml ({', '.join(names) or 'empty'}): "
-                "give a folder that `attribune train` wrote"
+                f"give a folder that {as_call('train')} wrote"
             )
         if (self.path / SEARCH_PLAN).is_file() and not self.outcome.is_file():
             raise ModelFolderError(

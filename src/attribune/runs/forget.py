@@ -156,7 +156,7 @@ def _forget(run: RunFolder, attribute: str, texts: Sequence[str], replace: Repla
         if done.models or done.predictions or page in places:
             page.unlink()
             places.discard(page)
-            done.notes.append(f"{page} was removed: `attribune report` writes it anew")
+            done.notes.append(f"{page} was removed: {as_call('report')} writes it anew")
     done.places = sorted(map(str, places))
     return done
 

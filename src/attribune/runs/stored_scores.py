@@ -43,6 +43,8 @@ class StoredScores:
 
     task: Task
     parts: dict[str, dict[str, npt.NDArray[Any]]]
+    scored: dict[str, int]
+    """Number of rows that the training scored in each part; `parts` lacks those that were forgotten since."""
 
     @property
     def own_part(self) -> str:
@@ -84,4 +86,4 @@ class StoredScores:
                 raise ModelFolderError(
                     f"{file} is missing or damaged ({error}): restore the file, or train again"
                 ) from error
-        return cls(task=task, parts=parts)
+        return cls(task=task, parts=parts, scored=results.rows)

@@ -244,6 +244,8 @@ class AttributeGain(Record):
             figures += " (not conclusive after the correction)"
         if self.readable is not None and self.readable_metric is not None:
             figures += f"; {_figures(self.readable_metric, self.readable)}"
+            if _answer(self.readable_metric, self.readable) not in ("not shown", self.answer):
+                figures += f" ({metric_info(self.metric).words} decides)"
         return f"{self.attribute} {_VERBS_OF_ONE[self.answer]}: {figures}."
 
 

@@ -115,7 +115,10 @@ def check_listed(attribute: FittedAttribute) -> None:
     """
     spec = attribute.spec
     if not isinstance(spec, Categorical | MultiLabel):
-        raise ConfigError(f"attribute {attribute.name!r} is {spec.kind}: its bins are those of training, for any value")
+        raise ConfigError(
+            f"attribute {attribute.name!r} is of the kind {spec.kind}, which has no list of values: none can be added "
+            "or removed; name a categorical or multi-label attribute"
+        )
     if spec.unseen == "hash":
         raise ConfigError(
             f"attribute {attribute.name!r} is hashed: a value shares its vector with others, so that it can be neither "

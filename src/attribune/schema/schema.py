@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from attribune.core.files import read_json
+from attribune.core.wording import did_you_mean
 from attribune.errors import ConfigError, ModelFolderError
 from attribune.metrics.shown import html_table
 from attribune.metrics.tables import text_cells
@@ -210,7 +211,9 @@ class Schema:
 
     def __getitem__(self, name: str) -> FittedAttribute:
         if name not in self._by_name:
-            raise ConfigError(f"the schema has no attribute {name!r} (attributes: {', '.join(self.names) or 'none'})")
+            hint = did_you_mean(name, self.names)
+            known = ", ".join(self.names) or "none"
+            raise ConfigError(f"the schema has no attribute {name!r}{hint} (attributes: {known})")
         return self._by_name[name]
 
     def to_dict(self) -> dict[str, Any]:

@@ -578,7 +578,7 @@ def test_a_run_with_a_link_in_it_keeps_its_values(run: Path, tmp_path: Path) -> 
     [
         ("bare", "is a model without its run: serve the folder of the run"),
         ("linear", "method 'linear' has no vector for each value that could change in memory"),
-        ("none", "method 'none' has no vector for each value: new values need a training with them"),
+        ("none", "method 'none' has no vector for each value: train again with the new values, or with"),
     ],
 )
 def test_models_that_cannot_learn(name: str, reason: str, runs: Path, tmp_path: Path) -> None:
@@ -664,7 +664,7 @@ def test_a_run_in_memory(run: Path) -> None:
     np.testing.assert_array_equal(load_run(run)[1].predict(rows)["probability_good"], after)
     with pytest.raises(DataError, match="its rows have not the value 'u77'"):
         live.learn("user", "u77", rows)
-    with pytest.raises(ConfigError, match="attribute 'price' is numeric"):
+    with pytest.raises(ConfigError, match="attribute 'price' is of the kind numeric"):
         live.learn("price", "3", rows)
     assert live.remove("user", VALUE).models == [str(run)]
     with pytest.raises(ConfigError, match="given twice"):

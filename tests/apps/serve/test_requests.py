@@ -85,6 +85,7 @@ WRONG: list[tuple[Any, int, str, str]] = [
     (attributes(User="u1"), 422, "attributes.User", "no such attribute"),
     ({"model": "none", "text": "x", "attributes": {"user": "u1"}}, 422, "attributes.user", "it has none"),
     (attributes(**{"\udfff": "u1"}), 422, "attributes.\\udfff", "no such attribute"),
+    (attributes(**{"Prix payé (€)": "12,5"}), 422, "attributes.Prix payé (€)", "no such attribute"),
     (attributes(**{"x" * 500: "u1"}), 422, f"attributes.{'x' * 57}...", "no such attribute"),
     (attributes(user=["u1"]), 422, "attributes.user", "one value of this attribute"),
     (attributes(user=[]), 422, "attributes.user", "one value of this attribute"),

@@ -124,7 +124,7 @@ def _by_frequency(record: Record) -> Section:
         lost = "nothing to hide" if nothing else _difference_text(metric, one["hidden"])
         lines.append([name, f"{one['rows']:,}", format_interval(metric, given), lost])
         if not nothing:
-            what = f"{one['attribute']} hidden in the {counted(one['rows'], 'row')} with a {one['bin']} value"
+            what = f"{one['attribute']} hidden in the {counted(one['rows'], 'row')} whose value is {one['bin']}"
             losses[what] = one["hidden"]
     unit = " (points)" if metric_info(metric).is_share else ""
     shown, undecided = _loss_sentences(metric, losses)
@@ -147,24 +147,30 @@ def _values(record: Record) -> Iterator[Section]:
         if attribute["top"]:
             first = attribute["top"][0]
             sentences.append(
-                f"{first['value']} moves predictions most: by {first['move']:.3f} on average over its "
+                f"{first['value']!r} moves predictions most: by {first['move']:.3f} on average over its "
                 f"{counted(first['rows'], 'row')}{_direction(first)}."
             )
         else:
-            sentences.append(f"No value has {record['least_rows']} rows or more.")
+            sentences.append(f"No value has {record['least_rows']} rows or more, so none is compared.")
         yield Section(
             title=f"Values of {attribute['attribute']} that move predictions most",
             sentences=sentences,
             table=[["value", "rows", "trained on", "moves by", "mean change"], *lines] if lines else [],
-            note=f"Each value is compared with the same rows without it. {_compared(attribute, record['least_rows'])} "
-            "The largest of many differences are partly chance.",
+            note=_compared(attribute, record["least_rows"]) if lines else "",
         )
 
 
 def _compared(attribute: Record, least_rows: int) -> str:
+    """Return how to read the effects of values, of which at least one is compared."""
     enough, all_values = attribute["enough_rows"], attribute["values"]
-    which = "All" if enough == all_values else f"{enough:,} of"
-    return f"{which} {all_values:,} values have at least {least_rows} rows, and are compared."
+    if all_values == 1:
+        which = "Its only value has"
+    elif enough == all_values:
+        which = f"All {all_values:,} values have"
+    else:
+        which = f"{enough:,} of {all_values:,} values {'has' if enough == 1 else 'have'}"
+    chance = " The largest of many differences are partly chance." if enough > 1 else ""
+    return f"Each value is compared with the same rows without it. {which} at least {least_rows} rows.{chance}"
 
 
 def _direction(one: Record) -> str:

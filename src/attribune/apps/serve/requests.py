@@ -21,6 +21,7 @@ from attribune.schema import FittedAttribute, MultiLabel, Numeric, Schema
 from attribune.schema.columns import canonical
 
 __all__ = [
+    "as_name",
     "attribute_names",
     "check_characters",
     "check_rows",
@@ -181,7 +182,7 @@ def read_row(given: Any, prefix: str, model: ServedModel, settings: ServeSetting
     row = checked(Row, given, prefix, attributes=known)
     schema = model.predictor.schema
     values: dict[str, Any] = {
-        name: _value(value, known[name], f"{prefix}attributes.{shown(name)}", schema)
+        name: _value(value, known[name], f"{prefix}attributes.{as_name(name)}", schema)
         for name, value in row.attributes.items()
     }
     values |= _texts(row.text, prefix, model, settings)
@@ -199,7 +200,7 @@ def checked(kind: type[Body], given: Any, prefix: str, *, attributes: Collection
     unknown = next((name for name in given if name not in kind.model_fields), None)
     if unknown is not None:
         hint = _meant(unknown, kind.model_fields, attributes, prefix)
-        raise Refused(422, f"{prefix}{shown(unknown)}", f"there is no such field{hint}")
+        raise Refused(422, f"{prefix}{as_name(unknown)}", f"there is no such field{hint}")
     try:
         return kind.model_validate(given)
     except ValidationError as error:
@@ -209,7 +210,7 @@ def checked(kind: type[Body], given: Any, prefix: str, *, attributes: Collection
 def _meant(name: str, fields: Collection[str], attributes: Collection[str], prefix: str) -> str:
     """Return the hint to what a field may mean: an attribute that is in the wrong place, or a similar name."""
     if "attributes" in fields and name in attributes:
-        return f": did you mean {prefix}attributes.{shown(name)}? Put it into the object `attributes`"
+        return f": did you mean {prefix}attributes.{as_name(name)}? Put it into the object `attributes`"
     close = difflib.get_close_matches(name, list(fields), n=1) if len(name) <= _LONGEST_NAME else []
     return f": did you mean {prefix}{close[0]}?" if close else ""
 
@@ -217,14 +218,14 @@ def _meant(name: str, fields: Collection[str], attributes: Collection[str], pref
 def _check_names(given: Any, known: Iterable[str], prefix: str, reason: str) -> None:
     unknown = next((name for name in given if name not in known), None) if isinstance(given, dict) else None
     if unknown is not None:
-        raise Refused(422, f"{prefix}{shown(unknown)}", reason)
+        raise Refused(422, f"{prefix}{as_name(unknown)}", reason)
 
 
 def _check_numbers(attributes: Any, prefix: str) -> None:
     for name, values in attributes.items() if isinstance(attributes, dict) else ():
         if isinstance(values, list) and len(values) > _MAX_VALUES:
             reason = f"{len(values):,} values, but at most {_MAX_VALUES:,} are read: leave some out"
-            raise Refused(422, f"{prefix}{shown(name)}", reason)
+            raise Refused(422, f"{prefix}{as_name(name)}", reason)
 
 
 def _check_words(given: Any, field: str, model: ServedModel, settings: ServeSettings) -> None:
@@ -248,7 +249,7 @@ def _texts(text: Any, prefix: str, model: ServedModel, settings: ServeSettings) 
         text = {names[0]: text}
     for name, value in text.items():
         if value is not None:
-            field = f"{prefix}text" if len(names) == 1 else f"{prefix}text.{shown(name)}"
+            field = f"{prefix}text" if len(names) == 1 else f"{prefix}text.{as_name(name)}"
             joined = value if isinstance(value, str) else "".join(value)
             check_characters(joined, field)
             if len(joined) > settings.max_text_length:
@@ -320,6 +321,12 @@ def shown(text: str) -> str:
     return short.encode("ascii", "backslashreplace").decode()
 
 
+def as_name(text: str) -> str:
+    """Return a name that the caller sent, as a field of an error has it: short, and as JSON can carry it."""
+    short = text if len(text) <= 60 else f"{text[:57]}..."
+    return short.encode("utf-8", "backslashreplace").decode()
+
+
 def _faults(errors: Sequence[Any], prefix: str) -> list[Fault]:
     """Translate pydantic's errors in an object, each with its field as a caller would write it."""
     faults: dict[str, str] = {}
@@ -329,7 +336,7 @@ def _faults(errors: Sequence[Any], prefix: str) -> list[Fault]:
             if isinstance(part, int):
                 field = f"{field.removesuffix('.')}[{part}]."
             elif not _is_branch(part):
-                field += f"{shown(part)}."
+                field += f"{as_name(part)}."
         faults.setdefault(field.removesuffix(".") or "body", error["msg"].encode("ascii", "backslashreplace").decode())
     return [Fault(field=field, reason=reason) for field, reason in list(faults.items())[:_MAX_FAULTS]]
 

@@ -13,6 +13,7 @@ from pydantic import BaseModel, Field, SkipValidation, StrictStr
 from attribune.apps.serve.bodies import Refused, RequestBody, Row, Scalar
 from attribune.apps.serve.models import ServedModel
 from attribune.apps.serve.requests import (
+    as_name,
     attribute_names,
     check_rows,
     checked,
@@ -207,7 +208,7 @@ def _row_with_value(
     read = read_row(given, prefix, model, settings)
     if read.get(name) is not None and not several:
         raise Refused(
-            422, f"{prefix}attributes.{shown(name)}", f"every row has the new value of {name!r}: leave it out"
+            422, f"{prefix}attributes.{as_name(name)}", f"every row has the new value of {name!r}: leave it out"
         )
     if all(read_text(read.get(column), f"{prefix}text") is None for column in model.predictor.text_input.names):
         raise Refused(422, f"{prefix}text", "it is blank: give a text, or leave the row out")
