@@ -56,7 +56,7 @@ from attribune.training.word_backbone import build_word_backbone, continued_word
 if TYPE_CHECKING:
     from attribune.training.sharding import ShardedTables
 
-__all__ = ["train_neural"]
+__all__ = ["fit", "train_neural"]
 
 _MUCH_PADDING = 1 / 3
 
@@ -94,7 +94,7 @@ def train_neural(
         reporter.note(note)
     if before_training is not None:
         before_training(model)
-    outcome = _fit(model, train, validation, settings, folder, reporter, profile=profile)
+    outcome = fit(model, train, validation, settings, folder, reporter, profile=profile)
     outcome["seconds"] += train_own_values(model, train, settings, reporter, run=_precision(model, settings))
     if isinstance(model.task, TokenTask) and isinstance(validation, EncodedRows) and model.task.is_tuned:
         _tune_task(model, model.task, validation, settings)
@@ -166,7 +166,7 @@ def _build_model(plan: ModelPlan, source: DataPlan, data: PreparedData, reporter
     return model
 
 
-def _fit(
+def fit(
     model: ConditionedModel,
     train: Dataset,
     validation: Dataset | EncodedRows,
