@@ -191,6 +191,9 @@ def test_ratings_are_in_their_order_and_classes_by_probability(session: Session)
     rows = r"<tr><th>(\d)</th>"
     assert re.findall(rows, answer_html(answer)) == ["2", "3", "1"]
     assert re.findall(rows, answer_html(replace(answer, is_ordered=True))) == ["1", "2", "3"]
+    named = replace(answer, names=["prediction", "2", "3"])
+    assert answer_html(named).count("<th>prediction</th>") == 2  # also the name of a class
+    assert answer_html(replace(named, probabilities=False)).count("<th>prediction</th>") == 1
     shares = {"1": 0.2, "2": 0.5, "3": 0.3}
     panel = replace(session.ask_panel("the film", {}, "user"), probabilities=shares, shares=shares)
     assert re.findall(rows, panel_html(panel, "user")) == ["2", "3", "1"]

@@ -76,7 +76,9 @@ def answer_html(answer: Answer) -> str:
     order = np.argsort(-answer.numbers[0], kind="stable")[:_MAX_NUMBERS].tolist()
     if answer.is_ordered:
         order.sort()
-    numbers = {answer.names[index]: answer.numbers[:, index].tolist() for index in order}
+    # That of a task of numbers has its row already; a class may have this name.
+    rows = [index for index in order if answer.probabilities or answer.names[index] != "prediction"]
+    numbers = {answer.names[index]: answer.numbers[:, index].tolist() for index in rows}
     return _ANSWER.render(answer=answer, numbers=numbers, hidden=len(answer.names) - len(order))
 
 

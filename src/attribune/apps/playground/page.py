@@ -32,7 +32,7 @@ CSS = """
 .attribune-answer tbody, .attribune-answer tr { border: 0 !important; }
 .attribune-answer th, .attribune-answer td { padding: .35rem .6rem; text-align: right; vertical-align: bottom;
   border: 0; border-bottom: 1px solid var(--border-color-primary); }
-.attribune-answer tr:first-child th { overflow-wrap: anywhere; min-width: 5rem; max-width: 14rem; }
+.attribune-answer tr:first-child th { overflow-wrap: break-word; min-width: 5rem; max-width: 14rem; }
 .attribune-answer tr > :first-child { text-align: left; position: sticky; left: 0; min-width: 0; white-space: nowrap;
   background: var(--background-fill-primary); }
 .attribune-answer .bar { display: block; height: .4rem; background: #1864ab; border-radius: .2rem; min-width: 1px; }
