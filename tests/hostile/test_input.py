@@ -28,7 +28,7 @@ TEXT = "text,stars,user\n" + "".join(f"{row['text']},{row['stars']},{row['user']
     [
         (b"", ["data.csv", "empty", "give a file with rows"]),
         (b"text,stars,user\n", ["data.csv", "no rows", "give a file with rows"]),
-        (TEXT + "one,two\n", ["data.csv", "line 92 (row 91)", "2 fields", "3", "double quotes"]),
+        (TEXT + "one,two\n", ["data.csv", "line 92 (row 91)", "2 fields", "3", "add the fields that are missing"]),
         (TEXT.replace("film", "fi\0lm", 1), ["data.csv, line ", "NUL", "remove it"]),
         (TEXT.replace("user", "author"), ["data.csv", "no column 'user'", "'author'"]),
         (TEXT.replace("stars", "star"), ["data.csv", "no column 'stars'", "did you mean 'star'?"]),

@@ -401,7 +401,7 @@ WRONG: list[tuple[Any, int, str, str]] = [
     # the attribute
     (asked(ROW, attribute="nobody"), 422, "attribute", "has no attribute 'nobody': it has user, tags, price"),
     (asked(ROW, attribute="\ud800"), 422, "attribute", "has no attribute"),
-    (asked(ROW, attribute="price"), 422, "attribute", "bins are those of training"),
+    (asked(ROW, attribute="price"), 422, "attribute", "no list of values"),
     (asked(ROW, attribute=["user"]), 422, "attribute", "valid string"),
     # the value
     (asked(ROW, value="u3"), 409, "value", "has the value 'u3' already"),
@@ -474,7 +474,7 @@ def test_requests_that_cannot_be_used(unchanged: tuple[Path, TestClient]) -> Non
     [
         ("/v1/values/user/nobody", 404, "value", "has no value 'nobody'"),
         ("/v1/values/nobody/u3", 404, "attribute", "has no attribute 'nobody'"),
-        ("/v1/values/price/3", 422, "attribute", "bins are those of training"),
+        ("/v1/values/price/3", 422, "attribute", "no list of values"),
         ("/v1/values/user/a/b", 422, "path", "write a slash in a name as %2F"),
         ("/v1/values/user/", 422, "value", "it is empty"),
         ("/v1/values/user/%20", 422, "value", "it is empty"),
