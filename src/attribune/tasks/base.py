@@ -18,6 +18,7 @@ from attribune.errors import ConfigError, DataError
 from attribune.metrics.definitions import metric_info
 from attribune.metrics.formulas import mean_of
 from attribune.metrics.metric import Metric
+from attribune.tasks.inputs import SingleText, TaskInput
 from attribune.tasks.labels import Array, Column, alike_notes
 
 if TYPE_CHECKING:
@@ -82,14 +83,16 @@ class Decoded:
 class Task(ABC):
     """The interface of a task to model, data and evaluation; subclasses are frozen dataclasses.
 
-    ``kind`` is its name in recipes and saved models, ``compares`` whether the model reads several texts of a row, each
-    for itself, ``reads_tokens`` whether it is a `TokenTask`, ``reads_words`` whether a text is a list of words.
+    ``kind`` is its name in recipes and saved models, ``input`` what of a row it reads, ``compares`` whether the model
+    reads several texts of a row, each for itself, ``reads_tokens`` whether it is a `TokenTask`, ``reads_words`` whether
+    a text is a list of words.
     ``changeable`` names the options that may change when a run is trained further. ``unusable`` says what the rows have
     that are left out, and ``label_scale`` which labels there may be, and ``no_label`` which texts, beside those that a
     recipe names, are none: among numbers they cannot be a class.
     """
 
     kind: ClassVar[str]
+    input: ClassVar[TaskInput] = SingleText()
     compares: ClassVar[bool] = False
     changeable: ClassVar[tuple[str, ...]] = ("missing", "score_by")
     unusable: ClassVar[str] = "no text or no label"

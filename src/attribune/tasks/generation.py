@@ -15,6 +15,7 @@ from attribune.metrics import formulas as metric
 from attribune.metrics.metric import Metric
 from attribune.schema.columns import MISSING
 from attribune.tasks.base import Decoded, Task, checked_logits
+from attribune.tasks.inputs import TaskInput, WrittenText
 from attribune.tasks.labels import Array, Column, MissingTexts, label_texts
 
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ class Generation(Task):
     """
 
     kind: ClassVar[str] = "generation"
+    input: ClassVar[TaskInput] = WrittenText()
     main_metric: ClassVar[str] = "perplexity"
     outputs: ClassVar[int] = 2
     missing: MissingTexts = MISSING

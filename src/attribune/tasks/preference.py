@@ -17,6 +17,7 @@ from attribune.metrics import formulas as metric
 from attribune.metrics.metric import Metric
 from attribune.schema.columns import MISSING, canonical
 from attribune.tasks.base import Decoded, ScoreBy, Task, check_metrics, checked_logits
+from attribune.tasks.inputs import ComparedTexts, TaskInput
 from attribune.tasks.labels import UNSEEN, Array, Column, MissingTexts, class_names, compared_texts, label_texts
 
 if TYPE_CHECKING:
@@ -69,6 +70,7 @@ class Preference(Task):
     """
 
     kind: ClassVar[str] = "preference"
+    input: ClassVar[TaskInput] = ComparedTexts()
     compares: ClassVar[bool] = True
     candidates: ClassVar[int] = 2
     unusable: ClassVar[str] = "no preference between two different texts"

@@ -20,6 +20,7 @@ from attribune.metrics.metric import Metric
 from attribune.metrics.ranking import RECALL_AT, mean_reciprocal_rank, positive_ranks, recall_at
 from attribune.schema.columns import MISSING, NO_NUMBER, canonical
 from attribune.tasks.base import LOSS, Decoded, ScoreBy, Task, check_metrics, checked_logits
+from attribune.tasks.inputs import ComparedTexts, TaskInput
 from attribune.tasks.labels import (
     Array,
     Column,
@@ -80,6 +81,7 @@ class Similarity(Task):
     """
 
     kind: ClassVar[str] = "similarity"
+    input: ClassVar[TaskInput] = ComparedTexts()
     no_label: ClassVar[tuple[str, ...]] = NO_NUMBER
     compares: ClassVar[bool] = True
     head_outputs: ClassVar[int] = 0
