@@ -23,7 +23,7 @@ from attribune.core.arguments import checked_arguments
 from attribune.core.door import as_call
 from attribune.core.process import require_memory
 from attribune.data.file_options import Reading
-from attribune.data.rows import EncodedRows
+from attribune.data.readers.base import EncodedRows
 from attribune.data.tables import read_table, table_source_name, with_reading
 from attribune.errors import ConfigError, DataError, numbered_in_file
 from attribune.methods import DEFAULT_METHOD

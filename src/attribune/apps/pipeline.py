@@ -11,7 +11,7 @@ import numpy.typing as npt
 from transformers import Pipeline
 from transformers.pipelines import PIPELINE_REGISTRY
 
-from attribune.data.rows import EncodedRows
+from attribune.data.readers.base import EncodedRows
 from attribune.data.texts import TextInput
 from attribune.errors import ConfigError, DataError
 from attribune.models.model import AttributeModel

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from attribune.core.files import read_json, write_json
 from attribune.core.precision import at_least_float32, computing_in
-from attribune.data.rows import EncodedRows
+from attribune.data.readers.base import EncodedRows
 from attribune.models.auto import load_model
 from attribune.models.document_vectors import DocumentReader, TextOf
 from attribune.models.model import AttributeModel

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, Protocol, Self, runtime_checkable
+from typing import Any, Literal, NamedTuple, Protocol, Self
 
 import datasets
 import numpy as np
@@ -13,21 +13,20 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from attribune.core.arguments import checked_arguments
-from attribune.data.history_encoding import columns_of, with_histories
-from attribune.data.rows import EncodedRows
+from attribune.data.readers import READERS
+from attribune.data.readers.base import EncodedRows, Reader
+from attribune.data.readers.text import TextEncoder
 from attribune.data.storage import ArrowStore
-from attribune.data.texts import TextEncoder, TextInput
-from attribune.data.token_rows import windows_of
+from attribune.data.texts import TextInput
 from attribune.data.weights import row_weights
 from attribune.data.windows import Window
 from attribune.errors import ConfigError, DataError
 from attribune.schema import EncodingReport, Schema
-from attribune.schema.columns import Table, column_batches, require_columns
+from attribune.schema.columns import Table, column_batches
 from attribune.schema.reports import count_lines
 from attribune.tasks.base import Task
-from attribune.tasks.tokens import TokenTask
 
-__all__ = ["LabelEncoder", "RowEncoder", "RowReport", "encode", "encode_rows", "encode_with_report"]
+__all__ = ["LabelEncoder", "RowReport", "encode", "encode_with_report"]
 
 _BATCH = 2_000
 _UNSEEN = -100
@@ -40,14 +39,6 @@ class LabelEncoder(Protocol):
         self, columns: Sequence[Sequence[Any]], *, first_row: int = 1
     ) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
         """Return labels (n,) or (n, k), int64 or float32, and a mask (n,) that is False where the label is missing."""
-
-
-@runtime_checkable
-class RowEncoder(Protocol):
-    """What makes ids of the texts of rows: `TextEncoder`, or `PromptEncoder` for models that write."""
-
-    def rows(self, text: TextInput, columns: Mapping[str, Sequence[Any]], *, first_row: int = 1) -> EncodedRows:
-        """Encode the rows of some columns by name."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,22 +85,6 @@ class RowReport:
         return [f"{line} of {self.rows:,}" for line in count_lines(self, words)] + self.schema.lines()
 
 
-def encode_rows(
-    columns: Mapping[str, Sequence[Any]], schema: Schema, encoder: RowEncoder, *, text: TextInput, first_row: int = 1
-) -> EncodedRows:
-    """Encode every row of a batch of columns by name.
-
-    Raises:
-        DataError: naming column and row of a value that cannot be used.
-    """
-    require_columns(list(columns), (*text.names, *schema.names))
-    rows = encoder.rows(text, columns, first_row=first_row)
-    attribute_ids, report = schema.encode(
-        {name: columns[name] for name in schema.names} or {"text": rows.empty}, first_row=first_row
-    )
-    return rows.with_attribute_ids(attribute_ids, report=report)
-
-
 def encode(table: Table, schema: Schema, tokenizer: Any, **settings: Any) -> datasets.Dataset:
     """Encode a table; see `encode_with_report` for the settings.
 
@@ -132,7 +107,7 @@ def encode_with_report(
     window: Window | None = None,
     limit: int | None = None,
     separator: str = "\n",
-    encoder: RowEncoder | None = None,
+    encoder: Reader | None = None,
     on_empty_text: Literal["drop", "error", "keep"] = "drop",
     on_missing_label: Literal["drop", "error", "partial"] = "drop",
     cache_dir: str | Path | None = None,
@@ -167,19 +142,20 @@ def encode_with_report(
         encoder = _text_encoder(tokenizer, text_input, task, limit=limit)
     labels, reports = () if label is None else _names(label), []
     weight_names = () if weight is None else (weight,)
-    names = columns_of(encoder, [*text_input.names, *schema.names, *labels, *weight_names], table)
+    names = encoder.columns_in(table, [*text_input.names, *schema.names, *labels, *weight_names])
     with ArrowStore(folder=cache_dir) as store:
         for first_row, columns in column_batches(table, names, batch_size=_BATCH):
-            rows = with_histories(encode_rows(columns, schema, encoder, text=text_input, first_row=first_row))
+            rows = encoder.encode(columns, schema, text=text_input, first_row=first_row)
             label_ids = choices.labelled(_encode_labels([columns[name] for name in labels], labels, task, first_row))
             keep = choices.keep(rows.empty, label_ids, first_row)
-            reports.append(_report(rows, label_ids, keep, first_row, choices, task))
             chosen = np.flatnonzero(keep)
-            weights = None if weight is None else row_weights(columns[weight], weight, first_row=first_row)[chosen]
-            if isinstance(task, TokenTask):
-                store.write(_window_batch(rows, label_ids, chosen, task, weights))
-            else:
-                store.write(_batch(rows, label_ids, chosen, weights))
+            pieces = rows.take(chosen).with_labels(None if label_ids is None else label_ids.values[chosen]).pieces()
+            reports.append(_report(rows, label_ids, keep, first_row, choices, unlearned=pieces.unlearned))
+            written = pieces.rows.columns()
+            if weight is not None:
+                weights = row_weights(columns[weight], weight, first_row=first_row)[chosen]
+                written["weights"] = pa.array(weights[pieces.owners])
+            store.write(pa.table(written))
         report = RowReport.total(reports)
         if not len(report.kept):
             raise DataError("no row is left to encode" + "".join(f"; {line}" for line in report.lines()))
@@ -189,10 +165,8 @@ def encode_with_report(
 def _text_encoder(
     tokenizer: Any, text_input: TextInput, task: LabelEncoder | None, *, limit: int | None
 ) -> TextEncoder:
-    if isinstance(task, TokenTask):
-        raise ConfigError(f"the task {task.kind!r} scores tokens: give encoder=model.row_encoder()")
-    if isinstance(task, Task) and task.candidates > 1:
-        raise ConfigError(f"the task {task.kind!r} compares texts: give encoder=model.row_encoder()")
+    if isinstance(task, Task) and READERS[task.input.name] is not TextEncoder:
+        raise ConfigError(f"the task {task.kind!r} {task.input.does}: give encoder=model.row_encoder()")
     if not hasattr(tokenizer, "model_max_length"):
         raise ConfigError(
             f"a tokenizer cannot be {type(tokenizer).__name__}: give one of transformers, such as "
@@ -249,20 +223,18 @@ def _report(
     keep: npt.NDArray[np.bool_],
     first_row: int,
     choices: _Choices,
-    task: LabelEncoder | None,
+    *,
+    unlearned: int,
 ) -> RowReport:
     """Count what happened to the rows of a batch."""
     empty = rows.empty if choices.on_empty_text == "drop" else np.zeros(len(keep), dtype=bool)
-    no_label = unseen_labels = unlearned = 0
+    no_label = unseen_labels = 0
     if labels is not None:
         no_label = int((~labels.is_labelled & ~empty).sum())
         # With partial labels, one that is missing looks like one that is unseen.
         if labels.values.dtype.kind == "i" and choices.on_missing_label != "partial":
             unseen = (labels.values[keep] == _UNSEEN).any(axis=tuple(range(1, labels.values.ndim)))
             unseen_labels = int(unseen.sum())
-        if isinstance(task, TokenTask):
-            pairs = ((rows.inputs[row].windows, labels.values[row]) for row in np.flatnonzero(keep))
-            unlearned = sum(not task.is_learned(windows, label) for windows, label in pairs)
     return RowReport(
         kept=np.flatnonzero(keep).astype(np.int64) + first_row - 1,
         rows=len(keep),
@@ -273,54 +245,6 @@ def _report(
         unlearned=unlearned,
         schema=rows.report,
     )
-
-
-def _batch(
-    rows: EncodedRows, labels: _Labels | None, chosen: npt.NDArray[np.intp], weights: npt.NDArray[np.float32] | None
-) -> pa.Table:
-    input_ids = [rows.inputs[row] for row in chosen]
-    ids_type = pa.list_(pa.int32())
-    columns = {
-        "input_ids": pa.array(input_ids, type=pa.list_(ids_type) if rows.has_candidates else ids_type),
-        "attribute_ids": _matrix(rows.attribute_ids[chosen], pa.int32()),
-        "length": pa.array(rows.lengths[chosen], type=pa.int32()),
-    }
-    if rows.segment_starts is not None:
-        starts = rows.segment_starts[chosen]
-        columns["segment_start"] = _matrix(starts, pa.int32()) if starts.ndim == 2 else pa.array(starts, pa.int32())
-    if rows.labels is not None:
-        written = [rows.labels[row] for row in chosen]
-        columns["labels"] = pa.array(written, type=pa.list_(pa.int32()))
-        longest = [max(len(ids), len(labels)) for ids, labels in zip(input_ids, written, strict=True)]
-        columns["length"] = pa.array(longest, type=pa.int32())
-    if labels is not None:
-        values = labels.values[chosen]
-        kind = pa.float32() if values.dtype.kind == "f" else pa.int64()
-        columns["labels"] = _matrix(values, kind) if values.ndim == 2 else pa.array(values, type=kind)
-    if weights is not None:
-        columns["weights"] = pa.array(weights)
-    return pa.table(columns)
-
-
-def _window_batch(
-    rows: EncodedRows,
-    labels: _Labels | None,
-    chosen: npt.NDArray[np.intp],
-    task: TokenTask,
-    weights: npt.NDArray[np.float32] | None,
-) -> pa.Table:
-    """Return a row per window, with the labels of its tokens and the weight of its row."""
-    chosen_rows = rows.take(chosen)
-    if labels is not None:
-        chosen_rows = replace(chosen_rows, labels=labels.values[chosen])
-    windows, _, owners = windows_of(chosen_rows, task)
-    return _batch(windows, None, np.arange(len(windows)), None if weights is None else weights[owners])
-
-
-def _matrix(values: npt.NDArray[Any], kind: pa.DataType) -> pa.Array:
-    """Write an (n, k) array as n lists."""
-    ends = np.arange(len(values) + 1, dtype=np.int32) * values.shape[1]
-    return pa.ListArray.from_arrays(pa.array(ends), pa.array(values.reshape(-1)).cast(kind))
 
 
 def _encode_labels(

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from attribune.core.door import as_argument
-from attribune.data.rows import EncodedRows
+from attribune.data.readers.base import EncodedRows, TextRows
 from attribune.data.tables import read_table, table_source_name
 from attribune.errors import ConfigError, DataError, numbered_in_file
 from attribune.export.graph import Scorer
@@ -80,15 +80,16 @@ def random_rows(predictor: Predictor, *, ids: npt.NDArray[np.int64] | None) -> R
     sizes = [slots.size for slots in model.slots for _ in range(slots.count)] if predictor.reads_attributes else []
     drawn = np.stack([rng.integers(sizes) for _ in texts]) if sizes else np.zeros((len(texts), 0), dtype=np.int64)
     segments = not model.is_generative and _tells_segments_apart(predictor)
-    starts = [int(rng.integers(1, len(text) + 1)) for text in texts] if segments else None
+    starts = np.array([rng.integers(1, len(text) + 1) for text in texts]) if segments else None
     written = texts if model.is_generative else None
-    encoded = EncodedRows.without_attributes(texts, segment_starts=starts, labels=written)
+    encoded = TextRows.without_attributes(texts, segment_starts=starts, labels=written)
     return Rows(encoded.with_attribute_ids(_fixed(drawn, ids)), from_table=False)
 
 
 def _tells_segments_apart(predictor: Predictor) -> bool:
     row = {name: [None] if name in predictor.schema.names else ["a"] for name in predictor.columns}
-    return predictor.encode_rows(row).segment_starts is not None
+    rows = predictor.encode_rows(row)
+    return isinstance(rows, TextRows) and rows.segment_starts is not None
 
 
 def _fixed(own: npt.NDArray[np.int64], ids: npt.NDArray[np.int64] | None) -> npt.NDArray[np.int64]:

@@ -39,6 +39,7 @@ class History(AttributeMethodConfig):
     default_tuning: ClassVar[str] = "full"
     stands_alone: ClassVar[bool] = True
     reads_descriptions: ClassVar[bool] = False
+    reader: ClassVar[str] = "history"
 
     attribute: str | None = Field(default=None, description="the name of an attribute, or null for the default")
     k: PositiveInt = 5

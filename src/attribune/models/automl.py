@@ -8,7 +8,7 @@ Shapes: n rows, O outputs of the task.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, Self
@@ -19,8 +19,8 @@ import torch
 from torch import Tensor
 
 from attribune.data.batching import length_cuts
-from attribune.data.encoding import RowEncoder
-from attribune.data.rows import EncodedRows
+from attribune.data.readers.base import EncodedRows, Reader
+from attribune.data.readers.plain import PartsReader
 from attribune.data.texts import TextInput
 from attribune.data.words import WordVocabulary
 from attribune.models.baseline_files import BaselineFiles, stored_text
@@ -37,29 +37,6 @@ __all__ = ["AutoMLModel"]
 _FILES = BaselineFiles("automl", "automl model")
 _BUSY = 4096  # words of a batch beyond which the CPU gets no faster
 _WIDE, _IDF = "wide", "idf"
-
-
-@dataclass(frozen=True)
-class _PairReader:
-    """Reads the one or two texts of rows as they are."""
-
-    is_pair: bool
-
-    def rows(self, text: TextInput, columns: Mapping[str, Sequence[Any]], *, first_row: int = 1) -> EncodedRows:
-        """Read rows from columns given by name."""
-        texts = [text.read(columns, first_row=first_row)]
-        if self.is_pair:
-            texts.append(text.read_pairs(columns, first_row=first_row))
-        joined = text.read_all(columns, first_row=first_row)
-        inputs = [_Texts(*row) for row in zip(joined, zip(*texts, strict=True), strict=True)]
-        return EncodedRows.without_attributes(inputs)
-
-
-class _Texts(NamedTuple):
-    """What a row is read of: all of its text in one, and each text for itself."""
-
-    joined: str
-    parts: tuple[str, ...]
 
 
 class _Batch(NamedTuple):
@@ -105,9 +82,9 @@ class AutoMLModel:
         counts = {"total": total, "trained": trained, "stored": total, "stored_bytes": 4 * total}
         return Sizes(**counts, outputs=self.task.outputs, encoder=0, injected=0)
 
-    def row_encoder(self, text_input: TextInput | None = None) -> RowEncoder:
+    def row_encoder(self, text_input: TextInput | None = None) -> Reader:
         """Return what reads the texts of rows."""
-        return _PairReader(self.network.is_pair)
+        return PartsReader(is_pair=self.network.is_pair)
 
     def prepare(self, device: Any, *, cache_mb: float | None = None) -> None:
         """Do nothing: the network computes on the CPU, and generates no weights."""

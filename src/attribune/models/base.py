@@ -9,7 +9,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
+from typing import Any, ClassVar, Self, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -36,13 +36,11 @@ from attribune.core.deprecation import warn_renamed
 from attribune.core.precision import default_float32
 from attribune.core.process import require_memory
 from attribune.data.batching import batches_by_length
-from attribune.data.collator import Collator
-from attribune.data.histories import Histories
-from attribune.data.history_encoding import with_histories
-from attribune.data.passages import PassageEncoder
-from attribune.data.rows import EncodedRows
-from attribune.data.texts import TextEncoder, TextInput
-from attribune.data.token_rows import WordEncoder
+from attribune.data.histories import Embed, Histories
+from attribune.data.readers import reader_of
+from attribune.data.readers.base import EncodedRows, Reader, Reading
+from attribune.data.readers.collator import Collator
+from attribune.data.texts import TextInput
 from attribune.data.windows import SpecialTokens, longest_input
 from attribune.errors import ConfigError, DataError, ModelFolderError
 from attribune.methods import (
@@ -63,14 +61,11 @@ from attribune.models.config import AttributeConfig
 from attribune.models.folder import ModelFolder, ModelSnapshot
 from attribune.models.loading_arguments import check_foreign, device_of, dtype_of, with_outputs
 from attribune.models.sizes import Sizes
-from attribune.models.text_vectors import TextVectors
+from attribune.models.text_vectors import TextVectors, frozen_vectors
 from attribune.models.value_tables import KnownValues, ValueTables
 from attribune.schema import Schema
 from attribune.schema.revision import Revision
-from attribune.tasks import Spans, Task, TokenTask, task_from_dict
-
-if TYPE_CHECKING:
-    from attribune.data.encoding import RowEncoder
+from attribune.tasks import Task, task_from_dict
 
 __all__ = ["ConditionedModel"]
 
@@ -96,6 +91,7 @@ class ConditionedModel(PreTrainedModel):
     placement: Placement
     histories: Histories | None = None
     text_vectors: TextVectors | None = None
+    reader: type[Reader]
     moved_backbone: str | Path | None = None
     quantised: str | None = None
 
@@ -123,6 +119,7 @@ class ConditionedModel(PreTrainedModel):
         self.placement = placement_for(config.text_config.model_type, is_generative=self.is_generative)
         self.method_config = method_from_dict(config.method or {})
         self._check_method()
+        self.reader = reader_of(self.task, self.method_config)
         described = [attribute.name for attribute in schema if attribute.description is not None]
         check_reads_descriptions(self.method_config, described)
         claim(self.backbone, acting=self._acts_inside())
@@ -280,32 +277,29 @@ class ConditionedModel(PreTrainedModel):
         """Return what the losses of rows are divided by in the mean of a batch, (B,)."""
         return self.task.row_counts(labels)
 
-    def row_encoder(self, text_input: TextInput | None = None) -> RowEncoder:
-        """Return the encoder of the texts of rows; see `Scorer.row_encoder`."""
-        text = text_input or self.text_input
-        window = None if text is None else text.window
-        if window is not None and window.chunk is not None and window.chunk != self.config.chunk:
-            raise ConfigError(
-                f"the window {window} is of chunks of {window.chunk}, but the model was built with "
-                f"chunk={self.config.chunk}: give both the same"
-            )
-        return TextEncoder(
-            self._own_tokenizer(), window=window, limit=self.longest_text(), segments=self._tells_segments_apart
-        )
+    def row_encoder(self, text_input: TextInput | None = None) -> Reader:
+        """Return the reader of the texts of rows; see `Scorer.row_encoder`."""
+        return self.reader.of(self._reading(), text_input or self.text_input)
 
-    def _token_encoder(self, task: TokenTask, text: TextInput | None) -> RowEncoder:
-        """Return the encoder of a task that scores words, or the parts of a text."""
-        window, limit = None if text is None else text.window, self.longest_text()
-        if not isinstance(task, Spans):
-            return WordEncoder(self._own_tokenizer(), window=window, limit=limit)
-        return PassageEncoder(
-            self._own_tokenizer(),
-            task,
-            window=window,
-            limit=limit,
+    def _reading(self) -> Reading:
+        """Return what the reader must know of the model."""
+        return Reading(
+            tokenizer=self._own_tokenizer(),
+            task=self.task,
+            limit=self.longest_text(),
             segments=self._tells_segments_apart,
             is_causal=self.placement.pooling == "last",
+            is_encoder_decoder=bool(self.config.is_encoder_decoder),
+            chunk=self.config.chunk,
+            histories=self.histories,
+            embedder=self._text_embedder,
         )
+
+    def _text_embedder(self) -> Embed:
+        """Return what computes the vectors of texts by which histories are chosen."""
+        if self.text_vectors is None:
+            self.text_vectors = frozen_vectors(self)
+        return self.text_vectors.of_texts
 
     @property
     def _tells_segments_apart(self) -> bool:
@@ -318,7 +312,7 @@ class ConditionedModel(PreTrainedModel):
         Raises:
             ConfigError: without a tokenizer.
         """
-        return Collator(self._own_tokenizer(), self.schema if schema is None else schema)
+        return self.reader.collator(self._reading(), self.schema if schema is None else schema)
 
     @property
     def precision(self) -> str | None:
@@ -347,14 +341,7 @@ class ConditionedModel(PreTrainedModel):
 
     def batch(self, rows: EncodedRows) -> dict[str, Tensor]:
         """Pad encoded rows to one batch on the model's device."""
-        rows = with_histories(rows)
-        columns: dict[str, Any] = {"input_ids": rows.inputs, "attribute_ids": rows.attribute_ids}
-        if rows.labels is not None:
-            columns["labels"] = rows.labels
-        if rows.segment_starts is not None:
-            columns["segment_start"] = rows.segment_starts
-        examples = [{name: values[row] for name, values in columns.items()} for row in range(len(rows))]
-        batch = self.collator(self.input_schema)(examples)
+        batch = self.collator(self.input_schema)(rows.pieces().rows.features())
         known = known_embeddings(self.backbone)
         if batch["input_ids"].numel() and (largest := int(batch["input_ids"].max())) >= known:
             raise DataError(
@@ -369,7 +356,7 @@ class ConditionedModel(PreTrainedModel):
         A batch ends where rows become much shorter, once it has enough ids to keep the processor busy. Each batch comes
         with the indices of its rows.
         """
-        rows = with_histories(rows)
+        rows = rows.pieces().rows
         for index in batches_by_length(rows.lengths, size=size, device=self.device):
             yield index, self.batch(rows.take(index))
 
@@ -377,6 +364,28 @@ class ConditionedModel(PreTrainedModel):
         """Return what the task decodes of each row of a batch, (B, outputs)."""
         scores = self.row_scores(self(**batch).logits, batch.get("labels"))
         return cast(npt.NDArray[np.float32], scores.float().cpu().numpy())
+
+    def evaluate_rows(
+        self, rows: EncodedRows, *, size: int, run: Callable[[], AbstractContextManager[Any]]
+    ) -> tuple[npt.NDArray[Any], float]:
+        """Return the scores of encoded rows, (n, ...), and if they have labels their mean loss.
+
+        Args:
+            size: pieces of rows in one forward pass.
+            run: makes the context of a pass.
+        """
+        pieces = rows.pieces()
+        sheet = pieces.sheet(self.task)
+        losses, counts = 0.0, 0.0
+        for index, batch in self.batches(pieces.rows, size=size):
+            labels = batch.get("labels")
+            with run():
+                logits = self(**batch).logits
+            if labels is not None:
+                losses += float(self.row_losses(logits, labels).sum())
+                counts += float(self.row_counts(labels).sum())
+            pieces.put(sheet, index, self.row_scores(logits, labels).float().cpu().numpy())
+        return pieces.merged(sheet, self.task), losses / max(1.0, counts)
 
     def describe(self, *, precision: str) -> dict[str, Any]:
         """Return method, backbone, number of parameters and precision as plain JSON values."""

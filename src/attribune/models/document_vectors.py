@@ -13,10 +13,8 @@ import numpy.typing as npt
 import torch
 
 from attribune.core.precision import computing_in
-from attribune.data.candidates import CandidateEncoder
-from attribune.data.encoding import encode_rows
-from attribune.data.history_encoding import columns_of
-from attribune.data.rows import EncodedRows
+from attribune.data.readers.base import EncodedRows
+from attribune.data.readers.compared import CandidateEncoder
 from attribune.data.texts import TextInput
 from attribune.errors import ConfigError
 from attribune.models.row_inputs import RowInput, RowNames
@@ -89,7 +87,7 @@ class DocumentReader:
         self._names = RowNames(
             texts=text.names,
             needed=(*text.names, *read),
-            known=(*(n for n in model.schema.names if n not in self._unread), *getattr(encoder, "columns", ())),
+            known=(*(n for n in model.schema.names if n not in self._unread), *encoder.columns),
         )
 
     def parts(self, given: Any, attributes: Mapping[str, Any]) -> tuple[Iterator[EncodedRows], bool]:
@@ -102,7 +100,7 @@ class DocumentReader:
             DataError: as `Predictor.predict` does.
         """
         rows = RowInput.read(given, self._names, attributes)
-        wanted = columns_of(self._encoder, self._names.needed, rows.columns)
+        wanted = self._encoder.columns_in(rows.columns, self._names.needed)
         batches = column_batches(rows.columns, wanted, batch_size=_ROWS, first_row=1)
         return (self._encoded(columns, first) for first, columns in batches), rows.is_single
 
@@ -111,7 +109,7 @@ class DocumentReader:
         texts = next(iter(columns.values()))
         columns |= dict.fromkeys(self._unread, [None] * len(texts))
         schema = self._model.input_schema  # with the values that the model knows now
-        return encode_rows(columns, schema, self._encoder, text=self.text, first_row=first_row)
+        return self._encoder.encode(columns, schema, text=self.text, first_row=first_row)
 
 
 def encode_documents(

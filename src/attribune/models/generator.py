@@ -26,7 +26,6 @@ from transformers.modeling_outputs import CausalLMOutputWithPast, Seq2SeqLMOutpu
 from transformers.utils.generic import can_return_tuple
 
 from attribune.backbones.load_options import LoadOptions
-from attribune.data.prompts import PromptCollator, PromptEncoder
 from attribune.data.texts import TextInput
 from attribune.errors import ConfigError, DataError
 from attribune.methods import METHODS, MethodConfig
@@ -234,22 +233,6 @@ class AttributeGenerator(ConditionedModel, GenerationMixin):
     def row_counts(self, labels: Tensor) -> Tensor:
         """Return the number of ids of each response, (B,)."""
         return self.task.row_counts(self._aligned(labels, labels)[1])
-
-    def row_encoder(self, text_input: TextInput | None = None) -> PromptEncoder:
-        """Return the encoder of the prompts and responses of rows; see `Scorer.row_encoder`."""
-        text = text_input or self.text_input
-        if text is None:
-            raise ConfigError(
-                "the model does not say which columns are its text and its prompt: give "
-                "text_input=TextInput.of('text', prompt='prompt')"
-            )
-        separate = bool(self.config.is_encoder_decoder)
-        return PromptEncoder(self._own_tokenizer(), text, limit=self.longest_text(), separate=separate)
-
-    def collator(self, schema: Schema | None = None) -> PromptCollator:
-        """Return the collator of rows encoded with a schema, which pads on the right."""
-        separate = bool(self.config.is_encoder_decoder)
-        return PromptCollator(self._own_tokenizer(), self.schema if schema is None else schema, separate=separate)
 
     @property
     def base_model(self) -> Any:

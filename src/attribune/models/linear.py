@@ -17,8 +17,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 import numpy.typing as npt
 
-from attribune.data.encoding import RowEncoder
-from attribune.data.rows import EncodedRows
+from attribune.data.readers.base import EncodedRows, Reader
 from attribune.data.texts import TextInput
 from attribune.errors import AttribuneWarning, ConfigError, DataError
 from attribune.models.baseline_files import BaselineFiles, stored_text
@@ -145,7 +144,7 @@ class LinearModel:
         """
         return np.asarray(self.features.transform(texts, attribute_ids) @ self.weight.astype("f8") + self.bias)
 
-    def row_encoder(self, text_input: TextInput | None = None) -> RowEncoder:
+    def row_encoder(self, text_input: TextInput | None = None) -> Reader:
         """Return what reads the texts of rows."""
         return self.features.row_encoder(text_input)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar, Self
@@ -11,8 +11,8 @@ import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 
-from attribune.data.encoding import RowEncoder
-from attribune.data.rows import EncodedRows
+from attribune.data.readers.base import Reader
+from attribune.data.readers.plain import PlainReader
 from attribune.data.texts import TextInput
 from attribune.errors import ConfigError, DataError
 from attribune.schema import Schema
@@ -23,18 +23,6 @@ __all__ = ["LinearFeatures", "described", "described_width", "one_hot"]
 
 Array = npt.NDArray[Any]
 _FEW_ROWS = 1_000
-
-
-@dataclass(frozen=True)
-class _TextReader:
-    """Reads the texts of rows as they are; a model without text gets empty ones."""
-
-    uses_text: bool
-
-    def rows(self, text: TextInput, columns: Mapping[str, Sequence[Any]], *, first_row: int = 1) -> EncodedRows:
-        """Read rows from columns given by name."""
-        texts = text.read_all(columns, first_row=first_row)
-        return EncodedRows.without_attributes(texts if self.uses_text else [""] * len(texts))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,9 +48,9 @@ class LinearFeatures:
         """Whether texts are read."""
         return self.words is not None
 
-    def row_encoder(self, text_input: TextInput | None = None) -> RowEncoder:
+    def row_encoder(self, text_input: TextInput | None = None) -> Reader:
         """Return what reads the texts of rows."""
-        return _TextReader(self.uses_text)
+        return PlainReader(uses_text=self.uses_text)
 
     def prepare(self, device: Any) -> None:
         """Do nothing: words are counted on the CPU."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple, Self, cast
+from typing import Any, NamedTuple, Self, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -33,17 +33,12 @@ from attribune.core.config import short_repr
 from attribune.core.device import is_recorded
 from attribune.core.precision import at_least_float32
 from attribune.data.batching import batches_by_length
-from attribune.data.candidates import CandidateCollator, CandidateEncoder
-from attribune.data.collator import Collator
-from attribune.data.history_encoding import with_histories
-from attribune.data.rows import EncodedRows
-from attribune.data.texts import TextEncoder, TextInput
-from attribune.data.token_rows import TokenCollator
+from attribune.data.readers.base import EncodedRows
+from attribune.data.texts import TextInput
 from attribune.errors import ConfigError, DataError
 from attribune.methods import Host, MethodConfig
 from attribune.methods.attribute_method import AttributeMethod
 from attribune.methods.condition import Condition, check_attribute_ids
-from attribune.methods.history import History
 from attribune.models.base import ConditionedModel
 from attribune.models.checks import check_head, check_length, check_task, checked_chunk, own_pooling, pooling_named
 from attribune.models.chunk_encoders import check_chunk_encoder, chunk_encoder_from_dict
@@ -51,12 +46,8 @@ from attribune.models.config import AttributeConfig
 from attribune.models.document_vectors import TextOf, encode_documents
 from attribune.models.set_encoder import SetEncoder
 from attribune.models.shared_texts import SharedTexts, draws_at_random, layers_replaced, runs_again, stopped_behind
-from attribune.models.text_vectors import history_encoder
 from attribune.schema import Schema
-from attribune.tasks import Task, TokenTask
-
-if TYPE_CHECKING:
-    from attribune.data.encoding import RowEncoder
+from attribune.tasks import Task
 
 __all__ = ["AttributeModel"]
 
@@ -233,25 +224,6 @@ class AttributeModel(ConditionedModel):
         key = str(self.schema.names.index(attribute))
         return cast(SetEncoder, self.set_encoders[key]) if key in self.set_encoders else None
 
-    def row_encoder(self, text_input: TextInput | None = None) -> RowEncoder:
-        """Return the encoder of the texts of rows; see `Scorer.row_encoder`."""
-        text = text_input or self.text_input
-        if isinstance(self.method_config, History):
-            return history_encoder(self, cast(TextEncoder, super().row_encoder(text)))
-        if not isinstance(self.task, TokenTask):
-            encoder = super().row_encoder(text)
-            if not self.task.compares:
-                return encoder
-            negative = text.negative if self.task.candidates > 2 and text is not None else ()
-            return CandidateEncoder(cast(TextEncoder, encoder), negative=negative)
-        return self._token_encoder(self.task, text)
-
-    def collator(self, schema: Schema | None = None) -> Collator:
-        """Return the collator of rows, or of the windows of a task that scores tokens; see `ConditionedModel`."""
-        kind = CandidateCollator if self.task.compares else Collator
-        kind = TokenCollator if self.task.reads_tokens else kind
-        return kind(self._own_tokenizer(), self.schema if schema is None else schema)
-
     def row_scores(self, logits: Tensor, labels: Tensor | None) -> Tensor:
         """Return the logits themselves, (B, outputs), or (B, T, outputs) of a task that scores tokens."""
         return logits
@@ -329,7 +301,7 @@ class AttributeModel(ConditionedModel):
             size: maximum number of rows. Where the whole backbone is shared, it is that of texts, while states are few.
             strict: whether it is always that of rows.
         """
-        rows, depth = with_histories(rows), self.shared_depth
+        rows, depth = rows.pieces().rows, self.shared_depth
         config = getattr(self.stack.config, "encoder", self.stack.config)
         room = _MOST_STATES // config.hidden_size if depth is None and not strict else 0
         texts = None if depth == 0 else rows.text_numbers()

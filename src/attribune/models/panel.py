@@ -13,7 +13,7 @@ import numpy.typing as npt
 from attribune.core.door import as_call
 from attribune.core.wording import counted
 from attribune.data.file_options import FileOptions, Reading
-from attribune.data.rows import EncodedRows
+from attribune.data.readers.base import EncodedRows
 from attribune.data.tables import read_table
 from attribune.errors import ConfigError, DataError
 from attribune.metrics.distributions import disagreement

@@ -18,9 +18,7 @@ from attribune.core.device import named_device
 from attribune.core.locked import Locked
 from attribune.core.precision import check_precision, computing_in
 from attribune.core.threads import limit_threads
-from attribune.data.encoding import encode_rows
-from attribune.data.history_encoding import columns_of
-from attribune.data.rows import EncodedRows
+from attribune.data.readers.base import EncodedRows, TextRows
 from attribune.data.texts import TextInput
 from attribune.errors import ConfigError
 from attribune.models.auto import load_saved
@@ -30,10 +28,8 @@ from attribune.models.model import AttributeModel
 from attribune.models.quantised import Quantisation, quantised
 from attribune.models.row_inputs import RowInput, RowNames
 from attribune.models.scorer import Scorer
-from attribune.models.token_scores import score_tokens
 from attribune.schema import EncodingReport, Schema
 from attribune.schema.columns import Table, column_batches
-from attribune.tasks import TokenTask
 
 __all__ = ["Predictor"]
 
@@ -134,7 +130,7 @@ class Predictor(Locked):
 
     def columns_in(self, table: Table) -> list[str]:
         """Return the columns that rows must have, and those that are read where a table has them."""
-        return columns_of(self._encoder, self.columns, table)
+        return self._encoder.columns_in(table, self.columns)
 
     @classmethod
     @renamed_arguments(kept_megabytes="cache_mb")
@@ -198,7 +194,7 @@ class Predictor(Locked):
         return RowNames(
             texts=self.text_input.names,
             needed=self.columns,
-            known=(*self.schema.names, *getattr(self._encoder, "columns", ())),
+            known=(*self.schema.names, *self._encoder.columns),
             words=self.task.reads_words,
         )
 
@@ -288,7 +284,7 @@ class Predictor(Locked):
         batches = column_batches(table, names, batch_size=_ROWS, first_row=first_row)
         parts = [self._encode(columns, first_row=row) for row, columns in batches]
         nothing = np.zeros((0, self.model.input_schema.slots), dtype=np.int64)
-        return EncodedRows.concat(parts or [EncodedRows.without_attributes([]).with_attribute_ids(nothing)])
+        return EncodedRows.concat(parts or [TextRows.without_attributes([]).with_attribute_ids(nothing)])
 
     @contextmanager
     def held(self) -> Iterator[None]:
@@ -298,17 +294,17 @@ class Predictor(Locked):
 
     def _encode(self, columns: Mapping[str, Sequence[Any]], *, first_row: int) -> EncodedRows:
         schema = self.model.input_schema
-        return encode_rows(columns, schema, self._encoder, text=self.text_input, first_row=first_row)
+        return self._encoder.encode(columns, schema, text=self.text_input, first_row=first_row)
 
     def score(self, rows: EncodedRows) -> npt.NDArray[Any]:
         """Return the logits (n, outputs) of encoded rows, or their scores (n,) for a task that scores tokens."""
-        if isinstance(self.task, TokenTask) and isinstance(self.model, ConditionedModel):
-            return score_tokens(self.model, rows, self.task, size=self.batch_size, run=self._pass)[0]
-        logits = self.task.empty_scores(len(rows))
-        for index, batch in self.model.batches(rows, size=self.batch_size):
+        pieces = rows.pieces()
+        sheet = pieces.sheet(self.task)
+        for index, batch in self.model.batches(pieces.rows, size=self.batch_size):
             with self._pass():
-                logits[index] = self.model.score(batch)
-        return logits
+                scores = self.model.score(batch)
+            pieces.put(sheet, index, scores)
+        return pieces.merged(sheet, self.task)
 
     @contextmanager
     def _pass(self) -> Iterator[None]:

@@ -16,8 +16,7 @@ from attribune.backbones.sharing import SharedBackbones
 from attribune.core.device import named_device
 from attribune.core.process import keep_freed_memory
 from attribune.data.batching import batches_by_length
-from attribune.data.history_encoding import with_histories
-from attribune.data.rows import EncodedRows
+from attribune.data.readers.base import EncodedRows
 from attribune.errors import ConfigError
 from attribune.models.auto import load_saved, named_runs
 from attribune.models.model import AttributeModel
@@ -134,7 +133,7 @@ class PredictorGroup(Mapping[str, Predictor]):
     def _score_together(
         self, together: SharedPass, names: Sequence[str], rows: Mapping[str, EncodedRows]
     ) -> dict[str, npt.NDArray[np.float32]]:
-        rows = {name: with_histories(own) for name, own in rows.items()}
+        rows = {name: own.pieces().rows for name, own in rows.items()}
         scores = {name: np.zeros((len(own), self[name].task.outputs), dtype=np.float32) for name, own in rows.items()}
         lengths = np.concatenate([own.lengths for own in rows.values()])
         starts = np.cumsum([0, *map(len, rows.values())])

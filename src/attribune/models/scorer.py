@@ -10,8 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from attribune.data.encoding import RowEncoder
-from attribune.data.rows import EncodedRows
+from attribune.data.readers.base import EncodedRows, Reader
 from attribune.data.texts import TextInput
 from attribune.models.sizes import Sizes
 from attribune.schema import Schema
@@ -48,7 +47,7 @@ class Scorer(Protocol):
     def reads_attributes(self) -> bool:
         """Whether the scores depend on the attributes."""
 
-    def row_encoder(self, text_input: TextInput | None = None) -> RowEncoder:
+    def row_encoder(self, text_input: TextInput | None = None) -> Reader:
         """Return the encoder of the texts of rows; `text_input` replaces the model's own.
 
         Raises:

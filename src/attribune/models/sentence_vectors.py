@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from attribune.backbones.loading import load_tokenizer
-from attribune.data.encoding import RowEncoder
+from attribune.data.readers.base import Reader
 from attribune.data.texts import TextInput
 from attribune.methods import Plain
 from attribune.models.model import AttributeModel
@@ -33,7 +33,7 @@ class SentenceVectors(TextVectors):
         tokenizer = load_tokenizer(backbone, revision=revision)
         super().__init__(AttributeModel.build(backbone, Schema([]), tokenizer=tokenizer, revision=revision, **options))
 
-    def row_encoder(self, text_input: TextInput | None = None) -> RowEncoder:
+    def row_encoder(self, text_input: TextInput | None = None) -> Reader:
         """Return the encoder of the texts of rows."""
-        encoder: RowEncoder = self._model.row_encoder(text_input)
+        encoder: Reader = self._model.row_encoder(text_input)
         return encoder

@@ -1,4 +1,4 @@
-"""Vectors of texts by a plain model, and the encoder of a model that reads histories by them."""
+"""Vectors of texts by a plain model."""
 
 from __future__ import annotations
 
@@ -13,15 +13,14 @@ import torch
 from attribune.backbones.fingerprint import check_fingerprint
 from attribune.backbones.loading import load_tokenizer
 from attribune.backbones.word_models import WordModel
-from attribune.data.history_encoding import HistoryEncoder
-from attribune.data.rows import EncodedRows
-from attribune.data.texts import TextEncoder, TextInput
+from attribune.data.readers.base import TextRows
+from attribune.data.texts import TextInput
 from attribune.errors import ConfigError
 from attribune.methods import Plain
 from attribune.schema import Schema
 from attribune.tasks import Regression
 
-__all__ = ["TextVectors", "frozen_vectors", "history_encoder"]
+__all__ = ["TextVectors", "frozen_vectors"]
 
 _BATCH = 64
 _TEXT = TextInput(("text",))
@@ -48,7 +47,7 @@ class TextVectors:
 
     def encode(self, inputs: Sequence[Any]) -> npt.NDArray[np.float32]:
         """Return the vectors (n, H) of texts, given as ids."""
-        rows = EncodedRows.without_attributes(list(inputs))
+        rows = TextRows.without_attributes(list(inputs))
         found = np.zeros((len(rows), self.size), dtype=np.float32)
         for index, batch in self._model.batches(rows, size=_BATCH):
             with torch.inference_mode():
@@ -85,25 +84,3 @@ def frozen_vectors(model: Any) -> TextVectors:
     expected = config.backbone_fingerprint
     check_fingerprint(plain.config.backbone_fingerprint, expected, name=name, folder=Path("the model"))
     return TextVectors(plain)
-
-
-def history_encoder(model: Any, encoder: TextEncoder) -> HistoryEncoder:
-    """Return the encoder of a model that reads histories.
-
-    Args:
-        encoder: of texts alone.
-
-    Raises:
-        ConfigError: for a model that has none.
-    """
-    histories = model.histories
-    if histories is None:
-        raise ConfigError(
-            "method 'history' reads rows that are stored with the model, and this one has none: set model.histories "
-            "to those of the training rows (`Histories.added`)"
-        )
-    if histories.config.time is not None:
-        return HistoryEncoder(encoder, histories)
-    if model.text_vectors is None:
-        model.text_vectors = frozen_vectors(model)
-    return HistoryEncoder(encoder, histories, embed=model.text_vectors.of_texts)

@@ -12,7 +12,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from attribune.data.rows import EncodedRows
+from attribune.data.readers.base import EncodedRows
 from attribune.models.model import AttributeModel
 from attribune.models.value_tables import value_spread
 from attribune.models.value_vectors import first_gradients, table_gradients, with_first_values

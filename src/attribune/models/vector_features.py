@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 
-from attribune.data.encoding import RowEncoder
+from attribune.data.readers.base import Reader
 from attribune.data.texts import TextInput
 from attribune.models.linear_features import described, described_width, one_hot
 from attribune.models.sentence_vectors import SentenceVectors
@@ -64,7 +64,7 @@ class VectorFeatures:
         H = len(self.mean)
         return H + self._values * (1 + (H if self.weights else 0)) + described_width(self.schema)
 
-    def row_encoder(self, text_input: TextInput | None = None) -> RowEncoder:
+    def row_encoder(self, text_input: TextInput | None = None) -> Reader:
         """Return the encoder of the texts of rows."""
         return self.encoder.row_encoder(text_input)
 

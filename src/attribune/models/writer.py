@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 import torch
 from pydantic import AfterValidator, ValidationInfo
@@ -14,6 +14,7 @@ from attribune.core.config import checked_dataclass
 from attribune.core.deprecation import renamed_arguments
 from attribune.core.locked import Locked
 from attribune.core.precision import computing_in
+from attribune.data.readers.prompts import PromptEncoder
 from attribune.data.texts import TextInput
 from attribune.errors import ConfigError, DataError
 from attribune.models.generator import AttributeGenerator
@@ -101,7 +102,7 @@ class Writer(Locked):
     ) -> None:
         self.model, self.batch_size = model, batch_size
         self.precision = precision or model.precision or "float32"
-        self._encoder = model.row_encoder(text_input)
+        self._encoder = cast(PromptEncoder, model.row_encoder(text_input))
         self.text_input = self._encoder.text
         self._collator = model.collator(model.input_schema)
         self._collator.left = True

@@ -15,8 +15,7 @@ from torch import nn
 
 from attribune.core.config import checked_dataclass
 from attribune.core.progress import Reporter
-from attribune.data.rows import EncodedRows
-from attribune.data.token_rows import windows_of
+from attribune.data.readers.base import EncodedRows, TextRows
 from attribune.errors import ConfigError, numbered_in_file
 from attribune.methods.attribute_method import AttributeMethod
 from attribune.models.base import ConditionedModel
@@ -177,14 +176,14 @@ class ValueLearner:
         for module in self._model.modules():
             if isinstance(module, AttributeMethod):
                 module.sparse_gradients = True
-        self._rows = EncodedRows.without_attributes([])
+        self._rows: EncodedRows = TextRows.without_attributes([])
         self._sets = {name: [np.zeros(0, np.intp)] * len(counts) for name, counts in new.counts.items()}
         self._batches: list[tuple[npt.NDArray[np.intp], dict[str, torch.Tensor]]] = []
         if labelled is None or not len(new.rows):
             return
         with numbered_in_file(labelled.numbers[new.rows], labelled.source):
             rows = predictor.encode_rows(labelled.rows.select(new.rows))
-        self._rows = rows if rows.labels is not None else replace(rows, labels=labelled.labels[new.rows])
+        self._rows = rows if rows.labels is not None else rows.with_labels(labelled.labels[new.rows])
         self._sets = {name: self._rows_of_each(name, len(counts)) for name, counts in new.counts.items()}
         self._batches = list(self._row_batches(settings.batch_size))
 
@@ -198,13 +197,10 @@ class ValueLearner:
         return np.split(rows[order], np.searchsorted(values[order], np.arange(1, count)))[:count]
 
     def _row_batches(self, size: int) -> Iterator[tuple[npt.NDArray[np.intp], dict[str, torch.Tensor]]]:
-        """Cut the rows into batches, with the row of each entry: a row may have several windows."""
-        if not isinstance(self._model.task, TokenTask):
-            yield from self._model.batches(self._rows, size=size)
-            return
-        windows, _, owners = windows_of(self._rows, self._model.task)
-        for index, batch in self._model.batches(windows, size=size):
-            yield owners[index], batch
+        """Cut the rows into batches, with the row of each entry: a row may have several pieces."""
+        pieces = self._rows.pieces()
+        for index, batch in self._model.batches(pieces.rows, size=size):
+            yield pieces.owners[index], batch
 
     def learn(self, reporter: Reporter) -> tuple[Enrolled, ...]:
         """Learn the vectors; returns the values with their losses."""

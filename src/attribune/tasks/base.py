@@ -291,6 +291,15 @@ class Task(ABC):
         """Return the metrics of logits (n, outputs) by name, the main one first."""
 
     @property
+    def is_tuned(self) -> bool:
+        """Whether something is fitted on the scores of validation rows after training, by `tuned`."""
+        return False
+
+    def tuned(self, logits: Array, labels: Array) -> Self:
+        """Return the task with what is fitted on the scores of validation rows."""
+        return self
+
+    @property
     def metrics_note(self) -> str:
         """What tables say about the metrics, where one prediction has several forms; empty by default."""
         return ""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -86,15 +86,6 @@ class TokenTask(Task):
     def empty_scores(self, rows: int) -> Array:
         """Return an array for the scores of rows, (n,)."""
         return np.empty(rows, dtype=object)
-
-    @property
-    def is_tuned(self) -> bool:
-        """Whether something is fitted on the scores of validation rows after training, by `tuned`."""
-        return False
-
-    def tuned(self, logits: Array, labels: Array) -> Self:
-        """Return the task with what is fitted on the scores of validation rows."""
-        return self
 
     @abstractmethod
     def packed(self, arrays: Mapping[str, Array]) -> dict[str, Array]:

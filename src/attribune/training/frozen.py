@@ -11,7 +11,6 @@ import numpy.typing as npt
 
 from attribune.core.device import default_device
 from attribune.core.progress import Reporter
-from attribune.data.encoding import encode_rows
 from attribune.errors import ConfigError
 from attribune.models.linear import LinearModel
 from attribune.models.sentence_vectors import SentenceVectors
@@ -112,7 +111,7 @@ def _embed(
     """Return the vectors of a split's texts, and the ids of its attributes."""
     encoder, parts, ids = vectors.row_encoder(source.text), [], []
     for row, columns in column_batches(split.table, (*source.text.names, *data.schema.names)):
-        rows = encode_rows(columns, data.schema, encoder, text=source.text, first_row=row)
+        rows = encoder.encode(columns, data.schema, text=source.text, first_row=row)
         parts.append(vectors.encode(rows.inputs))
         ids.append(rows.attribute_ids)
     return np.concatenate(parts), np.concatenate(ids)

@@ -22,17 +22,15 @@ from attribune.core.precision import computing_in
 from attribune.core.process import keep_freed_memory
 from attribune.core.progress import Reporter
 from attribune.data.batching import LengthGroupedBatches, padding_share
-from attribune.data.rows import EncodedRows
+from attribune.data.readers.base import EncodedRows
 from attribune.errors import ConfigError, DataError
 from attribune.metrics.definitions import MetricInfo
 from attribune.models.base import ConditionedModel
 from attribune.models.generator import AttributeGenerator
 from attribune.models.model import AttributeModel
-from attribune.models.token_scores import score_tokens
 from attribune.models.transfer import AttributeSource
 from attribune.runs.folder import RunFolder
 from attribune.runs.recipe import TrainingRecipe
-from attribune.tasks import TokenTask
 from attribune.training.callbacks.early_stopping import EarlyStopping
 from attribune.training.callbacks.profile import ProfileSteps
 from attribune.training.callbacks.progress import Progress
@@ -46,8 +44,8 @@ from attribune.training.own_values import train_own_values
 from attribune.training.plan import DataPlan, ModelPlan, TrainingPlan
 from attribune.training.preparation import (
     PreparedData,
-    encode_rows_of_split,
     encode_split,
+    encode_validation,
 )
 from attribune.training.selection import selection_metric
 from attribune.training.trainer import AttributeTrainer, training_arguments
@@ -85,19 +83,15 @@ def train_neural(
     check_set_encoders(model, settings)
     note_count = len(data.notes)
     train = encode_split("train", data, source, model)
-    validation = (
-        encode_rows_of_split(data.splits["validation"], source, model)
-        if source.reads_tokens
-        else encode_split("validation", data, source, model)
-    )
+    validation = encode_validation(data, source, model)
     for note in data.notes[note_count:]:
         reporter.note(note)
     if before_training is not None:
         before_training(model)
     outcome = fit(model, train, validation, settings, folder, reporter, profile=profile)
     outcome["seconds"] += train_own_values(model, train, settings, reporter, run=_precision(model, settings))
-    if isinstance(model.task, TokenTask) and isinstance(validation, EncodedRows) and model.task.is_tuned:
-        _tune_task(model, model.task, validation, settings)
+    if model.task.is_tuned and isinstance(validation, EncodedRows):
+        _tune_task(model, validation, settings)
     if is_main():
         if not training.is_candidate:
             outcome["seconds"] += prepare_new_values(
@@ -112,8 +106,8 @@ def _precision(model: ConditionedModel, settings: TrainingRecipe) -> Callable[[]
     return partial(computing_in, settings.precision, model.device.type)
 
 
-def _tune_task(model: ConditionedModel, task: TokenTask, validation: EncodedRows, settings: TrainingRecipe) -> None:
-    """Fit what a task that scores tokens learns of the validation rows, such as a threshold."""
+def _tune_task(model: ConditionedModel, validation: EncodedRows, settings: TrainingRecipe) -> None:
+    """Fit what a task learns of the scores of validation rows, such as a threshold."""
     precision = _precision(model, settings)
 
     @contextmanager
@@ -122,8 +116,8 @@ def _tune_task(model: ConditionedModel, task: TokenTask, validation: EncodedRows
             yield
 
     model.eval()
-    scores, _ = score_tokens(model, validation, task, size=settings.batch_size, run=run)
-    model.task = task.tuned(scores, np.asarray(validation.labels))
+    scores, _ = model.evaluate_rows(validation, size=settings.batch_size, run=run)
+    model.task = model.task.tuned(scores, np.asarray(validation.labels))
     model.config.task = model.task.to_dict()
 
 

@@ -14,14 +14,14 @@ import numpy as np
 import numpy.typing as npt
 
 from attribune.core.progress import Reporter
-from attribune.data.rows import EncodedRows
+from attribune.data.readers.base import EncodedRows
 from attribune.errors import ConfigError
 from attribune.models.base import ConditionedModel
 from attribune.models.model import AttributeModel
 from attribune.runs.recipe import TrainingRecipe
 from attribune.tasks import TokenTask
 from attribune.training.plan import DataPlan
-from attribune.training.preparation import PreparedData, PreparedSplit, encode_rows_of_split
+from attribune.training.preparation import PreparedData, PreparedSplit, encode_labelled
 from attribune.training.set_encoders import can_encode_sets, learn_set_encoder
 from attribune.training.value_priors import learn_value_priors
 
@@ -112,4 +112,4 @@ def _encoded(
     split: PreparedSplit, source: DataPlan, model: ConditionedModel, index: npt.NDArray[np.int64]
 ) -> EncodedRows:
     chosen = replace(split, table=split.table.select(index), rows=split.rows[index], labels=split.labels[index])
-    return encode_rows_of_split(chosen, source, model)
+    return encode_labelled(chosen, source, model)

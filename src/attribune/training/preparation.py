@@ -18,10 +18,9 @@ from attribune.data.annotation_exports import naming_exports
 from attribune.data.checking.findings import attribute_finding, leak_finding
 from attribune.data.checking.profiles import Codes, are_stars, arrow_columns, column_codes, number_codes
 from attribune.data.clusters import Clusters, clusters_note, find_clusters
-from attribune.data.encoding import RowReport, encode_rows, encode_with_report
+from attribune.data.encoding import RowReport, encode_with_report
 from attribune.data.file_options import FileOptions
-from attribune.data.history_encoding import HistoryEncoder
-from attribune.data.rows import EncodedRows
+from attribune.data.readers.base import EncodedRows
 from attribune.data.selection import shuffle_columns
 from attribune.errors import ConfigError, DataError, RowError, numbered_in_file, of_column
 from attribune.models.base import ConditionedModel
@@ -50,8 +49,9 @@ __all__ = [
     "PreparedData",
     "PreparedSplit",
     "describe_as",
-    "encode_rows_of_split",
+    "encode_labelled",
     "encode_split",
+    "encode_validation",
     "prepare",
     "rows_digest",
     "shuffle",
@@ -391,8 +391,8 @@ def encode_split(name: str, data: PreparedData, plan: DataPlan, model: Condition
         ConfigError: when the plan's texts are longer than the model takes.
     """
     encoder = model.row_encoder(plan.text)
-    if name == "train" and isinstance(encoder, HistoryEncoder):
-        encoder.drop(encoder.histories.config.attribute_dropout, seed=plan.seed)
+    if name == "train":
+        encoder = encoder.for_training(seed=plan.seed)
     rows, report = encode_with_report(
         data.splits[name].table,
         data.schema,
@@ -429,12 +429,19 @@ def _cut_note(name: str, report: RowReport, plan: DataPlan) -> str:
     return note
 
 
-def encode_rows_of_split(split: PreparedSplit, plan: DataPlan, model: ConditionedModel) -> EncodedRows:
-    """Return the rows of a split with their labels, for a task that scores tokens; windows are no rows."""
+def encode_validation(data: PreparedData, plan: DataPlan, model: ConditionedModel) -> Dataset | EncodedRows:
+    """Return the validation rows as `encode_split` does, or whole with their labels where a model reads pieces."""
+    if model.reader.cuts_rows:
+        return encode_labelled(data.splits["validation"], plan, model)
+    return encode_split("validation", data, plan, model)
+
+
+def encode_labelled(split: PreparedSplit, plan: DataPlan, model: ConditionedModel) -> EncodedRows:
+    """Return the rows of a split with their labels, none of them cut into pieces."""
     encoder, schema = model.row_encoder(plan.text), model.input_schema
     names = (*plan.text.names, *schema.names)
     parts = [
-        encode_rows(columns, schema, encoder, text=plan.text, first_row=row)
+        encoder.encode(columns, schema, text=plan.text, first_row=row)
         for row, columns in column_batches(split.table, names)
     ]
-    return replace(EncodedRows.concat(parts), labels=split.labels)
+    return EncodedRows.concat(parts).with_labels(split.labels)

@@ -18,9 +18,9 @@ from safetensors.numpy import save
 
 from attribune.core.progress import Reporter
 from attribune.data.clusters import clustered, packed_clusters
-from attribune.data.encoding import RowEncoder
 from attribune.data.judgements import judgement_metrics
-from attribune.data.texts import TextEncoder, TextInput
+from attribune.data.readers.base import Reader
+from attribune.data.texts import TextInput
 from attribune.data.writing import prediction_array
 from attribune.errors import DataError
 from attribune.metrics.metric import Metric
@@ -163,7 +163,7 @@ def _write_predictions(
 
 
 def score_baselines(
-    source: DataPlan, data: PreparedData, reporter: Reporter, *, encoder: RowEncoder, exclude: set[str], by: str
+    source: DataPlan, data: PreparedData, reporter: Reporter, *, encoder: Reader, exclude: set[str], by: str
 ) -> list[Scored]:
     """Fit and score the cheap baselines, except the excluded ones, and the majority class of the training rows.
 
@@ -229,16 +229,17 @@ def _majority(task: Task, labels: npt.NDArray[Any], split: PreparedSplit) -> dic
 
 
 def _as_read(
-    source: DataPlan, data: PreparedData, encoder: RowEncoder, reporter: Reporter
+    source: DataPlan, data: PreparedData, encoder: Reader, reporter: Reporter
 ) -> tuple[DataPlan, PreparedData] | None:
     """Return the plan and the rows with texts as the model's window leaves them; None where it leaves most whole."""
-    if not isinstance(encoder, TextEncoder) or source.text.prompt or source.text.pair:
+    if source.text.prompt or source.text.pair:
         return None
     looked = source.text.read_all(data.splits["validation"].table[:_LOOKED_AT])
     kept = encoder.kept_texts(looked)
     if kept is None or sum(map(operator.ne, looked, kept)) <= MANY_CUT * len(looked):
         return None
-    reporter.note(f"linear reads what the model reads of each text ({encoder.window}), and a second one whole texts")
+    window = source.text.window
+    reporter.note(f"linear reads what the model reads of each text ({window}), and a second one whole texts")
     column, splits = "text as read", {}
     while column in data.splits["train"].table.column_names:
         column += "'"

@@ -18,7 +18,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from attribune.data.rows import EncodedRows
+from attribune.data.readers.base import EncodedRows
 from attribune.methods.attribute_method import AttributeMethod
 from attribune.models.model import AttributeModel
 from attribune.models.set_encoder import LabelledDocuments, SetEncoder

@@ -19,12 +19,11 @@ from transformers.trainer_utils import EvalLoopOutput
 
 from attribune.core.door import as_argument
 from attribune.data.batching import LengthGroupedBatches, SharedBatches
-from attribune.data.rows import EncodedRows
+from attribune.data.readers.base import EncodedRows, TextRows
 from attribune.errors import ModelFolderError
 from attribune.metrics.definitions import MetricInfo
 from attribune.models.base import ConditionedModel
 from attribune.models.model import AttributeModel
-from attribune.models.token_scores import score_tokens
 from attribune.runs.recipe import TrainingRecipe
 from attribune.training.attention_memory import RecomputedAttention
 from attribune.training.distributed import PATIENCE, all_rows, backend, process_count, process_number
@@ -127,9 +126,8 @@ class AttributeTrainer(transformers.Trainer):
                 output.metrics["eval_loss"] = model.mean_loss(output.predictions, output.label_ids)
             return output
         model.eval()
-        scores, loss = score_tokens(
-            model, rows, model.task, size=self.args.per_device_eval_batch_size, run=self._evaluation_pass
-        )
+        size = self.args.per_device_eval_batch_size
+        scores, loss = model.evaluate_rows(rows, size=size, run=self._evaluation_pass)
         metrics = {name: metric.value() for name, metric in model.task.metrics(scores, rows.labels).items()}
         metrics = {f"eval_{name}": value for name, value in {"loss": loss, **metrics}.items()}
         return EvalLoopOutput(predictions=scores, label_ids=None, metrics=metrics, num_samples=len(rows))
@@ -265,7 +263,6 @@ def _sorted(rows: Dataset, model: ConditionedModel) -> Dataset:
     lengths = np.asarray(rows["length"])
     if not isinstance(model, AttributeModel) or model.shared_depth == 0 or model.task.candidates > 1:
         return rows.select(np.argsort(-lengths, kind="stable"))
-    texts = EncodedRows.without_attributes(
-        list(rows["input_ids"]), segment_starts=rows["segment_start"] if "segment_start" in rows.column_names else None
-    )
+    starts = np.asarray(rows["segment_start"]) if "segment_start" in rows.column_names else None
+    texts = TextRows.without_attributes(list(rows["input_ids"]), segment_starts=starts)
     return rows.select(np.lexsort((texts.text_numbers(), -lengths)))

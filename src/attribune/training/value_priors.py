@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from attribune import functional
-from attribune.data.rows import EncodedRows
+from attribune.data.readers.base import EncodedRows
 from attribune.methods.attribute_method import AttributeMethod
 from attribune.models.base import ConditionedModel
 from attribune.models.config import TYPICAL_PRIOR_WEIGHT

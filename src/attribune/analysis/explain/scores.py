@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from attribune.data.clusters import Clusters, clustered
-from attribune.data.rows import EncodedRows
+from attribune.data.readers.base import EncodedRows
 from attribune.metrics.metric import Metric
 from attribune.models.predictor import Predictor
 from attribune.schema.attributes import FittedAttribute

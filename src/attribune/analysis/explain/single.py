@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from attribune.analysis.explain.scores import numbers_of
-from attribune.data.rows import EncodedRows
+from attribune.data.readers.base import EncodedRows
 from attribune.errors import ConfigError, DataError
 from attribune.models.predictor import Predictor
 from attribune.schema.assignments import assigned_ids, assignments_text

@@ -3,20 +3,47 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Self
 
 import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
 import torch
 
-from attribune.data.collator import Collator
-from attribune.data.rows import EncodedRows
-from attribune.data.texts import TextEncoder, TextInput
+from attribune.data.readers.base import Reader, Reading, TextRows
+from attribune.data.readers.collator import Collator, text_key
+from attribune.data.readers.text import TextEncoder
+from attribune.data.texts import TextInput
+from attribune.schema import Schema
 
-__all__ = ["CandidateCollator", "CandidateEncoder"]
+__all__ = ["CandidateCollator", "CandidateEncoder", "ComparedRows"]
 
 
-class CandidateEncoder:
+@dataclass(frozen=True, kw_only=True)
+class ComparedRows(TextRows):
+    """Rows of several texts: the ids of each.
+
+    Attributes:
+        segment_starts: (rows, texts) where the second part of each begins, for backbones that tell segments apart.
+    """
+
+    inputs: Sequence[tuple[list[int], ...]]  # type: ignore[assignment]
+
+    @property
+    def lengths(self) -> npt.NDArray[np.int64]:
+        """Number of ids of each row's longest text, (rows,)."""
+        sizes = (max(map(len, texts)) for texts in self.inputs)
+        return np.fromiter(sizes, dtype=np.int64, count=len(self.inputs))
+
+    def _key(self, row: int, segment_start: Any) -> int:
+        return text_key(*self.inputs[row], segment_start=segment_start)
+
+    def _ids_column(self) -> pa.Array:
+        return pa.array(self.inputs, type=pa.list_(pa.list_(pa.int32())))
+
+
+class CandidateEncoder(Reader):
     """Makes ids of the texts of a row, `TextInput.columns` and `pair`; with a prompt each is the second of a pair.
 
     Args:
@@ -24,10 +51,23 @@ class CandidateEncoder:
         negative: the columns of a third text; where there are none, it is the second one.
     """
 
+    name: ClassVar[str] = "compared"
+
     def __init__(self, encoder: TextEncoder, *, negative: Sequence[str] = ()) -> None:
         self.encoder, self.columns = encoder, tuple(negative)
 
-    def rows(self, text: TextInput, columns: Mapping[str, Sequence[Any]], *, first_row: int = 1) -> EncodedRows:
+    @classmethod
+    def of(cls, reading: Reading, text: TextInput | None) -> Self:
+        """Return the reader of a model; see `Reader.of`."""
+        negative = text.negative if reading.task.candidates > 2 and text is not None else ()
+        return cls(TextEncoder.of(reading, text), negative=negative)
+
+    @classmethod
+    def collator(cls, reading: Reading, schema: Schema) -> Collator:
+        """Return a `CandidateCollator`."""
+        return CandidateCollator(reading.tokenizer, schema)
+
+    def rows(self, text: TextInput, columns: Mapping[str, Sequence[Any]], *, first_row: int = 1) -> ComparedRows:
         """Encode the rows of some columns, as `TextEncoder` does; a row that lacks one of the texts is empty."""
         parts, present = [], []
         has_third = bool(self.columns) and all(name in columns for name in self.columns)
@@ -39,7 +79,7 @@ class CandidateEncoder:
         if self.columns and not has_third:
             parts.append(parts[-1])
         starts = [part.segment_starts for part in parts if part.segment_starts is not None]
-        return EncodedRows.without_attributes(
+        return ComparedRows.without_attributes(
             list(zip(*(part.inputs for part in parts), strict=True)),
             empty=~np.all(present, axis=0),
             shortened=np.any([part.shortened for part in parts], axis=0),

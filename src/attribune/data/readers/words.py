@@ -1,29 +1,25 @@
-"""Texts whose tokens are scored: read in windows that overlap, so that nothing is cut."""
+"""Lists of words, each of which is scored."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar, Self, cast
 
 import numpy as np
-import numpy.typing as npt
 
-from attribune.data.collator import Collator
-from attribune.data.rows import EncodedRows
-from attribune.data.texts import DEFAULT_LENGTH, TextInput
-from attribune.data.windows import Head, SpecialTokens, Window, content_ids, longest_input
+from attribune.data.readers.base import Reading
+from attribune.data.readers.tokens import TokenReader, TokenRows, token_window, window_starts
+from attribune.data.texts import TextInput
+from attribune.data.windows import SpecialTokens, Window, content_ids, longest_input
 from attribune.errors import ConfigError, DataError, RowError
 from attribune.schema.columns import as_array
-from attribune.tasks.labels import UNSEEN
 from attribune.tasks.tokens import TokenRow, TokenTask, TokenWindow
 from attribune.tasks.words import word_list
 
-__all__ = ["TokenCollator", "WordEncoder", "token_window", "window_starts", "windows_of"]
-
-Array = npt.NDArray[np.int64]
+__all__ = ["WordEncoder"]
 
 
-class WordEncoder:
+class WordEncoder(TokenReader):
     """Tokenizes lists of words, and cuts them into windows.
 
     A word has the ids that it has in a text with spaces between the words; one without any, such as a control
@@ -31,6 +27,7 @@ class WordEncoder:
     most context.
 
     Args:
+        task: what is scored.
         window: of the size of windows; None takes 512 ids.
         limit: ids that the backbone takes; None asks the tokenizer.
 
@@ -38,14 +35,24 @@ class WordEncoder:
         ConfigError: for a window that the backbone cannot take, or that keeps a part of a text.
     """
 
-    def __init__(self, tokenizer: Any, *, window: Window | None = None, limit: int | None = None) -> None:
-        self.tokenizer = tokenizer
+    name: ClassVar[str] = "words"
+
+    def __init__(
+        self, tokenizer: Any, task: TokenTask, *, window: Window | None = None, limit: int | None = None
+    ) -> None:
+        self.tokenizer, self.task = tokenizer, task
         self.special = SpecialTokens.of(tokenizer)
         self.window = token_window(tokenizer, window, limit=limit)
         self.window.check(self.special, limit=limit if limit is not None else longest_input(tokenizer))
         self._space = _space_before_words(tokenizer)
 
-    def rows(self, text: TextInput, columns: Mapping[str, Sequence[Any]], *, first_row: int = 1) -> EncodedRows:
+    @classmethod
+    def of(cls, reading: Reading, text: TextInput | None) -> Self:
+        """Return the reader of a model; see `Reader.of`."""
+        window = None if text is None else text.window
+        return cls(reading.tokenizer, cast(TokenTask, reading.task), window=window, limit=reading.limit)
+
+    def rows(self, text: TextInput, columns: Mapping[str, Sequence[Any]], *, first_row: int = 1) -> TokenRows:
         """Encode the rows of a column of words.
 
         Raises:
@@ -60,7 +67,7 @@ class WordEncoder:
             )
             for words in lists
         ]
-        return EncodedRows.without_attributes(rows, empty=[not "".join(words).strip() for words in lists])
+        return TokenRows.without_attributes(rows, empty=[not "".join(words).strip() for words in lists], task=self.task)
 
     def _ids(self, words: set[str]) -> dict[str, list[int]]:
         """Tokenize each word alone."""
@@ -94,53 +101,6 @@ class WordEncoder:
             marks[first[here] - start + before] = here
             windows.append(TokenWindow(ids=wrapped, marks=marks))
         return TokenRow(windows=tuple(windows), words=len(words))
-
-
-def token_window(tokenizer: Any, window: Window | None, *, limit: int | None) -> Window:
-    """Return the window of a task that scores tokens; ConfigError for one that leaves out a part of a text."""
-    if window is None:
-        limit = limit if limit is not None else longest_input(tokenizer)
-        return Head(min(DEFAULT_LENGTH, limit or DEFAULT_LENGTH))
-    if not isinstance(window, Head):
-        raise ConfigError(
-            f"the window {str(window)!r} is not for tasks that score tokens, which read the whole text: choose head:N"
-        )
-    return window
-
-
-def window_starts(length: int, *, room: int, step: int) -> Array:
-    """Return where windows of `room` tokens begin; the last one ends with the text."""
-    if length <= room:
-        return np.zeros(1, dtype=np.int64)
-    return np.append(np.arange(0, length - room, step), length - room)
-
-
-def windows_of(rows: EncodedRows, task: TokenTask) -> tuple[EncodedRows, list[TokenWindow], Array]:
-    """Return the windows of rows: as a model reads them, with their labels; themselves; and the row of each."""
-    windows = [window for row in rows.inputs for window in row.windows]
-    owners = np.repeat(np.arange(len(rows)), np.array([len(row.windows) for row in rows.inputs], dtype=np.int64))
-    labels = None
-    if rows.labels is not None:
-        pairs = zip(windows, owners.tolist(), strict=True)
-        labels = [task.window_labels(window, rows.labels[owner]) for window, owner in pairs]
-    starts = [window.segment_start for window in windows if window.segment_start is not None]
-    encoded = EncodedRows.without_attributes(
-        [window.ids for window in windows], labels=labels, segment_starts=starts if starts else None
-    )
-    return encoded.with_attribute_ids(rows.attribute_ids[owners]), windows, owners
-
-
-class TokenCollator(Collator):
-    """Pads windows to a batch, on the right; its arguments are those of `Collator`."""
-
-    def __init__(self, tokenizer: Any, schema: Any, *, pad_to_multiple_of: int | None = None) -> None:
-        super().__init__(tokenizer, schema, pad_to_multiple_of=pad_to_multiple_of)
-        self.left = False
-
-    def labels(self, rows: Sequence[Mapping[str, Any]], *, length: int) -> Any:
-        """Return the labels (B, length), `UNSEEN` where there is padding; None if the rows have none."""
-        labels = [row["labels"] for row in rows if row.get("labels") is not None]
-        return self.padded(labels, length=length, filler=UNSEEN, left=False) if labels else None
 
 
 def _word_lists(values: Any, name: str, first_row: int) -> list[list[str]]:

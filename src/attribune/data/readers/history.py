@@ -7,22 +7,22 @@ alone, and the values of others read their own.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from attribune.data.histories import Embed, Histories, mark_of, read_times
-from attribune.data.rows import EncodedRows
-from attribune.data.texts import TextEncoder, TextInput
+from attribune.data.readers.base import Pieces, Reader, Reading, TextRows
+from attribune.data.readers.text import TextEncoder
+from attribune.data.texts import TextInput
 from attribune.data.windows import content_ids
 from attribune.errors import ConfigError
-from attribune.schema.columns import Table, column_names
 
-__all__ = ["HistoryEncoder", "HistoryText", "columns_of", "with_histories"]
+__all__ = ["HistoryEncoder", "HistoryRows", "HistoryText"]
 
 _ARROW = " → "
 
@@ -34,14 +34,25 @@ class HistoryText:
     ids: list[int]
     mark: int
     query: Any
-    encoder: HistoryEncoder = field(repr=False)
     is_hidden: bool = False
 
     def __len__(self) -> int:
         return len(self.ids)
 
 
-class HistoryEncoder:
+@dataclass(frozen=True, kw_only=True)
+class HistoryRows(TextRows):
+    """Rows whose histories are put in front of their texts when batches are made of them."""
+
+    inputs: Sequence[HistoryText]  # type: ignore[assignment]
+    encoder: HistoryEncoder = field(repr=False)
+
+    def pieces(self) -> Pieces:
+        """Return the texts behind the histories of the rows' attributes, as their ids are now."""
+        return self.encoder.join(self).pieces()
+
+
+class HistoryEncoder(Reader):
     """Makes ids of texts, and of the rows in front of them.
 
     Args:
@@ -51,6 +62,8 @@ class HistoryEncoder:
     Raises:
         ConfigError: for a share of the ids in which a label does not fit.
     """
+
+    name: ClassVar[str] = "history"
 
     def __init__(self, encoder: TextEncoder, histories: Histories, *, embed: Embed | None = None) -> None:
         config = histories.config
@@ -69,11 +82,30 @@ class HistoryEncoder:
                 f"earlier row, of which its label takes {longest}: raise method.tokens, or lower method.k"
             )
 
-    def drop(self, probability: float, *, seed: int) -> None:
-        """Leave rows without their history from now on, at random."""
-        self._dropout, self._chance = probability, np.random.default_rng(seed)
+    @classmethod
+    def of(cls, reading: Reading, text: TextInput | None) -> Self:
+        """Return the reader of a model; see `Reader.of`.
 
-    def rows(self, text: TextInput, columns: Mapping[str, Sequence[Any]], *, first_row: int = 1) -> EncodedRows:
+        Raises:
+            ConfigError: for a model without histories.
+        """
+        encoder = TextEncoder.of(reading, text)
+        if reading.histories is None:
+            raise ConfigError(
+                "method 'history' reads rows that are stored with the model, and this one has none: set "
+                "model.histories to those of the training rows (`Histories.added`)"
+            )
+        is_by_time = reading.histories.config.time is not None
+        embed = None if is_by_time or reading.embedder is None else reading.embedder()
+        return cls(encoder, reading.histories, embed=embed)
+
+    def for_training(self, *, seed: int) -> HistoryEncoder:
+        """Return a reader that leaves rows without their history at random, as the method drops attributes."""
+        reader = HistoryEncoder(self.encoder, self.histories, embed=self._embed)
+        reader._dropout, reader._chance = self.histories.config.attribute_dropout, np.random.default_rng(seed)
+        return reader
+
+    def rows(self, text: TextInput, columns: Mapping[str, Sequence[Any]], *, first_row: int = 1) -> HistoryRows:
         """Encode the rows of some columns; without the column of times their time is now.
 
         Raises:
@@ -85,10 +117,17 @@ class HistoryEncoder:
         queries = self._queries(texts, marks, columns, first_row)
         hidden = self._chance.random(len(texts)) < self._dropout if self._dropout else [False] * len(texts)
         inputs = [
-            HistoryText(ids=ids, mark=mark, query=query, encoder=self, is_hidden=bool(is_hidden))
+            HistoryText(ids=ids, mark=mark, query=query, is_hidden=bool(is_hidden))
             for ids, mark, query, is_hidden in zip(rows.inputs, marks, queries, hidden, strict=True)
         ]
-        return replace(rows, inputs=inputs)
+        return HistoryRows(
+            inputs=inputs,
+            attribute_ids=rows.attribute_ids,
+            empty=rows.empty,
+            shortened=rows.shortened,
+            segment_starts=rows.segment_starts,
+            encoder=self,
+        )
 
     def _queries(
         self, texts: Sequence[str], marks: Sequence[int], columns: Mapping[str, Any], first_row: int
@@ -115,7 +154,7 @@ class HistoryEncoder:
     def _rows_by_mark(self) -> Mapping[int, int]:
         return {int(mark): row for row, mark in enumerate(self.histories.marks)}
 
-    def join(self, rows: EncodedRows) -> EncodedRows:
+    def join(self, rows: HistoryRows) -> TextRows:
         """Put the histories in front of texts; the ids of the rows' attributes say whose."""
         chosen = [
             [] if one.is_hidden or not len(ids) else self.histories.nearest(ids, mark=one.mark, query=one.query)
@@ -127,7 +166,15 @@ class HistoryEncoder:
         inputs = [[*text.ids[:start], *ids, *text.ids[start:]] for text, ids in zip(rows.inputs, before, strict=True)]
         starts = rows.segment_starts
         moved = None if starts is None else starts + np.array([len(ids) for ids in before], dtype=np.int64)
-        return replace(rows, inputs=inputs, segment_starts=moved)
+        return TextRows(
+            inputs=inputs,
+            attribute_ids=rows.attribute_ids,
+            empty=rows.empty,
+            shortened=rows.shortened,
+            labels=rows.labels,
+            segment_starts=moved,
+            report=rows.report,
+        )
 
     def _read(self, rows: Sequence[int]) -> None:
         """Tokenize rows, each cut to its share."""
@@ -135,15 +182,3 @@ class HistoryEncoder:
         for row, ids in zip(rows, content_ids(self.encoder.tokenizer, texts) if texts else [], strict=True):
             end = self._ends[self.histories.labels[row]]
             self._known[row] = [*ids[: self._share - len(end)], *end]
-
-
-def with_histories(rows: EncodedRows) -> EncodedRows:
-    """Put histories in front of texts that have any; other rows stay as they are."""
-    first = rows.inputs[0] if rows.inputs else None
-    return first.encoder.join(rows) if isinstance(first, HistoryText) else rows
-
-
-def columns_of(encoder: Any, names: Sequence[str], table: Table) -> list[str]:
-    """Return names of columns, and of those that an encoder reads where a table has them."""
-    more = getattr(encoder, "columns", ())
-    return list(dict.fromkeys([*names, *(name for name in more if name in column_names(table))]))

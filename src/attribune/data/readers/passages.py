@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar, Self, cast
 
 import numpy as np
 import numpy.typing as npt
 
-from attribune.data.rows import EncodedRows
+from attribune.data.readers.base import Reading
+from attribune.data.readers.tokens import TokenReader, TokenRows, token_window, window_starts
 from attribune.data.text_columns import canonical_text, listed_text
 from attribune.data.text_pairs import PairTokens
 from attribune.data.texts import TextInput
-from attribune.data.token_rows import token_window, window_starts
 from attribune.data.windows import SpecialTokens, Window, content_ids, longest_input
 from attribune.errors import ConfigError
 from attribune.schema.columns import canonical
@@ -24,7 +24,7 @@ __all__ = ["PassageEncoder"]
 Array = npt.NDArray[np.int64]
 
 
-class PassageEncoder:
+class PassageEncoder(TokenReader):
     """Tokenizes questions and contexts, and cuts the contexts into windows that all begin with the question.
 
     The token that stands for no answer is the first one where the tokenizer begins with one of its own, such as [CLS].
@@ -40,6 +40,8 @@ class PassageEncoder:
     Raises:
         ConfigError: for a window that the backbone cannot take, or a tokenizer that does not say where tokens stand.
     """
+
+    name: ClassVar[str] = "passage"
 
     def __init__(
         self,
@@ -62,7 +64,19 @@ class PassageEncoder:
         self.window.check(self.special, limit=limit if limit is not None else longest_input(tokenizer))
         self._tokens: dict[str, PairTokens] = {}  # by the separator of the texts
 
-    def rows(self, text: TextInput, columns: Mapping[str, Sequence[Any]], *, first_row: int = 1) -> EncodedRows:
+    @classmethod
+    def of(cls, reading: Reading, text: TextInput | None) -> Self:
+        """Return the reader of a model; see `Reader.of`."""
+        return cls(
+            reading.tokenizer,
+            cast(Spans, reading.task),
+            window=None if text is None else text.window,
+            limit=reading.limit,
+            segments=reading.segments,
+            is_causal=reading.is_causal,
+        )
+
+    def rows(self, text: TextInput, columns: Mapping[str, Sequence[Any]], *, first_row: int = 1) -> TokenRows:
         """Encode the rows of a column of questions and one of contexts.
 
         Raises:
@@ -80,13 +94,14 @@ class PassageEncoder:
         encoded = self._encoded(list(dict.fromkeys(contexts)))
         tokens = self._pair_tokens(text.separator)
         longest = min(self.task.max_question_length, max(1, (self._room(tokens) - 1) // 2))
-        return EncodedRows.without_attributes(
+        return TokenRows.without_attributes(
             [
                 self._row(question[:longest], context, *encoded[context], tokens)
                 for question, context in zip(question_ids, contexts, strict=True)
             ],
             empty=[not (one or two.strip()) for one, two in zip(questions, contexts, strict=True)],
             shortened=[len(question) > longest for question in question_ids],
+            task=self.task,
         )
 
     def _room(self, tokens: PairTokens) -> int:

@@ -3,17 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from hashlib import blake2b
 from typing import Any
 
 import numpy as np
 import torch
 
-from attribune.data.rows import text_key
 from attribune.data.windows import FILLER
 from attribune.errors import ConfigError, DataError
 from attribune.schema import Schema
 
-__all__ = ["Collator"]
+__all__ = ["Collator", "text_key"]
+
+
+def text_key(*texts: Any, segment_start: Any = None) -> int:
+    """Return a number of 64 bits that is the same for equal texts, and different for others as far as can be told.
+
+    Args:
+        texts: the ids of a text, or of each of several that are compared.
+        segment_start: where the second of two texts begins, or of each.
+    """
+    digest = blake2b(digest_size=8)
+    for part in (*texts, () if segment_start is None else segment_start):
+        numbers = np.atleast_1d(np.asarray(part, dtype=np.int64))
+        digest.update(len(numbers).to_bytes(8, "little"))
+        digest.update(numbers.tobytes())
+    return int.from_bytes(digest.digest(), "little", signed=True)
 
 
 class Collator:
@@ -60,7 +75,7 @@ class Collator:
         """
         if not rows:
             raise DataError("a batch needs at least one row")
-        keys = [text_key(row["input_ids"], row.get("segment_start")) for row in rows]
+        keys = [text_key(row["input_ids"], segment_start=row.get("segment_start")) for row in rows]
         batch, length = self._texts(rows, keys)
         batch["attribute_ids"] = self._attribute_ids(rows)
         batch["text_keys"] = torch.tensor(keys)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar, Self
 
 import torch
 from jinja2 import TemplateError
 
-from attribune.data.collator import Collator
-from attribune.data.rows import EncodedRows
+from attribune.data.readers.base import Reader, Reading, TextRows
+from attribune.data.readers.collator import Collator
 from attribune.data.texts import DEFAULT_LENGTH, TextInput
 from attribune.data.windows import Head, SpecialTokens, content_ids, longest_input
 from attribune.errors import ConfigError
@@ -20,7 +20,7 @@ __all__ = ["PromptCollator", "PromptEncoder"]
 _IGNORED = -100
 
 
-class PromptEncoder:
+class PromptEncoder(Reader):
     """Makes ids of prompts and responses, and labels of the responses alone.
 
     A causal model reads one sequence: the begin token, the prompt, the separator, the response, the end token. In a
@@ -38,6 +38,8 @@ class PromptEncoder:
     Raises:
         ConfigError: for a window that cannot be taken, or a tokenizer without begin or end token or chat template.
     """
+
+    name: ClassVar[str] = "written"
 
     def __init__(self, tokenizer: Any, text: TextInput, *, limit: int | None = None, separate: bool = False) -> None:
         if text.pair:
@@ -58,13 +60,28 @@ class PromptEncoder:
             raise ConfigError(f"{lacks}: leave chat out, or choose a backbone trained for it")
         self.begin = () if text.chat else self._begin()
 
+    @classmethod
+    def of(cls, reading: Reading, text: TextInput | None) -> Self:
+        """Return the reader of a model; see `Reader.of`."""
+        if text is None:
+            raise ConfigError(
+                "the model does not say which columns are its text and its prompt: give "
+                "text_input=TextInput.of('text', prompt='prompt')"
+            )
+        return cls(reading.tokenizer, text, limit=reading.limit, separate=reading.is_encoder_decoder)
+
+    @classmethod
+    def collator(cls, reading: Reading, schema: Schema) -> Collator:
+        """Return a `PromptCollator`, which pads on the right."""
+        return PromptCollator(reading.tokenizer, schema, separate=reading.is_encoder_decoder)
+
     def _begin(self) -> tuple[int, ...]:
         if self.separate or self.special.before:
             return () if self.separate else self.special.before
         named = (self.tokenizer.bos_token_id, self.end)
         return (next(int(token) for token in named if token is not None),)
 
-    def rows(self, text: TextInput, columns: Mapping[str, Sequence[Any]], *, first_row: int = 1) -> EncodedRows:
+    def rows(self, text: TextInput, columns: Mapping[str, Sequence[Any]], *, first_row: int = 1) -> TextRows:
         """Encode the rows of some columns, as `TextEncoder` does."""
         responses = text.read(columns, first_row=first_row)
         prompts = text.read_prompts(columns, first_row=first_row) if text.prompt else [""] * len(responses)
@@ -72,7 +89,7 @@ class PromptEncoder:
         after = self._endings(prompts, responses, before) if text.chat else responses
         pairs = list(zip(self._ids(before), self._ids(after), strict=True))
         encoded = [self._pair(prompt, response) for prompt, response in pairs]
-        return EncodedRows.without_attributes(
+        return TextRows.without_attributes(
             [ids for ids, _, _ in encoded],
             labels=[labels for _, labels, _ in encoded],
             empty=[not response for response in responses],

@@ -1,0 +1,29 @@
+"""Readers, one for each kind of input, and the table by which a model finds its own.
+
+A reader is chosen once, from the task and the method; what depends on the backbone it is told (`Reading`).
+"""
+
+from __future__ import annotations
+
+from attribune.data.readers.base import Reader
+from attribune.data.readers.compared import CandidateEncoder
+from attribune.data.readers.history import HistoryEncoder
+from attribune.data.readers.passages import PassageEncoder
+from attribune.data.readers.prompts import PromptEncoder
+from attribune.data.readers.text import TextEncoder
+from attribune.data.readers.words import WordEncoder
+from attribune.methods.config import MethodConfig
+from attribune.tasks.base import Task
+
+__all__ = ["READERS", "reader_of"]
+
+READERS: dict[str, type[Reader]] = {
+    reader.name: reader
+    for reader in (TextEncoder, CandidateEncoder, WordEncoder, PassageEncoder, PromptEncoder, HistoryEncoder)
+}
+"""The readers by the names of what they read."""
+
+
+def reader_of(task: Task | type[Task], method: MethodConfig) -> type[Reader]:
+    """Return the reader of a model: that of the task's input, unless the method has a reader of its own."""
+    return READERS[method.reader or task.input.name]

@@ -1,0 +1,339 @@
+"""Readers: how the rows of a table become what a model reads, one class for each kind of input."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from attribune.data.readers.collator import Collator, text_key
+from attribune.data.texts import TextInput
+from attribune.errors import ConfigError
+from attribune.schema import EncodingReport, Schema
+from attribune.schema.columns import Table, column_names, require_columns
+from attribune.tasks.base import Task
+
+if TYPE_CHECKING:
+    from attribune.data.histories import Embed, Histories
+
+__all__ = ["EncodedRows", "Pieces", "Reader", "Reading", "TextRows", "ids_column", "labels_column"]
+
+Array = npt.NDArray[Any]
+Flags = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, kw_only=True)
+class EncodedRows(ABC):
+    """Rows as a model reads them; a subclass for each form of their texts.
+
+    Attributes:
+        inputs: the text of each row.
+        attribute_ids: (rows, slots).
+        empty: (rows,) whether the row has no text.
+        shortened: (rows,) whether its text did not fit the window.
+        labels: for models that write the ids to write; otherwise labels, if they were added.
+    """
+
+    inputs: Sequence[Any]
+    attribute_ids: npt.NDArray[np.int64]
+    empty: Flags
+    shortened: Flags
+    labels: Sequence[Any] | Array | None = None
+    report: EncodingReport = field(default_factory=lambda: EncodingReport({}))
+
+    @classmethod
+    def without_attributes(
+        cls,
+        inputs: Sequence[Any],
+        *,
+        empty: Sequence[bool] | Flags | None = None,
+        shortened: Sequence[bool] | Flags | None = None,
+        **more: Any,
+    ) -> Self:
+        """Make rows of texts alone; by default none is empty or shortened.
+
+        Args:
+            more: further attributes of the class.
+        """
+        none = np.zeros(len(inputs), dtype=bool)
+        return cls(
+            inputs=inputs,
+            attribute_ids=np.zeros((len(inputs), 0), dtype=np.int64),
+            empty=none if empty is None else np.asarray(empty, dtype=bool),
+            shortened=none if shortened is None else np.asarray(shortened, dtype=bool),
+            **more,
+        )
+
+    def __len__(self) -> int:
+        return len(self.inputs)
+
+    def pieces(self) -> Pieces:
+        """Return what a model reads at once; by default each row is one piece."""
+        return Pieces(rows=self, owners=np.arange(len(self)))
+
+    def with_attribute_ids(self, attribute_ids: npt.NDArray[np.int64], *, report: EncodingReport | None = None) -> Self:
+        """Return the same texts with other attributes, (rows, slots)."""
+        return replace(self, attribute_ids=attribute_ids, report=self.report if report is None else report)
+
+    def with_labels(self, labels: Array | None) -> Self:
+        """Return the same rows with labels, (rows, ...); with their own for None."""
+        return self if labels is None else replace(self, labels=labels)
+
+    def hide_attributes(self, columns: Iterable[slice] = (slice(None),)) -> Self:
+        """Return the same rows with every attribute missing, or those in some columns of `attribute_ids`."""
+        ids = self.attribute_ids.copy()
+        for some in columns:
+            ids[:, some] = 0
+        return self.with_attribute_ids(ids)
+
+    def take(self, rows: Sequence[int] | slice | Array) -> Self:
+        """Select rows by index, slice or mask."""
+        index = np.arange(len(self))[rows]
+        selected = {name: _selected(getattr(self, name), index) for name in self._by_row}
+        return replace(self, inputs=[self.inputs[row] for row in index], **selected)
+
+    @classmethod
+    def concat(cls, parts: Sequence[EncodedRows]) -> EncodedRows:
+        """Join at least one batch of rows, in order; the reports add up."""
+        first = parts[0]
+        joined = {name: _joined([getattr(part, name) for part in parts]) for name in first._by_row}
+        inputs = [text for part in parts for text in part.inputs]
+        report = sum((part.report for part in parts), EncodingReport({}))
+        return replace(first, inputs=inputs, report=report, **joined)
+
+    _by_row: ClassVar[tuple[str, ...]] = ("attribute_ids", "empty", "shortened", "labels")
+    """The attributes with an element for each row, beside `inputs`."""
+
+    @property
+    @abstractmethod
+    def lengths(self) -> npt.NDArray[np.int64]:
+        """How long each row's text is, (rows,): the number of ids where it has any."""
+
+    def text_numbers(self) -> npt.NDArray[np.int64]:
+        """Number the distinct texts in their order: (rows,), equal for rows with the same text."""
+        raise NotImplementedError(f"{type(self).__name__} are numbered as their pieces")
+
+    def features(self) -> list[dict[str, Any]]:
+        """Return what a collator takes of each row."""
+        columns: dict[str, Any] = self._features() | {"attribute_ids": self.attribute_ids}
+        if self.labels is not None:
+            columns["labels"] = self.labels
+        return [{name: values[row] for name, values in columns.items()} for row in range(len(self))]
+
+    def _features(self) -> dict[str, Sequence[Any] | Array]:
+        """Return the columns of the texts that a collator takes."""
+        return {"input_ids": self.inputs}
+
+    def columns(self) -> dict[str, pa.Array]:
+        """Return the columns of the Dataset from which the stock Trainer makes batches."""
+        raise NotImplementedError(f"{type(self).__name__} are stored as their pieces")
+
+
+def _selected(values: Any, index: npt.NDArray[np.intp]) -> Any:
+    if values is None:
+        return None
+    return values[index] if isinstance(values, np.ndarray) else [values[row] for row in index]
+
+
+def _joined(parts: Sequence[Any]) -> Any:
+    if parts[0] is None:
+        return None
+    if isinstance(parts[0], np.ndarray):
+        return np.concatenate(parts)
+    return [value for part in parts for value in part]
+
+
+@dataclass(frozen=True, kw_only=True)
+class TextRows(EncodedRows):
+    """Rows of one text each, or of two that are read together: its ids, special tokens included.
+
+    Attributes:
+        segment_starts: (rows,) where the second of two texts begins, for backbones that tell segments apart.
+    """
+
+    inputs: Sequence[list[int]]
+    segment_starts: npt.NDArray[np.int64] | None = None
+
+    _by_row: ClassVar[tuple[str, ...]] = (*EncodedRows._by_row, "segment_starts")
+
+    @property
+    def lengths(self) -> npt.NDArray[np.int64]:
+        """Number of ids of each row, (rows,)."""
+        return np.fromiter(map(len, self.inputs), dtype=np.int64, count=len(self.inputs))
+
+    def text_numbers(self) -> npt.NDArray[np.int64]:
+        """Number the distinct texts in their order: (rows,), equal for rows with the same text."""
+        starts = [None] * len(self) if self.segment_starts is None else self.segment_starts
+        known: dict[int, int] = {}
+        keys = (self._key(row, start) for row, start in enumerate(starts))
+        return np.fromiter((known.setdefault(key, len(known)) for key in keys), dtype=np.int64, count=len(self))
+
+    def _key(self, row: int, segment_start: Any) -> int:
+        return text_key(self.inputs[row], segment_start=segment_start)
+
+    def _features(self) -> dict[str, Sequence[Any] | Array]:
+        starts = {} if self.segment_starts is None else {"segment_start": self.segment_starts}
+        return {"input_ids": self.inputs, **starts}
+
+    def columns(self) -> dict[str, pa.Array]:
+        """Return `input_ids`, `attribute_ids`, `length`, and where there are any `segment_start` and `labels`.
+
+        Labels that are ids count in the length, too.
+        """
+        lengths = self.lengths
+        columns = {
+            "input_ids": self._ids_column(),
+            "attribute_ids": labels_column(self.attribute_ids, kind=pa.int32()),
+            "length": pa.array(lengths, type=pa.int32()),
+        }
+        if self.segment_starts is not None:
+            columns["segment_start"] = labels_column(self.segment_starts, kind=pa.int32())
+        if isinstance(self.labels, np.ndarray):
+            columns["labels"] = labels_column(self.labels)
+        elif self.labels is not None:
+            columns["labels"] = ids_column(self.labels)
+            longest = np.maximum(lengths, [len(ids) for ids in self.labels])
+            columns["length"] = pa.array(longest, type=pa.int32())
+        return columns
+
+    def _ids_column(self) -> pa.Array:
+        return ids_column(self.inputs)
+
+
+def ids_column(lists: Sequence[Any]) -> pa.Array:
+    """Write lists of ids, or labels of ids, as a column."""
+    return pa.array(lists, type=pa.list_(pa.int32()))
+
+
+def labels_column(values: Array, *, kind: pa.DataType | None = None) -> pa.Array:
+    """Write numbers (n,), or (n, k) as n lists; by default as float32 or int64, whichever they are."""
+    if kind is None:
+        kind = pa.float32() if values.dtype.kind == "f" else pa.int64()
+    if values.ndim == 1:
+        return pa.array(values, type=kind)
+    ends = np.arange(len(values) + 1, dtype=np.int32) * values.shape[1]
+    return pa.ListArray.from_arrays(pa.array(ends), pa.array(values.reshape(-1)).cast(kind))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pieces:
+    """What a model reads at once of rows, and how the scores of rows are made of theirs.
+
+    Args:
+        rows: a row for each piece.
+        owners: (pieces,) the row of each.
+        unlearned: how many rows have a label that no piece has whole.
+    """
+
+    rows: EncodedRows
+    owners: npt.NDArray[np.intp]
+    unlearned: int = 0
+
+    def sheet(self, task: Task) -> Any:
+        """Return where the scores of pieces are put."""
+        return task.empty_scores(len(self.rows))
+
+    def put(self, sheet: Any, index: npt.NDArray[np.intp], scores: Array) -> None:
+        """Put the scores (B, ...) of some pieces there."""
+        sheet[index] = scores
+
+    def merged(self, sheet: Any, task: Task) -> Array:
+        """Return the scores of rows."""
+        return np.asarray(sheet)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reading:
+    """What a reader must know of the model for which it reads.
+
+    Args:
+        tokenizer: that of the backbone; None where the model has none.
+        task: what is predicted.
+        limit: ids that the backbone takes; None asks the tokenizer.
+        segments: whether the backbone tells the texts of a pair apart by `token_type_ids`.
+        is_causal: whether it reads from left to right.
+        is_encoder_decoder: whether an encoder reads what is before the text that is written.
+        chunk: ids that it reads at once, where texts are cut into chunks.
+        histories: the rows that texts are read behind, if the method reads any.
+        embedder: returns what computes the vectors of texts by which histories are chosen.
+    """
+
+    tokenizer: Any
+    task: Task
+    limit: int | None = None
+    segments: bool = False
+    is_causal: bool = False
+    is_encoder_decoder: bool = False
+    chunk: int | None = None
+    histories: Histories | None = None
+    embedder: Callable[[], Embed] | None = None
+
+
+class Reader(ABC):
+    """Reads the rows of one kind of input: makes ids of their texts, and batches of them.
+
+    ``name`` is that of the kind, see `attribune.tasks.inputs`; ``columns`` are those that are read where a table has
+    them, and ``cuts_rows`` says whether a row may be several pieces, whose scores are merged.
+    """
+
+    name: ClassVar[str]
+    cuts_rows: ClassVar[bool] = False
+    columns: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, reading: Reading, text: TextInput | None) -> Self:
+        """Return the reader of a model; `text` says how texts are fitted.
+
+        Raises:
+            ConfigError: for a window that the model cannot take.
+        """
+        raise ConfigError(f"{cls.__name__} reads for no model with a backbone")
+
+    @classmethod
+    def collator(cls, reading: Reading, schema: Schema) -> Collator:
+        """Return what makes batches of the rows, the `data_collator` of the stock Trainer."""
+        return Collator(reading.tokenizer, schema)
+
+    @abstractmethod
+    def rows(self, text: TextInput, columns: Mapping[str, Sequence[Any]], *, first_row: int = 1) -> EncodedRows:
+        """Encode the rows of some columns by name.
+
+        Raises:
+            DataError: for a missing column, or a cell that cannot be used, naming the row.
+        """
+
+    def encode(
+        self, columns: Mapping[str, Sequence[Any]], schema: Schema, *, text: TextInput, first_row: int = 1
+    ) -> EncodedRows:
+        """Encode the rows of some columns by name, with their attributes.
+
+        Raises:
+            DataError: naming column and row of a value that cannot be used.
+        """
+        require_columns(list(columns), (*text.names, *schema.names))
+        rows = self.rows(text, columns, first_row=first_row)
+        attribute_ids, report = schema.encode(
+            {name: columns[name] for name in schema.names} or {"text": rows.empty}, first_row=first_row
+        )
+        return rows.with_attribute_ids(attribute_ids, report=report)
+
+    def columns_in(self, table: Table, names: Sequence[str]) -> list[str]:
+        """Return names of columns, and of those that are read where a table has them."""
+        has = column_names(table) if self.columns else ()
+        return list(dict.fromkeys([*names, *(name for name in self.columns if name in has)]))
+
+    def kept_texts(self, texts: Sequence[str]) -> list[str] | None:
+        """Return the part of each text that the window keeps, for a model of words to read what this one reads.
+
+        None where the parts cannot be found; by default they cannot.
+        """
+        return None
+
+    def for_training(self, *, seed: int) -> Reader:
+        """Return the reader of training rows, which may leave out at random what is read beside a text."""
+        return self
