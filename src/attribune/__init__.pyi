@@ -14,10 +14,10 @@ from .apps.sentence_module import AttributeModule as AttributeModule
 from .backbones.loading import load_tokenizer as load_tokenizer
 from .data.annotation_exports import read_judgements as read_judgements
 from .data.checking.table_check import check as check
-from .data.readers.collator import Collator as Collator
 from .data.encoding import encode as encode
 from .data.encoding import encode_with_report as encode_with_report
 from .data.file_options import FileOptions as FileOptions
+from .data.readers.collator import Collator as Collator
 from .data.splits import split_table as split_table
 from .data.tables import read_table as read_table
 from .data.texts import TextInput as TextInput

@@ -9,11 +9,12 @@ import pytest
 import torch
 from small_tokenizers import pieces
 
-from attribune.data.candidates import CandidateCollator, CandidateEncoder
 from attribune.data.encoding import encode
-from attribune.data.prompts import PromptEncoder
-from attribune.data.rows import EncodedRows
-from attribune.data.texts import TextEncoder, TextInput
+from attribune.data.readers.base import EncodedRows
+from attribune.data.readers.compared import CandidateCollator, CandidateEncoder
+from attribune.data.readers.prompts import PromptEncoder
+from attribune.data.readers.text import TextEncoder
+from attribune.data.texts import TextInput
 from attribune.data.windows import Head
 from attribune.errors import ConfigError, DataError
 from attribune.schema import Categorical, Schema
@@ -43,7 +44,6 @@ def test_each_text_is_read_for_itself() -> None:
         tuple(TOKENIZER(TABLE[name][row]).input_ids for name in ("one", "two")) for row in range(len(TABLE["x"]))
     ]
     assert found.segment_starts is None
-    assert found.has_candidates
     assert found.lengths.tolist() == [4, 5, 10]
     assert not found.empty.any()
     assert not found.shortened.any()

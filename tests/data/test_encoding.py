@@ -11,11 +11,12 @@ import pyarrow as pa
 import pytest
 
 from attribune.data import encoding
-from attribune.data.collator import Collator
-from attribune.data.encoding import encode, encode_rows, encode_with_report
+from attribune.data.encoding import encode, encode_with_report
+from attribune.data.readers.collator import Collator
+from attribune.data.readers.text import TextEncoder
 from attribune.data.storage import ArrowStore
 from attribune.data.text_columns import join_text
-from attribune.data.texts import TextEncoder, TextInput
+from attribune.data.texts import TextInput
 from attribune.data.windows import Head, HeadTail
 from attribune.errors import ConfigError, DataError
 from attribune.schema import Categorical, MultiLabel, Schema
@@ -218,15 +219,15 @@ def test_joined_texts_pass_over_what_is_missing() -> None:
 
 def test_prediction_keeps_every_row_and_names_the_row(tokenizer: Any) -> None:
     texts = TextEncoder(tokenizer)
-    rows = encode_rows(ROWS, SCHEMA, texts, text=TextInput.of(["title", "text"]))
+    rows = texts.encode(ROWS, SCHEMA, text=TextInput.of(["title", "text"]))
     assert len(rows.inputs) == len(rows.attribute_ids) == 6
     assert rows.empty.tolist() == [False, False, True, False, False, False]
     strict = Schema.fit({"user": ["a"]}, [Categorical("user", unseen="error")])
     with pytest.raises(DataError, match="row 102: the value 'b'"):
-        encode_rows(ROWS, strict, texts, text=TextInput.of("text"), first_row=101)
+        texts.encode(ROWS, strict, text=TextInput.of("text"), first_row=101)
     with pytest.raises(DataError, match="no column 'user'"):
-        encode_rows({"text": ["w1"]}, SCHEMA, texts, text=TextInput.of("text"))
-    bare = encode_rows(ROWS, Schema([]), texts, text=TextInput.of("text"))
+        texts.encode({"text": ["w1"]}, SCHEMA, text=TextInput.of("text"))
+    bare = texts.encode(ROWS, Schema([]), text=TextInput.of("text"))
     assert bare.attribute_ids.shape == (6, 0)
 
 

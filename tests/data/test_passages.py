@@ -10,7 +10,7 @@ import pytest
 from small_tokenizers import bytes_with_spaces, pieces
 from tokenizers import processors
 
-from attribune.data.passages import PassageEncoder
+from attribune.data.readers.passages import PassageEncoder
 from attribune.data.texts import TextInput
 from attribune.data.windows import Head, HeadTail
 from attribune.errors import ConfigError, DataError

@@ -10,7 +10,7 @@ from trained_runs import TrainedRuns
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from attribune.data.encoding import encode
-from attribune.data.prompts import PromptCollator, PromptEncoder
+from attribune.data.readers.prompts import PromptCollator, PromptEncoder
 from attribune.data.texts import TextInput
 from attribune.data.windows import Chunks, Head
 from attribune.errors import ConfigError, DataError

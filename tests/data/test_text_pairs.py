@@ -10,10 +10,11 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
 from transformers import PreTrainedTokenizerFast
 
-from attribune.data.collator import Collator
 from attribune.data.encoding import encode_with_report
+from attribune.data.readers.collator import Collator
+from attribune.data.readers.text import TextEncoder
 from attribune.data.text_pairs import PairTokens, shares
-from attribune.data.texts import TextEncoder, TextInput
+from attribune.data.texts import TextInput
 from attribune.data.windows import Chunks, Head, HeadTail, parse_window
 from attribune.errors import ConfigError
 from attribune.schema import Categorical, Schema

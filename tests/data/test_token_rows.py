@@ -9,16 +9,19 @@ import numpy as np
 import pytest
 from small_tokenizers import LETTERS, bytes_with_spaces, pieces
 
+from attribune.data.readers.tokens import TokenCollator, window_starts
+from attribune.data.readers.words import WordEncoder
 from attribune.data.texts import TextInput
-from attribune.data.token_rows import TokenCollator, WordEncoder, window_starts, windows_of
 from attribune.data.windows import Chunks, Head, HeadTail, content_ids
 from attribune.errors import ConfigError, DataError
 from attribune.schema import Schema
 from attribune.tasks import UNSEEN, Tags
 
+TASK = Tags(classes=["O", "B"], scheme="none")
+
 
 def encode(tokenizer: Any, words: list[Any], *, size: int = 64) -> Any:
-    rows = WordEncoder(tokenizer, window=Head(size)).rows(TextInput.of("words"), {"words": [words]})
+    rows = WordEncoder(tokenizer, TASK, window=Head(size)).rows(TextInput.of("words"), {"words": [words]})
     return rows.inputs[0]
 
 
@@ -83,32 +86,27 @@ def test_a_text_of_a_hundred_thousand_words() -> None:
 def test_windows_are_padded_on_the_right_and_learn_nothing_there() -> None:
     tokenizer = pieces()
     tokenizer.padding_side = "left"
-    task = Tags(classes=["O", "B"], scheme="none")
-    rows = WordEncoder(tokenizer, window=Head(6)).rows(TextInput.of("words"), {"words": ["a b c d e f", "a"]})
+    rows = WordEncoder(tokenizer, TASK, window=Head(6)).rows(TextInput.of("words"), {"words": ["a b c d e f", "a"]})
     rows = replace(rows, attribute_ids=np.zeros((2, 0), dtype=np.int64), labels=[(0, 1, 0, 1, 0, 1), (1,)])
-    windows, cut, owners = windows_of(rows, task)
-    assert owners.tolist() == [0, 0, 1]
-    assert [window.ids for window in cut] == windows.inputs
-    examples = [
-        {"input_ids": ids, "attribute_ids": [], "labels": labels}
-        for ids, labels in zip(windows.inputs, windows.labels, strict=True)
-    ]
-    batch = TokenCollator(tokenizer, Schema([]))(examples)
+    read = rows.pieces()
+    assert read.owners.tolist() == [0, 0, 1]
+    assert [window.ids for window in read.windows] == read.rows.inputs
+    batch = TokenCollator(tokenizer, Schema([]))(read.rows.features())
     assert batch["attention_mask"][2].tolist() == [1, 1, 1, 0, 0, 0]
     assert batch["labels"][2].tolist() == [UNSEEN, 1, UNSEEN, UNSEEN, UNSEEN, UNSEEN]
     assert sorted(batch["labels"][batch["labels"] != UNSEEN].tolist()) == [0, 0, 0, 1, 1, 1, 1]
 
 
 def test_what_is_no_list_of_words_is_refused() -> None:
-    encoder = WordEncoder(pieces(), window=Head(16))
+    encoder = WordEncoder(pieces(), TASK, window=Head(16))
     with pytest.raises(DataError, match=r"column 'words', row 8: .* is a list of lists"):
         encoder.rows(TextInput.of("words"), {"words": ["a", '[["b"]]']}, first_row=7)
     for window in (HeadTail(4, 4), Chunks(8, 2)):
         with pytest.raises(ConfigError, match="not for tasks that score tokens"):
-            WordEncoder(pieces(), window=window)
+            WordEncoder(pieces(), TASK, window=window)
     with pytest.raises(ConfigError, match="the backbone takes 8"):
-        WordEncoder(pieces(), window=Head(16), limit=8)
-    assert WordEncoder(pieces(), limit=9).window == Head(9)
+        WordEncoder(pieces(), TASK, window=Head(16), limit=8)
+    assert WordEncoder(pieces(), TASK, limit=9).window == Head(9)
     rows = encoder.rows(TextInput.of("words"), {"words": ["a b", None, '["a", "b"]', '[" ", ""]']})
     assert [row.words for row in rows.inputs] == [2, 0, 2, 2]
     assert rows.empty.tolist() == [False, True, False, True]

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from attribune.data.texts import TextEncoder, TextInput
+from attribune.data.readers.text import TextEncoder
+from attribune.data.texts import TextInput
 from attribune.data.windows import (
     Chunks,
     Head,

@@ -11,7 +11,7 @@ import torch
 
 from attribune import AttributeModel
 from attribune.backbones.loading import load_tokenizer
-from attribune.data.rows import EncodedRows
+from attribune.data.readers.base import EncodedRows, TextRows
 from attribune.methods import METHODS
 from attribune.models.value_tables import value_spread
 from attribune.schema import Categorical, Schema
@@ -42,7 +42,7 @@ def drawn_rows(model: AttributeModel, task: Task, *, scale: float) -> EncodedRow
     generator = torch.Generator().manual_seed(1)
     chance = np.random.default_rng(0)
     ids = np.repeat(np.arange(1, VALUES + 1), EACH)[:, None]
-    rows = EncodedRows.without_attributes([chance.integers(5, 30, 8).tolist() for _ in ids]).with_attribute_ids(ids)
+    rows = TextRows.without_attributes([chance.integers(5, 30, 8).tolist() for _ in ids]).with_attribute_ids(ids)
     tables = [model.get_parameter(name) for name in model.rows_of_values()]
     before = [table.detach().clone() for table in tables]
     with torch.no_grad():

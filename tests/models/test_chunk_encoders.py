@@ -14,8 +14,9 @@ from torch import Tensor, nn
 from trained_runs import ROWS, TrainedRuns
 
 from attribune.apps.cli import main
-from attribune.data.collator import Collator
-from attribune.data.texts import TextEncoder, TextInput
+from attribune.data.readers.collator import Collator
+from attribune.data.readers.text import TextEncoder
+from attribune.data.texts import TextInput
 from attribune.data.windows import Chunks, parse_window
 from attribune.errors import ConfigError, DataError
 from attribune.methods import METHODS

@@ -21,7 +21,8 @@ from attribune.apps.cli import main
 from attribune.apps.serve import create_app, load_models
 from attribune.core.progress import Reporter
 from attribune.data.histories import Histories
-from attribune.data.history_encoding import HistoryEncoder, with_histories
+from attribune.data.readers.base import EncodedRows
+from attribune.data.readers.history import HistoryEncoder
 from attribune.errors import ConfigError, DataError, ModelFolderError
 from attribune.methods.history import History
 from attribune.models.predictor import Predictor
@@ -119,8 +120,12 @@ def test_the_rows_are_those_of_a_slow_loop(attribute: str, time: str | None) -> 
     assert found > 40
 
 
+def behind_histories(rows: EncodedRows) -> EncodedRows:
+    return rows.pieces().rows
+
+
 def fake_encoder(histories: Histories) -> HistoryEncoder:
-    from attribune.data.texts import TextEncoder
+    from attribune.data.readers.text import TextEncoder
 
     return HistoryEncoder(TextEncoder(tokenizer_of(), limit=300), histories, embed=vectors_of)
 
@@ -152,7 +157,7 @@ def test_the_ids_are_the_rows_the_nearest_last_and_the_text() -> None:
     new |= {"tags": [["x"]] * 5, "when": [2.7, None, 2, None, None]}
     encoder = fake_encoder(histories)
     plain = encoder.rows(TEXT, new)
-    rows = with_histories(plain.with_attribute_ids(histories.schema.encode(new)[0]))
+    rows = behind_histories(plain.with_attribute_ids(histories.schema.encode(new)[0]))
     read = [tokenizer.decode(ids) for ids in rows.inputs]
     assert read == [
         "[CLS] text 5 → bad ; text 1 → good ; text 4 → good ; text 9 [SEP]",
@@ -161,16 +166,16 @@ def test_the_ids_are_the_rows_the_nearest_last_and_the_text() -> None:
         "[CLS] text 9 [SEP]",
         "[CLS] text 9 [SEP]",
     ]
-    hidden = with_histories(plain.with_attribute_ids(np.zeros((5, histories.schema.slots), dtype=np.int64)))
+    hidden = behind_histories(plain.with_attribute_ids(np.zeros((5, histories.schema.slots), dtype=np.int64)))
     assert hidden.inputs == [one.ids for one in plain.inputs]
-    assert with_histories(rows) is rows
+    assert behind_histories(rows) is rows
 
 
 def test_training_rows_never_read_their_own_label() -> None:
     table = table_of(60, seed=8)
     histories = fitted(table, k=60, tokens=2000)
     encoder = fake_encoder(histories)
-    rows = with_histories(encoder.rows(TEXT, table).with_attribute_ids(histories.schema.encode(table)[0]))
+    rows = behind_histories(encoder.rows(TEXT, table).with_attribute_ids(histories.schema.encode(table)[0]))
     for ids, text in zip(rows.inputs, table["text"], strict=True):
         read = encoder.encoder.tokenizer.decode(ids)
         assert f"{text} →" not in read
@@ -179,16 +184,15 @@ def test_training_rows_never_read_their_own_label() -> None:
 
 def test_rows_without_history_at_random() -> None:
     table = table_of(60, seed=8)
-    histories = fitted(table)
-    encoder = fake_encoder(histories)
-    encoder.drop(0.5, seed=3)
+    histories = fitted(table, attribute_dropout=0.5)
+    encoder = fake_encoder(histories).for_training(seed=3)
     ids = histories.schema.encode(table)[0]
-    first = with_histories(encoder.rows(TEXT, table).with_attribute_ids(ids)).inputs
+    first = behind_histories(encoder.rows(TEXT, table).with_attribute_ids(ids)).inputs
     shortest = sum(len(one) == 4 for one in first)
     unknown = sum(user is None for user in table["user"])
     assert unknown + 10 < shortest < 50
-    encoder.drop(0.5, seed=3)
-    assert with_histories(encoder.rows(TEXT, table).with_attribute_ids(ids)).inputs == first
+    encoder = encoder.for_training(seed=3)
+    assert behind_histories(encoder.rows(TEXT, table).with_attribute_ids(ids)).inputs == first
 
 
 def test_labels_are_texts() -> None:
@@ -402,8 +406,8 @@ def test_pairs_have_their_segments(trained_runs: TrainedRuns) -> None:
     model = load_run(trained_runs.trained(words))[1].model
     assert isinstance(model, AttributeModel)
     predictor = Predictor(model)
-    rows = with_histories(predictor.encode_rows({"text": ["great film"], "price": ["3"], "user": ["u1"]}))
-    plain = with_histories(predictor.encode_rows({"text": ["great film"], "price": ["3"], "user": [None]}))
+    rows = behind_histories(predictor.encode_rows({"text": ["great film"], "price": ["3"], "user": ["u1"]}))
+    plain = behind_histories(predictor.encode_rows({"text": ["great film"], "price": ["3"], "user": [None]}))
     more = len(rows.inputs[0]) - len(plain.inputs[0])
     assert 0 < more <= 21
     assert rows.segment_starts is not None

@@ -16,7 +16,7 @@ from tiny_models import at_random, exactly, make_batch, make_model, make_schema,
 from torch import Tensor, nn
 
 from attribune.backbones.sites import find_layers
-from attribune.data.rows import EncodedRows
+from attribune.data.readers.base import EncodedRows, TextRows
 from attribune.errors import ConfigError, DataError
 from attribune.methods import (
     Adapter,
@@ -271,7 +271,7 @@ def panel_rows(model: AttributeModel, *, texts: int, members: int) -> EncodedRow
     model.tokenizer = pieces()
     drawn = np.random.default_rng(0)
     inputs = [drawn.integers(5, VOCABULARY, size=3 + 2 * (text % 3)).tolist() for text in range(texts)]
-    rows = EncodedRows.without_attributes(inputs * members)
+    rows = TextRows.without_attributes(inputs * members)
     ids = drawn.integers(0, 5, size=(len(rows), model.schema.slots))
     return rows.with_attribute_ids(ids)
 
