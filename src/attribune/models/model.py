@@ -321,13 +321,13 @@ class AttributeModel(ConditionedModel):
         text_keys: Tensor | None,
         inputs_embeds: Tensor | None = None,
         asked: Sequence[str] = (),
-        texts: int | None = None,
+        is_single: bool = False,
     ) -> TextStates:
         """Return the backbone's last states of a batch, their mask and the attributes.
 
         Args:
             asked: what else the backbone returns, such as ``output_hidden_states``.
-            texts: how many texts a row has; by default as many as the task compares.
+            is_single: whether rows have one text, also for a task that compares several.
         """
         _check_asked(self, asked)
         if inputs_embeds is not None:
@@ -341,13 +341,9 @@ class AttributeModel(ConditionedModel):
         inputs = {"input_ids": input_ids, "attention_mask": attention_mask}
         if token_type_ids is not None:
             inputs["token_type_ids"] = token_type_ids
-        if (count := self.task.candidates if texts is None else texts) > 1:
-            if input_ids.dim() != 3 or input_ids.shape[1] != count:
-                raise DataError(
-                    f"input_ids have the shape {tuple(input_ids.shape)}, but the task {self.task.kind!r} compares "
-                    f"{count} texts of each row: make batches with model.collator()"
-                )
-            inputs = {name: x.flatten(0, 1) for name, x in inputs.items()}
+        count = 1
+        if not is_single:
+            inputs, count = self.task.input.single_texts(inputs, self.task)
         condition = self._condition_of_texts(attribute_ids, rows=input_ids.shape[0], texts=count)
         rows, length = inputs["input_ids"].shape
         check_length(length, self.config.chunk, most=self.most_positions, own=self.method.extra_positions)
@@ -356,7 +352,7 @@ class AttributeModel(ConditionedModel):
 
     def _condition_of_texts(self, attribute_ids: Tensor | None, *, rows: int, texts: int) -> Condition:
         """Return the condition of the texts of rows, one after the other, each with the attributes that it reads."""
-        reads = self._reads_columns[:texts]
+        reads = self._reads_columns(texts)
         if texts == 1 or attribute_ids is None or not self.reads_attributes or all(map(all, reads)):
             condition = self.condition(attribute_ids, rows=rows)
             return condition if texts == 1 else condition.repeated(texts)
@@ -364,13 +360,11 @@ class AttributeModel(ConditionedModel):
         known = attribute_ids.unsqueeze(1) * torch.tensor(reads, device=attribute_ids.device)
         return self.condition(known.flatten(0, 1), rows=rows * texts)
 
-    @property
-    def _reads_columns(self) -> list[list[bool]]:
-        """Whether the text of a row at each place is read with each column of attribute ids."""
-        places = range(self.task.candidates)
+    def _reads_columns(self, texts: int) -> list[list[bool]]:
+        """Return whether the text of a row at each place is read with each column of attribute ids."""
         return [
             [self.task.reads_attribute(slots.name, place=place) for slots in self.slots for _ in range(slots.count)]
-            for place in places
+            for place in range(texts)
         ]
 
     def _read_embeddings(
@@ -472,7 +466,7 @@ class AttributeModel(ConditionedModel):
     def document_vectors(self, **batch: Tensor) -> Tensor:
         """Return the vectors (B, H) of single texts (B, T), which the head reads; arguments as in `forward`."""
         mask, ids, types, keys = map(batch.get, ("attention_mask", "attribute_ids", "token_type_ids", "text_keys"))
-        return self._document(self._read(batch["input_ids"], mask, ids, types, keys, texts=1))
+        return self._document(self._read(batch["input_ids"], mask, ids, types, keys, is_single=True))
 
     def encode(
         self,
@@ -519,7 +513,7 @@ class AttributeModel(ConditionedModel):
 
         They are those of the documents, (B, outputs), or of each token, (B, T, outputs), where the task scores tokens.
         """
-        if not self.task.reads_tokens:
+        if self.task.input.scores == "texts":
             return self._classified(self._document(read), read.condition)
         read = read.of_rows()
         hidden = self.method.encode(read.hidden, read.attention_mask, read.condition)
@@ -536,19 +530,15 @@ class AttributeModel(ConditionedModel):
         return document if read.texts is None else read.texts.spread(document)
 
     def _classified(self, document: Tensor, condition: Condition) -> Tensor:
-        # What is compared differs by little, which would be lost in the rounding of bf16.
-        with torch.autocast(document.device.type, enabled=False) if self.task.compares else nullcontext():
+        with self.task.input.exactly(document.device.type):
             if self.head is None:
-                vectors = at_least_float32(document)
-                return self.task.of_vectors(vectors.view(-1, self.task.candidates, vectors.shape[1]))
+                return self.task.of_texts(at_least_float32(document))
             outputs = self.method.classify(self._features(document, self.head.weight.dtype), condition, self.head)
         return self._linked(outputs, condition)
 
     def _linked(self, outputs: Tensor, condition: Condition) -> Tensor:
         """Return the logits (B, outputs of the task) of the head's outputs, one for each text of a row."""
-        if self.task.candidates > 1:
-            return at_least_float32(outputs).view(-1, self.task.candidates)
-        outputs = at_least_float32(outputs)
+        outputs = self.task.of_texts(at_least_float32(outputs))
         if self.link is None:
             return outputs
         return cast(Tensor, self.link(outputs, self.linked_vectors(condition)))

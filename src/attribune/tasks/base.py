@@ -115,13 +115,17 @@ class Task(ABC):
     def head_outputs(self) -> int:
         """Size of the linear layer, for each text and in front of the link; by default that of the logits.
 
-        It is 0 for a task without one, whose logits are made of the vectors of a row's texts: see `of_vectors`.
+        It is 0 for a task without one, whose logits are made of the vectors of a row's texts: see `of_texts`.
         """
         return self.outputs
 
-    def of_vectors(self, vectors: Tensor) -> Tensor:
-        """Return the logits (B, outputs) of the vectors (B, candidates, H) of texts, for a task without a head."""
-        raise ConfigError(f"the task {self.kind!r} has a head: give its outputs")
+    def of_texts(self, outputs: Tensor) -> Tensor:
+        """Return the logits (B, outputs), in front of the link, of what the model gives for each text of the rows.
+
+        Args:
+            outputs: of the head, (B candidates, head_outputs); the vectors (B candidates, H) where there is none.
+        """
+        return outputs
 
     def with_vector_size(self, size: int) -> Self:
         """Return the task of a model whose vectors of texts have this size."""
@@ -344,10 +348,13 @@ class Task(ABC):
 
     def majority(self, train_labels: Array, labels: Array) -> dict[str, Metric]:
         """Return the metrics of the prior of the training labels."""
-        return self.metrics(self.constant(train_labels, len(labels)), labels)
+        prior = self.constant(train_labels, len(labels))
+        if prior is None:
+            raise ConfigError(f"the task {self.kind!r} has no prior: define majority")
+        return self.metrics(prior, labels)
 
-    def constant(self, train_labels: Array, rows: int) -> Array:
-        """Return the prior of the training labels as logits (n, outputs) of as many rows."""
+    def constant(self, train_labels: Array, rows: int) -> Array | None:
+        """Return the prior of the training labels as logits (n, outputs) of as many rows; None where rows differ."""
         prior = self.prior(np.asarray(train_labels))
         return np.broadcast_to(prior, (rows, len(prior)))
 

@@ -159,6 +159,10 @@ class Preference(Task):
         ]
         return [counted(*reason) for reason in reasons if reason[0]]
 
+    def of_texts(self, outputs: Tensor) -> Tensor:
+        """Return the logits (B, 2), one for each text."""
+        return outputs.view(-1, self.candidates)
+
     def loss(self, logits: Tensor, labels: Tensor) -> Tensor:
         """Return the mean of ``-log P`` of the preferences."""
         from attribune.tasks.losses import preference_loss

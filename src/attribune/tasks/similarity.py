@@ -191,6 +191,10 @@ class Similarity(Task):
             return name in self.pair_attributes
         return name not in self.pair_attributes if self.text_attributes is None else name in self.text_attributes
 
+    def of_texts(self, outputs: Tensor) -> Tensor:
+        """Return the logits (B, outputs) of the vectors (B candidates, H) of texts."""
+        return self.of_vectors(outputs.view(-1, self.candidates, outputs.shape[1]))
+
     def of_vectors(self, vectors: Tensor) -> Tensor:
         """Return the logits (B, outputs) of the vectors (B, candidates, H) of texts."""
         return self._rows.logits(vectors)

@@ -87,6 +87,9 @@ class TokenTask(Task):
         """Return an array for the scores of rows, (n,)."""
         return np.empty(rows, dtype=object)
 
+    def constant(self, train_labels: Array, rows: int) -> None:
+        """Return nothing: the scores of a row have a size of their own."""
+
     @abstractmethod
     def packed(self, arrays: Mapping[str, Array]) -> dict[str, Array]:
         """Return ``logits`` and ``labels`` of rows as arrays of numbers, which can be stored."""

@@ -153,6 +153,7 @@ def _metric_of(recipe: Recipe, prepared: PreparedData) -> str:
     """Return the name of the score by which candidates are compared."""
     task, labels = prepared.task, prepared.splits["validation"].labels
     constant = task.constant(prepared.splits["train"].labels, len(labels))
+    assert constant is not None
     return selection_score(task, constant, labels, by=recipe.training.select_by).name
 
 

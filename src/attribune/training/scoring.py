@@ -154,7 +154,7 @@ def _write_predictions(
     true = {f"true_{column}": list(split.table[column]) for column in columns}
     pq.write_table(pa.table({"row": split.rows, **true, **predicted}), sink)
     arrays = {"rows": split.rows, **task.packed({"labels": split.labels, "logits": logits[False]})}
-    if True in logits and not task.reads_tokens:  # those of tokens are packed, and no page shows them
+    if True in logits and logits[True].dtype != object:  # those of tokens are packed, and no page shows them
         arrays["hidden"] = logits[True]
     own = split.table if split.unshuffled is None else split.unshuffled
     arrays |= value_marks(own, schema) | packed_clusters(split.clusters)
@@ -209,23 +209,24 @@ def score_baselines(
     majority = {
         name: clustered(_majority(data.task, labels, split), split.clusters) for name, split in data.scored.items()
     }
-    judgements = {
-        name: judgement_metrics(data.task, data.task.constant(labels, len(split.labels)), split.labels, split.clusters)
-        for name, split in data.scored.items()
-        if split.clusters and not data.task.reads_tokens
-    }
+    judgements: dict[str, dict[str, Metric]] = {}
     proper: dict[str, Metric] = {}
     for name, split in data.scored.items():
-        if not data.task.reads_tokens:
-            proper |= _proper(data.task, data.task.constant(labels, len(split.labels)), name, split)
+        constant = data.task.constant(labels, len(split.labels))
+        if constant is None:
+            continue
+        proper |= _proper(data.task, constant, name, split)
+        if split.clusters:
+            judgements[name] = judgement_metrics(data.task, constant, split.labels, split.clusters)
     return [*scored, Scored(name=MAJORITY, metrics=majority, judgements=judgements, proper=proper)]
 
 
 def _majority(task: Task, labels: npt.NDArray[Any], split: PreparedSplit) -> dict[str, Metric]:
     """Return the metrics of the prior of the training labels."""
-    if task.reads_tokens:
+    constant = task.constant(labels, len(split.labels))
+    if constant is None:
         return task.majority(labels, split.labels)
-    return scored_metrics(task, task.constant(labels, len(split.labels)), split.labels)
+    return scored_metrics(task, constant, split.labels)
 
 
 def _as_read(

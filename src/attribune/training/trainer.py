@@ -19,11 +19,10 @@ from transformers.trainer_utils import EvalLoopOutput
 
 from attribune.core.door import as_argument
 from attribune.data.batching import LengthGroupedBatches, SharedBatches
-from attribune.data.readers.base import EncodedRows, TextRows
+from attribune.data.readers.base import EncodedRows
 from attribune.errors import ModelFolderError
 from attribune.metrics.definitions import MetricInfo
 from attribune.models.base import ConditionedModel
-from attribune.models.model import AttributeModel
 from attribune.runs.recipe import TrainingRecipe
 from attribune.training.attention_memory import RecomputedAttention
 from attribune.training.distributed import PATIENCE, all_rows, backend, process_count, process_number
@@ -261,8 +260,7 @@ def _metrics_of(model: ConditionedModel) -> Callable[[EvalPrediction], dict[str,
 def _sorted(rows: Dataset, model: ConditionedModel) -> Dataset:
     """Sort rows for evaluation, where metrics do not depend on the order: by length, and by text where it is shared."""
     lengths = np.asarray(rows["length"])
-    if not isinstance(model, AttributeModel) or model.shared_depth == 0 or model.task.candidates > 1:
+    texts = model.reader.shared_texts(rows)
+    if texts is None or model.shared_depth == 0:
         return rows.select(np.argsort(-lengths, kind="stable"))
-    starts = np.asarray(rows["segment_start"]) if "segment_start" in rows.column_names else None
-    texts = TextRows.without_attributes(list(rows["input_ids"]), segment_starts=starts)
     return rows.select(np.lexsort((texts.text_numbers(), -lengths)))

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+from datasets import Dataset
 
 from attribune.data.readers.collator import Collator, text_key
 from attribune.data.texts import TextInput
@@ -298,6 +299,12 @@ class Reader(ABC):
     def collator(cls, reading: Reading, schema: Schema) -> Collator:
         """Return what makes batches of the rows, the `data_collator` of the stock Trainer."""
         return Collator(reading.tokenizer, schema)
+
+    @classmethod
+    def shared_texts(cls, rows: Dataset) -> TextRows | None:
+        """Return the texts of stored rows, which are read once for all rows of a batch that share one; None if not."""
+        starts = np.asarray(rows["segment_start"]) if "segment_start" in rows.column_names else None
+        return TextRows.without_attributes(list(rows["input_ids"]), segment_starts=starts)
 
     @abstractmethod
     def rows(self, text: TextInput, columns: Mapping[str, Sequence[Any]], *, first_row: int = 1) -> EncodedRows:

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import torch
+from datasets import Dataset
 
 from attribune.data.readers.base import Reader, Reading, TextRows
 from attribune.data.readers.collator import Collator, text_key
@@ -66,6 +67,10 @@ class CandidateEncoder(Reader):
     def collator(cls, reading: Reading, schema: Schema) -> Collator:
         """Return a `CandidateCollator`."""
         return CandidateCollator(reading.tokenizer, schema)
+
+    @classmethod
+    def shared_texts(cls, rows: Dataset) -> None:
+        """Return nothing: the stored rows are no single texts."""
 
     def rows(self, text: TextInput, columns: Mapping[str, Sequence[Any]], *, first_row: int = 1) -> ComparedRows:
         """Encode the rows of some columns, as `TextEncoder` does; a row that lacks one of the texts is empty."""

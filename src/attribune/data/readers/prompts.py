@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Self
 
 import torch
+from datasets import Dataset
 from jinja2 import TemplateError
 
 from attribune.data.readers.base import Reader, Reading, TextRows
@@ -80,6 +81,10 @@ class PromptEncoder(Reader):
             return () if self.separate else self.special.before
         named = (self.tokenizer.bos_token_id, self.end)
         return (next(int(token) for token in named if token is not None),)
+
+    @classmethod
+    def shared_texts(cls, rows: Dataset) -> None:
+        """Return nothing: the stored rows are no single texts."""
 
     def rows(self, text: TextInput, columns: Mapping[str, Sequence[Any]], *, first_row: int = 1) -> TextRows:
         """Encode the rows of some columns, as `TextEncoder` does."""
