@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from attribune.data.sentences import split_sentences
+from attribune.data.windows import split_sentences
 
 SPACES = "\u00a0\u2009\u2028\u202f\u3000\u0085"
 

@@ -27,9 +27,8 @@ from pyarrow import feather, parquet
 
 from attribune.data import standard_input, table_files
 from attribune.data.file_options import FileOptions
-from attribune.data.table_files import ENDINGS, header_columns
+from attribune.data.table_files import ENDINGS, _extent, header_columns
 from attribune.data.tables import read_table
-from attribune.data.workbooks import _extent
 from attribune.errors import AttribuneWarning, ConfigError, DataError
 from attribune.schema.columns import canonical
 

@@ -13,9 +13,8 @@ from transformers import PreTrainedTokenizerFast
 from attribune.data.encoding import encode_with_report
 from attribune.data.readers.collator import Collator
 from attribune.data.readers.text import TextEncoder
-from attribune.data.text_pairs import PairTokens, shares
 from attribune.data.texts import TextInput
-from attribune.data.windows import Chunks, Head, HeadTail, parse_window
+from attribune.data.windows import Chunks, Head, HeadTail, PairTokens, parse_window, shares
 from attribune.errors import ConfigError
 from attribune.schema import Categorical, Schema
 

@@ -15,7 +15,7 @@ from token_tables import questions, tagged_words, write_json_lines
 from trained_runs import TrainedRuns
 
 from attribune.apps.cli import main
-from attribune.data.weights import read_weights
+from attribune.data.selection import read_weights
 from attribune.errors import DataError
 from attribune.models.linear import LinearModel
 from attribune.runs.folder import RunFolder

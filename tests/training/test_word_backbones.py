@@ -18,8 +18,7 @@ from transformers import AutoTokenizer
 
 from attribune.apps.cli import main
 from attribune.backbones.loading import load_backbone
-from attribune.data.word_tokenizer import tokenized_words, word_tokenizer
-from attribune.data.words import WordVocabulary
+from attribune.data.words import WordVocabulary, tokenized_words, word_tokenizer
 from attribune.errors import ConfigError
 from attribune.methods import METHODS
 from attribune.models.auto import load_model

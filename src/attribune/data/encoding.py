@@ -16,9 +16,9 @@ from attribune.core.arguments import checked_arguments
 from attribune.data.readers import READERS
 from attribune.data.readers.base import EncodedRows, Reader
 from attribune.data.readers.text import TextEncoder
-from attribune.data.storage import ArrowStore
+from attribune.data.selection import row_weights
+from attribune.data.tables import ArrowStore
 from attribune.data.texts import TextInput
-from attribune.data.weights import row_weights
 from attribune.data.windows import Window
 from attribune.errors import ConfigError, DataError
 from attribune.schema import EncodingReport, Schema

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
+from typing import Any
 
 import datasets
 import numpy as np
@@ -12,19 +13,56 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from attribune.core.wording import counted
-from attribune.data.text_columns import join_text
-from attribune.errors import DataError
-from attribune.schema.columns import Table, canonical, column_batches, words_of_none
+from attribune.data.texts import join_text
+from attribune.errors import DataError, RowError
+from attribune.schema.columns import Table, as_array, canonical, column_batches, words_of_none
+from attribune.tasks.labels import number_of
 
 __all__ = [
     "listed_labels",
     "missing_label_words",
     "placeholder_texts",
     "placeholder_words",
+    "read_weights",
+    "row_weights",
     "rows_with_label",
     "rows_with_text",
     "shuffle_columns",
 ]
+
+_LARGEST = 1e9  # weights are relative: their products and sums have to be numbers of single precision
+_CURE = f"give 0 for a row that is to be left out, or a number from {1 / _LARGEST:g} to {_LARGEST:g}"
+
+
+def read_weights(table: Table, name: str) -> npt.NDArray[np.float32]:
+    """Return the weights (n,) of a table's rows.
+
+    Raises:
+        DataError: for a missing column, a cell that is no number from 0 on, or no weight above 0.
+    """
+    parts = [row_weights(columns[name], name, first_row=row) for row, columns in column_batches(table, [name])]
+    weights = np.concatenate([np.zeros(0, dtype=np.float32), *parts])
+    if not weights.any():
+        raise DataError(f"all weights in the column {name!r} are zero: nothing can be learned; {_CURE}")
+    return weights
+
+
+def row_weights(column: Any, name: str, *, first_row: int = 1) -> npt.NDArray[np.float32]:
+    """Return the weights (n,) of a column; DataError naming the row of a cell that is none."""
+    cells = as_array(column, column=name, first_row=first_row).to_pylist()
+    return np.array([_weight(cell, name, row) for row, cell in enumerate(cells, start=first_row)], dtype=np.float32)
+
+
+def _weight(cell: Any, name: str, row: int) -> float:
+    is_single = not isinstance(cell, list | dict | bool)
+    text = canonical(cell) if is_single else str(cell)
+    if text is None:
+        raise RowError(f"the weight (column {name!r}) of ", row, f" is missing: {_CURE}")
+    number = number_of(text) if is_single else None
+    if number is None or not (number == 0 or 1 / _LARGEST <= number <= _LARGEST):
+        raise RowError(f"the weight (column {name!r}) of ", row, f" is {text[:60]!r}: {_CURE}")
+    return number
+
 
 _EXAMPLES = 5  # of labels that are named
 _NO_TEXT = (*words_of_none(of_numbers=True), "n.a.", "not available", "no text", "k.a.")

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import importlib.util
 import re
+import uuid
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import zipfile
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
+from posixpath import join, normpath
 
 import pandas as pd
 import pyarrow as pa
@@ -18,14 +21,11 @@ import pyarrow.parquet as pq
 
 from attribune.core.door import as_argument
 from attribune.core.logs import show_note
-from attribune.core.process import is_out_of_memory
+from attribune.core.process import is_out_of_memory, require_memory
 from attribune.core.terminal import one_line
-from attribune.data.decimals import comma_columns, with_points
 from attribune.data.encodings import FoundEncoding, detect_encoding
-from attribune.data.file_kinds import WORKBOOKS, kind_of, refuse_other_kinds
-from attribune.data.file_options import AS_FOUND, FileForm, FileOptions
+from attribune.data.file_options import AS_FOUND, WORKBOOKS, FileForm, FileOptions, kind_of, refuse_other_kinds
 from attribune.data.json_lines import json_batches
-from attribune.data.plain_columns import plain_column
 from attribune.data.text_files import (
     COMPRESSED,
     UNNAMED,
@@ -38,20 +38,202 @@ from attribune.data.text_files import (
     no_such_file,
     readable,
 )
-from attribune.data.workbooks import check_sheet
 from attribune.errors import AttribuneWarning, ConfigError, DataError
-from attribune.schema.columns import as_array, canonical
+from attribune.schema.columns import MISSING, NO_NUMBER, as_array, canonical
 
 __all__ = [
     "ENDINGS",
+    "check_sheet",
+    "comma_columns",
     "file_form",
     "frame_table",
     "header_columns",
     "open_parquet",
+    "plain_column",
     "plain_table",
     "table_batches",
     "table_files",
+    "with_points",
 ]
+
+_CELL = re.compile(rb"<(?:\w+:)?c\s[^>]*?\br=\"([A-Z]{1,3})([0-9]{1,7})\"")
+_SHEET = re.compile(rb"<(?:\w+:)?sheet\s[^>]*?\b\w+:id=\"([^\"]+)\"")
+_RELATION = re.compile(rb"<(?:\w+:)?Relationship\s[^>]*>")
+_BLOCK, _OVERLAP = 1 << 22, 1 << 10  # bytes
+_BYTES_OF_CELL = 64  # in the reader and in pandas, with nothing in it
+
+
+def check_sheet(path: Path) -> None:
+    """Refuse an .xlsx file whose first sheet does not fit into memory; a cell far from the others may be enough.
+
+    The reader lays out all cells between the first and the last, and aborts the process where memory ends.
+
+    Raises:
+        ConfigError: naming the last row and column.
+    """
+    try:
+        with zipfile.ZipFile(path) as archive:
+            name = _first_sheet(archive)
+            if name is None:
+                return
+            with archive.open(name) as sheet:
+                rows, columns, last = _extent(iter(lambda: sheet.read(_BLOCK), b""))
+    except (zipfile.BadZipFile, KeyError, OSError, NotImplementedError, RuntimeError):
+        return  # another kind of workbook, or a damaged one, which its reader names
+    require_memory(
+        rows * columns * _BYTES_OF_CELL,
+        what=f"{path}: its first sheet, of {rows:,} rows and {columns:,} columns up to the cell {last},",
+        cure="delete cells far from the table, or save the table as CSV",
+    )
+
+
+def _first_sheet(archive: zipfile.ZipFile) -> str | None:
+    """Return the name of the first sheet within the archive."""
+    sheet = _SHEET.search(archive.read("xl/workbook.xml"))
+    if sheet is None:
+        return None
+    for relation in _RELATION.findall(archive.read("xl/_rels/workbook.xml.rels")):
+        target = re.search(rb"\bTarget=\"([^\"]+)\"", relation)
+        if target is not None and re.search(rb"\bId=\"" + re.escape(sheet[1]) + rb"\"", relation):
+            return normpath(join("/xl", target[1].decode())).lstrip("/")
+    return None
+
+
+def _extent(blocks: Iterator[bytes]) -> tuple[int, int, str]:
+    """Return the rows and columns between the first and the last cell, and the name of the last."""
+    first_row = first_column = 1 << 30
+    last_row = last_column = 0
+    letters, rest = b"A", b""
+    for block in blocks:
+        rest += block
+        for name, number in _CELL.findall(rest):
+            row, column = int(number), _column(name)
+            first_row, last_row = min(first_row, row), max(last_row, row)
+            first_column = min(first_column, column)
+            if column > last_column:
+                last_column, letters = column, name
+        rest = rest[-_OVERLAP:]
+    if not last_row:
+        return 0, 0, "A1"
+    return last_row - first_row + 1, last_column - first_column + 1, f"{letters.decode()}{last_row}"
+
+
+def _column(letters: bytes) -> int:
+    number = 0
+    for letter in letters:
+        number = number * 26 + letter - 64
+    return number
+
+
+_UNKNOWN = re.compile("extension<|run_end_encoded<|union<|list_view<")  # to Datasets
+_SHOWN_BYTES = 40  # bytes of a text
+
+
+def plain_column(column: pa.ChunkedArray, what: str) -> pa.ChunkedArray:
+    """Return a column without encodings and extensions of Arrow: UUIDs and JSON become texts.
+
+    Args:
+        what: names the column, for messages.
+
+    Raises:
+        DataError: for texts that are not UTF-8, damaged values, or other extensions, such as the periods of pandas.
+    """
+    _check_whole(column, what)
+    kind = column.type
+    if pa.types.is_run_end_encoded(kind):
+        chunks = [pc.run_end_decode(chunk) for chunk in column.chunks]
+        return plain_column(pa.chunked_array(chunks, type=kind.value_type), what)
+    if isinstance(kind, pa.BaseExtensionType):
+        stored = pa.chunked_array([chunk.storage for chunk in column.chunks], type=kind.storage_type)
+        if kind.extension_name == "arrow.uuid":
+            texts = [None if value is None else str(uuid.UUID(bytes=value)) for value in stored.to_pylist()]
+            return pa.chunked_array([pa.array(texts, pa.string())])
+        if kind.extension_name == "arrow.bool8":
+            return pc.not_equal(stored, 0)
+        if kind.extension_name == "arrow.json":
+            return plain_column(stored, what)
+    if _UNKNOWN.search(str(kind)):
+        raise DataError(f"{what} is of the type {kind!s:.80}: write it as texts, numbers or lists of them")
+    return column
+
+
+def _check_whole(column: pa.ChunkedArray, what: str) -> None:
+    try:
+        column.validate(full=True)
+    except pa.ArrowInvalid as error:
+        raise DataError(
+            f"{what} holds {_bad_text(column) or f'damaged values ({error})'}: write it again, with texts in UTF-8"
+        ) from error
+
+
+def _bad_text(column: pa.ChunkedArray) -> str | None:
+    """Describe the first text that is not UTF-8; None where it is not a column of texts."""
+    if not (pa.types.is_string(column.type) or pa.types.is_large_string(column.type)):
+        return None
+    binary = pa.large_binary() if pa.types.is_large_string(column.type) else pa.binary()
+    for value in (value for chunk in column.chunks for value in chunk.view(binary).to_pylist()):
+        try:
+            (value or b"").decode()
+        except UnicodeDecodeError as error:
+            return f"{value[max(0, error.start - 10) :][:_SHOWN_BYTES]!r}, which is not UTF-8"
+    return None
+
+
+_BETWEEN_THOUSANDS = r"[.' \x{00a0}\x{202f}]"
+_NUMBER = rf"^\s*[+-]?(\d{{1,3}}({_BETWEEN_THOUSANDS}\d{{3}})+|\d+)?(,\d+)?\s*$"
+_NO_VALUE = pa.array(sorted({*MISSING, *NO_NUMBER}), pa.string())
+
+
+def comma_columns(batches: Iterable[pa.Table]) -> dict[str, str]:
+    """Find the columns of texts that hold only numbers, of which at least one has a decimal comma.
+
+    Points, spaces and apostrophes between thousands are read, too; cells without a value are passed over.
+
+    Args:
+        batches: of one table.
+
+    Returns:
+        For each column the first of these numbers, in the order of the columns.
+    """
+    found: dict[str, str] = {}
+    names: list[str] | None = None
+    for batch in batches:
+        names = [name for name in names or batch.column_names if _holds_numbers(batch[name])]
+        for name in names:
+            if name not in found and (example := _first_comma(batch[name])) is not None:
+                found[name] = example
+        if not names:
+            break
+    return {name: found[name] for name in names or () if name in found}
+
+
+def _holds_numbers(column: pa.ChunkedArray) -> bool:
+    is_number = pc.match_substring_regex(column, _NUMBER)
+    is_no_value = pc.is_in(pc.utf8_trim_whitespace(column), value_set=_NO_VALUE)
+    return bool(pc.all(pc.or_(is_number, is_no_value)).as_py())
+
+
+def _first_comma(column: pa.ChunkedArray) -> str | None:
+    found = column.filter(pc.match_substring(column, ","))
+    return str(found[0].as_py()).strip() if len(found) else None
+
+
+def with_points(table: pa.Table, columns: Mapping[str, str]) -> pa.Table:
+    """Write the numbers of columns with a decimal point, and nothing between thousands."""
+    if not columns:
+        return table
+    cells = [
+        _with_point(column) if name in columns else column
+        for name, column in zip(table.column_names, table.columns, strict=True)
+    ]
+    return pa.table(cells, names=table.column_names)
+
+
+def _with_point(cells: pa.ChunkedArray) -> pa.ChunkedArray:
+    is_number = pc.match_substring_regex(cells, _NUMBER)
+    plain = pc.replace_substring(pc.replace_substring_regex(cells, _BETWEEN_THOUSANDS, ""), ",", ".")
+    return pc.if_else(is_number, plain, cells)
+
 
 _TEXT_ENDINGS = (".csv", ".tsv", ".jsonl", ".ndjson", ".json")
 _ARROW = (".feather", ".arrow")
@@ -59,8 +241,8 @@ _ARROW_MAGIC, _END_OF_STREAM = b"ARROW1", b"\xff\xff\xff\xff\0\0\0\0"
 _TIMES = re.compile("timestamp|date|time|duration")
 _ROWS = 10_000  # of a batch
 _DELIMITED = {".csv": ",", ".tsv": "\t"}
-_NUMBER = re.compile(r"[+-]?\d+([.,]\d+)?")
-_SHOWN = 6  # names of columns
+_PLAIN_NUMBER = re.compile(r"[+-]?\d+([.,]\d+)?")
+_SHOWN_COLUMNS = 6  # names of columns
 
 ENDINGS: tuple[str, ...] = (
     *(text + packed for text in _TEXT_ENDINGS for packed in ("", *COMPRESSED)),
@@ -252,8 +434,10 @@ class _File:
                 words.append("quotes as plain characters")
             if self._comma_columns and self.options.decimal is None:
                 is_guess = True
-                listed = ", ".join(f"{name!r} ({cell!r})" for name, cell in list(self._comma_columns.items())[:_SHOWN])
-                more = ", ..." * (len(self._comma_columns) > _SHOWN)
+                listed = ", ".join(
+                    f"{name!r} ({cell!r})" for name, cell in list(self._comma_columns.items())[:_SHOWN_COLUMNS]
+                )
+                more = ", ..." * (len(self._comma_columns) > _SHOWN_COLUMNS)
                 words.append(f"decimal commas in {one_line(listed)}{more}")
         if self.ending not in _BINARY:
             sample = self._encoding.sample
@@ -264,8 +448,8 @@ class _File:
         if self.ending in (*_DELIMITED, *WORKBOOKS) and self.options.columns is None:
             doubt = _doubtful_header(rows)
             is_guess |= bool(doubt) or rows.column_names[0] == UNNAMED
-            names = one_line(", ".join(rows.column_names[:_SHOWN]))
-            words.append(f"header in row 1 ({names:.80}{', ...' * (rows.num_columns > _SHOWN)}){doubt}")
+            names = one_line(", ".join(rows.column_names[:_SHOWN_COLUMNS]))
+            words.append(f"header in row 1 ({names:.80}{', ...' * (rows.num_columns > _SHOWN_COLUMNS)}){doubt}")
             if rows.column_names[0] == UNNAMED:
                 words.append(f"column 1 without a name as {UNNAMED!r}")
         return f"{self.path} is read as {', '.join(words)}" if is_guess else None
@@ -276,7 +460,7 @@ def _doubtful_header(rows: pa.Table) -> str:
     for name in rows.column_names:
         column = rows[name]
         is_value = pa.types.is_string(column.type) and pc.any(pc.equal(column, name)).as_py()
-        if is_value or _NUMBER.fullmatch(name):
+        if is_value or _PLAIN_NUMBER.fullmatch(name):
             what = "is also a value of the column" if is_value else "is a number"
             return (
                 f"; {name[:40]!r} there {what}: if row 1 is data, name the columns with {as_argument('data.columns')}"

@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import BaseModel, Field, create_model
 from transformers import AutoConfig, PreTrainedConfig
 
-from attribune.data.text_pairs import Truncation
+from attribune.data.windows import Truncation
 from attribune.tasks import TASKS
 
 __all__ = ["TYPICAL_PRIOR_WEIGHT", "AttributeConfig", "SavedSettings"]

@@ -29,7 +29,7 @@ from attribune.core.door import as_argument
 from attribune.core.files import clear_drafts, draft_of, move_into_place, read_json, replace_file
 from attribune.core.records import checked_record
 from attribune.data.histories import HISTORY_FILES, Histories
-from attribune.data.word_tokenizer import SentenceTokenizer
+from attribune.data.words import SentenceTokenizer
 from attribune.errors import ModelFolderError
 from attribune.models.config import AttributeConfig, SavedSettings
 from attribune.models.model_card import model_card

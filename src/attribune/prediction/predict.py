@@ -16,11 +16,11 @@ from attribune.core.files import clear_drafts
 from attribune.core.progress import Reporter
 from attribune.data.file_options import FileOptions, Reading
 from attribune.data.standard_input import STDIN
-from attribune.data.storage import check_stored
 from attribune.data.table_files import table_files
 from attribune.data.tables import (
     Source,
     check_same_columns,
+    check_stored,
     common_form,
     read_table,
     refuse_input_as_output,

@@ -20,10 +20,9 @@ from attribune.core.wording import did_you_mean_or
 from attribune.data.clusters import AUTO, ROWS, ClusterSettings
 from attribune.data.file_options import FileOptions
 from attribune.data.standard_input import STDIN
-from attribune.data.text_pairs import Truncation
 from attribune.data.texts import TextInput
 from attribune.data.times import check_date_format
-from attribune.data.windows import Head, parse_window
+from attribune.data.windows import Head, Truncation, parse_window
 from attribune.errors import ConfigError
 from attribune.methods import (
     DEFAULT_METHOD,

@@ -8,7 +8,7 @@ import numpy as np
 from datasets import Dataset
 
 from attribune.data.tables import read_table
-from attribune.data.text_columns import share_texts
+from attribune.data.texts import share_texts
 from attribune.errors import AttribuneError
 from attribune.runs.folder import RunFolder
 from attribune.runs.stored_scores import StoredScores

@@ -18,13 +18,13 @@ from attribune.data.selection import (
     missing_label_words,
     placeholder_texts,
     placeholder_words,
+    read_weights,
     rows_with_label,
     rows_with_text,
 )
 from attribune.data.splits import split_table
 from attribune.data.tables import read_table, table_source_name
-from attribune.data.text_columns import share_texts
-from attribune.data.weights import read_weights
+from attribune.data.texts import share_texts
 from attribune.errors import DataError, numbered_in_file, of_column
 from attribune.schema.columns import require_columns
 from attribune.tasks import TASKS, Task

@@ -12,9 +12,8 @@ from transformers import AutoConfig, PreTrainedModel, PreTrainedTokenizerBase
 from attribune.backbones.loading import build_backbone
 from attribune.backbones.word_options import WORD_MODELS
 from attribune.core.progress import Reporter
-from attribune.data.word_tokenizer import SENTENCE_END, SentenceTokenizer, tokenized_words, word_tokenizer
 from attribune.data.word_vectors import WordVectors, read_word_vectors
-from attribune.data.words import WordVocabulary
+from attribune.data.words import SENTENCE_END, SentenceTokenizer, WordVocabulary, tokenized_words, word_tokenizer
 from attribune.errors import ConfigError, DataError
 from attribune.methods import MethodConfig
 from attribune.models.folder import ModelFolder

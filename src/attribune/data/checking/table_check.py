@@ -38,10 +38,10 @@ from attribune.data.checking.roles import (
     guess_task,
     guess_texts,
 )
-from attribune.data.decimals import comma_columns
 from attribune.data.file_options import AS_FOUND, FileOptions, Reading
 from attribune.data.judgement_layouts import Layout, find_export
 from attribune.data.splits import parts_at_random
+from attribune.data.table_files import comma_columns
 from attribune.data.tables import TableFile, options_of, read_table, table_source_name
 from attribune.errors import DataError
 from attribune.metrics.shown import html_blocks

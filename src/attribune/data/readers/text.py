@@ -8,9 +8,17 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from attribune.data.readers.base import Reader, Reading, TextRows
-from attribune.data.text_pairs import PairTokens
 from attribune.data.texts import DEFAULT_LENGTH, TextInput
-from attribune.data.windows import Chunks, Head, SentenceChunks, SpecialTokens, Window, content_ids, longest_input
+from attribune.data.windows import (
+    Chunks,
+    Head,
+    PairTokens,
+    SentenceChunks,
+    SpecialTokens,
+    Window,
+    content_ids,
+    longest_input,
+)
 from attribune.errors import ConfigError
 
 __all__ = ["TextEncoder"]
