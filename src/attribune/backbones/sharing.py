@@ -15,6 +15,7 @@ from transformers import (
     PreTrainedTokenizerBase,
 )
 
+from attribune.backbones.architecture import Architecture
 from attribune.backbones.fingerprint import fingerprint
 from attribune.backbones.int8 import Int8Weights
 from attribune.backbones.load_options import AS_STORED, LoadOptions
@@ -51,7 +52,7 @@ class SharedBackbones:
         name: str,
         *,
         revision: str | None,
-        is_generative: bool,
+        architecture: Architecture,
         dtype: torch.dtype,
         options: LoadOptions = AS_STORED,
     ) -> tuple[PreTrainedModel, str]:
@@ -62,9 +63,9 @@ class SharedBackbones:
         """
         if options.quantization_config is not None:
             raise ConfigError("models that share a backbone cannot have it in 4 or 8 bits: load each separately")
-        key = (locate_backbone(name), revision, is_generative, dtype, options.attn_implementation)
+        key = (locate_backbone(name), revision, architecture, dtype, options.attn_implementation)
         if key not in self._loaded:
-            loaded = load_backbone(name, revision=revision, is_generative=is_generative, options=options)
+            loaded = load_backbone(name, revision=revision, architecture=architecture, options=options)
             self._loaded[key] = loaded, fingerprint(loaded)
             loaded.to(self.device, dtype)
         pretrained, original = self._loaded[key]
@@ -99,7 +100,7 @@ def load_with_fingerprint(
     name: str,
     *,
     revision: str | None,
-    is_generative: bool,
+    architecture: Architecture,
     options: LoadOptions,
     attention_dropout: float | None = None,
 ) -> tuple[PreTrainedModel, str]:
@@ -108,7 +109,7 @@ def load_with_fingerprint(
     One that is quantised is loaded twice, since the fingerprint is of what was there before.
     """
     load = partial(
-        load_backbone, name, revision=revision, is_generative=is_generative, attention_dropout=attention_dropout
+        load_backbone, name, revision=revision, architecture=architecture, attention_dropout=attention_dropout
     )
     if options.quantization_config is None:
         loaded = load(options=options)

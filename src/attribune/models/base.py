@@ -19,12 +19,12 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from attribune.backbones.added_tokens import AddedTokens, add_embeddings, known_embeddings
-from attribune.backbones.families import placement_for
+from attribune.backbones.added_tokens import AddedTokens, add_embeddings, added_count, known_embeddings
+from attribune.backbones.architecture import Architecture
 from attribune.backbones.fingerprint import fingerprint
 from attribune.backbones.int8 import check_int8
 from attribune.backbones.load_options import LoadOptions, check_quantised_tuning, is_quantised
-from attribune.backbones.loading import build_backbone, check_tokenizer, stack_path
+from attribune.backbones.loading import build_backbone, check_tokenizer
 from attribune.backbones.placement import Placement
 from attribune.backbones.sharing import SharedBackbones, load_with_fingerprint
 from attribune.backbones.sites import find_layers, first_position, most_positions
@@ -68,6 +68,7 @@ from attribune.models.value_tables import KnownValues, ValueTables
 from attribune.schema import Schema
 from attribune.schema.revision import Revision
 from attribune.tasks import Spans, Task, TokenTask, task_from_dict
+from attribune.tasks.cut_points import Link
 
 if TYPE_CHECKING:
     from attribune.data.encoding import RowEncoder
@@ -84,7 +85,8 @@ class ConditionedModel(PreTrainedModel):
     """
 
     config_class = AttributeConfig
-    is_generative: ClassVar[bool] = False
+    architecture: ClassVar[Architecture]
+    _foreign: ClassVar[str]
     main_input_name = "input_ids"
     _supports_sdpa = True
     _supports_flash_attn = True
@@ -94,6 +96,8 @@ class ConditionedModel(PreTrainedModel):
     tokenizer: PreTrainedTokenizerBase | None
     backbone: PreTrainedModel
     placement: Placement
+    head: nn.Linear | None
+    link: Link | None
     histories: Histories | None = None
     text_vectors: TextVectors | None = None
     moved_backbone: str | Path | None = None
@@ -118,9 +122,9 @@ class ConditionedModel(PreTrainedModel):
         self.text_input = None if config.text_input is None else TextInput.from_dict(config.text_input)
         self.slots = schema.layout
         self.backbone = (
-            build_backbone(config.text_config, is_generative=self.is_generative) if backbone is None else backbone
+            build_backbone(config.text_config, architecture=self.architecture) if backbone is None else backbone
         )
-        self.placement = placement_for(config.text_config.model_type, is_generative=self.is_generative)
+        self.placement = self.architecture.placement(config.text_config.model_type)
         self.method_config = method_from_dict(config.method or {})
         self._check_method()
         described = [attribute.name for attribute in schema if attribute.description is not None]
@@ -132,7 +136,7 @@ class ConditionedModel(PreTrainedModel):
             outputs=self.task.head_outputs,
             slots=self.slots,
             head_size=config.head_size,
-            is_generative=self.is_generative,
+            has_start_token=self.architecture.has_start_token(self.placement),
         )
         host = replace(host, document=self._add_chunk_encoder(host))
         self.method = self._build_method(host)
@@ -195,47 +199,53 @@ class ConditionedModel(PreTrainedModel):
         attention_dropout: float | None,
         dtype: torch.dtype,
         options: LoadOptions,
-        tokenizer: PreTrainedTokenizerBase | None,
-        added_tokens: AddedTokens = "refuse",
-    ) -> tuple[str, PreTrainedModel, str | None]:
-        """Return name, backbone without a pooler, and fingerprint; loaded if only its name is given."""
-        name: str = backbone if isinstance(backbone, str) else backbone.config._name_or_path
-        mark: str | None
+    ) -> tuple[PreTrainedModel, str | None]:
+        """Return a backbone without a pooler, and its fingerprint; loaded if only its name is given."""
         if isinstance(backbone, str):
             loaded, mark = load_with_fingerprint(
                 backbone,
-                is_generative=cls.is_generative,
+                architecture=cls.architecture,
                 revision=revision,
                 attention_dropout=attention_dropout,
                 options=options,
             )
-            loaded = loaded if is_quantised(loaded) else loaded.to(dtype)
-        else:
-            loaded = backbone
-            if not cls.is_generative and placement_for(backbone.config.model_type).has_pooler:
-                backbone.pooler = None
-            has_mark = not isinstance(backbone, WordModel) and not is_quantised(backbone)
-            mark = fingerprint(backbone) if has_mark else None
-        if tokenizer is not None and added_tokens == "refuse":
-            check_tokenizer(tokenizer, loaded, name=name, is_generative=cls.is_generative)
-        return name, loaded, mark
+            return (loaded if is_quantised(loaded) else loaded.to(dtype)), mark
+        if cls.architecture.placement(backbone.config.model_type).has_pooler:
+            backbone.pooler = None
+        has_mark = not isinstance(backbone, WordModel) and not is_quantised(backbone)
+        return backbone, fingerprint(backbone) if has_mark else None
 
-    @staticmethod
-    def _config(
-        name: str,
-        loaded: PreTrainedModel,
-        mark: str | None,
+    @classmethod
+    def _untrained(
+        cls,
+        backbone: str | PreTrainedModel,
+        schema: Schema,
         *,
         task: Task,
         method: MethodConfig | None,
         tuning: str | None,
+        attention_dropout: float | None,
         revision: str | None,
+        dtype: torch.dtype,
+        options: LoadOptions,
+        tokenizer: PreTrainedTokenizerBase | None,
         text_input: TextInput | None,
+        added_tokens: AddedTokens = "refuse",
         **own: Any,
-    ) -> AttributeConfig:
-        """Make the configuration of an untrained model."""
+    ) -> Self:
+        """Make an untrained model over a backbone, which is loaded if only its name is given.
+
+        Args:
+            own: settings of the configuration that models of this kind have.
+        """
+        name: str = backbone if isinstance(backbone, str) else backbone.config._name_or_path
+        loaded, mark = cls._loaded(
+            backbone, revision=revision, attention_dropout=attention_dropout, dtype=dtype, options=options
+        )
+        if tokenizer is not None and added_tokens == "refuse":
+            check_tokenizer(tokenizer, loaded, name=name, architecture=cls.architecture)
         method = METHODS[DEFAULT_METHOD]() if method is None else method
-        return AttributeConfig(
+        config = AttributeConfig(
             text_config=loaded.config,
             backbone=name,
             revision=revision,
@@ -244,15 +254,29 @@ class ConditionedModel(PreTrainedModel):
             task=task.to_dict(),
             tuning=tuning or method.default_tuning,
             text_input=None if text_input is None else text_input.to_dict(),
+            added_tokens=added_count(tokenizer, loaded, added_tokens=added_tokens),
             **own,
         )
+        cls._configure(config, loaded, task=task, tokenizer=tokenizer)
+        return cls(config, schema=schema, backbone=loaded, tokenizer=tokenizer)
+
+    @classmethod
+    @abstractmethod
+    def _configure(
+        cls,
+        config: AttributeConfig,
+        backbone: PreTrainedModel,
+        *,
+        task: Task,
+        tokenizer: PreTrainedTokenizerBase | None,
+    ) -> None:
+        """Set what the configuration of an untrained model has from its backbone."""
 
     @classmethod
     def _check_kind(cls, config: AttributeConfig) -> None:
         """Refuse the configuration of a model of the other kind."""
-        kind, name = ("writes", "AttributeGenerator") if config.is_generative else ("does not write", "AttributeModel")
-        if config.is_generative != cls.is_generative:
-            raise ConfigError(f"this model {kind} text: use {name}, or load_model, which finds the class")
+        if config.architecture is not cls.architecture:
+            raise ConfigError(f"this model {cls._foreign}, or load_model, which finds the class")
 
     def _check_method(self) -> None:
         """Refuse methods that cannot act in a model of this kind."""
@@ -263,6 +287,7 @@ class ConditionedModel(PreTrainedModel):
 
     def _add_head(self, host: Host) -> None:
         """Add the modules on top of the backbone."""
+        self.head = self.link = None
 
     @abstractmethod
     def row_scores(self, logits: Tensor, labels: Tensor | None) -> Tensor:
@@ -474,7 +499,7 @@ class ConditionedModel(PreTrainedModel):
     @property
     def stack_name(self) -> str:
         """The name of `stack` in the model."""
-        return f"backbone.{stack_path(self.backbone, is_generative=self.is_generative)}".rstrip(".")
+        return f"backbone.{self.architecture.stack_path(self.backbone)}".rstrip(".")
 
     @property
     def values(self) -> ValueTables:

@@ -178,7 +178,7 @@ class ModelFolder:
             check_quantised_tuning(config.tuning or "")
         if config.tuning == "full" and name is None:
             config.text_config._attn_implementation = self.options.attn_implementation
-            return build_backbone(config.text_config, is_generative=config.is_generative).to(dtype)
+            return build_backbone(config.text_config, architecture=config.architecture).to(dtype)
         source = str(name or config.backbone or "")
         if not source:
             raise ModelFolderError(
@@ -188,7 +188,7 @@ class ModelFolder:
         revision = config.revision if name is None else None
         settings: dict[str, Any] = {
             "revision": revision,
-            "is_generative": config.is_generative,
+            "architecture": config.architecture,
             "options": self.options,
         }
         if shared is None:
