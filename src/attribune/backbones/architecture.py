@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from typing import Any, cast
 
 import transformers
@@ -20,32 +19,38 @@ __all__ = ["ENCODER", "LANGUAGE_MODEL", "Architecture"]
 _OWN_CLASSES = {"BartEncoderModel": BartEncoderModel}
 
 
-class Architecture(ABC):
-    """Which part of a pretrained model is loaded, and where methods act in it."""
+class Architecture:
+    """Which part of a pretrained model is loaded, and where methods act in it.
 
-    @abstractmethod
+    This one is the model without its head, of an encoder-decoder the encoder alone.
+    """
+
     def placement(self, model_type: str) -> Placement:
         """Return the row of the placement table for a ``config.model_type``; ConfigError where there is none."""
+        return placement_for(model_type)
 
-    @abstractmethod
     def auto_class(self, config: PreTrainedConfig) -> Any:
         """Return the Auto class with which a user of transformers loads the model of a configuration."""
+        return AutoModel
 
     def model_class(self, config: PreTrainedConfig, placement: Placement) -> Any:
         """Return the class, or the Auto class, with which this library loads it."""
-        return self.auto_class(config)
+        if placement.model_class is None:
+            return self.auto_class(config)
+        config.is_encoder_decoder = False  # or the encoder of T5Gemma refuses it
+        return _OWN_CLASSES.get(placement.model_class) or getattr(transformers, placement.model_class)
 
-    @abstractmethod
     def stack(self, backbone: PreTrainedModel) -> nn.Module:
         """Return the part of a backbone whose layers have the sites, which may be the backbone."""
+        return cast(nn.Module, backbone)
 
-    @abstractmethod
     def has_start_token(self, placement: Placement) -> bool:
         """Whether a text begins with a special token behind which vectors of attributes may stand."""
+        return placement.has_start_token
 
-    @abstractmethod
     def embedding_cure(self) -> str:
-        """Return what a user may do about tokens without embeddings, beside others, for a message."""
+        """Return what else a user may do about tokens without embeddings, for a list in a message."""
+        return f"train those of the added tokens ({as_argument('backbone.added_tokens', 'train')}), "
 
     def loader(self, config: PreTrainedConfig) -> tuple[Any, dict[str, Any]]:
         """Return the class with which the model of a configuration is built or loaded, and the options of both.
@@ -74,31 +79,6 @@ class Architecture(ABC):
         return next(str(name) for name, module in backbone.named_modules() if module is stack)
 
 
-class _Encoder(Architecture):
-    """A model without its head, of an encoder-decoder the encoder alone."""
-
-    def placement(self, model_type: str) -> Placement:
-        return placement_for(model_type)
-
-    def auto_class(self, config: PreTrainedConfig) -> Any:
-        return AutoModel
-
-    def model_class(self, config: PreTrainedConfig, placement: Placement) -> Any:
-        if placement.model_class is None:
-            return self.auto_class(config)
-        config.is_encoder_decoder = False  # or the encoder of T5Gemma refuses it
-        return _OWN_CLASSES.get(placement.model_class) or getattr(transformers, placement.model_class)
-
-    def stack(self, backbone: PreTrainedModel) -> nn.Module:
-        return cast(nn.Module, backbone)
-
-    def has_start_token(self, placement: Placement) -> bool:
-        return placement.has_start_token
-
-    def embedding_cure(self) -> str:
-        return f"train those of the added tokens ({as_argument('backbone.added_tokens', 'train')}), "
-
-
 class _LanguageModel(Architecture):
     """A model with its language-model head. Methods act in the layers that write, of an encoder-decoder the decoder."""
 
@@ -107,6 +87,9 @@ class _LanguageModel(Architecture):
 
     def auto_class(self, config: PreTrainedConfig) -> Any:
         return AutoModelForSeq2SeqLM if config.is_encoder_decoder else AutoModelForCausalLM
+
+    def model_class(self, config: PreTrainedConfig, placement: Placement) -> Any:
+        return self.auto_class(config)
 
     def stack(self, backbone: PreTrainedModel) -> nn.Module:
         decoder = backbone.get_decoder()  # ModernBERT's decoder calls its output layer so
@@ -119,7 +102,7 @@ class _LanguageModel(Architecture):
         return ""
 
 
-ENCODER: Architecture = _Encoder()
+ENCODER = Architecture()
 """Reads texts into states, which a head scores."""
-LANGUAGE_MODEL: Architecture = _LanguageModel()
+LANGUAGE_MODEL = _LanguageModel()
 """Writes texts."""

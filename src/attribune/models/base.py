@@ -191,31 +191,6 @@ class ConditionedModel(PreTrainedModel):
         return cast(Method, self.method_config.build_within(host))
 
     @classmethod
-    def _loaded(
-        cls,
-        backbone: str | PreTrainedModel,
-        *,
-        revision: str | None,
-        attention_dropout: float | None,
-        dtype: torch.dtype,
-        options: LoadOptions,
-    ) -> tuple[PreTrainedModel, str | None]:
-        """Return a backbone without a pooler, and its fingerprint; loaded if only its name is given."""
-        if isinstance(backbone, str):
-            loaded, mark = load_with_fingerprint(
-                backbone,
-                architecture=cls.architecture,
-                revision=revision,
-                attention_dropout=attention_dropout,
-                options=options,
-            )
-            return (loaded if is_quantised(loaded) else loaded.to(dtype)), mark
-        if cls.architecture.placement(backbone.config.model_type).has_pooler:
-            backbone.pooler = None
-        has_mark = not isinstance(backbone, WordModel) and not is_quantised(backbone)
-        return backbone, fingerprint(backbone) if has_mark else None
-
-    @classmethod
     def _untrained(
         cls,
         backbone: str | PreTrainedModel,
@@ -231,17 +206,30 @@ class ConditionedModel(PreTrainedModel):
         tokenizer: PreTrainedTokenizerBase | None,
         text_input: TextInput | None,
         added_tokens: AddedTokens = "refuse",
-        **own: Any,
+        own: Callable[[str, PreTrainedModel], dict[str, Any]],
     ) -> Self:
         """Make an untrained model over a backbone, which is loaded if only its name is given.
 
         Args:
-            own: settings of the configuration that models of this kind have.
+            own: returns the settings that models of this kind alone have, for a backbone and its name.
         """
-        name: str = backbone if isinstance(backbone, str) else backbone.config._name_or_path
-        loaded, mark = cls._loaded(
-            backbone, revision=revision, attention_dropout=attention_dropout, dtype=dtype, options=options
-        )
+        mark: str | None = None
+        if isinstance(backbone, str):
+            name = backbone
+            loaded, mark = load_with_fingerprint(
+                name,
+                revision=revision,
+                architecture=cls.architecture,
+                dtype=dtype,
+                options=options,
+                attention_dropout=attention_dropout,
+            )
+        else:
+            name, loaded = str(backbone.config._name_or_path), backbone
+            if cls.architecture.placement(loaded.config.model_type).has_pooler:
+                loaded.pooler = None
+            if not isinstance(loaded, WordModel) and not is_quantised(loaded):
+                mark = fingerprint(loaded)
         if tokenizer is not None and added_tokens == "refuse":
             check_tokenizer(tokenizer, loaded, name=name, architecture=cls.architecture)
         method = METHODS[DEFAULT_METHOD]() if method is None else method
@@ -255,22 +243,9 @@ class ConditionedModel(PreTrainedModel):
             tuning=tuning or method.default_tuning,
             text_input=None if text_input is None else text_input.to_dict(),
             added_tokens=added_count(tokenizer, loaded, added_tokens=added_tokens),
-            **own,
+            **own(name, loaded),
         )
-        cls._configure(config, loaded, task=task, tokenizer=tokenizer)
         return cls(config, schema=schema, backbone=loaded, tokenizer=tokenizer)
-
-    @classmethod
-    @abstractmethod
-    def _configure(
-        cls,
-        config: AttributeConfig,
-        backbone: PreTrainedModel,
-        *,
-        task: Task,
-        tokenizer: PreTrainedTokenizerBase | None,
-    ) -> None:
-        """Set what the configuration of an untrained model has from its backbone."""
 
     @classmethod
     def _check_kind(cls, config: AttributeConfig) -> None:

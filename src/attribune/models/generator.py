@@ -36,7 +36,7 @@ from attribune.methods.condition import Condition
 from attribune.models.base import ConditionedModel
 from attribune.models.config import AttributeConfig
 from attribune.schema import Schema
-from attribune.tasks import Generation, Task
+from attribune.tasks import Generation
 
 __all__ = ["AttributeGenerator"]
 
@@ -113,19 +113,11 @@ class AttributeGenerator(ConditionedModel, GenerationMixin):
             options=LoadOptions(attn_implementation=attn_implementation, quantization_config=quantization_config),
             tokenizer=tokenizer,
             text_input=TextInput.read_setting(text_input),
+            own=lambda _, loaded: {
+                "is_encoder_decoder": loaded.config.is_encoder_decoder,
+                "generation": _generation_settings(loaded, tokenizer),
+            },
         )
-
-    @classmethod
-    def _configure(
-        cls,
-        config: AttributeConfig,
-        backbone: PreTrainedModel,
-        *,
-        task: Task,
-        tokenizer: PreTrainedTokenizerBase | None,
-    ) -> None:
-        config.is_encoder_decoder = backbone.config.is_encoder_decoder
-        config.generation = _generation_settings(backbone, tokenizer)
 
     def _check_method(self) -> None:
         points = {"sites"} if self.config.is_encoder_decoder else {"sites", "embed"}

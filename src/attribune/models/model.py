@@ -159,6 +159,7 @@ class AttributeModel(ConditionedModel):
         """
         check_head(dropout, head_size)
         text = TextInput.read_setting(text_input)
+        chunk = checked_chunk(chunk, text)
         return cls._untrained(
             backbone,
             schema,
@@ -172,25 +173,15 @@ class AttributeModel(ConditionedModel):
             tokenizer=tokenizer,
             text_input=text,
             added_tokens=added_tokens,
-            pooling=pooling,
-            dropout=dropout,
-            head_size=head_size,
-            chunk=checked_chunk(chunk, text),
-            chunk_encoder=None if chunk_encoder is None else chunk_encoder_from_dict(chunk_encoder).model_dump(),
+            own=lambda name, loaded: {
+                "pooling": pooling
+                or own_pooling(loaded, name, revision, default=None if task.head_outputs else "mean"),
+                "dropout": dropout,
+                "head_size": head_size,
+                "chunk": chunk,
+                "chunk_encoder": None if chunk_encoder is None else chunk_encoder_from_dict(chunk_encoder).model_dump(),
+            },
         )
-
-    @classmethod
-    def _configure(
-        cls,
-        config: AttributeConfig,
-        backbone: PreTrainedModel,
-        *,
-        task: Task,
-        tokenizer: PreTrainedTokenizerBase | None,
-    ) -> None:
-        if not config.pooling:
-            default: Pooling | None = None if task.head_outputs else "mean"
-            config.pooling = own_pooling(backbone, config.backbone or "", config.revision, default=default)
 
     def _check_method(self) -> None:
         config = self.config
