@@ -81,13 +81,10 @@ def random_rows(predictor: Predictor, *, ids: npt.NDArray[np.int64] | None) -> R
     drawn = np.stack([rng.integers(sizes) for _ in texts]) if sizes else np.zeros((len(texts), 0), dtype=np.int64)
     row = {name: [None] if name in predictor.schema.names else ["a"] for name in predictor.columns}
     example = predictor.encode_rows(row)
-    encoded = EncodedRows.without_attributes(
-        texts,
-        segment_starts=None
-        if example.segment_starts is None
-        else [int(rng.integers(1, len(text) + 1)) for text in texts],
-        labels=None if example.labels is None else texts,
-    )
+    segments = example.segment_starts is not None
+    starts = [int(rng.integers(1, len(text) + 1)) for text in texts] if segments else None
+    written = None if example.labels is None else texts
+    encoded = EncodedRows.without_attributes(texts, segment_starts=starts, labels=written)
     return Rows(encoded.with_attribute_ids(_fixed(drawn, ids)), from_table=False)
 
 

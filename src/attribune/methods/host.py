@@ -58,9 +58,8 @@ class Host:
         slots: Sequence[Slots],
         placement: Placement | None = None,
         head_size: int | None = None,
-        has_start_token: bool | None = None,
     ) -> Self:
-        """Describe a loaded backbone, by default with the placement of its family and what that says of a text's start.
+        """Describe a loaded backbone, by default with the placement of its family.
 
         Raises:
             ConfigError: for a family that the placement table lacks or does not match.
@@ -75,7 +74,7 @@ class Host:
             sites=find_sites(backbone, placement, get_args(SiteKind)),
             heads=config.num_attention_heads,
             embedding=backbone.get_input_embeddings().embedding_dim,
-            has_start_token=placement.has_start_token if has_start_token is None else has_start_token,
+            has_start_token=placement.has_start_token,
             layers=tuple(find_layers(backbone, placement)),
             placement=placement,
             backbone=backbone,

@@ -86,7 +86,7 @@ class ConditionedModel(PreTrainedModel):
 
     config_class = AttributeConfig
     architecture: ClassVar[Architecture]
-    _foreign: ClassVar[str]
+    _foreign: ClassVar[str]  # what models of the other kind do, and their class
     main_input_name = "input_ids"
     _supports_sdpa = True
     _supports_flash_attn = True
@@ -136,9 +136,9 @@ class ConditionedModel(PreTrainedModel):
             outputs=self.task.head_outputs,
             slots=self.slots,
             head_size=config.head_size,
-            has_start_token=self.architecture.has_start_token(self.placement),
         )
-        host = replace(host, document=self._add_chunk_encoder(host))
+        starts = self.architecture.has_start_token(self.placement)
+        host = replace(host, document=self._add_chunk_encoder(host), has_start_token=starts)
         self.method = self._build_method(host)
         self._add_head(host)
         self.first_position = first_position(self.stack, self.placement)
@@ -262,7 +262,7 @@ class ConditionedModel(PreTrainedModel):
 
     def _add_head(self, host: Host) -> None:
         """Add the modules on top of the backbone."""
-        self.head = self.link = None
+        self.head = self.link = None  # a language model has its own
 
     @abstractmethod
     def row_scores(self, logits: Tensor, labels: Tensor | None) -> Tensor:

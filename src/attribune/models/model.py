@@ -174,8 +174,7 @@ class AttributeModel(ConditionedModel):
             text_input=text,
             added_tokens=added_tokens,
             own=lambda name, loaded: {
-                "pooling": pooling
-                or own_pooling(loaded, name, revision, default=None if task.head_outputs else "mean"),
+                "pooling": pooling or own_pooling(loaded, name, revision, task=task),
                 "dropout": dropout,
                 "head_size": head_size,
                 "chunk": chunk,
