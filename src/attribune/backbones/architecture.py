@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any, cast
 
 import transformers
-from torch import nn
 from transformers import AutoModel, AutoModelForCausalLM, AutoModelForSeq2SeqLM, PreTrainedConfig, PreTrainedModel
 
 from attribune.backbones.bart_encoder import BartEncoderModel
@@ -40,9 +39,9 @@ class Architecture:
         config.is_encoder_decoder = False  # or the encoder of T5Gemma refuses it
         return _OWN_CLASSES.get(placement.model_class) or getattr(transformers, placement.model_class)
 
-    def stack(self, backbone: PreTrainedModel) -> nn.Module:
+    def stack(self, backbone: PreTrainedModel) -> PreTrainedModel:
         """Return the part of a backbone whose layers have the sites, which may be the backbone."""
-        return cast(nn.Module, backbone)
+        return backbone
 
     def has_start_token(self, placement: Placement) -> bool:
         """Whether a text begins with a special token behind which vectors of attributes may stand."""
@@ -91,9 +90,9 @@ class _LanguageModel(Architecture):
     def model_class(self, config: PreTrainedConfig, placement: Placement) -> Any:
         return self.auto_class(config)
 
-    def stack(self, backbone: PreTrainedModel) -> nn.Module:
+    def stack(self, backbone: PreTrainedModel) -> PreTrainedModel:
         decoder = backbone.get_decoder()  # ModernBERT's decoder calls its output layer so
-        return cast(nn.Module, decoder if isinstance(decoder, PreTrainedModel) else backbone.base_model)
+        return cast(PreTrainedModel, decoder if isinstance(decoder, PreTrainedModel) else backbone.base_model)
 
     def has_start_token(self, placement: Placement) -> bool:
         return False  # its state chooses the first token that is written, so that vectors stand before it

@@ -469,7 +469,7 @@ class ConditionedModel(PreTrainedModel):
     @property
     def stack(self) -> PreTrainedModel:
         """The part of the backbone whose layers have the sites: for models that write text, the layers that write."""
-        return cast(PreTrainedModel, self.get_submodule(self.stack_name))
+        return self.architecture.stack(self.backbone)
 
     @property
     def stack_name(self) -> str:
