@@ -16,6 +16,7 @@ from torch import nn
 from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerFast
 
 from attribune.backbones import loading as module
+from attribune.backbones.architecture import ENCODER, LANGUAGE_MODEL
 from attribune.backbones.families import placement_for
 from attribune.backbones.fingerprint import check_fingerprint, fingerprint
 from attribune.backbones.loading import (
@@ -124,13 +125,14 @@ def test_a_tokenizer_longer_than_the_embeddings_is_refused_before_training(
     model_type: str, is_generative: bool, kind: str, tiny_backbone: Factory
 ) -> None:
     backbone = tiny_backbone(model_type, is_generative=is_generative)
+    architecture = LANGUAGE_MODEL if is_generative else ENCODER
     known = backbone.get_input_embeddings().num_embeddings  # type: ignore[union-attr]
-    check_tokenizer(tokenizer_of(known), backbone, name="bb", is_generative=is_generative)
+    check_tokenizer(tokenizer_of(known), backbone, name="bb", architecture=architecture)
     sizes = rf"has {known + 1:,} tokens, and the backbone 'bb' has embeddings for {known:,}: "
     with pytest.raises(ConfigError, match=rf"{sizes}.* model = {kind}\.from_pretrained\('bb'\)"):
-        check_tokenizer(tokenizer_of(known + 1), backbone, name="bb", is_generative=is_generative)
+        check_tokenizer(tokenizer_of(known + 1), backbone, name="bb", architecture=architecture)
     backbone.resize_token_embeddings(known + 1)  # the cure
-    check_tokenizer(tokenizer_of(known + 1), backbone, name="bb", is_generative=is_generative)
+    check_tokenizer(tokenizer_of(known + 1), backbone, name="bb", architecture=architecture)
 
 
 def test_no_model_is_built_over_too_few_embeddings(tiny_backbone: Factory) -> None:
@@ -303,6 +305,6 @@ def test_threads_that_load_at_once_leave_transformers_as_it_was(tmp_path: Path) 
     tie_weights = PreTrainedModel.tie_weights
     tiny_backbone("gpt2", is_generative=True).save_pretrained(tmp_path)
     with ThreadPoolExecutor(8) as pool:
-        loaded = list(pool.map(lambda _: load_backbone(str(tmp_path), is_generative=True), range(24)))
+        loaded = list(pool.map(lambda _: load_backbone(str(tmp_path), architecture=LANGUAGE_MODEL), range(24)))
     assert PreTrainedModel.tie_weights is tie_weights
     assert all(model.lm_head.weight is model.transformer.wte.weight for model in loaded)

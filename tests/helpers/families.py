@@ -10,6 +10,7 @@ import shape_checks  # noqa: F401  (before the package is imported, whose functi
 import torch
 from transformers import AutoConfig, PreTrainedConfig, PreTrainedModel
 
+from attribune.backbones.architecture import ENCODER, LANGUAGE_MODEL
 from attribune.backbones.families import placement_for
 from attribune.backbones.loading import build_backbone
 from attribune.methods import METHODS
@@ -222,7 +223,9 @@ def tiny_backbone(
     """
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        backbone = build_backbone(tiny_config(model_type, options=options), is_generative=is_generative)
+        backbone = build_backbone(
+            tiny_config(model_type, options=options), architecture=LANGUAGE_MODEL if is_generative else ENCODER
+        )
         with torch.no_grad():
             for parameter in backbone.parameters():
                 parameter.add_(0.05 * torch.randn_like(parameter))

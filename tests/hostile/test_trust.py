@@ -16,6 +16,7 @@ import small_runs
 import torch
 from tally import tell
 
+from attribune.backbones.architecture import LANGUAGE_MODEL
 from attribune.backbones.loading import load_backbone, load_tokenizer
 from attribune.core.checksums import CHECKSUMS
 from attribune.errors import AttribuneError, ConfigError
@@ -56,7 +57,7 @@ def with_code(folder: Path, marker: Path, *files: str, **changes: Any) -> Path:
 
 LOADERS: dict[str, Callable[[Path], Any]] = {
     "backbone": lambda folder: load_backbone(str(folder)),
-    "backbone that writes": lambda folder: load_backbone(str(folder), is_generative=True),
+    "backbone that writes": lambda folder: load_backbone(str(folder), architecture=LANGUAGE_MODEL),
     "tokenizer": lambda folder: load_tokenizer(str(folder)),
 }
 

@@ -30,9 +30,11 @@ from attribune.methods import (
     Tokens,
     Upa,
 )
-from attribune.models.auto import load_model
+from attribune.models.auto import load_model, model_class
+from attribune.models.config import AttributeConfig
 from attribune.models.generator import AttributeGenerator
 from attribune.models.model import AttributeModel
+from attribune.tasks import TASKS
 
 pytestmark = pytest.mark.slow
 
@@ -368,6 +370,17 @@ def test_families_that_write_nothing_are_refused(family: str, tmp_path: Path) ->
     tiny_backbone(family).save_pretrained(tmp_path)
     with pytest.raises(ConfigError, match=f"'{family}' write no text here.*hoose one of gemma, gemma2"):
         AttributeGenerator.build(str(tmp_path), make_schema(2))
+
+
+def test_a_loaded_backbone_that_writes_nothing_is_refused_by_its_family() -> None:
+    with pytest.raises(ConfigError, match="'bert' write no text here"):
+        AttributeGenerator.build(tiny_backbone("bert"), make_schema(2))
+
+
+def test_the_task_says_which_part_of_a_pretrained_model_is_loaded() -> None:
+    configs = {kind: AttributeConfig(task={"kind": kind}) for kind in (*TASKS, "unknown")}
+    assert [kind for kind, config in configs.items() if config.is_generative] == ["generation"]
+    assert {model_class(config) for config in configs.values()} == {AttributeModel, AttributeGenerator}
 
 
 def test_a_folder_of_the_other_kind_is_refused(tmp_path: Path) -> None:

@@ -21,6 +21,7 @@ from transformers import (
 )
 
 from attribune.apps.pipeline import AttributeClassificationPipeline
+from attribune.backbones.architecture import ENCODER
 from attribune.backbones.load_options import LoadOptions, check_quantised_tuning
 from attribune.backbones.loading import load_backbone, load_tokenizer
 from attribune.backbones.sharing import SharedBackbones
@@ -150,7 +151,7 @@ def test_bits_are_for_matrices_that_do_not_learn(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     options = LoadOptions(quantization_config=object())
     with pytest.raises(ConfigError, match="share a backbone cannot have it in 4 or 8 bits"):
-        SharedBackbones().load("x", revision=None, is_generative=False, dtype=torch.float32, options=options)
+        SharedBackbones().load("x", revision=None, architecture=ENCODER, dtype=torch.float32, options=options)
 
 
 def test_a_hub_that_does_not_answer_is_asked_once(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,9 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from attribune.backbones.added_tokens import is_added
-from attribune.backbones.families import placement_for
 from attribune.backbones.fingerprint import check_fingerprint, fingerprint
-from attribune.backbones.loading import load_backbone, stack_path
+from attribune.backbones.loading import load_backbone
 from attribune.backbones.sites import find_layers
 from attribune.backbones.word_models import WordConfig
 from attribune.errors import ConfigError
@@ -61,13 +60,12 @@ def term_changes(run: str | Path, *, backbone: str | Path | None = None) -> list
         raise ConfigError(f"{run}: the backbone was not trained (tuning {config.tuning}), so no term of it changed")
     if isinstance(config.text_config, WordConfig):
         raise ConfigError(f"{run}: its backbone was not pretrained, so there is nothing to compare it with")
-    pretrained = load_backbone(
-        str(source), revision=config.revision if backbone is None else None, is_generative=config.is_generative
-    )
+    revision, architecture = config.revision if backbone is None else None, config.architecture
+    pretrained = load_backbone(str(source), revision=revision, architecture=architecture)
     if config.backbone_fingerprint:
         check_fingerprint(fingerprint(pretrained), config.backbone_fingerprint, name=str(source), folder=folder.path)
-    stack = stack_path(pretrained, is_generative=config.is_generative)
-    placement = placement_for(pretrained.config.model_type, is_generative=config.is_generative)
+    stack = architecture.stack_path(pretrained)
+    placement = architecture.placement(pretrained.config.model_type)
     layers = [f"{stack}.{name}".strip(".") for name in find_layers(pretrained.get_submodule(stack), placement)]
     layer_numbers = {f"{path}.": number for number, path in enumerate(layers)}
     changes = []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from attribune.backbones.placement import Placement
@@ -9,7 +10,7 @@ from attribune.core.plugins import load_plugins
 from attribune.core.wording import did_you_mean_or
 from attribune.errors import ConfigError
 
-__all__ = ["DECODERS", "PLACEMENTS", "placement_for"]
+__all__ = ["DECODERS", "PLACEMENTS", "placement_for", "writing_placement_for"]
 
 _OWN_ATTENTION = "the family computes attention in its own code, which cannot take additional keys"
 
@@ -346,27 +347,31 @@ _REFUSED = {
 """Families that are asked for and not in the table, and why."""
 
 
-def placement_for(model_type: str, *, is_generative: bool = False) -> Placement:
-    """Return the row of the table for a ``config.model_type``, of its decoder if `is_generative`.
+def placement_for(model_type: str) -> Placement:
+    """Return the row of the table for a ``config.model_type``; of an encoder-decoder, that of its encoder.
 
     Raises:
         ConfigError: for a family that the table lacks; the message lists the others.
     """
-    rows = [row for row in (*PLACEMENTS, *DECODERS) if row.is_generative] if is_generative else PLACEMENTS
+    missing = f"no placement for backbones of type {model_type!r}"
+    return _row_of(model_type, PLACEMENTS, missing=missing, choose="choose a backbone of one of")
+
+
+def writing_placement_for(model_type: str) -> Placement:
+    """Return the row of a family that writes text; of an encoder-decoder, that of its decoder. Errors are the same."""
+    writing = [row for row in (*PLACEMENTS, *DECODERS) if row.is_generative]
+    missing = f"backbones of type {model_type!r} write no text here"
+    return _row_of(model_type, writing, missing=missing, choose="choose one of")
+
+
+def _row_of(model_type: str, rows: Sequence[Placement], *, missing: str, choose: str) -> Placement:
     for row in rows:
         if model_type in row.model_types:
             return row
     if model_type in _REFUSED:
         raise ConfigError(f"no placement for backbones of type {model_type!r}: {_REFUSED[model_type]}")
     names = sorted(name for row in rows for name in row.model_types)
-    known = ", ".join(names)
-    if is_generative:
-        raise ConfigError(
-            f"backbones of type {model_type!r} write no text here"
-            + did_you_mean_or(model_type, names, f"choose one of {known}")
-        )
-    rest = did_you_mean_or(model_type, names, f"choose a backbone of one of {known}")
-    raise ConfigError(f"no placement for backbones of type {model_type!r}{rest}")
+    raise ConfigError(missing + did_you_mean_or(model_type, names, f"{choose} {', '.join(names)}"))
 
 
 PLACEMENTS += load_plugins("backbones", Placement).values()  # read after ours

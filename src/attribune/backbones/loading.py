@@ -16,11 +16,7 @@ from typing import Any, cast
 
 import torch
 import transformers
-from torch import nn
 from transformers import (
-    AutoModel,
-    AutoModelForCausalLM,
-    AutoModelForSeq2SeqLM,
     PreTrainedConfig,
     PreTrainedModel,
     PreTrainedTokenizerBase,
@@ -29,8 +25,7 @@ from transformers.utils import cached_file
 from transformers.utils import logging as transformers_logging
 
 from attribune.backbones.added_tokens import known_embeddings
-from attribune.backbones.bart_encoder import BartEncoderModel
-from attribune.backbones.families import placement_for
+from attribune.backbones.architecture import ENCODER, Architecture
 from attribune.backbones.hierarchical import HierarchicalModel
 from attribune.backbones.load_options import AS_STORED, LoadOptions
 from attribune.backbones.placement import Placement, Pooling
@@ -51,7 +46,6 @@ __all__ = [
     "load_tokenizer",
     "locate_backbone",
     "pooling_of",
-    "stack_path",
 ]
 
 _log = logging.getLogger(__name__)
@@ -62,8 +56,6 @@ WORD_BACKBONES: tuple[type[WordModel], ...] = (CNNModel, TangModel, BiLSTMModel,
 for _model in WORD_BACKBONES:
     transformers.AutoConfig.register(_model.config_class.model_type, _model.config_class, exist_ok=True)
     transformers.AutoModel.register(_model.config_class, _model, exist_ok=True)
-
-_OWN_CLASSES = {"BartEncoderModel": BartEncoderModel}
 
 DEFAULT_BACKBONE = "sentence-transformers/all-MiniLM-L6-v2"
 
@@ -100,7 +92,7 @@ def load_backbone(
     *,
     revision: str | None = None,
     attention_dropout: float | None = None,
-    is_generative: bool = False,
+    architecture: Architecture = ENCODER,
     options: LoadOptions = AS_STORED,
 ) -> PreTrainedModel:
     """Load a pretrained backbone without its pooler, in the precision of its file.
@@ -109,7 +101,7 @@ def load_backbone(
         name: a hub name or a folder.
         revision: branch, tag or commit on the hub.
         attention_dropout: on the attention weights in training; by default that of the pretrained configuration.
-        is_generative: whether to load its language-model head.
+        architecture: which part of the pretrained model.
         options: how files are got from the hub, and weights loaded.
 
     Raises:
@@ -133,11 +125,11 @@ def load_backbone(
             found = {"revision": revision, **options.of_hub(source)}
             check_counts(PreTrainedConfig.get_config_dict(source, **found)[0], source=name)
             config = transformers.AutoConfig.from_pretrained(source, trust_remote_code=False, **found)
-            model_class, own = _architecture(config, is_generative=is_generative)
+            model_class, own = architecture.loader(config)
             if attention_dropout is not None:
                 _set_attention_dropout(config, attention_dropout)
             _refuse_pickled_weights(name, Path(source))
-            _require_memory(config, is_generative=is_generative)
+            _require_memory(config, architecture)
             model, report = model_class.from_pretrained(
                 source,
                 config=config,
@@ -204,7 +196,7 @@ def load_tokenizer(name: str, *, revision: str | None = None) -> PreTrainedToken
 
 
 def check_tokenizer(
-    tokenizer: PreTrainedTokenizerBase, backbone: PreTrainedModel, *, name: str, is_generative: bool = False
+    tokenizer: PreTrainedTokenizerBase, backbone: PreTrainedModel, *, name: str, architecture: Architecture = ENCODER
 ) -> None:
     """Refuse a tokenizer with tokens for which a backbone has no embeddings, before one of them occurs in a text.
 
@@ -214,27 +206,24 @@ def check_tokenizer(
     known = known_embeddings(backbone)
     if len(tokenizer) <= known:
         return
-    kind = "AutoModel"
-    if is_generative:
-        kind += "ForSeq2SeqLM" if backbone.config.is_encoder_decoder else "ForCausalLM"
-    cure = f"train those of the added tokens ({as_argument('backbone.added_tokens', 'train')}), "
+    kind = architecture.auto_class(backbone.config).__name__
     raise ConfigError(
         f"the tokenizer has {len(tokenizer):,} tokens, and the backbone {name!r} has embeddings for {known:,}: give "
-        f"the backbone's own tokenizer, {'' if is_generative else cure}or add embeddings with transformers, "
+        f"the backbone's own tokenizer, {architecture.embedding_cure()}or add embeddings with transformers, "
         f"model = {kind}.from_pretrained({name!r}); model.resize_token_embeddings({len(tokenizer)}); "
         "model.save_pretrained(NEW_FOLDER), save the tokenizer in NEW_FOLDER too, and give that as the backbone. Added "
         "embeddings are drawn around the mean of the others, and learn with the tuning full alone"
     )
 
 
-def build_backbone(config: PreTrainedConfig, *, is_generative: bool = False) -> PreTrainedModel:
+def build_backbone(config: PreTrainedConfig, *, architecture: Architecture = ENCODER) -> PreTrainedModel:
     """Build a backbone from its configuration alone, with random weights, on the current default device.
 
     Raises:
         ConfigError: for a configuration that contradicts itself, or needs more memory than there is.
     """
-    _require_memory(config, is_generative=is_generative)
-    return _built(config, is_generative=is_generative)
+    _require_memory(config, architecture)
+    return architecture.build(config)
 
 
 def check_counts(settings: Any, *, source: str | Path) -> None:
@@ -251,12 +240,12 @@ def check_counts(settings: Any, *, source: str | Path) -> None:
             raise ConfigError(f"{source}: {name} is {short_repr(value)} in the configuration: give at most {limit:,}")
 
 
-def _require_memory(config: PreTrainedConfig, *, is_generative: bool) -> None:
+def _require_memory(config: PreTrainedConfig, architecture: Architecture) -> None:
     """Refuse a backbone that does not fit into memory, or cannot be built."""
     try:
         with torch.device("meta"), warnings.catch_warnings():
             warnings.simplefilter("error", UserWarning)  # of parameters without a number
-            draft = _built(config, is_generative=is_generative)
+            draft = architecture.build(config)
     except AttribuneError:
         raise
     except Exception as error:  # settings that contradict each other lead to any exception
@@ -265,20 +254,6 @@ def _require_memory(config: PreTrainedConfig, *, is_generative: bool) -> None:
         ) from error
     needed = sum(parameter.numel() * parameter.element_size() for parameter in draft.parameters())
     require_memory(needed, what="the backbone", cure="give a smaller one, or restore its config.json")
-
-
-def _built(config: PreTrainedConfig, *, is_generative: bool) -> PreTrainedModel:
-    model_class, options = _architecture(config, is_generative=is_generative)
-    build = getattr(model_class, "from_config", model_class)
-    return cast(PreTrainedModel, build(config, **options))
-
-
-def stack_path(backbone: PreTrainedModel, *, is_generative: bool) -> str:
-    """Return the path of the stack in which methods act, the decoder of a generative model; empty for the backbone."""
-    stack: nn.Module = backbone.get_decoder() if is_generative else backbone
-    if is_generative and not isinstance(stack, PreTrainedModel):  # ModernBERT's decoder calls its output layer so
-        stack = backbone.base_model
-    return next(str(name) for name, module in backbone.named_modules() if module is stack)
 
 
 def pooling_of(
@@ -301,22 +276,6 @@ def pooling_of(
         return placement.pooling
     settings = json.loads(Path(file).read_text(encoding="utf-8"))
     return next((pooling for key, pooling in _POOLINGS.items() if settings.get(key)), placement.pooling)
-
-
-def _architecture(config: PreTrainedConfig, *, is_generative: bool) -> tuple[Any, dict[str, Any]]:
-    """Return the model class for a configuration, and the options of its constructor."""
-    placement = placement_for(config.model_type, is_generative=is_generative)
-    if chunk := getattr(config, "chunk_size_feed_forward", 0):
-        raise ConfigError(
-            f"chunk_size_feed_forward is {chunk}: the site after the feed-forward would run once per chunk; set it to 0"
-        )
-    options = {"add_pooling_layer": False} if placement.has_pooler else {}
-    if is_generative:
-        return AutoModelForSeq2SeqLM if config.is_encoder_decoder else AutoModelForCausalLM, options
-    if placement.model_class is None:
-        return AutoModel, options
-    config.is_encoder_decoder = False  # or the encoder of T5Gemma refuses it
-    return _OWN_CLASSES.get(placement.model_class) or getattr(transformers, placement.model_class), options
 
 
 def _set_attention_dropout(config: PreTrainedConfig, value: float) -> None:

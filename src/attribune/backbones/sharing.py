@@ -15,9 +15,10 @@ from transformers import (
     PreTrainedTokenizerBase,
 )
 
+from attribune.backbones.architecture import Architecture
 from attribune.backbones.fingerprint import fingerprint
 from attribune.backbones.int8 import Int8Weights
-from attribune.backbones.load_options import AS_STORED, LoadOptions
+from attribune.backbones.load_options import AS_STORED, LoadOptions, is_quantised
 from attribune.backbones.loading import load_backbone, locate_backbone
 from attribune.errors import ConfigError
 
@@ -51,7 +52,7 @@ class SharedBackbones:
         name: str,
         *,
         revision: str | None,
-        is_generative: bool,
+        architecture: Architecture,
         dtype: torch.dtype,
         options: LoadOptions = AS_STORED,
     ) -> tuple[PreTrainedModel, str]:
@@ -62,11 +63,12 @@ class SharedBackbones:
         """
         if options.quantization_config is not None:
             raise ConfigError("models that share a backbone cannot have it in 4 or 8 bits: load each separately")
-        key = (locate_backbone(name), revision, is_generative, dtype, options.attn_implementation)
+        key = (locate_backbone(name), revision, architecture, dtype, options.attn_implementation)
         if key not in self._loaded:
-            loaded = load_backbone(name, revision=revision, is_generative=is_generative, options=options)
-            self._loaded[key] = loaded, fingerprint(loaded)
-            loaded.to(self.device, dtype)
+            loaded, mark = load_with_fingerprint(
+                name, revision=revision, architecture=architecture, dtype=dtype, options=options
+            )
+            self._loaded[key] = loaded.to(self.device), mark
         pretrained, original = self._loaded[key]
         return with_same_tensors(pretrained), original
 
@@ -99,19 +101,21 @@ def load_with_fingerprint(
     name: str,
     *,
     revision: str | None,
-    is_generative: bool,
+    architecture: Architecture,
+    dtype: torch.dtype,
     options: LoadOptions,
     attention_dropout: float | None = None,
 ) -> tuple[PreTrainedModel, str]:
-    """Load a backbone as `load_backbone` does, with the fingerprint of its weights as they are in the file.
+    """Load a backbone as `load_backbone` does and cast it to `dtype`; return the fingerprint of what is in its file.
 
-    One that is quantised is loaded twice, since the fingerprint is of what was there before.
+    One that is quantised is not cast, and is loaded twice.
     """
     load = partial(
-        load_backbone, name, revision=revision, is_generative=is_generative, attention_dropout=attention_dropout
+        load_backbone, name, revision=revision, architecture=architecture, attention_dropout=attention_dropout
     )
     if options.quantization_config is None:
         loaded = load(options=options)
-        return loaded, fingerprint(loaded)
+        mark = fingerprint(loaded)
+        return (loaded if is_quantised(loaded) else loaded.to(dtype)), mark
     mark = fingerprint(load(options=replace(options, quantization_config=None)))
     return load(options=options), mark

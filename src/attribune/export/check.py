@@ -79,17 +79,13 @@ def random_rows(predictor: Predictor, *, ids: npt.NDArray[np.int64] | None) -> R
     texts = [rng.integers(vocabulary, size=rng.integers(2, max_length + 1)).tolist() for _ in range(_RANDOM_ROWS)]
     sizes = [slots.size for slots in model.slots for _ in range(slots.count)] if predictor.reads_attributes else []
     drawn = np.stack([rng.integers(sizes) for _ in texts]) if sizes else np.zeros((len(texts), 0), dtype=np.int64)
-    segments = not model.is_generative and _tells_segments_apart(predictor)
+    row = {name: [None] if name in predictor.schema.names else ["a"] for name in predictor.columns}
+    example = predictor.encode_rows(row)
+    segments = isinstance(example, TextRows) and example.segment_starts is not None
     starts = np.array([rng.integers(1, len(text) + 1) for text in texts]) if segments else None
-    written = texts if model.is_generative else None
+    written = None if example.labels is None else texts
     encoded = TextRows.without_attributes(texts, segment_starts=starts, labels=written)
     return Rows(encoded.with_attribute_ids(_fixed(drawn, ids)), from_table=False)
-
-
-def _tells_segments_apart(predictor: Predictor) -> bool:
-    row = {name: [None] if name in predictor.schema.names else ["a"] for name in predictor.columns}
-    rows = predictor.encode_rows(row)
-    return isinstance(rows, TextRows) and rows.segment_starts is not None
 
 
 def _fixed(own: npt.NDArray[np.int64], ids: npt.NDArray[np.int64] | None) -> npt.NDArray[np.int64]:
@@ -114,7 +110,7 @@ def largest_difference(predictor: Predictor, rows: Rows, score: Scorer, *, round
         with torch.no_grad():
             expected = model(**batch).logits
         found = score(batch)
-        if model.is_generative:
+        if "labels" in batch:
             expected, found = (logits[batch["labels"] >= 0] for logits in (expected, found))
         if rounded:
             expected, found = (_probabilities(predictor, logits) for logits in (expected, found))

@@ -113,7 +113,7 @@ def export(
     check = with_reading(check, reading, argument="check")
     path = _output_path(Path(run), output, kind)
     source = _Source.load(run, assignments=assignments, backbone=backbone)
-    if source.model.is_generative and kind != "adapter":
+    if source.model.head is None and kind != "adapter":
         raise ConfigError(
             f"{as_argument('kind', kind)} is for models with one score for a whole text, and {run} writes: choose "
             f"{as_argument('kind', 'adapter')}"
@@ -175,7 +175,7 @@ class _Source:
         if not isinstance(model, ConditionedModel):
             raise ConfigError(f"method {recipe.method['name']!r} has no backbone: only neural models are exported")
         predictor.require_documents("export")
-        if isinstance(model, AttributeModel) and model.histories is not None:
+        if model.histories is not None:
             raise ConfigError(
                 "method 'history' reads rows that are stored with the model, which no other program puts in front of a "
                 "text: train another method for an export"
@@ -263,7 +263,7 @@ def _write_folder(source: _Source, folder: Path) -> tuple[str, Scorer]:
             return f"{kind} for {source.assignments_text}, which peft loads", _peft_scorer(source, folder)
         model = merged_model(source.model, merged)
     except ConfigError as error:
-        other = "" if source.model.is_generative else "; the formats torch and onnx need no such form"
+        other = "" if source.model.head is None else "; the formats torch and onnx need no such form"
         raise ConfigError(f"{as_argument('kind', 'adapter')}: {error}{other}") from error
     model.save_pretrained(folder)
     loaded = load_model(folder, backbone=source.backbone)
@@ -283,7 +283,7 @@ def _peft_scorer(source: _Source, folder: Path) -> Scorer:
     config: AttributeConfig = source.model.config
     original = ModelFolder(folder).read_backbone(config, name=source.backbone, dtype=torch.float32)
     adapted = load_peft(folder, original)
-    if source.model.is_generative:
+    if not (folder / HEAD).is_file():
         adapted.eval()
         return lambda batch: _logits(adapted, batch)[:, -batch["labels"].shape[1] :]
     backbone = adapted.get_base_model()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from dataclasses import replace
+from typing import cast
 
 import torch
 from torch import Tensor
@@ -29,16 +30,15 @@ def merge_model(model: ConditionedModel, ids: Tensor) -> MergedMethod:
     """
     with torch.enable_grad():  # without gradients the condition would read the weight cache
         condition = model.method.condition(ids.unsqueeze(0), 1)
-        is_classifier = isinstance(model, AttributeModel)
-        target = MergeTarget(backbone=model.stack, head=model.head if is_classifier else None)
+        target = MergeTarget(backbone=model.stack, head=model.head)
         merged = model.method.merge(model.method_config, condition, target)
-        if not is_classifier or model.link is None or not model.link.attributes:
+        if model.link is None or not model.link.attributes:
             return merged
         if "classify" in merged.config.points:
             raise ConfigError(
                 f"method {merged.config.name!r} computes logits in its own way, without a place for personal ones"
             )
-        link, scale = model.link.merge(model.linked_vectors(condition))
+        link, scale = model.link.merge(cast(AttributeModel, model).linked_vectors(condition))
         return replace(merged, link=link, head_scale=scale)
 
 

@@ -15,7 +15,6 @@ from attribune.errors import ConfigError
 from attribune.methods import Prefix
 from attribune.methods.merging import LowRank, MergedMethod, base_layer
 from attribune.models.base import ConditionedModel
-from attribune.models.model import AttributeModel
 
 if TYPE_CHECKING:
     from peft import PeftConfig, PeftModel
@@ -23,6 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["HEAD", "has_peft_form", "load_peft", "write_peft"]
 
 HEAD = "head.safetensors"
+_TASK_TYPES = {"AutoModelForCausalLM": "CAUSAL_LM", "AutoModelForSeq2SeqLM": "SEQ_2_SEQ_LM"}
 _PROMPT = "prompt_embeddings"  # peft's name of the vectors of prompt tuning
 
 
@@ -32,7 +32,8 @@ def has_peft_form(model: ConditionedModel, merged: MergedMethod) -> bool:
 
 
 def _is_prompt(model: ConditionedModel, merged: MergedMethod) -> bool:
-    return model.is_generative and isinstance(merged.config, Prefix) and merged.config.place == "input"
+    is_prefix = isinstance(merged.config, Prefix) and merged.config.place == "input"
+    return is_prefix and _task_type(model) == "CAUSAL_LM"
 
 
 def write_peft(model: ConditionedModel, merged: MergedMethod, folder: Path) -> str:
@@ -55,11 +56,11 @@ def write_peft(model: ConditionedModel, merged: MergedMethod, folder: Path) -> s
         kind, readme = "prompt tuning", _PROMPT_README
     else:
         config, tensors = _lora(model, merged)
-        kind, readme = "LoRA with biases", _LORA_README if model.is_generative else _LORA_README + _HEAD_README
+        kind, readme = "LoRA with biases", _LORA_README
     config.save_pretrained(str(folder))
     save_file(_contiguous(tensors), str(folder / "adapter_model.safetensors"), metadata={"format": "pt"})
-    if isinstance(model, AttributeModel):
-        assert model.head is not None  # a task without one is refused before
+    if model.head is not None:
+        readme += _HEAD_README
         head = {"weight": model.head.weight if merged.head is None else merged.head, "bias": model.head.bias}
         save_file(_contiguous(head), str(folder / HEAD), metadata={"format": "pt"})
     name = model.config.backbone or "the backbone's folder"
@@ -69,17 +70,20 @@ def write_peft(model: ConditionedModel, merged: MergedMethod, folder: Path) -> s
 
 
 def _auto_class(model: ConditionedModel) -> str:
-    if not model.is_generative:
-        return "AutoModel"
-    return "AutoModelForSeq2SeqLM" if model.config.is_encoder_decoder else "AutoModelForCausalLM"
+    return str(model.architecture.auto_class(model.config).__name__)
+
+
+def _task_type(model: ConditionedModel) -> str | None:
+    """Return what peft calls the use of the backbone; None where a head that it does not know reads the states."""
+    return _TASK_TYPES.get(_auto_class(model))
 
 
 def _prompt(model: ConditionedModel, merged: MergedMethod) -> tuple[PeftConfig, dict[str, Tensor]]:
-    from peft import PromptTuningConfig, TaskType  # seconds to import, and rarely needed
+    from peft import PromptTuningConfig  # seconds to import, and rarely needed
 
     (prompt,) = merged.tensors.values()
     config = PromptTuningConfig(
-        task_type=TaskType.CAUSAL_LM,
+        task_type=_task_type(model),
         num_virtual_tokens=len(prompt),
         token_dim=prompt.shape[1],
         num_transformer_submodules=1,
@@ -90,11 +94,11 @@ def _prompt(model: ConditionedModel, merged: MergedMethod) -> tuple[PeftConfig, 
 
 
 def _lora(model: ConditionedModel, merged: MergedMethod) -> tuple[PeftConfig, dict[str, Tensor]]:
-    from peft import LoraConfig, TaskType
+    from peft import LoraConfig
 
     _check_lora(model, merged)
     parts = sorted(merged.low_rank, key=lambda part: part.site.path)
-    stack = next(name for name, module in model.backbone.named_modules() if module is model.stack)
+    stack = model.architecture.stack_path(model.backbone)
     tensors: dict[str, Tensor] = {}
     paths, rank, scale = list[str](), 0, parts[0].scaling
     for path, group in groupby(parts, key=lambda part: part.site.path):
@@ -103,9 +107,8 @@ def _lora(model: ConditionedModel, merged: MergedMethod) -> tuple[PeftConfig, di
         prefix, rank = f"base_model.model.{whole}", A.shape[0]
         tensors |= {f"{prefix}.lora_A.weight": A, f"{prefix}.lora_B.weight": B, f"{prefix}.lora_B.bias": bias}
         paths.append(whole)
-    kind = TaskType.SEQ_2_SEQ_LM if model.config.is_encoder_decoder else TaskType.CAUSAL_LM
     config = LoraConfig(
-        task_type=kind if model.is_generative else None,
+        task_type=_task_type(model),
         r=rank,
         lora_alpha=cast(int, scale * rank),
         lora_bias=True,
@@ -120,7 +123,7 @@ def _lora(model: ConditionedModel, merged: MergedMethod) -> tuple[PeftConfig, di
 def _check_lora(model: ConditionedModel, merged: MergedMethod) -> None:
     if merged.config.points or merged.backbone:
         raise ConfigError("beside low-rank maps the method changes what a folder of peft does not hold")
-    if isinstance(model, AttributeModel) and model.link is not None:
+    if model.link is not None:
         raise ConfigError(f"the task {model.task.kind!r} has cut points, which a folder of peft does not hold")
     if model.config.added_tokens:
         raise ConfigError("the embeddings of added tokens are trained, which a folder of peft does not hold")

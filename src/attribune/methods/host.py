@@ -30,7 +30,7 @@ class Host:
         sites: all places inside the layers where a module can act.
         heads: of the backbone's attention.
         embedding: E, the size of the token embeddings.
-        is_generative: whether the model writes text.
+        has_start_token: whether a text begins with a special token behind which vectors may stand.
         layers: names of the layers, in the order in which they run.
         placement: the row of the backbone's family.
         backbone: for methods whose initial values come from its weights.
@@ -44,7 +44,7 @@ class Host:
     sites: Sequence[Site] = ()
     heads: int = 1
     embedding: int = 0
-    is_generative: bool = False
+    has_start_token: bool = True
     layers: tuple[str, ...] = ()
     placement: Placement | None = None
     backbone: nn.Module | None = field(default=None, repr=False)
@@ -58,7 +58,6 @@ class Host:
         slots: Sequence[Slots],
         placement: Placement | None = None,
         head_size: int | None = None,
-        is_generative: bool = False,
     ) -> Self:
         """Describe a loaded backbone, by default with the placement of its family.
 
@@ -75,7 +74,7 @@ class Host:
             sites=find_sites(backbone, placement, get_args(SiteKind)),
             heads=config.num_attention_heads,
             embedding=backbone.get_input_embeddings().embedding_dim,
-            is_generative=is_generative,
+            has_start_token=placement.has_start_token,
             layers=tuple(find_layers(backbone, placement)),
             placement=placement,
             backbone=backbone,

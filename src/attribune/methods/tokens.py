@@ -64,8 +64,7 @@ class _TokensMethod(AttributeMethod):
     def __init__(self, config: Tokens, host: Host) -> None:
         initial = partial(nn.init.normal_, std=config.initial_vector)
         super().__init__(config, host, sizes=[host.embedding] * len(host.slots), initial=initial)
-        has_start = host.placement is None or host.placement.has_start_token
-        self.after_first = has_start and not host.is_generative
+        self.after_first = host.has_start_token
         self.extra_positions = sum(slots.count for slots in host.slots)
 
     def embed(

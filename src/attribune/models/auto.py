@@ -33,7 +33,8 @@ __all__ = [
 
 def model_class(config: AttributeConfig) -> type[AttributeModel] | type[AttributeGenerator]:
     """Return the class of a model with this configuration."""
-    return AttributeGenerator if config.is_generative else AttributeModel
+    kinds: tuple[type[AttributeModel] | type[AttributeGenerator], ...] = (AttributeModel, AttributeGenerator)
+    return next(kind for kind in kinds if kind.architecture is config.architecture)
 
 
 @checked_arguments

@@ -19,12 +19,12 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from attribune.backbones.added_tokens import AddedTokens, add_embeddings, known_embeddings
-from attribune.backbones.families import placement_for
+from attribune.backbones.added_tokens import AddedTokens, add_embeddings, added_count, known_embeddings
+from attribune.backbones.architecture import Architecture
 from attribune.backbones.fingerprint import fingerprint
 from attribune.backbones.int8 import check_int8
 from attribune.backbones.load_options import LoadOptions, check_quantised_tuning, is_quantised
-from attribune.backbones.loading import build_backbone, check_tokenizer, stack_path
+from attribune.backbones.loading import build_backbone, check_tokenizer
 from attribune.backbones.placement import Placement
 from attribune.backbones.sharing import SharedBackbones, load_with_fingerprint
 from attribune.backbones.sites import find_layers, first_position, most_positions
@@ -66,6 +66,7 @@ from attribune.models.value_tables import KnownValues, ValueTables
 from attribune.schema import Schema
 from attribune.schema.revision import Revision
 from attribune.tasks import Task, task_from_dict
+from attribune.tasks.cut_points import Link
 
 __all__ = ["ConditionedModel"]
 
@@ -79,7 +80,8 @@ class ConditionedModel(PreTrainedModel):
     """
 
     config_class = AttributeConfig
-    is_generative: ClassVar[bool] = False
+    architecture: ClassVar[Architecture]
+    _foreign: ClassVar[str]  # what models of the other kind do, and their class
     main_input_name = "input_ids"
     _supports_sdpa = True
     _supports_flash_attn = True
@@ -89,6 +91,8 @@ class ConditionedModel(PreTrainedModel):
     tokenizer: PreTrainedTokenizerBase | None
     backbone: PreTrainedModel
     placement: Placement
+    head: nn.Linear | None
+    link: Link | None
     histories: Histories | None = None
     text_vectors: TextVectors | None = None
     reader: type[Reader]
@@ -114,9 +118,9 @@ class ConditionedModel(PreTrainedModel):
         self.text_input = None if config.text_input is None else TextInput.from_dict(config.text_input)
         self.slots = schema.layout
         self.backbone = (
-            build_backbone(config.text_config, is_generative=self.is_generative) if backbone is None else backbone
+            build_backbone(config.text_config, architecture=self.architecture) if backbone is None else backbone
         )
-        self.placement = placement_for(config.text_config.model_type, is_generative=self.is_generative)
+        self.placement = self.architecture.placement(config.text_config.model_type)
         self.method_config = method_from_dict(config.method or {})
         self._check_method()
         self.reader = reader_of(self.task, self.method_config)
@@ -129,9 +133,9 @@ class ConditionedModel(PreTrainedModel):
             outputs=self.task.head_outputs,
             slots=self.slots,
             head_size=config.head_size,
-            is_generative=self.is_generative,
         )
-        host = replace(host, document=self._add_chunk_encoder(host))
+        starts = self.architecture.has_start_token(self.placement)
+        host = replace(host, document=self._add_chunk_encoder(host), has_start_token=starts)
         self.method = self._build_method(host)
         self._add_head(host)
         self.first_position = first_position(self.stack, self.placement)
@@ -184,55 +188,49 @@ class ConditionedModel(PreTrainedModel):
         return cast(Method, self.method_config.build_within(host))
 
     @classmethod
-    def _loaded(
+    def _untrained(
         cls,
         backbone: str | PreTrainedModel,
-        *,
-        revision: str | None,
-        attention_dropout: float | None,
-        dtype: torch.dtype,
-        options: LoadOptions,
-        tokenizer: PreTrainedTokenizerBase | None,
-        added_tokens: AddedTokens = "refuse",
-    ) -> tuple[str, PreTrainedModel, str | None]:
-        """Return name, backbone without a pooler, and fingerprint; loaded if only its name is given."""
-        name: str = backbone if isinstance(backbone, str) else backbone.config._name_or_path
-        mark: str | None
-        if isinstance(backbone, str):
-            loaded, mark = load_with_fingerprint(
-                backbone,
-                is_generative=cls.is_generative,
-                revision=revision,
-                attention_dropout=attention_dropout,
-                options=options,
-            )
-            loaded = loaded if is_quantised(loaded) else loaded.to(dtype)
-        else:
-            loaded = backbone
-            if not cls.is_generative and placement_for(backbone.config.model_type).has_pooler:
-                backbone.pooler = None
-            has_mark = not isinstance(backbone, WordModel) and not is_quantised(backbone)
-            mark = fingerprint(backbone) if has_mark else None
-        if tokenizer is not None and added_tokens == "refuse":
-            check_tokenizer(tokenizer, loaded, name=name, is_generative=cls.is_generative)
-        return name, loaded, mark
-
-    @staticmethod
-    def _config(
-        name: str,
-        loaded: PreTrainedModel,
-        mark: str | None,
+        schema: Schema,
         *,
         task: Task,
         method: MethodConfig | None,
         tuning: str | None,
+        attention_dropout: float | None,
         revision: str | None,
+        dtype: torch.dtype,
+        options: LoadOptions,
+        tokenizer: PreTrainedTokenizerBase | None,
         text_input: TextInput | None,
-        **own: Any,
-    ) -> AttributeConfig:
-        """Make the configuration of an untrained model."""
+        added_tokens: AddedTokens = "refuse",
+        own: Callable[[str, PreTrainedModel], dict[str, Any]],
+    ) -> Self:
+        """Make an untrained model over a backbone, which is loaded if only its name is given.
+
+        Args:
+            own: returns the settings that models of this kind alone have, for a backbone and its name.
+        """
+        mark: str | None = None
+        if isinstance(backbone, str):
+            name = backbone
+            loaded, mark = load_with_fingerprint(
+                name,
+                revision=revision,
+                architecture=cls.architecture,
+                dtype=dtype,
+                options=options,
+                attention_dropout=attention_dropout,
+            )
+        else:
+            name, loaded = str(backbone.config._name_or_path), backbone
+            if cls.architecture.placement(loaded.config.model_type).has_pooler:
+                loaded.pooler = None
+            if not isinstance(loaded, WordModel) and not is_quantised(loaded):
+                mark = fingerprint(loaded)
+        if tokenizer is not None and added_tokens == "refuse":
+            check_tokenizer(tokenizer, loaded, name=name, architecture=cls.architecture)
         method = METHODS[DEFAULT_METHOD]() if method is None else method
-        return AttributeConfig(
+        config = AttributeConfig(
             text_config=loaded.config,
             backbone=name,
             revision=revision,
@@ -241,15 +239,16 @@ class ConditionedModel(PreTrainedModel):
             task=task.to_dict(),
             tuning=tuning or method.default_tuning,
             text_input=None if text_input is None else text_input.to_dict(),
-            **own,
+            added_tokens=added_count(tokenizer, loaded, added_tokens=added_tokens),
+            **own(name, loaded),
         )
+        return cls(config, schema=schema, backbone=loaded, tokenizer=tokenizer)
 
     @classmethod
     def _check_kind(cls, config: AttributeConfig) -> None:
         """Refuse the configuration of a model of the other kind."""
-        kind, name = ("writes", "AttributeGenerator") if config.is_generative else ("does not write", "AttributeModel")
-        if config.is_generative != cls.is_generative:
-            raise ConfigError(f"this model {kind} text: use {name}, or load_model, which finds the class")
+        if config.architecture is not cls.architecture:
+            raise ConfigError(f"this model {cls._foreign}, or load_model, which finds the class")
 
     def _check_method(self) -> None:
         """Refuse methods that cannot act in a model of this kind."""
@@ -260,6 +259,7 @@ class ConditionedModel(PreTrainedModel):
 
     def _add_head(self, host: Host) -> None:
         """Add the modules on top of the backbone."""
+        self.head = self.link = None  # a language model has its own
 
     @abstractmethod
     def row_scores(self, logits: Tensor, labels: Tensor | None) -> Tensor:
@@ -478,12 +478,12 @@ class ConditionedModel(PreTrainedModel):
     @property
     def stack(self) -> PreTrainedModel:
         """The part of the backbone whose layers have the sites: for models that write text, the layers that write."""
-        return cast(PreTrainedModel, self.get_submodule(self.stack_name))
+        return self.architecture.stack(self.backbone)
 
     @property
     def stack_name(self) -> str:
         """The name of `stack` in the model."""
-        return f"backbone.{stack_path(self.backbone, is_generative=self.is_generative)}".rstrip(".")
+        return f"backbone.{self.architecture.stack_path(self.backbone)}".rstrip(".")
 
     @property
     def values(self) -> ValueTables:

@@ -44,12 +44,10 @@ def claim(backbone: PreTrainedModel, *, acting: bool) -> None:
     backbone._attribune_taken = acting
 
 
-def own_pooling(
-    backbone: PreTrainedModel, name: str, revision: str | None, *, default: Pooling | None = None
-) -> Pooling:
-    """Return the pooling with which a backbone was trained; by default that of its family."""
+def own_pooling(backbone: PreTrainedModel, name: str, revision: str | None, *, task: Task) -> Pooling:
+    """Return the pooling with which a backbone was trained; else that of its family, or the mean to compare vectors."""
     placement = placement_for(backbone.config.model_type)
-    placement = placement if default is None else replace(placement, pooling=default)
+    placement = placement if task.head_outputs else replace(placement, pooling="mean")
     is_stored = bool(name) and not isinstance(backbone, WordModel)
     return pooling_of(name, placement, revision=revision) if is_stored else placement.pooling
 

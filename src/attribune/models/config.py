@@ -8,13 +8,16 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import BaseModel, Field, create_model
 from transformers import AutoConfig, PreTrainedConfig
 
+from attribune.backbones.architecture import ENCODER, LANGUAGE_MODEL, Architecture
 from attribune.data.windows import Truncation
-from attribune.tasks import TASKS
+from attribune.tasks import TASKS, Task
+from attribune.tasks.inputs import WrittenText
 
 __all__ = ["TYPICAL_PRIOR_WEIGHT", "AttributeConfig", "SavedSettings"]
 
 TYPICAL_PRIOR_WEIGHT = 0.2
 """Of the prior of new values: the geometric mean of what was learned for six attributes of four data sets."""
+_ARCHITECTURES = {WrittenText.name: LANGUAGE_MODEL}  # of the other kinds of input, a head scores the states
 
 
 class AttributeConfig(PreTrainedConfig):
@@ -76,13 +79,22 @@ class AttributeConfig(PreTrainedConfig):
     @property
     def reads_tokens(self) -> bool:
         """Whether the head is on the tokens."""
-        kind = TASKS.get((self.task or {}).get("kind", ""))
-        return kind is not None and kind.reads_tokens
+        return self._task_class.reads_tokens
+
+    @property
+    def architecture(self) -> Architecture:
+        """Which part of a pretrained model the backbone is."""
+        return _ARCHITECTURES.get(self._task_class.input.name, ENCODER)
 
     @property
     def is_generative(self) -> bool:
         """Whether the model writes text."""
-        return (self.task or {}).get("kind") == "generation"
+        return self.architecture is LANGUAGE_MODEL
+
+    @property
+    def _task_class(self) -> type[Task]:
+        """The class of the task; that of all tasks where there is no such one."""
+        return TASKS.get((self.task or {}).get("kind", ""), Task)
 
 
 class _SavedBackbone(BaseModel):

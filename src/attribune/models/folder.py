@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
 import torch
 from safetensors import SafetensorError
@@ -20,7 +20,7 @@ from transformers.utils import cached_file
 
 from attribune.backbones.fingerprint import check_fingerprint
 from attribune.backbones.hierarchical import HierarchicalConfig
-from attribune.backbones.load_options import AS_STORED, LoadOptions, check_quantised_tuning, is_quantised
+from attribune.backbones.load_options import AS_STORED, LoadOptions, check_quantised_tuning
 from attribune.backbones.loading import build_backbone, check_counts
 from attribune.backbones.sharing import SharedBackbones, load_with_fingerprint
 from attribune.backbones.tang import TangConfig
@@ -178,7 +178,7 @@ class ModelFolder:
             check_quantised_tuning(config.tuning or "")
         if config.tuning == "full" and name is None:
             config.text_config._attn_implementation = self.options.attn_implementation
-            return build_backbone(config.text_config, is_generative=config.is_generative).to(dtype)
+            return build_backbone(config.text_config, architecture=config.architecture).to(dtype)
         source = str(name or config.backbone or "")
         if not source:
             raise ModelFolderError(
@@ -186,17 +186,10 @@ class ModelFolder:
                 f"give its weights with {as_argument('backbone', 'FOLDER')}"
             )
         revision = config.revision if name is None else None
-        settings: dict[str, Any] = {
-            "revision": revision,
-            "is_generative": config.is_generative,
-            "options": self.options,
-        }
-        if shared is None:
-            backbone, mark = load_with_fingerprint(source, **settings)  # of what is in the file, since precisions round
-            if not is_quantised(backbone):
-                backbone.to(dtype)
-        else:
-            backbone, mark = shared.load(source, dtype=dtype, **settings)
+        load = load_with_fingerprint if shared is None else shared.load
+        backbone, mark = load(
+            source, revision=revision, architecture=config.architecture, dtype=dtype, options=self.options
+        )
         for key in ("model_type", "hidden_size", "num_hidden_layers", "vocab_size"):
             ours, theirs = (getattr(owner, key, None) for owner in (config.text_config, backbone.config))
             if ours != theirs:

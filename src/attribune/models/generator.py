@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -25,6 +25,7 @@ from transformers import (
 from transformers.modeling_outputs import CausalLMOutputWithPast, Seq2SeqLMOutput
 from transformers.utils.generic import can_return_tuple
 
+from attribune.backbones.architecture import LANGUAGE_MODEL
 from attribune.backbones.load_options import LoadOptions
 from attribune.data.texts import TextInput
 from attribune.errors import ConfigError, DataError
@@ -50,7 +51,8 @@ class AttributeGenerator(ConditionedModel, GenerationMixin):
     constructor takes the arguments of `ConditionedModel`.
     """
 
-    is_generative: ClassVar[bool] = True
+    architecture = LANGUAGE_MODEL
+    _foreign = "does not write text: use AttributeModel"
     accepts_loss_kwargs = True
 
     task: Generation
@@ -98,29 +100,23 @@ class AttributeGenerator(ConditionedModel, GenerationMixin):
         Raises:
             ConfigError: for settings that do not fit each other or the backbone.
         """
-        text = TextInput.read_setting(text_input)
-        options = LoadOptions(attn_implementation=attn_implementation, quantization_config=quantization_config)
-        name, loaded, mark = cls._loaded(
+        return cls._untrained(
             backbone,
-            revision=revision,
-            attention_dropout=attention_dropout,
-            dtype=dtype,
-            options=options,
-            tokenizer=tokenizer,
-        )
-        config = cls._config(
-            name,
-            loaded,
-            mark,
+            schema,
             task=task or Generation(),
             method=method,
             tuning=tuning,
+            attention_dropout=attention_dropout,
             revision=revision,
-            text_input=text,
-            is_encoder_decoder=loaded.config.is_encoder_decoder,
-            generation=_generation_settings(loaded, tokenizer),
+            dtype=dtype,
+            options=LoadOptions(attn_implementation=attn_implementation, quantization_config=quantization_config),
+            tokenizer=tokenizer,
+            text_input=TextInput.read_setting(text_input),
+            own=lambda _, loaded: {
+                "is_encoder_decoder": loaded.config.is_encoder_decoder,
+                "generation": _generation_settings(loaded, tokenizer),
+            },
         )
-        return cls(config, schema=schema, backbone=loaded, tokenizer=tokenizer)
 
     def _check_method(self) -> None:
         points = {"sites"} if self.config.is_encoder_decoder else {"sites", "embed"}

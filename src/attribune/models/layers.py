@@ -245,7 +245,7 @@ class ControlTokens(nn.Module):
         super().__init__()
         E = embeddings.embedding_dim
         self.schema, self.embeddings = schema, embeddings
-        host = Host(hidden=E, outputs=0, slots=schema.layout, embedding=E, is_generative=not after_first)
+        host = Host(hidden=E, outputs=0, slots=schema.layout, embedding=E, has_start_token=after_first)
         self.method = cast(AttributeMethod, (method or Tokens()).build(host))
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor, attribute_ids: Tensor) -> Embedded:

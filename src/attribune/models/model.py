@@ -22,7 +22,8 @@ from transformers.modeling_outputs import SequenceClassifierOutput
 from transformers.utils.generic import can_return_tuple
 
 from attribune import functional
-from attribune.backbones.added_tokens import AddedTokens, added_count
+from attribune.backbones.added_tokens import AddedTokens
+from attribune.backbones.architecture import ENCODER
 from attribune.backbones.chunking import cut_chunks, without_empty_rows
 from attribune.backbones.load_options import LoadOptions
 from attribune.backbones.placement import Pooling
@@ -90,6 +91,8 @@ class AttributeModel(ConditionedModel):
     takes the arguments of `ConditionedModel`.
     """
 
+    architecture = ENCODER
+    _foreign = "writes text: use AttributeGenerator"
     accepts_loss_kwargs = False
 
     @classmethod
@@ -148,33 +151,27 @@ class AttributeModel(ConditionedModel):
         check_head(dropout, head_size)
         text = TextInput.read_setting(text_input)
         chunk = checked_chunk(chunk, text)
-        options = LoadOptions(attn_implementation=attn_implementation, quantization_config=quantization_config)
-        name, loaded, mark = cls._loaded(
+        return cls._untrained(
             backbone,
-            revision=revision,
-            attention_dropout=attention_dropout,
-            dtype=dtype,
-            options=options,
-            tokenizer=tokenizer,
-            added_tokens=added_tokens,
-        )
-        config = cls._config(
-            name,
-            loaded,
-            mark,
+            schema,
             task=task,
             method=method,
             tuning=tuning,
+            attention_dropout=attention_dropout,
             revision=revision,
+            dtype=dtype,
+            options=LoadOptions(attn_implementation=attn_implementation, quantization_config=quantization_config),
+            tokenizer=tokenizer,
             text_input=text,
-            pooling=pooling or own_pooling(loaded, name, revision, default=None if task.head_outputs else "mean"),
-            dropout=dropout,
-            head_size=head_size,
-            chunk=chunk,
-            chunk_encoder=None if chunk_encoder is None else chunk_encoder_from_dict(chunk_encoder).model_dump(),
-            added_tokens=added_count(tokenizer, loaded, added_tokens=added_tokens),
+            added_tokens=added_tokens,
+            own=lambda name, loaded: {
+                "pooling": pooling or own_pooling(loaded, name, revision, task=task),
+                "dropout": dropout,
+                "head_size": head_size,
+                "chunk": chunk,
+                "chunk_encoder": None if chunk_encoder is None else chunk_encoder_from_dict(chunk_encoder).model_dump(),
+            },
         )
-        return cls(config, schema=schema, backbone=loaded, tokenizer=tokenizer)
 
     def _check_method(self) -> None:
         config = self.config

@@ -17,6 +17,7 @@ from attribune.metrics.tables import markdown_cell
 from attribune.models.config import AttributeConfig
 from attribune.models.sizes import Sizes
 from attribune.schema import Schema
+from attribune.tasks import task_from_dict
 
 __all__ = ["model_card", "pipeline_of", "public_name", "render_card"]
 
@@ -34,14 +35,15 @@ _PIPELINES = {
 
 def model_card(config: AttributeConfig, schema: Schema, sizes: Sizes) -> str:
     """Render the card of a saved model; it names the attributes and counts their values, but lists none."""
-    base = public_name(config.backbone)
+    base, task = public_name(config.backbone), task_from_dict(config.task or {})
     return render_card(
         "models/templates/model_card.md.j2",
         base=base,
         method=str((config.method or {}).get("name")),
         backbone=base or (Path(config.backbone).name if config.backbone else "a backbone built in memory"),
-        task_kind=str((config.task or {}).get("kind")),
-        reads_tokens=config.reads_tokens,
+        task_kind=task.kind,
+        pooling=None if task.reads_tokens else config.pooling,
+        outputs=task.outputs if task.head_outputs else None,
         config=config,
         schema=schema,
         sizes=sizes,

@@ -115,7 +115,8 @@ class Task(ABC):
     def head_outputs(self) -> int:
         """Size of the linear layer, for each text and in front of the link; by default that of the logits.
 
-        It is 0 for a task without one, whose logits are made of the vectors of a row's texts: see `of_texts`.
+        It is 0 for a task without one: the logits are those of the language model, or are made of the vectors of a
+        row's texts, see `of_texts`.
         """
         return self.outputs
 

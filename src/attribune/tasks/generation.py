@@ -40,6 +40,7 @@ class Generation(Task):
     input: ClassVar[TaskInput] = WrittenText()
     main_metric: ClassVar[str] = "perplexity"
     outputs: ClassVar[int] = 2
+    head_outputs: ClassVar[int] = 0
     missing: MissingTexts = MISSING
 
     @classmethod
