@@ -52,7 +52,7 @@ def drawn_rows(model: AttributeModel, task: Task, *, scale: float) -> EncodedRow
         logits = torch.cat([model(**batch).logits[index.argsort()] for index, batch in model.batches(rows, size=400)])
         for table, old in zip(tables, before, strict=True):
             table.copy_(old)
-    labels = task.sample_labels(logits, generator)
+    labels = task.codec.sample(logits, generator)
     assert labels is not None
     return replace(rows, labels=labels.numpy())
 

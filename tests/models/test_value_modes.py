@@ -20,7 +20,7 @@ def drawn(task: Any, *, rows: int = N, numbers: int = D) -> tuple[torch.Tensor, 
     generator = torch.Generator().manual_seed(0)
     C = task.outputs
     logits, J = (torch.randn(shape, generator=generator).double() for shape in ((rows, C), (rows, C, numbers)))
-    labels = task.sample_labels(logits, generator)
+    labels = task.codec.sample(logits, generator)
     assert labels is not None
     return logits, J, labels
 

@@ -139,7 +139,7 @@ def test_predictions_are_rewards_and_probabilities() -> None:
     assert decoded["prediction"] == ["a", "b", "a"]
     assert decoded["reward_b"].tolist() == [-1.0, 800.0, 2.0]
     assert decoded["probability_a"].tolist() == pytest.approx([1 / (1 + math.exp(-2)), 0.0, 0.5])
-    assert task.answer_probabilities(np.zeros((1, 2))).tolist() == [[0.5, 0.5]]
+    assert task.codec.answers(np.zeros((1, 2))).tolist() == [[0.5, 0.5]]
     with pytest.raises(DataError, match="not finite in 1 of 1 rows"):
         task.decode(np.array([[np.nan, 0.0]]))
 
@@ -151,7 +151,7 @@ def test_metrics_are_those_of_scikit_learn() -> None:
     metrics = task.metrics(logits, labels)
     assert list(metrics) == ["accuracy", "log_loss"]
     assert metrics["accuracy"].value() == pytest.approx(accuracy_score(labels, logits.argmax(axis=1)))
-    assert metrics["log_loss"].value() == pytest.approx(log_loss(labels, task.answer_probabilities(logits)))
+    assert metrics["log_loss"].value() == pytest.approx(log_loss(labels, task.codec.answers(logits)))
     by_loss = fitted(["a", "b"], score_by="log_loss")
     assert (by_loss.main_metric, by_loss.higher_is_better) == ("log_loss", False)
     assert list(by_loss.metrics(logits, labels)) == ["log_loss", "accuracy"]
@@ -182,7 +182,7 @@ def test_rows_without_a_label_teach_nothing() -> None:
 
 def test_labels_are_drawn_by_their_probability() -> None:
     logits = torch.tensor([[1.0, 0.0]]).repeat(20_000, 1)
-    drawn = Preference().sample_labels(logits, torch.Generator().manual_seed(0))
+    drawn = Preference().codec.sample(logits, torch.Generator().manual_seed(0))
     assert drawn.float().mean() == pytest.approx(1 / (1 + math.e), abs=0.01)
 
 

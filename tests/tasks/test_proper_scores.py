@@ -38,7 +38,7 @@ def test_of_one_answer_it_is_the_log_loss(task: Task) -> None:
 
 def test_of_ordered_answers_it_is_their_log_loss() -> None:
     task = Ordinal(classes=("1", "2", "3"))
-    p = task.answer_probabilities(LOGITS)
+    p = task.codec.answers(LOGITS)
     found = task.proper_score(LOGITS, LABELS)
     assert p is not None
     assert found is not None

@@ -234,8 +234,8 @@ def test_the_threshold_is_the_best_of_all() -> None:
 def test_scores_and_answers_are_stored() -> None:
     logits = object_array([row(1.5, "c\u00e4t \U0001f600"), SpanScores(0.25, ())])
     labels = object_array([(Answer("cat", 4), Answer("the", 0)), ()])
-    stored = TASK.packed({"rows": np.arange(2), "logits": logits, "labels": labels})
+    stored = TASK.codec.packed({"rows": np.arange(2), "logits": logits, "labels": labels})
     assert stored["logits"].dtype == np.uint8
-    again = TASK.unpacked(stored)
+    again = TASK.codec.unpacked(stored)
     assert list(again["logits"]) == list(logits)
     assert np.array_equal(again["labels"], labels)

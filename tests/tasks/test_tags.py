@@ -75,13 +75,13 @@ def test_rows_of_any_length_are_decoded_and_stored() -> None:
     odds = np.exp(logits[2][1])
     assert columns["probability"][2][1] == pytest.approx(odds.max() / odds.sum(), abs=1e-6)
     assert columns["prediction"][2][1] == TASK.classes[int(odds.argmax())]
-    stored = TASK.packed({"rows": np.arange(3), "logits": logits, "labels": labels})
+    stored = TASK.codec.packed({"rows": np.arange(3), "logits": logits, "labels": labels})
     assert {array.dtype.kind for array in stored.values()} <= {"i", "f"}
-    again = TASK.unpacked(stored)
+    again = TASK.codec.unpacked(stored)
     assert np.array_equal(again["labels"], labels)
     assert all(np.array_equal(one, other) for one, other in zip(again["logits"], logits, strict=True))
-    nothing = TASK.packed({"logits": TASK.empty_scores(0), "labels": object_array([])})
-    assert len(TASK.unpacked(nothing)["labels"]) == 0
+    nothing = TASK.codec.packed({"logits": TASK.empty_scores(0), "labels": object_array([])})
+    assert len(TASK.codec.unpacked(nothing)["labels"]) == 0
     assert TASK.decode(TASK.empty_scores(0)).columns().keys() == columns.keys()
 
 

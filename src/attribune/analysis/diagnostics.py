@@ -139,7 +139,7 @@ def heads(scored_rows: ScoredRows) -> list[Head]:
     codec = task.codec
     if isinstance(task, Aspects):
         names, class_lists, columns = task.names, task.class_lists, list(labels.T)
-    elif codec is not None and codec.has_one_class:
+    elif codec.has_one_class:
         names, class_lists, columns = ("",), (codec.classes,), [codec.true_classes(labels, scored_rows.logits)]
     else:
         return []
@@ -216,14 +216,14 @@ def compared_in_bins(predicted: Array, true: Array, *, quantity: Literal["probab
 
 def _predicted_and_true(scored_rows: ScoredRows) -> tuple[Array, Array] | None:
     task, labels = scored_rows.task, np.asarray(scored_rows.labels)
-    if task.codec is not None and task.codec.has_shares:  # the share of the predicted class
-        probabilities = task.answer_probabilities(scored_rows.logits)
+    if task.codec.has_shares:  # the share of the predicted class
+        probabilities = task.codec.answers(scored_rows.logits)
         assert probabilities is not None
         return probabilities.max(axis=1), labels[np.arange(len(labels)), probabilities.argmax(axis=1)]
     if choices := heads(scored_rows):
         confidence = np.concatenate([head.probabilities.max(axis=1) for head in choices])
         return confidence, np.concatenate([head.predicted == head.true for head in choices]).astype(np.float64)
-    if task.codec is not None:  # several labels: the probability of each
+    if task.codec.has_several:  # several labels: the probability of each
         probabilities = task.decode(scored_rows.logits).probabilities
         assert probabilities is not None
         return probabilities.reshape(-1), (labels[:, : task.outputs] > 0).reshape(-1).astype(np.float64)

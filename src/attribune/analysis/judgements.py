@@ -58,7 +58,7 @@ class Judgements:
     @property
     def is_ordered(self) -> bool:
         """Whether answers are numbers, and not classes."""
-        return self.answers is None or self.task.positions is not None
+        return self.answers is None or self.task.codec.positions is not None
 
     def differences(self) -> tuple[Array, Array]:
         """Return how far the people of each text disagree, as seen and as predicted, (T,) each.
@@ -72,7 +72,7 @@ class Judgements:
             return mean_differences(self.numbers, self.texts), mean_differences(self.predicted, self.texts)
         assert self.probabilities is not None
         answers = self.probabilities.shape[1]
-        distances = answer_distances(answers, self.task.positions)
+        distances = answer_distances(answers, self.task.codec.positions)
         seen = expected_distances(np.identity(answers)[self.answers], self.texts, distances)
         return seen, expected_distances(self.probabilities, self.texts, distances)
 
@@ -91,7 +91,7 @@ def find_judgements(scored_rows: ScoredRows) -> Judgements | str:
             "with another row, or evaluation.cluster does not name it."
         )
     is_regression = isinstance(task, Regression)
-    if labels.ndim != 1 or not (is_regression or task.answer_probabilities(scored_rows.logits[:1]) is not None):
+    if labels.ndim != 1 or not (is_regression or task.codec.answers(scored_rows.logits[:1]) is not None):
         return "People who judge the same texts are compared for one answer of several or one number alone."
     known = np.flatnonzero(np.isfinite(labels) if is_regression else labels >= 0)
     column = judge_column(clusters)
@@ -109,7 +109,7 @@ def find_judgements(scored_rows: ScoredRows) -> Judgements | str:
         judges=None if column is None else clusters[column][rows],
         answers=answers,
         numbers=_numbers(task, labels[rows], answers),
-        probabilities=None if is_regression else task.answer_probabilities(scored_rows.logits[rows]),
+        probabilities=None if is_regression else task.codec.answers(scored_rows.logits[rows]),
         predicted=np.asarray(task.decode(scored_rows.logits[rows]).predictions["prediction"], dtype=np.float64)
         if is_regression
         else None,
@@ -129,8 +129,8 @@ def _numbers(task: Task, labels: npt.NDArray[np.generic], answers: Ids | None) -
         decimals = _DIGITS - math.floor(math.log10(task.std))
         return np.round(labels.astype(np.float64) * task.std + task.mean, decimals)
     assert answers is not None
-    if task.positions is not None:
-        return np.asarray(task.positions[answers], dtype=np.float64)
+    if task.codec.positions is not None:
+        return np.asarray(task.codec.positions[answers], dtype=np.float64)
     return answers.astype(np.float64) if task.outputs == 2 else None
 
 

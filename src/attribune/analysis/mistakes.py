@@ -74,7 +74,7 @@ def class_figures(scored_rows: ScoredRows) -> list[ClassFigures]:
 def _cells(scored_rows: ScoredRows) -> list[tuple[str, tuple[str, ...], Array, Array]]:
     """Return for each choice its name and classes, and (n, C) which classes are true and which are predicted."""
     task = scored_rows.task
-    if task.codec is not None and not task.codec.has_one_class:
+    if task.codec.has_several:
         true, predicted = _label_cells(scored_rows)
         return [("", task.codec.classes, true, predicted)]
     return [
@@ -145,7 +145,7 @@ def _wrong(scored_rows: ScoredRows) -> Array | None:
     task = scored_rows.task
     if isinstance(task, Regression):
         return np.ones(len(scored_rows), dtype=bool)
-    if task.codec is not None and not task.codec.has_one_class:
+    if task.codec.has_several:
         true, predicted = _label_cells(scored_rows)
         return np.asarray((true != predicted).any(axis=1))
     if choices := heads(scored_rows):
@@ -154,10 +154,9 @@ def _wrong(scored_rows: ScoredRows) -> Array | None:
 
 
 def _probability(scored_rows: ScoredRows, row: int) -> float | None:
-    probabilities = scored_rows.task.answer_probabilities(scored_rows.logits[[row]])
+    probabilities = scored_rows.task.codec.answers(scored_rows.logits[[row]])
     label = np.asarray(scored_rows.labels)[[row]]
     if probabilities is None:
         return None
-    if (codec := scored_rows.task.codec) is not None:
-        label = codec.true_classes(label, scored_rows.logits[[row]])
+    label = scored_rows.task.codec.true_classes(label, scored_rows.logits[[row]])
     return float(probabilities[0, label[0]]) if label[0] >= 0 else None

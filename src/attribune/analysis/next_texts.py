@@ -198,17 +198,13 @@ def _information_root(task: Task, logits: Tensor) -> Tensor:
     """
     if isinstance(task, Regression):
         return torch.full((len(logits), 1, 1), 2**0.5, dtype=logits.dtype)
-    p = task.answer_probabilities(logits.numpy())
+    p = task.codec.answers(logits.numpy())
     assert p is not None
     parts = []
     for answer in range(p.shape[1]):
         at = logits.clone().requires_grad_()
         labels = torch.full((len(logits),), answer)
-        given = torch.nn.functional.one_hot(labels, p.shape[1]).to(logits) if _soft(task) else labels
+        given = torch.nn.functional.one_hot(labels, p.shape[1]).to(logits) if task.codec.has_shares else labels
         (gradient,) = torch.autograd.grad(task.row_losses(at, given).sum(), at)
         parts.append(gradient * torch.from_numpy(p[:, answer]).sqrt().unsqueeze(1))
     return torch.stack(parts, dim=2)
-
-
-def _soft(task: Task) -> bool:
-    return task.codec is not None and task.codec.has_shares

@@ -162,7 +162,7 @@ class CellResult:
 
     def scores(self, part: str) -> dict[str, Array]:
         """Read rows, labels and logits of a part."""
-        return self.task.unpacked(self._arrays(f"{part}_logits"))
+        return self.task.codec.unpacked(self._arrays(f"{part}_logits"))
 
     def validation_score(self, by: SelectBy) -> float:
         """Return the log loss or the main metric of the validation rows, of which lower is better."""

@@ -144,7 +144,7 @@ def judgement_metrics(task: Task, logits: Array, labels: Array, clusters: Cluste
         clusters: of the rows; those of texts, and of judges if there are any.
     """
     is_single = TEXT in clusters and np.ndim(labels) == 1
-    probabilities = task.answer_probabilities(logits) if is_single else None
+    probabilities = task.codec.answers(logits) if is_single else None
     if probabilities is None:
         return {}
     _, texts, counts = np.unique(clusters[TEXT], return_inverse=True, return_counts=True)
@@ -158,7 +158,7 @@ def judgement_metrics(task: Task, logits: Array, labels: Array, clusters: Cluste
     sums = np.zeros((int(texts.max()) + 1, probabilities.shape[1]))
     np.add.at(sums, texts, probabilities)
     predicted = sums / np.bincount(texts)[:, None]
-    true, positions = shares(labels, texts, answers=probabilities.shape[1]), task.positions
+    true, positions = shares(labels, texts, answers=probabilities.shape[1]), task.codec.positions
     guesses = probabilities.argmax(axis=1)
     if positions is None:
         name, errors = "error_rate", (guesses != labels).astype(np.float64)

@@ -165,10 +165,12 @@ class AttributeGenerator(ConditionedModel, GenerationMixin):
         return output
 
     def _loss(self, logits: Tensor, labels: Tensor, weights: Tensor | None, *, count: Tensor | int | None) -> Tensor:
+        aligned, counts = self._aligned(logits, labels), self.row_counts(labels)
         if weights is None:
-            return self.task.loss(*self._aligned(logits, labels), count=count)
-        mean = self.task.weighted_loss(*self._aligned(logits, labels), weights)
-        return mean if count is None else mean * (weights * self.row_counts(labels)).sum() / count
+            mean = self.task.loss(*aligned)
+        else:
+            mean, counts = self.task.weighted_loss(*aligned, weights), weights * counts
+        return mean if count is None else mean * counts.sum() / count
 
     def _run(
         self,

@@ -28,6 +28,7 @@ from attribune.schema import Schema
 from attribune.schema.revision import Revision
 from attribune.tasks import Aspects, Regression, Task, task_from_dict
 from attribune.tasks.base import LOSS, validation_score
+from attribune.tasks.codecs import ClassCodec
 
 __all__ = ["LinearModel", "choose_c"]
 
@@ -124,7 +125,7 @@ class LinearModel:
     @staticmethod
     def learns(task: Task) -> bool:
         """Whether the model can be fitted to the labels of a task."""
-        return isinstance(task, Regression | Aspects) or task.codec is not None
+        return isinstance(task, Regression | Aspects) or isinstance(task.codec, ClassCodec)
 
     @property
     def uses_text(self) -> bool:
@@ -282,7 +283,7 @@ def _fit_task(matrix: Any, labels: Array, task: Task, C: float, weights: Array |
     if isinstance(task, Aspects):
         sizes = [len(classes) for classes in task.class_lists]
         heads = [_fit_classes(matrix, labels[:, i], size, C, row_weights) for i, size in enumerate(sizes)]
-    elif task.codec is None:
+    elif not isinstance(task.codec, ClassCodec):
         raise ConfigError(f"the linear baseline cannot learn the task {task.kind!r}: leave it out of the comparison")
     elif not task.codec.has_one_class:
         positive = task.codec.weights or (1.0,) * task.outputs

@@ -48,7 +48,7 @@ from attribune.models.document_vectors import TextOf, encode_documents
 from attribune.models.set_encoder import SetEncoder
 from attribune.models.shared_texts import SharedTexts, draws_at_random, layers_replaced, runs_again, stopped_behind
 from attribune.schema import Schema
-from attribune.tasks import Task
+from attribune.tasks import Similarity, Task
 
 __all__ = ["AttributeModel"]
 
@@ -176,7 +176,7 @@ class AttributeModel(ConditionedModel):
     def _check_method(self) -> None:
         config = self.config
         check_task(self.task, self.method_config, self.placement, chunk=config.chunk, head_size=config.head_size)
-        if not self.task.head_outputs:
+        if isinstance(self.task, Similarity):
             self.task.check_attributes(self.schema.names)
 
     def _add_chunk_encoder(self, host: Host) -> int | None:

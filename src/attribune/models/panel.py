@@ -168,7 +168,7 @@ class Panel:
         if isinstance(task, Regression):
             numbers = np.asarray(task.decode(logits.reshape(n * J, outputs)).predictions["prediction"]).reshape(n, J)
             return {"prediction": numbers.mean(axis=1), "spread": numbers.std(axis=1)}
-        flat = task.answer_probabilities(logits.reshape(n * J, outputs))
+        flat = task.codec.answers(logits.reshape(n * J, outputs))
         assert flat is not None
         p = flat.reshape(n, J, flat.shape[1])
         answers = task.answer_names
@@ -176,8 +176,8 @@ class Panel:
         best = mean.argmax(axis=1)
         people, doubt = disagreement(p)
         found: dict[str, Any] = {"prediction": [answers[answer] for answer in best]}
-        if task.positions is not None:
-            expected = p @ task.positions
+        if task.codec.positions is not None:
+            expected = p @ task.codec.positions
             found |= {"expected": expected.mean(axis=1), "spread": expected.std(axis=1)}
         found |= {f"probability_{answer}": mean[:, place] for place, answer in enumerate(answers)}
         found |= {f"share_{answer}": (own == place).mean(axis=1) for place, answer in enumerate(answers)}
@@ -206,10 +206,8 @@ def check_panel(predictor: Predictor, *, what: str = "a panel") -> None:
         raise ConfigError(
             f"{what} is for models that read attributes, and this one reads none: all values are the same to it"
         )
-    probe = np.zeros((1, task.outputs)) if not task.reads_tokens and task.kind != "generation" else None
-    if not isinstance(task, Regression) and (probe is None or task.answer_probabilities(probe) is None):
-        several = task.codec is not None and not task.codec.has_one_class
-        kind = f"{task.kind!r}{' with several labels per row' if several else ''}"
+    if not isinstance(task, Regression) and task.codec.answers(np.zeros((1, task.outputs))) is None:
+        kind = f"{task.kind!r}{' with several labels per row' if task.codec.has_several else ''}"
         raise ConfigError(
             f"{what} is for tasks with one answer of several, or a number, and this is {kind}: predict for each "
             "value alone"

@@ -250,7 +250,7 @@ def check_takes_values(recipe: Recipe, predictor: Predictor) -> None:
         ConfigError: saying why.
     """
     model = predictor.model
-    if not predictor.task.has_row_losses:
+    if not predictor.task.codec.has_row_losses:
         command = f" ({as_call('train', **{'continue': ...})})" if is_command_line() else ""
         raise ConfigError(
             f"the task {predictor.task.kind!r} learned from pairs, each beside the others of its batch, of which a new "

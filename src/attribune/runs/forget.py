@@ -221,7 +221,7 @@ def _forget_rows(folder: RunFolder, recipe: Recipe, attribute: str, values: Sequ
     """Remove the predictions of the rows that have a value; returns their number."""
     removed = 0
     task = task_from_dict(folder.read_results().task) if recipe.reads_tokens else None
-    packed, unpacked = (dict, dict) if task is None else (task.packed, task.unpacked)
+    packed, unpacked = (dict, dict) if task is None else (task.codec.packed, task.codec.unpacked)
     for part in ("validation", "test"):
         path, logits = folder.predictions(part), folder.logits(part)
         if not path.is_file():

@@ -81,7 +81,7 @@ class StoredScores:
         for part in [name for name in ("validation", "test") if name in results.rows]:
             file = folder.checked(folder.logits(part))
             try:
-                parts[part] = task.unpacked(load_file(str(file)))
+                parts[part] = task.codec.unpacked(load_file(str(file)))
             except (SafetensorError, OSError, KeyError) as error:
                 raise ModelFolderError(
                     f"{file} is missing or damaged ({error}): restore the file, or train again"

@@ -81,9 +81,12 @@ def _task_class(kind: Any) -> type[Task]:
     if not isinstance(kind, str) or kind not in TASKS:
         raise ConfigError(f"there is no task {kind!r}: choose one of {', '.join(TASKS)}")
     task = TASKS[kind]
-    lacking = sorted(getattr(task, "__abstractmethods__", ()))
+    own = {name for one in task.__mro__[: task.__mro__.index(Task)] for name in vars(one)}
+    lacking = {*task.__abstractmethods__}
+    if not own & {"codec", "codec_for"}:
+        lacking |= {"encode_labels", "loss"} - own
     if lacking or not is_dataclass(task):
-        absent = f"has no {', '.join(lacking)}" if lacking else "is no dataclass"
+        absent = f"has no {', '.join(sorted(lacking))}" if lacking else "is no dataclass"
         raise ConfigError(
             f"{task.__name__}, the task {kind!r}, {absent}: a task is a frozen dataclass with all of Task"
         )

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
 
 import numpy as np
@@ -15,16 +17,13 @@ from attribune.errors import ConfigError
 from attribune.metrics import formulas as metric
 from attribune.metrics.metric import Metric
 from attribune.schema.columns import MISSING
-from attribune.tasks.base import Decoded, Task, checked_logits, log_losses
-from attribune.tasks.codecs import log_frequencies, unknown
+from attribune.tasks.base import Decoded, Task
+from attribune.tasks.codecs import LabelCodec, One, checked_logits, log_losses
 from attribune.tasks.labels import (
     Array,
     Column,
     MissingTexts,
-    alike_notes,
-    class_ids,
     class_names,
-    count_classes,
     label_texts,
     require_columns,
     require_flag,
@@ -65,6 +64,72 @@ Names = Annotated[tuple[str, ...], BeforeValidator(_aspect_names)]
 ClassLists = Annotated[
     tuple[str, ...] | tuple[tuple[str, ...], ...] | Mapping[str, Sequence[str]], BeforeValidator(_class_lists)
 ]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClassesOfAspects(LabelCodec):
+    """One class of each aspect; labels are ids int64 (n, aspects), and a row is labelled if all its aspects are.
+
+    Args:
+        names: the aspects, of which each has a column.
+        parts: what the labels of each are.
+    """
+
+    names: tuple[str, ...]
+    parts: tuple[One, ...]
+
+    @property
+    def sizes(self) -> list[int]:
+        """The number of classes of each aspect."""
+        return [len(part.classes) for part in self.parts]
+
+    def heads(self, logits: Array) -> list[Array]:
+        """Return the finite logits (n, C) of each aspect."""
+        return np.split(checked_logits(logits, sum(self.sizes)), np.cumsum(self.sizes)[:-1], axis=1)
+
+    def check(self, columns: Sequence[Column], *, task: str) -> None:
+        """Check that each aspect has a column."""
+        require_columns(columns, self.names, task=task)
+
+    def encode(self, columns: Sequence[Column], *, first_row: int = 1) -> tuple[Array, Array]:
+        """Return class ids, and the mask of rows with every aspect labelled."""
+        pairs = zip(self.parts, columns, strict=True)
+        ids, keep = zip(*(part.encode([column], first_row=first_row) for part, column in pairs), strict=True)
+        return np.stack(ids, axis=1), np.logical_and.reduce(keep)
+
+    def unseen(self, columns: Sequence[Column]) -> Counter[str]:
+        """Count the labels that are not among the classes of their aspect, as `aspect: label`."""
+        counts: Counter[str] = Counter()
+        for name, part, column in zip(self.names, self.parts, columns, strict=True):
+            counts.update({f"{name}: {label}": count for label, count in part.unseen([column]).items()})
+        return counts
+
+    def class_notes(self, labels: Array) -> list[str]:
+        """Say of which aspects classes are written in several ways."""
+        aspects = zip(self.names, self.parts, np.asarray(labels).T, strict=True)
+        return [f"aspect {name!r}: {note}" for name, part, ids in aspects for note in part.class_notes(ids)]
+
+    def loss(self, logits: Tensor, labels: Tensor) -> Tensor:
+        """Return the mean over aspects of the cross-entropy of each head; logits are (B, outputs)."""
+        from attribune.tasks.losses import mean_cross_entropy
+
+        return mean_cross_entropy(logits, labels, self.sizes)
+
+    def row_counts(self, labels: Tensor) -> Tensor:
+        """Return the share of the aspects of each row that are labelled."""
+        from attribune.tasks.losses import known_weights
+
+        return known_weights(labels).mean(dim=1)
+
+    def proper_score(self, logits: Array, labels: Array) -> Metric | None:
+        """Return the mean over the aspects of the log loss."""
+        pairs = zip(self.heads(logits), np.asarray(labels).T, strict=True)
+        losses = [log_losses(-log_softmax(head, axis=1), true) for head, true in pairs]
+        return metric.mean_of("log_loss", np.mean(losses, axis=0))
+
+    def prior(self, labels: Array) -> Array:
+        """Return the log frequencies of the classes of each aspect."""
+        return np.concatenate([part.prior(ids) for part, ids in zip(self.parts, labels.T, strict=True)])
 
 
 @checked_dataclass(kw_only=True)
@@ -114,66 +179,26 @@ class Aspects(Task):
         """The class names of each aspect, in the order of `names`."""
         return self.classes  # type: ignore[return-value]  # one tuple per aspect since `_class_lists`
 
-    @property
-    def _sizes(self) -> list[int]:
-        return [len(classes) for classes in self.class_lists]
+    @cached_property
+    def codec(self) -> ClassesOfAspects:
+        """What the labels of a row are."""
+        parts = tuple(One(classes=classes, missing=self.missing) for classes in self.class_lists)
+        return ClassesOfAspects(names=self.names, parts=parts)
 
     @property
     def outputs(self) -> int:
         """Number of classes of all aspects together."""
-        return sum(self._sizes)
-
-    def _texts(self, columns: Sequence[Column], first_row: int) -> list[list[str | None]]:
-        require_columns(columns, self.names, task=self.kind)
-        return [
-            label_texts(column, missing=self.missing, known=known, first_row=first_row)
-            for column, known in zip(columns, self.class_lists, strict=True)
-        ]
-
-    def encode_labels(self, columns: Sequence[Column], *, first_row: int = 1) -> tuple[Array, Array]:
-        """Return class ids int64 (n, aspects) and the mask of rows with every aspect labelled."""
-        pairs = zip(self._texts(columns, first_row), self.class_lists, strict=True)
-        ids, keep = zip(*(class_ids(texts, classes) for texts, classes in pairs), strict=True)
-        return np.stack(ids, axis=1), np.logical_and.reduce(keep)
-
-    def unseen_labels(self, columns: Sequence[Column]) -> Counter[str]:
-        """Count the labels that are not among the classes of their aspect, as `aspect: label`."""
-        counts: Counter[str] = Counter()
-        for name, texts, classes in zip(self.names, self._texts(columns, 1), self.class_lists, strict=True):
-            counts.update({f"{name}: {label}": count for label, count in unknown(texts, classes).items()})
-        return counts
-
-    def class_notes(self, labels: Array) -> list[str]:
-        """Say of which aspects classes are written in several ways."""
-        notes = []
-        for name, classes, ids in zip(self.names, self.class_lists, np.asarray(labels).T, strict=True):
-            notes += [f"aspect {name!r}: {note}" for note in alike_notes(count_classes(ids, classes))]
-        return notes
-
-    def loss(self, logits: Tensor, labels: Tensor) -> Tensor:
-        """Mean over aspects of the cross-entropy of each head; logits (B, outputs), labels (B, aspects)."""
-        from attribune.tasks.losses import mean_cross_entropy
-
-        return mean_cross_entropy(logits, labels, self._sizes)
-
-    def row_counts(self, labels: Tensor) -> Tensor:
-        """Return the share of the aspects of each row that are labelled."""
-        from attribune.tasks.losses import known_weights
-
-        return known_weights(labels).mean(dim=1)
+        return sum(self.codec.sizes)
 
     def weighted_loss(self, logits: Tensor, labels: Tensor, weights: Tensor) -> Tensor:
         """Return the mean over aspects of the weighted cross-entropy of each head."""
         from attribune.tasks.losses import mean_cross_entropy
 
-        return mean_cross_entropy(logits, labels, self._sizes, weights)
-
-    def _heads(self, logits: Array) -> list[Array]:
-        return np.split(checked_logits(logits, self.outputs), np.cumsum(self._sizes)[:-1], axis=1)
+        return mean_cross_entropy(logits, labels, self.codec.sizes, weights)
 
     def decode(self, logits: Array) -> Decoded:
         """Return the most probable class of each aspect."""
-        heads = self._heads(logits)
+        heads = self.codec.heads(logits)
         return Decoded(
             predictions={
                 f"prediction_{name}": [classes[i] for i in head.argmax(axis=1)]
@@ -190,20 +215,7 @@ class Aspects(Task):
     def metrics(self, logits: Array, labels: Array) -> dict[str, Metric]:
         """Return the accuracy averaged over aspects, and the accuracy of each."""
         labels = np.asarray(labels)
-        predicted = np.stack([head.argmax(axis=1) for head in self._heads(logits)], axis=1)
+        predicted = np.stack([head.argmax(axis=1) for head in self.codec.heads(logits)], axis=1)
         each = zip(labels.T, predicted.T, self.names, strict=True)
         accuracies = [metric.accuracy(true, chosen, name=f"accuracy_{name}") for true, chosen, name in each]
         return {result.name: result for result in (metric.mean_accuracy(labels, predicted), *accuracies)}
-
-    def proper_score(self, logits: Array, labels: Array) -> Metric | None:
-        """Return the mean over the aspects of the log loss."""
-        labels = np.asarray(labels)
-        losses = [
-            log_losses(-log_softmax(head, axis=1), true)
-            for head, true in zip(self._heads(logits), labels.T, strict=True)
-        ]
-        return metric.mean_of("log_loss", np.mean(losses, axis=0))
-
-    def prior(self, train_labels: Array) -> Array:
-        """Return the log frequencies of the classes of each aspect."""
-        return np.concatenate([log_frequencies(train_labels[:, i], size) for i, size in enumerate(self._sizes)])

@@ -9,23 +9,22 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
+from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
 
 import numpy as np
 from pydantic import BeforeValidator
 
-from attribune.errors import ConfigError, DataError
+from attribune.errors import ConfigError
 from attribune.metrics.definitions import metric_info
-from attribune.metrics.formulas import mean_of
 from attribune.metrics.metric import Metric
+from attribune.tasks.codecs import LabelCodec, checked_logits
 from attribune.tasks.inputs import SingleText, TaskInput
-from attribune.tasks.labels import Array, Column, alike_notes
+from attribune.tasks.labels import Array, Column
 
 if TYPE_CHECKING:
-    import torch
     from torch import Tensor
 
-    from attribune.tasks.codecs import LabelCodec
     from attribune.tasks.cut_points import Link
 
 __all__ = [
@@ -37,7 +36,6 @@ __all__ = [
     "Task",
     "check_metrics",
     "checked_logits",
-    "log_losses",
     "scored_metrics",
     "selection_score",
     "unknown_selection",
@@ -132,15 +130,6 @@ class Task(ABC):
         """Return the task of a model whose vectors of texts have this size."""
         return self
 
-    def check_attributes(self, names: Sequence[str]) -> None:
-        """Check that each attribute has a text that is read with it; ConfigError for others."""
-        for name in names:
-            if not any(self.reads_attribute(name, place=place) for place in range(self.candidates)):
-                raise ConfigError(
-                    f"no text is read with the attribute {name!r}: name it in task.text_attributes or "
-                    "task.pair_attributes, or leave it out of the attributes"
-                )
-
     def reads_attribute(self, name: str, *, place: int) -> bool:
         """Whether the text of a row at a place, from 0, is read with an attribute; by default all are."""
         return True
@@ -163,11 +152,6 @@ class Task(ABC):
         """Name of the metric by which models are compared."""
 
     @property
-    def selection_metric(self) -> str:
-        """What selects weights in training where nothing else is asked for: ``loss``, which is a proper score."""
-        return LOSS
-
-    @property
     def higher_is_better(self) -> bool:
         """Whether a higher value of the main metric is better."""
         return metric_info(self.main_metric).higher_is_better
@@ -177,70 +161,76 @@ class Task(ABC):
     def fit(cls, *args: Any, **options: Any) -> Self:
         """Fit on the label columns of training rows, the first argument; options are keywords."""
 
-    @abstractmethod
+    @classmethod
+    def codec_for(cls, options: Mapping[str, Any]) -> LabelCodec:
+        """Return what the labels are of a task with these options of `fit`, or with these fields.
+
+        A task that does not define it defines `encode_labels` and `loss`.
+        """
+        return LabelCodec()
+
+    @cached_property
+    def codec(self) -> LabelCodec:
+        """What the labels of the task are."""
+        return self.codec_for(vars(self))
+
     def encode_labels(self, columns: Sequence[Column], *, first_row: int = 1) -> tuple[Array, Array]:
         """Return labels, and a mask (n,), False for a missing label, whose row must be dropped.
 
         A label that no training row has becomes `UNSEEN`; its row stays. `first_row` is the number of the first row in
         the whole table, for messages.
         """
+        self.codec.check(columns, task=self.kind)
+        return self.codec.encode(columns, first_row=first_row)
 
-    @abstractmethod
     def unseen_labels(self, columns: Sequence[Column]) -> Counter[str]:
-        """Count the labels that no training row has."""
+        """Count the labels that no training row has; by default every label can be predicted."""
+        return self.codec.unseen(columns)
 
     @classmethod
     def bad_labels(cls, columns: Sequence[Column], options: Mapping[str, Any]) -> Array:
         """Return (n,) whether a label is outside the scale: no number where there must be one, or no given class.
 
-        By default none is.
-
         Args:
             options: those of `fit`.
         """
-        return np.zeros(len(columns[0]), dtype=bool)
+        return cls.codec_for(options).outside(columns)
 
     def class_counts(self, labels: Array) -> dict[str, int]:
         """Count the rows of each class, of encoded labels; empty for a task without single classes."""
-        return {}
+        return self.codec.counts(labels)
 
     def class_notes(self, labels: Array) -> list[str]:
-        """Say in short lines what is odd about the classes, of the encoded labels of training rows.
-
-        By default which are written in several ways.
-        """
-        return alike_notes(self.class_counts(labels))
+        """Say in short lines what is odd about the classes, of the encoded labels of training rows."""
+        return self.codec.class_notes(labels)
 
     def label_notes(self, columns: Sequence[Column]) -> list[str]:
         """Say in short lines what was changed in the labels of rows to use them."""
-        return []
+        return self.codec.notes(columns)
 
-    @abstractmethod
     def loss(self, logits: Tensor, labels: Tensor) -> Tensor:
         """Return the float32 scalar loss of logits (B, outputs); zero if all labels are ignored."""
+        return self.codec.loss(logits, labels)
 
     def row_losses(self, logits: Tensor, labels: Tensor) -> Tensor:
         """Return the loss of each row, (B,), whose sum is the negative log-likelihood of a batch up to a constant.
 
-        By default that of each row alone; tasks whose mean weights rows differently define it.
+        That of a task with a `loss` of its own is by default that of each row alone; if its mean weights rows
+        differently, it defines it.
         """
+        if type(self).loss is Task.loss:
+            return self.codec.row_losses(logits, labels)
         import torch
 
         return torch.stack([self.loss(logits[row : row + 1], labels[row : row + 1]) for row in range(len(logits))])
 
-    @property
-    def has_row_losses(self) -> bool:
-        """Whether the loss of a row depends on that row alone, and not on others of its batch."""
-        return True
-
     def row_counts(self, labels: Tensor) -> Tensor:
         """Return what the losses of rows are divided by in the mean of a batch, (B,).
 
-        By default 1, for a loss that is the mean of `row_losses`; tasks that divide by anything else define it.
+        It is 1 for a loss that is the mean of `row_losses`; tasks with a `loss` that divides by anything else define
+        it.
         """
-        import torch
-
-        return torch.ones(len(labels), device=labels.device)
+        return self.codec.row_counts(labels)
 
     def weighted_loss(self, logits: Tensor, labels: Tensor, weights: Tensor) -> Tensor:
         """Return the loss of rows with weights (B,), in which one of weight k counts as if it stood there k times."""
@@ -248,26 +238,9 @@ class Task(ABC):
 
         return weighted_mean(self.row_losses(logits, labels), self.row_counts(labels), weights)
 
-    @property
-    def has_free_dispersion(self) -> bool:
-        """Whether the loss of a row is a negative log-likelihood only up to an unknown factor."""
-        return False
-
-    def sample_labels(self, logits: Tensor, generator: torch.Generator) -> Tensor | None:
-        """Draw a label of each row from the model's own distribution; None where the task has none.
-
-        Args:
-            logits: (B, outputs), float32 on the CPU.
-        """
-        return None
-
     @abstractmethod
     def decode(self, logits: Array) -> Decoded:
         """Turn logits (n, outputs) into predictions and probabilities."""
-
-    def answer_probabilities(self, logits: Array) -> Array | None:
-        """Return the probabilities (n, K) of K answers of which a row has one; None for a task of another kind."""
-        return None
 
     @property
     def answer_names(self) -> list[str]:
@@ -280,16 +253,6 @@ class Task(ABC):
         """A name for each logit: those of the answers, or ``LABEL_0`` and so on where logits are none."""
         names = [] if self.reads_tokens else self.answer_names
         return names if len(names) == self.outputs else [f"LABEL_{number}" for number in range(self.outputs)]
-
-    @property
-    def codec(self) -> LabelCodec | None:
-        """What the labels of a row are, of a task with one column of classes or of ordered numbers; None for others."""
-        return None
-
-    @property
-    def positions(self) -> Array | None:
-        """The numbers (K,) of answers that are ordered; None for others."""
-        return None
 
     @abstractmethod
     def metrics(self, logits: Array, labels: Array) -> dict[str, Metric]:
@@ -310,36 +273,19 @@ class Task(ABC):
         return ""
 
     def proper_score(self, logits: Array, labels: Array) -> Metric | None:
-        """Return the score by which models are judged before the main metric; None for a task without one.
-
-        It is proper: the true probabilities have the best one, so that it shows differences that no answer shows. By
-        default that is the log loss of answers, or the cross-entropy of distributions of them. Rows with a label that
-        no training row has count alike for every model.
-        """
-        labels = np.asarray(labels)
-        p = None if self.reads_tokens else self.answer_probabilities(logits)
-        if p is None or not (labels.shape == p.shape or (labels.ndim == 1 and labels.dtype.kind == "i")):
-            return None
-        nats = -np.log(np.maximum(p, np.finfo(np.float64).tiny))
-        if labels.ndim == 2:
-            return mean_of("cross_entropy", (labels * nats).sum(axis=1))
-        return mean_of("log_loss", log_losses(nats, labels))
+        """Return the score by which models are judged before the main metric; None for a task without one."""
+        return self.codec.proper_score(logits, labels)
 
     def empty_scores(self, rows: int) -> Array:
         """Return an array for the scores of rows, (n, outputs) of zeros."""
         return np.zeros((rows, self.outputs), dtype=np.float32)
 
-    def packed(self, arrays: Mapping[str, Array]) -> dict[str, Array]:
-        """Return ``logits`` and ``labels`` of rows as arrays of numbers, which can be stored."""
-        return dict(arrays)
-
-    def unpacked(self, arrays: Mapping[str, Array]) -> dict[str, Array]:
-        """Undo `packed`."""
-        return dict(arrays)
-
     def prior(self, train_labels: Array) -> Array:
         """Return the constant logits (outputs,) that fit the training labels best."""
-        raise ConfigError(f"the task {self.kind!r} has no prior: define it, or majority")
+        prior = self.codec.prior(train_labels)
+        if prior is None:
+            raise ConfigError(f"the task {self.kind!r} has no prior: define it, or majority")
+        return prior
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values from which `task_from_dict` restores the task."""
@@ -358,14 +304,6 @@ class Task(ABC):
         """Return the prior of the training labels as logits (n, outputs) of as many rows; None where rows differ."""
         prior = self.prior(np.asarray(train_labels))
         return np.broadcast_to(prior, (rows, len(prior)))
-
-
-def log_losses(nats: Array, labels: Array) -> Array:
-    """Return -log p (n,) of the labels (n,), given that of all answers (n, K); log K for labels outside 0..K-1."""
-    answers = nats.shape[1]
-    known = (labels >= 0) & (labels < answers)
-    own = np.take_along_axis(nats, np.where(known, labels, 0)[:, None], axis=1)[:, 0]
-    return np.where(known, own, np.log(answers))
 
 
 def check_metrics(score_by: Sequence[str], offered: Iterable[str], *, task: str) -> None:
@@ -423,17 +361,3 @@ def validation_score(task: Task, logits: Array, labels: Array, *, by: str = LOSS
     """Return `selection_score` with such a sign that lower is better."""
     metric = selection_score(task, logits, labels, by=by)
     return -metric.value() if metric.higher_is_better else metric.value()
-
-
-def checked_logits(logits: Array, outputs: int) -> Array:
-    """Return finite logits (n, outputs) as float64; DataError for another shape, NaN or infinity."""
-    logits = np.asarray(logits, dtype=np.float64)
-    if logits.ndim != 2 or logits.shape[1] != outputs:
-        raise DataError(f"logits have shape {logits.shape}: this task needs (rows, {outputs})")
-    finite = np.isfinite(logits).all(axis=1)
-    if not finite.all():
-        raise DataError(
-            f"the model's output is not finite in {int((~finite).sum())} of {len(logits)} rows, first in row"
-            f" {int(finite.argmin())}: the training diverged; lower the learning rate or train in float32"
-        )
-    return logits

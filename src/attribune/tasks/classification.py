@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
+from functools import cached_property
+from typing import Annotated, Any, ClassVar, Self
 
 import numpy as np
 from pydantic import BeforeValidator, ValidationInfo
@@ -17,7 +17,7 @@ from attribune.metrics import formulas as metric
 from attribune.metrics.metric import Metric
 from attribune.schema.columns import MISSING, canonical
 from attribune.tasks.base import Decoded, ScoreBy, Task, check_metrics, checked_logits
-from attribune.tasks.codecs import LabelCodec, One, Several, Shares, refuse_distributions
+from attribune.tasks.codecs import ClassCodec, One, Several, Shares, refuse_distributions
 from attribune.tasks.labels import (
     Array,
     Column,
@@ -28,10 +28,6 @@ from attribune.tasks.labels import (
     require_flag,
     sorted_classes,
 )
-
-if TYPE_CHECKING:
-    import torch
-    from torch import Tensor
 
 __all__ = ["Classification"]
 
@@ -61,22 +57,6 @@ def _checked_weights(weights: Any, info: ValidationInfo) -> tuple[float, ...] | 
 
 Classes = Annotated[int | tuple[str, ...], BeforeValidator(_class_names)]
 ClassWeights = Annotated[tuple[float, ...], BeforeValidator(_checked_weights)]
-
-
-def _codec(
-    classes: tuple[str, ...],
-    *,
-    multi_label: bool,
-    soft_labels: bool,
-    separator: str | None,
-    missing: Sequence[str],
-    weights: tuple[float, ...] | None = None,
-) -> LabelCodec:
-    if soft_labels:
-        return Shares(classes=classes, missing=missing, weights=weights)
-    if multi_label:
-        return Several(classes=classes, missing=missing, weights=weights, separator=separator)
-    return One(classes=classes, missing=missing, weights=weights)
 
 
 @checked_dataclass(kw_only=True)
@@ -149,30 +129,36 @@ class Classification(Task):
         require_flag(soft_labels, name="soft_labels")
         least = 1 if multi_label else 2
         known = () if classes is None else class_names(classes, of="the classification", least=least)
-        codec = _codec(known, multi_label=multi_label, soft_labels=soft_labels, separator=separator, missing=missing)
+        options: dict[str, Any] = {"multi_label": multi_label, "soft_labels": soft_labels, "separator": separator}
+        options |= {"missing": missing}
+        codec = cls.codec_for({**options, "classes": known})
         texts = codec.names(label_columns[0])
         if isinstance(codec, One):
             refuse_distributions(texts)
         names = known or sorted_classes(texts, of="the label column", least=least)
-        options: dict[str, Any] = {"multi_label": multi_label, "separator": separator, "positive": positive}
-        options |= {"score_by": score_by, "soft_labels": soft_labels}
-        task = cls(classes=names, missing=missing, **options)
+        task = cls(classes=names, positive=positive, score_by=score_by, **options)  # type: ignore[arg-type]
         if class_weights == "balanced":
             labels, keep = task.encode_labels(label_columns)
             class_weights = task.codec.balanced(labels[keep])
         return replace(task, class_weights=class_weights)  # type: ignore[arg-type]
 
-    @property
-    def codec(self) -> LabelCodec:
+    @classmethod
+    def codec_for(cls, options: Mapping[str, Any]) -> ClassCodec:
+        """Return what the labels are: one class, several, or a share of each."""
+        classes, weights = options.get("classes"), options.get("class_weights")
+        known: dict[str, Any] = {
+            "classes": () if not classes else class_names(classes, of="the classification", least=1),
+            "missing": options.get("missing", MISSING),
+            "weights": None if isinstance(weights, str) else weights,
+        }
+        if options.get("soft_labels"):
+            return Shares(**known)
+        return Several(**known, separator=options.get("separator")) if options.get("multi_label") else One(**known)
+
+    @cached_property
+    def codec(self) -> ClassCodec:
         """What the labels of a row are."""
-        return _codec(
-            self.class_names,
-            multi_label=self.multi_label,
-            soft_labels=self.soft_labels,
-            separator=self.separator,
-            missing=self.missing,
-            weights=self.class_weights,
-        )
+        return self.codec_for(vars(self))
 
     @property
     def class_names(self) -> tuple[str, ...]:
@@ -199,66 +185,6 @@ class Classification(Task):
             return ("micro_f1", "macro_f1", "subset_accuracy")
         single = ("accuracy", "macro_f1") if self.positive is None else ("f1", "accuracy", "macro_f1")
         return (*self.codec.share_metrics, *single)
-
-    def encode_labels(self, columns: Sequence[Column], *, first_row: int = 1) -> tuple[Array, Array]:
-        """Return class ids int64 (n,), or float32 (n, C + 1) for several labels, and the mask of labelled rows.
-
-        Distributions are float32 (n, C).
-        """
-        require_columns(columns, ["label"], task=self.kind)
-        return self.codec.encode(columns[0], first_row=first_row)
-
-    @classmethod
-    def bad_labels(cls, columns: Sequence[Column], options: Mapping[str, Any]) -> Array:
-        """Return (n,) whether a label is none of the given classes, where a row has one."""
-        classes = options.get("classes")
-        codec = _codec(
-            () if classes is None else class_names(classes, of="the classification", least=1),
-            multi_label=bool(options.get("multi_label")),
-            soft_labels=bool(options.get("soft_labels")),
-            separator=None,
-            missing=options.get("missing", MISSING),
-        )
-        return codec.outside(columns[0])
-
-    def class_counts(self, labels: Array) -> dict[str, int]:
-        """Count the rows of each class; distributions have none."""
-        return self.codec.counts(labels)
-
-    def unseen_labels(self, columns: Sequence[Column]) -> Counter[str]:
-        """Count the labels that are not among the classes; distributions have none."""
-        require_columns(columns, ["label"], task=self.kind)
-        return self.codec.unseen(columns[0])
-
-    def label_notes(self, columns: Sequence[Column]) -> list[str]:
-        """Say how many distributions have no single most frequent class, and which labels of lists mean missing."""
-        return self.codec.notes(columns[0])
-
-    def loss(self, logits: Tensor, labels: Tensor) -> Tensor:
-        """Return the weighted cross-entropy, or the binary cross-entropy for several labels per row."""
-        return self.codec.loss(logits, labels)
-
-    def row_losses(self, logits: Tensor, labels: Tensor) -> Tensor:
-        """Return the weighted loss of each row."""
-        return self.codec.row_losses(logits, labels)
-
-    def row_counts(self, labels: Tensor) -> Tensor:
-        """Return the weights of the rows' classes; 1 for several labels per row."""
-        return self.codec.row_counts(labels)
-
-    @property
-    def has_free_dispersion(self) -> bool:
-        """Whether a row has several labels: the loss is a mean over classes, which are not independent."""
-        return not self.codec.has_one_class
-
-    def sample_labels(self, logits: Tensor, generator: torch.Generator) -> Tensor:
-        """Draw class ids (B,), or for several labels a row of zeros and ones (B, C + 1), as distributions (B, C)."""
-        return self.codec.sample(logits, generator)
-
-    def answer_probabilities(self, logits: Array) -> Array | None:
-        """Return the probabilities (n, C) of the classes, unless a row may have several."""
-        checked, codec = checked_logits(logits, self.outputs), self.codec
-        return codec.chances(checked) if codec.has_one_class else None
 
     def decode(self, logits: Array) -> Decoded:
         """Return the most probable class, or all classes with a probability above one half."""
@@ -301,17 +227,8 @@ class Classification(Task):
         names = dict.fromkeys([*self.score_by, *self._usual])
         return {name: of_shares[name] if name in of_shares else makers[name]() for name in names}
 
-    def proper_score(self, logits: Array, labels: Array) -> Metric | None:
-        """Return the log loss, or of several labels the mean over the classes of that of each."""
-        own = self.codec.proper_score(checked_logits(logits, self.outputs), labels)
-        return super().proper_score(logits, labels) if own is None else own
-
     def _known_and_unseen(self, true: Array, predicted: Array) -> tuple[Array, Array]:
         """Return 0/1 labels and predictions (n, C or C + 1); unseen labels are one more class, never predicted."""
         if true.shape[1] > self.outputs and not true[:, self.outputs].any():
             true = true[:, : self.outputs]
         return true, np.pad(predicted, ((0, 0), (0, true.shape[1] - self.outputs)))
-
-    def prior(self, train_labels: Array) -> Array:
-        """Return the log frequencies of the classes, or their log odds for several labels per row."""
-        return self.codec.prior(train_labels)

@@ -1,7 +1,8 @@
 """How the labels of rows become numbers that a model learns, and what its logits say of them.
 
 A codec has one answer to each question that depends on the kind of labels: one class a row, several, a share of each
-class, or one of several numbers. Tasks ask it. Shapes: B rows of a batch, n rows of a table, C classes.
+class, one of several numbers, or any number; tasks of other labels have theirs in their file. Shapes: B rows of a
+batch, n rows of a table, C classes.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from scipy.special import expit, softmax
@@ -28,6 +29,7 @@ from attribune.tasks.labels import (
     UNSEEN,
     Array,
     Column,
+    alike_notes,
     class_ids,
     count_classes,
     label_lists,
@@ -35,6 +37,7 @@ from attribune.tasks.labels import (
     label_texts,
     number_of,
     outside_of,
+    require_columns,
 )
 
 if TYPE_CHECKING:
@@ -43,12 +46,16 @@ if TYPE_CHECKING:
 
 __all__ = [
     "SOFT_METRICS",
+    "ClassCodec",
     "LabelCodec",
     "Number",
+    "Numbers",
     "One",
     "Several",
     "Shares",
+    "checked_logits",
     "log_frequencies",
+    "log_losses",
     "refuse_distributions",
     "unknown",
 ]
@@ -62,11 +69,13 @@ ShareOf = Mapping[str, float]
 
 
 @dataclass(frozen=True, kw_only=True)
-class LabelCodec(ABC):
-    """The labels of one column, in one of the kinds that follow.
+class LabelCodec:
+    """The labels of a task: how the cells of its label columns become numbers, and what a model learns from these.
+
+    What is here is that of a task which encodes its labels itself; `ClassCodec` has what labels of classes have more.
 
     Args:
-        classes: their names in the order of ids; none as long as they are not known.
+        classes: their names in the order of ids; none as long as they are not known, or where labels are none.
         missing: texts that mean a missing label.
         weights: C weights of the classes in the loss, if there are any.
     """
@@ -75,51 +84,82 @@ class LabelCodec(ABC):
     missing: Sequence[str] = ()
     weights: tuple[float, ...] | None = None
 
-    @abstractmethod
-    def names(self, column: Column) -> list[str | None]:
-        """Return the names of classes in the cells of a column, None for a missing one."""
+    has_one_class: ClassVar[bool] = False
+    """Whether exactly one of the classes is right, so that probabilities sum to 1."""
+    has_several: ClassVar[bool] = False
+    """Whether any number of the classes are right."""
+    has_shares: ClassVar[bool] = False
+    """Whether a label is a distribution over the classes."""
+    has_row_losses: ClassVar[bool] = True
+    """Whether the loss of a row depends on that row alone, and not on others of its batch."""
+    has_free_dispersion: ClassVar[bool] = False
+    """Whether the loss of a row is a negative log-likelihood only up to an unknown factor."""
+    has_comparable_loss: ClassVar[bool] = True
+    """Whether the loss is a score by which models can be compared."""
 
-    @abstractmethod
-    def encode(self, column: Column, *, first_row: int = 1) -> tuple[Array, Array]:
+    def check(self, columns: Sequence[Column], *, task: str) -> None:
+        """Check the number of label columns; by default there is one."""
+        require_columns(columns, ["label"], task=task)
+
+    def encode(self, columns: Sequence[Column], *, first_row: int = 1) -> tuple[Array, Array]:
         """Return labels, and a mask (n,), False for a missing one; a name that is no class is `UNSEEN`."""
+        raise NotImplementedError("a task without a codec defines encode_labels and loss")
 
-    def unseen(self, column: Column) -> Counter[str]:
-        """Count the names that are not among the classes."""
-        return unknown(self.names(column), self.classes)
+    def unseen(self, columns: Sequence[Column]) -> Counter[str]:
+        """Count the labels that no training row has; by default every label can be predicted."""
+        return Counter()
 
-    def outside(self, column: Column) -> Array:
-        """Return (n,) whether a label cannot be one of the classes; by default all can."""
-        return np.zeros(len(column), dtype=bool)
+    def outside(self, columns: Sequence[Column]) -> Array:
+        """Return (n,) whether a label is outside the scale; by default none is."""
+        return np.zeros(len(columns[0]), dtype=bool)
 
     def counts(self, labels: Array) -> dict[str, int]:
         """Count the rows of each class, of encoded labels; empty where a row has no class of its own."""
-        return count_classes(labels, self.classes)
+        return {}
 
-    def notes(self, column: Column) -> list[str]:
-        """Say in short lines what is odd about the labels of a column, or was changed in them."""
+    def class_notes(self, labels: Array) -> list[str]:
+        """Say in short lines what is odd about the classes; by default which are written in several ways."""
+        return alike_notes(self.counts(labels))
+
+    def notes(self, columns: Sequence[Column]) -> list[str]:
+        """Say in short lines what is odd about the labels of rows, or was changed in them."""
         return []
 
     def loss(self, logits: Tensor, labels: Tensor) -> Tensor:
         """Return the mean of `row_losses`, divided by `row_counts`; zero if all labels are ignored."""
         from attribune.tasks.losses import weighted_mean
 
-        return weighted_mean(self.row_losses(logits, labels), self.row_counts(labels), labels.new_ones(len(labels)))
+        counts = self.row_counts(labels)
+        return weighted_mean(self.row_losses(logits, labels), counts, counts.new_ones(len(labels)))
 
-    @abstractmethod
     def row_losses(self, logits: Tensor, labels: Tensor) -> Tensor:
-        """Return the weighted negative log-likelihood of each row, (B,), for logits (B, C)."""
+        """Return the loss of each row, (B,); by default that of each row alone."""
+        import torch
 
-    @abstractmethod
+        return torch.stack([self.loss(logits[row : row + 1], labels[row : row + 1]) for row in range(len(logits))])
+
     def row_counts(self, labels: Tensor) -> Tensor:
-        """Return what the losses of rows are divided by in the mean of a batch, (B,)."""
+        """Return what the losses of rows are divided by in the mean of a batch, (B,); by default 1."""
+        import torch
 
-    @abstractmethod
-    def sample(self, logits: Tensor, generator: torch.Generator) -> Tensor:
-        """Draw a label of each row from the model's own distribution."""
+        return torch.ones(len(labels), device=labels.device)
 
-    def chances(self, logits: Array) -> Array:
-        """Return the probabilities (n, C) of the classes, of finite logits (n, C)."""
-        return np.asarray(softmax(logits, axis=1))
+    def sample(self, logits: Tensor, generator: torch.Generator) -> Tensor | None:
+        """Draw a label of each row from the model's own distribution; None where there is none.
+
+        Args:
+            logits: (B, outputs), float32 on the CPU.
+        """
+        return None
+
+    def answers(self, logits: Array) -> Array | None:
+        """Return the probabilities (n, K) of K answers of which a row has one; None for labels of another kind."""
+        return None
+
+    @property
+    def positions(self) -> Array | None:
+        """The numbers (K,) of answers that are ordered; None for others."""
+        return None
 
     def true_classes(self, labels: Array, scores: Array) -> Array:
         """Return the class id (n,) with which a prediction is compared.
@@ -129,28 +169,69 @@ class LabelCodec(ABC):
         """
         return labels
 
-    @property
-    def has_one_class(self) -> bool:
-        """Whether exactly one of the classes is right, so that probabilities sum to 1."""
-        return True
+    def proper_score(self, logits: Array, labels: Array) -> Metric | None:
+        """Return the score by which models are judged before the main metric; None where there is none.
 
-    @property
-    def has_shares(self) -> bool:
-        """Whether a label is a distribution over the classes."""
-        return False
+        It is proper: the true probabilities have the best one, so that it shows differences that no answer shows. By
+        default that is the log loss of answers, or the cross-entropy of distributions of them. Rows with a label that
+        no training row has count alike for every model.
+        """
+        labels, p = np.asarray(labels), self.answers(logits)
+        if p is None or not (labels.shape == p.shape or (labels.ndim == 1 and labels.dtype.kind == "i")):
+            return None
+        nats = -np.log(np.maximum(p, np.finfo(np.float64).tiny))
+        if labels.ndim == 2:
+            return formulas.mean_of("cross_entropy", (labels * nats).sum(axis=1))
+        return formulas.mean_of("log_loss", log_losses(nats, labels))
+
+    def prior(self, labels: Array) -> Array | None:
+        """Return the constant logits (outputs,) that fit labels best; None where there are none."""
+        return None
+
+    def packed(self, arrays: Mapping[str, Array]) -> dict[str, Array]:
+        """Return ``logits`` and ``labels`` of rows as arrays of numbers, which can be stored."""
+        return dict(arrays)
+
+    def unpacked(self, arrays: Mapping[str, Array]) -> dict[str, Array]:
+        """Undo `packed`."""
+        return dict(arrays)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClassCodec(LabelCodec, ABC):
+    """Labels in one column that are made of classes, or of numbers of which there are as few."""
+
+    has_one_class = True
+
+    @abstractmethod
+    def names(self, column: Column) -> list[str | None]:
+        """Return the names of classes in the cells of a column, None for a missing one."""
+
+    def unseen(self, columns: Sequence[Column]) -> Counter[str]:
+        """Count the names that are not among the classes."""
+        return unknown(self.names(columns[0]), self.classes)
+
+    def counts(self, labels: Array) -> dict[str, int]:
+        """Count the rows of each class."""
+        return count_classes(labels, self.classes)
+
+    def chances(self, logits: Array) -> Array:
+        """Return the probabilities (n, C) of the classes, of finite logits (n, C)."""
+        return np.asarray(softmax(logits, axis=1))
+
+    def answers(self, logits: Array) -> Array | None:
+        """Return the probabilities of the classes, unless a row may have several."""
+        checked = checked_logits(logits, len(self.classes))
+        return self.chances(checked) if self.has_one_class else None
 
     @property
     def share_metrics(self) -> tuple[str, ...]:
         """The metrics of distributions, if labels are some."""
         return ()
 
-    def of_shares(self, logits: Array, labels: Array, *, positions: Array | None = None) -> dict[str, Metric]:
+    def of_shares(self, logits: Array, labels: Array) -> dict[str, Metric]:
         """Return the metrics of distributions, if labels are some; see `distribution_metrics`."""
         return {}
-
-    def proper_score(self, logits: Array, labels: Array) -> Metric | None:
-        """Return a score of its own; None where that of `Task.proper_score` serves."""
-        return None
 
     @abstractmethod
     def prior(self, labels: Array) -> Array:
@@ -175,7 +256,7 @@ class LabelCodec(ABC):
 
 
 @dataclass(frozen=True, kw_only=True)
-class One(LabelCodec):
+class One(ClassCodec):
     """One class a row, compared as text; labels are ids int64 (n,)."""
 
     def names(self, column: Column) -> list[str | None]:
@@ -185,15 +266,15 @@ class One(LabelCodec):
     def _texts(self, column: Column, first_row: int) -> list[str | None]:
         return label_texts(column, missing=self.missing, known=self.classes, first_row=first_row)
 
-    def encode(self, column: Column, *, first_row: int = 1) -> tuple[Array, Array]:
+    def encode(self, columns: Sequence[Column], *, first_row: int = 1) -> tuple[Array, Array]:
         """Return ids, and the mask of labelled rows."""
-        return class_ids(self._texts(column, first_row), self.classes)
+        return class_ids(self._texts(columns[0], first_row), self.classes)
 
-    def outside(self, column: Column) -> Array:
+    def outside(self, columns: Sequence[Column]) -> Array:
         """Return (n,) whether a label is none of the classes, where they are given."""
         if not self.classes:
-            return super().outside(column)
-        return outside_of(column, missing=self.missing, known=self.classes, as_numbers=False)
+            return super().outside(columns)
+        return outside_of(columns[0], missing=self.missing, known=self.classes, as_numbers=False)
 
     def loss(self, logits: Tensor, labels: Tensor) -> Tensor:
         """Return the weighted cross-entropy."""
@@ -229,31 +310,32 @@ class Number(One):
     """One of several numbers a row, compared as numbers: 4, "4.0" and "4 stars" are one class."""
 
     @property
-    def values(self) -> Array:
+    def positions(self) -> Array:
         """The numbers (C,), sorted."""
-        return np.array([float(name) for name in self.classes])
+        return _numbers_of(self.classes)
 
     def names(self, column: Column) -> list[str | None]:
         """Return the text of each number; DataError for a label that is none."""
         return [canonical(number) for number in label_numbers(column, missing=self.missing)]
 
-    def encode(self, column: Column, *, first_row: int = 1) -> tuple[Array, Array]:
+    def encode(self, columns: Sequence[Column], *, first_row: int = 1) -> tuple[Array, Array]:
         """Return ids, and the mask of labelled rows; DataError for a label that is not a number."""
-        found = label_numbers(column, missing=self.missing, first_row=first_row)
-        ids = np.clip(np.searchsorted(self.values, found), 0, len(self.classes) - 1)
-        return np.where(self.values[ids] == found, ids, UNSEEN), ~np.isnan(found)
+        found = label_numbers(columns[0], missing=self.missing, first_row=first_row)
+        values = self.positions
+        ids = np.clip(np.searchsorted(values, found), 0, len(self.classes) - 1)
+        return np.where(values[ids] == found, ids, UNSEEN), ~np.isnan(found)
 
-    def unseen(self, column: Column) -> Counter[str]:
+    def unseen(self, columns: Sequence[Column]) -> Counter[str]:
         """Count the numbers that are not among the classes."""
-        return unknown(self.names(column), [str(canonical(value)) for value in self.values])
+        return unknown(self.names(columns[0]), [str(canonical(value)) for value in self.positions])
 
-    def outside(self, column: Column) -> Array:
+    def outside(self, columns: Sequence[Column]) -> Array:
         """Return (n,) whether a label is no finite number, or none of the given ones."""
-        return outside_of(column, missing=self.missing, known=self.classes or None, as_numbers=True)
+        return outside_of(columns[0], missing=self.missing, known=self.classes or None, as_numbers=True)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Several(LabelCodec):
+class Several(ClassCodec):
     """Any number of classes a row; labels are float32 (n, C + 1), the last column for one that no training row has.
 
     Args:
@@ -261,6 +343,10 @@ class Several(LabelCodec):
     """
 
     separator: str | None = None
+
+    has_one_class = False
+    has_several = True
+    has_free_dispersion = True  # the loss is a mean over classes, which are not independent
 
     def names(self, column: Column) -> list[str | None]:
         """Return the labels of all cells; those of missing ones are left out."""
@@ -271,17 +357,17 @@ class Several(LabelCodec):
             column, missing=self.missing, separator=self.separator, known=self.classes, first_row=first_row
         )
 
-    def encode(self, column: Column, *, first_row: int = 1) -> tuple[Array, Array]:
+    def encode(self, columns: Sequence[Column], *, first_row: int = 1) -> tuple[Array, Array]:
         """Return ones and zeros, and the mask of labelled rows."""
-        cells, index = self._lists(column, first_row), {name: i for i, name in enumerate(self.classes)}
+        cells, index = self._lists(columns[0], first_row), {name: i for i, name in enumerate(self.classes)}
         labels = np.zeros((len(cells), len(self.classes) + 1), dtype=np.float32)
         for row, cell in zip(labels, cells, strict=True):
             row[[index.get(label, len(self.classes)) for label in cell or ()]] = 1
         return labels, np.array([cell is not None for cell in cells], dtype=bool)
 
-    def notes(self, column: Column) -> list[str]:
+    def notes(self, columns: Sequence[Column]) -> list[str]:
         """Say which labels of lists mean missing."""
-        cells = label_lists(column, missing=(), separator=self.separator)
+        cells = label_lists(columns[0], missing=(), separator=self.separator)
         hidden = frozenset(self.missing) - {"", *self.classes}
         words = Counter(label for cell in cells if len(cell or ()) > 1 for label in cell or () if label in hidden)
         listed = ", ".join(f"{word!r} ({count:,})" for word, count in words.most_common())
@@ -299,10 +385,6 @@ class Several(LabelCodec):
 
         return row_binary_cross_entropy(logits, labels[:, : len(self.classes)], self.weights)
 
-    def row_counts(self, labels: Tensor) -> Tensor:
-        """Return 1 for each row."""
-        return labels.new_ones(len(labels)).float()
-
     def sample(self, logits: Tensor, generator: torch.Generator) -> Tensor:
         """Draw a row of ones and zeros, (B, C + 1)."""
         from attribune.tasks.losses import sample_classes
@@ -313,13 +395,9 @@ class Several(LabelCodec):
         """Return the probability of each class by itself."""
         return np.asarray(expit(logits))
 
-    @property
-    def has_one_class(self) -> bool:
-        """No."""
-        return False
-
-    def proper_score(self, logits: Array, labels: Array) -> Metric:
+    def proper_score(self, logits: Array, labels: Array) -> Metric | None:
         """Return the mean over the classes of the log loss of each."""
+        logits = checked_logits(logits, len(self.classes))
         true = np.asarray(labels)[:, : len(self.classes)] > 0
         return formulas.mean_of("log_loss", np.logaddexp(0.0, np.where(true, -logits, logits)).mean(axis=1))
 
@@ -337,7 +415,7 @@ class Several(LabelCodec):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Shares(LabelCodec):
+class Shares(ClassCodec):
     """A share of each class, such as that of those who judged a text; labels are float32 (n, C).
 
     Args:
@@ -346,18 +424,20 @@ class Shares(LabelCodec):
 
     as_numbers: bool = False
 
+    has_shares = True
+
     def names(self, column: Column) -> list[str | None]:
         """Return the classes that have a share in each cell, one after the other."""
         return [name for cell in _label_shares(column, missing=self.missing) for name in cell or ()]
 
-    def encode(self, column: Column, *, first_row: int = 1) -> tuple[Array, Array]:
+    def encode(self, columns: Sequence[Column], *, first_row: int = 1) -> tuple[Array, Array]:
         """Return shares, and the mask of labelled rows; DataError for a class that is not known and has a share."""
-        shares = _label_shares(column, missing=self.missing, first_row=first_row)
+        shares = _label_shares(columns[0], missing=self.missing, first_row=first_row)
         if self.as_numbers:
             shares = _named_as(shares, self.classes)
         return _encode_shares(shares, self.classes, first_row=first_row)
 
-    def unseen(self, column: Column) -> Counter[str]:
+    def unseen(self, columns: Sequence[Column]) -> Counter[str]:
         """Return an empty count: a share of a class that is not known is an error."""
         return Counter()
 
@@ -365,9 +445,9 @@ class Shares(LabelCodec):
         """Return nothing: a row has no class of its own."""
         return {}
 
-    def notes(self, column: Column) -> list[str]:
+    def notes(self, columns: Sequence[Column]) -> list[str]:
         """Say how many distributions have no single most frequent class."""
-        labels, keep = self.encode(column)
+        labels, keep = self.encode(columns)
         shares = labels[keep]
         ties = int(((shares >= shares.max(axis=1, keepdims=True)).sum(axis=1) > 1).sum())
         if not ties:
@@ -398,18 +478,18 @@ class Shares(LabelCodec):
         return np.asarray(np.where(is_top, scores, -np.inf).argmax(axis=1))
 
     @property
-    def has_shares(self) -> bool:
-        """Yes."""
-        return True
+    def positions(self) -> Array | None:
+        """The numbers (C,), if classes are some."""
+        return _numbers_of(self.classes) if self.as_numbers else None
 
     @property
     def share_metrics(self) -> tuple[str, ...]:
         """`SOFT_METRICS`; between numbers also the distance by which shares are moved."""
         return (*SOFT_METRICS, "wasserstein") if self.as_numbers else SOFT_METRICS
 
-    def of_shares(self, logits: Array, labels: Array, *, positions: Array | None = None) -> dict[str, Metric]:
+    def of_shares(self, logits: Array, labels: Array) -> dict[str, Metric]:
         """Return the metrics of distributions by name."""
-        return distribution_metrics(labels, self.chances(logits), positions=positions)
+        return distribution_metrics(labels, self.chances(logits), positions=self.positions)
 
     def prior(self, labels: Array) -> Array:
         """Return the logarithm of the mean shares; -27.6 for a class without any."""
@@ -418,6 +498,56 @@ class Shares(LabelCodec):
     def positives(self, labels: Array) -> Array:
         """Return the sum of the shares of each class."""
         return np.asarray(labels.sum(axis=0, dtype=np.float64))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Numbers(LabelCodec):
+    """Any number a row, standardised: labels are float32 (n,), (number - mean) / std.
+
+    Args:
+        mean: mean of the training numbers.
+        std: their standard deviation, above 0.
+    """
+
+    mean: float = 0.0
+    std: float = 1.0
+
+    has_free_dispersion = True  # the variance of the noise
+
+    def encode(self, columns: Sequence[Column], *, first_row: int = 1) -> tuple[Array, Array]:
+        """Return standardised numbers, and the mask of labelled rows; DataError for text."""
+        values = label_numbers(columns[0], missing=self.missing, first_row=first_row)
+        return ((values - self.mean) / self.std).astype(np.float32), ~np.isnan(values)
+
+    def outside(self, columns: Sequence[Column]) -> Array:
+        """Return (n,) whether a label is no finite number."""
+        return outside_of(columns[0], missing=self.missing, known=None, as_numbers=True)
+
+    def loss(self, logits: Tensor, labels: Tensor) -> Tensor:
+        """Return the mean squared error of logits (B, 1) and labels (B,); labels that are NaN are ignored."""
+        from attribune.tasks.losses import squared_error
+
+        return squared_error(logits, labels)
+
+    def row_losses(self, logits: Tensor, labels: Tensor) -> Tensor:
+        """Return the squared error of each row; zero without a label."""
+        from attribune.tasks.losses import row_squared_error
+
+        return row_squared_error(logits, labels)
+
+    def row_counts(self, labels: Tensor) -> Tensor:
+        """Return 1 for rows with a label, and 0 for others."""
+        return labels.isfinite().float()
+
+    def sample(self, logits: Tensor, generator: torch.Generator) -> Tensor:
+        """Draw numbers (B,) of which the squared error is the negative log-likelihood."""
+        from attribune.tasks.losses import sample_number
+
+        return sample_number(logits, generator)
+
+    def prior(self, labels: Array) -> Array:
+        """Return the mean of the labels."""
+        return np.array([labels.mean(dtype=np.float64)])
 
 
 def refuse_distributions(names: Iterable[str | None]) -> None:
@@ -523,12 +653,38 @@ def _named_as(shares: Sequence[ShareOf | None], classes: Sequence[str]) -> list[
     return named
 
 
+def _numbers_of(classes: Sequence[str]) -> Array:
+    return np.array([float(name) for name in classes])
+
+
 def log_frequencies(ids: Array, classes: int) -> Array:
     """Return the logarithm (C,) of the share of each class among known ids; -27.6 for a class without a row."""
     seen = ids[ids >= 0]
     if len(seen) == 0:
         raise DataError("none of the training labels is known: fit the task on the labels of these training rows")
     return np.asarray(np.log(np.maximum(np.bincount(seen, minlength=classes) / len(seen), 1e-12)))
+
+
+def log_losses(nats: Array, labels: Array) -> Array:
+    """Return -log p (n,) of the labels (n,), given that of all answers (n, K); log K for labels outside 0..K-1."""
+    answers = nats.shape[1]
+    known = (labels >= 0) & (labels < answers)
+    own = np.take_along_axis(nats, np.where(known, labels, 0)[:, None], axis=1)[:, 0]
+    return np.where(known, own, np.log(answers))
+
+
+def checked_logits(logits: Array, outputs: int) -> Array:
+    """Return finite logits (n, outputs) as float64; DataError for another shape, NaN or infinity."""
+    logits = np.asarray(logits, dtype=np.float64)
+    if logits.ndim != 2 or logits.shape[1] != outputs:
+        raise DataError(f"logits have shape {logits.shape}: this task needs (rows, {outputs})")
+    finite = np.isfinite(logits).all(axis=1)
+    if not finite.all():
+        raise DataError(
+            f"the model's output is not finite in {int((~finite).sum())} of {len(logits)} rows, first in row"
+            f" {int(finite.argmin())}: the training diverged; lower the learning rate or train in float32"
+        )
+    return logits
 
 
 def unknown(texts: Sequence[str | None], classes: Sequence[str]) -> Counter[str]:

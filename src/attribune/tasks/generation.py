@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar, Self
 
 import numpy as np
@@ -15,6 +16,7 @@ from attribune.metrics import formulas as metric
 from attribune.metrics.metric import Metric
 from attribune.schema.columns import MISSING
 from attribune.tasks.base import Decoded, Task, checked_logits
+from attribune.tasks.codecs import LabelCodec
 from attribune.tasks.inputs import TaskInput, WrittenText
 from attribune.tasks.labels import Array, Column, MissingTexts, label_texts
 
@@ -22,6 +24,46 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 __all__ = ["Generation"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Texts(LabelCodec):
+    """The texts that are written; the label of a row is a hash of them, int64 (n,)."""
+
+    def check(self, columns: Sequence[Column], *, task: str) -> None:
+        """Check that there is a column."""
+        if not columns:
+            raise ConfigError(f"the task {task!r} was given no column: name the columns of the text")
+
+    def encode(self, columns: Sequence[Column], *, first_row: int = 1) -> tuple[Array, Array]:
+        """Return a hash of each text, and the mask of rows in which every column has a text."""
+        texts = [label_texts(column, missing=self.missing, first_row=first_row) for column in columns]
+        rows = list(zip(*texts, strict=True))
+        hashes = [hashlib.blake2b(repr(row).encode(), digest_size=8).digest() for row in rows]
+        has_text = np.array([None not in row for row in rows], dtype=bool)
+        return np.frombuffer(b"".join(hashes), dtype="<i8").astype(np.int64), has_text
+
+    def loss(self, logits: Tensor, labels: Tensor) -> Tensor:
+        """Return the mean cross-entropy of ids in nats, over the labels (B, T) that are not -100.
+
+        Args:
+            logits: (B, T, V), each for the id at its own position.
+        """
+        from attribune.tasks.losses import cross_entropy
+
+        return cross_entropy(logits.flatten(0, 1), labels.flatten())
+
+    def row_losses(self, logits: Tensor, labels: Tensor) -> Tensor:
+        """Return the negative log-likelihood of each row, in nats."""
+        from attribune.tasks.losses import token_scores
+
+        return token_scores(logits, labels)[:, 0]
+
+    def row_counts(self, labels: Tensor) -> Tensor:
+        """Return the number of ids of each row, of its labels (B, T)."""
+        from attribune.tasks.losses import known_weights
+
+        return known_weights(labels).sum(dim=1)
 
 
 @checked_dataclass(kw_only=True)
@@ -48,41 +90,10 @@ class Generation(Task):
         """Return the task; training rows say nothing about it."""
         return cls(missing=missing)
 
-    def encode_labels(self, columns: Sequence[Column], *, first_row: int = 1) -> tuple[Array, Array]:
-        """Return a hash of each text, int64 (n,), and the mask of rows in which every column has a text."""
-        if not columns:
-            raise ConfigError("the task 'generation' was given no column: name the columns of the text")
-        texts = [label_texts(column, missing=self.missing, first_row=first_row) for column in columns]
-        rows = list(zip(*texts, strict=True))
-        hashes = [hashlib.blake2b(repr(row).encode(), digest_size=8).digest() for row in rows]
-        has_text = np.array([None not in row for row in rows], dtype=bool)
-        return np.frombuffer(b"".join(hashes), dtype="<i8").astype(np.int64), has_text
-
-    def unseen_labels(self, columns: Sequence[Column]) -> Counter[str]:
-        """Return an empty count: every text can be written."""
-        return Counter()
-
-    def loss(self, logits: Tensor, labels: Tensor, *, count: Tensor | int | None = None) -> Tensor:
-        """Return the mean cross-entropy of ids in nats, over the labels (B, T) that are not -100.
-
-        Args:
-            logits: (B, T, V), each for the id at its own position.
-            count: the divisor of the sum; by default the number of labels.
-        """
-        from attribune.tasks.losses import cross_entropy
-
-        mean = cross_entropy(logits.flatten(0, 1), labels.flatten())
-        return mean if count is None else mean * (labels != -100).sum() / count
-
-    def row_losses(self, logits: Tensor, labels: Tensor) -> Tensor:
-        """Return the negative log-likelihood of each row, in nats."""
-        return self.scores(logits, labels)[:, 0]
-
-    def row_counts(self, labels: Tensor) -> Tensor:
-        """Return the number of ids of each row, of its labels (B, T)."""
-        from attribune.tasks.losses import known_weights
-
-        return known_weights(labels).sum(dim=1)
+    @cached_property
+    def codec(self) -> Texts:
+        """What the labels of a row are."""
+        return Texts(missing=self.missing)
 
     def scores(self, logits: Tensor, labels: Tensor) -> Tensor:
         """Return the negative log-likelihood in nats and the number of ids of each row, (B, 2) float32."""

@@ -159,7 +159,7 @@ class Ordinal(Rating):
     def metrics(self, logits: Array, labels: Array) -> dict[str, Metric]:
         """Return the metrics of `score_by`, then RMSE and MAE of the expected number, kappa and accuracy."""
         logits, labels = checked_logits(logits, self.outputs), np.asarray(labels)
-        of_shares = self.codec.of_shares(logits, labels, positions=self._values)
+        of_shares = self.codec.of_shares(logits, labels)
         labels = self.codec.true_classes(labels, logits)
         numbers, values, predicted = self._expected(logits), self._values, logits.argmax(axis=1)
         # A class that no training row has is as far away as the scale is long.

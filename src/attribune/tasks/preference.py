@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
 
 import numpy as np
@@ -17,8 +18,9 @@ from attribune.metrics import formulas as metric
 from attribune.metrics.metric import Metric
 from attribune.schema.columns import MISSING, canonical
 from attribune.tasks.base import Decoded, ScoreBy, Task, check_metrics, checked_logits
+from attribune.tasks.codecs import LabelCodec
 from attribune.tasks.inputs import ComparedTexts, TaskInput
-from attribune.tasks.labels import UNSEEN, Array, Column, MissingTexts, class_names, compared_texts, label_texts
+from attribune.tasks.labels import Array, Column, MissingTexts, class_ids, class_names, compared_texts, label_texts
 
 if TYPE_CHECKING:
     import torch
@@ -51,6 +53,91 @@ def _texts(names: Any) -> tuple[str, ...]:
     if not isinstance(given, list | tuple) or not all(isinstance(name, str | int | float) for name in given):
         raise ConfigError(f"ties is {names!r}: give a list of labels that prefer neither text")
     return tuple(canonical(name) or "" for name in given)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sides(LabelCodec):
+    """Which of two texts is preferred: labels are int64 (n,), 0 or 1, of the two classes that name them.
+
+    Columns are the labels, if there are any; and unless they stand alone both texts.
+
+    Args:
+        ties: labels that prefer neither.
+    """
+
+    ties: tuple[str, ...] = TIES
+
+    def check(self, columns: Sequence[Column], *, task: str) -> None:
+        """Check the number of columns."""
+        if len(columns) not in (1, 2, 3):
+            raise ConfigError(
+                f"the task {task!r} takes at most one label column beside its two texts, and was given "
+                f"{len(columns)} columns: name one"
+            )
+
+    def _labels(self, columns: Sequence[Column], first_row: int) -> list[str | None]:
+        """Return the label of each row."""
+        if len(columns) == 2:
+            return [self.classes[0]] * len(columns[0])
+        return label_texts(columns[0], missing=self.missing, known=(*self.classes, *self.ties), first_row=first_row)
+
+    def encode(self, columns: Sequence[Column], *, first_row: int = 1) -> tuple[Array, Array]:
+        """Return labels, and the mask of rows that have two different texts and prefer one."""
+        labels = self._labels(columns, first_row)
+        for row, label in enumerate(labels, start=first_row):
+            if label is not None and label not in self.classes and label not in self.ties:
+                listed = ", ".join((*self.classes, *self.ties))
+                cure = "correct the cell, or name the labels in task.labels and task.ties"
+                raise RowError("the label of ", row, f" is {label!r:.40}, which is none of {listed}: {cure}")
+        encoded, _ = class_ids(labels, self.classes)
+        return encoded, (encoded >= 0) & _differ(columns)
+
+    def notes(self, columns: Sequence[Column]) -> list[str]:
+        """Say how many rows with two texts are left out, and why."""
+        ties = np.array([label in self.ties for label in self._labels(columns, 1)], dtype=bool)
+        alike = ~_differ(columns) & ~ties & _filled(columns)
+        reasons = [
+            (int(ties.sum()), "row is a tie and is left out", "rows are ties and are left out"),
+            (
+                int(alike.sum()),
+                "row has the same text twice and is left out",
+                "rows have the same text twice and are left out",
+            ),
+        ]
+        return [counted(*reason) for reason in reasons if reason[0]]
+
+    def loss(self, logits: Tensor, labels: Tensor) -> Tensor:
+        """Return the mean of ``-log P`` of the preferences."""
+        from attribune.tasks.losses import preference_loss
+
+        return preference_loss(logits, labels)
+
+    def row_losses(self, logits: Tensor, labels: Tensor) -> Tensor:
+        """Return ``-log P`` of each preference."""
+        from attribune.tasks.losses import row_preference_loss
+
+        return row_preference_loss(logits, labels)
+
+    def row_counts(self, labels: Tensor) -> Tensor:
+        """Return 1 for each preference."""
+        from attribune.tasks.losses import known_weights
+
+        return known_weights(labels)
+
+    def sample(self, logits: Tensor, generator: torch.Generator) -> Tensor:
+        """Draw which text is preferred, (B,)."""
+        from attribune.tasks.losses import sample_class
+
+        return sample_class(logits, generator)
+
+    def answers(self, logits: Array) -> Array:
+        """Return the probabilities (n, 2) that the first and that the second text is preferred."""
+        advantage = _advantage(logits)
+        return np.stack([expit(advantage), expit(-advantage)], axis=1)
+
+    def prior(self, labels: Array) -> Array:
+        """Return equal rewards: which text stands first says nothing."""
+        return np.zeros(2)
 
 
 @checked_dataclass(kw_only=True)
@@ -114,92 +201,18 @@ class Preference(Task):
         """The first of `score_by`, else `accuracy`."""
         return (*self.score_by, *_METRICS)[0]
 
-    def _labels(self, columns: Sequence[Column], first_row: int) -> list[str | None]:
-        """Return the label of each row."""
-        if len(columns) not in (1, 2, 3):
-            raise ConfigError(
-                f"the task 'preference' takes at most one label column beside its two texts, and was given "
-                f"{len(columns)} columns: name one"
-            )
-        if len(columns) == 2:
-            return [self.labels[0]] * len(columns[0])
-        return label_texts(columns[0], missing=self.missing, known=(*self.labels, *self.ties), first_row=first_row)
-
-    def encode_labels(self, columns: Sequence[Column], *, first_row: int = 1) -> tuple[Array, Array]:
-        """Return int64 (n,), 0 or 1, and the mask of rows that have two different texts and prefer one.
-
-        Args:
-            columns: the labels, if there are any; and unless they stand alone both texts.
-        """
-        labels = self._labels(columns, first_row)
-        index = {name: number for number, name in enumerate(self.labels)}
-        for row, label in enumerate(labels, start=first_row):
-            if label is not None and label not in index and label not in self.ties:
-                listed = ", ".join((*self.labels, *self.ties))
-                cure = "correct the cell, or name the labels in task.labels and task.ties"
-                raise RowError("the label of ", row, f" is {label!r:.40}, which is none of {listed}: {cure}")
-        encoded = np.array([UNSEEN if label is None else index.get(label, UNSEEN) for label in labels], dtype=np.int64)
-        return encoded, (encoded >= 0) & _differ(columns)
-
-    def unseen_labels(self, columns: Sequence[Column]) -> Counter[str]:
-        """Return an empty count: another label is refused."""
-        return Counter()
-
-    def label_notes(self, columns: Sequence[Column]) -> list[str]:
-        """Say how many rows with two texts are left out, and why."""
-        ties = np.array([label in self.ties for label in self._labels(columns, 1)], dtype=bool)
-        alike = ~_differ(columns) & ~ties & _filled(columns)
-        reasons = [
-            (int(ties.sum()), "row is a tie and is left out", "rows are ties and are left out"),
-            (
-                int(alike.sum()),
-                "row has the same text twice and is left out",
-                "rows have the same text twice and are left out",
-            ),
-        ]
-        return [counted(*reason) for reason in reasons if reason[0]]
+    @cached_property
+    def codec(self) -> Sides:
+        """What the labels of a row are."""
+        return Sides(classes=self.labels, ties=self.ties, missing=self.missing)
 
     def of_texts(self, outputs: Tensor) -> Tensor:
         """Return the logits (B, 2), one for each text."""
         return outputs.view(-1, self.candidates)
 
-    def loss(self, logits: Tensor, labels: Tensor) -> Tensor:
-        """Return the mean of ``-log P`` of the preferences."""
-        from attribune.tasks.losses import preference_loss
-
-        return preference_loss(logits, labels)
-
-    def row_losses(self, logits: Tensor, labels: Tensor) -> Tensor:
-        """Return ``-log P`` of each preference."""
-        from attribune.tasks.losses import row_preference_loss
-
-        return row_preference_loss(logits, labels)
-
-    def row_counts(self, labels: Tensor) -> Tensor:
-        """Return 1 for each preference."""
-        from attribune.tasks.losses import known_weights
-
-        return known_weights(labels)
-
-    def sample_labels(self, logits: Tensor, generator: torch.Generator) -> Tensor:
-        """Draw which text is preferred, (B,)."""
-        from attribune.tasks.losses import sample_class
-
-        return sample_class(logits, generator)
-
-    def _advantage(self, logits: Array) -> Array:
-        """Return the reward of the first text less that of the second, (n,)."""
-        first, second = checked_logits(logits, self.outputs).T
-        return np.asarray(first - second)
-
-    def answer_probabilities(self, logits: Array) -> Array:
-        """Return the probabilities (n, 2) that the first and that the second text is preferred."""
-        advantage = self._advantage(logits)
-        return np.stack([expit(advantage), expit(-advantage)], axis=1)
-
     def decode(self, logits: Array) -> Decoded:
         """Return which text is preferred, both rewards and both probabilities."""
-        probabilities = self.answer_probabilities(logits)
+        probabilities = self.codec.answers(logits)
         predictions: dict[str, Any] = {"prediction": [self.labels[int(p < 0.5)] for p in probabilities[:, 0]]}
         rewards = {f"reward_{name}": np.asarray(logits)[:, place] for place, name in enumerate(self.labels)}
         return Decoded(
@@ -213,17 +226,13 @@ class Preference(Task):
 
         Those of `score_by` come first.
         """
-        advantage, labels = self._advantage(logits), np.asarray(labels)
+        advantage, labels = _advantage(logits), np.asarray(labels)
         if labels.shape != advantage.shape:
             raise DataError(f"{labels.size} labels for {len(advantage)} rows: give one label per row")
         of_preferred = np.where(labels == 0, advantage, -advantage)
         hits = np.where(of_preferred == 0, 0.5, of_preferred > 0)
         values = {"accuracy": hits, "log_loss": np.logaddexp(0.0, -of_preferred)}
         return {name: metric.mean_of(name, values[name]) for name in dict.fromkeys([*self.score_by, *_METRICS])}
-
-    def prior(self, train_labels: Array) -> Array:
-        """Return equal rewards: which text stands first says nothing."""
-        return np.zeros(self.outputs)
 
 
 def _found_labels(column: Column, *, ties: Sequence[str], missing: Sequence[str]) -> tuple[str, str]:
@@ -245,6 +254,12 @@ def _found_labels(column: Column, *, ties: Sequence[str], missing: Sequence[str]
         f"the labels are {shown}: name the label of the first text and that of the second, as in "
         "task.labels=[left, right], and in task.ties which prefers neither"
     )
+
+
+def _advantage(logits: Array) -> Array:
+    """Return the reward of the first text less that of the second, (n,)."""
+    first, second = checked_logits(logits, 2).T
+    return np.asarray(first - second)
 
 
 def _pairs(columns: Sequence[Column]) -> list[tuple[str, ...]]:

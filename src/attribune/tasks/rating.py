@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
+from functools import cached_property
+from typing import Annotated, Any, ClassVar, Self
 
 import numpy as np
 from pydantic import BeforeValidator
@@ -16,7 +16,7 @@ from attribune.metrics import formulas as metric
 from attribune.metrics.metric import Metric
 from attribune.schema.columns import MISSING, NO_NUMBER
 from attribune.tasks.base import Decoded, ScoreBy, Task, check_metrics, checked_logits
-from attribune.tasks.codecs import LabelCodec, Number, Shares
+from attribune.tasks.codecs import ClassCodec, Number, Shares
 from attribune.tasks.labels import (
     UNSEEN,
     Array,
@@ -30,10 +30,6 @@ from attribune.tasks.labels import (
     require_flag,
     sorted_classes,
 )
-
-if TYPE_CHECKING:
-    import torch
-    from torch import Tensor
 
 __all__ = ["Rating"]
 
@@ -52,12 +48,6 @@ _USUAL = ("accuracy", "rmse", "mae")
 _OF_NUMBERS = (metric.rmse, metric.mae, metric.pearson, metric.spearman)
 _METRICS = {"accuracy": metric.accuracy, **{make.__name__: make for make in _OF_NUMBERS}}
 Ratings = Annotated[tuple[str, ...], BeforeValidator(_sorted_ratings)]
-
-
-def _codec(classes: tuple[str, ...], *, soft_labels: bool, missing: Sequence[str]) -> LabelCodec:
-    if soft_labels:
-        return Shares(classes=classes, missing=missing, as_numbers=True)
-    return Number(classes=classes, missing=missing)
 
 
 @checked_dataclass(kw_only=True)
@@ -108,7 +98,7 @@ class Rating(Task):
         require_flag(soft_labels, name="soft_labels")
         if classes is None:
             require_columns(label_columns, ["label"], task=cls.kind)
-            texts = _codec((), soft_labels=soft_labels, missing=missing).names(label_columns[0])
+            texts = cls.codec_for({"soft_labels": soft_labels, "missing": missing}).names(label_columns[0])
             classes = sorted_classes(texts, of="the label column")
         names = class_names(classes, of="the rating")
         return cls(
@@ -124,10 +114,19 @@ class Rating(Task):
         """The first of `score_by`, else `accuracy`, or for distributions `cross_entropy`."""
         return (*self.score_by, *self.codec.share_metrics, *_USUAL)[0]
 
-    @property
-    def codec(self) -> LabelCodec:
+    @classmethod
+    def codec_for(cls, options: Mapping[str, Any]) -> ClassCodec:
+        """Return what the labels are: one of the numbers, or a share of each."""
+        classes, missing = options.get("classes"), options.get("missing", MISSING)
+        names = () if classes is None else class_names(classes, of="the rating")
+        if options.get("soft_labels"):
+            return Shares(classes=names, missing=missing, as_numbers=True)
+        return Number(classes=names, missing=missing)
+
+    @cached_property
+    def codec(self) -> ClassCodec:
         """What the labels of a row are."""
-        return _codec(self.classes, soft_labels=self.soft_labels, missing=self.missing)
+        return self.codec_for(vars(self))
 
     @property
     def outputs(self) -> int:
@@ -138,66 +137,9 @@ class Rating(Task):
     def _values(self) -> Array:
         return np.array([float(name) for name in self.classes])
 
-    def encode_labels(self, columns: Sequence[Column], *, first_row: int = 1) -> tuple[Array, Array]:
-        """Return class ids int64 (n,) and the mask of labelled rows; DataError for a label that is not a number.
-
-        Distributions are float32 (n, C).
-        """
-        require_columns(columns, ["label"], task=self.kind)
-        return self.codec.encode(columns[0], first_row=first_row)
-
-    @classmethod
-    def bad_labels(cls, columns: Sequence[Column], options: Mapping[str, Any]) -> Array:
-        """Return (n,) whether a label is no finite number, or none of the given ones."""
-        classes = options.get("classes")
-        codec = _codec(
-            () if classes is None else class_names(classes, of="the rating"),
-            soft_labels=bool(options.get("soft_labels")),
-            missing=options.get("missing", MISSING),
-        )
-        return codec.outside(columns[0])
-
-    def class_counts(self, labels: Array) -> dict[str, int]:
-        """Count the rows of each rating; distributions have none."""
-        return self.codec.counts(labels)
-
-    def unseen_labels(self, columns: Sequence[Column]) -> Counter[str]:
-        """Count the ratings that are not among the classes; distributions have none."""
-        require_columns(columns, ["label"], task=self.kind)
-        return self.codec.unseen(columns[0])
-
-    def label_notes(self, columns: Sequence[Column]) -> list[str]:
-        """Say how many distributions have no single most frequent rating."""
-        return self.codec.notes(columns[0])
-
-    def loss(self, logits: Tensor, labels: Tensor) -> Tensor:
-        """Return the cross-entropy of logits (B, C)."""
-        return self.codec.loss(logits, labels)
-
-    def row_losses(self, logits: Tensor, labels: Tensor) -> Tensor:
-        """Return the cross-entropy of each row; zero for a rating that no training row has."""
-        return self.codec.row_losses(logits, labels)
-
-    def row_counts(self, labels: Tensor) -> Tensor:
-        """Return 1 for rows with a known rating, and 0 for others."""
-        return self.codec.row_counts(labels)
-
-    def sample_labels(self, logits: Tensor, generator: torch.Generator) -> Tensor:
-        """Draw class ids (B,), as distributions (B, C) where labels are some."""
-        return self.codec.sample(logits, generator)
-
-    def answer_probabilities(self, logits: Array) -> Array:
-        """Return the probabilities (n, C) of the numbers."""
-        return self.codec.chances(checked_logits(logits, self.outputs))
-
-    @property
-    def positions(self) -> Array:
-        """The numbers."""
-        return self._values
-
     def decode(self, logits: Array) -> Decoded:
         """Return the most probable rating as text, or the expected rating as a number, or both."""
-        probabilities = self.answer_probabilities(logits)
+        probabilities = self.codec.chances(checked_logits(logits, self.outputs))
         most_probable: list[Any] = [self.classes[i] for i in probabilities.argmax(axis=1)]
         expected = probabilities @ self._values
         predictions = {"prediction": expected if self.expected else most_probable}
@@ -215,7 +157,7 @@ class Rating(Task):
         the most frequent ratings counts as the likeliest of them.
         """
         logits, labels = checked_logits(logits, self.outputs), np.asarray(labels)
-        found = self.codec.of_shares(logits, labels, positions=self._values)
+        found = self.codec.of_shares(logits, labels)
         labels = self.codec.true_classes(labels, logits)
         most_probable, values = logits.argmax(axis=1), self._values
         mean = softmax(logits, axis=1) @ values
@@ -242,7 +184,3 @@ class Rating(Task):
         values = self._values
         farthest = np.where(predicted - values[0] > values[-1] - predicted, values[0], values[-1])
         return np.asarray(np.where(labels == UNSEEN, farthest, values[labels.clip(min=0)]))
-
-    def prior(self, train_labels: Array) -> Array:
-        """Return the log frequencies of the ratings."""
-        return self.codec.prior(train_labels)

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
+from typing import Annotated, Any, ClassVar, Self
 
 import numpy as np
 from pydantic import BeforeValidator, ValidationInfo
@@ -16,11 +15,8 @@ from attribune.metrics import formulas as metric
 from attribune.metrics.metric import Metric
 from attribune.schema.columns import MISSING, NO_NUMBER
 from attribune.tasks.base import Decoded, ScoreBy, Task, check_metrics, checked_logits
-from attribune.tasks.labels import Array, Column, MissingTexts, label_numbers, outside_of, require_columns
-
-if TYPE_CHECKING:
-    import torch
-    from torch import Tensor
+from attribune.tasks.codecs import Numbers
+from attribune.tasks.labels import Array, Column, MissingTexts, label_numbers, require_columns
 
 __all__ = ["Regression"]
 
@@ -85,51 +81,14 @@ class Regression(Task):
         """The first of `score_by`, else `rmse`."""
         return (*self.score_by, *_USUAL)[0]
 
-    def encode_labels(self, columns: Sequence[Column], *, first_row: int = 1) -> tuple[Array, Array]:
-        """Return standardised labels float32 (n,) and the mask of labelled rows; DataError for text."""
-        require_columns(columns, ["label"], task=self.kind)
-        values = label_numbers(columns[0], missing=self.missing, first_row=first_row)
-        return ((values - self.mean) / self.std).astype(np.float32), ~np.isnan(values)
-
     @classmethod
-    def bad_labels(cls, columns: Sequence[Column], options: Mapping[str, Any]) -> Array:
-        """Return (n,) whether a label is no finite number."""
-        return outside_of(columns[0], missing=options.get("missing", MISSING), known=None, as_numbers=True)
-
-    def unseen_labels(self, columns: Sequence[Column]) -> Counter[str]:
-        """Return an empty count: every number can be predicted."""
-        require_columns(columns, ["label"], task=self.kind)
-        return Counter()
-
-    def loss(self, logits: Tensor, labels: Tensor) -> Tensor:
-        """Return the mean squared error of logits (B, 1) and standardised labels (B,)."""
-        from attribune.tasks.losses import squared_error
-
-        return squared_error(logits, labels)
+    def codec_for(cls, options: Mapping[str, Any]) -> Numbers:
+        """Return standardised numbers."""
+        known = {name: options[name] for name in ("mean", "std") if name in options}
+        return Numbers(missing=options.get("missing", MISSING), **known)
 
     def _numbers(self, logits: Array) -> Array:
         return np.asarray(checked_logits(logits, 1)[:, 0] * self.std + self.mean)
-
-    @property
-    def has_free_dispersion(self) -> bool:
-        """It has: the variance of the noise."""
-        return True
-
-    def sample_labels(self, logits: Tensor, generator: torch.Generator) -> Tensor:
-        """Draw numbers (B,) of which the squared error is the negative log-likelihood."""
-        from attribune.tasks.losses import sample_number
-
-        return sample_number(logits, generator)
-
-    def row_losses(self, logits: Tensor, labels: Tensor) -> Tensor:
-        """Return the squared error of each row; zero without a label."""
-        from attribune.tasks.losses import row_squared_error
-
-        return row_squared_error(logits, labels)
-
-    def row_counts(self, labels: Tensor) -> Tensor:
-        """Return 1 for rows with a label, and 0 for others."""
-        return labels.isfinite().float()
 
     def decode(self, logits: Array) -> Decoded:
         """Return the numbers in the unit of the values."""
@@ -148,7 +107,3 @@ class Regression(Task):
         """Return the root of the mean squared error."""
         true = np.asarray(labels, dtype=np.float64) * self.std + self.mean
         return metric.rmse(true, self._numbers(logits))
-
-    def prior(self, train_labels: Array) -> Array:
-        """Return the mean of the labels."""
-        return np.array([train_labels.mean(dtype=np.float64)])

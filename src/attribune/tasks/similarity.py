@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import cached_property
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, get_args
 
@@ -19,7 +19,8 @@ from attribune.metrics import formulas as metric
 from attribune.metrics.metric import Metric
 from attribune.metrics.ranking import RECALL_AT, mean_reciprocal_rank, positive_ranks, recall_at
 from attribune.schema.columns import MISSING, NO_NUMBER, canonical
-from attribune.tasks.base import LOSS, Decoded, ScoreBy, Task, check_metrics, checked_logits
+from attribune.tasks.base import Decoded, ScoreBy, Task, check_metrics, checked_logits
+from attribune.tasks.codecs import LabelCodec, Numbers
 from attribune.tasks.inputs import ComparedTexts, TaskInput
 from attribune.tasks.labels import (
     Array,
@@ -28,7 +29,6 @@ from attribune.tasks.labels import (
     compared_texts,
     label_numbers,
     number_of,
-    outside_of,
 )
 
 if TYPE_CHECKING:
@@ -98,11 +98,25 @@ class Similarity(Task):
 
     def __post_init__(self) -> None:
         """Check the names of metrics."""
-        check_metrics(self.score_by, self._rows.metrics, task=f"a similarity of {self.form}")
+        check_metrics(self.score_by, self.codec.metrics, task=f"a similarity of {self.form}")
 
-    @property
-    def _rows(self) -> _Rows:
-        return _FORMS[self.form](self)
+    @classmethod
+    def codec_for(cls, options: Mapping[str, Any]) -> LabelCodec:
+        """Return the labels of the form; those of texts alone have no scale."""
+        if options.get("form") != "scores":
+            return LabelCodec()
+        return _Scores(missing=options.get("missing", MISSING))
+
+    @cached_property
+    def codec(self) -> _Rows:
+        """What the rows of the form have, and what is learned and measured of them."""
+        return _FORMS[self.form](
+            size=self.size,
+            scale=self.scale,
+            margin=self.margin,
+            pair_attributes=self.pair_attributes,
+            missing=self.missing,
+        )
 
     @classmethod
     def fit(
@@ -130,7 +144,7 @@ class Similarity(Task):
         if not is_usable.any():
             raise DataError(f"no training row can be used: all have {cls.unusable}")
         distinct = np.unique(labels[is_usable])
-        if (same := task._rows.same) is not None and len(distinct) < 2:
+        if (same := task.codec.same) is not None and len(distinct) < 2:
             raise DataError(
                 f"every training row has the same {same}: nothing can be learned; give rows of at least two"
             )
@@ -139,32 +153,27 @@ class Similarity(Task):
     @property
     def candidates(self) -> int:
         """Return 3 for triplets, else 2."""
-        return self._rows.candidates
+        return self.codec.candidates
 
     @property
     def outputs(self) -> int:
         """The cosines with the other texts; of pairs both vectors."""
-        return self._rows.outputs
+        return self.codec.outputs
 
     @property
     def main_metric(self) -> str:
         """The first of `score_by`, else ``spearman``, ``mrr`` or ``accuracy``."""
-        return (*self.score_by, *self._rows.metrics)[0]
-
-    @property
-    def selection_metric(self) -> str:
-        """The squared error of scores; the loss of pairs and triplets depends on the batch, or on the margin."""
-        return self._rows.selection_metric or self.main_metric
+        return (*self.score_by, *self.codec.metrics)[0]
 
     @property
     def output_names(self) -> list[str]:
         """Names of the cosines; vectors have none."""
-        return list(self._rows.output_names)
+        return list(self.codec.output_names)
 
     @property
     def label_attributes(self) -> tuple[str, ...]:
         """The attributes that tell the second texts of pairs apart, beside their words."""
-        return self._rows.label_attributes
+        return self.codec.label_attributes
 
     def with_vector_size(self, size: int) -> Self:
         """Return the task of a model whose vectors of texts have this size."""
@@ -183,7 +192,12 @@ class Similarity(Task):
                         f"task.{option} has {name!r}, which is none of the attributes {', '.join(names) or '(none)'}"
                         f"{did_you_mean(name, names)}"
                     )
-        super().check_attributes(names)
+        for name in names:
+            if not any(self.reads_attribute(name, place=place) for place in range(self.candidates)):
+                raise ConfigError(
+                    f"no text is read with the attribute {name!r}: name it in task.text_attributes or "
+                    "task.pair_attributes, or leave it out of the attributes"
+                )
 
     def reads_attribute(self, name: str, *, place: int) -> bool:
         """Whether the first text or the others, by their place, are read with an attribute."""
@@ -197,70 +211,11 @@ class Similarity(Task):
 
     def of_vectors(self, vectors: Tensor) -> Tensor:
         """Return the logits (B, outputs) of the vectors (B, candidates, H) of texts."""
-        return self._rows.logits(vectors)
-
-    def encode_labels(self, columns: Sequence[Column], *, first_row: int = 1) -> tuple[Array, Array]:
-        """Return scores, float32 (n,), or int64 numbers of the texts or zeros, and the mask of rows that can be used.
-
-        Rows of pairs and triplets need texts that differ.
-
-        Args:
-            columns: the scores, if there are any; then the texts, which may be left out behind scores; and
-                `label_attributes`.
-        """
-        if not self._rows.takes(len(columns)):
-            raise ConfigError(
-                f"the task 'similarity' takes for {self.form} {self._rows.needed}, and was given {len(columns)}: name "
-                "these"
-            )
-        return self._rows.encode(columns, first_row=first_row)
-
-    @classmethod
-    def bad_labels(cls, columns: Sequence[Column], options: Mapping[str, Any]) -> Array:
-        """Return (n,) whether a score is no number from -1 to 1."""
-        if options.get("form") != "scores":
-            return super().bad_labels(columns, options)
-        outside = outside_of(columns[0], missing=options.get("missing", MISSING), known=None, as_numbers=True)
-        numbers = [number_of(canonical(value) or "") for value in columns[0]]
-        return np.asarray(outside | [number is not None and abs(number) > 1 for number in numbers])
-
-    def unseen_labels(self, columns: Sequence[Column]) -> Counter[str]:
-        """Return an empty count: every text and every score can be predicted."""
-        return Counter()
-
-    def label_notes(self, columns: Sequence[Column]) -> list[str]:
-        """Say how many rows with texts are left out, since they have the same one twice."""
-        return self._rows.notes(columns)
-
-    def loss(self, logits: Tensor, labels: Tensor) -> Tensor:
-        """Return the mean of `row_losses` over the rows with a label."""
-        return self._rows.loss(logits, labels)
-
-    def row_losses(self, logits: Tensor, labels: Tensor) -> Tensor:
-        """Return the loss of each row, (B,), which depends on the whole batch for pairs."""
-        return self._rows.row_losses(logits, labels)
-
-    @property
-    def has_row_losses(self) -> bool:
-        """Whether the loss of a row depends on that row alone: that of pairs does not."""
-        return self._rows.has_row_losses
-
-    def row_counts(self, labels: Tensor) -> Tensor:
-        """Return 1 for rows with a label, and 0 for others."""
-        return labels.isfinite().float()
-
-    @property
-    def has_free_dispersion(self) -> bool:
-        """Whether there are scores, with a variance of the noise."""
-        return self._rows.has_free_dispersion
-
-    def _cosines(self, logits: Array) -> Array:
-        """Return the cosines (n, candidates - 1) of the first text with the others."""
-        return self._rows.cosines(checked_logits(logits, self.outputs))
+        return self.codec.logits(vectors)
 
     def decode(self, logits: Array) -> Decoded:
         """Return the cosine of the first two texts."""
-        cosines = self._cosines(logits)[:, 0]
+        cosines = self.codec.cosines(checked_logits(logits, self.outputs))[:, 0]
         return Decoded(predictions={"prediction": cosines}, probabilities=None, probability_columns=())
 
     def metrics(self, logits: Array, labels: Array) -> dict[str, Metric]:
@@ -269,34 +224,34 @@ class Similarity(Task):
         Correlations are of cosine and score. A positive is ranked among the distinct positives of all rows. Of triplets
         whose two cosines are equal, half are right.
         """
-        labels, names = np.asarray(labels), dict.fromkeys([*self.score_by, *self._rows.metrics])
+        labels, names = np.asarray(labels), dict.fromkeys([*self.score_by, *self.codec.metrics])
         if labels.shape != (len(logits),):
             raise DataError(f"{labels.size} labels for {len(logits)} rows: give one label per row")
-        return self._rows.measured(checked_logits(logits, self.outputs), labels, names)
-
-    def prior(self, train_labels: Array) -> Array:
-        """Return the mean score, and equal vectors where there are no scores."""
-        return self._rows.prior(train_labels)
+        return self.codec.measured(checked_logits(logits, self.outputs), labels, names)
 
 
-class _Rows(ABC):
+@dataclass(frozen=True, kw_only=True)
+class _Rows(LabelCodec, ABC):
     """What the rows of one form have, and what is learned and measured of them.
 
-    Logits are made by `Similarity.of_vectors`; `cosines` are (n, candidates - 1), of the first text with the others.
+    Columns are the scores, if there are any; then the texts, which may be left out behind scores; and
+    `label_attributes`. Logits are made by `Similarity.of_vectors`; `cosines` are (n, candidates - 1), of the first text
+    with the others.
     """
 
+    size: int = 0
+    scale: float = 20.0
+    margin: float = 0.2
+    pair_attributes: tuple[str, ...] = ()
+
+    form: ClassVar[Form]
     metrics: ClassVar[tuple[str, ...]]
     needed: ClassVar[str]
     candidates: ClassVar[int] = 2
     option: ClassVar[str | None] = None
     output_names: ClassVar[tuple[str, ...]] = ()
-    selection_metric: ClassVar[str | None] = None
-    has_row_losses: ClassVar[bool] = True
-    has_free_dispersion: ClassVar[bool] = False
+    has_comparable_loss: ClassVar[bool] = False  # it depends on the batch, or on the margin
     same: ClassVar[str | None] = None
-
-    def __init__(self, task: Similarity) -> None:
-        self.task = task
 
     @property
     def outputs(self) -> int:
@@ -312,9 +267,12 @@ class _Rows(ABC):
         """Whether labels have so many columns."""
         return columns == self.candidates + len(self.label_attributes)
 
-    @abstractmethod
-    def encode(self, columns: Sequence[Column], *, first_row: int) -> tuple[Array, Array]:
-        """Return labels, and the mask of rows that can be used."""
+    def check(self, columns: Sequence[Column], *, task: str) -> None:
+        """Check the number of columns."""
+        if not self.takes(len(columns)):
+            raise ConfigError(
+                f"the task {task!r} takes for {self.form} {self.needed}, and was given {len(columns)}: name these"
+            )
 
     def notes(self, columns: Sequence[Column]) -> list[str]:
         """Say how many rows with texts are left out, since they have the same one twice."""
@@ -332,9 +290,9 @@ class _Rows(ABC):
         """Return the mean of `row_losses` over the rows with a label."""
         return self.row_losses(logits, labels).mean()
 
-    @abstractmethod
-    def row_losses(self, logits: Tensor, labels: Tensor) -> Tensor:
-        """Return the loss of each row, (B,)."""
+    def row_counts(self, labels: Tensor) -> Tensor:
+        """Return 1 for rows with a label, and 0 for others."""
+        return labels.isfinite().float()
 
     def cosines(self, logits: Array) -> Array:
         """Return the cosines (n, candidates - 1) of finite logits."""
@@ -349,39 +307,34 @@ class _Rows(ABC):
         return np.zeros(self.outputs)
 
 
-class _Scores(_Rows):
+@dataclass(frozen=True, kw_only=True)
+class _Scores(Numbers, _Rows):
+    form = "scores"
     metrics = ("spearman", "pearson", "rmse")
     needed = "a column of scores, perhaps with those of both texts behind it"
     output_names = ("similarity",)
-    selection_metric = LOSS  # the squared error
-    has_free_dispersion = True  # the variance of the noise
+    has_comparable_loss = True  # the squared error
     same = "score"
 
     def takes(self, columns: int) -> bool:
         return columns in (1, 3)
 
-    def encode(self, columns: Sequence[Column], *, first_row: int) -> tuple[Array, Array]:
-        scores = label_numbers(columns[0], missing=self.task.missing, first_row=first_row)
+    def encode(self, columns: Sequence[Column], *, first_row: int = 1) -> tuple[Array, Array]:
+        scores = label_numbers(columns[0], missing=self.missing, first_row=first_row)
         wrong = np.flatnonzero(np.abs(scores) > 1)
         if len(wrong):
             row = int(wrong[0])
-            raise RowError("the score of ", first_row + row, f" is {scores[row]:g}{self.task.label_scale}")
+            raise RowError("the score of ", first_row + row, f" is {scores[row]:g}{Similarity.label_scale}")
         texts = compared_texts(columns[1:])
         has_texts = np.array([all(row) for row in texts], dtype=bool) if texts else True
         return scores.astype(np.float32), ~np.isnan(scores) & has_texts
 
+    def outside(self, columns: Sequence[Column]) -> Array:
+        numbers = [number_of(canonical(value) or "") for value in columns[0]]
+        return super().outside(columns) | [number is not None and abs(number) > 1 for number in numbers]
+
     def notes(self, columns: Sequence[Column]) -> list[str]:
         return []
-
-    def loss(self, logits: Tensor, labels: Tensor) -> Tensor:
-        from attribune.tasks.losses import squared_error
-
-        return squared_error(logits, labels)
-
-    def row_losses(self, logits: Tensor, labels: Tensor) -> Tensor:
-        from attribune.tasks.losses import row_squared_error
-
-        return row_squared_error(logits, labels)
 
     def measured(self, logits: Array, labels: Array, names: Iterable[str]) -> dict[str, Metric]:
         true = labels.astype(np.float64)
@@ -391,11 +344,9 @@ class _Scores(_Rows):
             )
         return {name: getattr(metric, name)(true, logits[:, 0]) for name in names}
 
-    def prior(self, labels: Array) -> Array:
-        return np.array([labels.mean(dtype=np.float64)])
-
 
 class _Pairs(_Rows):
+    form = "pairs"
     metrics = ("mrr", *(f"recall_at_{k}" for k in RECALL_AT))
     needed = "the columns of both texts and of pair_attributes"
     option = "scale"
@@ -404,13 +355,13 @@ class _Pairs(_Rows):
 
     @property
     def outputs(self) -> int:
-        return 2 * self.task.size
+        return 2 * self.size
 
     @property
     def label_attributes(self) -> tuple[str, ...]:
-        return self.task.pair_attributes
+        return self.pair_attributes
 
-    def encode(self, columns: Sequence[Column], *, first_row: int) -> tuple[Array, Array]:
+    def encode(self, columns: Sequence[Column], *, first_row: int = 1) -> tuple[Array, Array]:
         texts = compared_texts(columns)
         is_usable = np.array([_differ(row[:2]) is True for row in texts], dtype=bool)
         return np.array([_number(row[1:]) for row in texts], dtype=np.int64), is_usable
@@ -423,7 +374,7 @@ class _Pairs(_Rows):
     def row_losses(self, logits: Tensor, labels: Tensor) -> Tensor:
         from attribune.tasks.losses import row_multiple_negatives
 
-        return row_multiple_negatives(logits, labels, scale=self.task.scale)
+        return row_multiple_negatives(logits, labels, scale=self.scale)
 
     def cosines(self, logits: Array) -> Array:
         first, second = np.split(logits, 2, axis=1)
@@ -437,13 +388,14 @@ class _Pairs(_Rows):
 
 
 class _Triplets(_Rows):
+    form = "triplets"
     metrics = ("accuracy",)
     needed = "the columns of the text, the positive and the negative"
     candidates = 3
     option = "margin"
     output_names = ("similarity", "similarity_negative")
 
-    def encode(self, columns: Sequence[Column], *, first_row: int) -> tuple[Array, Array]:
+    def encode(self, columns: Sequence[Column], *, first_row: int = 1) -> tuple[Array, Array]:
         texts = compared_texts(columns)
         is_usable = np.array([_differ(row) is True for row in texts], dtype=bool)
         return np.zeros(len(texts), dtype=np.int64), is_usable
@@ -451,7 +403,7 @@ class _Triplets(_Rows):
     def row_losses(self, logits: Tensor, labels: Tensor) -> Tensor:
         from attribune.tasks.losses import row_triplet_margin
 
-        return row_triplet_margin(logits, margin=self.task.margin)
+        return row_triplet_margin(logits, margin=self.margin)
 
     def measured(self, logits: Array, labels: Array, names: Iterable[str]) -> dict[str, Metric]:
         hits = (1 + np.sign(logits[:, 0] - logits[:, 1])) / 2

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NamedTuple, Self
 
 import numpy as np
@@ -19,6 +19,7 @@ from attribune.metrics.metric import Metric
 from attribune.schema.columns import MISSING
 from attribune.tasks.answers import Answer, AnswerCells
 from attribune.tasks.base import Decoded
+from attribune.tasks.codecs import LabelCodec
 from attribune.tasks.inputs import QuestionAndContext, TaskInput
 from attribune.tasks.labels import UNSEEN, Array, Column, Flag, MissingTexts
 from attribune.tasks.tokens import TokenRow, TokenTask, TokenWindow, object_array
@@ -51,6 +52,74 @@ class SpanScores(NamedTuple):
     def difference(self) -> float:
         """The score of no answer less that of the best candidate; infinite without one."""
         return self.null - self.best[0].score if self.best else np.inf
+
+
+@dataclass(frozen=True, kw_only=True)
+class Answers(LabelCodec):
+    """The true answers to a question; the label of a row is a tuple of them, and labels are (n,).
+
+    Columns are the answers, with their starts and whether there are none if these are columns of their own; and the
+    context.
+    """
+
+    def check(self, columns: Sequence[Column], *, task: str) -> None:
+        """Check the number of columns."""
+        if not 2 <= len(columns) <= 4:
+            raise ConfigError(
+                f"the task {task!r} takes 1 to 3 label columns and the context, and was given {len(columns)} columns: "
+                "name the answers, or answer, answer_start and is_impossible"
+            )
+
+    def _read(self, columns: Sequence[Column], first_row: int) -> list[tuple[tuple[Answer, ...] | None, int]]:
+        cells = AnswerCells(missing=self.missing)
+        rows = zip(*columns, strict=True)
+        return [cells.read(row[:-1], row[-1], row=number) for number, row in enumerate(rows, start=first_row)]
+
+    def encode(self, columns: Sequence[Column], *, first_row: int = 1) -> tuple[Array, Array]:
+        """Return a tuple of answers per row, and the mask of labelled rows."""
+        read = [answers for answers, _ in self._read(columns, first_row)]
+        return object_array([answers or () for answers in read]), np.array(
+            [one is not None for one in read], dtype=bool
+        )
+
+    def notes(self, columns: Sequence[Column]) -> list[str]:
+        """Say how many answers are elsewhere in the text than their start says."""
+        moved = sum(count for _, count in self._read(columns, 1))
+        return [f"{moved:,} answers are not where their row says, and were found by their text"] if moved else []
+
+    def _nats(self, logits: Tensor, labels: Tensor) -> Tensor:
+        """Return the cross-entropies (B, 2) of the first and of the last token."""
+        import torch
+
+        from attribune.core.precision import at_least_float32
+
+        scores = at_least_float32(logits).masked_fill((labels == UNSEEN).unsqueeze(-1), -torch.inf).log_softmax(dim=1)
+        targets = torch.stack([((labels >= 0) & (labels & bit > 0)).long().argmax(dim=1) for bit in (1, 2)], dim=1)
+        return -scores.gather(1, targets.unsqueeze(1)).squeeze(1)
+
+    def loss(self, logits: Tensor, labels: Tensor) -> Tensor:
+        """Return the mean of the cross-entropies of first and last token, among those that may be, over windows."""
+        return self._nats(logits, labels).mean()
+
+    def row_losses(self, logits: Tensor, labels: Tensor) -> Tensor:
+        """Return the sum of both cross-entropies of each window."""
+        return self._nats(logits, labels).sum(dim=1)
+
+    def row_counts(self, labels: Tensor) -> Tensor:
+        """Return 2 for each window, whose loss has two cross-entropies."""
+        return 2 * super().row_counts(labels)
+
+    def packed(self, arrays: Mapping[str, Array]) -> dict[str, Array]:
+        """Store scores and labels as JSON in bytes."""
+        texts = {name: json.dumps(list(arrays[name])) for name in ("logits", "labels")}
+        return {**arrays, **{name: np.frombuffer(text.encode(), dtype=np.uint8) for name, text in texts.items()}}
+
+    def unpacked(self, arrays: Mapping[str, Array]) -> dict[str, Array]:
+        """Undo `packed`."""
+        scores, labels = (json.loads(arrays[name].tobytes()) for name in ("logits", "labels"))
+        logits = [SpanScores(null, tuple(Candidate(*one) for one in best)) for null, best in scores]
+        answers = [tuple(Answer(*one) for one in label) for label in labels]
+        return {**arrays, "logits": object_array(logits), "labels": object_array(answers)}
 
 
 def _at_least_one(value: int, info: ValidationInfo) -> int:
@@ -134,36 +203,10 @@ class Spans(TokenTask):
         has_none = any(label == () for label in labels[keep])
         return replace(task, unanswerable=has_none if unanswerable is None else unanswerable)
 
-    def _read(self, columns: Sequence[Column], first_row: int) -> list[tuple[tuple[Answer, ...] | None, int]]:
-        if not 2 <= len(columns) <= 4:
-            raise ConfigError(
-                f"the task 'spans' takes 1 to 3 label columns and the context, and was given {len(columns)} columns: "
-                "name the answers, or answer, answer_start and is_impossible"
-            )
-        cells = AnswerCells(missing=self.missing)
-        rows = zip(*columns, strict=True)
-        return [cells.read(row[:-1], row[-1], row=number) for number, row in enumerate(rows, start=first_row)]
-
-    def encode_labels(self, columns: Sequence[Column], *, first_row: int = 1) -> tuple[Array, Array]:
-        """Return a tuple of answers per row, (n,), and the mask of labelled rows.
-
-        Args:
-            columns: the answers, with their starts and whether there are none if these are columns of their own; and
-                the context.
-        """
-        read = [answers for answers, _ in self._read(columns, first_row)]
-        return object_array([answers or () for answers in read]), np.array(
-            [one is not None for one in read], dtype=bool
-        )
-
-    def unseen_labels(self, columns: Sequence[Column]) -> Counter[str]:
-        """Return an empty count: every answer in a text can be predicted."""
-        return Counter()
-
-    def label_notes(self, columns: Sequence[Column]) -> list[str]:
-        """Say how many answers are elsewhere in the text than their start says."""
-        moved = sum(count for _, count in self._read(columns, 1))
-        return [f"{moved:,} answers are not where their row says, and were found by their text"] if moved else []
+    @cached_property
+    def codec(self) -> Answers:
+        """What the labels of a row are."""
+        return Answers(missing=self.missing)
 
     def window_labels(self, window: TokenWindow, label: Sequence[Answer]) -> Array:
         """Return 1 at the first token of the answer, plus 2 at the last one, 0 at others that may be, and `UNSEEN`.
@@ -181,28 +224,6 @@ class Spans(TokenTask):
     def is_learned(self, windows: Sequence[TokenWindow], label: Sequence[Answer]) -> bool:
         """Whether a window has the whole answer, if there is one."""
         return not label or any(_tokens_of(label[0], window) is not None for window in windows)
-
-    def _nats(self, logits: Tensor, labels: Tensor) -> Tensor:
-        """Return the cross-entropies (B, 2) of the first and of the last token."""
-        import torch
-
-        from attribune.core.precision import at_least_float32
-
-        scores = at_least_float32(logits).masked_fill((labels == UNSEEN).unsqueeze(-1), -torch.inf).log_softmax(dim=1)
-        targets = torch.stack([((labels >= 0) & (labels & bit > 0)).long().argmax(dim=1) for bit in (1, 2)], dim=1)
-        return -scores.gather(1, targets.unsqueeze(1)).squeeze(1)
-
-    def loss(self, logits: Tensor, labels: Tensor) -> Tensor:
-        """Return the mean of the cross-entropies of first and last token, among those that may be, over windows."""
-        return self._nats(logits, labels).mean()
-
-    def row_losses(self, logits: Tensor, labels: Tensor) -> Tensor:
-        """Return the sum of both cross-entropies of each window."""
-        return self._nats(logits, labels).sum(dim=1)
-
-    def row_counts(self, labels: Tensor) -> Tensor:
-        """Return 2 for each window, whose loss has two cross-entropies."""
-        return 2 * super().row_counts(labels)
 
     def window_scores(self, logits: Array, window: TokenWindow) -> SpanScores:
         """Return the score of no answer, and the best candidates, yet without their texts."""
@@ -306,18 +327,6 @@ class Spans(TokenTask):
         k = int(np.argmax(np.where(apart, gain, -np.inf)))
         low, high = bounds[k], bounds[k + 1]
         return replace(self, null_score_diff_threshold=float((low + high) / 2 if np.isfinite(high) else low + 1))
-
-    def packed(self, arrays: Mapping[str, Array]) -> dict[str, Array]:
-        """Store scores and labels as JSON in bytes."""
-        texts = {name: json.dumps(list(arrays[name])) for name in ("logits", "labels")}
-        return {**arrays, **{name: np.frombuffer(text.encode(), dtype=np.uint8) for name, text in texts.items()}}
-
-    def unpacked(self, arrays: Mapping[str, Array]) -> dict[str, Array]:
-        """Undo `packed`."""
-        scores, labels = (json.loads(arrays[name].tobytes()) for name in ("logits", "labels"))
-        logits = [SpanScores(null, tuple(Candidate(*one) for one in best)) for null, best in scores]
-        answers = [tuple(Answer(*one) for one in label) for label in labels]
-        return {**arrays, "logits": object_array(logits), "labels": object_array(answers)}
 
 
 def _tokens_of(answer: Answer, window: TokenWindow) -> tuple[int, int] | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
@@ -18,8 +19,8 @@ from attribune.metrics import formulas as metric
 from attribune.metrics.entities import SINGLE, count_entities, split_tag
 from attribune.metrics.metric import Metric
 from attribune.schema.columns import MISSING, canonical
-from attribune.tasks.base import Decoded, checked_logits, log_losses
-from attribune.tasks.codecs import log_frequencies
+from attribune.tasks.base import Decoded
+from attribune.tasks.codecs import LabelCodec, checked_logits, log_frequencies, log_losses
 from attribune.tasks.inputs import TaskInput, WordList
 from attribune.tasks.labels import (
     UNSEEN,
@@ -47,6 +48,130 @@ _TYPE_BITS = 48
 
 def _class_names(classes: Any) -> tuple[str, ...]:
     return class_names(classes, of="the tags")
+
+
+@dataclass(frozen=True, kw_only=True)
+class TagLists(LabelCodec):
+    """A tag for each word; the label of a row is a tuple of ids, and labels are (n,).
+
+    Columns are the tags, and if they are known the words, of which there must be as many.
+
+    Args:
+        scheme: see `Tags`.
+    """
+
+    scheme: Scheme = "none"
+
+    @cached_property
+    def _parts(self) -> tuple[Array, Array, dict[str, int]]:
+        """Position and type (C,) of each tag, and the number of each type."""
+        parts = [split_tag(tag) or (SINGLE, tag) for tag in self.classes]
+        types = {name: number for number, name in enumerate(dict.fromkeys(name for _, name in parts))}
+        return np.array([position for position, _ in parts]), np.array([types[name] for _, name in parts]), types
+
+    def check(self, columns: Sequence[Column], *, task: str) -> None:
+        """Check the number of columns."""
+        if not 1 <= len(columns) <= 2:
+            raise ConfigError(f"the task {task!r} takes one label column and was given {len(columns)}: name one")
+
+    def encode(self, columns: Sequence[Column], *, first_row: int = 1) -> tuple[Array, Array]:
+        """Return a tuple of ids per row, and the mask of labelled rows; an unseen tag is below `UNSEEN`."""
+        lists = _tag_lists(columns[0], missing=self.missing, first_row=first_row)
+        index = {tag: number for number, tag in enumerate(self.classes)}
+        labels = []
+        for row, tags in enumerate(lists):
+            words = word_list(columns[1][row]) if len(columns) > 1 else None
+            if tags is not None and words and len(words) != len(tags):
+                counts = f"{len(words):,} words and {len(tags):,} tags"
+                raise RowError("", first_row + row, f" has {counts}: give each word one tag")
+            labels.append(tuple(index[tag] if tag in index else self._unseen_id(tag) for tag in tags or ()))
+        return object_array(labels), np.array([tags is not None for tags in lists], dtype=bool)
+
+    def _unseen_id(self, tag: str) -> int:
+        """Return the id of a tag that is no class: below `UNSEEN`, with its position and type."""
+        position, name = split_tag(tag) or (SINGLE, tag)
+        types = self._parts[2]
+        hashed = int.from_bytes(hashlib.blake2b(name.encode(), digest_size=_TYPE_BITS // 8).digest(), "little")
+        return UNSEEN - 1 - (position + _POSITIONS * types.get(name, len(types) + hashed))
+
+    def unseen(self, columns: Sequence[Column]) -> Counter[str]:
+        """Count the rows by tags that are not among the classes."""
+        known, counts = frozenset(self.classes), Counter[str]()
+        for tags in _tag_lists(columns[0], missing=self.missing, first_row=1):
+            counts.update({*(tags or ())} - known)
+        return counts
+
+    def class_notes(self, labels: Array) -> list[str]:
+        """Say which tags keep the others from being counted as entities, and which are written in several ways."""
+        counts = count_classes(np.array([tag for label in labels for tag in label], dtype=np.int64), self.classes)
+        notes = alike_notes(counts)
+        others = [tag for tag in self.classes if split_tag(tag) is None]
+        if self.scheme == "none" and others and any(map(_marks_an_entity, self.classes)):
+            shown = ", ".join(f"{tag!r} ({counts[tag]:,} words)" for tag in others[:_EXAMPLES])
+            more = f", and {len(others) - _EXAMPLES:,} others" if len(others) > _EXAMPLES else ""
+            notes.append(
+                f"the tags {shown}{more} have no form such as O, B-PER or I-PER, so all are scored word by word, and "
+                "the accuracy selects the weights in place of the F1 of entities: correct them, or set "
+                "task.scheme=conll, which takes each word with one of them for an entity"
+            )
+        return notes
+
+    def loss(self, logits: Tensor, labels: Tensor) -> Tensor:
+        """Return the mean cross-entropy over the words of a batch."""
+        from attribune.tasks.losses import cross_entropy
+
+        return cross_entropy(logits.flatten(0, 1), labels.flatten())
+
+    def row_losses(self, logits: Tensor, labels: Tensor) -> Tensor:
+        """Return the sum of the cross-entropies of the words of each window."""
+        from attribune.tasks.losses import token_scores
+
+        return token_scores(logits, labels)[:, 0]
+
+    def row_counts(self, labels: Tensor) -> Tensor:
+        """Return the number of words that are learned in each window."""
+        from attribune.tasks.losses import known_weights
+
+        return known_weights(labels).sum(dim=1)
+
+    def flat(self, logits: Array) -> tuple[Array, Array]:
+        """Return the logits (N, C) of the words of all rows, and where each row ends but the last."""
+        flat = checked_logits(np.concatenate([np.zeros((0, len(self.classes))), *logits]), len(self.classes))
+        return flat, np.cumsum([len(row) for row in logits])[:-1]
+
+    def proper_score(self, logits: Array, labels: Array) -> Metric | None:
+        """Return the log loss of a tag."""
+        sizes = [len(label) for label in labels]
+        true = np.array([tag for label in labels for tag in label], dtype=np.int64)
+        nats = log_losses(-log_softmax(self.flat(logits)[0], axis=1), true)
+        of_rows = np.bincount(np.repeat(np.arange(len(sizes)), sizes), weights=nats, minlength=len(sizes))
+        return metric.ratio("log_loss", of_rows, sizes)
+
+    def parts_of(self, ids: Array) -> tuple[Array, Array]:
+        """Return positions and types (N,) of tags by id."""
+        positions, types, _ = self._parts
+        known, code = np.maximum(ids, 0), UNSEEN - 1 - ids
+        is_known = ids >= 0
+        return (
+            np.where(is_known, positions[known], code % _POSITIONS),
+            np.where(is_known, types[known], code // _POSITIONS),
+        )
+
+    def packed(self, arrays: Mapping[str, Array]) -> dict[str, Array]:
+        """Store the words of all rows one after the other, with the number of words of each row."""
+        words = np.array([len(label) for label in arrays["labels"]], dtype=np.int64)
+        labels = np.array([tag for label in arrays["labels"] for tag in label], dtype=np.int64)
+        logits = np.concatenate([np.zeros((0, len(self.classes)), dtype=np.float32), *arrays["logits"]])
+        return {**arrays, "labels": labels, "logits": logits, "words": words}
+
+    def unpacked(self, arrays: Mapping[str, Array]) -> dict[str, Array]:
+        """Undo `packed`."""
+        rest = {name: array for name, array in arrays.items() if name != "words"}
+        ends = np.cumsum(arrays["words"])[:-1]
+        count = len(arrays["words"])
+        labels = [tuple(part.tolist()) for part in np.split(arrays["labels"], ends)] if count else []
+        logits = np.split(arrays["logits"], ends) if count else []
+        return {**rest, "labels": object_array(labels), "logits": object_array(logits)}
 
 
 @checked_dataclass(kw_only=True)
@@ -82,7 +207,8 @@ class Tags(TokenTask):
     ) -> Self:
         """Fit the tags, unless given, on training rows; the scheme is ``conll`` if all tags have its form."""
         if classes is None:
-            lists = _tag_lists(label_columns, missing=missing, first_row=1)
+            TagLists().check(label_columns, task=cls.kind)
+            lists = _tag_lists(label_columns[0], missing=missing, first_row=1)
             classes = sorted_classes((tag for tags in lists for tag in tags or ()), of="the label column")
         if scheme is None:
             is_conll = all(map(split_tag, classes)) and any(map(_marks_an_entity, classes))
@@ -110,57 +236,9 @@ class Tags(TokenTask):
         return "f1" if self.scheme == "conll" else "accuracy"
 
     @cached_property
-    def _parts(self) -> tuple[Array, Array, dict[str, int]]:
-        """Position and type (C,) of each tag, and the number of each type."""
-        parts = [split_tag(tag) or (SINGLE, tag) for tag in self.classes]
-        types = {name: number for number, name in enumerate(dict.fromkeys(name for _, name in parts))}
-        return np.array([position for position, _ in parts]), np.array([types[name] for _, name in parts]), types
-
-    def encode_labels(self, columns: Sequence[Column], *, first_row: int = 1) -> tuple[Array, Array]:
-        """Return a tuple of ids per row, (n,), and the mask of labelled rows.
-
-        Args:
-            columns: the tags, and if they are known the words, of which there must be as many.
-        """
-        lists = _tag_lists(columns, missing=self.missing, first_row=first_row)
-        index = {tag: number for number, tag in enumerate(self.classes)}
-        labels = []
-        for row, tags in enumerate(lists):
-            words = word_list(columns[1][row]) if len(columns) > 1 else None
-            if tags is not None and words and len(words) != len(tags):
-                counts = f"{len(words):,} words and {len(tags):,} tags"
-                raise RowError("", first_row + row, f" has {counts}: give each word one tag")
-            labels.append(tuple(index[tag] if tag in index else self._unseen_id(tag) for tag in tags or ()))
-        return object_array(labels), np.array([tags is not None for tags in lists], dtype=bool)
-
-    def _unseen_id(self, tag: str) -> int:
-        """Return the id of a tag that is no class: below `UNSEEN`, with its position and type."""
-        position, name = split_tag(tag) or (SINGLE, tag)
-        types = self._parts[2]
-        hashed = int.from_bytes(hashlib.blake2b(name.encode(), digest_size=_TYPE_BITS // 8).digest(), "little")
-        return UNSEEN - 1 - (position + _POSITIONS * types.get(name, len(types) + hashed))
-
-    def unseen_labels(self, columns: Sequence[Column]) -> Counter[str]:
-        """Count the rows by tags that are not among the classes."""
-        known, counts = frozenset(self.classes), Counter[str]()
-        for tags in _tag_lists(columns, missing=self.missing, first_row=1):
-            counts.update({*(tags or ())} - known)
-        return counts
-
-    def class_notes(self, labels: Array) -> list[str]:
-        """Say which tags keep the others from being counted as entities, and which are written in several ways."""
-        counts = count_classes(np.array([tag for label in labels for tag in label], dtype=np.int64), self.classes)
-        notes = alike_notes(counts)
-        others = [tag for tag in self.classes if split_tag(tag) is None]
-        if self.scheme == "none" and others and any(map(_marks_an_entity, self.classes)):
-            shown = ", ".join(f"{tag!r} ({counts[tag]:,} words)" for tag in others[:_EXAMPLES])
-            more = f", and {len(others) - _EXAMPLES:,} others" if len(others) > _EXAMPLES else ""
-            notes.append(
-                f"the tags {shown}{more} have no form such as O, B-PER or I-PER, so all are scored word by word, and "
-                "the accuracy selects the weights in place of the F1 of entities: correct them, or set "
-                "task.scheme=conll, which takes each word with one of them for an entity"
-            )
-        return notes
+    def codec(self) -> TagLists:
+        """What the labels of a row are."""
+        return TagLists(classes=self.classes, missing=self.missing, scheme=self.scheme)
 
     def window_labels(self, window: TokenWindow, label: Sequence[int]) -> Array:
         """Return the id of the tag at the first token of each word that is scored here, elsewhere `UNSEEN`."""
@@ -168,24 +246,6 @@ class Tags(TokenTask):
         first = window.marks >= 0
         labels[first] = np.maximum(np.array(label, dtype=np.int64), UNSEEN)[window.marks[first]]
         return labels
-
-    def loss(self, logits: Tensor, labels: Tensor) -> Tensor:
-        """Return the mean cross-entropy over the words of a batch."""
-        from attribune.tasks.losses import cross_entropy
-
-        return cross_entropy(logits.flatten(0, 1), labels.flatten())
-
-    def row_losses(self, logits: Tensor, labels: Tensor) -> Tensor:
-        """Return the sum of the cross-entropies of the words of each window."""
-        from attribune.tasks.losses import token_scores
-
-        return token_scores(logits, labels)[:, 0]
-
-    def row_counts(self, labels: Tensor) -> Tensor:
-        """Return the number of words that are learned in each window."""
-        from attribune.tasks.losses import known_weights
-
-        return known_weights(labels).sum(dim=1)
 
     def window_scores(self, logits: Array, window: TokenWindow) -> tuple[Array, Array]:
         """Return the words that are scored in a window, and their logits."""
@@ -199,14 +259,9 @@ class Tags(TokenTask):
             scores[words] = logits
         return scores
 
-    def _flat(self, logits: Array) -> tuple[Array, Array]:
-        """Return the logits (N, C) of the words of all rows, and where each row ends but the last."""
-        flat = checked_logits(np.concatenate([np.zeros((0, self.outputs)), *logits]), self.outputs)
-        return flat, np.cumsum([len(row) for row in logits])[:-1]
-
     def decode(self, logits: Array) -> Decoded:
         """Return the most probable tag of each word, and its probability."""
-        flat, ends = self._flat(logits)
+        flat, ends = self.codec.flat(logits)
         predicted = np.array(self.classes, dtype=object)[flat.argmax(axis=1)]
         highest = softmax(flat, axis=1).max(axis=1, initial=0)
         tags, shares = (np.split(values, ends) if len(logits) else [] for values in (predicted, highest))
@@ -216,7 +271,7 @@ class Tags(TokenTask):
 
     def metrics(self, logits: Array, labels: Array) -> dict[str, Metric]:
         """Return F1, precision and recall of entities, where tags mark any, and the accuracy per word."""
-        flat, _ = self._flat(logits)
+        flat, _ = self.codec.flat(logits)
         sizes = np.array([len(label) for label in labels], dtype=np.int64)
         if len(logits) != len(labels) or any(len(row) != size for row, size in zip(logits, sizes, strict=True)):
             raise DataError("the rows have other numbers of words than of tags: give the labels of the same rows")
@@ -227,29 +282,11 @@ class Tags(TokenTask):
         result = [metric.ratio("accuracy", hits, sizes)]
         if self.scheme == "conll":
             both, found, wanted = count_entities(
-                self._positions(true), self._positions(predicted), rows, count=len(sizes)
+                self.codec.parts_of(true), self.codec.parts_of(predicted), rows, count=len(sizes)
             )
             precision, recall = metric.ratio("precision", both, found), metric.ratio("recall", both, wanted)
             result = [metric.f1_of_counts("f1", both, found, wanted), precision, recall, *result]
         return {one.name: one for one in result}
-
-    def proper_score(self, logits: Array, labels: Array) -> Metric | None:
-        """Return the log loss of a tag."""
-        sizes = [len(label) for label in labels]
-        true = np.array([tag for label in labels for tag in label], dtype=np.int64)
-        nats = log_losses(-log_softmax(self._flat(logits)[0], axis=1), true)
-        of_rows = np.bincount(np.repeat(np.arange(len(sizes)), sizes), weights=nats, minlength=len(sizes))
-        return metric.ratio("log_loss", of_rows, sizes)
-
-    def _positions(self, ids: Array) -> tuple[Array, Array]:
-        """Return positions and types (N,) of tags by id."""
-        positions, types, _ = self._parts
-        known, code = np.maximum(ids, 0), UNSEEN - 1 - ids
-        is_known = ids >= 0
-        return (
-            np.where(is_known, positions[known], code % _POSITIONS),
-            np.where(is_known, types[known], code // _POSITIONS),
-        )
 
     def majority(self, train_labels: Array, labels: Array) -> dict[str, Metric]:
         """Return the metrics of the most frequent tag of the training rows for every word."""
@@ -257,34 +294,16 @@ class Tags(TokenTask):
         prior = log_frequencies(ids, self.outputs)
         return self.metrics(object_array([np.tile(prior, (len(label), 1)) for label in labels]), labels)
 
-    def packed(self, arrays: Mapping[str, Array]) -> dict[str, Array]:
-        """Store the words of all rows one after the other, with the number of words of each row."""
-        words = np.array([len(label) for label in arrays["labels"]], dtype=np.int64)
-        labels = np.array([tag for label in arrays["labels"] for tag in label], dtype=np.int64)
-        logits = np.concatenate([np.zeros((0, self.outputs), dtype=np.float32), *arrays["logits"]])
-        return {**arrays, "labels": labels, "logits": logits, "words": words}
-
-    def unpacked(self, arrays: Mapping[str, Array]) -> dict[str, Array]:
-        """Undo `packed`."""
-        rest = {name: array for name, array in arrays.items() if name != "words"}
-        ends = np.cumsum(arrays["words"])[:-1]
-        count = len(arrays["words"])
-        labels = [tuple(part.tolist()) for part in np.split(arrays["labels"], ends)] if count else []
-        logits = np.split(arrays["logits"], ends) if count else []
-        return {**rest, "labels": object_array(labels), "logits": object_array(logits)}
-
 
 def _marks_an_entity(tag: str) -> bool:
     """Whether a tag is ``B``, or has a position and a type, such as ``B-PER``."""
     return split_tag(tag) is not None and (tag[1:2] == "-" or tag == "B")
 
 
-def _tag_lists(columns: Sequence[Column], *, missing: Sequence[str], first_row: int) -> list[list[str] | None]:
+def _tag_lists(column: Column, *, missing: Sequence[str], first_row: int) -> list[list[str] | None]:
     """Return the tags of each cell, None for a missing one; RowError for a word without a tag."""
-    if not 1 <= len(columns) <= 2:
-        raise ConfigError(f"the task 'tags' takes one label column and was given {len(columns)}: name one")
     lists = []
-    for row, cell in enumerate(columns[0], start=first_row):
+    for row, cell in enumerate(column, start=first_row):
         try:
             tags = None if isinstance(cell, str) and (canonical(cell) or "") in missing else word_list(cell)
         except DataError as error:

@@ -7,7 +7,7 @@ object arrays (n,), whose elements the task defines.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -18,7 +18,7 @@ from attribune.tasks.base import Task
 from attribune.tasks.labels import Array
 
 if TYPE_CHECKING:
-    from torch import Tensor
+    pass
 
 __all__ = ["TokenRow", "TokenTask", "TokenWindow", "object_array"]
 
@@ -79,24 +79,12 @@ class TokenTask(Task):
     def row_scores(self, windows: Sequence[Any], row: TokenRow) -> Any:
         """Merge the results of `window_scores` of all windows of a row to its scores."""
 
-    @abstractmethod
-    def row_losses(self, logits: Tensor, labels: Tensor) -> Tensor:
-        """Return the negative log-likelihood of each window, (B,)."""
-
     def empty_scores(self, rows: int) -> Array:
         """Return an array for the scores of rows, (n,)."""
         return np.empty(rows, dtype=object)
 
     def constant(self, train_labels: Array, rows: int) -> None:
         """Return nothing: the scores of a row have a size of their own."""
-
-    @abstractmethod
-    def packed(self, arrays: Mapping[str, Array]) -> dict[str, Array]:
-        """Return ``logits`` and ``labels`` of rows as arrays of numbers, which can be stored."""
-
-    @abstractmethod
-    def unpacked(self, arrays: Mapping[str, Array]) -> dict[str, Array]:
-        """Undo `packed`."""
 
 
 def object_array(items: Sequence[Any]) -> Array:

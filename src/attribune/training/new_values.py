@@ -63,7 +63,7 @@ def prepare_new_values(
         The seconds that the encoders took.
     """
     if (
-        not model.task.has_row_losses
+        not model.task.codec.has_row_losses
         or isinstance(model.task, TokenTask)
         or source.is_generative
         or not model.rows_of_values()

@@ -153,7 +153,7 @@ def _write_predictions(
     predicted = {name: prediction_array(value) for name, value in task.decode(logits[False]).columns().items()}
     true = {f"true_{column}": list(split.table[column]) for column in columns}
     pq.write_table(pa.table({"row": split.rows, **true, **predicted}), sink)
-    arrays = {"rows": split.rows, **task.packed({"labels": split.labels, "logits": logits[False]})}
+    arrays = {"rows": split.rows, **task.codec.packed({"labels": split.labels, "logits": logits[False]})}
     if True in logits and logits[True].dtype != object:  # those of tokens are packed, and no page shows them
         arrays["hidden"] = logits[True]
     own = split.table if split.unshuffled is None else split.unshuffled

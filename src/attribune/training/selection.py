@@ -13,7 +13,7 @@ __all__ = ["check_selection", "selection_metric"]
 
 def selection_metric(task: Task, settings: TrainingRecipe) -> MetricInfo:
     """Return the metric of ``training.select_by``: ``loss``, or one that the task computes."""
-    named = {AUTO: task.selection_metric, MAIN_METRIC: task.main_metric}
+    named = {AUTO: LOSS if task.codec.has_comparable_loss else task.main_metric, MAIN_METRIC: task.main_metric}
     return metric_info(named.get(settings.select_by, settings.select_by))
 
 

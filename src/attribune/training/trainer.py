@@ -120,7 +120,7 @@ class AttributeTrainer(transformers.Trainer):
         rows, model = self.eval_dataset, self.model
         if not isinstance(rows, EncodedRows):
             output = super().evaluation_loop(dataloader, description, *args, **options)
-            if output.metrics and "eval_loss" in output.metrics and model.task.has_row_losses:
+            if output.metrics and "eval_loss" in output.metrics and model.task.codec.has_row_losses:
                 # The mean over all rows at once; the stock one is of the losses of batches, of which some weigh more.
                 output.metrics["eval_loss"] = model.mean_loss(output.predictions, output.label_ids)
             return output

@@ -130,7 +130,7 @@ class _Slopes:
         """
         if not float(self.J.abs().max()) > 0:
             return None
-        dispersion = self._dispersion() if self.task.has_free_dispersion else 1.0
+        dispersion = self._dispersion() if self.task.codec.has_free_dispersion else 1.0
         products = self.J @ self.J.transpose(1, 2)
         evidence = np.array([self._evidence(scale**2 * products, dispersion) for scale in _SCALES])
         unusual = np.log(dispersion / _SCALES**2 / TYPICAL_PRIOR_WEIGHT) / _WIDTH

@@ -261,7 +261,7 @@ class Session:
             prediction=prediction_text({"prediction": opinions["prediction"][0]}),
             probabilities={name: float(opinions[f"probability_{name}"][0]) for name in answers},
             shares={name: float(opinions[f"share_{name}"][0]) for name in answers},
-            is_ordered=self.predictor.task.positions is not None,
+            is_ordered=self.predictor.task.codec.positions is not None,
             figures={
                 name: float(opinions[name][0])
                 for name in ("disagreement", "doubt", "expected", "spread")
@@ -301,7 +301,7 @@ class Session:
             numbers=np.array([[case["numbers"][name] for name in names] for case in cases]),
             predictions=[prediction_text(case["prediction"]) for case in cases],
             probabilities=task.decode(np.zeros((1, task.outputs))).probabilities is not None,
-            is_ordered=task.positions is not None,
+            is_ordered=task.codec.positions is not None,
             notes=notes,
         )
 
