@@ -26,7 +26,7 @@ from attribune.metrics.metric import Metric
 from attribune.metrics.pooling import pooled
 from attribune.runs.results import RunResults
 from attribune.tasks import Task, task_from_dict
-from attribune.tasks.base import LOSS, validation_score
+from attribune.tasks.scores import LOSS, validation_score
 
 __all__ = ["CELL", "IDENTITY", "BenchmarkFolder", "CellResult", "Group", "best_factor"]
 

@@ -27,8 +27,8 @@ from attribune.models.vector_features import VectorFeatures
 from attribune.schema import Schema
 from attribune.schema.revision import Revision
 from attribune.tasks import Aspects, Regression, Task, task_from_dict
-from attribune.tasks.base import LOSS, validation_score
 from attribune.tasks.codecs import ClassCodec
+from attribune.tasks.scores import LOSS, validation_score
 
 __all__ = ["LinearModel", "choose_c"]
 

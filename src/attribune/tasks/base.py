@@ -1,4 +1,4 @@
-"""The interface of all tasks, decoded predictions, and the checks and scores that tasks share.
+"""The interface of all tasks, decoded predictions, and the checks that tasks share.
 
 Shapes: B rows of a batch, n rows of a data set, C classes. Class ids follow the order of a task's classes.
 """
@@ -28,18 +28,11 @@ if TYPE_CHECKING:
     from attribune.tasks.cut_points import Link
 
 __all__ = [
-    "AUTO",
-    "LOSS",
-    "MAIN_METRIC",
     "Decoded",
     "ScoreBy",
     "Task",
     "check_metrics",
     "checked_logits",
-    "scored_metrics",
-    "selection_score",
-    "unknown_selection",
-    "validation_score",
 ]
 
 
@@ -49,8 +42,6 @@ def _named(names: Any) -> Any:
 
 ScoreBy = Annotated[tuple[str, ...], BeforeValidator(_named)]
 """Names of metrics; a single one may be given as a text."""
-AUTO, LOSS, MAIN_METRIC = "auto", "loss", "main_metric"
-"""What may be named to select by, beside the metrics of a task."""
 ADDED_LATER = ("score_by", "personal_cut_points", "soft_labels")
 """Fields that a stored task may lack; they are stored when they are not empty, for the sake of earlier releases."""
 
@@ -220,9 +211,9 @@ class Task(ABC):
         """
         if type(self).loss is Task.loss:
             return self.codec.row_losses(logits, labels)
-        import torch
+        from attribune.tasks.losses import each_alone
 
-        return torch.stack([self.loss(logits[row : row + 1], labels[row : row + 1]) for row in range(len(logits))])
+        return each_alone(self.loss, logits, labels)
 
     def row_counts(self, labels: Tensor) -> Tensor:
         """Return what the losses of rows are divided by in the mean of a batch, (B,).
@@ -319,45 +310,3 @@ def check_metrics(score_by: Sequence[str], offered: Iterable[str], *, task: str)
 
 def _plain(value: Any) -> Any:
     return [_plain(item) for item in value] if isinstance(value, tuple) else value
-
-
-def scored_metrics(task: Task, logits: Array, labels: Array) -> dict[str, Metric]:
-    """Return the main metric, the proper score, if the task has one, and the other metrics."""
-    metrics, proper = task.metrics(logits, labels), task.proper_score(logits, labels)
-    first = {task.main_metric: metrics[task.main_metric]}
-    return first | metrics if proper is None else {**first, proper.name: proper, **metrics}
-
-
-def selection_score(task: Task, logits: Array, labels: Array, *, by: str = LOSS) -> Metric:
-    """Return the score of validation rows by which models are compared that were trained on the same rows.
-
-    Args:
-        by: ``auto`` and ``loss`` are the proper score of the task, which distinguishes models on few rows better than
-            an accuracy, or the main metric of a task without one; ``main_metric``, or the name of a metric.
-
-    Raises:
-        ConfigError: for a metric that the task does not compute.
-    """
-    metrics = task.metrics(logits, labels)
-    if by in (AUTO, LOSS):
-        proper = task.proper_score(logits, labels)
-        return metrics[task.main_metric] if proper is None else proper
-    if by == MAIN_METRIC:
-        return metrics[task.main_metric]
-    if by not in metrics:
-        raise unknown_selection(by, task, metrics)
-    return metrics[by]
-
-
-def unknown_selection(by: str, task: Task, computed: Iterable[str]) -> ConfigError:
-    """Return the error for a name that is no metric of the task."""
-    return ConfigError(
-        f"training.select_by is {by!r}: write auto, loss, main_metric, or a metric of the task {task.kind!r}, "
-        f"{', '.join(computed)}; others are computed where task.score_by names them"
-    )
-
-
-def validation_score(task: Task, logits: Array, labels: Array, *, by: str = LOSS) -> float:
-    """Return `selection_score` with such a sign that lower is better."""
-    metric = selection_score(task, logits, labels, by=by)
-    return -metric.value() if metric.higher_is_better else metric.value()

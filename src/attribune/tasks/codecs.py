@@ -51,6 +51,7 @@ __all__ = [
     "Number",
     "Numbers",
     "One",
+    "PerToken",
     "Several",
     "Shares",
     "checked_logits",
@@ -134,9 +135,9 @@ class LabelCodec:
 
     def row_losses(self, logits: Tensor, labels: Tensor) -> Tensor:
         """Return the loss of each row, (B,); by default that of each row alone."""
-        import torch
+        from attribune.tasks.losses import each_alone
 
-        return torch.stack([self.loss(logits[row : row + 1], labels[row : row + 1]) for row in range(len(logits))])
+        return each_alone(self.loss, logits, labels)
 
     def row_counts(self, labels: Tensor) -> Tensor:
         """Return what the losses of rows are divided by in the mean of a batch, (B,); by default 1."""
@@ -501,6 +502,29 @@ class Shares(ClassCodec):
 
 
 @dataclass(frozen=True, kw_only=True)
+class PerToken(LabelCodec):
+    """Labels that become ids (B, T) of the tokens of a text, `UNSEEN` where there is nothing to learn."""
+
+    def loss(self, logits: Tensor, labels: Tensor) -> Tensor:
+        """Return the mean cross-entropy of logits (B, T, C) over all tokens with a label."""
+        from attribune.tasks.losses import cross_entropy
+
+        return cross_entropy(logits.flatten(0, 1), labels.flatten())
+
+    def row_losses(self, logits: Tensor, labels: Tensor) -> Tensor:
+        """Return the sum of the cross-entropies of each row, in nats."""
+        from attribune.tasks.losses import token_scores
+
+        return token_scores(logits, labels)[:, 0]
+
+    def row_counts(self, labels: Tensor) -> Tensor:
+        """Return the number of labels of each row."""
+        from attribune.tasks.losses import known_weights
+
+        return known_weights(labels).sum(dim=1)
+
+
+@dataclass(frozen=True, kw_only=True)
 class Numbers(LabelCodec):
     """Any number a row, standardised: labels are float32 (n,), (number - mean) / std.
 
@@ -523,14 +547,8 @@ class Numbers(LabelCodec):
         """Return (n,) whether a label is no finite number."""
         return outside_of(columns[0], missing=self.missing, known=None, as_numbers=True)
 
-    def loss(self, logits: Tensor, labels: Tensor) -> Tensor:
-        """Return the mean squared error of logits (B, 1) and labels (B,); labels that are NaN are ignored."""
-        from attribune.tasks.losses import squared_error
-
-        return squared_error(logits, labels)
-
     def row_losses(self, logits: Tensor, labels: Tensor) -> Tensor:
-        """Return the squared error of each row; zero without a label."""
+        """Return the squared error of each row, of logits (B, 1) and labels (B,); zero for a label that is NaN."""
         from attribune.tasks.losses import row_squared_error
 
         return row_squared_error(logits, labels)

@@ -16,7 +16,7 @@ from attribune.metrics import formulas as metric
 from attribune.metrics.metric import Metric
 from attribune.schema.columns import MISSING
 from attribune.tasks.base import Decoded, Task, checked_logits
-from attribune.tasks.codecs import LabelCodec
+from attribune.tasks.codecs import PerToken
 from attribune.tasks.inputs import TaskInput, WrittenText
 from attribune.tasks.labels import Array, Column, MissingTexts, label_texts
 
@@ -27,7 +27,7 @@ __all__ = ["Generation"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Texts(LabelCodec):
+class Texts(PerToken):
     """The texts that are written; the label of a row is a hash of them, int64 (n,)."""
 
     def check(self, columns: Sequence[Column], *, task: str) -> None:
@@ -42,28 +42,6 @@ class Texts(LabelCodec):
         hashes = [hashlib.blake2b(repr(row).encode(), digest_size=8).digest() for row in rows]
         has_text = np.array([None not in row for row in rows], dtype=bool)
         return np.frombuffer(b"".join(hashes), dtype="<i8").astype(np.int64), has_text
-
-    def loss(self, logits: Tensor, labels: Tensor) -> Tensor:
-        """Return the mean cross-entropy of ids in nats, over the labels (B, T) that are not -100.
-
-        Args:
-            logits: (B, T, V), each for the id at its own position.
-        """
-        from attribune.tasks.losses import cross_entropy
-
-        return cross_entropy(logits.flatten(0, 1), labels.flatten())
-
-    def row_losses(self, logits: Tensor, labels: Tensor) -> Tensor:
-        """Return the negative log-likelihood of each row, in nats."""
-        from attribune.tasks.losses import token_scores
-
-        return token_scores(logits, labels)[:, 0]
-
-    def row_counts(self, labels: Tensor) -> Tensor:
-        """Return the number of ids of each row, of its labels (B, T)."""
-        from attribune.tasks.losses import known_weights
-
-        return known_weights(labels).sum(dim=1)
 
 
 @checked_dataclass(kw_only=True)

@@ -6,7 +6,7 @@ Shapes: B rows of a batch, C classes.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
@@ -25,9 +25,9 @@ __all__ = [
     "binary_cross_entropy",
     "cosines_with_first",
     "cross_entropy",
+    "each_alone",
     "known_weights",
     "mean_cross_entropy",
-    "preference_loss",
     "row_binary_cross_entropy",
     "row_cross_entropy",
     "row_multiple_negatives",
@@ -40,7 +40,6 @@ __all__ = [
     "sample_number",
     "sample_shares",
     "share_weights",
-    "squared_error",
     "token_scores",
     "unit_vectors",
     "weighted_mean",
@@ -51,6 +50,11 @@ def weighted_mean(losses: Tensor, counts: Tensor, weights: Tensor) -> Tensor:
     """Return ``Σ w l / Σ w c`` of losses, counts and weights (B,); zero where nothing counts."""
     total = (weights * counts).sum()
     return (weights * losses).sum() / total.clamp(min=torch.finfo(torch.float32).tiny)
+
+
+def each_alone(loss: Callable[[Tensor, Tensor], Tensor], logits: Tensor, labels: Tensor) -> Tensor:
+    """Return the loss of each row, (B,), as if it were the only one of its batch."""
+    return torch.stack([loss(logits[row : row + 1], labels[row : row + 1]) for row in range(len(logits))])
 
 
 def known_weights(labels: Tensor, weights: tuple[float, ...] | None = None) -> Tensor:
@@ -117,12 +121,6 @@ def binary_cross_entropy(logits: Tensor, labels: Tensor, weights: tuple[float, .
     return functional.binary_cross_entropy_with_logits(logits, labels.to(logits), pos_weight=scale)
 
 
-def squared_error(outputs: Tensor, labels: Tensor) -> Tensor:
-    """Return the mean squared error of outputs (B, 1) and labels (B,), over the rows whose label is finite."""
-    known = torch.isfinite(at_least_float32(labels))
-    return row_squared_error(outputs, labels).sum() / known.sum().clamp(min=1)
-
-
 def row_squared_error(outputs: Tensor, labels: Tensor) -> Tensor:
     """Return the squared error of each row, (B,); zero where the label is not finite."""
     target = at_least_float32(labels)
@@ -137,12 +135,6 @@ def row_binary_cross_entropy(logits: Tensor, labels: Tensor, weights: tuple[floa
     scale = None if weights is None else logits.new_tensor(weights)
     losses = functional.binary_cross_entropy_with_logits(logits, labels.to(logits), pos_weight=scale, reduction="none")
     return losses.mean(dim=1)
-
-
-def preference_loss(rewards: Tensor, labels: Tensor) -> Tensor:
-    """Return the mean over rows of ``-log P(preferred > other)``; see `row_preference_loss`."""
-    known = (labels != UNSEEN).sum()
-    return row_preference_loss(rewards, labels).sum() / known.clamp(min=1)
 
 
 def row_preference_loss(rewards: Tensor, labels: Tensor) -> Tensor:

@@ -106,14 +106,8 @@ class Sides(LabelCodec):
         ]
         return [counted(*reason) for reason in reasons if reason[0]]
 
-    def loss(self, logits: Tensor, labels: Tensor) -> Tensor:
-        """Return the mean of ``-log P`` of the preferences."""
-        from attribune.tasks.losses import preference_loss
-
-        return preference_loss(logits, labels)
-
     def row_losses(self, logits: Tensor, labels: Tensor) -> Tensor:
-        """Return ``-log P`` of each preference."""
+        """Return ``-log P`` of each preference; zero without one."""
         from attribune.tasks.losses import row_preference_loss
 
         return row_preference_loss(logits, labels)

@@ -286,14 +286,6 @@ class _Rows(LabelCodec, ABC):
 
         return cosines_with_first(vectors)
 
-    def loss(self, logits: Tensor, labels: Tensor) -> Tensor:
-        """Return the mean of `row_losses` over the rows with a label."""
-        return self.row_losses(logits, labels).mean()
-
-    def row_counts(self, labels: Tensor) -> Tensor:
-        """Return 1 for rows with a label, and 0 for others."""
-        return labels.isfinite().float()
-
     def cosines(self, logits: Array) -> Array:
         """Return the cosines (n, candidates - 1) of finite logits."""
         return logits

@@ -20,7 +20,7 @@ from attribune.metrics.entities import SINGLE, count_entities, split_tag
 from attribune.metrics.metric import Metric
 from attribune.schema.columns import MISSING, canonical
 from attribune.tasks.base import Decoded
-from attribune.tasks.codecs import LabelCodec, checked_logits, log_frequencies, log_losses
+from attribune.tasks.codecs import PerToken, checked_logits, log_frequencies, log_losses
 from attribune.tasks.inputs import TaskInput, WordList
 from attribune.tasks.labels import (
     UNSEEN,
@@ -36,7 +36,7 @@ from attribune.tasks.tokens import TokenRow, TokenTask, TokenWindow, object_arra
 from attribune.tasks.words import word_list
 
 if TYPE_CHECKING:
-    from torch import Tensor
+    pass
 
 __all__ = ["Tags"]
 
@@ -51,7 +51,7 @@ def _class_names(classes: Any) -> tuple[str, ...]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class TagLists(LabelCodec):
+class TagLists(PerToken):
     """A tag for each word; the label of a row is a tuple of ids, and labels are (n,).
 
     Columns are the tags, and if they are known the words, of which there must be as many.
@@ -115,24 +115,6 @@ class TagLists(LabelCodec):
                 "task.scheme=conll, which takes each word with one of them for an entity"
             )
         return notes
-
-    def loss(self, logits: Tensor, labels: Tensor) -> Tensor:
-        """Return the mean cross-entropy over the words of a batch."""
-        from attribune.tasks.losses import cross_entropy
-
-        return cross_entropy(logits.flatten(0, 1), labels.flatten())
-
-    def row_losses(self, logits: Tensor, labels: Tensor) -> Tensor:
-        """Return the sum of the cross-entropies of the words of each window."""
-        from attribune.tasks.losses import token_scores
-
-        return token_scores(logits, labels)[:, 0]
-
-    def row_counts(self, labels: Tensor) -> Tensor:
-        """Return the number of words that are learned in each window."""
-        from attribune.tasks.losses import known_weights
-
-        return known_weights(labels).sum(dim=1)
 
     def flat(self, logits: Array) -> tuple[Array, Array]:
         """Return the logits (N, C) of the words of all rows, and where each row ends but the last."""

@@ -16,7 +16,7 @@ from attribune.models.linear import LinearModel
 from attribune.models.sentence_vectors import SentenceVectors
 from attribune.models.vector_features import VectorFeatures
 from attribune.schema.columns import column_batches
-from attribune.tasks.base import validation_score
+from attribune.tasks.scores import validation_score
 from attribune.training.plan import DataPlan
 from attribune.training.preparation import PreparedData, PreparedSplit
 from attribune.training.scoring import baseline_rows

@@ -16,7 +16,7 @@ from attribune.models.word_network import NetworkSettings, WordNetwork
 from attribune.models.word_rows import WordRows
 from attribune.runs.recipe import TrainingRecipe
 from attribune.tasks import Task
-from attribune.tasks.base import selection_score
+from attribune.tasks.scores import selection_score
 from attribune.training.ftrl import FTRL
 
 __all__ = ["Check", "NetworkFit"]

@@ -33,7 +33,7 @@ from attribune.runs.value_marks import value_marks
 from attribune.runs.verdict import MAJORITY, TEXT_ONLY, WHOLE_TEXTS, value_counts
 from attribune.schema import Schema
 from attribune.tasks import Task
-from attribune.tasks.base import scored_metrics
+from attribune.tasks.scores import scored_metrics
 from attribune.training.plan import DataPlan
 from attribune.training.preparation import MANY_CUT, PreparedData, PreparedSplit
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from attribune.metrics.definitions import MetricInfo, metric_info
 from attribune.runs.recipe import TrainingRecipe
 from attribune.tasks import Task
-from attribune.tasks.base import AUTO, LOSS, MAIN_METRIC, unknown_selection
+from attribune.tasks.scores import AUTO, LOSS, MAIN_METRIC, unknown_selection
 from attribune.training.preparation import PreparedData
 
 __all__ = ["check_selection", "selection_metric"]
