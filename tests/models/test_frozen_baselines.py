@@ -15,10 +15,9 @@ from trained_runs import ROWS, TrainedRuns
 
 from attribune import AttributeModel, Plain, Regression, load_tokenizer
 from attribune.apps.cli import main
+from attribune.models.features import SentenceVectors, VectorFeatures
 from attribune.models.linear import LinearModel
 from attribune.models.predictor import Predictor
-from attribune.models.sentence_vectors import SentenceVectors
-from attribune.models.vector_features import VectorFeatures
 from attribune.runs.folder import RunFolder
 from attribune.runs.loading import load_run
 from attribune.schema import Categorical, MultiLabel, Schema

@@ -10,7 +10,7 @@ import torch
 from drawn_values import TASKS
 from scipy.optimize import minimize
 
-from attribune.models.value_modes import value_mode
+from attribune.models.value_slopes import value_mode
 from attribune.tasks import Classification
 
 N, D = 6, 3

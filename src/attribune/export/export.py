@@ -35,8 +35,7 @@ from attribune.models.base import ConditionedModel
 from attribune.models.config import AttributeConfig
 from attribune.models.folder import ModelFolder
 from attribune.models.model import AttributeModel
-from attribune.models.predictor import Predictor
-from attribune.models.quantised import Quantisation, check_quantisation
+from attribune.models.predictor import Predictor, Quantisation, check_quantisation
 from attribune.runs.folder import RunFolder
 from attribune.runs.loading import load_run
 from attribune.runs.value_marks import EXPORT_MARKS, export_marks

@@ -21,9 +21,8 @@ from attribune.data.readers.base import EncodedRows, Reader
 from attribune.data.texts import TextInput
 from attribune.errors import AttribuneWarning, ConfigError, DataError
 from attribune.models.baseline_files import BaselineFiles, stored_text
-from attribune.models.linear_features import LinearFeatures
-from attribune.models.sizes import Sizes
-from attribune.models.vector_features import VectorFeatures
+from attribune.models.features import LinearFeatures, VectorFeatures
+from attribune.models.scorer import Sizes
 from attribune.schema import Schema
 from attribune.schema.revision import Revision
 from attribune.tasks import Aspects, Regression, Task, task_from_dict

@@ -13,7 +13,7 @@ from attribune.data.file_options import Reading
 from attribune.data.tables import read_table, table_source_name, with_reading
 from attribune.errors import ConfigError, numbered_in_file
 from attribune.models.generator import AttributeGenerator
-from attribune.models.quantised import Quantisation
+from attribune.models.predictor import Quantisation
 from attribune.models.writer import Decoding, Writer
 from attribune.runs.loading import load_predictor
 from attribune.schema import EncodingReport
@@ -41,7 +41,7 @@ def generate(
         data: anything `read_table` takes, with the columns of prompt and attributes; without it there is one row.
         attributes: values for every row, which replace the table's.
         backbone: new location of the backbone's weights, if they were moved.
-        quantise: ``int8`` computes in int8, on CPUs; see `attribune.models.quantised`.
+        quantise: ``int8`` computes in int8, on CPUs; see `attribune.models.predictor`.
         **reading: how files are read, as in `read_table`.
 
     Yields:

@@ -12,8 +12,7 @@ from attribune.core.door import written_to_file
 from attribune.core.wording import counted
 from attribune.data.table_files import ENDINGS
 from attribune.metrics.tables import comparison_lines, markdown_table
-from attribune.models.folder import CARD
-from attribune.models.model_card import pipeline_of, public_name, render_card
+from attribune.models.folder import CARD, pipeline_of, public_name, render_card
 from attribune.runs.folder import RunFolder
 from attribune.runs.recipe import Recipe
 from attribune.runs.results import RunResults

@@ -20,10 +20,9 @@ import torch
 from attribune.core.process import keep_freed_memory
 from attribune.core.progress import Reporter
 from attribune.errors import ConfigError, DataError
-from attribune.models.automl import AutoMLModel
+from attribune.models.automl import ACTIVATIONS, AutoMLModel, NetworkSettings, WordNetwork
 from attribune.models.baselines import AutoML
 from attribune.models.linear import LinearModel
-from attribune.models.word_network import ACTIVATIONS, NetworkSettings, WordNetwork
 from attribune.runs.folder import RunFolder
 from attribune.runs.recipe import TrainingRecipe
 from attribune.tasks import Task

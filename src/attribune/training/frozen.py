@@ -12,9 +12,8 @@ import numpy.typing as npt
 from attribune.core.device import default_device
 from attribune.core.progress import Reporter
 from attribune.errors import ConfigError
+from attribune.models.features import SentenceVectors, VectorFeatures
 from attribune.models.linear import LinearModel
-from attribune.models.sentence_vectors import SentenceVectors
-from attribune.models.vector_features import VectorFeatures
 from attribune.schema.columns import column_batches
 from attribune.tasks.base import validation_score
 from attribune.training.plan import DataPlan
