@@ -35,6 +35,7 @@ from attribune.runs.loading import load_run
 from attribune.schema.attributes import FittedAttribute
 from attribune.schema.revision import check_listed
 from attribune.tasks import Regression, Task
+from attribune.tasks.capabilities import NEXT
 
 __all__ = ["NextText", "next_texts"]
 
@@ -113,7 +114,7 @@ def next_texts(
 
 def _checked(predictor: Predictor, attribute: str) -> FittedAttribute:
     """Return the attribute, if the model has vectors of its values and a task with answers."""
-    check_panel(predictor, what="the next text")
+    check_panel(predictor, verb=NEXT)
     model = predictor.model
     fitted = predictor.schema[attribute]
     check_listed(fitted)

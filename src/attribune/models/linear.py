@@ -29,6 +29,7 @@ from attribune.schema import Schema
 from attribune.schema.revision import Revision
 from attribune.tasks import Aspects, Regression, Task, task_from_dict
 from attribune.tasks.base import LOSS, validation_score
+from attribune.tasks.capabilities import LINEAR, require
 
 __all__ = ["LinearModel", "choose_c"]
 
@@ -121,11 +122,6 @@ class LinearModel:
     def input_schema(self) -> Schema:
         """The attributes, all of which are features."""
         return self.schema
-
-    @staticmethod
-    def learns(task: Task) -> bool:
-        """Whether the model can be fitted to the labels of a task."""
-        return isinstance(task, Regression | Aspects) or task.codec is not None
 
     @property
     def uses_text(self) -> bool:
@@ -270,6 +266,7 @@ def choose_c(
 
 def _fit_task(matrix: Any, labels: Array, task: Task, C: float, weights: Array | None) -> tuple[Array, Array]:
     """Return weight (F, O) and bias (O,) for the labels of a task, of rows with weights (n,)."""
+    require(task, LINEAR)
     row_weights = np.ones(len(labels)) if weights is None else np.asarray(weights, dtype=np.float64)
     if isinstance(task, Regression):
         from sklearn.linear_model import Ridge
@@ -280,19 +277,19 @@ def _fit_task(matrix: Any, labels: Array, task: Task, C: float, weights: Array |
         of_known = None if weights is None else row_weights[known]
         model.fit(matrix[known], labels[known].astype(np.float64), sample_weight=of_known)
         return model.coef_.reshape(-1, 1), np.array([model.intercept_])
+    codec = task.codec
     if isinstance(task, Aspects):
         sizes = [len(classes) for classes in task.class_lists]
         heads = [_fit_classes(matrix, labels[:, i], size, C, row_weights) for i, size in enumerate(sizes)]
-    elif task.codec is None:
-        raise ConfigError(f"the linear baseline cannot learn the task {task.kind!r}: leave it out of the comparison")
-    elif not task.codec.has_one_class:
-        positive = task.codec.weights or (1.0,) * task.outputs
+    elif codec is not None and not codec.has_one_class:
+        positive = codec.weights or (1.0,) * task.outputs
         heads = [_fit_label(matrix, labels[:, i] > 0, positive[i], C, row_weights) for i in range(task.outputs)]
     else:
-        if task.codec.has_shares:  # a row with each class that has a share
+        assert codec is not None
+        if codec.has_shares:  # a row with each class that has a share
             rows, classes = np.nonzero(labels)
             matrix, row_weights, labels = matrix[rows], row_weights[rows] * labels[rows, classes], classes
-        return _fit_classes(matrix, labels, task.outputs, C, row_weights, task.codec.weights)
+        return _fit_classes(matrix, labels, task.outputs, C, row_weights, codec.weights)
     return np.hstack([weight for weight, _ in heads]), np.concatenate([bias for _, bias in heads])
 
 

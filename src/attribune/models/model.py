@@ -54,6 +54,7 @@ from attribune.models.shared_texts import SharedTexts, draws_at_random, layers_r
 from attribune.models.text_vectors import history_encoder
 from attribune.schema import Schema
 from attribune.tasks import Task, TokenTask
+from attribune.tasks.capabilities import EMBEDDINGS, why_not
 
 if TYPE_CHECKING:
     from attribune.data.encoding import RowEncoder
@@ -666,8 +667,8 @@ def _check_embeddings(model: ConditionedModel, embeddings: Tensor) -> None:
         reason = "backbones without pretraining read ids"
     elif model.config.chunk is not None or model.method.pads_right:
         reason = "texts are cut into chunks by their ids"
-    elif model.task.candidates > 1:
-        reason = f"the task {model.task.kind!r} compares texts"
+    else:
+        reason = why_not(model.task, EMBEDDINGS)
     if reason is not None:
         raise ConfigError(f"inputs_embeds cannot be read: {reason}; give input_ids")
     width = cast(nn.Embedding, model.get_input_embeddings()).embedding_dim

@@ -21,6 +21,7 @@ from attribune.models.predictor import Predictor
 from attribune.schema.columns import Table, column_batches, column_names
 from attribune.schema.revision import is_listed
 from attribune.tasks import Regression
+from attribune.tasks.capabilities import PANEL, Verb, require
 
 __all__ = ["Panel", "check_panel"]
 
@@ -195,25 +196,17 @@ def _joined(parts: Sequence[Any]) -> Any:
     return [value for part in parts for value in part]
 
 
-def check_panel(predictor: Predictor, *, what: str = "a panel") -> None:
+def check_panel(predictor: Predictor, *, verb: Verb = PANEL) -> None:
     """Refuse a model without attributes, and a task without answers whose probabilities could be compared.
 
     Raises:
         ConfigError: saying which it is.
     """
-    task = predictor.task
     if not predictor.reads_attributes or not len(predictor.schema):
         raise ConfigError(
-            f"{what} is for models that read attributes, and this one reads none: all values are the same to it"
+            f"{verb.what} is for models that read attributes, and this one reads none: all values are the same to it"
         )
-    probe = np.zeros((1, task.outputs)) if not task.reads_tokens and task.kind != "generation" else None
-    if not isinstance(task, Regression) and (probe is None or task.answer_probabilities(probe) is None):
-        several = task.codec is not None and not task.codec.has_one_class
-        kind = f"{task.kind!r}{' with several labels per row' if several else ''}"
-        raise ConfigError(
-            f"{what} is for tasks with one answer of several, or a number, and this is {kind}: predict for each "
-            "value alone"
-        )
+    require(predictor.task, verb)
 
 
 def _columns(predictor: Predictor, names: Sequence[str]) -> npt.NDArray[np.bool_]:

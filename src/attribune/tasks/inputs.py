@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-__all__ = ["ComparedTexts", "QuestionAndContext", "SingleText", "TaskInput", "WordList", "WrittenText"]
+__all__ = [
+    "ComparedTexts",
+    "QuestionAndContext",
+    "ScoredTokens",
+    "SingleText",
+    "TaskInput",
+    "WordList",
+    "WrittenText",
+]
 
 
 class TaskInput:
@@ -31,18 +39,22 @@ class ComparedTexts(TaskInput):
     does = "compares texts"
 
 
-class WordList(TaskInput):
+class ScoredTokens(TaskInput):
+    """A text whose tokens are scored, in windows; the parent of those that say how it is given."""
+
+    does = "scores tokens"
+
+
+class WordList(ScoredTokens):
     """A list of words, each of which is scored."""
 
     name = "words"
-    does = "scores tokens"
 
 
-class QuestionAndContext(TaskInput):
+class QuestionAndContext(ScoredTokens):
     """A question, and a context whose tokens are scored."""
 
     name = "passage"
-    does = "scores tokens"
 
 
 class WrittenText(TaskInput):
