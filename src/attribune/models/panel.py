@@ -20,7 +20,6 @@ from attribune.metrics.distributions import disagreement
 from attribune.models.predictor import Predictor
 from attribune.schema.columns import Table, column_batches, column_names
 from attribune.schema.revision import is_listed
-from attribune.tasks import Regression
 from attribune.tasks.capabilities import PANEL, Verb, require
 
 __all__ = ["Panel", "check_panel"]
@@ -166,11 +165,10 @@ class Panel:
         ``prediction`` and ``spread``.
         """
         task, (n, J, outputs) = predictor.task, logits.shape
-        if isinstance(task, Regression):
+        flat = task.answer_probabilities(logits.reshape(n * J, outputs))
+        if flat is None:
             numbers = np.asarray(task.decode(logits.reshape(n * J, outputs)).predictions["prediction"]).reshape(n, J)
             return {"prediction": numbers.mean(axis=1), "spread": numbers.std(axis=1)}
-        flat = task.answer_probabilities(logits.reshape(n * J, outputs))
-        assert flat is not None
         p = flat.reshape(n, J, flat.shape[1])
         answers = task.answer_names
         mean, own = p.mean(axis=1), p.argmax(axis=2)

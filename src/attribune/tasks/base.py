@@ -22,10 +22,9 @@ from attribune.tasks.inputs import SingleText, TaskInput
 from attribune.tasks.labels import Array, Column, alike_notes
 
 if TYPE_CHECKING:
-    import torch
     from torch import Tensor
 
-    from attribune.tasks.codecs import LabelCodec
+    from attribune.tasks.codecs import Choice
     from attribune.tasks.cut_points import Link
 
 __all__ = [
@@ -248,14 +247,6 @@ class Task(ABC):
         """Whether the loss of a row is a negative log-likelihood only up to an unknown factor."""
         return False
 
-    def sample_labels(self, logits: Tensor, generator: torch.Generator) -> Tensor | None:
-        """Draw a label of each row from the model's own distribution; None where the task has none.
-
-        Args:
-            logits: (B, outputs), float32 on the CPU.
-        """
-        return None
-
     @abstractmethod
     def decode(self, logits: Array) -> Decoded:
         """Turn logits (n, outputs) into predictions and probabilities."""
@@ -277,8 +268,12 @@ class Task(ABC):
         return names if len(names) == self.outputs else [f"LABEL_{number}" for number in range(self.outputs)]
 
     @property
-    def codec(self) -> LabelCodec | None:
-        """What the labels of a row are, of a task with one column of classes or of ordered numbers; None for others."""
+    def choices(self) -> tuple[Choice, ...]:
+        """The choices among classes that are predicted of each row: one, or one for each aspect; by default none."""
+        return ()
+
+    def numbers(self, labels: Array) -> Array | None:
+        """Return the numbers (n,) that labels stand for; None for a task that predicts no numbers."""
         return None
 
     @property

@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 
 from attribune.errors import ConfigError
-from attribune.tasks.aspects import Aspects
 from attribune.tasks.base import Task
 from attribune.tasks.inputs import ComparedTexts, ScoredTokens, SingleText, TaskInput, WrittenText
 from attribune.tasks.regression import Regression
@@ -57,8 +56,8 @@ def why_not(task: Task | type[Task], verb: Verb, **named: Any) -> str | None:
     template = _template(task, verb)
     if template is None:
         return None
-    codec = None if isinstance(task, type) else task.codec
-    several = " with several labels per row" if codec is not None and not codec.has_one_class else ""
+    choices = () if isinstance(task, type) else task.choices
+    several = "" if all(choice.codec.has_one_class for choice in choices) else " with several labels per row"
     known = {"task": task.kind, "does": task.input.does, "what": verb.what, "several": several}
     return template.format(**(known | named))
 
@@ -83,7 +82,7 @@ def _has_answers(task: Task) -> bool:
 
 def _is_linear(task: Task) -> bool:
     """Whether a linear model can be fitted to the labels."""
-    return isinstance(task, Regression | Aspects) or task.codec is not None
+    return isinstance(task, Regression) or bool(task.choices)
 
 
 def _has_vectors(task: Task) -> bool:
@@ -159,7 +158,7 @@ ENROL = Verb(
 LIVE = Verb(
     name="`attribune serve --enrol`",
     refuses=dict.fromkeys((ScoredTokens, ComparedTexts), _ONE_CELL),
-    needs=lambda task: not isinstance(task, Aspects),
+    needs=lambda task: len(task.choices) <= 1,
     lacking=_ONE_CELL,
 )
 SHARED_BATCHES = Verb(
@@ -179,7 +178,7 @@ ENCODE = Verb(
 PIPELINE = Verb(
     name="the pipeline of transformers",
     what="attribute-classification",
-    needs=lambda task: task.codec is not None,
+    needs=lambda task: [choice.name for choice in task.choices] == [""],
     lacking="{what} is for tasks with classes, and this model's is {task!r}: use Predictor, whose predictions have "
     "every form",
 )

@@ -17,7 +17,7 @@ from attribune.metrics import formulas as metric
 from attribune.metrics.metric import Metric
 from attribune.schema.columns import MISSING, canonical
 from attribune.tasks.base import Decoded, ScoreBy, Task, check_metrics, checked_logits
-from attribune.tasks.codecs import LabelCodec, One, Several, Shares, refuse_distributions
+from attribune.tasks.codecs import Choice, LabelCodec, One, Several, Shares, refuse_distributions
 from attribune.tasks.labels import (
     Array,
     Column,
@@ -30,7 +30,6 @@ from attribune.tasks.labels import (
 )
 
 if TYPE_CHECKING:
-    import torch
     from torch import Tensor
 
 __all__ = ["Classification"]
@@ -175,6 +174,11 @@ class Classification(Task):
         )
 
     @property
+    def choices(self) -> tuple[Choice, ...]:
+        """The one among the classes."""
+        return (Choice(codec=self.codec),)
+
+    @property
     def class_names(self) -> tuple[str, ...]:
         """Class names in the order of ids."""
         return self.classes if isinstance(self.classes, tuple) else ()
@@ -250,10 +254,6 @@ class Classification(Task):
     def has_free_dispersion(self) -> bool:
         """Whether a row has several labels: the loss is a mean over classes, which are not independent."""
         return not self.codec.has_one_class
-
-    def sample_labels(self, logits: Tensor, generator: torch.Generator) -> Tensor:
-        """Draw class ids (B,), or for several labels a row of zeros and ones (B, C + 1), as distributions (B, C)."""
-        return self.codec.sample(logits, generator)
 
     def answer_probabilities(self, logits: Array) -> Array | None:
         """Return the probabilities (n, C) of the classes, unless a row may have several."""

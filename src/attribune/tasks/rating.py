@@ -16,7 +16,7 @@ from attribune.metrics import formulas as metric
 from attribune.metrics.metric import Metric
 from attribune.schema.columns import MISSING, NO_NUMBER
 from attribune.tasks.base import Decoded, ScoreBy, Task, check_metrics, checked_logits
-from attribune.tasks.codecs import LabelCodec, Number, Shares
+from attribune.tasks.codecs import Choice, LabelCodec, Number, Shares
 from attribune.tasks.labels import (
     UNSEEN,
     Array,
@@ -32,7 +32,6 @@ from attribune.tasks.labels import (
 )
 
 if TYPE_CHECKING:
-    import torch
     from torch import Tensor
 
 __all__ = ["Rating"]
@@ -130,6 +129,11 @@ class Rating(Task):
         return _codec(self.classes, soft_labels=self.soft_labels, missing=self.missing)
 
     @property
+    def choices(self) -> tuple[Choice, ...]:
+        """The one among the ratings."""
+        return (Choice(codec=self.codec),)
+
+    @property
     def outputs(self) -> int:
         """Number of classes."""
         return len(self.classes)
@@ -182,9 +186,12 @@ class Rating(Task):
         """Return 1 for rows with a known rating, and 0 for others."""
         return self.codec.row_counts(labels)
 
-    def sample_labels(self, logits: Tensor, generator: torch.Generator) -> Tensor:
-        """Draw class ids (B,), as distributions (B, C) where labels are some."""
-        return self.codec.sample(logits, generator)
+    def numbers(self, labels: Array) -> Array:
+        """Return the ratings, the means of distributions; the mean of all for one that no training row has."""
+        values = self._values
+        if self.codec.has_shares:
+            return np.asarray(labels @ values)
+        return np.asarray(np.where(labels >= 0, values[labels.clip(min=0)], values.mean()))
 
     def answer_probabilities(self, logits: Array) -> Array:
         """Return the probabilities (n, C) of the numbers."""
