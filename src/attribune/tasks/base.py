@@ -264,7 +264,7 @@ class Task(ABC):
     @property
     def output_names(self) -> list[str]:
         """A name for each logit: those of the answers, or ``LABEL_0`` and so on where logits are none."""
-        names = [] if self.reads_tokens else self.answer_names
+        names = self.answer_names
         return names if len(names) == self.outputs else [f"LABEL_{number}" for number in range(self.outputs)]
 
     @property
@@ -298,7 +298,7 @@ class Task(ABC):
         no training row has count alike for every model.
         """
         labels = np.asarray(labels)
-        p = None if self.reads_tokens else self.answer_probabilities(logits)
+        p = self.answer_probabilities(logits)
         if p is None or not (labels.shape == p.shape or (labels.ndim == 1 and labels.dtype.kind == "i")):
             return None
         nats = -np.log(np.maximum(p, np.finfo(np.float64).tiny))

@@ -104,29 +104,6 @@ _VECTORS = "vectors are of whole texts, and the task {task!r} {does}: use Predic
 _WHOLE = dict.fromkeys((ScoredTokens, ComparedTexts), _ONE_SCORE)
 
 EXPLAIN = Verb(name="`attribune explain`", what="explain", refuses=_WHOLE)
-EXPORT = Verb(name="`attribune export` to a folder", what="export", refuses=_WHOLE)
-PEFT = Verb(
-    name="`attribune export` to a folder that peft loads",
-    what="export",
-    refuses=_WHOLE,
-    needs=lambda task: task.build_link() is None,
-    lacking="the task {task!r} has cut points, which a folder of peft does not hold",
-)
-GRAPH = Verb(
-    name="`attribune export --format onnx` or `torch`",
-    what="export",
-    refuses={
-        **_WHOLE,
-        WrittenText: "{argument} is for models with one score for a whole text, and {run} writes: choose {cure}",
-    },
-)
-INT8 = Verb(
-    name="`attribune export --quantise int8`",
-    what="export",
-    refuses=GRAPH.refuses,
-    needs=lambda task: bool(task.answer_names),
-    lacking="{argument} is checked by probabilities, and the task {task!r} has none: leave it out",
-)
 PLAYGROUND = Verb(
     name="`attribune playground`",
     what="the playground",
@@ -161,6 +138,55 @@ LIVE = Verb(
     needs=lambda task: len(task.choices) <= 1,
     lacking=_ONE_CELL,
 )
+EXPORT = Verb(name="`attribune export` to a folder", what="export", refuses=_WHOLE)
+PEFT = Verb(
+    name="`attribune export` to a folder that peft loads",
+    what="export",
+    refuses=_WHOLE,
+    needs=lambda task: task.build_link() is None,
+    lacking="the task {task!r} has cut points, which a folder of peft does not hold",
+)
+GRAPH = Verb(
+    name="`attribune export --format onnx` or `torch`",
+    what="export",
+    refuses={
+        **_WHOLE,
+        WrittenText: "{argument} is for models with one score for a whole text, and {run} writes: choose {cure}",
+    },
+)
+INT8 = Verb(
+    name="`attribune export --quantise int8`",
+    what="export",
+    refuses=GRAPH.refuses,
+    needs=lambda task: bool(task.answer_names),
+    lacking="{argument} is checked by probabilities, and the task {task!r} has none: leave it out",
+)
+AUTO = Verb(
+    name="`--method auto`",
+    refuses=dict.fromkeys(
+        (ScoredTokens, ComparedTexts, WrittenText), "the task {task!r} has no method 'auto': name a method"
+    ),
+)
+LINEAR = Verb(
+    name="the methods `linear`, `attributes-only`, `intercept`, `heads` and `automl`",
+    what="the linear baseline",
+    needs=_is_linear,
+    lacking="{what} cannot learn the task {task!r}: leave it out of the comparison, or choose another method",
+)
+MAJORITY = Verb(name="the baseline `majority` of a run", refuses={WrittenText: _DOES})
+SET_ENCODERS = Verb(
+    name="`training.set_encoders`", refuses=dict.fromkeys((ScoredTokens, ComparedTexts, WrittenText), _DOES)
+)
+VALUE_PRIORS = Verb(
+    name="a learned prior of new values",
+    refuses=dict.fromkeys((ScoredTokens, WrittenText), _DOES),
+    needs=lambda task: task.has_row_losses,
+    lacking="the loss of the task {task!r} is not one of single rows",
+)
+PROCESSES = Verb(
+    name="training in several processes",
+    refuses={ScoredTokens: "the task {task!r} is trained in one process, and there are {count}: start one"},
+)
 SHARED_BATCHES = Verb(
     name="batches that several models share",
     refuses={
@@ -175,6 +201,7 @@ ENCODE = Verb(
     needs=_has_vectors,
     lacking=_VECTORS,
 )
+EMBEDDINGS = Verb(name="`inputs_embeds` in place of ids", refuses={ComparedTexts: _DOES})
 PIPELINE = Verb(
     name="the pipeline of transformers",
     what="attribute-classification",
@@ -182,54 +209,5 @@ PIPELINE = Verb(
     lacking="{what} is for tasks with classes, and this model's is {task!r}: use Predictor, whose predictions have "
     "every form",
 )
-EMBEDDINGS = Verb(name="`inputs_embeds` in place of ids", refuses={ComparedTexts: _DOES})
-AUTO = Verb(
-    name="`--method auto`",
-    refuses=dict.fromkeys(
-        (ScoredTokens, ComparedTexts, WrittenText), "the task {task!r} has no method 'auto': name a method"
-    ),
-)
-MAJORITY = Verb(name="the baseline `majority` of a run", refuses={WrittenText: _DOES})
-LINEAR = Verb(
-    name="the methods `linear`, `attributes-only`, `intercept`, `heads` and `automl`",
-    what="the linear baseline",
-    needs=_is_linear,
-    lacking="{what} cannot learn the task {task!r}: leave it out of the comparison, or choose another method",
-)
-VALUE_PRIORS = Verb(
-    name="a learned prior of new values",
-    refuses=dict.fromkeys((ScoredTokens, WrittenText), _DOES),
-    needs=lambda task: task.has_row_losses,
-    lacking="the loss of the task {task!r} is not one of single rows",
-)
-SET_ENCODERS = Verb(
-    name="`training.set_encoders`", refuses=dict.fromkeys((ScoredTokens, ComparedTexts, WrittenText), _DOES)
-)
-PROCESSES = Verb(
-    name="training in several processes",
-    refuses={ScoredTokens: "the task {task!r} is trained in one process, and there are {count}: start one"},
-)
-VERBS = (
-    EXPLAIN,
-    PLAYGROUND,
-    PANEL,
-    NEXT,
-    GENERATE,
-    ENROL,
-    LIVE,
-    EXPORT,
-    PEFT,
-    GRAPH,
-    INT8,
-    AUTO,
-    LINEAR,
-    MAJORITY,
-    SET_ENCODERS,
-    VALUE_PRIORS,
-    PROCESSES,
-    SHARED_BATCHES,
-    ENCODE,
-    EMBEDDINGS,
-    PIPELINE,
-)
-"""All verbs, in the order of the documentation."""
+VERBS = tuple(verb for verb in globals().values() if isinstance(verb, Verb))
+"""All verbs above, in their order."""

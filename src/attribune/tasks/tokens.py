@@ -85,6 +85,11 @@ class TokenTask(Task):
     def row_losses(self, logits: Tensor, labels: Tensor) -> Tensor:
         """Return the negative log-likelihood of each window, (B,)."""
 
+    @property
+    def answer_names(self) -> list[str]:
+        """Nothing: what is predicted of a row has no probabilities of answers."""
+        return []
+
     def empty_scores(self, rows: int) -> Array:
         """Return an array for the scores of rows, (n,)."""
         return np.empty(rows, dtype=object)
