@@ -34,7 +34,8 @@ from attribune.models.value_slopes import value_slopes
 from attribune.runs.loading import load_run
 from attribune.schema.attributes import FittedAttribute
 from attribune.schema.revision import check_listed
-from attribune.tasks import Regression, Task
+from attribune.tasks import Task
+from attribune.tasks.capabilities import NEXT
 
 __all__ = ["NextText", "next_texts"]
 
@@ -113,7 +114,7 @@ def next_texts(
 
 def _checked(predictor: Predictor, attribute: str) -> FittedAttribute:
     """Return the attribute, if the model has vectors of its values and a task with answers."""
-    check_panel(predictor, what="the next text")
+    check_panel(predictor, verb=NEXT)
     model = predictor.model
     fitted = predictor.schema[attribute]
     check_listed(fitted)
@@ -196,10 +197,9 @@ def _information_root(task: Task, logits: Tensor) -> Tensor:
     For K answers it is the expected outer product of the gradients of their losses, for numbers the Hessian of the
     squared error.
     """
-    if isinstance(task, Regression):
-        return torch.full((len(logits), 1, 1), 2**0.5, dtype=logits.dtype)
     p = task.answer_probabilities(logits.numpy())
-    assert p is not None
+    if p is None:
+        return torch.full((len(logits), 1, 1), 2**0.5, dtype=logits.dtype)
     parts = []
     for answer in range(p.shape[1]):
         at = logits.clone().requires_grad_()
@@ -211,4 +211,4 @@ def _information_root(task: Task, logits: Tensor) -> Tensor:
 
 
 def _soft(task: Task) -> bool:
-    return task.codec is not None and task.codec.has_shares
+    return any(choice.codec.has_shares for choice in task.choices)

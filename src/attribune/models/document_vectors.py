@@ -20,6 +20,7 @@ from attribune.errors import ConfigError
 from attribune.models.row_inputs import RowInput, RowNames
 from attribune.models.scorer import Scorer
 from attribune.schema.columns import column_batches
+from attribune.tasks.capabilities import ENCODE, require
 
 __all__ = ["DocumentReader", "TextOf", "encode_documents"]
 
@@ -66,11 +67,7 @@ class DocumentReader:
         text = text_input or model.text_input
         if text is None:
             raise ConfigError("the model does not say which column is its text: give text_input='text', with its name")
-        if model.task.reads_tokens or (model.task.compares and model.task.head_outputs):
-            does = "scores tokens" if model.task.reads_tokens else "compares texts"
-            raise ConfigError(
-                f"vectors are of whole texts, and the task {model.task.kind!r} {does}: use Predictor.predict"
-            )
+        require(model.task, ENCODE)
         if of not in get_args(TextOf) or (of == "text_pair" and not model.task.compares):
             raise ConfigError(
                 f"of is {of!r}: give text, or for the task similarity text_pair; the task is {model.task.kind!r}"

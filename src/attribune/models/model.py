@@ -49,6 +49,7 @@ from attribune.models.set_encoder import SetEncoder
 from attribune.models.shared_texts import SharedTexts, draws_at_random, layers_replaced, runs_again, stopped_behind
 from attribune.schema import Schema
 from attribune.tasks import Task
+from attribune.tasks.capabilities import EMBEDDINGS, why_not
 
 __all__ = ["AttributeModel"]
 
@@ -625,8 +626,8 @@ def _check_embeddings(model: ConditionedModel, embeddings: Tensor) -> None:
         reason = "backbones without pretraining read ids"
     elif model.config.chunk is not None or model.method.pads_right:
         reason = "texts are cut into chunks by their ids"
-    elif model.task.candidates > 1:
-        reason = f"the task {model.task.kind!r} compares texts"
+    else:
+        reason = why_not(model.task, EMBEDDINGS)
     if reason is not None:
         raise ConfigError(f"inputs_embeds cannot be read: {reason}; give input_ids")
     width = cast(nn.Embedding, model.get_input_embeddings()).embedding_dim

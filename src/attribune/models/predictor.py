@@ -32,6 +32,7 @@ from attribune.models.row_inputs import RowInput, RowNames
 from attribune.models.scorer import Scorer
 from attribune.schema import EncodingReport, Schema
 from attribune.schema.columns import Table, column_batches
+from attribune.tasks.capabilities import EXPLAIN, require
 
 __all__ = [
     "Predictor",
@@ -229,12 +230,7 @@ class Predictor(Locked):
 
     def require_documents(self, what: str) -> None:
         """Raise a ConfigError for a task that scores tokens or compares texts, where `what` works with single texts."""
-        if self.task.reads_tokens or self.task.candidates > 1:
-            does = "scores tokens" if self.task.reads_tokens else "compares texts"
-            raise ConfigError(
-                f"{what} is for tasks with one score for a whole text, and {self.task.kind!r} {does}: use "
-                "`attribune evaluate`, `predict`, `report`, `ablate` or `serve`"
-            )
+        require(self.task, EXPLAIN, what=what)
 
     def check_columns(self, names: Sequence[str], *, source: str) -> None:
         """Raise a DataError if a column is missing, naming it and the cure."""

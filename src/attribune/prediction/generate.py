@@ -18,6 +18,7 @@ from attribune.models.writer import Decoding, Writer
 from attribune.runs.loading import load_predictor
 from attribune.schema import EncodingReport
 from attribune.schema.columns import column_batches, missing_column
+from attribune.tasks.capabilities import GENERATE, require
 
 __all__ = ["generate"]
 
@@ -53,8 +54,8 @@ def generate(
     decoding, fixed = decoding or Decoding(), dict(attributes or {})
     data = with_reading(data, reading)
     predictor = load_predictor(run, backbone=backbone, quantise=quantise)
-    if not isinstance(predictor.model, AttributeGenerator):
-        raise ConfigError(f"{run} has the task {predictor.task.kind!r}, which writes no text: use {as_call('predict')}")
+    require(predictor.task, GENERATE, run=run, cure=as_call("predict"))
+    assert isinstance(predictor.model, AttributeGenerator)
     writer = Writer(predictor.model, text_input=predictor.text_input, precision=predictor.precision)
     report = EncodingReport({})
     for first_row, prompts, values in _rows(writer, data, prompt=prompt, given=fixed):

@@ -16,15 +16,13 @@ from attribune.metrics import formulas as metric
 from attribune.metrics.metric import Metric
 from attribune.schema.columns import MISSING
 from attribune.tasks.base import Decoded, Task, checked_logits, log_losses
-from attribune.tasks.codecs import log_frequencies, unknown
+from attribune.tasks.codecs import Choice, One, log_frequencies
 from attribune.tasks.labels import (
     Array,
     Column,
     MissingTexts,
     alike_notes,
-    class_ids,
     class_names,
-    count_classes,
     label_texts,
     require_columns,
     require_flag,
@@ -119,35 +117,41 @@ class Aspects(Task):
         return [len(classes) for classes in self.class_lists]
 
     @property
+    def choices(self) -> tuple[Choice, ...]:
+        """One for each aspect."""
+        ends = np.cumsum(self._sizes).tolist()
+        return tuple(
+            Choice(codec=One(classes=classes, missing=self.missing), name=name, column=column, first=end - len(classes))
+            for column, (name, classes, end) in enumerate(zip(self.names, self.class_lists, ends, strict=True))
+        )
+
+    @property
     def outputs(self) -> int:
         """Number of classes of all aspects together."""
         return sum(self._sizes)
 
-    def _texts(self, columns: Sequence[Column], first_row: int) -> list[list[str | None]]:
-        require_columns(columns, self.names, task=self.kind)
-        return [
-            label_texts(column, missing=self.missing, known=known, first_row=first_row)
-            for column, known in zip(columns, self.class_lists, strict=True)
-        ]
-
     def encode_labels(self, columns: Sequence[Column], *, first_row: int = 1) -> tuple[Array, Array]:
         """Return class ids int64 (n, aspects) and the mask of rows with every aspect labelled."""
-        pairs = zip(self._texts(columns, first_row), self.class_lists, strict=True)
-        ids, keep = zip(*(class_ids(texts, classes) for texts, classes in pairs), strict=True)
+        require_columns(columns, self.names, task=self.kind)
+        pairs = zip(self.choices, columns, strict=True)
+        ids, keep = zip(*(choice.codec.encode(column, first_row=first_row) for choice, column in pairs), strict=True)
         return np.stack(ids, axis=1), np.logical_and.reduce(keep)
 
     def unseen_labels(self, columns: Sequence[Column]) -> Counter[str]:
         """Count the labels that are not among the classes of their aspect, as `aspect: label`."""
+        require_columns(columns, self.names, task=self.kind)
         counts: Counter[str] = Counter()
-        for name, texts, classes in zip(self.names, self._texts(columns, 1), self.class_lists, strict=True):
-            counts.update({f"{name}: {label}": count for label, count in unknown(texts, classes).items()})
+        for choice, column in zip(self.choices, columns, strict=True):
+            unseen = choice.codec.unseen(column)
+            counts.update({f"{choice.name}: {label}": count for label, count in unseen.items()})
         return counts
 
     def class_notes(self, labels: Array) -> list[str]:
         """Say of which aspects classes are written in several ways."""
         notes = []
-        for name, classes, ids in zip(self.names, self.class_lists, np.asarray(labels).T, strict=True):
-            notes += [f"aspect {name!r}: {note}" for note in alike_notes(count_classes(ids, classes))]
+        for choice in self.choices:
+            counts = choice.codec.counts(choice.labels(np.asarray(labels)))
+            notes += [f"aspect {choice.name!r}: {note}" for note in alike_notes(counts)]
         return notes
 
     def loss(self, logits: Tensor, labels: Tensor) -> Tensor:

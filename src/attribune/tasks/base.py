@@ -22,10 +22,9 @@ from attribune.tasks.inputs import SingleText, TaskInput
 from attribune.tasks.labels import Array, Column, alike_notes
 
 if TYPE_CHECKING:
-    import torch
     from torch import Tensor
 
-    from attribune.tasks.codecs import LabelCodec
+    from attribune.tasks.codecs import Choice
     from attribune.tasks.cut_points import Link
 
 __all__ = [
@@ -253,14 +252,6 @@ class Task(ABC):
         """Whether the loss of a row is a negative log-likelihood only up to an unknown factor."""
         return False
 
-    def sample_labels(self, logits: Tensor, generator: torch.Generator) -> Tensor | None:
-        """Draw a label of each row from the model's own distribution; None where the task has none.
-
-        Args:
-            logits: (B, outputs), float32 on the CPU.
-        """
-        return None
-
     @abstractmethod
     def decode(self, logits: Array) -> Decoded:
         """Turn logits (n, outputs) into predictions and probabilities."""
@@ -278,12 +269,16 @@ class Task(ABC):
     @property
     def output_names(self) -> list[str]:
         """A name for each logit: those of the answers, or ``LABEL_0`` and so on where logits are none."""
-        names = [] if self.reads_tokens else self.answer_names
+        names = self.answer_names
         return names if len(names) == self.outputs else [f"LABEL_{number}" for number in range(self.outputs)]
 
     @property
-    def codec(self) -> LabelCodec | None:
-        """What the labels of a row are, of a task with one column of classes or of ordered numbers; None for others."""
+    def choices(self) -> tuple[Choice, ...]:
+        """The choices among classes that are predicted of each row: one, or one for each aspect; by default none."""
+        return ()
+
+    def numbers(self, labels: Array) -> Array | None:
+        """Return the numbers (n,) that labels stand for; None for a task that predicts no numbers."""
         return None
 
     @property
@@ -317,7 +312,7 @@ class Task(ABC):
         no training row has count alike for every model.
         """
         labels = np.asarray(labels)
-        p = None if self.reads_tokens else self.answer_probabilities(logits)
+        p = self.answer_probabilities(logits)
         if p is None or not (labels.shape == p.shape or (labels.ndim == 1 and labels.dtype.kind == "i")):
             return None
         nats = -np.log(np.maximum(p, np.finfo(np.float64).tiny))

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
+from typing import Annotated, Any, ClassVar, Self
 
 import numpy as np
 from pydantic import BeforeValidator, ValidationInfo
@@ -16,7 +15,7 @@ from attribune.errors import ConfigError
 from attribune.metrics import formulas as metric
 from attribune.metrics.metric import Metric
 from attribune.schema.columns import MISSING, canonical
-from attribune.tasks.base import Decoded, ScoreBy, Task, check_metrics, checked_logits
+from attribune.tasks.base import Decoded, ScoreBy, check_metrics, checked_logits
 from attribune.tasks.codecs import LabelCodec, One, Several, Shares, refuse_distributions
 from attribune.tasks.labels import (
     Array,
@@ -28,10 +27,7 @@ from attribune.tasks.labels import (
     require_flag,
     sorted_classes,
 )
-
-if TYPE_CHECKING:
-    import torch
-    from torch import Tensor
+from attribune.tasks.one_choice import OneChoice
 
 __all__ = ["Classification"]
 
@@ -80,7 +76,7 @@ def _codec(
 
 
 @checked_dataclass(kw_only=True)
-class Classification(Task):
+class Classification(OneChoice):
     """Predict one of C classes per row, with `multi_label` any number of them, with `soft_labels` a share of each.
 
     Labels are class ids int64 (n,), with `soft_labels` distributions float32 (n, C). With `multi_label` they are
@@ -200,14 +196,6 @@ class Classification(Task):
         single = ("accuracy", "macro_f1") if self.positive is None else ("f1", "accuracy", "macro_f1")
         return (*self.codec.share_metrics, *single)
 
-    def encode_labels(self, columns: Sequence[Column], *, first_row: int = 1) -> tuple[Array, Array]:
-        """Return class ids int64 (n,), or float32 (n, C + 1) for several labels, and the mask of labelled rows.
-
-        Distributions are float32 (n, C).
-        """
-        require_columns(columns, ["label"], task=self.kind)
-        return self.codec.encode(columns[0], first_row=first_row)
-
     @classmethod
     def bad_labels(cls, columns: Sequence[Column], options: Mapping[str, Any]) -> Array:
         """Return (n,) whether a label is none of the given classes, where a row has one."""
@@ -220,45 +208,6 @@ class Classification(Task):
             missing=options.get("missing", MISSING),
         )
         return codec.outside(columns[0])
-
-    def class_counts(self, labels: Array) -> dict[str, int]:
-        """Count the rows of each class; distributions have none."""
-        return self.codec.counts(labels)
-
-    def unseen_labels(self, columns: Sequence[Column]) -> Counter[str]:
-        """Count the labels that are not among the classes; distributions have none."""
-        require_columns(columns, ["label"], task=self.kind)
-        return self.codec.unseen(columns[0])
-
-    def label_notes(self, columns: Sequence[Column]) -> list[str]:
-        """Say how many distributions have no single most frequent class, and which labels of lists mean missing."""
-        return self.codec.notes(columns[0])
-
-    def loss(self, logits: Tensor, labels: Tensor) -> Tensor:
-        """Return the weighted cross-entropy, or the binary cross-entropy for several labels per row."""
-        return self.codec.loss(logits, labels)
-
-    def row_losses(self, logits: Tensor, labels: Tensor) -> Tensor:
-        """Return the weighted loss of each row."""
-        return self.codec.row_losses(logits, labels)
-
-    def row_counts(self, labels: Tensor) -> Tensor:
-        """Return the weights of the rows' classes; 1 for several labels per row."""
-        return self.codec.row_counts(labels)
-
-    @property
-    def has_free_dispersion(self) -> bool:
-        """Whether a row has several labels: the loss is a mean over classes, which are not independent."""
-        return not self.codec.has_one_class
-
-    def sample_labels(self, logits: Tensor, generator: torch.Generator) -> Tensor:
-        """Draw class ids (B,), or for several labels a row of zeros and ones (B, C + 1), as distributions (B, C)."""
-        return self.codec.sample(logits, generator)
-
-    def answer_probabilities(self, logits: Array) -> Array | None:
-        """Return the probabilities (n, C) of the classes, unless a row may have several."""
-        checked, codec = checked_logits(logits, self.outputs), self.codec
-        return codec.chances(checked) if codec.has_one_class else None
 
     def decode(self, logits: Array) -> Decoded:
         """Return the most probable class, or all classes with a probability above one half."""
@@ -301,17 +250,8 @@ class Classification(Task):
         names = dict.fromkeys([*self.score_by, *self._usual])
         return {name: of_shares[name] if name in of_shares else makers[name]() for name in names}
 
-    def proper_score(self, logits: Array, labels: Array) -> Metric | None:
-        """Return the log loss, or of several labels the mean over the classes of that of each."""
-        own = self.codec.proper_score(checked_logits(logits, self.outputs), labels)
-        return super().proper_score(logits, labels) if own is None else own
-
     def _known_and_unseen(self, true: Array, predicted: Array) -> tuple[Array, Array]:
         """Return 0/1 labels and predictions (n, C or C + 1); unseen labels are one more class, never predicted."""
         if true.shape[1] > self.outputs and not true[:, self.outputs].any():
             true = true[:, : self.outputs]
         return true, np.pad(predicted, ((0, 0), (0, true.shape[1] - self.outputs)))
-
-    def prior(self, train_labels: Array) -> Array:
-        """Return the log frequencies of the classes, or their log odds for several labels per row."""
-        return self.codec.prior(train_labels)

@@ -38,11 +38,11 @@ from attribune.tasks.labels import (
 )
 
 if TYPE_CHECKING:
-    import torch
     from torch import Tensor
 
 __all__ = [
     "SOFT_METRICS",
+    "Choice",
     "LabelCodec",
     "Number",
     "One",
@@ -113,10 +113,6 @@ class LabelCodec(ABC):
     def row_counts(self, labels: Tensor) -> Tensor:
         """Return what the losses of rows are divided by in the mean of a batch, (B,)."""
 
-    @abstractmethod
-    def sample(self, logits: Tensor, generator: torch.Generator) -> Tensor:
-        """Draw a label of each row from the model's own distribution."""
-
     def chances(self, logits: Array) -> Array:
         """Return the probabilities (n, C) of the classes, of finite logits (n, C)."""
         return np.asarray(softmax(logits, axis=1))
@@ -128,6 +124,25 @@ class LabelCodec(ABC):
             scores: (n, C) of the prediction, which decide between classes that a label has alike.
         """
         return labels
+
+    def marks(self, labels: Array) -> Array:
+        """Return (n, C) how much of each class a label has: all of one, unless a codec says otherwise."""
+        return np.asarray(labels[:, None] == np.arange(len(self.classes)))
+
+    def cells(self, labels: Array, scores: Array, probabilities: Array) -> tuple[Array, Array]:
+        """Return (n, C) which classes are true and which are predicted; arguments as in `true_classes`."""
+        ids = np.arange(len(self.classes))
+        true = self.true_classes(labels, scores)
+        return true[:, None] == ids, probabilities.argmax(axis=1)[:, None] == ids
+
+    def calibrated(self, labels: Array, probabilities: Array) -> tuple[Array, Array]:
+        """Return the probabilities that should be as often right as they say, and how much of each is true.
+
+        By default those of the predicted class of each row, (n,).
+        """
+        predicted = probabilities.argmax(axis=1)[:, None]
+        true = np.take_along_axis(self.marks(labels), predicted, axis=1)[:, 0]
+        return probabilities.max(axis=1), true.astype(np.float64)
 
     @property
     def has_one_class(self) -> bool:
@@ -213,12 +228,6 @@ class One(LabelCodec):
 
         return known_weights(labels, self.weights)
 
-    def sample(self, logits: Tensor, generator: torch.Generator) -> Tensor:
-        """Draw class ids (B,)."""
-        from attribune.tasks.losses import sample_class
-
-        return sample_class(logits, generator)
-
     def prior(self, labels: Array) -> Array:
         """Return the log frequencies of the classes."""
         return log_frequencies(labels, len(self.classes))
@@ -303,15 +312,21 @@ class Several(LabelCodec):
         """Return 1 for each row."""
         return labels.new_ones(len(labels)).float()
 
-    def sample(self, logits: Tensor, generator: torch.Generator) -> Tensor:
-        """Draw a row of ones and zeros, (B, C + 1)."""
-        from attribune.tasks.losses import sample_classes
-
-        return sample_classes(logits, generator)
-
     def chances(self, logits: Array) -> Array:
         """Return the probability of each class by itself."""
         return np.asarray(expit(logits))
+
+    def marks(self, labels: Array) -> Array:
+        """Return which classes a row has."""
+        return np.asarray(labels[:, : len(self.classes)] > 0)
+
+    def cells(self, labels: Array, scores: Array, probabilities: Array) -> tuple[Array, Array]:
+        """Return which classes a row has, and which have a probability above one half."""
+        return self.marks(labels), probabilities > 0.5
+
+    def calibrated(self, labels: Array, probabilities: Array) -> tuple[Array, Array]:
+        """Return the probability of each class in each row, (n · C,), and whether the row has it."""
+        return probabilities.reshape(-1), self.marks(labels).reshape(-1).astype(np.float64)
 
     @property
     def has_one_class(self) -> bool:
@@ -386,16 +401,14 @@ class Shares(LabelCodec):
 
         return labels.new_ones(len(labels)) if self.weights is None else share_weights(labels, self.weights)
 
-    def sample(self, logits: Tensor, generator: torch.Generator) -> Tensor:
-        """Draw the class of each row, as a distribution (B, C) that has all of it."""
-        from attribune.tasks.losses import sample_shares
-
-        return sample_shares(logits, generator)
-
     def true_classes(self, labels: Array, scores: Array) -> Array:
         """Return the class of the largest share; of a tie the one whose score is highest, so that each is right."""
         is_top = labels >= labels.max(axis=1, keepdims=True)
         return np.asarray(np.where(is_top, scores, -np.inf).argmax(axis=1))
+
+    def marks(self, labels: Array) -> Array:
+        """Return the shares."""
+        return labels
 
     @property
     def has_shares(self) -> bool:
@@ -418,6 +431,31 @@ class Shares(LabelCodec):
     def positives(self, labels: Array) -> Array:
         """Return the sum of the shares of each class."""
         return np.asarray(labels.sum(axis=0, dtype=np.float64))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Choice:
+    """A choice among classes that is predicted of each row, which labels, logits and probabilities are parts of.
+
+    Args:
+        name: of the aspect; empty for a task with one choice.
+        codec: what its labels are.
+        column: its column among the labels; None where all of them are its own.
+        first: the column of its first class among logits and probabilities.
+    """
+
+    codec: LabelCodec
+    name: str = ""
+    column: int | None = None
+    first: int = 0
+
+    def labels(self, labels: Array) -> Array:
+        """Return its own labels of those of a task."""
+        return labels if self.column is None else labels[:, self.column]
+
+    def scores(self, scores: Array) -> Array:
+        """Return its own (n, C) of the logits or probabilities (n, outputs) of a task."""
+        return scores[:, self.first : self.first + len(self.codec.classes)]
 
 
 def refuse_distributions(names: Iterable[str | None]) -> None:

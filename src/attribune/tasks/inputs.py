@@ -10,7 +10,15 @@ from attribune.errors import DataError
 if TYPE_CHECKING:
     from torch import Tensor
 
-__all__ = ["ComparedTexts", "QuestionAndContext", "SingleText", "TaskInput", "WordList", "WrittenText"]
+__all__ = [
+    "ComparedTexts",
+    "QuestionAndContext",
+    "ScoredTokens",
+    "SingleText",
+    "TaskInput",
+    "WordList",
+    "WrittenText",
+]
 
 
 class _OfTexts(Protocol):
@@ -80,20 +88,23 @@ class ComparedTexts(TaskInput):
         return torch.autocast(device, enabled=False)
 
 
-class WordList(TaskInput):
+class ScoredTokens(TaskInput):
+    """A text whose tokens are scored, in windows; the parent of those that say how it is given."""
+
+    does = "scores tokens"
+    scores = "tokens"
+
+
+class WordList(ScoredTokens):
     """A list of words, each of which is scored."""
 
     name = "words"
-    does = "scores tokens"
-    scores = "tokens"
 
 
-class QuestionAndContext(TaskInput):
+class QuestionAndContext(ScoredTokens):
     """A question, and a context whose tokens are scored."""
 
     name = "passage"
-    does = "scores tokens"
-    scores = "tokens"
 
 
 class WrittenText(TaskInput):

@@ -21,7 +21,6 @@ from attribune.tasks.inputs import ComparedTexts, TaskInput
 from attribune.tasks.labels import UNSEEN, Array, Column, MissingTexts, class_names, compared_texts, label_texts
 
 if TYPE_CHECKING:
-    import torch
     from torch import Tensor
 
 __all__ = ["TIES", "Preference"]
@@ -180,12 +179,6 @@ class Preference(Task):
         from attribune.tasks.losses import known_weights
 
         return known_weights(labels)
-
-    def sample_labels(self, logits: Tensor, generator: torch.Generator) -> Tensor:
-        """Draw which text is preferred, (B,)."""
-        from attribune.tasks.losses import sample_class
-
-        return sample_class(logits, generator)
 
     def _advantage(self, logits: Array) -> Array:
         """Return the reward of the first text less that of the second, (n,)."""

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
+from typing import Annotated, Any, ClassVar, Self
 
 import numpy as np
 from pydantic import BeforeValidator
@@ -15,7 +14,7 @@ from attribune.errors import ConfigError
 from attribune.metrics import formulas as metric
 from attribune.metrics.metric import Metric
 from attribune.schema.columns import MISSING, NO_NUMBER
-from attribune.tasks.base import Decoded, ScoreBy, Task, check_metrics, checked_logits
+from attribune.tasks.base import Decoded, ScoreBy, check_metrics, checked_logits
 from attribune.tasks.codecs import LabelCodec, Number, Shares
 from attribune.tasks.labels import (
     UNSEEN,
@@ -30,10 +29,7 @@ from attribune.tasks.labels import (
     require_flag,
     sorted_classes,
 )
-
-if TYPE_CHECKING:
-    import torch
-    from torch import Tensor
+from attribune.tasks.one_choice import OneChoice
 
 __all__ = ["Rating"]
 
@@ -61,7 +57,7 @@ def _codec(classes: tuple[str, ...], *, soft_labels: bool, missing: Sequence[str
 
 
 @checked_dataclass(kw_only=True)
-class Rating(Task):
+class Rating(OneChoice):
     """Predict one of C numbers per row, learned by cross-entropy; errors are in the unit of the numbers.
 
     Labels are class ids int64 (n,), with `soft_labels` distributions float32 (n, C). Ratings are compared as numbers:
@@ -138,14 +134,6 @@ class Rating(Task):
     def _values(self) -> Array:
         return np.array([float(name) for name in self.classes])
 
-    def encode_labels(self, columns: Sequence[Column], *, first_row: int = 1) -> tuple[Array, Array]:
-        """Return class ids int64 (n,) and the mask of labelled rows; DataError for a label that is not a number.
-
-        Distributions are float32 (n, C).
-        """
-        require_columns(columns, ["label"], task=self.kind)
-        return self.codec.encode(columns[0], first_row=first_row)
-
     @classmethod
     def bad_labels(cls, columns: Sequence[Column], options: Mapping[str, Any]) -> Array:
         """Return (n,) whether a label is no finite number, or none of the given ones."""
@@ -157,38 +145,12 @@ class Rating(Task):
         )
         return codec.outside(columns[0])
 
-    def class_counts(self, labels: Array) -> dict[str, int]:
-        """Count the rows of each rating; distributions have none."""
-        return self.codec.counts(labels)
-
-    def unseen_labels(self, columns: Sequence[Column]) -> Counter[str]:
-        """Count the ratings that are not among the classes; distributions have none."""
-        require_columns(columns, ["label"], task=self.kind)
-        return self.codec.unseen(columns[0])
-
-    def label_notes(self, columns: Sequence[Column]) -> list[str]:
-        """Say how many distributions have no single most frequent rating."""
-        return self.codec.notes(columns[0])
-
-    def loss(self, logits: Tensor, labels: Tensor) -> Tensor:
-        """Return the cross-entropy of logits (B, C)."""
-        return self.codec.loss(logits, labels)
-
-    def row_losses(self, logits: Tensor, labels: Tensor) -> Tensor:
-        """Return the cross-entropy of each row; zero for a rating that no training row has."""
-        return self.codec.row_losses(logits, labels)
-
-    def row_counts(self, labels: Tensor) -> Tensor:
-        """Return 1 for rows with a known rating, and 0 for others."""
-        return self.codec.row_counts(labels)
-
-    def sample_labels(self, logits: Tensor, generator: torch.Generator) -> Tensor:
-        """Draw class ids (B,), as distributions (B, C) where labels are some."""
-        return self.codec.sample(logits, generator)
-
-    def answer_probabilities(self, logits: Array) -> Array:
-        """Return the probabilities (n, C) of the numbers."""
-        return self.codec.chances(checked_logits(logits, self.outputs))
+    def numbers(self, labels: Array) -> Array:
+        """Return the ratings, the means of distributions; the mean of all for one that no training row has."""
+        values = self._values
+        if self.codec.has_shares:
+            return np.asarray(labels @ values)
+        return np.asarray(np.where(labels >= 0, values[labels.clip(min=0)], values.mean()))
 
     @property
     def positions(self) -> Array:
@@ -197,7 +159,7 @@ class Rating(Task):
 
     def decode(self, logits: Array) -> Decoded:
         """Return the most probable rating as text, or the expected rating as a number, or both."""
-        probabilities = self.answer_probabilities(logits)
+        probabilities = self.codec.chances(checked_logits(logits, self.outputs))
         most_probable: list[Any] = [self.classes[i] for i in probabilities.argmax(axis=1)]
         expected = probabilities @ self._values
         predictions = {"prediction": expected if self.expected else most_probable}
@@ -242,7 +204,3 @@ class Rating(Task):
         values = self._values
         farthest = np.where(predicted - values[0] > values[-1] - predicted, values[0], values[-1])
         return np.asarray(np.where(labels == UNSEEN, farthest, values[labels.clip(min=0)]))
-
-    def prior(self, train_labels: Array) -> Array:
-        """Return the log frequencies of the ratings."""
-        return self.codec.prior(train_labels)

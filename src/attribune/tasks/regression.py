@@ -19,7 +19,6 @@ from attribune.tasks.base import Decoded, ScoreBy, Task, check_metrics, checked_
 from attribune.tasks.labels import Array, Column, MissingTexts, label_numbers, outside_of, require_columns
 
 if TYPE_CHECKING:
-    import torch
     from torch import Tensor
 
 __all__ = ["Regression"]
@@ -115,11 +114,9 @@ class Regression(Task):
         """It has: the variance of the noise."""
         return True
 
-    def sample_labels(self, logits: Tensor, generator: torch.Generator) -> Tensor:
-        """Draw numbers (B,) of which the squared error is the negative log-likelihood."""
-        from attribune.tasks.losses import sample_number
-
-        return sample_number(logits, generator)
+    def numbers(self, labels: Array) -> Array:
+        """Return the numbers in the unit of the values."""
+        return np.asarray(labels.reshape(-1).astype(np.float64) * self.std + self.mean)
 
     def row_losses(self, logits: Tensor, labels: Tensor) -> Tensor:
         """Return the squared error of each row; zero without a label."""

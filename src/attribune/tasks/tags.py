@@ -20,7 +20,6 @@ from attribune.metrics.metric import Metric
 from attribune.schema.columns import MISSING, canonical
 from attribune.tasks.base import Decoded, checked_logits, log_losses
 from attribune.tasks.codecs import log_frequencies
-from attribune.tasks.inputs import TaskInput, WordList
 from attribune.tasks.labels import (
     UNSEEN,
     Array,
@@ -65,7 +64,6 @@ class Tags(TokenTask):
     """
 
     kind: ClassVar[str] = "tags"
-    input: ClassVar[TaskInput] = WordList()
     reads_words: ClassVar[bool] = True
     classes: Annotated[tuple[str, ...], BeforeValidator(_class_names)]
     scheme: Scheme = "none"

@@ -11,11 +11,11 @@ import numpy.typing as npt
 
 from attribune.core.device import default_device
 from attribune.core.progress import Reporter
-from attribune.errors import ConfigError
 from attribune.models.features import SentenceVectors, VectorFeatures
 from attribune.models.linear import LinearModel
 from attribune.schema.columns import column_batches
 from attribune.tasks.base import validation_score
+from attribune.tasks.capabilities import LINEAR, require
 from attribune.training.plan import DataPlan
 from attribune.training.preparation import PreparedData, PreparedSplit
 from attribune.training.scoring import baseline_rows
@@ -44,10 +44,7 @@ def fit_frozen(
     Raises:
         ConfigError: for a task that the linear models cannot learn.
     """
-    if not LinearModel.learns(data.task):
-        raise ConfigError(
-            f"the linear models on vectors cannot learn the task {data.task.kind!r}: choose another method"
-        )
+    require(data.task, LINEAR, what="a linear model on vectors")
     vectors = SentenceVectors(backbone)
     vectors.to(default_device())
     splits = {name: baseline_rows(data.splits[name]) for name in ("train", "validation")}

@@ -34,6 +34,7 @@ from attribune.runs.verdict import MAJORITY, TEXT_ONLY, WHOLE_TEXTS, value_count
 from attribune.schema import Schema
 from attribune.tasks import Task
 from attribune.tasks.base import scored_metrics
+from attribune.tasks.capabilities import LINEAR, can
 from attribune.training.plan import DataPlan
 from attribune.training.preparation import MANY_CUT, PreparedData, PreparedSplit
 
@@ -175,7 +176,7 @@ def score_baselines(
         by: what chooses their penalty, as `selection_score` takes it.
     """
     scored = []
-    is_learnable = LinearModel.learns(data.task)
+    is_learnable = can(data.task, LINEAR)
     if not is_learnable:
         reporter.note(f"the linear baselines cannot learn the task {data.task.kind!r} and are left out")
     read = _as_read(source, data, encoder, reporter) if is_learnable and "linear" not in exclude else None

@@ -39,6 +39,8 @@ from attribune.runs.recipe import Recipe
 from attribune.runs.results import RunResults, run_results
 from attribune.runs.table_recipe import table_recipe
 from attribune.runs.training_record import TrainingRecord
+from attribune.tasks import TASKS
+from attribune.tasks.capabilities import MAJORITY, PROCESSES, can, require
 from attribune.training.bake_off import AUTO_METHOD, Choice, choose_method, read_budget
 from attribune.training.baselines import train_baseline
 from attribune.training.callbacks.trackers import check_trackers
@@ -325,7 +327,7 @@ def _run(
 
     def fit_baselines(model: Scorer) -> None:
         """Fit them once: before the model is trained, or else beside one that was trained before."""
-        if not (fitted or plan.data.is_generative) and baselines and is_main():
+        if not fitted and can(data.task, MAJORITY) and baselines and is_main():
             encoder, exclude = model.row_encoder(plan.data.text), {plan.method, *comparisons}
             by = plan.training.select_by
             fitted.extend(score_baselines(plan.data, rows, reporter, encoder=encoder, exclude=exclude, by=by))
@@ -360,10 +362,8 @@ def _check(plan: TrainingPlan) -> None:
     check_trackers(plan.training.report_to)
     if plan.data.source.train == STDIN and process_count() > 1:
         raise ConfigError(f"the standard input is read by one process, and there are {process_count()}: name a file")
-    if plan.data.reads_tokens and process_count() > 1:
-        raise ConfigError(
-            f"the task {plan.data.task_kind!r} is trained in one process, and there are {process_count()}: start one"
-        )
+    if process_count() > 1:
+        require(TASKS[plan.data.task_kind], PROCESSES, count=process_count())
     if plan.model is not None:
         if isinstance(plan.model.method, OnePerValue) and process_count() > 1:
             raise ConfigError(

@@ -20,7 +20,6 @@ from attribune.metrics.bootstrap import Interval
 from attribune.metrics.definitions import metric_info
 from attribune.metrics.tables import format_difference, format_value
 from attribune.schema.columns import canonical
-from attribune.tasks import Regression
 
 __all__ = ["judge_sections"]
 
@@ -94,7 +93,7 @@ class _Units:
             consistency="spread" if is_ordered else "agreement (%)",
             bias=bias,
             disagreement="are apart by" if is_ordered else "give different answers in",
-            has_noise=not isinstance(judgements.task, Regression),
+            has_noise=judgements.answers is not None,
             note=" ".join([means] * bool(bias) + [spread if is_ordered else same, shrunken]),
         )
 

@@ -37,7 +37,6 @@ from attribune.runs.folder import RunFolder
 from attribune.runs.stored_scores import scored_tables
 from attribune.runs.verdict import Verdict
 from attribune.schema.columns import cell_text
-from attribune.tasks import Regression
 
 __all__ = ["report", "run_page"]
 
@@ -305,7 +304,7 @@ def _mistakes(rows: RunRows) -> Iterator[Section]:
         if one.probability is not None:
             facts["probability of the label"] = f"{one.probability:.3f}"
         examples.append(Example(text=shortened(text, _EXCERPT) or "(no text)", facts=facts))
-    of = "all rows" if isinstance(rows.scored_rows.task, Regression) else "the rows that are predicted wrongly"
+    of = "the rows that are predicted wrongly" if rows.scored_rows.task.choices else "all rows"
     yield Section(
         title="Largest mistakes",
         examples=examples,
