@@ -31,7 +31,6 @@ from attribune.runs.folder import RunFolder
 from attribune.runs.recipe import Recipe, TransferRecipe
 from attribune.schema import Schema
 from attribune.schema.attributes import counts_of_rows
-from attribune.tasks import TASKS
 from attribune.training.distributed import refuse_processes
 from attribune.training.train import train
 
@@ -235,7 +234,7 @@ def _write_row_facts(
     """
     rows = load_file(str(run.logits("test")))["rows"]
     test = tables["test"].select(rows)
-    texts = recipe.data.text_input().read_all(test, words=TASKS[recipe.task_kind].reads_words)
+    texts = recipe.data.text_input().read_all(test, words=recipe.task_input.reads_words)
     facts = {
         IDENTITY: identity[rows].astype(np.int64),
         "words": np.array([words(text) for text in texts], dtype=np.int32),

@@ -18,7 +18,7 @@ from attribune.models.config import AttributeConfig
 from attribune.models.sizes import Sizes
 from attribune.schema import Schema
 
-__all__ = ["model_card", "pipeline_of", "public_name", "render_card"]
+__all__ = ["code_spans", "model_card", "pipeline_of", "public_name", "render_card"]
 
 _SENSITIVE = re.compile(
     r"(?i)(?<![a-z])(age|aged|birth|born|gender|sex|race|racial|ethnic|religio|faith|politic|party|national|citizen|"
@@ -97,6 +97,11 @@ def _in_code(text: object) -> str:
     return one_line(str(text)).replace("`", "'")
 
 
+def code_spans(names: Sequence[str]) -> str:
+    """Write the names of columns as code, with commas between them."""
+    return ", ".join(f"`{_in_code(name)}`" for name in names)
+
+
 @cache
 def _templates() -> Environment:
     templates = Environment(
@@ -108,7 +113,7 @@ def _templates() -> Environment:
     )
     templates.filters |= {
         "cell": lambda text: markdown_cell(one_line(text)).replace("<", "&lt;"),
-        "code": lambda names: ", ".join(f"`{_in_code(name)}`" for name in names),
+        "code": code_spans,
         "in_code": _in_code,
         "sensitive": lambda names: [name for name in names if _SENSITIVE.search(name)],
         "comma": lambda number, places=None: f"{number:,}" if places is None else f"{number:,.{places}f}",

@@ -13,7 +13,7 @@ from attribune.core.wording import counted
 from attribune.data.table_files import ENDINGS
 from attribune.metrics.tables import comparison_lines, markdown_table
 from attribune.models.folder import CARD
-from attribune.models.model_card import pipeline_of, public_name, render_card
+from attribune.models.model_card import code_spans, pipeline_of, public_name, render_card
 from attribune.runs.folder import RunFolder
 from attribune.runs.recipe import Recipe
 from attribune.runs.results import RunResults
@@ -29,6 +29,7 @@ def run_card(recipe: Recipe, schema: Schema, results: RunResults) -> str:
     tables = shown_tables(recipe)
     has_backbone = recipe.baseline is None or recipe.baseline.reads_vectors
     base = public_name(recipe.backbone.name) if has_backbone else None
+    reads, settings, sizes = recipe.task_input, recipe.input_settings, results.training.parameters
     return render_card(
         "runs/templates/run_card.md.j2",
         base=base,
@@ -40,7 +41,12 @@ def run_card(recipe: Recipe, schema: Schema, results: RunResults) -> str:
         recipe=recipe,
         schema=schema,
         results=results,
-        sizes=results.training.parameters,
+        sizes=sizes,
+        predicted=reads.prediction_words(settings, outputs=sizes.outputs, spans=code_spans),
+        text=code_spans(reads.shown_texts(settings)),
+        label=reads.label_words(settings, spans=code_spans),
+        writes=reads.writes,
+        commands=reads.commands,
         tables=tables,
         figures=[
             (title, markdown_table(rows))

@@ -30,8 +30,7 @@ def describe_run(path: str | Path) -> dict[str, Any]:
         "data": recipe.data.train,
         "text": list(recipe.data.text),
         **({"text_pair": list(recipe.data.text_pair)} if recipe.data.text_pair else {}),
-        **({"prompt": list(recipe.data.prompt)} if recipe.is_generative or recipe.data.prompt else {}),
-        **({} if recipe.is_generative else {"label": list(recipe.data.label)}),
+        **recipe.task_input.shown_columns(recipe.input_settings),
         "window": str(recipe.data.text_input().window),
         "shuffled": recipe.data.shuffled,
     }

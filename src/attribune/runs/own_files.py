@@ -75,7 +75,7 @@ def texts_of_run(folder: RunFolder, recipe: Recipe) -> Iterator[tuple[Path, str,
     if (history := model / "history.parquet").is_file():
         yield history, "texts of other rows", "\n".join(map(str, pq.read_table(history, columns=["text"])["text"]))
     for part in ("validation", "test"):
-        if recipe.is_generative and folder.predictions(part).is_file():
+        if recipe.task_input.writes and folder.predictions(part).is_file():
             columns = pq.read_table(folder.predictions(part)).to_pydict().values()
             texts = [text for column in columns for text in column if isinstance(text, str)]
             yield folder.predictions(part), "texts of other rows", "\n".join(texts)

@@ -29,10 +29,7 @@ from attribune.methods import (
     DEFAULT_METHOD,
     METHODS,
     MethodConfig,
-    check_compares,
-    check_gives_vectors,
     check_reads_descriptions,
-    check_reads_tokens,
     method_from_dict,
 )
 from attribune.methods.history import History
@@ -42,8 +39,8 @@ from attribune.runs.settings_tree import written_out
 from attribune.schema import MISSING, Categorical, canonical
 from attribune.schema.description_kinds import field_from_dict, field_to_dict
 from attribune.schema.kinds import KINDS, Kind, kind_settings, read_kind
-from attribune.tasks import TASKS, Similarity
-from attribune.tasks.similarity import Form
+from attribune.tasks import TASKS, Task
+from attribune.tasks.inputs import InputSettings, TaskInput
 
 __all__ = [
     "RECIPE_END",
@@ -463,17 +460,6 @@ class Recipe(Settings):
             raise ConfigError(f"unknown task {kind!r}{did_you_mean_or(str(kind), TASKS, f'choose one of {listed}')}")
         return value
 
-    @property
-    def similarity(self) -> Similarity:
-        """The task ``similarity`` with the attributes of each text."""
-        named = {name: self.task[name] for name in ("text_attributes", "pair_attributes") if name in self.task}
-        return Similarity(form=self.form, **named)
-
-    @property
-    def form(self) -> Form:
-        """What the rows of the task ``similarity`` have."""
-        return "triplets" if self.data.text_negative else "scores" if self.data.label else "pairs"
-
     def cluster_settings(self) -> ClusterSettings:
         """How the clusters of scored rows are found."""
         # The marks of clusters would tell the values that a salt hides.
@@ -510,37 +496,50 @@ class Recipe(Settings):
         """The options with which the task is fitted."""
         options: dict[str, Any] = {name: value for name, value in self.task.items() if name != "kind"}
         options["missing"] = self.missing_labels
-        if self.task_kind == "aspects":
-            options.setdefault("names", self.data.label)
-        if self.task_kind == "similarity":
-            options["form"] = self.form
-        return options
-
-    @property
-    def is_generative(self) -> bool:
-        """Whether the model writes text."""
-        return self.task_kind == "generation"
+        return options | self.task_input.options(self.input_settings)
 
     @property
     def label_columns(self) -> tuple[str, ...]:
         """The columns that are predicted: the labels, with the texts that they are about, or the generated text."""
-        if self.task_kind == "similarity":
-            return (*self.data.label, *self.data.texts, *self.similarity.label_attributes)
-        if self.compares:
-            return (*self.data.label, *self.data.texts)
-        if self.reads_tokens:
-            return (*self.data.label, *(self.data.text_pair or self.data.text))
-        return self.data.text if self.is_generative else self.data.label
+        return self.task_input.label_columns(self.input_settings)
 
     @property
-    def compares(self) -> bool:
-        """Whether the task compares texts of a row."""
-        return TASKS[self.task_kind].compares
+    def task_class(self) -> type[Task]:
+        """The task that is fitted."""
+        return TASKS[self.task_kind]
 
     @property
-    def reads_tokens(self) -> bool:
-        """Whether the task scores tokens."""
-        return TASKS[self.task_kind].reads_tokens
+    def task_input(self) -> TaskInput:
+        """What of a row the task reads."""
+        return self.task_class.input
+
+    @property
+    def input_settings(self) -> InputSettings:
+        """What `task_input` asks for."""
+        data, backbone = self.data, self.backbone
+        window = parse_window(data.window, max_length=data.max_length)
+        return InputSettings(
+            text=data.text,
+            pair=data.text_pair,
+            negative=data.text_negative,
+            prompt=data.prompt,
+            chat=data.chat,
+            label=data.label,
+            partial_labels=data.partial_labels,
+            attributes=tuple(self.attribute_names),
+            window=data.window,
+            is_head=isinstance(window, Head),
+            is_chunked=window.chunk is not None,
+            options=self.task,
+            method=None if self.is_baseline else self.method_config(),
+            method_name=self.method["name"],
+            backbone=backbone.name,
+            is_pretrained=backbone.is_pretrained,
+            added_tokens=backbone.added_tokens,
+            pooling=backbone.pooling,
+            head_size=backbone.head_size,
+            batch_size=self.training.batch_size,
+        )
 
     @property
     def needs_attributes(self) -> bool:
@@ -590,26 +589,19 @@ class Recipe(Settings):
 
     @model_validator(mode="after")
     def _fitting_task(self) -> Self:
-        _check_task(self)
+        self.task_input.check(self.input_settings, task=self.task_kind)
         return self
 
     @model_validator(mode="after")
     def _fitting_texts(self) -> Self:
         if both := sorted({*self.data.text}.intersection(self.data.text_pair)):
             raise ConfigError(f"column {', '.join(both)} is in both texts of the pair: name it once")
-        if self.data.text_negative and self.task_kind != "similarity":
-            raise ConfigError(f"task {self.task_kind!r} reads no text_negative, as similarity does: leave it out")
         if both := sorted({*self.data.text, *self.data.text_pair}.intersection(self.data.text_negative)):
             raise ConfigError(f"column {', '.join(both)} is the negative and also another text: name it once")
         return self
 
     @model_validator(mode="after")
     def _fitting(self) -> Self:
-        if len(self.data.label) > 1 and self.task_kind not in ("aspects", "spans"):
-            raise ConfigError(
-                f"task {self.task_kind!r} reads one label column, {len(self.data.label)} are named: name one, or "
-                "choose the task aspects"
-            )
         if both := sorted({*self.data.texts, *self.data.prompt, *self.attribute_names}.intersection(self.data.label)):
             raise ConfigError(
                 f"column {', '.join(both)} is the label and also a text or an attribute: the model would read "
@@ -670,133 +662,6 @@ def _method(settings: dict[str, Any]) -> MethodConfig:
     return method_from_dict(settings)
 
 
-def _check_task(recipe: Recipe) -> None:
-    """Refuse columns and settings that the task does not have, or that it lacks."""
-    if recipe.is_generative:
-        _check_generation(recipe)
-    elif recipe.compares:
-        _check_candidates(recipe)
-    elif not recipe.data.label:
-        raise ConfigError(
-            f"no label column is named: name it with {as_argument('data.label')}, or choose the task generation, which "
-            "needs none"
-        )
-    elif recipe.data.prompt or recipe.data.chat:
-        raise ConfigError(f"task {recipe.task_kind!r} reads no prompt: name its columns as text, and leave chat out")
-    if recipe.reads_tokens:
-        _check_tokens(recipe)
-
-
-def _refuse_baseline(recipe: Recipe, lacks: str) -> None:
-    """Refuse a baseline for a task that it cannot do."""
-    if recipe.is_baseline:
-        raise ConfigError(
-            f"method {recipe.method['name']!r} {lacks}, as the task {recipe.task_kind!r} does: choose one that acts in "
-            "a backbone"
-        )
-
-
-def _check_tokens(recipe: Recipe) -> None:
-    """Refuse settings that a task which scores tokens does not have."""
-    _refuse_baseline(recipe, "scores no tokens")
-    check_reads_tokens(recipe.method_config(), task=recipe.task_kind)
-    if not isinstance(parse_window(recipe.data.window, max_length=recipe.data.max_length), Head):
-        raise ConfigError(
-            f"task {recipe.task_kind!r} reads a long text in windows of max_length tokens that overlap, not in "
-            f"{recipe.data.window}: leave window out"
-        )
-    if recipe.backbone.pooling is not None:
-        raise ConfigError(f"task {recipe.task_kind!r} has no document vector: leave backbone.pooling out")
-    if recipe.data.partial_labels:
-        raise ConfigError(f"task {recipe.task_kind!r} has one label for each row: leave partial_labels out")
-    if TASKS[recipe.task_kind].reads_words:
-        if len(recipe.data.text) > 1 or recipe.data.text_pair:
-            raise ConfigError(
-                f"task 'tags' reads one column of words: name one with {as_argument('data.text')}, and no second text"
-            )
-    elif len(recipe.data.text) != 1 or len(recipe.data.text_pair) != 1:
-        raise ConfigError(
-            f"task {recipe.task_kind!r} reads a question and a context: name one column of each, with "
-            f"{as_argument('data.text')} and {as_argument('data.text_pair')}"
-        )
-
-
-def _check_candidates(recipe: Recipe) -> None:
-    """Refuse settings that a task which compares texts does not have."""
-    _refuse_baseline(recipe, "compares no texts")
-    check_compares(recipe.method_config(), task=recipe.task_kind)
-    if recipe.task_kind == "similarity":
-        _check_similarity(recipe)
-    elif len(recipe.data.text) != 1 or len(recipe.data.text_pair) != 1:
-        raise ConfigError(
-            f"task {recipe.task_kind!r} compares two texts: name one column of each, with "
-            f"{as_argument('data.text')} and {as_argument('data.text_pair')}, the preferred one first where there is "
-            f"no label, and what stands before both with {as_argument('data.prompt')}"
-        )
-    if both := sorted({*recipe.data.prompt, *recipe.attribute_names}.intersection(recipe.data.texts)):
-        raise ConfigError(
-            f"column {', '.join(both)} is a text that is compared and also the prompt or an attribute: name it once"
-        )
-    if recipe.data.chat or recipe.data.partial_labels:
-        what = "chat" if recipe.data.chat else "partial_labels"
-        raise ConfigError(f"task {recipe.task_kind!r} has no {what}: leave it out")
-
-
-def _check_similarity(recipe: Recipe) -> None:
-    """Refuse settings with which nothing is learned of the similarity of texts, or not what is meant."""
-    if not recipe.data.text_pair:
-        raise ConfigError(
-            "task 'similarity' compares two texts: name the column of the second one with "
-            f"{as_argument('data.text_pair')}, and with {as_argument('data.label')} that of scores, or with "
-            f"{as_argument('data.text_negative')} that of a text that fits less, if there is one"
-        )
-    if any(len(names) > 1 for names in (recipe.data.text, recipe.data.text_pair, recipe.data.text_negative)):
-        raise ConfigError(
-            f"task 'similarity' compares one column with another: name one with {as_argument('data.text')}, one with "
-            f"{as_argument('data.text_pair')} and at most one with {as_argument('data.text_negative')}, and join "
-            "others beforehand"
-        )
-    if recipe.data.label and recipe.data.text_negative:
-        raise ConfigError("task 'similarity' learns from scores or from triplets: leave label or text_negative out")
-    if recipe.data.prompt:
-        raise ConfigError("task 'similarity' reads no prompt: name its column with the text, and leave prompt out")
-    if recipe.task.get("form", recipe.form) != recipe.form:
-        raise ConfigError(
-            f"task.form is {recipe.task['form']!r}, and the columns that are named make {recipe.form}: leave it out"
-        )
-    if recipe.form == "pairs" and recipe.training.batch_size < 2:
-        raise ConfigError(
-            "training.batch_size is 1, and pairs are learned from the other rows of a batch: give at least 2"
-        )
-    if recipe.backbone.head_size is not None:
-        raise ConfigError("task 'similarity' has no head: leave backbone.head_size out")
-    check_gives_vectors(recipe.method_config(), task=recipe.task_kind)
-    recipe.similarity.check_attributes(recipe.attribute_names)
-
-
-def _check_generation(recipe: Recipe) -> None:
-    """Refuse settings that a model which writes text does not have."""
-    if recipe.data.label or recipe.data.partial_labels:
-        raise ConfigError("task 'generation' learns the text itself: leave label and partial_labels out")
-    if recipe.data.text_pair:
-        raise ConfigError(
-            f"task 'generation' reads no pair of texts: name the second text with {as_argument('data.prompt')}"
-        )
-    if both := sorted({*recipe.data.prompt, *recipe.attribute_names}.intersection(recipe.data.text)):
-        raise ConfigError(
-            f"column {', '.join(both)} is the text that is written and also a prompt or an attribute: the model "
-            "would read the answer; name it as the text only"
-        )
-    if recipe.data.chat and not recipe.data.prompt:
-        raise ConfigError(
-            f"a chat template needs a prompt: name its columns with {as_argument('data.prompt')}, or leave chat out"
-        )
-    if recipe.is_baseline or "text" in recipe.method_config().points:
-        raise ConfigError(f"method {recipe.method['name']!r} writes no text: choose one that acts in a backbone")
-    if recipe.backbone.pooling is not None:
-        raise ConfigError("task 'generation' has no document vector: leave backbone.pooling out")
-
-
 def _check_history(recipe: Recipe, history: History) -> None:
     """Refuse settings with which no history can be read."""
     if (refusal := history.attribute_refusal(recipe.attribute_names)) is not None:
@@ -828,22 +693,20 @@ def _check_backbone(recipe: Recipe) -> None:
             f"method {recipe.method['name']!r} reads the vectors of a pretrained backbone, and "
             f"{recipe.backbone.name!r} is not pretrained: choose a pretrained one"
         )
-    if recipe.backbone.added_tokens != "refuse" and (recipe.is_generative or recipe.is_baseline):
-        what = "a model that writes text" if recipe.is_generative else f"method {recipe.method['name']!r}"
+    if recipe.backbone.added_tokens != "refuse" and recipe.is_baseline:
         raise ConfigError(
-            f"backbone.added_tokens is {recipe.backbone.added_tokens}, which {what} does not have: add embeddings with "
-            "transformers (resize_token_embeddings), or leave it out"
+            f"backbone.added_tokens is {recipe.backbone.added_tokens}, which method {recipe.method['name']!r} does not "
+            "have: add embeddings with transformers (resize_token_embeddings), or leave it out"
         )
     if recipe.backbone.is_pretrained or recipe.is_baseline:
         return
-    if recipe.is_generative:
-        raise ConfigError(f"the backbone {recipe.backbone.name!r} writes no text: choose a language model")
     method, name = recipe.method_config(), recipe.backbone.name
     placement = placement_for(WORD_MODELS[name].model_type)
     if (refusal := method.refusal(placement) or method.attribute_refusal(recipe.attribute_names)) is not None:
         raise ConfigError(refusal)
-    if placement.states != "token" and (recipe.reads_tokens or recipe.data.window.startswith("chunks")):
-        what = f"the task {recipe.task_kind!r} scores words" if recipe.reads_tokens else "chunks are cut by words"
+    needed = recipe.task_input.needs_token_states
+    if placement.states != "token" and (needed or recipe.input_settings.is_chunked):
+        what = f"the task {recipe.task_kind!r} {needed}" if needed else "chunks are cut by words"
         raise ConfigError(f"{what}, and the backbone {name!r} has a state for each {placement.states}")
     for option, value in method.word_options(name, attributes=len(recipe.data.attributes)).items():
         if (given := recipe.backbone.options.get(option, value)) != value:

@@ -19,7 +19,6 @@ from attribune.metrics.metric import Metric
 from attribune.schema.columns import MISSING
 from attribune.tasks.answers import Answer, AnswerCells
 from attribune.tasks.base import Decoded
-from attribune.tasks.inputs import QuestionAndContext, TaskInput
 from attribune.tasks.labels import UNSEEN, Array, Column, Flag, MissingTexts
 from attribune.tasks.tokens import TokenRow, TokenTask, TokenWindow, object_array
 
@@ -85,7 +84,6 @@ class Spans(TokenTask):
     """
 
     kind: ClassVar[str] = "spans"
-    input: ClassVar[TaskInput] = QuestionAndContext()
     main_metric: ClassVar[str] = "f1"
     outputs: ClassVar[int] = 2
     changeable: ClassVar[tuple[str, ...]] = (

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from attribune.tasks.base import Task
+from attribune.tasks.inputs import QuestionAndContext, TaskInput
 from attribune.tasks.labels import Array
 
 if TYPE_CHECKING:
@@ -61,6 +62,7 @@ class TokenTask(Task):
     windows, which are `UNSEEN` where nothing is learned. ``decode`` and ``metrics`` take the scores of rows.
     """
 
+    input: ClassVar[TaskInput] = QuestionAndContext()
     reads_tokens: ClassVar[bool] = True
 
     @abstractmethod

@@ -15,7 +15,7 @@ from attribune.methods import METHODS, MethodConfig
 from attribune.models.baselines import BaselineConfig
 from attribune.runs.recipe import BackboneRecipe, DataRecipe, Recipe, TrainingRecipe, TransferRecipe
 from attribune.schema.kinds import Kind
-from attribune.tasks import TASKS
+from attribune.tasks import Task
 
 __all__ = [
     "DESCRIPTIONS",
@@ -43,8 +43,9 @@ class DataPlan:
         source: tables, splits and encoding.
         text: text columns and window.
         attributes: the kinds that the schema is fitted with.
-        label_columns: what is predicted; for a generative model the text itself, for a task that scores tokens or
-            compares texts also these texts.
+        task: the task that is fitted, with `task_options`.
+        label_columns: of which labels are made.
+        true_columns: what a model predicts, as it stands beside its predictions.
         transfer: the run whose schema and classes are used.
         seed: of the shuffling of attributes.
         clusters: how rows that are not independent are found.
@@ -56,7 +57,8 @@ class DataPlan:
     text: TextInput
     attributes: tuple[Kind, ...]
     label_columns: tuple[str, ...]
-    task_kind: str
+    true_columns: tuple[str, ...]
+    task: type[Task]
     task_options: Mapping[str, Any]
     transfer: TransferRecipe | None
     seed: int
@@ -72,7 +74,8 @@ class DataPlan:
             text=recipe.data.text_input(),
             attributes=recipe.data.kinds(),
             label_columns=recipe.label_columns,
-            task_kind=recipe.task_kind,
+            true_columns=recipe.task_input.answers(recipe.input_settings),
+            task=recipe.task_class,
             task_options=recipe.task_options,
             transfer=recipe.transfer,
             seed=recipe.training.seed,
@@ -89,29 +92,24 @@ class DataPlan:
         return list(dict.fromkeys([*texts, *self.source.label, *attributes, *self.times]))
 
     @property
-    def true_columns(self) -> tuple[str, ...]:
-        """The columns that a model predicts, as they stand beside its predictions."""
-        return self.source.label or (() if self.compares else self.label_columns)
-
-    @property
-    def reads_words(self) -> bool:
-        """Whether a text is a list of words."""
-        return TASKS[self.task_kind].reads_words
+    def task_kind(self) -> str:
+        """The name of the task."""
+        return self.task.kind
 
     @property
     def compares(self) -> bool:
         """Whether the task compares texts of a row."""
-        return TASKS[self.task_kind].compares
+        return self.task.compares
 
     @property
     def reads_tokens(self) -> bool:
         """Whether the task scores tokens."""
-        return TASKS[self.task_kind].reads_tokens
+        return self.task.reads_tokens
 
     @property
     def is_generative(self) -> bool:
         """Whether the model writes text."""
-        return self.task_kind == "generation"
+        return self.task.input.writes
 
 
 @dataclass(frozen=True, kw_only=True)

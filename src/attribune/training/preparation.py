@@ -34,7 +34,7 @@ from attribune.schema import EncodingReport, MultiLabel, Schema
 from attribune.schema.columns import column_batches
 from attribune.schema.kinds import Number, Numeric
 from attribune.schema.revision import Revision
-from attribune.tasks import TASKS, Task, fit_task
+from attribune.tasks import Task, fit_task
 from attribune.tasks.labels import UNSEEN
 from attribune.training.plan import DataPlan
 from attribune.training.usable_rows import (
@@ -136,7 +136,7 @@ def prepare(plan: DataPlan, tables: Mapping[str, Any] | None = None) -> Prepared
         else:
             with naming_exports(train.table, train.source), of_column(plan.label_columns):
                 task = _task_of(plan, train)
-    if plan.compares:
+    if plan.task.input.needs_every_text:
         parts = {name: decided_rows(name, part, plan, task, notes) for name, part in parts.items()}
         train = parts["train"]
     with numbered_in_file(train.rows, train.source):
@@ -241,7 +241,7 @@ def _column_findings(plan: DataPlan, train: PreparedSplit) -> list[str]:
     kinds = {kind.name: kind for kind in plan.attributes if not isinstance(kind, MultiLabel)}
     if not kinds:
         return []
-    labels = [] if plan.reads_tokens or len(plan.source.label) != 1 else list(plan.source.label)
+    labels = [] if plan.task.input.has_objects or len(plan.source.label) != 1 else list(plan.source.label)
     table = arrow_columns(train.table, [*kinds, *labels])
     codes = {name: column_codes(table[name], missing=plan.source.missing) for name in kinds}
     label = None if not labels else _label_codes(table[labels[0]], plan)
@@ -256,7 +256,7 @@ def _column_findings(plan: DataPlan, train: PreparedSplit) -> list[str]:
 def _label_codes(column: pa.ChunkedArray, plan: DataPlan) -> Codes:
     """Number the labels as the task reads them, and ``4 stars`` and four signs of stars as one in any task."""
     codes = column_codes(column, missing=plan.task_options["missing"])
-    return number_codes(codes) if TASKS[plan.task_kind].no_label or are_stars(codes) else codes
+    return number_codes(codes) if plan.task.no_label or are_stars(codes) else codes
 
 
 def _encode_labels(

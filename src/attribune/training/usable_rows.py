@@ -27,7 +27,7 @@ from attribune.data.text_columns import share_texts
 from attribune.data.weights import read_weights
 from attribune.errors import DataError, numbered_in_file, of_column
 from attribune.schema.columns import require_columns
-from attribune.tasks import TASKS, Task
+from attribune.tasks import Task
 from attribune.training.plan import DataPlan
 
 __all__ = ["UsableRows", "decided_rows", "split_rows", "usable_rows", "with_weights"]
@@ -80,11 +80,12 @@ def usable_rows(plan: DataPlan, source: Any, name: str, notes: list[str]) -> Usa
     weights = [plan.source.weight] if plan.source.weight is not None and name == "train" else []
     with naming_exports(table, shown):
         require_columns(table.column_names, [*plan.columns, *weights], source=shown)
-    enough_text = all if plan.compares else any
-    has_text = rows_with_text(table, plan.source.texts, words=plan.reads_words, enough=enough_text)
-    labels = plan.source.label if plan.reads_tokens or plan.compares else plan.label_columns
-    enough = any if plan.reads_tokens or (plan.source.partial_labels and name == "train") else all
-    has_objects = plan.reads_tokens or plan.task_options.get("soft_labels") is True
+    reads, labels = plan.task.input, plan.true_columns
+    enough_text = all if reads.needs_every_text else any
+    has_text = rows_with_text(table, plan.source.texts, words=reads.reads_words, enough=enough_text)
+    is_partial = plan.source.partial_labels and name == "train"
+    enough = all if reads.needs_every_label and not is_partial else any
+    has_objects = reads.has_objects or plan.task_options.get("soft_labels") is True
     missing = plan.task_options["missing"]
     has_label = (
         rows_with_label(table, labels, missing=missing, enough=enough, objects=has_objects)
@@ -120,10 +121,10 @@ def usable_rows(plan: DataPlan, source: Any, name: str, notes: list[str]) -> Usa
 def rows_on_the_scale(part: UsableRows, plan: DataPlan, name: str, notes: list[str]) -> UsableRows:
     """Refuse labels that are outside the scale of the task, or leave out their rows with a note about their number."""
     columns = [list(part.table[column]) for column in plan.label_columns]
-    bad = TASKS[plan.task_kind].bad_labels(columns, plan.task_options)
+    bad = plan.task.bad_labels(columns, plan.task_options)
     if not bad.any():
         return part
-    listed = listed_labels(columns[0], bad, part.rows) + TASKS[plan.task_kind].label_scale
+    listed = listed_labels(columns[0], bad, part.rows) + plan.task.label_scale
     what = f"{bad.sum():,} of {len(bad):,} rows have a label outside the scale of the task {plan.task_kind!r}"
     if bad.all():
         cure = "name another label column, or choose another task, such as classification"
