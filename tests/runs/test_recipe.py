@@ -26,7 +26,7 @@ def test_defaults() -> None:
     assert made.task_kind == "classification"
     assert made.data.text == ("t",)
     assert made.data.kinds() == (Categorical("u"),)
-    assert made.tuning == "frozen"
+    assert made.learner.tuning == "frozen"
 
 
 def test_a_recipe_survives_its_yaml(tmp_path: Path) -> None:
@@ -57,10 +57,10 @@ def test_several_label_columns_are_aspects() -> None:
 
 
 def test_the_backbone_learns_more_slowly_when_all_of_it_learns() -> None:
-    assert recipe(method={"name": "none"}).backbone_learning_rate == 5e-5
-    assert recipe(training={"learning_rate": 0.1}).backbone_learning_rate == 0.1
+    assert recipe(method={"name": "none"}).learner.rates["backbone_learning_rate"] == 5e-5
+    assert recipe(training={"learning_rate": 0.1}).learner.rates["backbone_learning_rate"] == 0.1
     full = recipe(backbone={"tuning": "full"}, training={"backbone_learning_rate": 0.2})
-    assert full.backbone_learning_rate == 0.2
+    assert full.learner.rates["backbone_learning_rate"] == 0.2
 
 
 @pytest.mark.parametrize(
@@ -142,7 +142,7 @@ def test_the_recipes_of_the_papers_are_recipes(name: str) -> None:
     }
     recipe = Recipe.from_dict(settings)
     assert recipe.backbone.name == "google-bert/bert-base-uncased"
-    assert recipe.method_config().name == settings["method"]["name"]
+    assert recipe.learner.name == settings["method"]["name"]
 
 
 def test_a_setting_by_its_old_name_is_read_with_a_warning() -> None:

@@ -64,7 +64,7 @@ class RunRows:
     @property
     def backbone(self) -> str | None:
         """The backbone by name; None for a baseline."""
-        return None if self.recipe.is_baseline else self.recipe.backbone.name
+        return self.recipe.learner.tuned_backbone
 
 
 def rows_of_run(run: str | Path, data: Any = None, *, backbone: str | Path | None = None) -> RunRows:
@@ -86,7 +86,7 @@ def _stored_rows(folder: RunFolder) -> RunRows:
     part = scores.own_part
     arrays, source = scores.parts[part], own_table(recipe, part)
     # The table does not say which shuffled attributes a row had.
-    reads = recipe.reads_attributes and not recipe.data.shuffled
+    reads = recipe.learner.reads_attributes and not recipe.data.shuffled
     schema = schema_of_training(folder) if reads else Schema([])
     notes = []
     table = None

@@ -149,12 +149,9 @@ def _recipe(experiment: Experiment, cell: Cell, source: SetSource, *, factor: fl
     if source.prepared is None:
         tree["data"] = {**tree["data"], "split": {**tree["data"].get("split", {}), "seed": cell.fold}}
     recipe = Recipe.from_dict(tree, source=f"the recipe of {cell.path}")
-    if factor is None or recipe.is_baseline:
+    if factor is None:
         return recipe
-    rates = {
-        "learning_rate": factor * recipe.training.learning_rate,
-        "backbone_learning_rate": factor * recipe.backbone_learning_rate,
-    }
+    rates = {name: factor * rate for name, rate in recipe.learner.rates.items()}
     return recipe.model_copy(update={"training": recipe.training.model_copy(update=rates)})
 
 
@@ -165,7 +162,7 @@ def _train_cell(experiment: Experiment, cell: Cell, folder: BenchmarkFolder, rep
     factor = best_factor(folder, trials, by=experiment.select_by) if trials else cell.factor
     recipe = _recipe(experiment, cell, source, factor=factor)
     begun = experiment.source(cell)
-    if begun is not None and recipe.needs_attributes:
+    if begun is not None and recipe.learner.can_take_over(full_model=False):
         model = (folder.place(begun) / "model").resolve()
         recipe = recipe.model_copy(update={"transfer": TransferRecipe(run=str(model), frozen=True)})
     recipe, tables = source.tables(recipe, cell.fold, trial=cell.factor is not None)
@@ -187,8 +184,8 @@ def _train_cell(experiment: Experiment, cell: Cell, folder: BenchmarkFolder, rep
         "fold": cell.fold,
         "factor": factor,
         "trial": cell.factor is not None,
-        "learning_rate": None if recipe.is_baseline else recipe.training.learning_rate,
-        "backbone_learning_rate": None if recipe.is_baseline else recipe.backbone_learning_rate,
+        "learning_rate": recipe.learner.rates.get("learning_rate"),
+        "backbone_learning_rate": recipe.learner.rates.get("backbone_learning_rate"),
         "seconds": round(max(time.perf_counter() - started, training), 1),
         **_peak_memory(),
         "data": data,

@@ -27,8 +27,8 @@ def run_card(recipe: Recipe, schema: Schema, results: RunResults) -> str:
     with written_to_file():
         verdict = [] if results.verdict is None else results.verdict.sentences()
     tables = shown_tables(recipe)
-    has_backbone = recipe.baseline is None or recipe.baseline.reads_vectors
-    base = public_name(recipe.backbone.name) if has_backbone else None
+    learner = recipe.learner
+    base = public_name(learner.read_backbone)
     reads, settings, sizes = recipe.task_input, recipe.input_settings, results.training.parameters
     return render_card(
         "runs/templates/run_card.md.j2",
@@ -37,8 +37,9 @@ def run_card(recipe: Recipe, schema: Schema, results: RunResults) -> str:
         task_kind=recipe.task_kind,
         name=f"{results.method} on {tables['train']}",
         metrics=_hub_metrics(recipe, results, tables),
-        backbone=base or Path(recipe.backbone.name).name,
+        backbone=learner.backbone_words(base or Path(recipe.backbone.name).name),
         recipe=recipe,
+        learner=learner,
         schema=schema,
         results=results,
         sizes=sizes,

@@ -120,7 +120,7 @@ class LabelledRows:
         clusters = find_clusters(rows, recipe.cluster_settings())
         if note := clusters_note(clusters):
             notes.append(note)
-        if lacking := [name for name in recipe.times if name not in table.column_names]:
+        if lacking := [name for name in recipe.learner.times if name not in table.column_names]:
             notes.append(f"there is no column {lacking[0]!r}, so that each row reads a history as of now")
         if recipe.data.shuffled:
             rows = shuffle_columns(rows, predictor.schema.names, seed=recipe.training.seed)

@@ -91,7 +91,7 @@ def texts_of_export(export: MarkedExport, recipe: Recipe) -> Iterator[tuple[Path
 
 
 def _words_of_tokenizer(path: Path, recipe: Recipe) -> Iterator[tuple[Path, str, str]]:
-    if not recipe.is_baseline and not recipe.backbone.is_pretrained and path.is_file():
+    if not recipe.backbone.is_pretrained and path.is_file():
         tokenizer = json.loads(path.read_text(encoding="utf-8"))
         yield path, "words of the training texts", "\n".join(tokenizer["model"]["vocab"])
 

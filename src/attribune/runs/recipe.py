@@ -8,14 +8,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 import yaml
 from pydantic import BeforeValidator, Field, ValidationInfo, field_validator, model_validator
 
-from attribune.backbones.added_tokens import AddedTokens
-from attribune.backbones.families import placement_for
-from attribune.backbones.loading import DEFAULT_BACKBONE
-from attribune.backbones.placement import Pooling
-from attribune.backbones.tuning import Tuning
-from attribune.backbones.word_options import WORD_MODELS
 from attribune.core.config import Settings
-from attribune.core.door import as_argument
 from attribune.core.wording import did_you_mean_or
 from attribune.data.clusters import AUTO, ROWS, ClusterSettings
 from attribune.data.file_options import FileOptions
@@ -25,16 +18,9 @@ from attribune.data.texts import TextInput
 from attribune.data.times import check_date_format
 from attribune.data.windows import Head, parse_window
 from attribune.errors import ConfigError
-from attribune.methods import (
-    DEFAULT_METHOD,
-    METHODS,
-    MethodConfig,
-    check_reads_descriptions,
-    method_from_dict,
-)
-from attribune.methods.history import History
-from attribune.models.baselines import BASELINES, BaselineConfig, baseline_from_dict
-from attribune.models.chunk_encoders import chunk_encoder_from_dict
+from attribune.methods import DEFAULT_METHOD, METHODS
+from attribune.models.baselines import BaselineConfig
+from attribune.runs.learner import BackboneRecipe, BaselineLearner, Learner, MethodLearner, read_method
 from attribune.runs.settings_tree import written_out
 from attribune.schema import MISSING, Categorical, canonical
 from attribune.schema.description_kinds import field_from_dict, field_to_dict
@@ -44,7 +30,6 @@ from attribune.tasks.inputs import InputSettings, TaskInput
 
 __all__ = [
     "RECIPE_END",
-    "BackboneRecipe",
     "DataRecipe",
     "EvaluationRecipe",
     "Names",
@@ -237,70 +222,6 @@ class DataRecipe(Settings):
         return (*self.text, *self.text_pair, *self.text_negative)
 
 
-class BackboneRecipe(Settings):
-    """The pretrained weights and how they are tuned. Empty fields take the default of the method or of the family.
-
-    ``dropout`` applies to the document vector, ``head_size`` is the size of a tanh layer between it and the classifier
-    (by default there is none), ``chunk_encoder`` joins the vectors of chunks (``robert``, ``tobert``, or settings; by
-    default their mean), ``attention_dropout`` to the attention weights of the backbone. With an
-    ``attention_dropout`` of 0, training on a CPU can use the fused attention, which is much faster for long texts.
-
-    With ``added_tokens`` ``train``, tokens that were added to the tokenizer and have no embeddings get some, which
-    learn with every tuning; by default they are refused.
-
-    The names ``cnn``, ``tang-cnn``, ``bilstm``, ``bilstm-cnn`` and ``hierarchical`` are backbones without
-    pretraining, trained in full: ``options`` are those of their configurations, ``word_vectors`` a file of
-    pretrained word vectors to begin with.
-    """
-
-    name: str = DEFAULT_BACKBONE
-    revision: str | None = None
-    tuning: str | None = None
-    pooling: Pooling | None = None
-    dropout: float = Field(default=0.2, ge=0, lt=1)
-    head_size: int | None = Field(default=None, ge=1, le=100_000)
-    chunk_encoder: dict[str, Any] | str | None = None
-    attention_dropout: float | None = Field(default=None, ge=0, lt=1)
-    options: dict[str, Any] = Field(default={})
-    word_vectors: str | None = None
-    added_tokens: AddedTokens = "refuse"
-
-    @property
-    def is_pretrained(self) -> bool:
-        """Whether there are pretrained weights; a backbone over word vectors begins without."""
-        return self.name not in WORD_MODELS
-
-    @model_validator(mode="after")
-    def _fitting_kind(self) -> Self:
-        if self.is_pretrained and (self.options or self.word_vectors):
-            what = "options" if self.options else "word_vectors"
-            raise ConfigError(f"{what} are for backbones without pretraining ({', '.join(WORD_MODELS)}): leave it out")
-        chosen = {
-            "tuning": self.tuning not in (None, "full"),
-            "revision": self.revision is not None,
-            "attention_dropout": self.attention_dropout is not None,
-            "added_tokens": self.added_tokens != "refuse",
-        }
-        if not self.is_pretrained and any(chosen.values()):
-            what = next(name for name, is_chosen in chosen.items() if is_chosen)
-            raise ConfigError(f"{what} is not for the backbone {self.name!r}, which is not pretrained: leave it out")
-        if not self.is_pretrained:
-            WORD_MODELS[self.name].from_dict(self.options, source="backbone.options")
-        return self
-
-    @field_validator("chunk_encoder")
-    @classmethod
-    def _readable_chunk_encoder(cls, value: Any) -> Any:
-        return None if value is None else chunk_encoder_from_dict(value).model_dump()
-
-    @field_validator("tuning")
-    @classmethod
-    def _readable_tuning(cls, value: str | None) -> str | None:
-        if value is not None:
-            Tuning.parse(value)
-        return value
-
-
 OptimizerName = Literal["adamw", "adam", "adadelta", "sgd"]
 _OPTIMIZER_OPTIONS: dict[str, tuple[str, ...]] = {
     "adamw": ("beta1", "beta2", "eps"),
@@ -447,10 +368,7 @@ class Recipe(Settings):
     @field_validator("method")
     @classmethod
     def _known_method(cls, value: dict[str, Any]) -> dict[str, Any]:
-        value = {"name": DEFAULT_METHOD, **value}
-        name = value["name"]
-        is_baseline = isinstance(name, str) and name in BASELINES
-        return baseline_from_dict(value).to_dict() if is_baseline else _method(value).to_dict()
+        return read_method({"name": DEFAULT_METHOD, **value}).to_dict()
 
     @field_validator("task")
     @classmethod
@@ -516,7 +434,7 @@ class Recipe(Settings):
     @property
     def input_settings(self) -> InputSettings:
         """What `task_input` asks for."""
-        data, backbone = self.data, self.backbone
+        data, backbone, learner = self.data, self.backbone, self.learner
         window = parse_window(data.window, max_length=data.max_length)
         return InputSettings(
             text=data.text,
@@ -531,8 +449,8 @@ class Recipe(Settings):
             is_head=isinstance(window, Head),
             is_chunked=window.chunk is not None,
             options=self.task,
-            method=None if self.is_baseline else self.method_config(),
-            method_name=self.method["name"],
+            method=learner.method,
+            method_name=learner.name,
             backbone=backbone.name,
             is_pretrained=backbone.is_pretrained,
             added_tokens=backbone.added_tokens,
@@ -542,50 +460,17 @@ class Recipe(Settings):
         )
 
     @property
-    def needs_attributes(self) -> bool:
-        """Whether the method reads attributes."""
-        baseline = self.baseline
-        return self.method_config().uses_attributes if baseline is None else not baseline.reads_text
-
-    @property
-    def times(self) -> tuple[str, ...]:
-        """The column by which the method orders rows, if it does."""
-        method = None if self.is_baseline else self.method_config()
-        return (method.time,) if isinstance(method, History) and method.time is not None else ()
-
-    @property
-    def reads_attributes(self) -> bool:
-        """Whether the method's predictions depend on the attributes."""
-        return self.is_baseline or self.needs_attributes
-
-    @property
-    def is_baseline(self) -> bool:
-        """Whether the method is one of the baselines, without a backbone."""
-        return self.method["name"] in BASELINES
-
-    @property
-    def baseline(self) -> BaselineConfig | None:
-        """The options of a baseline; None for a method with a backbone."""
-        return baseline_from_dict(self.method) if self.is_baseline else None
-
-    def method_config(self) -> MethodConfig:
-        """The method's settings."""
-        return method_from_dict(self.method)
-
-    @property
-    def tuning(self) -> str:
-        """Which parameters of the backbone are trained."""
-        if not self.backbone.is_pretrained:
-            return "full"
-        return self.backbone.tuning or self.method_config().default_tuning
-
-    @property
-    def backbone_learning_rate(self) -> float:
-        """The peak learning rate of the backbone."""
-        if self.training.backbone_learning_rate is not None:
-            return self.training.backbone_learning_rate
-        is_delicate = self.backbone.is_pretrained and Tuning.parse(self.tuning).pretrained_matrices
-        return 5e-5 if is_delicate else self.training.learning_rate
+    def learner(self) -> Learner:
+        """What learns: a method in the backbone, or a baseline."""
+        options = read_method(self.method)
+        if isinstance(options, BaselineConfig):
+            return BaselineLearner(options=options, backbone=self.backbone)
+        return MethodLearner(
+            options=options,
+            backbone=self.backbone,
+            learning_rate=self.training.learning_rate,
+            own_rate=self.training.backbone_learning_rate,
+        )
 
     @model_validator(mode="after")
     def _fitting_task(self) -> Self:
@@ -612,7 +497,7 @@ class Recipe(Settings):
                 f"column {self.data.weight} is the weight and also a text or the label: name a column of numbers that "
                 "say how much each row counts, or leave weight out"
             )
-        if self.data.shuffled and not (self.reads_attributes and self.data.attributes):
+        if self.data.shuffled and not (self.learner.reads_attributes and self.data.attributes):
             raise ConfigError(
                 f"method {self.method['name']!r} reads no attributes here, so there is nothing to shuffle: leave "
                 "shuffled out, or name attributes and a method that reads them"
@@ -621,96 +506,15 @@ class Recipe(Settings):
         if self.data.shuffled and both:
             what = "the weight" if both[0] == self.data.weight else "a text"
             raise ConfigError(f"column {', '.join(both)} is {what} and an attribute: it cannot be shuffled as one only")
-        if self.transfer is not None and (self.is_baseline or not (self.needs_attributes or self.transfer.full_model)):
+        if self.transfer is not None and not self.learner.can_take_over(full_model=self.transfer.full_model):
             raise ConfigError(
                 f"method {self.method['name']!r} has no attribute parameters to take over: leave transfer out, or use "
                 "the method of that run"
             )
-        if self.needs_attributes and not self.data.attributes:
-            raise ConfigError(
-                f"method {self.method['name']!r} needs attributes: name their columns with "
-                f"{as_argument('data.attributes')}, or choose method 'none'"
-            )
-        if not self.is_baseline and isinstance(history := self.method_config(), History):
-            _check_history(self, history)
-        return self
-
-    @model_validator(mode="after")
-    def _fitting_values(self) -> Self:
-        if not self.is_baseline:
-            check_reads_descriptions(self.method_config(), list(self.data.values))
-        return self
-
-    @model_validator(mode="after")
-    def _fitting_backbone(self) -> Self:
-        _check_backbone(self)
+        self.learner.check(self.input_settings, task=self.task_class, described=list(self.data.values))
         return self
 
     def to_yaml(self) -> str:
         """Return the whole recipe, defaults included, as YAML; the end marker shows that it is complete."""
         tree = self.model_dump(mode="json")
         return yaml.safe_dump(tree, sort_keys=False, allow_unicode=True, explicit_end=True)
-
-
-def _method(settings: dict[str, Any]) -> MethodConfig:
-    """The method's settings; the message for an unknown name lists the baselines too."""
-    name = settings["name"]
-    if isinstance(name, str) and "+" not in name and name not in METHODS:
-        known = (*METHODS, *BASELINES)
-        rest = did_you_mean_or(name, known, f"choose one of {', '.join(known)}, or a sum")
-        raise ConfigError(f"unknown method {name!r}{rest}")
-    return method_from_dict(settings)
-
-
-def _check_history(recipe: Recipe, history: History) -> None:
-    """Refuse settings with which no history can be read."""
-    if (refusal := history.attribute_refusal(recipe.attribute_names)) is not None:
-        raise ConfigError(refusal)
-    if recipe.task.get("soft_labels"):
-        raise ConfigError(
-            "history puts labels in front of texts, but with soft_labels they are shares: leave soft_labels out"
-        )
-    if history.time in recipe.data.label:
-        raise ConfigError(
-            f"history: time is {history.time!r}, which is the label and would be read: name another column"
-        )
-    if history.time is None and not recipe.backbone.is_pretrained:
-        raise ConfigError(
-            f"history: similar texts are found by a pretrained backbone, but {recipe.backbone.name!r} is not "
-            "pretrained: choose one that is, or name a column of times (method.time)"
-        )
-    if parse_window(recipe.data.window, max_length=recipe.data.max_length).chunk is not None:
-        raise ConfigError(
-            f"history: a text is read at once, behind its history, and the window is {recipe.data.window!r}: choose "
-            "head or head+tail"
-        )
-
-
-def _check_backbone(recipe: Recipe) -> None:
-    """Refuse a backbone that the method or the task cannot read."""
-    if recipe.baseline is not None and recipe.baseline.reads_vectors and not recipe.backbone.is_pretrained:
-        raise ConfigError(
-            f"method {recipe.method['name']!r} reads the vectors of a pretrained backbone, and "
-            f"{recipe.backbone.name!r} is not pretrained: choose a pretrained one"
-        )
-    if recipe.backbone.added_tokens != "refuse" and recipe.is_baseline:
-        raise ConfigError(
-            f"backbone.added_tokens is {recipe.backbone.added_tokens}, which method {recipe.method['name']!r} does not "
-            "have: add embeddings with transformers (resize_token_embeddings), or leave it out"
-        )
-    if recipe.backbone.is_pretrained or recipe.is_baseline:
-        return
-    method, name = recipe.method_config(), recipe.backbone.name
-    placement = placement_for(WORD_MODELS[name].model_type)
-    if (refusal := method.refusal(placement) or method.attribute_refusal(recipe.attribute_names)) is not None:
-        raise ConfigError(refusal)
-    needed = recipe.task_input.needs_token_states
-    if placement.states != "token" and (needed or recipe.input_settings.is_chunked):
-        what = f"the task {recipe.task_kind!r} {needed}" if needed else "chunks are cut by words"
-        raise ConfigError(f"{what}, and the backbone {name!r} has a state for each {placement.states}")
-    for option, value in method.word_options(name, attributes=len(recipe.data.attributes)).items():
-        if (given := recipe.backbone.options.get(option, value)) != value:
-            raise ConfigError(
-                f"backbone.options.{option} is {given}, but the method {method.name!r} needs {value} for the "
-                f"attributes {', '.join(recipe.attribute_names)}: leave it out"
-            )

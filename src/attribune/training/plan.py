@@ -13,7 +13,8 @@ from attribune.data.texts import TextInput
 from attribune.errors import ConfigError
 from attribune.methods import METHODS, MethodConfig
 from attribune.models.baselines import BaselineConfig
-from attribune.runs.recipe import BackboneRecipe, DataRecipe, Recipe, TrainingRecipe, TransferRecipe
+from attribune.runs.learner import BackboneRecipe, MethodLearner
+from attribune.runs.recipe import DataRecipe, Recipe, TrainingRecipe, TransferRecipe
 from attribune.schema.kinds import Kind
 from attribune.tasks import Task
 
@@ -81,7 +82,7 @@ class DataPlan:
             seed=recipe.training.seed,
             clusters=recipe.cluster_settings(),
             encoder=recipe.backbone,
-            times=recipe.times,
+            times=recipe.learner.times,
         )
 
     @property
@@ -152,19 +153,19 @@ class TrainingPlan:
     @classmethod
     def of(cls, recipe: Recipe, compared_as: str | None = None) -> Self:
         """Resolve a recipe."""
-        model, training = None, recipe.training
-        if not recipe.is_baseline:
-            method, backbone, transfer = recipe.method_config(), recipe.backbone, recipe.transfer
-            model = ModelPlan(method=method, tuning=recipe.tuning, backbone=backbone, transfer=transfer)
-            training = training.model_copy(update={"backbone_learning_rate": recipe.backbone_learning_rate})
+        learner, model = recipe.learner, None
+        if isinstance(learner, MethodLearner):
+            model = ModelPlan(
+                method=learner.method, tuning=learner.tuning, backbone=recipe.backbone, transfer=recipe.transfer
+            )
         return cls(
             recipe=recipe,
-            method=recipe.method["name"],
+            method=learner.name,
             data=DataPlan.of(recipe),
             model=model,
-            baseline=recipe.baseline,
-            training=training,
-            reads_attributes=recipe.reads_attributes,
+            baseline=learner.baseline,
+            training=recipe.training.model_copy(update=learner.rates),
+            reads_attributes=learner.reads_attributes,
             compared_as=compared_as,
         )
 
@@ -234,6 +235,6 @@ def _with_method(recipe: Recipe, name: str) -> Recipe:
     if name in METHODS and not METHODS[name].reads_descriptions and METHODS[name].uses_attributes:
         settings["data"]["values"] = {}
     other = Recipe.from_dict(settings, source=f"the recipe with method {name}")
-    if recipe.data.shuffled and other.reads_attributes:
+    if recipe.data.shuffled and other.learner.reads_attributes:
         return other.model_copy(update={"data": recipe.data})
     return other

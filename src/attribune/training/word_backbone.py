@@ -18,7 +18,7 @@ from attribune.data.words import WordVocabulary
 from attribune.errors import ConfigError, DataError
 from attribune.methods import MethodConfig
 from attribune.models.folder import ModelFolder
-from attribune.runs.recipe import BackboneRecipe
+from attribune.runs.learner import BackboneRecipe
 from attribune.training.plan import DataPlan
 from attribune.training.preparation import PreparedData
 
