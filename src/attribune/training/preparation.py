@@ -116,29 +116,52 @@ def prepare(plan: DataPlan, tables: Mapping[str, Any] | None = None) -> Prepared
     Raises:
         DataError: for tables that cannot be used, naming file, row or column and the cure.
     """
-    notes: list[str] = []
+    parts, notes = _parts(plan, tables)
+    train, transfer = parts["train"], plan.transfer
+    source = None if transfer is None else AttributeSource.load(transfer.run)
+    task = _task_of(plan, train, source)
+    if plan.task.input.needs_every_text:
+        for name, part in parts.items():
+            parts[name], found = decided_rows(name, part, plan, task)
+            notes += found
+    schema = _schema_of(plan, parts["train"], source)
+    if schema.fit_report is not None:
+        notes += schema.fit_report.lines()
+    if transfer is not None and transfer.full_model:
+        notes += _trained_before(transfer.run, parts)
+    splits = {}
+    for name in parts:
+        splits[name], found = _encode_labels(name, parts, plan, schema, task)
+        notes += found
+    notes += _class_notes(splits, task)
+    notes += _column_findings(plan, splits["train"])
+    return PreparedData(splits=splits, schema=schema, task=task, notes=notes)
+
+
+def _parts(plan: DataPlan, tables: Mapping[str, Any] | None) -> tuple[dict[str, UsableRows], list[str]]:
+    """Read the tables and split them, with notes about rows that were left out."""
     sources = tables or {name: getattr(plan.source, name) for name in ("train", "validation", "test")}
-    usable = {name: usable_rows(plan, source, name, notes) for name, source in sources.items() if source is not None}
+    usable, notes = {}, list[str]()
+    for name, source in sources.items():
+        if source is not None:
+            usable[name], found = usable_rows(plan, source, name)
+            notes += found
     if plan.source.partial_labels and "validation" not in usable:
         raise ConfigError(
             "partial_labels is on, but there are no validation rows of their own, which must have all labels: give "
             "them as a file, or turn it off"
         )
     with numbered_in_file(usable["train"].rows, usable["train"].source):
-        parts = split_rows(plan, usable, notes)
+        parts, found = split_rows(plan, usable)
+    notes += found
     if plan.source.weight is not None:
-        parts["train"] = with_weights(parts["train"], plan.source.weight, notes)
-    train, transfer = parts["train"], plan.transfer
-    with numbered_in_file(train.rows, train.source):
-        transferred = None if transfer is None else AttributeSource.load(transfer.run)
-        if transferred is not None and transfer is not None and transfer.full_model:
-            task = _continued_task(plan, transferred)
-        else:
-            with naming_exports(train.table, train.source), of_column(plan.label_columns):
-                task = _task_of(plan, train)
-    if plan.task.input.needs_every_text:
-        parts = {name: decided_rows(name, part, plan, task, notes) for name, part in parts.items()}
-        train = parts["train"]
+        parts["train"], found = with_weights(parts["train"], plan.source.weight)
+        notes += found
+    return parts, notes
+
+
+def _schema_of(plan: DataPlan, train: UsableRows, source: AttributeSource | None) -> Schema:
+    """Fit the schema on the training rows, or take over that of another run."""
     with numbered_in_file(train.rows, train.source):
         values = value_tables(plan.source.values, encoder=plan.encoder, reading=FileOptions.of(plan.source))
         schema = Schema.fit(
@@ -146,18 +169,11 @@ def prepare(plan: DataPlan, tables: Mapping[str, Any] | None = None) -> Prepared
             plan.attributes,
             missing=plan.source.missing,
             values=values,
-            described=transferred is None,
+            described=source is None,
         )
-        if transferred is not None and transfer is not None:
-            schema = transferred.schema_with(schema, frozen=transfer.frozen, values=values)
-    if schema.fit_report is not None:
-        notes.extend(schema.fit_report.lines())
-    if transfer is not None and transfer.full_model:
-        notes.extend(_trained_before(transfer.run, parts))
-    splits = {name: _encode_labels(name, parts, plan, schema, task, notes) for name in parts}
-    notes.extend(_class_notes(splits, task))
-    notes.extend(_column_findings(plan, splits["train"]))
-    return PreparedData(splits=splits, schema=schema, task=task, notes=notes)
+        if source is None or plan.transfer is None:
+            return schema
+        return source.schema_with(schema, frozen=plan.transfer.frozen, values=values)
 
 
 def _trained_before(run: str, parts: Mapping[str, UsableRows]) -> Iterator[str]:
@@ -172,17 +188,28 @@ def _trained_before(run: str, parts: Mapping[str, UsableRows]) -> Iterator[str]:
 
 def _fit_task(plan: DataPlan, *tables: Dataset) -> Task:
     columns = [[label for table in tables for label in table[column]] for column in plan.label_columns]
-    return fit_task(plan.task_kind, columns, **plan.task_options)
+    return fit_task(plan.task.kind, columns, **plan.task_options)
 
 
-def _task_of(plan: DataPlan, train: UsableRows) -> Task:
-    """Fit the task on the training rows; a DataError about their labels says which words were read as none."""
-    try:
-        return _fit_task(plan, train.table)
-    except RowError:
-        raise
-    except DataError as error:
-        raise DataError(f"{error}. {train.missing}" if train.missing else str(error)) from error
+def _task_of(plan: DataPlan, train: UsableRows, source: AttributeSource | None) -> Task:
+    """Fit the task on the training rows, or take over that of a run that is trained further.
+
+    Raises:
+        DataError: about labels, which says which words were read as none.
+    """
+    if source is not None and plan.transfer is not None and plan.transfer.full_model:
+        return _continued_task(plan, source)
+    with (
+        numbered_in_file(train.rows, train.source),
+        naming_exports(train.table, train.source),
+        of_column(plan.label_columns),
+    ):
+        try:
+            return _fit_task(plan, train.table)
+        except RowError:
+            raise
+        except DataError as error:
+            raise DataError(f"{error}. {train.missing}" if train.missing else str(error)) from error
 
 
 def _continued_task(plan: DataPlan, source: AttributeSource) -> Task:
@@ -191,7 +218,7 @@ def _continued_task(plan: DataPlan, source: AttributeSource) -> Task:
     Raises:
         ConfigError: for another task, or an option on which the weights depend.
     """
-    task, run = source.task(plan.task_kind), RunFolder.of(source.folder)
+    task, run = source.task(plan.task.kind), RunFolder.of(source.folder)
     if run.is_begun:
         before = DataPlan.of(run.read_recipe()).task_options
     else:  # a model alone has only the fitted task, whose plain options are as they were given
@@ -260,10 +287,10 @@ def _label_codes(column: pa.ChunkedArray, plan: DataPlan) -> Codes:
 
 
 def _encode_labels(
-    name: str, parts: Mapping[str, UsableRows], plan: DataPlan, schema: Schema, task: Task, notes: list[str]
-) -> PreparedSplit:
+    name: str, parts: Mapping[str, UsableRows], plan: DataPlan, schema: Schema, task: Task
+) -> tuple[PreparedSplit, list[str]]:
     """Encode the labels of a split, with notes about labels and values that no training row has."""
-    part = parts[name]
+    part, notes = parts[name], list[str]()
     columns = [list(part.table[column]) for column in plan.label_columns]
     with numbered_in_file(part.rows, part.source):
         with of_column(plan.label_columns):
@@ -290,7 +317,8 @@ def _encode_labels(
     clusters = find_clusters(part.table, plan.clusters, parts=whole) if name != "train" else {}
     if note := clusters_note(clusters):
         notes.append(f"{name}: {note}")
-    return PreparedSplit(table=part.table, rows=part.rows, labels=labels, clusters=clusters, weights=part.weights)
+    split = PreparedSplit(table=part.table, rows=part.rows, labels=labels, clusters=clusters, weights=part.weights)
+    return split, notes
 
 
 def _other_labels(unseen: Mapping[str, int], part: UsableRows, plan: DataPlan, task: Task) -> DataError:
