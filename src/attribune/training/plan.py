@@ -50,7 +50,7 @@ class DataPlan:
         transfer: the run whose schema and classes are used.
         seed: of the shuffling of attributes.
         clusters: how rows that are not independent are found.
-        encoder: the backbone, which encodes texts that describe values.
+        encoder: the backbone, which encodes texts that describe values, and all texts for a frozen one.
         times: the column by which a method orders rows, if any.
     """
 
@@ -64,8 +64,8 @@ class DataPlan:
     transfer: TransferRecipe | None
     seed: int
     clusters: ClusterSettings
-    encoder: BackboneRecipe | None = None
-    times: tuple[str, ...] = ()
+    encoder: BackboneRecipe
+    times: tuple[str, ...]
 
     @classmethod
     def of(cls, recipe: Recipe) -> Self:
