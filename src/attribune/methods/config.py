@@ -36,7 +36,8 @@ class MethodConfig(Settings):
     ``name`` is the word for ``--method``, ``points`` says where the method acts, ``weighs_states`` whether all that it
     does is to weigh the states of a text, ``default_tuning`` what of the backbone learns by default, ``stands_alone``
     whether it cannot be added to other methods, ``reads_descriptions`` whether its vectors of values may be described,
-    ``has_classifiers`` whether it learns by classifiers of its own.
+    ``has_classifiers`` whether it learns by classifiers of its own, and ``stored_texts`` what a saved model has of the
+    training texts, as a sentence for its card.
     The docstring of a subclass describes its own options, as ``Args:`` at its end; the descriptions of inherited ones
     are appended.
 
@@ -54,6 +55,7 @@ class MethodConfig(Settings):
     stands_alone: ClassVar[bool] = False
     reads_descriptions: ClassVar[bool] = False
     has_classifiers: ClassVar[bool] = False
+    stored_texts: ClassVar[str] = ""
 
     @classmethod
     def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:

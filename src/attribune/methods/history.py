@@ -37,6 +37,10 @@ class History(AttributeMethodConfig):
     name: ClassVar[str] = "history"
     points: ClassVar[tuple[Point, ...]] = ("text",)
     default_tuning: ClassVar[str] = "full"
+    stored_texts: ClassVar[str] = (
+        "The texts and labels of the training rows are in `history.parquet` in plain text, and are read for each "
+        "prediction."
+    )
     stands_alone: ClassVar[bool] = True
     reads_descriptions: ClassVar[bool] = False
 

@@ -396,7 +396,7 @@ class Recipe(Settings):
         """
         lists = [self.task.get(option) for option in ("classes", "labels", "ties")]
         named = {canonical(name) for names in lists if isinstance(names, list | tuple) for name in names}
-        usual = dict.fromkeys((*self.data.missing, *TASKS[self.task_kind].no_label))
+        usual = dict.fromkeys((*self.data.missing, *self.task_class.no_label))
         return tuple(text for text in self.task.get("missing", usual) if text not in named)
 
     @property

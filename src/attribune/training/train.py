@@ -451,7 +451,7 @@ def _train_frozen(
 ) -> dict[str, Any]:
     started = time.perf_counter()
     with_weights, by = isinstance(config, Heads), plan.training.select_by
-    model = fit_frozen(plan.data.encoder.name, plan.data, data, reporter, with_weights=with_weights, by=by)
+    model = fit_frozen(plan.data, data, reporter, with_weights=with_weights, by=by)
     replace(model, text_input=plan.data.text).save_pretrained(folder.model)
     return {"C": model.C, "seconds": time.perf_counter() - started}
 

@@ -121,7 +121,7 @@ def _rows_on_the_scale(part: UsableRows, plan: DataPlan, name: str) -> Noted:
     if not bad.any():
         return part, []
     listed = listed_labels(columns[0], bad, part.rows) + plan.task.label_scale
-    what = f"{bad.sum():,} of {len(bad):,} rows have a label outside the scale of the task {plan.task_kind!r}"
+    what = f"{bad.sum():,} of {len(bad):,} rows have a label outside the scale of the task {plan.task.kind!r}"
     if bad.all():
         cure = "name another label column, or choose another task, such as classification"
         raise DataError(f"{part.source}: {what}: {listed}: {cure}")
