@@ -128,12 +128,12 @@ class Learner(ABC):
     @property
     def method(self) -> MethodConfig | None:
         """The options of a method; None for a baseline."""
-        return None
+        return self.options if isinstance(self.options, MethodConfig) else None
 
     @property
     def baseline(self) -> BaselineConfig | None:
         """The options of a baseline; None for a method."""
-        return None
+        return self.options if isinstance(self.options, BaselineConfig) else None
 
     @property
     def tuning(self) -> str | None:
@@ -158,7 +158,7 @@ class Learner(ABC):
     @property
     def tuned_backbone(self) -> str | None:
         """The name of the backbone in which something is learned; None without one."""
-        return None
+        return self.read_backbone if self.tuning is not None else None
 
     @property
     @abstractmethod
@@ -166,9 +166,9 @@ class Learner(ABC):
         """Whether there must be attributes."""
 
     @property
-    @abstractmethod
     def reads_attributes(self) -> bool:
         """Whether predictions depend on the attributes, where there are any."""
+        return self.needs_attributes
 
     @abstractmethod
     def can_take_over(self, *, full_model: bool) -> bool:
@@ -202,14 +202,9 @@ class BaselineLearner(Learner):
     options: BaselineConfig
 
     @property
-    def baseline(self) -> BaselineConfig:
-        """Its options."""
-        return self.options
-
-    @property
     def needs_attributes(self) -> bool:
         """Whether it reads nothing else."""
-        return not self.baseline.reads_text
+        return not self.options.reads_text
 
     @property
     def reads_attributes(self) -> bool:
@@ -219,7 +214,7 @@ class BaselineLearner(Learner):
     @property
     def read_backbone(self) -> str | None:
         """The frozen backbone whose vectors are read, if any."""
-        return self.backbone.name if self.baseline.reads_vectors else None
+        return self.backbone.name if self.options.reads_vectors else None
 
     def can_take_over(self, *, full_model: bool) -> bool:
         """It cannot: it has no such parameters."""
@@ -227,12 +222,12 @@ class BaselineLearner(Learner):
 
     def backbone_words(self, shown: str) -> str:
         """Say whether there is a frozen one."""
-        return f"{shown} (frozen)" if self.baseline.reads_vectors else "no backbone"
+        return f"{shown} (frozen)" if self.options.reads_vectors else "no backbone"
 
     def check(self, settings: InputSettings, *, task: type[Task], described: Sequence[str]) -> None:
         """Refuse settings of the backbone that do nothing."""
         super().check(settings, task=task, described=described)
-        if self.baseline.reads_vectors and not self.backbone.is_pretrained:
+        if self.options.reads_vectors and not self.backbone.is_pretrained:
             raise ConfigError(
                 f"method {self.name!r} reads the vectors of a pretrained backbone, and {self.backbone.name!r} is not "
                 "pretrained: choose a pretrained one"
@@ -259,26 +254,16 @@ class MethodLearner(Learner):
     own_rate: float | None
 
     @property
-    def method(self) -> MethodConfig:
-        """Its options."""
-        return self.options
-
-    @property
     def needs_attributes(self) -> bool:
         """Whether the method reads attributes."""
-        return self.method.uses_attributes
-
-    @property
-    def reads_attributes(self) -> bool:
-        """Whether the method reads attributes."""
-        return self.method.uses_attributes
+        return self.options.uses_attributes
 
     @property
     def tuning(self) -> str:
         """Which parameters of the backbone are trained."""
         if not self.backbone.is_pretrained:
             return "full"
-        return self.backbone.tuning or self.method.default_tuning
+        return self.backbone.tuning or self.options.default_tuning
 
     @property
     def rates(self) -> Mapping[str, float]:
@@ -292,15 +277,10 @@ class MethodLearner(Learner):
     @property
     def times(self) -> tuple[str, ...]:
         """The column by which a history is ordered, if there is one."""
-        return (self.method.time,) if isinstance(self.method, History) and self.method.time is not None else ()
+        return (self.options.time,) if isinstance(self.options, History) and self.options.time is not None else ()
 
     @property
     def read_backbone(self) -> str:
-        """The name of the backbone."""
-        return self.backbone.name
-
-    @property
-    def tuned_backbone(self) -> str:
         """The name of the backbone."""
         return self.backbone.name
 
@@ -315,9 +295,9 @@ class MethodLearner(Learner):
     def check(self, settings: InputSettings, *, task: type[Task], described: Sequence[str]) -> None:
         """Refuse attributes, descriptions, histories and a backbone that the method cannot read."""
         super().check(settings, task=task, described=described)
-        if isinstance(self.method, History):
-            self._check_history(self.method, settings)
-        check_reads_descriptions(self.method, described)
+        if isinstance(self.options, History):
+            self._check_history(self.options, settings)
+        check_reads_descriptions(self.options, described)
         if not self.backbone.is_pretrained:
             self._check_words(settings, task)
 
@@ -346,7 +326,7 @@ class MethodLearner(Learner):
 
     def _check_words(self, settings: InputSettings, task: type[Task]) -> None:
         """Refuse a backbone without pretraining that the method or the task cannot read."""
-        method, name = self.method, self.backbone.name
+        method, name = self.options, self.backbone.name
         placement = placement_for(WORD_MODELS[name].model_type)
         if (refusal := method.refusal(placement) or method.attribute_refusal(settings.attributes)) is not None:
             raise ConfigError(refusal)

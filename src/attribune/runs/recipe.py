@@ -475,10 +475,6 @@ class Recipe(Settings):
     @model_validator(mode="after")
     def _fitting_task(self) -> Self:
         self.task_input.check(self.input_settings, task=self.task_kind)
-        return self
-
-    @model_validator(mode="after")
-    def _fitting_texts(self) -> Self:
         if both := sorted({*self.data.text}.intersection(self.data.text_pair)):
             raise ConfigError(f"column {', '.join(both)} is in both texts of the pair: name it once")
         if both := sorted({*self.data.text, *self.data.text_pair}.intersection(self.data.text_negative)):

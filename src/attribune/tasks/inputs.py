@@ -77,8 +77,9 @@ class TaskInput:
     ``name`` is that under which its reader is found (`attribune.data.readers`), and ``does`` what its tasks do where
     others score a whole text, in the words of messages.
 
-    ``reads_words`` says whether a text is a list of words, ``needs_every_text`` whether a row without one of its texts
-    is of no use, ``needs_every_label`` the same of its labels, ``has_objects`` whether a label may be an object,
+    ``reads_words`` says whether a text is a list of words, ``reads_negative`` whether there may be a text that fits
+    less than the second, ``needs_every_text`` whether a row without one of its texts is of no use,
+    ``needs_every_label`` the same of its labels, ``has_objects`` whether a label may be an object,
     ``has_several_labels`` whether there may be several columns of labels, ``writes`` whether predictions are texts,
     ``needs_token_states`` what the task does that needs a state for each token of the backbone, and ``commands`` which
     commands a card shows.
@@ -87,6 +88,7 @@ class TaskInput:
     name: ClassVar[str]
     does: ClassVar[str] = "scores whole texts"
     reads_words: ClassVar[bool] = False
+    reads_negative: ClassVar[bool] = False
     needs_every_text: ClassVar[bool] = False
     needs_every_label: ClassVar[bool] = True
     has_objects: ClassVar[bool] = False
@@ -104,9 +106,13 @@ class TaskInput:
         Raises:
             ConfigError: naming the task, the setting and the cure.
         """
-        if settings.negative:
+        if settings.negative and not self.reads_negative:
             raise ConfigError(f"task {task!r} reads no text_negative, as similarity does: leave it out")
-        self._check_label_count(settings, task)
+        if len(settings.label) > 1 and not self.has_several_labels:
+            raise ConfigError(
+                f"task {task!r} reads one label column, {len(settings.label)} are named: name one, or choose the task "
+                "aspects"
+            )
 
     def options(self, settings: InputSettings) -> dict[str, Any]:
         """Return the options of the task that follow from the columns."""
@@ -136,13 +142,6 @@ class TaskInput:
     def label_words(self, settings: InputSettings, *, spans: Spans) -> str:
         """Say which columns are the label."""
         return spans(settings.label)
-
-    def _check_label_count(self, settings: InputSettings, task: str) -> None:
-        if len(settings.label) > 1 and not self.has_several_labels:
-            raise ConfigError(
-                f"task {task!r} reads one label column, {len(settings.label)} are named: name one, or "
-                "choose the task aspects"
-            )
 
     @staticmethod
     def _check_labelled(settings: InputSettings, task: str) -> None:
@@ -186,7 +185,7 @@ class ComparedTexts(TaskInput):
         if settings.chat or settings.partial_labels:
             what = "chat" if settings.chat else "partial_labels"
             raise ConfigError(f"task {task!r} has no {what}: leave it out")
-        self._check_label_count(settings, task)
+        super().check(settings, task=task)
 
     def _check_texts(self, settings: InputSettings, task: str) -> None:
         if len(settings.text) != 1 or len(settings.pair) != 1:
@@ -195,8 +194,6 @@ class ComparedTexts(TaskInput):
                 f"{as_argument('data.text_pair')}, the preferred one first where there is no label, and what stands "
                 f"before both with {as_argument('data.prompt')}"
             )
-        if settings.negative:
-            raise ConfigError(f"task {task!r} reads no text_negative, as similarity does: leave it out")
 
     def label_columns(self, settings: InputSettings) -> Names:
         """Return the labels, if there are any, and the texts."""

@@ -59,6 +59,8 @@ _ATTRIBUTES_OF_TEXTS = ("text_attributes", "pair_attributes")
 class _SimilarTexts(ComparedTexts):
     """Two or three texts whose vectors are compared, in one of three forms, as the columns say."""
 
+    reads_negative = True
+
     def _check_texts(self, settings: InputSettings, task: str) -> None:
         """Refuse settings with which nothing is learned of the similarity of texts, or not what is meant."""
         from attribune.methods import check_gives_vectors  # here, since tasks are also used without torch

@@ -156,7 +156,7 @@ class TrainingPlan:
         learner, model = recipe.learner, None
         if isinstance(learner, MethodLearner):
             model = ModelPlan(
-                method=learner.method, tuning=learner.tuning, backbone=recipe.backbone, transfer=recipe.transfer
+                method=learner.options, tuning=learner.tuning, backbone=recipe.backbone, transfer=recipe.transfer
             )
         return cls(
             recipe=recipe,
