@@ -47,7 +47,6 @@ def run_card(recipe: Recipe, schema: Schema, results: RunResults) -> str:
         text=code_spans(reads.shown_texts(settings)),
         label=reads.label_words(settings, spans=code_spans),
         writes=reads.writes,
-        commands=reads.commands,
         tables=tables,
         figures=[
             (title, markdown_table(rows))

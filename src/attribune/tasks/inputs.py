@@ -80,9 +80,8 @@ class TaskInput:
     ``reads_words`` says whether a text is a list of words, ``reads_negative`` whether there may be a text that fits
     less than the second, ``needs_every_text`` whether a row without one of its texts is of no use,
     ``needs_every_label`` the same of its labels, ``has_objects`` whether a label may be an object,
-    ``has_several_labels`` whether there may be several columns of labels, ``writes`` whether predictions are texts,
-    ``needs_token_states`` what the task does that needs a state for each token of the backbone, and ``commands`` which
-    commands a card shows.
+    ``has_several_labels`` whether there may be several columns of labels, ``writes`` whether predictions are texts, and
+    ``needs_token_states`` what the task does that needs a state for each token of the backbone.
     """
 
     name: ClassVar[str]
@@ -95,10 +94,6 @@ class TaskInput:
     has_several_labels: ClassVar[bool] = False
     writes: ClassVar[bool] = False
     needs_token_states: ClassVar[str] = ""
-    commands: ClassVar[Names] = (
-        "predict RUN new.csv --output predictions.csv",
-        "evaluate RUN test.csv",
-    )
 
     def check(self, settings: InputSettings, *, task: str) -> None:
         """Refuse columns and settings that a task does not have, or that it lacks.
@@ -279,7 +274,6 @@ class WrittenText(TaskInput):
     name = "written"
     does = "writes text"
     writes = True
-    commands = ("generate RUN rows.csv --output texts.jsonl", "evaluate RUN rows.csv")
 
     def check(self, settings: InputSettings, *, task: str) -> None:
         """Refuse what a model does not have that writes text."""

@@ -12,8 +12,7 @@ from attribune.data.clusters import ClusterSettings
 from attribune.data.texts import TextInput
 from attribune.errors import ConfigError
 from attribune.methods import METHODS, MethodConfig
-from attribune.models.baselines import BaselineConfig
-from attribune.runs.learner import BackboneRecipe, MethodLearner
+from attribune.runs.learner import BackboneRecipe, Learner, MethodLearner
 from attribune.runs.recipe import DataRecipe, Recipe, TrainingRecipe, TransferRecipe
 from attribune.schema.kinds import Kind
 from attribune.tasks import Task
@@ -129,24 +128,20 @@ class TrainingPlan:
 
     Attributes:
         recipe: as written into the run's folder and onto its card.
-        method: name of the method.
+        learner: the method in a backbone, or the baseline.
         data: rows and task.
         model: the neural model; None for a baseline.
-        baseline: the options of a baseline; None for a neural model.
         training: optimisation, with resolved learning rates.
-        reads_attributes: whether predictions depend on the attributes.
         compared_as: its name among the methods to compare with.
         is_candidate: whether it only serves the choice of a method: it learns no priors of new values, and is not
             scored with its attributes hidden.
     """
 
     recipe: Recipe
-    method: str
+    learner: Learner
     data: DataPlan
     model: ModelPlan | None
-    baseline: BaselineConfig | None
     training: TrainingRecipe
-    reads_attributes: bool
     compared_as: str | None = None
     is_candidate: bool = False
 
@@ -160,12 +155,10 @@ class TrainingPlan:
             )
         return cls(
             recipe=recipe,
-            method=learner.name,
+            learner=learner,
             data=DataPlan.of(recipe),
             model=model,
-            baseline=learner.baseline,
             training=recipe.training.model_copy(update=learner.rates),
-            reads_attributes=learner.reads_attributes,
             compared_as=compared_as,
         )
 
@@ -177,7 +170,7 @@ class TrainingPlan:
     @property
     def name(self) -> str:
         """The name in tables."""
-        name = f"{self.method}, attributes shuffled" if self.is_shuffled else self.method
+        name = f"{self.learner.name}, attributes shuffled" if self.is_shuffled else self.learner.name
         return name + _NAMES.get(self.compared_as or "", "")
 
 

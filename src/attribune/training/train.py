@@ -323,7 +323,7 @@ def _run(
     def fit_baselines(model: Scorer) -> None:
         """Fit them once: before the model is trained, or else beside one that was trained before."""
         if not (fitted or plan.data.is_generative) and baselines and is_main():
-            encoder, exclude = model.row_encoder(plan.data.text), {plan.method, *comparisons}
+            encoder, exclude = model.row_encoder(plan.data.text), {plan.learner.name, *comparisons}
             by = plan.training.select_by
             fitted.extend(score_baselines(plan.data, rows, reporter, encoder=encoder, exclude=exclude, by=by))
 
@@ -382,8 +382,8 @@ def _check(plan: TrainingPlan) -> None:
             load_tokenizer(plan.model.backbone.name, revision=plan.model.backbone.revision)
     elif plan.training.report_to:
         raise ConfigError(
-            f"the method {plan.method!r} has no training steps to report to {', '.join(plan.training.report_to)}: "
-            "leave report_to out"
+            f"the method {plan.learner.name!r} has no training steps to report to "
+            f"{', '.join(plan.training.report_to)}: leave report_to out"
         )
 
 
@@ -421,14 +421,14 @@ def _train_and_score(
         train_neural(plan, plan.model, folder, data, reporter, profile=profile, before_training=before_training)
     if not is_main():
         return [], None, None
-    if plan.baseline is not None and not is_trained:
-        folder.write_outcome(_TRAINERS[type(plan.baseline)](plan.baseline, plan, folder, data, reporter))
+    if (baseline := plan.learner.baseline) is not None and not is_trained:
+        folder.write_outcome(_TRAINERS[type(baseline)](baseline, plan, folder, data, reporter))
     model = load_scorer(folder.model)
     if folder.checkpoints.exists():
         shutil.rmtree(folder.checkpoints)
     record = folder.read_outcome(model.sizes())
     predictor = predictor_of(plan.recipe, model)
-    also_hidden = len(predictor.schema) > 0 and plan.reads_attributes and not plan.is_candidate
+    also_hidden = len(predictor.schema) > 0 and plan.learner.reads_attributes and not plan.is_candidate
     rows = sum(len(split.rows) for split in data.scored.values())
     if rows > _MANY_ROWS:
         hidden = ", with their attributes and without" if also_hidden else ""
