@@ -12,6 +12,8 @@ from attribune.runs.presets import preset_names, read_preset
 from attribune.runs.recipe import RECIPE_END, Recipe
 from attribune.runs.settings_tree import override, put
 from attribune.schema import Categorical, MultiLabel, Numeric
+from attribune.tasks import TASKS, Classification
+from attribune.tasks.inputs import InputSettings, SingleText
 
 DATA: dict[str, Any] = {"train": "a.csv", "text": "t", "label": "y", "attributes": [{"name": "u"}]}
 
@@ -153,3 +155,29 @@ def test_a_setting_by_its_old_name_is_read_with_a_warning() -> None:
     assert recipe.transfer is not None
     assert recipe.transfer.full_model
     assert Recipe.from_dict(settings, saved=True) == recipe  # a file of an earlier version is nobody's mistake
+
+
+def test_a_task_of_ones_own_says_what_of_a_row_it_reads(monkeypatch: pytest.MonkeyPatch) -> None:
+    class OneText(SingleText):
+        def check(self, settings: InputSettings, *, task: str) -> None:
+            if settings.pair:
+                raise ConfigError(f"task {task!r} reads one text alone")
+            super().check(settings, task=task)
+
+        def label_columns(self, settings: InputSettings) -> tuple[str, ...]:
+            return (*settings.label, *settings.text)
+
+        def options(self, settings: InputSettings) -> dict[str, Any]:
+            return {"classes": settings.attributes}
+
+    class Odd(Classification):
+        kind = "odd"
+        input = OneText()
+
+    monkeypatch.setitem(TASKS, "odd", Odd)
+    made = recipe(task="odd")
+    assert (made.label_columns, made.task_options["classes"]) == (("y", "t"), ("u",))
+    with pytest.raises(ConfigError, match="task 'odd' reads one text alone"):
+        recipe(task="odd", data={**DATA, "text_pair": "p"})
+    with pytest.raises(ConfigError, match="task 'odd' reads one label column, 2 are named"):
+        recipe(task="odd", data={**DATA, "label": ["y", "z"]})
