@@ -108,7 +108,7 @@ def test_they_train_and_are_read_again(
     assert results.main_metric == main_metric
     assert [one.name for one in results.models[:2]] == [method, f"{method}, attributes hidden"]
     recipe, predictor = load_run(run)
-    assert recipe.is_baseline
+    assert recipe.learner.baseline is not None
     assert isinstance(predictor.model, LinearModel)
     assert predictor.model.describe(precision="bf16")["method"] == method
     rows = {"text": ["great film", "awful", ""], "user": ["u0", "u1", None]}

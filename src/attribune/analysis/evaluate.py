@@ -192,7 +192,7 @@ def evaluate(
     labelled = LabelledRows.to_score(run, recipe, predictor, data)
     with numbered_in_file(labelled.numbers, labelled.source):
         logits, report = predictor.logits(labelled.rows)
-    reads = len(predictor.schema) and recipe.reads_attributes
+    reads = len(predictor.schema) and recipe.learner.reads_attributes
     found = Evaluation(
         recipe=recipe,
         training=RunFolder.of(run).read_outcome(predictor.model.sizes()),

@@ -81,6 +81,8 @@ class ConditionedModel(PreTrainedModel):
     architecture: ClassVar[Architecture]
     _foreign: ClassVar[str]  # what models of the other kind do, and their class
     main_input_name = "input_ids"
+    head_options: ClassVar[tuple[str, ...]] = ()
+    """The arguments of `build` about what is on top of the backbone."""
     _supports_sdpa = True
     _supports_flash_attn = True
     _supports_flex_attn = True

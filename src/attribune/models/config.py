@@ -25,6 +25,7 @@ __all__ = [
     "TYPICAL_PRIOR_WEIGHT",
     "AttributeConfig",
     "SavedSettings",
+    "architecture_of",
     "check_foreign",
     "device_of",
     "dtype_of",
@@ -34,6 +35,11 @@ __all__ = [
 TYPICAL_PRIOR_WEIGHT = 0.2
 """Of the prior of new values: the geometric mean of what was learned for six attributes of four data sets."""
 _ARCHITECTURES = {WrittenText.name: LANGUAGE_MODEL}  # of the other kinds of input, a head scores the states
+
+
+def architecture_of(task: type[Task]) -> Architecture:
+    """Return which part of a pretrained model a task needs."""
+    return _ARCHITECTURES.get(task.input.name, ENCODER)
 
 
 class AttributeConfig(PreTrainedConfig):
@@ -100,7 +106,7 @@ class AttributeConfig(PreTrainedConfig):
     @property
     def architecture(self) -> Architecture:
         """Which part of a pretrained model the backbone is."""
-        return _ARCHITECTURES.get(self._task_class.input.name, ENCODER)
+        return architecture_of(self._task_class)
 
     @property
     def is_generative(self) -> bool:

@@ -49,6 +49,7 @@ __all__ = [
     "TENSORS",
     "ModelFolder",
     "ModelSnapshot",
+    "code_spans",
     "model_card",
     "pipeline_of",
     "public_name",
@@ -133,6 +134,11 @@ def _in_code(text: object) -> str:
     return one_line(str(text)).replace("`", "'")
 
 
+def code_spans(names: Sequence[str]) -> str:
+    """Write the names of columns as code, with commas between them."""
+    return ", ".join(f"`{_in_code(name)}`" for name in names)
+
+
 @cache
 def _templates() -> Environment:
     templates = Environment(
@@ -144,7 +150,7 @@ def _templates() -> Environment:
     )
     templates.filters |= {
         "cell": lambda text: markdown_cell(one_line(text)).replace("<", "&lt;"),
-        "code": lambda names: ", ".join(f"`{_in_code(name)}`" for name in names),
+        "code": code_spans,
         "in_code": _in_code,
         "sensitive": lambda names: [name for name in names if _SENSITIVE.search(name)],
         "comma": lambda number, places=None: f"{number:,}" if places is None else f"{number:,.{places}f}",

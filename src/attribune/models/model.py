@@ -93,6 +93,7 @@ class AttributeModel(ConditionedModel):
     """
 
     architecture = ENCODER
+    head_options = ("pooling", "dropout", "head_size", "chunk_encoder", "added_tokens")
     _foreign = "writes text: use AttributeGenerator"
     accepts_loss_kwargs = False
 

@@ -243,7 +243,7 @@ class Predictor(Locked):
             texts=self.text_input.names,
             needed=self.columns,
             known=(*self.schema.names, *self._encoder.columns),
-            words=self.task.reads_words,
+            words=self.task.input.reads_words,
         )
 
     def predict(self, rows: Any, /, **attributes: Any) -> Any:

@@ -17,6 +17,7 @@ from attribune.metrics.metric import Metric
 from attribune.schema.columns import MISSING
 from attribune.tasks.base import Decoded, Task, checked_logits, log_losses
 from attribune.tasks.codecs import Choice, One, log_frequencies
+from attribune.tasks.inputs import InputSettings, SingleText, TaskInput
 from attribune.tasks.labels import (
     Array,
     Column,
@@ -65,6 +66,15 @@ ClassLists = Annotated[
 ]
 
 
+class _TextWithAspects(SingleText):
+    """One text, and a column of labels for each aspect."""
+
+    has_several_labels = True
+
+    def options(self, settings: InputSettings) -> dict[str, Any]:
+        return {"names": settings.options.get("names", settings.label)}
+
+
 @checked_dataclass(kw_only=True)
 class Aspects(Task):
     """Predict one class per row for each of several aspects, with one head and one cross-entropy each, averaged.
@@ -79,6 +89,7 @@ class Aspects(Task):
     """
 
     kind: ClassVar[str] = "aspects"
+    input: ClassVar[TaskInput] = _TextWithAspects()
     main_metric: ClassVar[str] = "mean_accuracy"
     names: Names
     classes: ClassLists

@@ -83,8 +83,7 @@ class Task(ABC):
     """The interface of a task to model, data and evaluation; subclasses are frozen dataclasses.
 
     ``kind`` is its name in recipes and saved models, ``input`` what of a row it reads, ``compares`` whether the model
-    reads several texts of a row, each for itself, ``reads_tokens`` whether it is a `TokenTask`, ``reads_words`` whether
-    a text is a list of words.
+    reads several texts of a row, each for itself, ``reads_tokens`` whether it is a `TokenTask`.
     ``changeable`` names the options that may change when a run is trained further. ``unusable`` says what the rows have
     that are left out, and ``label_scale`` which labels there may be, and ``no_label`` which texts, beside those that a
     recipe names, are none: among numbers they cannot be a class.
@@ -98,7 +97,6 @@ class Task(ABC):
     label_scale: ClassVar[str] = ""
     no_label: ClassVar[tuple[str, ...]] = ()
     reads_tokens: ClassVar[bool] = False
-    reads_words: ClassVar[bool] = False
 
     @property
     @abstractmethod

@@ -20,6 +20,7 @@ from attribune.metrics.metric import Metric
 from attribune.schema.columns import MISSING, canonical
 from attribune.tasks.base import Decoded, checked_logits, log_losses
 from attribune.tasks.codecs import log_frequencies
+from attribune.tasks.inputs import TaskInput, WordList
 from attribune.tasks.labels import (
     UNSEEN,
     Array,
@@ -64,7 +65,7 @@ class Tags(TokenTask):
     """
 
     kind: ClassVar[str] = "tags"
-    reads_words: ClassVar[bool] = True
+    input: ClassVar[TaskInput] = WordList()
     classes: Annotated[tuple[str, ...], BeforeValidator(_class_names)]
     scheme: Scheme = "none"
     missing: MissingTexts = MISSING

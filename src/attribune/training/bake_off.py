@@ -31,7 +31,6 @@ from attribune.metrics.results import Comparison, compare_metrics
 from attribune.metrics.tables import comparison_lines
 from attribune.runs.recipe import Recipe
 from attribune.runs.stored_scores import StoredScores
-from attribune.tasks import TASKS
 from attribune.tasks.base import selection_score
 from attribune.tasks.capabilities import AUTO, require
 from attribune.training.plan import DataPlan, comparison_recipes
@@ -136,7 +135,7 @@ def choose_method(
             or if every method fails.
     """
     data = DataPlan.of(recipe)
-    require(TASKS[data.task_kind], AUTO)
+    require(data.task, AUTO)
     prepared = prepare(data, tables)
     _check_same(folder, {"recipe": recipe.model_dump(mode="json"), "rows": rows_digest(prepared, data)})
     parts = {name: split.table for name, split in prepared.splits.items()}

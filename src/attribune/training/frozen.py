@@ -30,9 +30,7 @@ _WEIGHTS = (0.03, 0.1, 0.3, 1.0)
 Array = npt.NDArray[Any]
 
 
-def fit_frozen(
-    backbone: str, source: DataPlan, data: PreparedData, reporter: Reporter, *, with_weights: bool, by: str
-) -> LinearModel:
+def fit_frozen(source: DataPlan, data: PreparedData, reporter: Reporter, *, with_weights: bool, by: str) -> LinearModel:
     """Fit on the training rows; the penalty and the deviations of what values add are chosen on the validation rows.
 
     One after the other, each with the best of those before: the penalty of the weights of all, the deviation of the
@@ -45,6 +43,7 @@ def fit_frozen(
         ConfigError: for a task that the linear models cannot learn.
     """
     require(data.task, LINEAR, what="a linear model on vectors")
+    backbone = source.encoder.name
     vectors = SentenceVectors(backbone)
     vectors.to(default_device())
     splits = {name: baseline_rows(data.splits[name]) for name in ("train", "validation")}

@@ -19,7 +19,7 @@ from safetensors.numpy import save
 from attribune.core.progress import Reporter
 from attribune.data.clusters import clustered, packed_clusters
 from attribune.data.judgements import judgement_metrics
-from attribune.data.readers.base import Reader
+from attribune.data.readers.base import MANY_CUT, Reader
 from attribune.data.texts import TextInput
 from attribune.data.writing import prediction_array
 from attribune.errors import DataError
@@ -36,7 +36,7 @@ from attribune.tasks import Task
 from attribune.tasks.base import scored_metrics
 from attribune.tasks.capabilities import LINEAR, can
 from attribune.training.plan import DataPlan
-from attribune.training.preparation import MANY_CUT, PreparedData, PreparedSplit
+from attribune.training.preparation import PreparedData, PreparedSplit
 
 __all__ = ["baseline_rows", "fit_linear", "score", "score_baselines"]
 

@@ -55,7 +55,7 @@ class CandidateEncoder(Reader):
     name: ClassVar[str] = "compared"
 
     def __init__(self, encoder: TextEncoder, *, negative: Sequence[str] = ()) -> None:
-        self.encoder, self.columns = encoder, tuple(negative)
+        self.encoder, self.window, self.columns = encoder, encoder.window, tuple(negative)
 
     @classmethod
     def of(cls, reading: Reading, text: TextInput | None) -> Self:
