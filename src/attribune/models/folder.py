@@ -77,7 +77,7 @@ def model_card(config: AttributeConfig, schema: Schema, sizes: Sizes) -> str:
         method=str((config.method or {}).get("name")),
         backbone=base or (Path(config.backbone).name if config.backbone else "a backbone built in memory"),
         task_kind=task.kind,
-        pooling=None if task.reads_tokens else config.pooling,
+        pooling=config.pooling if task.input.scores == "texts" else None,
         outputs=task.outputs if task.head_outputs else None,
         config=config,
         schema=schema,

@@ -347,6 +347,10 @@ class Reader(ABC):
         """
         return None
 
+    def of_single_texts(self, text: TextInput, *, place: int) -> tuple[Reader, TextInput] | None:
+        """Return what reads the text of a row at a place, from 0, alone, and its columns; None where there is none."""
+        return (self, text) if place == 0 else None
+
     def cut_note(self, cut: int, rows: int) -> str:
         """Say how many texts of rows were cut to the window, and what to do where these are many."""
         note = f"{cut:,} of {rows:,} texts cut to the window {self.window}"

@@ -68,6 +68,11 @@ class CandidateEncoder(Reader):
         """Return a `CandidateCollator`."""
         return CandidateCollator(reading.tokenizer, schema)
 
+    def of_single_texts(self, text: TextInput, *, place: int) -> tuple[Reader, TextInput]:
+        """Return what reads the first text alone, or the second."""
+        columns = text.pair if place else text.columns
+        return self.encoder, replace(text, columns=columns, pair=(), negative=())
+
     @classmethod
     def shared_texts(cls, rows: Dataset) -> None:
         """Return nothing: the stored rows are no single texts."""
