@@ -31,7 +31,7 @@ from attribune import Predictor, load_run
 from attribune.core.process import keep_freed_memory
 from attribune.data.tables import read_table
 from attribune.export.graph import make_program, onnx_bytes, onnx_in_int8
-from attribune.models.quantised import quantised
+from attribune.models.predictor import quantised
 
 METHODS = ("injector", "pln", "plora", "modulated", "tokens")
 PLAIN, EXACT, ONNX = "plain", "plain, float32", "plain, onnx"

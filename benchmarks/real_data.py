@@ -183,7 +183,7 @@ def with_rate(method: str, factor: float) -> Setting:
         {"data": {"train": "x", "text": "x", "label": "y", "attributes": [{"name": "z"}]}, "method": {"name": method}}
     )
     training = {"learning_rate": factor * RATE}
-    if recipe.backbone_learning_rate != recipe.training.learning_rate:
+    if len(set(recipe.learner.rates.values())) > 1:
         training["backbone_learning_rate"] = factor * BACKBONE_RATE
     return Setting(name=f"{method} x{factor:g}", method=method, training=training)
 

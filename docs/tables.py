@@ -15,6 +15,7 @@ FOLDER = Path(__file__).parent
 sys.path.insert(0, str(FOLDER))
 from pages import (  # noqa: E402
     benchmark,
+    capabilities,
     equations,
     experiments,
     explain,
@@ -33,6 +34,7 @@ from pages import (  # noqa: E402
 
 MODULES = (
     methods,
+    capabilities,
     equations,
     benchmark,
     explain,

@@ -31,7 +31,7 @@ def test_every_cell_has_a_recipe(name: str) -> None:
             data["text_pair"] = "text_pair"
         recipe = Recipe.from_dict(experiment.recipe(cell, data=data, task=dict(card.task)), source=cell.path)
         assert recipe.training.seed == cell.fold
-        if recipe.is_baseline:
+        if not recipe.learner.has_settings:
             continue
         sizes = recipe.method.get("vector_sizes")
         assert sizes is None or len(sizes) == len(recipe.data.attributes), cell.path
@@ -48,7 +48,7 @@ def test_systems_without_pretraining_train_as_they_say(name: str) -> None:
             continue
         data = {"train": "x", "text": "text", "label": "label", "attributes": [{"name": "user"}, {"name": "product"}]}
         recipe = Recipe.from_dict(experiment.recipe(cell, data=data, task={"kind": "classification"}))
-        assert recipe.backbone_learning_rate == recipe.training.learning_rate == own["learning_rate"]
+        assert set(recipe.learner.rates.values()) == {own["learning_rate"]}
         assert (recipe.training.steps is None) == ("epochs" in own)
         assert recipe.training.evaluate_every == "epoch" or "epochs" not in own
 

@@ -22,8 +22,11 @@ from attribune.runs.settings_tree import SETTINGS
 SOURCE = Path(attribune.__file__).parent
 FLAG = re.compile(r"(^|[^\w-])--[a-z]")
 WORDS_OF_A_COMMAND = re.compile(r"--[a-z-]+")
-NO_MESSAGES = ("pip install --no-deps", "# attribune train --config", " --output RUN\n")
-"""Of another program, and of a comment in a file."""
+NO_MESSAGES = (
+    *("pip install --no-deps", "# attribune train --config", " --output RUN\n"),
+    *("`attribune ", "`--method auto`"),
+)
+"""Of another program, of a comment in a file, and of a table of the documentation."""
 OF_PYTHON_ALONE = {"part_rows"}
 
 

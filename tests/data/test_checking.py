@@ -305,7 +305,7 @@ def test_anchors_and_positives_are_compared(has_negative: bool, tmp_path: Path) 
     assert checked.flags == expected
     assert "texts that are compared: Anchor, positive" in checked.text()
     recipe = recipe_of(build_parser().parse_args(["train", "rows.csv", *checked.flags, "--output", str(tmp_path)]))
-    assert recipe.form == ("triplets" if has_negative else "pairs")
+    assert recipe.task_options["form"] == ("triplets" if has_negative else "pairs")
     assert check(rows, text="Anchor", label="user").task.kind == "classification", "what is named is not guessed"
 
 

@@ -249,6 +249,10 @@ def test_recipes_name_every_option_of_a_task() -> None:
     } == expected
 
 
+def test_the_table_of_commands_has_every_task(tables_of_pages: dict[str, Any]) -> None:
+    assert {task.kind for task in tables_of_pages["capabilities"].TASKS.values()} == set(TASKS)
+
+
 @pytest.mark.parametrize("block", blocks_of((ROOT / "docs" / "recipes.md").read_text(encoding="utf-8")))
 def test_recipes_in_yaml_are_recipes(block: Block) -> None:
     if block.language == "yaml":

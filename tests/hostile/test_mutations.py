@@ -23,7 +23,7 @@ from trained_runs import TrainedRuns
 from troubles import Limits
 
 from attribune.apps.cli import main
-from attribune.data import storage, table_files
+from attribune.data import table_files, tables
 from attribune.data.tables import read_table
 from attribune.errors import DataError
 
@@ -415,7 +415,7 @@ def _change_after_first_reading(path: Path, after: str, monkeypatch: pytest.Monk
 def test_a_cut_temporary_file_is_noticed(tmp_path: Path) -> None:
     rows = small_runs.write_csv(tmp_path / "t.csv", small_runs.reviews(200))
     table = read_table(rows, cache_dir=tmp_path, in_memory=10)
-    storage.check_stored(table)
+    tables.check_stored(table)
     os.truncate(table.cache_files[0]["filename"], 100)
     with pytest.raises(DataError, match="was changed by another program"):
-        storage.check_stored(table)
+        tables.check_stored(table)

@@ -13,7 +13,7 @@ from safetensors.torch import load_file
 from tiny_models import make_batch, make_model
 
 from attribune import AttribuneError, AttributeModel, Injector, Plain, Upa
-from attribune.models.attribute_vectors import AttributeVectors
+from attribune.models.value_tables import AttributeVectors
 
 
 @pytest.fixture

@@ -15,10 +15,9 @@ from trained_runs import ROWS, TrainedRuns
 
 from attribune import AttributeModel, Plain, Regression, load_tokenizer
 from attribune.apps.cli import main
+from attribune.models.features import SentenceVectors, VectorFeatures
 from attribune.models.linear import LinearModel
 from attribune.models.predictor import Predictor
-from attribune.models.sentence_vectors import SentenceVectors
-from attribune.models.vector_features import VectorFeatures
 from attribune.runs.folder import RunFolder
 from attribune.runs.loading import load_run
 from attribune.schema import Categorical, MultiLabel, Schema
@@ -109,7 +108,7 @@ def test_they_train_and_are_read_again(
     assert results.main_metric == main_metric
     assert [one.name for one in results.models[:2]] == [method, f"{method}, attributes hidden"]
     recipe, predictor = load_run(run)
-    assert recipe.is_baseline
+    assert recipe.learner.baseline is not None
     assert isinstance(predictor.model, LinearModel)
     assert predictor.model.describe(precision="bf16")["method"] == method
     rows = {"text": ["great film", "awful", ""], "user": ["u0", "u1", None]}

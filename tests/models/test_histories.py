@@ -25,9 +25,9 @@ from attribune.data.readers.base import EncodedRows
 from attribune.data.readers.history import HistoryEncoder
 from attribune.errors import ConfigError, DataError, ModelFolderError
 from attribune.methods.history import History
+from attribune.models.features import SentenceVectors
 from attribune.models.predictor import Predictor
 from attribune.models.predictor_group import PredictorGroup
-from attribune.models.sentence_vectors import SentenceVectors
 from attribune.runs.folder import RunFolder
 from attribune.runs.loading import load_run
 from attribune.schema import Categorical, MultiLabel, Schema

@@ -15,7 +15,8 @@ from sklearn.linear_model import LogisticRegression, Ridge
 from attribune.core.checksums import CHECKSUMS
 from attribune.data.texts import TextInput
 from attribune.errors import AttribuneWarning, ConfigError, DataError, ModelFolderError
-from attribune.models import linear, linear_features
+from attribune.models import features as linear_features
+from attribune.models import linear
 from attribune.models.linear import LinearModel, choose_c
 from attribune.models.predictor import Predictor
 from attribune.schema import Categorical, MultiLabel, Schema

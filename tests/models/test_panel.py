@@ -74,7 +74,7 @@ def test_ordered_answers_have_a_mean_and_a_spread(trained_runs: TrainedRuns) -> 
     predictor = labelled(trained_runs, "look", "--task", "rating")
     found = Panel.of(predictor, "user").predict(predictor, TEXTS | {"tags": [None] * 4})
     each = np.stack([alone(predictor, user=user) for user in predictor.schema["user"].values], axis=1)
-    numbers = each @ predictor.task.positions
+    numbers = each @ predictor.task.codec.positions
     assert found["expected"] == pytest.approx(numbers.mean(axis=1), abs=1e-5)
     assert found["spread"] == pytest.approx(numbers.std(axis=1), abs=1e-5)
 

@@ -22,9 +22,8 @@ from attribune.data.windows import Head
 from attribune.errors import ConfigError
 from attribune.methods import Adapter, Combined, Injector, MethodConfig, Plain, Pln, Plora, Upa
 from attribune.models.model import AttributeModel
-from attribune.models.predictor import Predictor
+from attribune.models.predictor import Predictor, quantised
 from attribune.models.predictor_group import PredictorGroup
-from attribune.models.quantised import quantised
 from attribune.schema import Categorical, MultiLabel, Schema
 from attribune.tasks import Classification
 

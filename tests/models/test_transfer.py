@@ -108,7 +108,7 @@ def test_parameters_that_learn_further_begin_at_the_sources(
         str(trained_runs.backbone()),
         schema,
         task=Classification(classes=2),
-        method=recipe(trained_runs).method_config(),
+        method=recipe(trained_runs).learner.method,
     )
     initial = {name: parameter.detach().clone() for name, parameter in model.named_parameters()}
     given.load_into(model, frozen=False)

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from drawn_values import TASKS
+from drawn_values import TASKS, drawn_labels
 from scipy.optimize import minimize
 
-from attribune.models.value_modes import value_mode
+from attribune.models.value_slopes import value_mode
 from attribune.tasks import Classification
 
 N, D = 6, 3
@@ -20,9 +20,7 @@ def drawn(task: Any, *, rows: int = N, numbers: int = D) -> tuple[torch.Tensor, 
     generator = torch.Generator().manual_seed(0)
     C = task.outputs
     logits, J = (torch.randn(shape, generator=generator).double() for shape in ((rows, C), (rows, C, numbers)))
-    labels = task.codec.sample(logits, generator)
-    assert labels is not None
-    return logits, J, labels
+    return logits, J, drawn_labels(task, logits, generator)
 
 
 @pytest.mark.slow

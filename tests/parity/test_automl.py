@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from attribune.models.word_network import NetworkSettings, SparseRows, WordNetwork
+from attribune.models.automl import NetworkSettings, SparseRows, WordNetwork
 from attribune.training.automl import network_space
 from attribune.training.ftrl import FTRL
 

@@ -18,12 +18,15 @@ from trained_runs import ROWS, TrainedRuns
 from attribune import Categorical, MultiLabel, Schema
 from attribune.apps.cli import main
 from attribune.core.checksums import CHECKSUMS, CheckedFiles, checksum_of
+from attribune.data.tables import read_table
 from attribune.export.export import export
 from attribune.runs.card import run_card
 from attribune.runs.enrol import enrol
 from attribune.runs.folder import RunFolder
 from attribune.runs.forget import forget
 from attribune.runs.loading import load_run
+from attribune.runs.stored_scores import StoredScores
+from attribune.runs.training_rows import rows_of_training
 from attribune.runs.value_marks import EXPORT_MARKS, drop_rows, export_marks, marked_exports, marked_rows, value_marks
 
 USERS = sorted({row["user"] for row in ROWS})
@@ -114,6 +117,17 @@ def test_a_run_without_marks_and_a_table_that_has_changed_is_an_error(
     message = capsys.readouterr().err
     assert "which are the value's cannot be told" in message
     assert "was changed since: its labels are not those of the predictions): remove both files" in message
+
+
+def test_scored_rows_of_a_forgotten_value_do_not_count_as_training_rows(copy: Callable[[str], Path]) -> None:
+    """Nothing is left that tells them from training rows, so that their number is subtracted."""
+    path = copy("linear")
+    folder, table = RunFolder(path / "run"), read_table(path / "data.csv")
+    learned = folder.read_results().rows["train"]
+    scored = table.select(StoredScores.read(folder.path).parts["test"]["rows"])
+    assert (rows_of_training(folder, table), rows_of_training(folder, scored)) == (learned, 0)
+    assert forget(folder.path, "user", ["u3"]).predictions > 0
+    assert (rows_of_training(folder, table), rows_of_training(folder, scored)) == (learned, 0)
 
 
 def test_marks_follow_their_rows() -> None:

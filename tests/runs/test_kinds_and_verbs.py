@@ -28,6 +28,7 @@ from attribune.models.predictor import Predictor
 from attribune.runs.folder import RunFolder
 from attribune.runs.loading import load_run
 from attribune.runs.stored_scores import StoredScores
+from attribune.tasks import capabilities, task_from_dict
 
 pytestmark = pytest.mark.slow
 
@@ -215,6 +216,19 @@ REFUSED: list[tuple[set[str], set[str], str]] = [
     ),
 ]
 """Verbs, kinds that they refuse, and what the message says."""
+
+
+OF_TASKS = {
+    **dict.fromkeys(EXPLAINS, capabilities.EXPLAIN),
+    "export a folder": capabilities.EXPORT,
+    "export a graph": capabilities.GRAPH,
+    "playground": capabilities.PLAYGROUND,
+    "predict a panel": capabilities.PANEL,
+    "next": capabilities.NEXT,
+    "generate": capabilities.GENERATE,
+    "enrol": capabilities.ENROL,
+}
+"""Verbs that depend on the task, with their line in the table of what tasks can do."""
 
 
 def refusal(kind: str, verb: str) -> str | None:
@@ -507,6 +521,9 @@ def test_a_kind_meets_a_verb(kind: str, verb: str, case: Case, capsys: pytest.Ca
     code = main(words)
     out, err = capsys.readouterr()
     message = refusal(kind, verb)
+    if verb in OF_TASKS and kind not in BASELINES:
+        task = task_from_dict(RunFolder(case.run).read_results().task)
+        assert capabilities.can(task, OF_TASKS[verb]) == (message is None)
     if message is None:
         assert code == 0, err
         shows(case, out, err)

@@ -12,6 +12,8 @@ from attribune.runs.presets import preset_names, read_preset
 from attribune.runs.recipe import RECIPE_END, Recipe
 from attribune.runs.settings_tree import override, put
 from attribune.schema import Categorical, MultiLabel, Numeric
+from attribune.tasks import TASKS, Classification
+from attribune.tasks.inputs import InputSettings, SingleText
 
 DATA: dict[str, Any] = {"train": "a.csv", "text": "t", "label": "y", "attributes": [{"name": "u"}]}
 
@@ -26,7 +28,7 @@ def test_defaults() -> None:
     assert made.task_kind == "classification"
     assert made.data.text == ("t",)
     assert made.data.kinds() == (Categorical("u"),)
-    assert made.tuning == "frozen"
+    assert made.learner.tuning == "frozen"
 
 
 def test_a_recipe_survives_its_yaml(tmp_path: Path) -> None:
@@ -57,10 +59,10 @@ def test_several_label_columns_are_aspects() -> None:
 
 
 def test_the_backbone_learns_more_slowly_when_all_of_it_learns() -> None:
-    assert recipe(method={"name": "none"}).backbone_learning_rate == 5e-5
-    assert recipe(training={"learning_rate": 0.1}).backbone_learning_rate == 0.1
+    assert recipe(method={"name": "none"}).learner.rates["backbone_learning_rate"] == 5e-5
+    assert recipe(training={"learning_rate": 0.1}).learner.rates["backbone_learning_rate"] == 0.1
     full = recipe(backbone={"tuning": "full"}, training={"backbone_learning_rate": 0.2})
-    assert full.backbone_learning_rate == 0.2
+    assert full.learner.rates["backbone_learning_rate"] == 0.2
 
 
 @pytest.mark.parametrize(
@@ -142,7 +144,7 @@ def test_the_recipes_of_the_papers_are_recipes(name: str) -> None:
     }
     recipe = Recipe.from_dict(settings)
     assert recipe.backbone.name == "google-bert/bert-base-uncased"
-    assert recipe.method_config().name == settings["method"]["name"]
+    assert recipe.learner.name == settings["method"]["name"]
 
 
 def test_a_setting_by_its_old_name_is_read_with_a_warning() -> None:
@@ -153,3 +155,29 @@ def test_a_setting_by_its_old_name_is_read_with_a_warning() -> None:
     assert recipe.transfer is not None
     assert recipe.transfer.full_model
     assert Recipe.from_dict(settings, saved=True) == recipe  # a file of an earlier version is nobody's mistake
+
+
+def test_a_task_of_ones_own_says_what_of_a_row_it_reads(monkeypatch: pytest.MonkeyPatch) -> None:
+    class OneText(SingleText):
+        def check(self, settings: InputSettings, *, task: str) -> None:
+            if settings.pair:
+                raise ConfigError(f"task {task!r} reads one text alone")
+            super().check(settings, task=task)
+
+        def label_columns(self, settings: InputSettings) -> tuple[str, ...]:
+            return (*settings.label, *settings.text)
+
+        def options(self, settings: InputSettings) -> dict[str, Any]:
+            return {"classes": settings.attributes}
+
+    class Odd(Classification):
+        kind = "odd"
+        input = OneText()
+
+    monkeypatch.setitem(TASKS, "odd", Odd)
+    made = recipe(task="odd")
+    assert (made.label_columns, made.task_options["classes"]) == (("y", "t"), ("u",))
+    with pytest.raises(ConfigError, match="task 'odd' reads one text alone"):
+        recipe(task="odd", data={**DATA, "text_pair": "p"})
+    with pytest.raises(ConfigError, match="task 'odd' reads one label column, 2 are named"):
+        recipe(task="odd", data={**DATA, "label": ["y", "z"]})

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from drawn_values import drawn_labels
 from sklearn.metrics import accuracy_score, log_loss
 
 from attribune.errors import ConfigError, DataError
@@ -182,7 +183,7 @@ def test_rows_without_a_label_teach_nothing() -> None:
 
 def test_labels_are_drawn_by_their_probability() -> None:
     logits = torch.tensor([[1.0, 0.0]]).repeat(20_000, 1)
-    drawn = Preference().codec.sample(logits, torch.Generator().manual_seed(0))
+    drawn = drawn_labels(Preference(), logits, torch.Generator().manual_seed(0))
     assert drawn.float().mean() == pytest.approx(1 / (1 + math.e), abs=0.01)
 
 

@@ -6,7 +6,7 @@ error); its mean gap over the bins is the expected calibration error of Guo et a
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Literal
@@ -21,7 +21,8 @@ from attribune.metrics.bootstrap import Interval, interval
 from attribune.metrics.formulas import mean_of
 from attribune.metrics.metric import Metric
 from attribune.schema.attributes import FittedAttribute
-from attribune.tasks import Aspects, Regression, Task
+from attribune.tasks import Task
+from attribune.tasks.codecs import Choice
 
 __all__ = [
     "VALUE_LIMIT",
@@ -31,6 +32,7 @@ __all__ = [
     "ScoredRows",
     "ValueFigure",
     "calibration",
+    "chosen",
     "compared_in_bins",
     "heads",
     "random_row_range",
@@ -135,22 +137,26 @@ class Head:
 
 def heads(scored_rows: ScoredRows) -> list[Head]:
     """Return the choices that a task makes for each row; none for numbers, multi-label tasks and texts."""
-    task, labels = scored_rows.task, np.asarray(scored_rows.labels)
-    codec = task.codec
-    if isinstance(task, Aspects):
-        names, class_lists, columns = task.names, task.class_lists, list(labels.T)
-    elif codec.has_one_class:
-        names, class_lists, columns = ("",), (codec.classes,), [codec.true_classes(labels, scored_rows.logits)]
-    else:
-        return []
-    probabilities = task.decode(scored_rows.logits).probabilities
-    assert probabilities is not None
-    ends = np.cumsum([len(classes) for classes in class_lists])[:-1]
-    blocks = np.split(probabilities, ends, axis=1)
     return [
-        Head(name=name, classes=classes, true=true, probabilities=block)
-        for name, classes, true, block in zip(names, class_lists, columns, blocks, strict=True)
+        Head(
+            name=choice.name,
+            classes=choice.codec.classes,
+            true=choice.codec.true_classes(labels, logits),
+            probabilities=probabilities,
+        )
+        for choice, labels, logits, probabilities in chosen(scored_rows)
+        if choice.codec.has_one_class
     ]
+
+
+def chosen(scored_rows: ScoredRows) -> Iterator[tuple[Choice, Array, Array, Array]]:
+    """Yield each choice of the task with its own labels, logits and probabilities."""
+    task = scored_rows.task
+    probabilities = task.decode(scored_rows.logits).probabilities if task.codec.choices else None
+    for choice in task.codec.choices:
+        assert probabilities is not None
+        labels = choice.labels(np.asarray(scored_rows.labels))
+        yield choice, labels, choice.scores(scored_rows.logits), choice.scores(probabilities)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -191,7 +197,7 @@ def calibration(scored_rows: ScoredRows) -> Calibration | None:
     pair = _predicted_and_true(scored_rows)
     if pair is None or len(pair[0]) < LEAST_ROWS:
         return None
-    return compared_in_bins(*pair, quantity="number" if isinstance(scored_rows.task, Regression) else "probability")
+    return compared_in_bins(*pair, quantity="probability" if scored_rows.task.codec.choices else "number")
 
 
 def compared_in_bins(predicted: Array, true: Array, *, quantity: Literal["probability", "number"]) -> Calibration:
@@ -215,22 +221,16 @@ def compared_in_bins(predicted: Array, true: Array, *, quantity: Literal["probab
 
 
 def _predicted_and_true(scored_rows: ScoredRows) -> tuple[Array, Array] | None:
-    task, labels = scored_rows.task, np.asarray(scored_rows.labels)
-    if task.codec.has_shares:  # the share of the predicted class
-        probabilities = task.codec.answers(scored_rows.logits)
-        assert probabilities is not None
-        return probabilities.max(axis=1), labels[np.arange(len(labels)), probabilities.argmax(axis=1)]
-    if choices := heads(scored_rows):
-        confidence = np.concatenate([head.probabilities.max(axis=1) for head in choices])
-        return confidence, np.concatenate([head.predicted == head.true for head in choices]).astype(np.float64)
-    if task.codec.has_several:  # several labels: the probability of each
-        probabilities = task.decode(scored_rows.logits).probabilities
-        assert probabilities is not None
-        return probabilities.reshape(-1), (labels[:, : task.outputs] > 0).reshape(-1).astype(np.float64)
-    if isinstance(task, Regression):
-        predicted = np.asarray(task.decode(scored_rows.logits).predictions["prediction"], dtype=np.float64)
-        return predicted, labels.reshape(-1).astype(np.float64) * task.std + task.mean
-    return None
+    if pairs := [
+        choice.codec.calibrated(labels, probabilities) for choice, labels, _, probabilities in chosen(scored_rows)
+    ]:
+        predicted, true = map(np.concatenate, zip(*pairs, strict=True))
+        return predicted, true
+    task = scored_rows.task
+    numbers = task.codec.numbers(np.asarray(scored_rows.labels))
+    if numbers is None:
+        return None
+    return np.asarray(task.decode(scored_rows.logits).predictions["prediction"], dtype=np.float64), numbers
 
 
 def row_bins(scored_rows: ScoredRows) -> dict[str, list[Bin]]:

@@ -24,8 +24,7 @@ from attribune.metrics.metric import Metric
 from attribune.metrics.results import Comparison, ResultRow, compare_metrics, intervals
 from attribune.metrics.shown import Comparisons, html_blocks
 from attribune.metrics.tables import comparison_lines, table_cells, text_table
-from attribune.models.predictor import Predictor
-from attribune.models.quantised import Quantisation
+from attribune.models.predictor import Predictor, Quantisation
 from attribune.runs.folder import RunFolder
 from attribune.runs.hidden_alone import hidden_alone, judged_metrics
 from attribune.runs.labelled import LabelledRows
@@ -182,7 +181,7 @@ def evaluate(
     Args:
         data: labelled rows, anything `read_table` takes; None for the run's own test rows.
         backbone: new location of the backbone's weights, if they were moved.
-        quantise: ``int8`` computes in int8, on CPUs; see `attribune.models.quantised`.
+        quantise: ``int8`` computes in int8, on CPUs; see `attribune.models.predictor`.
         **reading: how files are read, as in `read_table`.
 
     Raises:
@@ -193,7 +192,7 @@ def evaluate(
     labelled = LabelledRows.to_score(run, recipe, predictor, data)
     with numbered_in_file(labelled.numbers, labelled.source):
         logits, report = predictor.logits(labelled.rows)
-    reads = len(predictor.schema) and recipe.reads_attributes
+    reads = len(predictor.schema) and recipe.learner.reads_attributes
     found = Evaluation(
         recipe=recipe,
         training=RunFolder.of(run).read_outcome(predictor.model.sizes()),

@@ -90,10 +90,10 @@ def find_judgements(scored_rows: ScoredRows) -> Judgements | str:
             "People who judge the same texts are not compared: fewer than a tenth of these rows share their text "
             "with another row, or evaluation.cluster does not name it."
         )
-    is_regression = isinstance(task, Regression)
-    if labels.ndim != 1 or not (is_regression or task.codec.answers(scored_rows.logits[:1]) is not None):
+    has_numbers = task.codec.answers(scored_rows.logits[:1]) is None
+    if labels.ndim != 1 or (has_numbers and task.codec.numbers(labels) is None):
         return "People who judge the same texts are compared for one answer of several or one number alone."
-    known = np.flatnonzero(np.isfinite(labels) if is_regression else labels >= 0)
+    known = np.flatnonzero(np.isfinite(labels) if has_numbers else labels >= 0)
     column = judge_column(clusters)
     rows = known if column is None else _first_of_each(known, clusters[TEXT], clusters[column])
     repeated = len(known) - len(rows)
@@ -101,7 +101,7 @@ def find_judgements(scored_rows: ScoredRows) -> Judgements | str:
     rows = rows[counts[which.reshape(-1)] > 1]
     if not len(rows):
         return "People who judge the same texts are not compared: no text was judged by two of them."
-    answers = None if is_regression else labels[rows].astype(np.int64)
+    answers = None if has_numbers else labels[rows].astype(np.int64)
     return Judgements(
         task=task,
         rows=rows,
@@ -109,9 +109,9 @@ def find_judgements(scored_rows: ScoredRows) -> Judgements | str:
         judges=None if column is None else clusters[column][rows],
         answers=answers,
         numbers=_numbers(task, labels[rows], answers),
-        probabilities=None if is_regression else task.codec.answers(scored_rows.logits[rows]),
+        probabilities=None if has_numbers else task.codec.answers(scored_rows.logits[rows]),
         predicted=np.asarray(task.decode(scored_rows.logits[rows]).predictions["prediction"], dtype=np.float64)
-        if is_regression
+        if has_numbers
         else None,
         repeated=repeated,
     )

@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from attribune.analysis.diagnostics import ScoredRows, heads
+from attribune.analysis.diagnostics import ScoredRows, chosen
 from attribune.core.wording import prediction_text
 from attribune.data.clusters import Clusters, clustered
 from attribune.metrics.bootstrap import Interval, interval
 from attribune.metrics.formulas import f1_of_counts, ratio
-from attribune.tasks import Classification, Regression
+from attribune.tasks import Classification
 
 __all__ = ["ClassFigures", "Mistake", "class_figures", "largest_mistakes"]
 
@@ -73,22 +73,10 @@ def class_figures(scored_rows: ScoredRows) -> list[ClassFigures]:
 
 def _cells(scored_rows: ScoredRows) -> list[tuple[str, tuple[str, ...], Array, Array]]:
     """Return for each choice its name and classes, and (n, C) which classes are true and which are predicted."""
-    task = scored_rows.task
-    if task.codec.has_several:
-        true, predicted = _label_cells(scored_rows)
-        return [("", task.codec.classes, true, predicted)]
     return [
-        (head.name, head.classes, head.true[:, None] == ids, head.predicted[:, None] == ids)
-        for head in heads(scored_rows)
-        for ids in [np.arange(len(head.classes))]
+        (choice.name, choice.codec.classes, *choice.codec.cells(labels, logits, probabilities))
+        for choice, labels, logits, probabilities in chosen(scored_rows)
     ]
-
-
-def _label_cells(scored_rows: ScoredRows) -> tuple[Array, Array]:
-    """Return (n, C) which labels each row has, and which are predicted."""
-    probabilities = scored_rows.task.decode(scored_rows.logits).probabilities
-    assert probabilities is not None
-    return np.asarray(scored_rows.labels)[:, : probabilities.shape[1]] > 0, probabilities > 0.5
 
 
 def _figures_of(head: str, name: str, true: Array, predicted: Array, clusters: Clusters) -> ClassFigures:
@@ -143,20 +131,18 @@ def largest_mistakes(scored_rows: ScoredRows, *, limit: int) -> list[Mistake]:
 def _wrong(scored_rows: ScoredRows) -> Array | None:
     """Return (n,) which rows are predicted wrongly; None for a task that does not say."""
     task = scored_rows.task
-    if isinstance(task, Regression):
-        return np.ones(len(scored_rows), dtype=bool)
-    if task.codec.has_several:
-        true, predicted = _label_cells(scored_rows)
-        return np.asarray((true != predicted).any(axis=1))
-    if choices := heads(scored_rows):
-        return np.asarray(np.any([head.predicted != head.true for head in choices], axis=0))
-    return None
+    if not task.codec.choices:
+        numbers = task.codec.numbers(np.asarray(scored_rows.labels))
+        return None if numbers is None else np.ones(len(scored_rows), dtype=bool)
+    wrong = [(true != predicted).any(axis=1) for _, _, true, predicted in _cells(scored_rows)]
+    return np.asarray(np.any(wrong, axis=0))
 
 
 def _probability(scored_rows: ScoredRows, row: int) -> float | None:
-    probabilities = scored_rows.task.codec.answers(scored_rows.logits[[row]])
-    label = np.asarray(scored_rows.labels)[[row]]
-    if probabilities is None:
+    task, logits = scored_rows.task, scored_rows.logits[[row]]
+    probabilities = task.codec.answers(logits)
+    if probabilities is None or not task.codec.choices:
         return None
-    label = scored_rows.task.codec.true_classes(label, scored_rows.logits[[row]])
-    return float(probabilities[0, label[0]]) if label[0] >= 0 else None
+    (choice,) = task.codec.choices
+    (label,) = choice.codec.true_classes(np.asarray(scored_rows.labels)[[row]], logits)
+    return float(probabilities[0, label]) if label >= 0 else None

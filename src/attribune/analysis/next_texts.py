@@ -34,7 +34,8 @@ from attribune.models.value_slopes import value_slopes
 from attribune.runs.loading import load_run
 from attribune.schema.attributes import FittedAttribute
 from attribune.schema.revision import check_listed
-from attribune.tasks import Regression, Task
+from attribune.tasks import Task
+from attribune.tasks.capabilities import NEXT
 
 __all__ = ["NextText", "next_texts"]
 
@@ -113,7 +114,7 @@ def next_texts(
 
 def _checked(predictor: Predictor, attribute: str) -> FittedAttribute:
     """Return the attribute, if the model has vectors of its values and a task with answers."""
-    check_panel(predictor, what="the next text")
+    check_panel(predictor, verb=NEXT)
     model = predictor.model
     fitted = predictor.schema[attribute]
     check_listed(fitted)
@@ -196,15 +197,18 @@ def _information_root(task: Task, logits: Tensor) -> Tensor:
     For K answers it is the expected outer product of the gradients of their losses, for numbers the Hessian of the
     squared error.
     """
-    if isinstance(task, Regression):
-        return torch.full((len(logits), 1, 1), 2**0.5, dtype=logits.dtype)
     p = task.codec.answers(logits.numpy())
-    assert p is not None
+    if p is None:
+        return torch.full((len(logits), 1, 1), 2**0.5, dtype=logits.dtype)
     parts = []
     for answer in range(p.shape[1]):
         at = logits.clone().requires_grad_()
         labels = torch.full((len(logits),), answer)
-        given = torch.nn.functional.one_hot(labels, p.shape[1]).to(logits) if task.codec.has_shares else labels
+        given = torch.nn.functional.one_hot(labels, p.shape[1]).to(logits) if _soft(task) else labels
         (gradient,) = torch.autograd.grad(task.row_losses(at, given).sum(), at)
         parts.append(gradient * torch.from_numpy(p[:, answer]).sqrt().unsqueeze(1))
     return torch.stack(parts, dim=2)
+
+
+def _soft(task: Task) -> bool:
+    return any(choice.codec.has_shares for choice in task.codec.choices)

@@ -64,7 +64,7 @@ class RunRows:
     @property
     def backbone(self) -> str | None:
         """The backbone by name; None for a baseline."""
-        return None if self.recipe.is_baseline else self.recipe.backbone.name
+        return self.recipe.learner.tuned_backbone
 
 
 def rows_of_run(run: str | Path, data: Any = None, *, backbone: str | Path | None = None) -> RunRows:
@@ -86,7 +86,7 @@ def _stored_rows(folder: RunFolder) -> RunRows:
     part = scores.own_part
     arrays, source = scores.parts[part], own_table(recipe, part)
     # The table does not say which shuffled attributes a row had.
-    reads = recipe.reads_attributes and not recipe.data.shuffled
+    reads = recipe.learner.reads_attributes and not recipe.data.shuffled
     schema = schema_of_training(folder) if reads else Schema([])
     notes = []
     table = None
@@ -157,7 +157,7 @@ def _with_counts(
     task: Task, logits: npt.NDArray[Any], labels: npt.NDArray[Any], *, recipe: Recipe, schema: Schema, table: Dataset
 ) -> ScoredRows:
     """Add the words of each row's text, and for each attribute the training rows with the row's value."""
-    texts = recipe.data.text_input().read_all(table, words=task.reads_words)
+    texts = recipe.data.text_input().read_all(table, words=task.input.reads_words)
     counts = {"words": np.array([len(text.split()) for text in texts], dtype=np.int64)}
     ids = schema.encode(table)[0] if len(schema) else None
     if ids is not None:

@@ -17,7 +17,7 @@ from attribune.errors import ConfigError, DataError
 from attribune.models.model import AttributeModel
 from attribune.models.predictor import Predictor
 from attribune.models.row_inputs import RowInput, is_list
-from attribune.tasks import Classification, Ordinal, Rating
+from attribune.tasks.capabilities import PIPELINE, require
 
 __all__ = ["AttributeClassificationPipeline"]
 
@@ -58,11 +58,7 @@ class AttributeClassificationPipeline(Pipeline):
         precision: str | None = None,
         **options: Any,
     ) -> None:
-        if not isinstance(model.task, Classification | Rating | Ordinal):
-            raise ConfigError(
-                f"{TASK} is for tasks with classes, and this model's is {model.task.kind!r}: use Predictor, whose "
-                "predictions have every form"
-            )
+        require(model.task, PIPELINE, what=TASK)
         super().__init__(model=model, **options)
         self._predictor = Predictor(
             model, text_input=text_input, batch_size=batch_size, precision=precision, device=str(self.device)

@@ -31,7 +31,6 @@ from attribune.runs.folder import RunFolder
 from attribune.runs.recipe import Recipe, TransferRecipe
 from attribune.schema import Schema
 from attribune.schema.attributes import counts_of_rows
-from attribune.tasks import TASKS
 from attribune.training.distributed import refuse_processes
 from attribune.training.train import train
 
@@ -150,12 +149,9 @@ def _recipe(experiment: Experiment, cell: Cell, source: SetSource, *, factor: fl
     if source.prepared is None:
         tree["data"] = {**tree["data"], "split": {**tree["data"].get("split", {}), "seed": cell.fold}}
     recipe = Recipe.from_dict(tree, source=f"the recipe of {cell.path}")
-    if factor is None or recipe.is_baseline:
+    if factor is None:
         return recipe
-    rates = {
-        "learning_rate": factor * recipe.training.learning_rate,
-        "backbone_learning_rate": factor * recipe.backbone_learning_rate,
-    }
+    rates = {name: factor * rate for name, rate in recipe.learner.rates.items()}
     return recipe.model_copy(update={"training": recipe.training.model_copy(update=rates)})
 
 
@@ -166,7 +162,7 @@ def _train_cell(experiment: Experiment, cell: Cell, folder: BenchmarkFolder, rep
     factor = best_factor(folder, trials, by=experiment.select_by) if trials else cell.factor
     recipe = _recipe(experiment, cell, source, factor=factor)
     begun = experiment.source(cell)
-    if begun is not None and recipe.needs_attributes:
+    if begun is not None and recipe.learner.can_take_over(full_model=False):
         model = (folder.place(begun) / "model").resolve()
         recipe = recipe.model_copy(update={"transfer": TransferRecipe(run=str(model), frozen=True)})
     recipe, tables = source.tables(recipe, cell.fold, trial=cell.factor is not None)
@@ -188,8 +184,8 @@ def _train_cell(experiment: Experiment, cell: Cell, folder: BenchmarkFolder, rep
         "fold": cell.fold,
         "factor": factor,
         "trial": cell.factor is not None,
-        "learning_rate": None if recipe.is_baseline else recipe.training.learning_rate,
-        "backbone_learning_rate": None if recipe.is_baseline else recipe.backbone_learning_rate,
+        "learning_rate": recipe.learner.rates.get("learning_rate"),
+        "backbone_learning_rate": recipe.learner.rates.get("backbone_learning_rate"),
         "seconds": round(max(time.perf_counter() - started, training), 1),
         **_peak_memory(),
         "data": data,
@@ -235,7 +231,7 @@ def _write_row_facts(
     """
     rows = load_file(str(run.logits("test")))["rows"]
     test = tables["test"].select(rows)
-    texts = recipe.data.text_input().read_all(test, words=TASKS[recipe.task_kind].reads_words)
+    texts = recipe.data.text_input().read_all(test, words=recipe.task_input.reads_words)
     facts = {
         IDENTITY: identity[rows].astype(np.int64),
         "words": np.array([words(text) for text in texts], dtype=np.int32),

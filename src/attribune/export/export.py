@@ -35,14 +35,14 @@ from attribune.models.base import ConditionedModel
 from attribune.models.config import AttributeConfig
 from attribune.models.folder import ModelFolder
 from attribune.models.model import AttributeModel
-from attribune.models.predictor import Predictor
-from attribune.models.quantised import Quantisation, check_quantisation
+from attribune.models.predictor import Predictor, Quantisation, check_quantisation
 from attribune.runs.folder import RunFolder
 from attribune.runs.loading import load_run
 from attribune.runs.value_marks import EXPORT_MARKS, export_marks
 from attribune.schema import Schema
 from attribune.schema.assignments import assigned_ids, assignments_text
 from attribune.schema.columns import canonical
+from attribune.tasks.capabilities import EXPORT, GRAPH, INT8, require
 
 __all__ = ["ExportFormat", "Exported", "export"]
 
@@ -113,16 +113,11 @@ def export(
     check = with_reading(check, reading, argument="check")
     path = _output_path(Path(run), output, kind)
     source = _Source.load(run, assignments=assignments, backbone=backbone)
-    if source.model.head is None and kind != "adapter":
-        raise ConfigError(
-            f"{as_argument('kind', kind)} is for models with one score for a whole text, and {run} writes: choose "
-            f"{as_argument('kind', 'adapter')}"
-        )
-    if quantise is not None and not source.predictor.task.answer_names:
-        raise ConfigError(
-            f"{as_argument('quantise', quantise)} is checked by probabilities, and the task "
-            f"{source.predictor.task.kind!r} has none: leave it out"
-        )
+    task = source.predictor.task
+    if kind != "adapter":
+        require(task, GRAPH, argument=as_argument("kind", kind), run=run, cure=as_argument("kind", "adapter"))
+    if quantise is not None:
+        require(task, INT8, argument=as_argument("quantise", quantise))
     if check is None:
         rows = random_rows(source.predictor, ids=source.ids)
     else:
@@ -174,7 +169,7 @@ class _Source:
         model = predictor.model
         if not isinstance(model, ConditionedModel):
             raise ConfigError(f"method {recipe.method['name']!r} has no backbone: only neural models are exported")
-        predictor.require_documents("export")
+        require(predictor.task, EXPORT)
         if model.histories is not None:
             raise ConfigError(
                 "method 'history' reads rows that are stored with the model, which no other program puts in front of a "

@@ -15,6 +15,7 @@ from attribune.errors import ConfigError
 from attribune.methods import Prefix
 from attribune.methods.merging import LowRank, MergedMethod, base_layer
 from attribune.models.base import ConditionedModel
+from attribune.tasks.capabilities import PEFT, require
 
 if TYPE_CHECKING:
     from peft import PeftConfig, PeftModel
@@ -123,8 +124,7 @@ def _lora(model: ConditionedModel, merged: MergedMethod) -> tuple[PeftConfig, di
 def _check_lora(model: ConditionedModel, merged: MergedMethod) -> None:
     if merged.config.points or merged.backbone:
         raise ConfigError("beside low-rank maps the method changes what a folder of peft does not hold")
-    if model.link is not None:
-        raise ConfigError(f"the task {model.task.kind!r} has cut points, which a folder of peft does not hold")
+    require(model.task, PEFT)
     if model.config.added_tokens:
         raise ConfigError("the embeddings of added tokens are trained, which a folder of peft does not hold")
     if model.config.tuning != "frozen":

@@ -37,7 +37,8 @@ class MethodConfig(Settings):
     does is to weigh the states of a text, ``default_tuning`` what of the backbone learns by default, ``stands_alone``
     whether it cannot be added to other methods, ``reads_descriptions`` whether its vectors of values may be described,
     ``has_classifiers`` whether it learns by classifiers of its own, ``reader`` the name of its reader where it reads
-    more than the task does.
+    more than the task does, ``reads_chunks`` whether texts may be read chunk by chunk, and ``stored_texts`` what a
+    saved model has of the training texts, as a sentence for its card.
     The docstring of a subclass describes its own options, as ``Args:`` at its end; the descriptions of inherited ones
     are appended.
 
@@ -56,6 +57,8 @@ class MethodConfig(Settings):
     reads_descriptions: ClassVar[bool] = False
     has_classifiers: ClassVar[bool] = False
     reader: ClassVar[str] = ""
+    reads_chunks: ClassVar[bool] = True
+    stored_texts: ClassVar[str] = ""
 
     @classmethod
     def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:

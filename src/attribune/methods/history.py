@@ -37,9 +37,14 @@ class History(AttributeMethodConfig):
     name: ClassVar[str] = "history"
     points: ClassVar[tuple[Point, ...]] = ("text",)
     default_tuning: ClassVar[str] = "full"
+    stored_texts: ClassVar[str] = (
+        "The texts and labels of the training rows are in `history.parquet` in plain text, and are read for each "
+        "prediction."
+    )
     stands_alone: ClassVar[bool] = True
     reads_descriptions: ClassVar[bool] = False
     reader: ClassVar[str] = "history"
+    reads_chunks: ClassVar[bool] = False
 
     attribute: str | None = Field(default=None, description="the name of an attribute, or null for the default")
     k: PositiveInt = 5

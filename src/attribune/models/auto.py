@@ -6,11 +6,11 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from attribune.backbones.architecture import Architecture
 from attribune.core.arguments import checked_arguments
 from attribune.errors import ConfigError, ModelFolderError
 from attribune.models.automl import AutoMLModel
 from attribune.models.base import ConditionedModel
-from attribune.models.config import AttributeConfig
 from attribune.models.folder import ModelFolder
 from attribune.models.generator import AttributeGenerator
 from attribune.models.linear import LinearModel
@@ -31,10 +31,10 @@ __all__ = [
 ]
 
 
-def model_class(config: AttributeConfig) -> type[AttributeModel] | type[AttributeGenerator]:
-    """Return the class of a model with this configuration."""
+def model_class(architecture: Architecture) -> type[AttributeModel] | type[AttributeGenerator]:
+    """Return the class of models over such a part of a pretrained model."""
     kinds: tuple[type[AttributeModel] | type[AttributeGenerator], ...] = (AttributeModel, AttributeGenerator)
-    return next(kind for kind in kinds if kind.architecture is config.architecture)
+    return next(kind for kind in kinds if kind.architecture is architecture)
 
 
 @checked_arguments
@@ -44,14 +44,14 @@ def load_model(name: str | Path, *, revision: str | None = None, **options: Any)
     Arguments and errors are those of `AttributeModel.from_pretrained`.
     """
     config = ModelFolder.find(name, revision=revision).read_config()
-    return model_class(config).from_pretrained(name, revision=revision, **options)
+    return model_class(config.architecture).from_pretrained(name, revision=revision, **options)
 
 
 def revised_model(
     folder: str | Path, change: Callable[[Schema], Revision], *, backbone: str | Path | None = None
 ) -> ConditionedModel:
     """Load a model with a revised schema, see `ConditionedModel.revised`."""
-    kind = model_class(ModelFolder.find(folder).read_config())
+    kind = model_class(ModelFolder.find(folder).read_config().architecture)
     return kind.revised(folder, change, backbone=backbone)
 
 

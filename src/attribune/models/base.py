@@ -55,14 +55,12 @@ from attribune.methods.attribute_method import has_meta_tables, meta_tables
 from attribune.methods.base import Method
 from attribune.methods.condition import Condition, check_attribute_ids
 from attribune.methods.history import History
-from attribune.models.attribute_vectors import AttributeVectors
 from attribune.models.checks import claim
-from attribune.models.config import AttributeConfig
+from attribune.models.config import AttributeConfig, check_foreign, device_of, dtype_of, with_outputs
 from attribune.models.folder import ModelFolder, ModelSnapshot
-from attribune.models.loading_arguments import check_foreign, device_of, dtype_of, with_outputs
-from attribune.models.sizes import Sizes
+from attribune.models.scorer import Sizes
 from attribune.models.text_vectors import TextVectors, frozen_vectors
-from attribune.models.value_tables import KnownValues, ValueTables
+from attribune.models.value_tables import AttributeVectors, KnownValues, ValueTables
 from attribune.schema import Schema
 from attribune.schema.revision import Revision
 from attribune.tasks import Task, task_from_dict
@@ -83,6 +81,8 @@ class ConditionedModel(PreTrainedModel):
     architecture: ClassVar[Architecture]
     _foreign: ClassVar[str]  # what models of the other kind do, and their class
     main_input_name = "input_ids"
+    head_options: ClassVar[tuple[str, ...]] = ()
+    """The arguments of `build` about what is on top of the backbone."""
     _supports_sdpa = True
     _supports_flash_attn = True
     _supports_flex_attn = True

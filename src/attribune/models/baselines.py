@@ -27,12 +27,13 @@ class BaselineConfig(Settings):
     """The options of a method that acts in no backbone.
 
     `name` is its name, `reads_text` whether it reads the text, `reads_vectors` whether it does by the vectors of a
-    frozen backbone.
+    frozen backbone, `stored_texts` what a saved model has of the training texts, as a sentence for its card.
     """
 
     name: ClassVar[str]
     reads_text: ClassVar[bool] = True
     reads_vectors: ClassVar[bool] = False
+    stored_texts: ClassVar[str] = ""
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values with the name, from which `baseline_from_dict` restores the options."""
@@ -43,6 +44,7 @@ class Linear(BaselineConfig):
     """Logistic or ridge regression on TF-IDF of words and word pairs and on one column per attribute value."""
 
     name = "linear"
+    stored_texts = "The words of the training texts, all but the rarest, are in `linear.json` in plain text."
 
 
 class AttributesOnly(BaselineConfig):

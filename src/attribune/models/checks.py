@@ -15,8 +15,7 @@ from attribune.backbones.placement import Placement, Pooling
 from attribune.backbones.word_models import WordModel
 from attribune.data.texts import TextInput
 from attribune.errors import ConfigError, DataError
-from attribune.methods import MethodConfig, check_compares, check_gives_vectors, check_reads_tokens
-from attribune.methods.history import History
+from attribune.methods import MethodConfig, check_gives_vectors
 from attribune.tasks import Task
 
 __all__ = [
@@ -83,26 +82,25 @@ def check_task(
     Raises:
         ConfigError: naming both and the cure.
     """
-    if placement.states != "token" and (task.reads_tokens or chunk is not None):
-        what = f"the task {task.kind!r} scores words" if task.reads_tokens else "chunks are cut by words"
+    needs = f"the task {task.kind!r} {task.input.needs_token_states}" if task.input.needs_token_states else ""
+    if chunk is not None:
+        needs = needs or "chunks are cut by words"
+    if needs and placement.states != "token":
         raise ConfigError(
-            f"{what}, and backbones of type {placement.model_types[0]} have a state for each {placement.states}: "
+            f"{needs}, and backbones of type {placement.model_types[0]} have a state for each {placement.states}: "
             "choose another backbone, such as bilstm"
         )
-    if isinstance(method, History) and chunk is not None:
+    if chunk is not None and not method.reads_chunks:
         raise ConfigError(
-            "method 'history' reads a text at once, behind its history: choose the window head or head+tail"
+            f"method {method.name!r} reads a text at once, behind its history: choose the window head or head+tail"
         )
-    if task.compares:
-        check_compares(method, task=task.kind)
+    task.input.check_method(method, task=task.kind)
     if not task.head_outputs:
         check_gives_vectors(method, task=task.kind)
         if head_size is not None:
             raise ConfigError(f"head_size is {head_size}: the task {task.kind!r} has no head; leave it out")
-    if task.reads_tokens:
-        check_reads_tokens(method, task=task.kind)
-        if chunk is not None:
-            raise ConfigError(f"chunk is {chunk}: the task {task.kind!r} has windows; leave it out")
+    if chunk is not None and task.input.scores == "tokens":
+        raise ConfigError(f"chunk is {chunk}: the task {task.kind!r} has windows; leave it out")
 
 
 def checked_chunk(chunk: int | None, text_input: TextInput | None) -> int | None:

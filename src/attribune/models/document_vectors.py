@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import replace
 from functools import partial
 from typing import Any, Literal, Protocol, get_args
 
@@ -14,12 +13,12 @@ import torch
 
 from attribune.core.precision import computing_in
 from attribune.data.readers.base import EncodedRows
-from attribune.data.readers.compared import CandidateEncoder
 from attribune.data.texts import TextInput
 from attribune.errors import ConfigError
 from attribune.models.row_inputs import RowInput, RowNames
 from attribune.models.scorer import Scorer
 from attribune.schema.columns import column_batches
+from attribune.tasks.capabilities import ENCODE, require
 
 __all__ = ["DocumentReader", "TextOf", "encode_documents"]
 
@@ -66,20 +65,15 @@ class DocumentReader:
         text = text_input or model.text_input
         if text is None:
             raise ConfigError("the model does not say which column is its text: give text_input='text', with its name")
-        if model.task.reads_tokens or (model.task.compares and model.task.head_outputs):
-            does = "scores tokens" if model.task.reads_tokens else "compares texts"
-            raise ConfigError(
-                f"vectors are of whole texts, and the task {model.task.kind!r} {does}: use Predictor.predict"
-            )
-        if of not in get_args(TextOf) or (of == "text_pair" and not model.task.compares):
+        require(model.task, ENCODE)
+        place = get_args(TextOf).index(of) if of in get_args(TextOf) else None
+        encoder = model.row_encoder(text)
+        alone = None if place is None else encoder.of_single_texts(text, place=place)
+        if place is None or alone is None:
             raise ConfigError(
                 f"of is {of!r}: give text, or for the task similarity text_pair; the task is {model.task.kind!r}"
             )
-        encoder = model.row_encoder(text)
-        if isinstance(encoder, CandidateEncoder):
-            encoder, text = encoder.encoder, replace(text, columns=text.pair if of == "text_pair" else text.columns)
-            text = replace(text, pair=(), negative=())
-        place = get_args(TextOf).index(of)
+        encoder, text = alone
         self.text, self._model, self._encoder = text, model, encoder
         names = model.input_schema.names
         read = [name for name in names if model.task.reads_attribute(name, place=place)]

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import logging
+import re
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 import torch
+from huggingface_hub import EvalResult, ModelCardData
+from jinja2 import Environment, PackageLoader, StrictUndefined
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
@@ -28,15 +32,132 @@ from attribune.core.checksums import CHECKSUMS, check_files, checksum_of, write_
 from attribune.core.door import as_argument
 from attribune.core.files import clear_drafts, draft_of, move_into_place, read_json, replace_file
 from attribune.core.records import checked_record
+from attribune.core.terminal import one_line
 from attribune.data.histories import HISTORY_FILES, Histories
 from attribune.data.words import SentenceTokenizer
 from attribune.errors import ModelFolderError
+from attribune.metrics.tables import markdown_cell
 from attribune.models.config import AttributeConfig, SavedSettings
-from attribune.models.model_card import model_card
-from attribune.models.sizes import Sizes
+from attribune.models.scorer import Sizes
 from attribune.schema import Schema
+from attribune.tasks import task_from_dict
 
-__all__ = ["CARD", "CONFIG", "SCHEMA", "TENSORS", "ModelFolder", "ModelSnapshot"]
+__all__ = [
+    "CARD",
+    "CONFIG",
+    "SCHEMA",
+    "TENSORS",
+    "ModelFolder",
+    "ModelSnapshot",
+    "code_spans",
+    "model_card",
+    "pipeline_of",
+    "public_name",
+    "render_card",
+]
+
+_SENSITIVE = re.compile(
+    r"(?i)(?<![a-z])(age|aged|birth|born|gender|sex|race|racial|ethnic|religio|faith|politic|party|national|citizen|"
+    r"origin|native|disab|health|diagnos|orientation|sexual|income|salary|marital|caste)"
+)
+_PIPELINES = {
+    "generation": "text-generation",
+    "similarity": "sentence-similarity",
+    "spans": "question-answering",
+    "tags": "token-classification",
+}
+
+
+def model_card(config: AttributeConfig, schema: Schema, sizes: Sizes) -> str:
+    """Render the card of a saved model; it names the attributes and counts their values, but lists none."""
+    base, task = public_name(config.backbone), task_from_dict(config.task or {})
+    return render_card(
+        "models/templates/model_card.md.j2",
+        base=base,
+        method=str((config.method or {}).get("name")),
+        backbone=base or (Path(config.backbone).name if config.backbone else "a backbone built in memory"),
+        task_kind=task.kind,
+        pooling=config.pooling if task.input.scores == "texts" else None,
+        outputs=task.outputs if task.head_outputs else None,
+        config=config,
+        schema=schema,
+        sizes=sizes,
+    )
+
+
+def render_card(
+    template: str,
+    *,
+    base: str | None,
+    method: str,
+    task_kind: str,
+    name: str | None = None,
+    metrics: Sequence[EvalResult] = (),
+    **facts: Any,
+) -> str:
+    """Render a card from a template.
+
+    Args:
+        template: its path in the package.
+        base: the backbone's name on the hub, where it has one.
+        method: name of the method, which becomes a tag.
+        task_kind: name of the task.
+        name: the model's name, shown on the hub beside the metrics.
+        facts: variables of the template beside `method`, `task_kind` and `head`.
+    """
+    pipeline = pipeline_of(task_kind)
+    head = ModelCardData(
+        library_name="attribune",
+        base_model=base,
+        pipeline_tag=pipeline,
+        tags=["attribune", method, pipeline],
+        model_name=name if metrics else None,
+        eval_results=list(metrics) or None,
+    )
+    return _templates().get_template(template).render(head=head.to_yaml(), method=method, task_kind=task_kind, **facts)
+
+
+def pipeline_of(task_kind: str) -> str:
+    """Return what the hub calls models of a task."""
+    return _PIPELINES.get(task_kind, "text-classification")
+
+
+def public_name(backbone: str | None) -> str | None:
+    """Return a backbone's name on the hub; None for a local folder, whose path means nothing to others."""
+    # A path may also reveal what should stay private.
+    is_local = not backbone or Path(backbone).is_absolute() or Path(backbone).exists()
+    return None if is_local else backbone
+
+
+def _in_code(text: object) -> str:
+    """Return a text for the inside of a code span, which a backtick or an empty line would end."""
+    return one_line(str(text)).replace("`", "'")
+
+
+def code_spans(names: Sequence[str]) -> str:
+    """Write the names of columns as code, with commas between them."""
+    return ", ".join(f"`{_in_code(name)}`" for name in names)
+
+
+@cache
+def _templates() -> Environment:
+    templates = Environment(
+        loader=PackageLoader("attribune", ""),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    templates.filters |= {
+        "cell": lambda text: markdown_cell(one_line(text)).replace("<", "&lt;"),
+        "code": code_spans,
+        "in_code": _in_code,
+        "sensitive": lambda names: [name for name in names if _SENSITIVE.search(name)],
+        "comma": lambda number, places=None: f"{number:,}" if places is None else f"{number:,.{places}f}",
+        "example": lambda columns, cell: json.dumps(dict.fromkeys(columns, cell), ensure_ascii=False),
+    }
+    return templates
+
 
 _log = logging.getLogger(__name__)
 _OF_BASELINES = tuple(f"{kind}.{ending}" for kind in ("linear", "automl") for ending in ("json", "safetensors"))

@@ -29,7 +29,7 @@ from attribune.methods.injector import InjectorSite
 from attribune.methods.modulated import ModulatedSite
 from attribune.methods.pln import NormSite
 from attribune.methods.plora import LowRankSite
-from attribune.models.attribute_vectors import AttributeVectors
+from attribune.models.value_tables import AttributeVectors
 from attribune.schema import Schema
 
 __all__ = ["ControlTokens", "InjectorLayer", "PersonalisedLinear", "PersonalisedNorm", "ValueVectors"]

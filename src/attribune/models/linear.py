@@ -21,12 +21,12 @@ from attribune.data.readers.base import EncodedRows, Reader
 from attribune.data.texts import TextInput
 from attribune.errors import AttribuneWarning, ConfigError, DataError
 from attribune.models.baseline_files import BaselineFiles, stored_text
-from attribune.models.linear_features import LinearFeatures
-from attribune.models.sizes import Sizes
-from attribune.models.vector_features import VectorFeatures
+from attribune.models.features import LinearFeatures, VectorFeatures
+from attribune.models.scorer import Sizes
 from attribune.schema import Schema
 from attribune.schema.revision import Revision
-from attribune.tasks import Aspects, Regression, Task, task_from_dict
+from attribune.tasks import Task, task_from_dict
+from attribune.tasks.capabilities import LINEAR, require
 from attribune.tasks.codecs import ClassCodec
 from attribune.tasks.scores import LOSS, validation_score
 
@@ -121,11 +121,6 @@ class LinearModel:
     def input_schema(self) -> Schema:
         """The attributes, all of which are features."""
         return self.schema
-
-    @staticmethod
-    def learns(task: Task) -> bool:
-        """Whether the model can be fitted to the labels of a task."""
-        return isinstance(task, Regression | Aspects) or isinstance(task.codec, ClassCodec)
 
     @property
     def uses_text(self) -> bool:
@@ -270,8 +265,9 @@ def choose_c(
 
 def _fit_task(matrix: Any, labels: Array, task: Task, C: float, weights: Array | None) -> tuple[Array, Array]:
     """Return weight (F, O) and bias (O,) for the labels of a task, of rows with weights (n,)."""
+    require(task, LINEAR)
     row_weights = np.ones(len(labels)) if weights is None else np.asarray(weights, dtype=np.float64)
-    if isinstance(task, Regression):
+    if not task.codec.choices:
         from sklearn.linear_model import Ridge
 
         known = np.isfinite(labels)
@@ -280,20 +276,21 @@ def _fit_task(matrix: Any, labels: Array, task: Task, C: float, weights: Array |
         of_known = None if weights is None else row_weights[known]
         model.fit(matrix[known], labels[known].astype(np.float64), sample_weight=of_known)
         return model.coef_.reshape(-1, 1), np.array([model.intercept_])
-    if isinstance(task, Aspects):
-        sizes = [len(classes) for classes in task.class_lists]
-        heads = [_fit_classes(matrix, labels[:, i], size, C, row_weights) for i, size in enumerate(sizes)]
-    elif not isinstance(task.codec, ClassCodec):
-        raise ConfigError(f"the linear baseline cannot learn the task {task.kind!r}: leave it out of the comparison")
-    elif not task.codec.has_one_class:
-        positive = task.codec.weights or (1.0,) * task.outputs
-        heads = [_fit_label(matrix, labels[:, i] > 0, positive[i], C, row_weights) for i in range(task.outputs)]
-    else:
-        if task.codec.has_shares:  # a row with each class that has a share
-            rows, classes = np.nonzero(labels)
-            matrix, row_weights, labels = matrix[rows], row_weights[rows] * labels[rows, classes], classes
-        return _fit_classes(matrix, labels, task.outputs, C, row_weights, task.codec.weights)
+    heads = [_fit_choice(matrix, choice.labels(labels), choice.codec, C, row_weights) for choice in task.codec.choices]
     return np.hstack([weight for weight, _ in heads]), np.concatenate([bias for _, bias in heads])
+
+
+def _fit_choice(matrix: Any, labels: Array, codec: ClassCodec, C: float, row_weights: Array) -> tuple[Array, Array]:
+    """Return weight (F, K) and bias (K,) of a choice among K classes."""
+    K = len(codec.classes)
+    if not codec.has_one_class:
+        positive = codec.weights or (1.0,) * K
+        heads = [_fit_label(matrix, labels[:, i] > 0, positive[i], C, row_weights) for i in range(K)]
+        return np.hstack([weight for weight, _ in heads]), np.concatenate([bias for _, bias in heads])
+    if codec.has_shares:  # a row with each class that has a share
+        rows, classes = np.nonzero(labels)
+        matrix, row_weights, labels = matrix[rows], row_weights[rows] * labels[rows, classes], classes
+    return _fit_classes(matrix, labels, K, C, row_weights, codec.weights)
 
 
 def _fit_label(matrix: Any, positive: Array, weight: float, C: float, row_weights: Array) -> tuple[Array, Array]:

@@ -48,7 +48,8 @@ from attribune.models.document_vectors import TextOf, encode_documents
 from attribune.models.set_encoder import SetEncoder
 from attribune.models.shared_texts import SharedTexts, draws_at_random, layers_replaced, runs_again, stopped_behind
 from attribune.schema import Schema
-from attribune.tasks import Similarity, Task
+from attribune.tasks import Task
+from attribune.tasks.capabilities import EMBEDDINGS, why_not
 
 __all__ = ["AttributeModel"]
 
@@ -92,6 +93,7 @@ class AttributeModel(ConditionedModel):
     """
 
     architecture = ENCODER
+    head_options = ("pooling", "dropout", "head_size", "chunk_encoder", "added_tokens")
     _foreign = "writes text: use AttributeGenerator"
     accepts_loss_kwargs = False
 
@@ -176,7 +178,7 @@ class AttributeModel(ConditionedModel):
     def _check_method(self) -> None:
         config = self.config
         check_task(self.task, self.method_config, self.placement, chunk=config.chunk, head_size=config.head_size)
-        if isinstance(self.task, Similarity):
+        if not self.task.head_outputs:
             self.task.check_attributes(self.schema.names)
 
     def _add_chunk_encoder(self, host: Host) -> int | None:
@@ -625,8 +627,8 @@ def _check_embeddings(model: ConditionedModel, embeddings: Tensor) -> None:
         reason = "backbones without pretraining read ids"
     elif model.config.chunk is not None or model.method.pads_right:
         reason = "texts are cut into chunks by their ids"
-    elif model.task.candidates > 1:
-        reason = f"the task {model.task.kind!r} compares texts"
+    else:
+        reason = why_not(model.task, EMBEDDINGS)
     if reason is not None:
         raise ConfigError(f"inputs_embeds cannot be read: {reason}; give input_ids")
     width = cast(nn.Embedding, model.get_input_embeddings()).embedding_dim

@@ -20,7 +20,7 @@ from attribune.metrics.distributions import disagreement
 from attribune.models.predictor import Predictor
 from attribune.schema.columns import Table, column_batches, column_names
 from attribune.schema.revision import is_listed
-from attribune.tasks import Regression
+from attribune.tasks.capabilities import PANEL, Verb, require
 
 __all__ = ["Panel", "check_panel"]
 
@@ -165,11 +165,10 @@ class Panel:
         ``prediction`` and ``spread``.
         """
         task, (n, J, outputs) = predictor.task, logits.shape
-        if isinstance(task, Regression):
+        flat = task.codec.answers(logits.reshape(n * J, outputs))
+        if flat is None:
             numbers = np.asarray(task.decode(logits.reshape(n * J, outputs)).predictions["prediction"]).reshape(n, J)
             return {"prediction": numbers.mean(axis=1), "spread": numbers.std(axis=1)}
-        flat = task.codec.answers(logits.reshape(n * J, outputs))
-        assert flat is not None
         p = flat.reshape(n, J, flat.shape[1])
         answers = task.answer_names
         mean, own = p.mean(axis=1), p.argmax(axis=2)
@@ -195,23 +194,17 @@ def _joined(parts: Sequence[Any]) -> Any:
     return [value for part in parts for value in part]
 
 
-def check_panel(predictor: Predictor, *, what: str = "a panel") -> None:
+def check_panel(predictor: Predictor, *, verb: Verb = PANEL) -> None:
     """Refuse a model without attributes, and a task without answers whose probabilities could be compared.
 
     Raises:
         ConfigError: saying which it is.
     """
-    task = predictor.task
     if not predictor.reads_attributes or not len(predictor.schema):
         raise ConfigError(
-            f"{what} is for models that read attributes, and this one reads none: all values are the same to it"
+            f"{verb.what} is for models that read attributes, and this one reads none: all values are the same to it"
         )
-    if not isinstance(task, Regression) and task.codec.answers(np.zeros((1, task.outputs))) is None:
-        kind = f"{task.kind!r}{' with several labels per row' if task.codec.has_several else ''}"
-        raise ConfigError(
-            f"{what} is for tasks with one answer of several, or a number, and this is {kind}: predict for each "
-            "value alone"
-        )
+    require(predictor.task, verb)
 
 
 def _columns(predictor: Predictor, names: Sequence[str]) -> npt.NDArray[np.bool_]:

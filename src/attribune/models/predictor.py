@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Literal, Self, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
 import torch
 
-from attribune.backbones.sharing import with_same_tensors
+from attribune.backbones.int8 import check_int8, quantise_backbone
+from attribune.backbones.sharing import SharedBackbones, with_same_tensors
 from attribune.core.arguments import checked_arguments
+from attribune.core.config import short_repr
 from attribune.core.deprecation import renamed_arguments
 from attribune.core.device import named_device
 from attribune.core.locked import Locked
@@ -25,13 +28,63 @@ from attribune.models.auto import load_saved
 from attribune.models.base import ConditionedModel
 from attribune.models.document_vectors import TextOf, encode_documents
 from attribune.models.model import AttributeModel
-from attribune.models.quantised import Quantisation, quantised
 from attribune.models.row_inputs import RowInput, RowNames
 from attribune.models.scorer import Scorer
 from attribune.schema import EncodingReport, Schema
 from attribune.schema.columns import Table, column_batches
+from attribune.tasks.capabilities import EXPLAIN, require
 
-__all__ = ["Predictor"]
+__all__ = [
+    "Predictor",
+    "Quantisation",
+    "check_quantisation",
+    "in_int8",
+    "quantised",
+]
+
+Quantisation = Literal["int8"]
+Model = TypeVar("Model", bound=Scorer)
+
+
+def check_quantisation(quantise: Quantisation | None) -> Quantisation | None:
+    """Return what is known; ConfigError for anything else."""
+    if quantise is None or quantise == "int8":
+        return quantise
+    close = difflib.get_close_matches(str(quantise).lower(), ["int8"], n=1)
+    cure = "; did you mean 'int8'?" if close else ": choose int8, or leave it out"
+    raise ConfigError(f"quantise is {short_repr(quantise)}{cure}")
+
+
+def in_int8(model: Scorer) -> bool:
+    """Return whether a model computes in int8."""
+    return isinstance(model, ConditionedModel) and model.quantised == "int8"
+
+
+def quantised(model: Model, quantise: Quantisation | None, *, shared: SharedBackbones | None = None) -> Model:
+    """Return a model for prediction whose backbone has int8 weights; the given one does not change.
+
+    Method, head and norms stay in float32 and share their tensors with the given model.
+
+    Args:
+        quantise: None returns the model as it is.
+        shared: the backbones from which it was loaded; models that share weights then share the int8 weights.
+
+    Raises:
+        ConfigError: for a baseline, a model that is quantised already, or one whose backbone or processor has no int8.
+    """
+    if check_quantisation(quantise) is None:
+        return model
+    if not isinstance(model, ConditionedModel):
+        raise ConfigError("quantise='int8' is for neural models, and this one is a baseline: leave it out")
+    if model.quantised is not None:
+        raise ConfigError(f"the model is in {model.quantised} already: leave quantise out")
+    check_int8(torch.device("cpu"))
+    own = (model.schema, model.tokenizer, model.histories, model.text_vectors)
+    copy = with_same_tensors(model, shared=[one for one in own if one is not None])
+    quantise_backbone(copy.backbone, {} if shared is None else shared.int8)
+    copy.quantised = quantise
+    return cast(Model, copy.eval())
+
 
 _ROWS = 4096  # rows encoded and sorted by length at once
 
@@ -51,7 +104,7 @@ class Predictor(Locked):
         device: where the model runs; by default a GPU if there is one.
         cache_mb: size of the cache of generated weights in megabytes; 0 disables it. See
             `AttributeModel.enable_weight_cache`.
-        quantise: ``int8`` computes the backbone's linear maps in int8, on a CPU; see `attribune.models.quantised`.
+        quantise: ``int8`` computes the backbone's linear maps in int8, on a CPU; see `attribune.models.predictor`.
 
     Raises:
         ConfigError: for a model without a tokenizer, or one whose text columns are not known, or that has no int8.
@@ -177,12 +230,7 @@ class Predictor(Locked):
 
     def require_documents(self, what: str) -> None:
         """Raise a ConfigError for a task that scores tokens or compares texts, where `what` works with single texts."""
-        if self.task.reads_tokens or self.task.candidates > 1:
-            does = "scores tokens" if self.task.reads_tokens else "compares texts"
-            raise ConfigError(
-                f"{what} is for tasks with one score for a whole text, and {self.task.kind!r} {does}: use "
-                "`attribune evaluate`, `predict`, `report`, `ablate` or `serve`"
-            )
+        require(self.task, EXPLAIN, what=what)
 
     def check_columns(self, names: Sequence[str], *, source: str) -> None:
         """Raise a DataError if a column is missing, naming it and the cure."""
@@ -195,7 +243,7 @@ class Predictor(Locked):
             texts=self.text_input.names,
             needed=self.columns,
             known=(*self.schema.names, *self._encoder.columns),
-            words=self.task.reads_words,
+            words=self.task.input.reads_words,
         )
 
     def predict(self, rows: Any, /, **attributes: Any) -> Any:

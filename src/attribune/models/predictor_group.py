@@ -20,8 +20,7 @@ from attribune.data.readers.base import EncodedRows
 from attribune.errors import ConfigError
 from attribune.models.auto import load_saved, named_runs
 from attribune.models.model import AttributeModel
-from attribune.models.predictor import Predictor
-from attribune.models.quantised import Quantisation, in_int8, quantised
+from attribune.models.predictor import Predictor, Quantisation, in_int8, quantised
 from attribune.models.row_inputs import RowInput
 from attribune.models.shared_pass import SharedPass, refusal, shared_passes
 

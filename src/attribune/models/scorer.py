@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, Self
 
@@ -12,12 +13,31 @@ import torch
 
 from attribune.data.readers.base import EncodedRows, Reader
 from attribune.data.texts import TextInput
-from attribune.models.sizes import Sizes
 from attribune.schema import Schema
 from attribune.schema.revision import Revision
 from attribune.tasks import Task
 
-__all__ = ["Baseline", "Scorer"]
+__all__ = ["Baseline", "Scorer", "Sizes"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sizes:
+    """Numbers of parameters, and the bytes of the stored ones.
+
+    Args:
+        outputs: number of outputs of the head.
+        encoder: parameters of the backbone's layers without LoRA; the papers' measure, 85.05M for BERT-base.
+        injected: trained parameters in the layers and the method, without attribute tables and head; the papers' TP is
+            `injected` over `encoder`.
+    """
+
+    total: int
+    trained: int
+    stored: int
+    stored_bytes: int
+    outputs: int
+    encoder: int
+    injected: int
 
 
 class Scorer(Protocol):

@@ -20,6 +20,7 @@ from attribune.methods.base import GroupedSites, Method, SiteModule
 from attribune.methods.condition import Condition
 from attribune.models.model import AttributeModel, TextStates
 from attribune.models.scorer import Scorer
+from attribune.tasks.capabilities import SHARED_BATCHES, why_not
 
 __all__ = ["SharedPass", "refusal", "shared_passes"]
 
@@ -32,10 +33,8 @@ def refusal(model: Scorer) -> str | None:
         return "it has no pretrained backbone"
     if model.config.tuning == "full" or model.config.added_tokens:
         return "its backbone was tuned in full" if model.config.tuning == "full" else "it has tokens of its own"
-    if model.task.reads_tokens:
-        return "it scores tokens, in windows of its own"
-    if model.task.candidates > 1:
-        return "it compares texts"
+    if (reason := why_not(model.task, SHARED_BATCHES)) is not None:
+        return reason
     if "embed" in model.method_config.points or model.method.extends_attention:
         return f"{model.method_config.name} changes what the layers of the backbone attend to"
     if isinstance(model.backbone, WordModel) or model.placement.has_global_attention or model.padded_length is not None:

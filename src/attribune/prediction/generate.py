@@ -13,11 +13,12 @@ from attribune.data.file_options import Reading
 from attribune.data.tables import read_table, table_source_name, with_reading
 from attribune.errors import ConfigError, numbered_in_file
 from attribune.models.generator import AttributeGenerator
-from attribune.models.quantised import Quantisation
+from attribune.models.predictor import Quantisation
 from attribune.models.writer import Decoding, Writer
 from attribune.runs.loading import load_predictor
 from attribune.schema import EncodingReport
 from attribune.schema.columns import column_batches, missing_column
+from attribune.tasks.capabilities import GENERATE, require
 
 __all__ = ["generate"]
 
@@ -41,7 +42,7 @@ def generate(
         data: anything `read_table` takes, with the columns of prompt and attributes; without it there is one row.
         attributes: values for every row, which replace the table's.
         backbone: new location of the backbone's weights, if they were moved.
-        quantise: ``int8`` computes in int8, on CPUs; see `attribune.models.quantised`.
+        quantise: ``int8`` computes in int8, on CPUs; see `attribune.models.predictor`.
         **reading: how files are read, as in `read_table`.
 
     Yields:
@@ -53,8 +54,8 @@ def generate(
     decoding, fixed = decoding or Decoding(), dict(attributes or {})
     data = with_reading(data, reading)
     predictor = load_predictor(run, backbone=backbone, quantise=quantise)
-    if not isinstance(predictor.model, AttributeGenerator):
-        raise ConfigError(f"{run} has the task {predictor.task.kind!r}, which writes no text: use {as_call('predict')}")
+    require(predictor.task, GENERATE, run=run, cure=as_call("predict"))
+    assert isinstance(predictor.model, AttributeGenerator)
     writer = Writer(predictor.model, text_input=predictor.text_input, precision=predictor.precision)
     report = EncodingReport({})
     for first_row, prompts, values in _rows(writer, data, prompt=prompt, given=fixed):

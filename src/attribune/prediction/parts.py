@@ -23,7 +23,7 @@ from attribune.core.files import write_json
 from attribune.core.job_folder import JobFolder
 from attribune.data.file_options import Reading
 from attribune.errors import ConfigError, DataError
-from attribune.models.quantised import Quantisation
+from attribune.models.predictor import Quantisation
 from attribune.prediction.reading import Job
 from attribune.schema import EncodingReport
 

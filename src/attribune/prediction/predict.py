@@ -30,8 +30,7 @@ from attribune.data.text_files import is_text
 from attribune.data.writing import TableWriter, open_writer
 from attribune.errors import ConfigError, DataError
 from attribune.models.panel import Panel
-from attribune.models.predictor import Predictor
-from attribune.models.quantised import Quantisation
+from attribune.models.predictor import Predictor, Quantisation
 from attribune.prediction.parts import PartsFolder
 from attribune.prediction.reading import Job
 from attribune.prediction.to_folder import predict_parts
@@ -74,7 +73,7 @@ def predict(
         workers: workers of ``ray``; by default one per GPU, or per core, of the cluster.
         part_rows: rows per part; by default 16,384, or the value with which the folder was started.
         panel: what `Panel.of` takes: predictions are those of a panel for each text, in one file.
-        quantise: ``int8`` computes in int8, on CPUs; see `attribune.models.quantised`.
+        quantise: ``int8`` computes in int8, on CPUs; see `attribune.models.predictor`.
         escape_formulas: put an apostrophe before texts in CSV and TSV that spreadsheet programs run as formulas.
         **reading: how the tables are read, as in `read_table`.
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from attribune.data.file_options import AS_FOUND, FileOptions
 from attribune.data.table_files import table_batches
-from attribune.models.quantised import Quantisation
+from attribune.models.predictor import Quantisation
 
 __all__ = ["FilePart", "Job", "read_parts"]
 

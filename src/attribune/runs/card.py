@@ -12,8 +12,7 @@ from attribune.core.door import written_to_file
 from attribune.core.wording import counted
 from attribune.data.table_files import ENDINGS
 from attribune.metrics.tables import comparison_lines, markdown_table
-from attribune.models.folder import CARD
-from attribune.models.model_card import pipeline_of, public_name, render_card
+from attribune.models.folder import CARD, code_spans, pipeline_of, public_name, render_card
 from attribune.runs.folder import RunFolder
 from attribune.runs.recipe import Recipe
 from attribune.runs.results import RunResults
@@ -27,8 +26,9 @@ def run_card(recipe: Recipe, schema: Schema, results: RunResults) -> str:
     with written_to_file():
         verdict = [] if results.verdict is None else results.verdict.sentences()
     tables = shown_tables(recipe)
-    has_backbone = recipe.baseline is None or recipe.baseline.reads_vectors
-    base = public_name(recipe.backbone.name) if has_backbone else None
+    learner = recipe.learner
+    base = public_name(learner.read_backbone)
+    reads, settings, sizes = recipe.task_input, recipe.input_settings, results.training.parameters
     return render_card(
         "runs/templates/run_card.md.j2",
         base=base,
@@ -36,11 +36,16 @@ def run_card(recipe: Recipe, schema: Schema, results: RunResults) -> str:
         task_kind=recipe.task_kind,
         name=f"{results.method} on {tables['train']}",
         metrics=_hub_metrics(recipe, results, tables),
-        backbone=base or Path(recipe.backbone.name).name,
+        backbone=learner.backbone_words(base or Path(recipe.backbone.name).name),
         recipe=recipe,
+        learner=learner,
         schema=schema,
         results=results,
-        sizes=results.training.parameters,
+        sizes=sizes,
+        predicted=reads.prediction_words(settings, outputs=sizes.outputs, spans=code_spans),
+        text=code_spans(reads.shown_texts(settings)),
+        label=reads.label_words(settings, spans=code_spans),
+        writes=reads.writes,
         tables=tables,
         figures=[
             (title, markdown_table(rows))

@@ -30,18 +30,13 @@ def describe_run(path: str | Path) -> dict[str, Any]:
         "data": recipe.data.train,
         "text": list(recipe.data.text),
         **({"text_pair": list(recipe.data.text_pair)} if recipe.data.text_pair else {}),
-        **({"prompt": list(recipe.data.prompt)} if recipe.is_generative or recipe.data.prompt else {}),
-        **({} if recipe.is_generative else {"label": list(recipe.data.label)}),
+        **recipe.task_input.shown_columns(recipe.input_settings),
         "window": str(recipe.data.text_input().window),
         "shuffled": recipe.data.shuffled,
     }
-    if not recipe.is_baseline:
-        description |= {
-            "backbone": recipe.backbone.name,
-            "tuning": recipe.tuning,
-            "learning_rate": recipe.training.learning_rate,
-            "backbone_learning_rate": recipe.backbone_learning_rate,
-        }
+    learner = recipe.learner
+    if learner.tuned_backbone is not None:
+        description |= {"backbone": learner.tuned_backbone, "tuning": learner.tuning, **learner.rates}
     schema = folder.read_schema() if (folder.model / SCHEMA).is_file() else Schema([])
     description["attributes"] = [_describe(attribute) for attribute in schema.attributes]
     if folder.is_finished:

@@ -49,6 +49,7 @@ from attribune.runs.value_learning import Enrolled, EnrolSettings, ValueLearner
 from attribune.runs.value_tables import read_value_table
 from attribune.schema import Schema, ValueTable
 from attribune.schema.revision import Revision
+from attribune.tasks.capabilities import ENROL, require
 
 __all__ = [
     "ENROLMENTS",
@@ -250,12 +251,8 @@ def check_takes_values(recipe: Recipe, predictor: Predictor) -> None:
         ConfigError: saying why.
     """
     model = predictor.model
-    if not predictor.task.codec.has_row_losses:
-        command = f" ({as_call('train', **{'continue': ...})})" if is_command_line() else ""
-        raise ConfigError(
-            f"the task {predictor.task.kind!r} learned from pairs, each beside the others of its batch, of which a new "
-            f"value has too few: train further with its rows{command}"
-        )
+    command = f" ({as_call('train', **{'continue': ...})})" if is_command_line() else ""
+    require(predictor.task, ENROL, cure=command)
     described = model.values.described() if isinstance(model, ConditionedModel) else ()
     if not model.rows_of_values() and not described:
         raise ConfigError(

@@ -220,13 +220,12 @@ def _forget_in_model(
 def _forget_rows(folder: RunFolder, recipe: Recipe, attribute: str, values: Sequence[str], done: Forgotten) -> int:
     """Remove the predictions of the rows that have a value; returns their number."""
     removed = 0
-    task = task_from_dict(folder.read_results().task) if recipe.reads_tokens else None
-    packed, unpacked = (dict, dict) if task is None else (task.codec.packed, task.codec.unpacked)
+    task = task_from_dict(folder.read_results().task)
     for part in ("validation", "test"):
         path, logits = folder.predictions(part), folder.logits(part)
         if not path.is_file():
             continue
-        arrays, table = unpacked(load_file(str(logits))), pq.read_table(path)
+        arrays, table = task.codec.unpacked(load_file(str(logits))), pq.read_table(path)
         positions = marked_rows(arrays, attribute, values)
         if positions is None:
             source = getattr(recipe.data, part) or recipe.data.train
@@ -247,7 +246,7 @@ def _forget_rows(folder: RunFolder, recipe: Recipe, attribute: str, values: Sequ
         removed += int((~others).sum())
         sink = pa.BufferOutputStream()
         pq.write_table(table.filter(pa.array(others)), sink)
-        folder.write_predictions(part, table=sink.getvalue().to_pybytes(), logits=save(packed(arrays)))
+        folder.write_predictions(part, table=sink.getvalue().to_pybytes(), logits=save(task.codec.packed(arrays)))
     return removed
 
 

@@ -21,7 +21,6 @@ from attribune.runs.recipe import Recipe
 from attribune.runs.stored_scores import StoredScores, own_table
 from attribune.runs.training_rows import rows_of_training
 from attribune.schema.columns import require_columns
-from attribune.tasks import TASKS
 from attribune.tasks.labels import UNSEEN
 
 __all__ = ["LabelledRows"]
@@ -98,8 +97,8 @@ class LabelledRows:
         columns = [list(table[column]) for column in recipe.label_columns]
         with numbered_in_file(numbers, source), of_column(recipe.label_columns):
             labels, has_label = task.encode_labels(columns)
-        enough = all if task.compares else any
-        has_text = rows_with_text(table, recipe.data.texts, words=task.reads_words, enough=enough)
+        enough = all if task.input.needs_every_text else any
+        has_text = rows_with_text(table, recipe.data.texts, words=task.input.reads_words, enough=enough)
         usable = np.flatnonzero(has_label & has_text)
         words = ""
         if recipe.data.label:
@@ -121,7 +120,7 @@ class LabelledRows:
         clusters = find_clusters(rows, recipe.cluster_settings())
         if note := clusters_note(clusters):
             notes.append(note)
-        if lacking := [name for name in recipe.times if name not in table.column_names]:
+        if lacking := [name for name in recipe.learner.times if name not in table.column_names]:
             notes.append(f"there is no column {lacking[0]!r}, so that each row reads a history as of now")
         if recipe.data.shuffled:
             rows = shuffle_columns(rows, predictor.schema.names, seed=recipe.training.seed)
@@ -177,7 +176,7 @@ def _on_the_scale(
 ) -> tuple[Dataset, npt.NDArray[np.int64], list[str]]:
     """Leave out the rows whose label is outside the scale, as the training of the run did, with a note."""
     columns = [list(table[column]) for column in recipe.label_columns]
-    bad = TASKS[recipe.task_kind].bad_labels(columns, recipe.task_options)
+    bad = recipe.task_class.bad_labels(columns, recipe.task_options)
     if not bad.any():
         return table, numbers, []
     good = np.flatnonzero(~bad)

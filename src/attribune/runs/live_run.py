@@ -37,6 +37,7 @@ from attribune.runs.recipe import Recipe
 from attribune.runs.value_learning import Enrolled, EnrolSettings, ValueLearner
 from attribune.schema.columns import canonical
 from attribune.schema.revision import Revision, check_listed
+from attribune.tasks.capabilities import LIVE, require
 
 __all__ = ["Compute", "LearnedValue", "LiveRun"]
 
@@ -126,10 +127,11 @@ class LiveRun:
         return cls(path, recipe, predictor, mark=mark, backbone=backbone)
 
     def _check_learns(self) -> None:
-        recipe, task = self.recipe, self.predictor.task
+        recipe = self.recipe
         check_takes_values(recipe, self.predictor)
-        if task.reads_tokens or task.candidates > 1 or len(recipe.label_columns) != 1:
-            raise ConfigError(f"the labels of the task {task.kind!r} are more than one cell: use `attribune enrol`")
+        require(self.predictor.task, LIVE)
+        if len(recipe.label_columns) != 1:
+            raise ConfigError(f"the labels are in {len(recipe.label_columns)} columns: use `attribune enrol`")
         if recipe.data.shuffled:
             raise ConfigError("the attributes of this run are shuffled, as a control: add values to the run itself")
         if self._model.dtype != torch.float32:

@@ -11,8 +11,7 @@ from attribune.core.door import as_call
 from attribune.core.process import keep_freed_memory
 from attribune.errors import ModelFolderError
 from attribune.models.auto import load_scorer
-from attribune.models.predictor import Predictor
-from attribune.models.quantised import Quantisation, quantised
+from attribune.models.predictor import Predictor, Quantisation, quantised
 from attribune.models.scorer import Scorer
 from attribune.runs.folder import RunFolder
 from attribune.runs.recipe import Recipe
@@ -38,7 +37,7 @@ def load_run(
         dtype: of the backbone's weights.
         precision: ``float32`` or ``bf16``; by default that of the training.
         shared: cache of backbones whose weights several models share.
-        quantise: ``int8`` for prediction on CPUs; see `attribune.models.quantised`.
+        quantise: ``int8`` for prediction on CPUs; see `attribune.models.predictor`.
 
     Raises:
         ModelFolderError: for a folder that is not a run, or whose model is missing or damaged.

@@ -75,7 +75,7 @@ def texts_of_run(folder: RunFolder, recipe: Recipe) -> Iterator[tuple[Path, str,
     if (history := model / "history.parquet").is_file():
         yield history, "texts of other rows", "\n".join(map(str, pq.read_table(history, columns=["text"])["text"]))
     for part in ("validation", "test"):
-        if recipe.is_generative and folder.predictions(part).is_file():
+        if recipe.task_input.writes and folder.predictions(part).is_file():
             columns = pq.read_table(folder.predictions(part)).to_pydict().values()
             texts = [text for column in columns for text in column if isinstance(text, str)]
             yield folder.predictions(part), "texts of other rows", "\n".join(texts)
@@ -91,7 +91,7 @@ def texts_of_export(export: MarkedExport, recipe: Recipe) -> Iterator[tuple[Path
 
 
 def _words_of_tokenizer(path: Path, recipe: Recipe) -> Iterator[tuple[Path, str, str]]:
-    if not recipe.is_baseline and not recipe.backbone.is_pretrained and path.is_file():
+    if not recipe.backbone.is_pretrained and path.is_file():
         tokenizer = json.loads(path.read_text(encoding="utf-8"))
         yield path, "words of the training texts", "\n".join(tokenizer["model"]["vocab"])
 

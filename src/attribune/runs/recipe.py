@@ -8,14 +8,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 import yaml
 from pydantic import BeforeValidator, Field, ValidationInfo, field_validator, model_validator
 
-from attribune.backbones.added_tokens import AddedTokens
-from attribune.backbones.families import placement_for
-from attribune.backbones.loading import DEFAULT_BACKBONE
-from attribune.backbones.placement import Pooling
-from attribune.backbones.tuning import Tuning
-from attribune.backbones.word_options import WORD_MODELS
 from attribune.core.config import Settings
-from attribune.core.door import as_argument
 from attribune.core.wording import did_you_mean_or
 from attribune.data.clusters import AUTO, ROWS, ClusterSettings
 from attribune.data.file_options import FileOptions
@@ -24,29 +17,18 @@ from attribune.data.texts import TextInput
 from attribune.data.times import check_date_format
 from attribune.data.windows import Head, Truncation, parse_window
 from attribune.errors import ConfigError
-from attribune.methods import (
-    DEFAULT_METHOD,
-    METHODS,
-    MethodConfig,
-    check_compares,
-    check_gives_vectors,
-    check_reads_descriptions,
-    check_reads_tokens,
-    method_from_dict,
-)
-from attribune.methods.history import History
-from attribune.models.baselines import BASELINES, BaselineConfig, baseline_from_dict
-from attribune.models.chunk_encoders import chunk_encoder_from_dict
+from attribune.methods import DEFAULT_METHOD, METHODS
+from attribune.models.baselines import BaselineConfig
+from attribune.runs.learner import BackboneRecipe, BaselineLearner, Learner, MethodLearner, read_method
 from attribune.runs.settings_tree import written_out
 from attribune.schema import MISSING, Categorical, canonical
 from attribune.schema.description_kinds import field_from_dict, field_to_dict
 from attribune.schema.kinds import KINDS, Kind, kind_settings, read_kind
-from attribune.tasks import TASKS, Similarity
-from attribune.tasks.similarity import Form
+from attribune.tasks import TASKS, Task
+from attribune.tasks.inputs import InputSettings, TaskInput
 
 __all__ = [
     "RECIPE_END",
-    "BackboneRecipe",
     "DataRecipe",
     "EvaluationRecipe",
     "Names",
@@ -239,70 +221,6 @@ class DataRecipe(Settings):
         return (*self.text, *self.text_pair, *self.text_negative)
 
 
-class BackboneRecipe(Settings):
-    """The pretrained weights and how they are tuned. Empty fields take the default of the method or of the family.
-
-    ``dropout`` applies to the document vector, ``head_size`` is the size of a tanh layer between it and the classifier
-    (by default there is none), ``chunk_encoder`` joins the vectors of chunks (``robert``, ``tobert``, or settings; by
-    default their mean), ``attention_dropout`` to the attention weights of the backbone. With an
-    ``attention_dropout`` of 0, training on a CPU can use the fused attention, which is much faster for long texts.
-
-    With ``added_tokens`` ``train``, tokens that were added to the tokenizer and have no embeddings get some, which
-    learn with every tuning; by default they are refused.
-
-    The names ``cnn``, ``tang-cnn``, ``bilstm``, ``bilstm-cnn`` and ``hierarchical`` are backbones without
-    pretraining, trained in full: ``options`` are those of their configurations, ``word_vectors`` a file of
-    pretrained word vectors to begin with.
-    """
-
-    name: str = DEFAULT_BACKBONE
-    revision: str | None = None
-    tuning: str | None = None
-    pooling: Pooling | None = None
-    dropout: float = Field(default=0.2, ge=0, lt=1)
-    head_size: int | None = Field(default=None, ge=1, le=100_000)
-    chunk_encoder: dict[str, Any] | str | None = None
-    attention_dropout: float | None = Field(default=None, ge=0, lt=1)
-    options: dict[str, Any] = Field(default={})
-    word_vectors: str | None = None
-    added_tokens: AddedTokens = "refuse"
-
-    @property
-    def is_pretrained(self) -> bool:
-        """Whether there are pretrained weights; a backbone over word vectors begins without."""
-        return self.name not in WORD_MODELS
-
-    @model_validator(mode="after")
-    def _fitting_kind(self) -> Self:
-        if self.is_pretrained and (self.options or self.word_vectors):
-            what = "options" if self.options else "word_vectors"
-            raise ConfigError(f"{what} are for backbones without pretraining ({', '.join(WORD_MODELS)}): leave it out")
-        chosen = {
-            "tuning": self.tuning not in (None, "full"),
-            "revision": self.revision is not None,
-            "attention_dropout": self.attention_dropout is not None,
-            "added_tokens": self.added_tokens != "refuse",
-        }
-        if not self.is_pretrained and any(chosen.values()):
-            what = next(name for name, is_chosen in chosen.items() if is_chosen)
-            raise ConfigError(f"{what} is not for the backbone {self.name!r}, which is not pretrained: leave it out")
-        if not self.is_pretrained:
-            WORD_MODELS[self.name].from_dict(self.options, source="backbone.options")
-        return self
-
-    @field_validator("chunk_encoder")
-    @classmethod
-    def _readable_chunk_encoder(cls, value: Any) -> Any:
-        return None if value is None else chunk_encoder_from_dict(value).model_dump()
-
-    @field_validator("tuning")
-    @classmethod
-    def _readable_tuning(cls, value: str | None) -> str | None:
-        if value is not None:
-            Tuning.parse(value)
-        return value
-
-
 OptimizerName = Literal["adamw", "adam", "adadelta", "sgd"]
 _OPTIMIZER_OPTIONS: dict[str, tuple[str, ...]] = {
     "adamw": ("beta1", "beta2", "eps"),
@@ -449,10 +367,7 @@ class Recipe(Settings):
     @field_validator("method")
     @classmethod
     def _known_method(cls, value: dict[str, Any]) -> dict[str, Any]:
-        value = {"name": DEFAULT_METHOD, **value}
-        name = value["name"]
-        is_baseline = isinstance(name, str) and name in BASELINES
-        return baseline_from_dict(value).to_dict() if is_baseline else _method(value).to_dict()
+        return read_method({"name": DEFAULT_METHOD, **value}).to_dict()
 
     @field_validator("task")
     @classmethod
@@ -461,17 +376,6 @@ class Recipe(Settings):
             listed = ", ".join(TASKS)
             raise ConfigError(f"unknown task {kind!r}{did_you_mean_or(str(kind), TASKS, f'choose one of {listed}')}")
         return value
-
-    @property
-    def similarity(self) -> Similarity:
-        """The task ``similarity`` with the attributes of each text."""
-        named = {name: self.task[name] for name in ("text_attributes", "pair_attributes") if name in self.task}
-        return Similarity(form=self.form, **named)
-
-    @property
-    def form(self) -> Form:
-        """What the rows of the task ``similarity`` have."""
-        return "triplets" if self.data.text_negative else "scores" if self.data.label else "pairs"
 
     def cluster_settings(self) -> ClusterSettings:
         """How the clusters of scored rows are found."""
@@ -491,7 +395,7 @@ class Recipe(Settings):
         """
         lists = [self.task.get(option) for option in ("classes", "labels", "ties")]
         named = {canonical(name) for names in lists if isinstance(names, list | tuple) for name in names}
-        usual = dict.fromkeys((*self.data.missing, *TASKS[self.task_kind].no_label))
+        usual = dict.fromkeys((*self.data.missing, *self.task_class.no_label))
         return tuple(text for text in self.task.get("missing", usual) if text not in named)
 
     @property
@@ -509,106 +413,75 @@ class Recipe(Settings):
         """The options with which the task is fitted."""
         options: dict[str, Any] = {name: value for name, value in self.task.items() if name != "kind"}
         options["missing"] = self.missing_labels
-        if self.task_kind == "aspects":
-            options.setdefault("names", self.data.label)
-        if self.task_kind == "similarity":
-            options["form"] = self.form
-        return options
-
-    @property
-    def is_generative(self) -> bool:
-        """Whether the model writes text."""
-        return self.task_kind == "generation"
+        return options | self.task_input.options(self.input_settings)
 
     @property
     def label_columns(self) -> tuple[str, ...]:
         """The columns that are predicted: the labels, with the texts that they are about, or the generated text."""
-        if self.task_kind == "similarity":
-            return (*self.data.label, *self.data.texts, *self.similarity.label_attributes)
-        if self.compares:
-            return (*self.data.label, *self.data.texts)
-        if self.reads_tokens:
-            return (*self.data.label, *(self.data.text_pair or self.data.text))
-        return self.data.text if self.is_generative else self.data.label
+        return self.task_input.label_columns(self.input_settings)
 
     @property
-    def compares(self) -> bool:
-        """Whether the task compares texts of a row."""
-        return TASKS[self.task_kind].compares
+    def task_class(self) -> type[Task]:
+        """The task that is fitted."""
+        return TASKS[self.task_kind]
 
     @property
-    def reads_tokens(self) -> bool:
-        """Whether the task scores tokens."""
-        return TASKS[self.task_kind].reads_tokens
+    def task_input(self) -> TaskInput:
+        """What of a row the task reads."""
+        return self.task_class.input
 
     @property
-    def needs_attributes(self) -> bool:
-        """Whether the method reads attributes."""
-        baseline = self.baseline
-        return self.method_config().uses_attributes if baseline is None else not baseline.reads_text
+    def input_settings(self) -> InputSettings:
+        """What `task_input` asks for."""
+        data, backbone, learner = self.data, self.backbone, self.learner
+        window = parse_window(data.window, max_length=data.max_length)
+        return InputSettings(
+            text=data.text,
+            pair=data.text_pair,
+            negative=data.text_negative,
+            prompt=data.prompt,
+            chat=data.chat,
+            label=data.label,
+            partial_labels=data.partial_labels,
+            attributes=tuple(self.attribute_names),
+            window=data.window,
+            is_head=isinstance(window, Head),
+            is_chunked=window.chunk is not None,
+            options=self.task,
+            method=learner.method,
+            method_name=learner.name,
+            backbone=backbone.name,
+            is_pretrained=backbone.is_pretrained,
+            added_tokens=backbone.added_tokens,
+            pooling=backbone.pooling,
+            head_size=backbone.head_size,
+            batch_size=self.training.batch_size,
+        )
 
     @property
-    def times(self) -> tuple[str, ...]:
-        """The column by which the method orders rows, if it does."""
-        method = None if self.is_baseline else self.method_config()
-        return (method.time,) if isinstance(method, History) and method.time is not None else ()
-
-    @property
-    def reads_attributes(self) -> bool:
-        """Whether the method's predictions depend on the attributes."""
-        return self.is_baseline or self.needs_attributes
-
-    @property
-    def is_baseline(self) -> bool:
-        """Whether the method is one of the baselines, without a backbone."""
-        return self.method["name"] in BASELINES
-
-    @property
-    def baseline(self) -> BaselineConfig | None:
-        """The options of a baseline; None for a method with a backbone."""
-        return baseline_from_dict(self.method) if self.is_baseline else None
-
-    def method_config(self) -> MethodConfig:
-        """The method's settings."""
-        return method_from_dict(self.method)
-
-    @property
-    def tuning(self) -> str:
-        """Which parameters of the backbone are trained."""
-        if not self.backbone.is_pretrained:
-            return "full"
-        return self.backbone.tuning or self.method_config().default_tuning
-
-    @property
-    def backbone_learning_rate(self) -> float:
-        """The peak learning rate of the backbone."""
-        if self.training.backbone_learning_rate is not None:
-            return self.training.backbone_learning_rate
-        is_delicate = self.backbone.is_pretrained and Tuning.parse(self.tuning).pretrained_matrices
-        return 5e-5 if is_delicate else self.training.learning_rate
+    def learner(self) -> Learner:
+        """What learns: a method in the backbone, or a baseline."""
+        options = read_method(self.method)
+        if isinstance(options, BaselineConfig):
+            return BaselineLearner(options=options, backbone=self.backbone)
+        return MethodLearner(
+            options=options,
+            backbone=self.backbone,
+            learning_rate=self.training.learning_rate,
+            own_rate=self.training.backbone_learning_rate,
+        )
 
     @model_validator(mode="after")
     def _fitting_task(self) -> Self:
-        _check_task(self)
-        return self
-
-    @model_validator(mode="after")
-    def _fitting_texts(self) -> Self:
+        self.task_input.check(self.input_settings, task=self.task_kind)
         if both := sorted({*self.data.text}.intersection(self.data.text_pair)):
             raise ConfigError(f"column {', '.join(both)} is in both texts of the pair: name it once")
-        if self.data.text_negative and self.task_kind != "similarity":
-            raise ConfigError(f"task {self.task_kind!r} reads no text_negative, as similarity does: leave it out")
         if both := sorted({*self.data.text, *self.data.text_pair}.intersection(self.data.text_negative)):
             raise ConfigError(f"column {', '.join(both)} is the negative and also another text: name it once")
         return self
 
     @model_validator(mode="after")
     def _fitting(self) -> Self:
-        if len(self.data.label) > 1 and self.task_kind not in ("aspects", "spans"):
-            raise ConfigError(
-                f"task {self.task_kind!r} reads one label column, {len(self.data.label)} are named: name one, or "
-                "choose the task aspects"
-            )
         if both := sorted({*self.data.texts, *self.data.prompt, *self.attribute_names}.intersection(self.data.label)):
             raise ConfigError(
                 f"column {', '.join(both)} is the label and also a text or an attribute: the model would read "
@@ -619,7 +492,7 @@ class Recipe(Settings):
                 f"column {self.data.weight} is the weight and also a text or the label: name a column of numbers that "
                 "say how much each row counts, or leave weight out"
             )
-        if self.data.shuffled and not (self.reads_attributes and self.data.attributes):
+        if self.data.shuffled and not (self.learner.reads_attributes and self.data.attributes):
             raise ConfigError(
                 f"method {self.method['name']!r} reads no attributes here, so there is nothing to shuffle: leave "
                 "shuffled out, or name attributes and a method that reads them"
@@ -628,225 +501,15 @@ class Recipe(Settings):
         if self.data.shuffled and both:
             what = "the weight" if both[0] == self.data.weight else "a text"
             raise ConfigError(f"column {', '.join(both)} is {what} and an attribute: it cannot be shuffled as one only")
-        if self.transfer is not None and (self.is_baseline or not (self.needs_attributes or self.transfer.full_model)):
+        if self.transfer is not None and not self.learner.can_take_over(full_model=self.transfer.full_model):
             raise ConfigError(
                 f"method {self.method['name']!r} has no attribute parameters to take over: leave transfer out, or use "
                 "the method of that run"
             )
-        if self.needs_attributes and not self.data.attributes:
-            raise ConfigError(
-                f"method {self.method['name']!r} needs attributes: name their columns with "
-                f"{as_argument('data.attributes')}, or choose method 'none'"
-            )
-        if not self.is_baseline and isinstance(history := self.method_config(), History):
-            _check_history(self, history)
-        return self
-
-    @model_validator(mode="after")
-    def _fitting_values(self) -> Self:
-        if not self.is_baseline:
-            check_reads_descriptions(self.method_config(), list(self.data.values))
-        return self
-
-    @model_validator(mode="after")
-    def _fitting_backbone(self) -> Self:
-        _check_backbone(self)
+        self.learner.check(self.input_settings, task=self.task_class, described=list(self.data.values))
         return self
 
     def to_yaml(self) -> str:
         """Return the whole recipe, defaults included, as YAML; the end marker shows that it is complete."""
         tree = self.model_dump(mode="json")
         return yaml.safe_dump(tree, sort_keys=False, allow_unicode=True, explicit_end=True)
-
-
-def _method(settings: dict[str, Any]) -> MethodConfig:
-    """The method's settings; the message for an unknown name lists the baselines too."""
-    name = settings["name"]
-    if isinstance(name, str) and "+" not in name and name not in METHODS:
-        known = (*METHODS, *BASELINES)
-        rest = did_you_mean_or(name, known, f"choose one of {', '.join(known)}, or a sum")
-        raise ConfigError(f"unknown method {name!r}{rest}")
-    return method_from_dict(settings)
-
-
-def _check_task(recipe: Recipe) -> None:
-    """Refuse columns and settings that the task does not have, or that it lacks."""
-    if recipe.is_generative:
-        _check_generation(recipe)
-    elif recipe.compares:
-        _check_candidates(recipe)
-    elif not recipe.data.label:
-        raise ConfigError(
-            f"no label column is named: name it with {as_argument('data.label')}, or choose the task generation, which "
-            "needs none"
-        )
-    elif recipe.data.prompt or recipe.data.chat:
-        raise ConfigError(f"task {recipe.task_kind!r} reads no prompt: name its columns as text, and leave chat out")
-    if recipe.reads_tokens:
-        _check_tokens(recipe)
-
-
-def _refuse_baseline(recipe: Recipe, lacks: str) -> None:
-    """Refuse a baseline for a task that it cannot do."""
-    if recipe.is_baseline:
-        raise ConfigError(
-            f"method {recipe.method['name']!r} {lacks}, as the task {recipe.task_kind!r} does: choose one that acts in "
-            "a backbone"
-        )
-
-
-def _check_tokens(recipe: Recipe) -> None:
-    """Refuse settings that a task which scores tokens does not have."""
-    _refuse_baseline(recipe, "scores no tokens")
-    check_reads_tokens(recipe.method_config(), task=recipe.task_kind)
-    if not isinstance(parse_window(recipe.data.window, max_length=recipe.data.max_length), Head):
-        raise ConfigError(
-            f"task {recipe.task_kind!r} reads a long text in windows of max_length tokens that overlap, not in "
-            f"{recipe.data.window}: leave window out"
-        )
-    if recipe.backbone.pooling is not None:
-        raise ConfigError(f"task {recipe.task_kind!r} has no document vector: leave backbone.pooling out")
-    if recipe.data.partial_labels:
-        raise ConfigError(f"task {recipe.task_kind!r} has one label for each row: leave partial_labels out")
-    if TASKS[recipe.task_kind].reads_words:
-        if len(recipe.data.text) > 1 or recipe.data.text_pair:
-            raise ConfigError(
-                f"task 'tags' reads one column of words: name one with {as_argument('data.text')}, and no second text"
-            )
-    elif len(recipe.data.text) != 1 or len(recipe.data.text_pair) != 1:
-        raise ConfigError(
-            f"task {recipe.task_kind!r} reads a question and a context: name one column of each, with "
-            f"{as_argument('data.text')} and {as_argument('data.text_pair')}"
-        )
-
-
-def _check_candidates(recipe: Recipe) -> None:
-    """Refuse settings that a task which compares texts does not have."""
-    _refuse_baseline(recipe, "compares no texts")
-    check_compares(recipe.method_config(), task=recipe.task_kind)
-    if recipe.task_kind == "similarity":
-        _check_similarity(recipe)
-    elif len(recipe.data.text) != 1 or len(recipe.data.text_pair) != 1:
-        raise ConfigError(
-            f"task {recipe.task_kind!r} compares two texts: name one column of each, with "
-            f"{as_argument('data.text')} and {as_argument('data.text_pair')}, the preferred one first where there is "
-            f"no label, and what stands before both with {as_argument('data.prompt')}"
-        )
-    if both := sorted({*recipe.data.prompt, *recipe.attribute_names}.intersection(recipe.data.texts)):
-        raise ConfigError(
-            f"column {', '.join(both)} is a text that is compared and also the prompt or an attribute: name it once"
-        )
-    if recipe.data.chat or recipe.data.partial_labels:
-        what = "chat" if recipe.data.chat else "partial_labels"
-        raise ConfigError(f"task {recipe.task_kind!r} has no {what}: leave it out")
-
-
-def _check_similarity(recipe: Recipe) -> None:
-    """Refuse settings with which nothing is learned of the similarity of texts, or not what is meant."""
-    if not recipe.data.text_pair:
-        raise ConfigError(
-            "task 'similarity' compares two texts: name the column of the second one with "
-            f"{as_argument('data.text_pair')}, and with {as_argument('data.label')} that of scores, or with "
-            f"{as_argument('data.text_negative')} that of a text that fits less, if there is one"
-        )
-    if any(len(names) > 1 for names in (recipe.data.text, recipe.data.text_pair, recipe.data.text_negative)):
-        raise ConfigError(
-            f"task 'similarity' compares one column with another: name one with {as_argument('data.text')}, one with "
-            f"{as_argument('data.text_pair')} and at most one with {as_argument('data.text_negative')}, and join "
-            "others beforehand"
-        )
-    if recipe.data.label and recipe.data.text_negative:
-        raise ConfigError("task 'similarity' learns from scores or from triplets: leave label or text_negative out")
-    if recipe.data.prompt:
-        raise ConfigError("task 'similarity' reads no prompt: name its column with the text, and leave prompt out")
-    if recipe.task.get("form", recipe.form) != recipe.form:
-        raise ConfigError(
-            f"task.form is {recipe.task['form']!r}, and the columns that are named make {recipe.form}: leave it out"
-        )
-    if recipe.form == "pairs" and recipe.training.batch_size < 2:
-        raise ConfigError(
-            "training.batch_size is 1, and pairs are learned from the other rows of a batch: give at least 2"
-        )
-    if recipe.backbone.head_size is not None:
-        raise ConfigError("task 'similarity' has no head: leave backbone.head_size out")
-    check_gives_vectors(recipe.method_config(), task=recipe.task_kind)
-    recipe.similarity.check_attributes(recipe.attribute_names)
-
-
-def _check_generation(recipe: Recipe) -> None:
-    """Refuse settings that a model which writes text does not have."""
-    if recipe.data.label or recipe.data.partial_labels:
-        raise ConfigError("task 'generation' learns the text itself: leave label and partial_labels out")
-    if recipe.data.text_pair:
-        raise ConfigError(
-            f"task 'generation' reads no pair of texts: name the second text with {as_argument('data.prompt')}"
-        )
-    if both := sorted({*recipe.data.prompt, *recipe.attribute_names}.intersection(recipe.data.text)):
-        raise ConfigError(
-            f"column {', '.join(both)} is the text that is written and also a prompt or an attribute: the model "
-            "would read the answer; name it as the text only"
-        )
-    if recipe.data.chat and not recipe.data.prompt:
-        raise ConfigError(
-            f"a chat template needs a prompt: name its columns with {as_argument('data.prompt')}, or leave chat out"
-        )
-    if recipe.is_baseline or "text" in recipe.method_config().points:
-        raise ConfigError(f"method {recipe.method['name']!r} writes no text: choose one that acts in a backbone")
-    if recipe.backbone.pooling is not None:
-        raise ConfigError("task 'generation' has no document vector: leave backbone.pooling out")
-
-
-def _check_history(recipe: Recipe, history: History) -> None:
-    """Refuse settings with which no history can be read."""
-    if (refusal := history.attribute_refusal(recipe.attribute_names)) is not None:
-        raise ConfigError(refusal)
-    if recipe.task.get("soft_labels"):
-        raise ConfigError(
-            "history puts labels in front of texts, but with soft_labels they are shares: leave soft_labels out"
-        )
-    if history.time in recipe.data.label:
-        raise ConfigError(
-            f"history: time is {history.time!r}, which is the label and would be read: name another column"
-        )
-    if history.time is None and not recipe.backbone.is_pretrained:
-        raise ConfigError(
-            f"history: similar texts are found by a pretrained backbone, but {recipe.backbone.name!r} is not "
-            "pretrained: choose one that is, or name a column of times (method.time)"
-        )
-    if parse_window(recipe.data.window, max_length=recipe.data.max_length).chunk is not None:
-        raise ConfigError(
-            f"history: a text is read at once, behind its history, and the window is {recipe.data.window!r}: choose "
-            "head or head+tail"
-        )
-
-
-def _check_backbone(recipe: Recipe) -> None:
-    """Refuse a backbone that the method or the task cannot read."""
-    if recipe.baseline is not None and recipe.baseline.reads_vectors and not recipe.backbone.is_pretrained:
-        raise ConfigError(
-            f"method {recipe.method['name']!r} reads the vectors of a pretrained backbone, and "
-            f"{recipe.backbone.name!r} is not pretrained: choose a pretrained one"
-        )
-    if recipe.backbone.added_tokens != "refuse" and (recipe.is_generative or recipe.is_baseline):
-        what = "a model that writes text" if recipe.is_generative else f"method {recipe.method['name']!r}"
-        raise ConfigError(
-            f"backbone.added_tokens is {recipe.backbone.added_tokens}, which {what} does not have: add embeddings with "
-            "transformers (resize_token_embeddings), or leave it out"
-        )
-    if recipe.backbone.is_pretrained or recipe.is_baseline:
-        return
-    if recipe.is_generative:
-        raise ConfigError(f"the backbone {recipe.backbone.name!r} writes no text: choose a language model")
-    method, name = recipe.method_config(), recipe.backbone.name
-    placement = placement_for(WORD_MODELS[name].model_type)
-    if (refusal := method.refusal(placement) or method.attribute_refusal(recipe.attribute_names)) is not None:
-        raise ConfigError(refusal)
-    if placement.states != "token" and (recipe.reads_tokens or recipe.data.window.startswith("chunks")):
-        what = f"the task {recipe.task_kind!r} scores words" if recipe.reads_tokens else "chunks are cut by words"
-        raise ConfigError(f"{what}, and the backbone {name!r} has a state for each {placement.states}")
-    for option, value in method.word_options(name, attributes=len(recipe.data.attributes)).items():
-        if (given := recipe.backbone.options.get(option, value)) != value:
-            raise ConfigError(
-                f"backbone.options.{option} is {given}, but the method {method.name!r} needs {value} for the "
-                f"attributes {', '.join(recipe.attribute_names)}: leave it out"
-            )

@@ -22,8 +22,7 @@ from attribune.models.base import ConditionedModel
 from attribune.models.model import AttributeModel
 from attribune.models.predictor import Predictor
 from attribune.models.set_encoder import LabelledDocuments
-from attribune.models.value_modes import value_mode
-from attribune.models.value_slopes import value_slopes
+from attribune.models.value_slopes import value_mode, value_slopes
 from attribune.models.value_tables import value_spread
 from attribune.runs.labelled import LabelledRows
 from attribune.runs.new_values import NewValues

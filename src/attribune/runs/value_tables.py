@@ -14,8 +14,9 @@ from attribune.core.door import as_argument
 from attribune.data.file_options import FileOptions
 from attribune.data.tables import read_table, table_source_name
 from attribune.errors import ConfigError, DataError
-from attribune.models.sentence_vectors import SentenceVectors
-from attribune.runs.recipe import BackboneRecipe, ValuesRecipe
+from attribune.models.features import SentenceVectors
+from attribune.runs.learner import BackboneRecipe
+from attribune.runs.recipe import ValuesRecipe
 from attribune.schema import Text, ValueTable
 from attribune.schema.columns import missing_column
 from attribune.schema.description_kinds import field_from_dict

@@ -418,8 +418,8 @@ def run_verdict(
         by_count: from `gains_by_count`.
         figures: the main metric of each model by its name, if baselines are among them.
     """
-    kept = None if recipe.is_baseline else _kept(recipe, training, metric)
-    reads = recipe.reads_attributes and bool(recipe.data.attributes) and not recipe.data.shuffled
+    kept = _kept(recipe, training, metric) if recipe.learner.has_settings else None
+    reads = recipe.learner.reads_attributes and bool(recipe.data.attributes) and not recipe.data.shuffled
     found = {pair.b: pair for pair in proper}
     pairs = [_Pair(found.get(pair.b), pair) for pair in comparisons]
     return Verdict(
@@ -613,7 +613,7 @@ def _baseline(recipe: Recipe, pairs: Sequence[_Pair], kept: KeptWeights | None) 
     if not cheap:
         return None
     best = _hardest(cheap)
-    advice = [] if best.answer == "yes" or recipe.is_baseline else list(_advice(recipe, best, kept))
+    advice = [] if best.answer == "yes" or not recipe.learner.has_settings else list(_advice(recipe, best, kept))
     if best.first.can_show_none and best.main.can_show_none:
         advice = ["several hundred test rows, before anything else"]
     return BaselineResult(answer=best.answer, comparison=best.first, readable=best.readable, advice=advice)
@@ -626,7 +626,7 @@ def _advice(recipe: Recipe, best: _Pair, kept: KeptWeights | None) -> Iterator[s
         yield f"a longer training ({kept.setting}, now {kept.limit:,g})"
     if best.b == WHOLE_TEXTS:
         yield f"a longer window (data.max_length, now {recipe.data.max_length:,})"
-    if recipe.tuning == "frozen":
+    if recipe.learner.tuning == "frozen":
         yield "a backbone that is trained as well (backbone.tuning=lora or full; it is frozen)"
     if best.b != MAJORITY and not _Shown.of(best.first, best.readable).is_mixed:
         without = ", without attributes" if best.b == TEXT_ONLY else ""

@@ -18,7 +18,8 @@ from attribune.metrics import formulas as metric
 from attribune.metrics.metric import Metric
 from attribune.schema.columns import MISSING
 from attribune.tasks.base import Decoded, Task
-from attribune.tasks.codecs import LabelCodec, One, checked_logits, log_losses
+from attribune.tasks.codecs import Choice, LabelCodec, One, checked_logits, log_losses
+from attribune.tasks.inputs import InputSettings, SingleText, TaskInput
 from attribune.tasks.labels import (
     Array,
     Column,
@@ -87,6 +88,15 @@ class ClassesOfAspects(LabelCodec):
         """Return the finite logits (n, C) of each aspect."""
         return np.split(checked_logits(logits, sum(self.sizes)), np.cumsum(self.sizes)[:-1], axis=1)
 
+    @property
+    def choices(self) -> tuple[Choice, ...]:
+        """One for each aspect."""
+        ends = np.cumsum(self.sizes).tolist()
+        return tuple(
+            Choice(codec=part, name=name, column=column, first=end - len(part.classes))
+            for column, (name, part, end) in enumerate(zip(self.names, self.parts, ends, strict=True))
+        )
+
     def check(self, columns: Sequence[Column], *, task: str) -> None:
         """Check that each aspect has a column."""
         require_columns(columns, self.names, task=task)
@@ -132,6 +142,15 @@ class ClassesOfAspects(LabelCodec):
         return np.concatenate([part.prior(ids) for part, ids in zip(self.parts, labels.T, strict=True)])
 
 
+class _TextWithAspects(SingleText):
+    """One text, and a column of labels for each aspect."""
+
+    has_several_labels = True
+
+    def options(self, settings: InputSettings) -> dict[str, Any]:
+        return {"names": settings.options.get("names", settings.label)}
+
+
 @checked_dataclass(kw_only=True)
 class Aspects(Task):
     """Predict one class per row for each of several aspects, with one head and one cross-entropy each, averaged.
@@ -146,6 +165,7 @@ class Aspects(Task):
     """
 
     kind: ClassVar[str] = "aspects"
+    input: ClassVar[TaskInput] = _TextWithAspects()
     main_metric: ClassVar[str] = "mean_accuracy"
     names: Names
     classes: ClassLists

@@ -73,8 +73,7 @@ class Task(ABC):
     """The interface of a task to model, data and evaluation; subclasses are frozen dataclasses.
 
     ``kind`` is its name in recipes and saved models, ``input`` what of a row it reads, ``compares`` whether the model
-    reads several texts of a row, each for itself, ``reads_tokens`` whether it is a `TokenTask`, ``reads_words`` whether
-    a text is a list of words.
+    reads several texts of a row, each for itself, ``reads_tokens`` whether it is a `TokenTask`.
     ``changeable`` names the options that may change when a run is trained further. ``unusable`` says what the rows have
     that are left out, and ``label_scale`` which labels there may be, and ``no_label`` which texts, beside those that a
     recipe names, are none: among numbers they cannot be a class.
@@ -88,7 +87,6 @@ class Task(ABC):
     label_scale: ClassVar[str] = ""
     no_label: ClassVar[tuple[str, ...]] = ()
     reads_tokens: ClassVar[bool] = False
-    reads_words: ClassVar[bool] = False
 
     @property
     @abstractmethod
@@ -120,6 +118,15 @@ class Task(ABC):
     def with_vector_size(self, size: int) -> Self:
         """Return the task of a model whose vectors of texts have this size."""
         return self
+
+    def check_attributes(self, names: Sequence[str]) -> None:
+        """Check that each attribute has a text that is read with it; ConfigError for others."""
+        for name in names:
+            if not any(self.reads_attribute(name, place=place) for place in range(self.candidates)):
+                raise ConfigError(
+                    f"no text is read with the attribute {name!r}: name it in task.text_attributes or "
+                    "task.pair_attributes, or leave it out of the attributes"
+                )
 
     def reads_attribute(self, name: str, *, place: int) -> bool:
         """Whether the text of a row at a place, from 0, is read with an attribute; by default all are."""
@@ -242,7 +249,7 @@ class Task(ABC):
     @property
     def output_names(self) -> list[str]:
         """A name for each logit: those of the answers, or ``LABEL_0`` and so on where logits are none."""
-        names = [] if self.reads_tokens else self.answer_names
+        names = self.answer_names
         return names if len(names) == self.outputs else [f"LABEL_{number}" for number in range(self.outputs)]
 
     @abstractmethod

@@ -41,11 +41,11 @@ from attribune.tasks.labels import (
 )
 
 if TYPE_CHECKING:
-    import torch
     from torch import Tensor
 
 __all__ = [
     "SOFT_METRICS",
+    "Choice",
     "ClassCodec",
     "LabelCodec",
     "Number",
@@ -85,12 +85,6 @@ class LabelCodec:
     missing: Sequence[str] = ()
     weights: tuple[float, ...] | None = None
 
-    has_one_class: ClassVar[bool] = False
-    """Whether exactly one of the classes is right, so that probabilities sum to 1."""
-    has_several: ClassVar[bool] = False
-    """Whether any number of the classes are right."""
-    has_shares: ClassVar[bool] = False
-    """Whether a label is a distribution over the classes."""
     has_row_losses: ClassVar[bool] = True
     """Whether the loss of a row depends on that row alone, and not on others of its batch."""
     has_free_dispersion: ClassVar[bool] = False
@@ -145,14 +139,6 @@ class LabelCodec:
 
         return torch.ones(len(labels), device=labels.device)
 
-    def sample(self, logits: Tensor, generator: torch.Generator) -> Tensor | None:
-        """Draw a label of each row from the model's own distribution; None where there is none.
-
-        Args:
-            logits: (B, outputs), float32 on the CPU.
-        """
-        return None
-
     def answers(self, logits: Array) -> Array | None:
         """Return the probabilities (n, K) of K answers of which a row has one; None for labels of another kind."""
         return None
@@ -162,13 +148,14 @@ class LabelCodec:
         """The numbers (K,) of answers that are ordered; None for others."""
         return None
 
-    def true_classes(self, labels: Array, scores: Array) -> Array:
-        """Return the class id (n,) with which a prediction is compared.
+    @property
+    def choices(self) -> tuple[Choice, ...]:
+        """The choices among classes that are predicted of each row: one, or one for each aspect; by default none."""
+        return ()
 
-        Args:
-            scores: (n, C) of the prediction, which decide between classes that a label has alike.
-        """
-        return labels
+    def numbers(self, labels: Array) -> Array | None:
+        """Return the numbers (n,) that labels stand for; None where no numbers are predicted."""
+        return None
 
     def proper_score(self, logits: Array, labels: Array) -> Metric | None:
         """Return the score by which models are judged before the main metric; None where there is none.
@@ -202,7 +189,15 @@ class LabelCodec:
 class ClassCodec(LabelCodec, ABC):
     """Labels in one column that are made of classes, or of numbers of which there are as few."""
 
-    has_one_class = True
+    has_one_class: ClassVar[bool] = True
+    """Whether exactly one of the classes is right, so that probabilities sum to 1."""
+    has_shares: ClassVar[bool] = False
+    """Whether a label is a distribution over the classes."""
+
+    @property
+    def choices(self) -> tuple[Choice, ...]:
+        """The one among the classes."""
+        return (Choice(codec=self),)
 
     @abstractmethod
     def names(self, column: Column) -> list[str | None]:
@@ -224,6 +219,33 @@ class ClassCodec(LabelCodec, ABC):
         """Return the probabilities of the classes, unless a row may have several."""
         checked = checked_logits(logits, len(self.classes))
         return self.chances(checked) if self.has_one_class else None
+
+    def true_classes(self, labels: Array, scores: Array) -> Array:
+        """Return the class id (n,) with which a prediction is compared.
+
+        Args:
+            scores: (n, C) of the prediction, which decide between classes that a label has alike.
+        """
+        return labels
+
+    def marks(self, labels: Array) -> Array:
+        """Return (n, C) how much of each class a label has: all of one, unless a codec says otherwise."""
+        return np.asarray(labels[:, None] == np.arange(len(self.classes)))
+
+    def cells(self, labels: Array, scores: Array, probabilities: Array) -> tuple[Array, Array]:
+        """Return (n, C) which classes are true and which are predicted; arguments as in `true_classes`."""
+        ids = np.arange(len(self.classes))
+        true = self.true_classes(labels, scores)
+        return true[:, None] == ids, probabilities.argmax(axis=1)[:, None] == ids
+
+    def calibrated(self, labels: Array, probabilities: Array) -> tuple[Array, Array]:
+        """Return the probabilities that should be as often right as they say, and how much of each is true.
+
+        By default those of the predicted class of each row, (n,).
+        """
+        predicted = probabilities.argmax(axis=1)[:, None]
+        true = np.take_along_axis(self.marks(labels), predicted, axis=1)[:, 0]
+        return probabilities.max(axis=1), true.astype(np.float64)
 
     @property
     def share_metrics(self) -> tuple[str, ...]:
@@ -295,12 +317,6 @@ class One(ClassCodec):
 
         return known_weights(labels, self.weights)
 
-    def sample(self, logits: Tensor, generator: torch.Generator) -> Tensor:
-        """Draw class ids (B,)."""
-        from attribune.tasks.losses import sample_class
-
-        return sample_class(logits, generator)
-
     def prior(self, labels: Array) -> Array:
         """Return the log frequencies of the classes."""
         return log_frequencies(labels, len(self.classes))
@@ -314,6 +330,11 @@ class Number(One):
     def positions(self) -> Array:
         """The numbers (C,), sorted."""
         return _numbers_of(self.classes)
+
+    def numbers(self, labels: Array) -> Array:
+        """Return the numbers; the mean of all for one that no training row has."""
+        values = self.positions
+        return np.asarray(np.where(labels >= 0, values[labels.clip(min=0)], values.mean()))
 
     def names(self, column: Column) -> list[str | None]:
         """Return the text of each number; DataError for a label that is none."""
@@ -346,7 +367,6 @@ class Several(ClassCodec):
     separator: str | None = None
 
     has_one_class = False
-    has_several = True
     has_free_dispersion = True  # the loss is a mean over classes, which are not independent
 
     def names(self, column: Column) -> list[str | None]:
@@ -386,15 +406,21 @@ class Several(ClassCodec):
 
         return row_binary_cross_entropy(logits, labels[:, : len(self.classes)], self.weights)
 
-    def sample(self, logits: Tensor, generator: torch.Generator) -> Tensor:
-        """Draw a row of ones and zeros, (B, C + 1)."""
-        from attribune.tasks.losses import sample_classes
-
-        return sample_classes(logits, generator)
-
     def chances(self, logits: Array) -> Array:
         """Return the probability of each class by itself."""
         return np.asarray(expit(logits))
+
+    def marks(self, labels: Array) -> Array:
+        """Return which classes a row has."""
+        return np.asarray(labels[:, : len(self.classes)] > 0)
+
+    def cells(self, labels: Array, scores: Array, probabilities: Array) -> tuple[Array, Array]:
+        """Return which classes a row has, and which have a probability above one half."""
+        return self.marks(labels), probabilities > 0.5
+
+    def calibrated(self, labels: Array, probabilities: Array) -> tuple[Array, Array]:
+        """Return the probability of each class in each row, (n · C,), and whether the row has it."""
+        return probabilities.reshape(-1), self.marks(labels).reshape(-1).astype(np.float64)
 
     def proper_score(self, logits: Array, labels: Array) -> Metric | None:
         """Return the mean over the classes of the log loss of each."""
@@ -467,21 +493,23 @@ class Shares(ClassCodec):
 
         return labels.new_ones(len(labels)) if self.weights is None else share_weights(labels, self.weights)
 
-    def sample(self, logits: Tensor, generator: torch.Generator) -> Tensor:
-        """Draw the class of each row, as a distribution (B, C) that has all of it."""
-        from attribune.tasks.losses import sample_shares
-
-        return sample_shares(logits, generator)
-
     def true_classes(self, labels: Array, scores: Array) -> Array:
         """Return the class of the largest share; of a tie the one whose score is highest, so that each is right."""
         is_top = labels >= labels.max(axis=1, keepdims=True)
         return np.asarray(np.where(is_top, scores, -np.inf).argmax(axis=1))
 
+    def marks(self, labels: Array) -> Array:
+        """Return the shares."""
+        return labels
+
     @property
     def positions(self) -> Array | None:
         """The numbers (C,), if classes are some."""
         return _numbers_of(self.classes) if self.as_numbers else None
+
+    def numbers(self, labels: Array) -> Array | None:
+        """Return the means of the distributions, if classes are numbers."""
+        return np.asarray(labels @ self.positions) if self.as_numbers else None
 
     @property
     def share_metrics(self) -> tuple[str, ...]:
@@ -499,6 +527,31 @@ class Shares(ClassCodec):
     def positives(self, labels: Array) -> Array:
         """Return the sum of the shares of each class."""
         return np.asarray(labels.sum(axis=0, dtype=np.float64))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Choice:
+    """A choice among classes that is predicted of each row, which labels, logits and probabilities are parts of.
+
+    Args:
+        name: of the aspect; empty for a task with one choice.
+        codec: what its labels are.
+        column: its column among the labels; None where all of them are its own.
+        first: the column of its first class among logits and probabilities.
+    """
+
+    codec: ClassCodec
+    name: str = ""
+    column: int | None = None
+    first: int = 0
+
+    def labels(self, labels: Array) -> Array:
+        """Return its own labels of those of a task."""
+        return labels if self.column is None else labels[:, self.column]
+
+    def scores(self, scores: Array) -> Array:
+        """Return its own (n, C) of the logits or probabilities (n, outputs) of a task."""
+        return scores[:, self.first : self.first + len(self.codec.classes)]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -547,6 +600,10 @@ class Numbers(LabelCodec):
         """Return (n,) whether a label is no finite number."""
         return outside_of(columns[0], missing=self.missing, known=None, as_numbers=True)
 
+    def numbers(self, labels: Array) -> Array | None:
+        """Return the numbers in their unit."""
+        return np.asarray(labels.reshape(-1).astype(np.float64) * self.std + self.mean)
+
     def row_losses(self, logits: Tensor, labels: Tensor) -> Tensor:
         """Return the squared error of each row, of logits (B, 1) and labels (B,); zero for a label that is NaN."""
         from attribune.tasks.losses import row_squared_error
@@ -556,12 +613,6 @@ class Numbers(LabelCodec):
     def row_counts(self, labels: Tensor) -> Tensor:
         """Return 1 for rows with a label, and 0 for others."""
         return labels.isfinite().float()
-
-    def sample(self, logits: Tensor, generator: torch.Generator) -> Tensor:
-        """Draw numbers (B,) of which the squared error is the negative log-likelihood."""
-        from attribune.tasks.losses import sample_number
-
-        return sample_number(logits, generator)
 
     def prior(self, labels: Array) -> Array:
         """Return the mean of the labels."""

@@ -5,7 +5,6 @@ Shapes: B rows of a batch, C classes.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 
 import torch
@@ -35,10 +34,6 @@ __all__ = [
     "row_soft_cross_entropy",
     "row_squared_error",
     "row_triplet_margin",
-    "sample_class",
-    "sample_classes",
-    "sample_number",
-    "sample_shares",
     "share_weights",
     "token_scores",
     "unit_vectors",
@@ -170,28 +165,3 @@ def row_triplet_margin(cosines: Tensor, *, margin: float) -> Tensor:
     """Return the triplet loss of each row, (B,), of the cosines (B, 2) with the positive and the negative."""
     c_p, c_n = at_least_float32(cosines).unbind(dim=1)
     return triplet_margin_loss(c_p, c_n, margin=margin)
-
-
-def sample_class(logits: Tensor, generator: torch.Generator) -> Tensor:
-    """Draw a class id of each row, (B,)."""
-    return logits.softmax(dim=1).multinomial(1, generator=generator).squeeze(1)
-
-
-def sample_shares(logits: Tensor, generator: torch.Generator) -> Tensor:
-    """Draw the class of each row, as a distribution (B, C) that has all of it."""
-    return functional.one_hot(sample_class(logits, generator), logits.shape[1]).to(logits)
-
-
-def sample_classes(logits: Tensor, generator: torch.Generator) -> Tensor:
-    """Draw the classes of each row: (B, C + 1) of ones and zeros, the last for a class that is not known."""
-    drawn = logits.sigmoid().bernoulli(generator=generator)
-    return torch.cat([drawn, torch.zeros_like(drawn[:, :1])], dim=1)
-
-
-def sample_number(outputs: Tensor, generator: torch.Generator) -> Tensor:
-    """Draw a number of each row, (B,): the mean plus or minus the deviation of the law whose loss is the squared error.
-
-    The law is normal with variance 1/2. Two points have the same first three moments, and square to one number.
-    """
-    signs = 2 * torch.randint(0, 2, (outputs.shape[0],), generator=generator) - 1
-    return outputs.squeeze(1) + math.sqrt(0.5) * signs

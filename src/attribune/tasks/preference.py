@@ -23,7 +23,6 @@ from attribune.tasks.inputs import ComparedTexts, TaskInput
 from attribune.tasks.labels import Array, Column, MissingTexts, class_ids, class_names, compared_texts, label_texts
 
 if TYPE_CHECKING:
-    import torch
     from torch import Tensor
 
 __all__ = ["TIES", "Preference"]
@@ -117,12 +116,6 @@ class Sides(LabelCodec):
         from attribune.tasks.losses import known_weights
 
         return known_weights(labels)
-
-    def sample(self, logits: Tensor, generator: torch.Generator) -> Tensor:
-        """Draw which text is preferred, (B,)."""
-        from attribune.tasks.losses import sample_class
-
-        return sample_class(logits, generator)
 
     def answers(self, logits: Array) -> Array:
         """Return the probabilities (n, 2) that the first and that the second text is preferred."""

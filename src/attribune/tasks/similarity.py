@@ -13,6 +13,7 @@ import numpy as np
 from pydantic import BeforeValidator, PositiveFloat
 
 from attribune.core.config import checked_dataclass
+from attribune.core.door import as_argument
 from attribune.core.wording import counted, did_you_mean
 from attribune.errors import ConfigError, DataError, RowError
 from attribune.metrics import formulas as metric
@@ -21,7 +22,7 @@ from attribune.metrics.ranking import RECALL_AT, mean_reciprocal_rank, positive_
 from attribune.schema.columns import MISSING, NO_NUMBER, canonical
 from attribune.tasks.base import Decoded, ScoreBy, Task, check_metrics, checked_logits
 from attribune.tasks.codecs import LabelCodec, Numbers
-from attribune.tasks.inputs import ComparedTexts, TaskInput
+from attribune.tasks.inputs import ComparedTexts, InputSettings, TaskInput
 from attribune.tasks.labels import (
     Array,
     Column,
@@ -33,6 +34,8 @@ from attribune.tasks.labels import (
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+    from attribune.tasks.inputs import Spans
 
 __all__ = ["Form", "Similarity"]
 
@@ -50,6 +53,66 @@ def _names(names: Any) -> Any:
 
 
 Names = Annotated[tuple[str, ...], BeforeValidator(_names)]
+_ATTRIBUTES_OF_TEXTS = ("text_attributes", "pair_attributes")
+
+
+class _SimilarTexts(ComparedTexts):
+    """Two or three texts whose vectors are compared, in one of three forms, as the columns say."""
+
+    reads_negative = True
+
+    def _check_texts(self, settings: InputSettings, task: str) -> None:
+        """Refuse settings with which nothing is learned of the similarity of texts, or not what is meant."""
+        from attribune.methods import check_gives_vectors  # here, since tasks are also used without torch
+
+        if not settings.pair:
+            raise ConfigError(
+                "task 'similarity' compares two texts: name the column of the second one with "
+                f"{as_argument('data.text_pair')}, and with {as_argument('data.label')} that of scores, or with "
+                f"{as_argument('data.text_negative')} that of a text that fits less, if there is one"
+            )
+        if any(len(names) > 1 for names in (settings.text, settings.pair, settings.negative)):
+            raise ConfigError(
+                f"task 'similarity' compares one column with another: name one with {as_argument('data.text')}, one "
+                f"with {as_argument('data.text_pair')} and at most one with {as_argument('data.text_negative')}, and "
+                "join others beforehand"
+            )
+        if settings.label and settings.negative:
+            raise ConfigError("task 'similarity' learns from scores or from triplets: leave label or text_negative out")
+        if settings.prompt:
+            raise ConfigError("task 'similarity' reads no prompt: name its column with the text, and leave prompt out")
+        form = self._form(settings)
+        if (given := settings.options.get("form", form)) != form:
+            raise ConfigError(f"task.form is {given!r}, and the columns that are named make {form}: leave it out")
+        if form == "pairs" and settings.batch_size < 2:
+            raise ConfigError(
+                "training.batch_size is 1, and pairs are learned from the other rows of a batch: give at least 2"
+            )
+        if settings.head_size is not None:
+            raise ConfigError("task 'similarity' has no head: leave backbone.head_size out")
+        check_gives_vectors(settings.in_backbone(task, lacks="compares no texts"), task=task)
+        self._task(settings).check_attributes(settings.attributes)
+
+    def options(self, settings: InputSettings) -> dict[str, Any]:
+        return {"form": self._form(settings)}
+
+    def label_columns(self, settings: InputSettings) -> tuple[str, ...]:
+        return (*super().label_columns(settings), *self._task(settings).label_attributes)
+
+    def prediction_words(self, settings: InputSettings, *, outputs: int, spans: Spans) -> str:
+        return f"of {spans(settings.texts)} by the cosine of their vectors, learned from {self._form(settings)}"
+
+    def label_words(self, settings: InputSettings, *, spans: Spans) -> str:
+        return spans(settings.label) or "none"
+
+    @staticmethod
+    def _form(settings: InputSettings) -> Form:
+        return "triplets" if settings.negative else "scores" if settings.label else "pairs"
+
+    def _task(self, settings: InputSettings) -> Similarity:
+        """Return the task with the attributes of each text."""
+        names = {name: settings.options[name] for name in _ATTRIBUTES_OF_TEXTS if name in settings.options}
+        return Similarity(form=self._form(settings), **names)
 
 
 @checked_dataclass(kw_only=True)
@@ -81,7 +144,7 @@ class Similarity(Task):
     """
 
     kind: ClassVar[str] = "similarity"
-    input: ClassVar[TaskInput] = ComparedTexts()
+    input: ClassVar[TaskInput] = _SimilarTexts()
     no_label: ClassVar[tuple[str, ...]] = NO_NUMBER
     compares: ClassVar[bool] = True
     head_outputs: ClassVar[int] = 0
@@ -185,19 +248,14 @@ class Similarity(Task):
         Raises:
             ConfigError: naming the attribute and the option.
         """
-        for option in ("text_attributes", "pair_attributes"):
+        for option in _ATTRIBUTES_OF_TEXTS:
             for name in getattr(self, option) or ():
                 if name not in names:
                     raise ConfigError(
                         f"task.{option} has {name!r}, which is none of the attributes {', '.join(names) or '(none)'}"
                         f"{did_you_mean(name, names)}"
                     )
-        for name in names:
-            if not any(self.reads_attribute(name, place=place) for place in range(self.candidates)):
-                raise ConfigError(
-                    f"no text is read with the attribute {name!r}: name it in task.text_attributes or "
-                    "task.pair_attributes, or leave it out of the attributes"
-                )
+        super().check_attributes(names)
 
     def reads_attribute(self, name: str, *, place: int) -> bool:
         """Whether the first text or the others, by their place, are read with an attribute."""
@@ -324,6 +382,9 @@ class _Scores(Numbers, _Rows):
     def outside(self, columns: Sequence[Column]) -> Array:
         numbers = [number_of(canonical(value) or "") for value in columns[0]]
         return super().outside(columns) | [number is not None and abs(number) > 1 for number in numbers]
+
+    def numbers(self, labels: Array) -> None:
+        return None  # cosines have the order of the scores, and need not be as large
 
     def notes(self, columns: Sequence[Column]) -> list[str]:
         return []

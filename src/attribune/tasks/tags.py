@@ -173,7 +173,6 @@ class Tags(TokenTask):
 
     kind: ClassVar[str] = "tags"
     input: ClassVar[TaskInput] = WordList()
-    reads_words: ClassVar[bool] = True
     classes: Annotated[tuple[str, ...], BeforeValidator(_class_names)]
     scheme: Scheme = "none"
     missing: MissingTexts = MISSING

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from attribune.tasks.base import Task
+from attribune.tasks.inputs import TaskInput, WordList
 from attribune.tasks.labels import Array
 
 if TYPE_CHECKING:
@@ -61,6 +62,7 @@ class TokenTask(Task):
     windows, which are `UNSEEN` where nothing is learned. ``decode`` and ``metrics`` take the scores of rows.
     """
 
+    input: ClassVar[TaskInput] = WordList()
     reads_tokens: ClassVar[bool] = True
 
     @abstractmethod
@@ -78,6 +80,11 @@ class TokenTask(Task):
     @abstractmethod
     def row_scores(self, windows: Sequence[Any], row: TokenRow) -> Any:
         """Merge the results of `window_scores` of all windows of a row to its scores."""
+
+    @property
+    def answer_names(self) -> list[str]:
+        """Nothing: what is predicted of a row has no probabilities of answers."""
+        return []
 
     def empty_scores(self, rows: int) -> Array:
         """Return an array for the scores of rows, (n,)."""

@@ -20,13 +20,12 @@ import torch
 from attribune.core.process import keep_freed_memory
 from attribune.core.progress import Reporter
 from attribune.errors import ConfigError, DataError
-from attribune.models.automl import AutoMLModel
+from attribune.models.automl import ACTIVATIONS, AutoMLModel, NetworkSettings, WordNetwork
 from attribune.models.baselines import AutoML
-from attribune.models.linear import LinearModel
-from attribune.models.word_network import ACTIVATIONS, NetworkSettings, WordNetwork
 from attribune.runs.folder import RunFolder
 from attribune.runs.recipe import TrainingRecipe
 from attribune.tasks import Task
+from attribune.tasks.capabilities import LINEAR, require
 from attribune.training.network_fit import Check, NetworkFit
 from attribune.training.network_texts import RANDOM, NetworkTexts
 from attribune.training.plan import TrainingPlan
@@ -110,10 +109,7 @@ def train_automl(
         DataError: when a file of word vectors cannot be read, or no trial succeeds.
     """
     require_optuna()
-    if not LinearModel.learns(data.task):
-        raise ConfigError(
-            f"the baseline automl cannot learn the task {data.task.kind!r}: leave it out of the comparison"
-        )
+    require(data.task, LINEAR, what="the baseline automl")
     keep_freed_memory()
     texts = NetworkTexts.read(config, plan, data, folder, reporter)
     budget = None if config.minutes is None else 60 * config.minutes

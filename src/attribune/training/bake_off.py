@@ -31,6 +31,7 @@ from attribune.metrics.results import Comparison, compare_metrics
 from attribune.metrics.tables import comparison_lines
 from attribune.runs.recipe import Recipe
 from attribune.runs.stored_scores import StoredScores
+from attribune.tasks.capabilities import AUTO, require
 from attribune.tasks.scores import selection_score
 from attribune.training.plan import DataPlan, comparison_recipes
 from attribune.training.preparation import PreparedData, prepare, rows_digest, with_all_classes
@@ -134,8 +135,7 @@ def choose_method(
             or if every method fails.
     """
     data = DataPlan.of(recipe)
-    if data.reads_tokens or data.compares or data.is_generative:
-        raise ConfigError(f"the task {data.task_kind!r} has no method 'auto': name a method")
+    require(data.task, AUTO)
     prepared = prepare(data, tables)
     _check_same(folder, {"recipe": recipe.model_dump(mode="json"), "rows": rows_digest(prepared, data)})
     parts = {name: split.table for name, split in prepared.splits.items()}

@@ -11,11 +11,10 @@ import numpy.typing as npt
 
 from attribune.core.device import default_device
 from attribune.core.progress import Reporter
-from attribune.errors import ConfigError
+from attribune.models.features import SentenceVectors, VectorFeatures
 from attribune.models.linear import LinearModel
-from attribune.models.sentence_vectors import SentenceVectors
-from attribune.models.vector_features import VectorFeatures
 from attribune.schema.columns import column_batches
+from attribune.tasks.capabilities import LINEAR, require
 from attribune.tasks.scores import validation_score
 from attribune.training.plan import DataPlan
 from attribune.training.preparation import PreparedData, PreparedSplit
@@ -31,9 +30,7 @@ _WEIGHTS = (0.03, 0.1, 0.3, 1.0)
 Array = npt.NDArray[Any]
 
 
-def fit_frozen(
-    backbone: str, source: DataPlan, data: PreparedData, reporter: Reporter, *, with_weights: bool, by: str
-) -> LinearModel:
+def fit_frozen(source: DataPlan, data: PreparedData, reporter: Reporter, *, with_weights: bool, by: str) -> LinearModel:
     """Fit on the training rows; the penalty and the deviations of what values add are chosen on the validation rows.
 
     One after the other, each with the best of those before: the penalty of the weights of all, the deviation of the
@@ -45,10 +42,8 @@ def fit_frozen(
     Raises:
         ConfigError: for a task that the linear models cannot learn.
     """
-    if not LinearModel.learns(data.task):
-        raise ConfigError(
-            f"the linear models on vectors cannot learn the task {data.task.kind!r}: choose another method"
-        )
+    require(data.task, LINEAR, what="a linear model on vectors")
+    backbone = source.encoder.name
     vectors = SentenceVectors(backbone)
     vectors.to(default_device())
     splits = {name: baseline_rows(data.splits[name]) for name in ("train", "validation")}

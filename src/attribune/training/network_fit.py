@@ -12,8 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from attribune.data.batching import LengthGroupedBatches, length_cuts
-from attribune.models.word_network import NetworkSettings, WordNetwork
-from attribune.models.word_rows import WordRows
+from attribune.models.automl import NetworkSettings, WordNetwork, WordRows
 from attribune.runs.recipe import TrainingRecipe
 from attribune.tasks import Task
 from attribune.tasks.scores import selection_score

@@ -18,10 +18,9 @@ from attribune.core.progress import Reporter
 from attribune.data.word_vectors import WordVectors, read_word_vectors
 from attribune.data.words import PADDING, WordVocabulary
 from attribune.errors import ConfigError, DataError
+from attribune.models.automl import NetworkSettings, WordRows, read_words
 from attribune.models.baselines import AutoML
-from attribune.models.linear_features import LinearFeatures
-from attribune.models.word_network import NetworkSettings
-from attribune.models.word_rows import WordRows, read_words
+from attribune.models.features import LinearFeatures
 from attribune.runs.folder import RunFolder
 from attribune.training.plan import TrainingPlan
 from attribune.training.preparation import PreparedData

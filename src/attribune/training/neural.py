@@ -25,9 +25,9 @@ from attribune.data.batching import LengthGroupedBatches, padding_share
 from attribune.data.readers.base import EncodedRows
 from attribune.errors import ConfigError, DataError
 from attribune.metrics.definitions import MetricInfo
+from attribune.models.auto import model_class
 from attribune.models.base import ConditionedModel
-from attribune.models.generator import AttributeGenerator
-from attribune.models.model import AttributeModel
+from attribune.models.config import architecture_of
 from attribune.models.transfer import AttributeSource
 from attribune.runs.folder import RunFolder
 from attribune.runs.recipe import TrainingRecipe
@@ -149,10 +149,8 @@ def _build_model(plan: ModelPlan, source: DataPlan, data: PreparedData, reporter
         "tokenizer": tokenizer,
         "text_input": source.text,
     }
-    if not source.is_generative:
-        options |= {"pooling": backbone.pooling, "dropout": backbone.dropout, "head_size": backbone.head_size}
-        options |= {"chunk_encoder": backbone.chunk_encoder, "added_tokens": backbone.added_tokens}
-    kind = AttributeGenerator if source.is_generative else AttributeModel
+    kind = model_class(architecture_of(source.task))
+    options |= {name: getattr(backbone, name) for name in kind.head_options}
     model: ConditionedModel = kind.build(loaded, data.schema, **options)
     if plan.transfer is not None:
         transferred = AttributeSource.load(plan.transfer.run)

@@ -19,7 +19,7 @@ from attribune.errors import ConfigError
 from attribune.models.base import ConditionedModel
 from attribune.models.model import AttributeModel
 from attribune.runs.recipe import TrainingRecipe
-from attribune.tasks import TokenTask
+from attribune.tasks.capabilities import VALUE_PRIORS, can
 from attribune.training.plan import DataPlan
 from attribune.training.preparation import PreparedData, PreparedSplit, encode_labelled
 from attribune.training.set_encoders import can_encode_sets, learn_set_encoder
@@ -62,12 +62,7 @@ def prepare_new_values(
     Returns:
         The seconds that the encoders took.
     """
-    if (
-        not model.task.codec.has_row_losses
-        or isinstance(model.task, TokenTask)
-        or source.is_generative
-        or not model.rows_of_values()
-    ):
+    if not (can(model.task, VALUE_PRIORS) and model.rows_of_values()):
         return 0.0
     size, started = min(32, settings.batch_size), time.perf_counter()
     split = _Split.of(data.splits["validation"], source, model)

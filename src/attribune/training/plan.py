@@ -12,10 +12,10 @@ from attribune.data.clusters import ClusterSettings
 from attribune.data.texts import TextInput
 from attribune.errors import ConfigError
 from attribune.methods import METHODS, MethodConfig
-from attribune.models.baselines import BaselineConfig
-from attribune.runs.recipe import BackboneRecipe, DataRecipe, Recipe, TrainingRecipe, TransferRecipe
+from attribune.runs.learner import BackboneRecipe, Learner, MethodLearner
+from attribune.runs.recipe import DataRecipe, Recipe, TrainingRecipe, TransferRecipe
 from attribune.schema.kinds import Kind
-from attribune.tasks import TASKS
+from attribune.tasks import Task
 
 __all__ = [
     "DESCRIPTIONS",
@@ -43,12 +43,13 @@ class DataPlan:
         source: tables, splits and encoding.
         text: text columns and window.
         attributes: the kinds that the schema is fitted with.
-        label_columns: what is predicted; for a generative model the text itself, for a task that scores tokens or
-            compares texts also these texts.
+        task: the task that is fitted, with `task_options`.
+        label_columns: of which labels are made.
+        true_columns: what a model predicts, as it stands beside its predictions.
         transfer: the run whose schema and classes are used.
         seed: of the shuffling of attributes.
         clusters: how rows that are not independent are found.
-        encoder: the backbone, which encodes texts that describe values.
+        encoder: the backbone, which encodes texts that describe values, and all texts for a frozen one.
         times: the column by which a method orders rows, if any.
     """
 
@@ -56,13 +57,14 @@ class DataPlan:
     text: TextInput
     attributes: tuple[Kind, ...]
     label_columns: tuple[str, ...]
-    task_kind: str
+    true_columns: tuple[str, ...]
+    task: type[Task]
     task_options: Mapping[str, Any]
     transfer: TransferRecipe | None
     seed: int
     clusters: ClusterSettings
-    encoder: BackboneRecipe | None = None
-    times: tuple[str, ...] = ()
+    encoder: BackboneRecipe
+    times: tuple[str, ...]
 
     @classmethod
     def of(cls, recipe: Recipe) -> Self:
@@ -72,13 +74,14 @@ class DataPlan:
             text=recipe.data.text_input(),
             attributes=recipe.data.kinds(),
             label_columns=recipe.label_columns,
-            task_kind=recipe.task_kind,
+            true_columns=recipe.task_input.answers(recipe.input_settings),
+            task=recipe.task_class,
             task_options=recipe.task_options,
             transfer=recipe.transfer,
             seed=recipe.training.seed,
             clusters=recipe.cluster_settings(),
             encoder=recipe.backbone,
-            times=recipe.times,
+            times=recipe.learner.times,
         )
 
     @property
@@ -87,31 +90,6 @@ class DataPlan:
         attributes = (kind.name for kind in self.attributes)
         texts = (*self.text.names, *self.source.text_negative)
         return list(dict.fromkeys([*texts, *self.source.label, *attributes, *self.times]))
-
-    @property
-    def true_columns(self) -> tuple[str, ...]:
-        """The columns that a model predicts, as they stand beside its predictions."""
-        return self.source.label or (() if self.compares else self.label_columns)
-
-    @property
-    def reads_words(self) -> bool:
-        """Whether a text is a list of words."""
-        return TASKS[self.task_kind].reads_words
-
-    @property
-    def compares(self) -> bool:
-        """Whether the task compares texts of a row."""
-        return TASKS[self.task_kind].compares
-
-    @property
-    def reads_tokens(self) -> bool:
-        """Whether the task scores tokens."""
-        return TASKS[self.task_kind].reads_tokens
-
-    @property
-    def is_generative(self) -> bool:
-        """Whether the model writes text."""
-        return self.task_kind == "generation"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -130,43 +108,37 @@ class TrainingPlan:
 
     Attributes:
         recipe: as written into the run's folder and onto its card.
-        method: name of the method.
+        learner: the method in a backbone, or the baseline.
         data: rows and task.
         model: the neural model; None for a baseline.
-        baseline: the options of a baseline; None for a neural model.
         training: optimisation, with resolved learning rates.
-        reads_attributes: whether predictions depend on the attributes.
         compared_as: its name among the methods to compare with.
         is_candidate: whether it only serves the choice of a method: it learns no priors of new values, and is not
             scored with its attributes hidden.
     """
 
     recipe: Recipe
-    method: str
+    learner: Learner
     data: DataPlan
     model: ModelPlan | None
-    baseline: BaselineConfig | None
     training: TrainingRecipe
-    reads_attributes: bool
     compared_as: str | None = None
     is_candidate: bool = False
 
     @classmethod
     def of(cls, recipe: Recipe, compared_as: str | None = None) -> Self:
         """Resolve a recipe."""
-        model, training = None, recipe.training
-        if not recipe.is_baseline:
-            method, backbone, transfer = recipe.method_config(), recipe.backbone, recipe.transfer
-            model = ModelPlan(method=method, tuning=recipe.tuning, backbone=backbone, transfer=transfer)
-            training = training.model_copy(update={"backbone_learning_rate": recipe.backbone_learning_rate})
+        learner, model = recipe.learner, None
+        if isinstance(learner, MethodLearner):
+            model = ModelPlan(
+                method=learner.options, tuning=learner.tuning, backbone=recipe.backbone, transfer=recipe.transfer
+            )
         return cls(
             recipe=recipe,
-            method=recipe.method["name"],
+            learner=learner,
             data=DataPlan.of(recipe),
             model=model,
-            baseline=recipe.baseline,
-            training=training,
-            reads_attributes=recipe.reads_attributes,
+            training=recipe.training.model_copy(update=learner.rates),
             compared_as=compared_as,
         )
 
@@ -178,7 +150,7 @@ class TrainingPlan:
     @property
     def name(self) -> str:
         """The name in tables."""
-        name = f"{self.method}, attributes shuffled" if self.is_shuffled else self.method
+        name = f"{self.learner.name}, attributes shuffled" if self.is_shuffled else self.learner.name
         return name + _NAMES.get(self.compared_as or "", "")
 
 
@@ -236,6 +208,6 @@ def _with_method(recipe: Recipe, name: str) -> Recipe:
     if name in METHODS and not METHODS[name].reads_descriptions and METHODS[name].uses_attributes:
         settings["data"]["values"] = {}
     other = Recipe.from_dict(settings, source=f"the recipe with method {name}")
-    if recipe.data.shuffled and other.reads_attributes:
+    if recipe.data.shuffled and other.learner.reads_attributes:
         return other.model_copy(update={"data": recipe.data})
     return other

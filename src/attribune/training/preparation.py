@@ -18,7 +18,7 @@ from attribune.data.annotation_exports import naming_exports
 from attribune.data.checking.findings import attribute_finding, leak_finding
 from attribune.data.checking.profiles import Codes, are_stars, arrow_columns, column_codes, number_codes
 from attribune.data.clusters import Clusters, clusters_note, find_clusters
-from attribune.data.encoding import RowReport, encode_with_report
+from attribune.data.encoding import encode_with_report
 from attribune.data.file_options import FileOptions
 from attribune.data.readers.base import EncodedRows
 from attribune.data.selection import shuffle_columns
@@ -33,7 +33,7 @@ from attribune.schema import EncodingReport, MultiLabel, Schema
 from attribune.schema.columns import column_batches
 from attribune.schema.kinds import Number, Numeric
 from attribune.schema.revision import Revision
-from attribune.tasks import TASKS, Task, fit_task
+from attribune.tasks import Task, fit_task
 from attribune.tasks.labels import UNSEEN
 from attribune.training.plan import DataPlan
 from attribune.training.usable_rows import (
@@ -45,7 +45,6 @@ from attribune.training.usable_rows import (
 )
 
 __all__ = [
-    "MANY_CUT",
     "PreparedData",
     "PreparedSplit",
     "describe_as",
@@ -58,8 +57,6 @@ __all__ = [
     "with_all_classes",
 ]
 
-MANY_CUT = 0.05
-"""If a larger share of the texts is cut to the window, a note says what to do."""
 _EXAMPLES = 5  # of labels that are named
 _SHOWN_CLASSES = 20
 _FEW_ROWS = 5  # enough to learn a class
@@ -116,29 +113,52 @@ def prepare(plan: DataPlan, tables: Mapping[str, Any] | None = None) -> Prepared
     Raises:
         DataError: for tables that cannot be used, naming file, row or column and the cure.
     """
-    notes: list[str] = []
+    parts, notes = _parts(plan, tables)
+    train, transfer = parts["train"], plan.transfer
+    source = None if transfer is None else AttributeSource.load(transfer.run)
+    task = _task_of(plan, train, source)
+    if plan.task.input.needs_every_text:
+        for name, part in parts.items():
+            parts[name], found = decided_rows(name, part, plan, task)
+            notes += found
+    schema = _schema_of(plan, parts["train"], source)
+    if schema.fit_report is not None:
+        notes += schema.fit_report.lines()
+    if transfer is not None and transfer.full_model:
+        notes += _trained_before(transfer.run, parts)
+    splits = {}
+    for name in parts:
+        splits[name], found = _encode_labels(name, parts, plan, schema, task)
+        notes += found
+    notes += _class_notes(splits, task)
+    notes += _column_findings(plan, splits["train"])
+    return PreparedData(splits=splits, schema=schema, task=task, notes=notes)
+
+
+def _parts(plan: DataPlan, tables: Mapping[str, Any] | None) -> tuple[dict[str, UsableRows], list[str]]:
+    """Read the tables and split them, with notes about rows that were left out."""
     sources = tables or {name: getattr(plan.source, name) for name in ("train", "validation", "test")}
-    usable = {name: usable_rows(plan, source, name, notes) for name, source in sources.items() if source is not None}
+    usable, notes = {}, list[str]()
+    for name, source in sources.items():
+        if source is not None:
+            usable[name], found = usable_rows(plan, source, name)
+            notes += found
     if plan.source.partial_labels and "validation" not in usable:
         raise ConfigError(
             "partial_labels is on, but there are no validation rows of their own, which must have all labels: give "
             "them as a file, or turn it off"
         )
     with numbered_in_file(usable["train"].rows, usable["train"].source):
-        parts = split_rows(plan, usable, notes)
+        parts, found = split_rows(plan, usable)
+    notes += found
     if plan.source.weight is not None:
-        parts["train"] = with_weights(parts["train"], plan.source.weight, notes)
-    train, transfer = parts["train"], plan.transfer
-    with numbered_in_file(train.rows, train.source):
-        transferred = None if transfer is None else AttributeSource.load(transfer.run)
-        if transferred is not None and transfer is not None and transfer.full_model:
-            task = _continued_task(plan, transferred)
-        else:
-            with naming_exports(train.table, train.source), of_column(plan.label_columns):
-                task = _task_of(plan, train)
-    if plan.compares:
-        parts = {name: decided_rows(name, part, plan, task, notes) for name, part in parts.items()}
-        train = parts["train"]
+        parts["train"], found = with_weights(parts["train"], plan.source.weight)
+        notes += found
+    return parts, notes
+
+
+def _schema_of(plan: DataPlan, train: UsableRows, source: AttributeSource | None) -> Schema:
+    """Fit the schema on the training rows, or take over that of another run."""
     with numbered_in_file(train.rows, train.source):
         values = value_tables(plan.source.values, encoder=plan.encoder, reading=FileOptions.of(plan.source))
         schema = Schema.fit(
@@ -146,18 +166,11 @@ def prepare(plan: DataPlan, tables: Mapping[str, Any] | None = None) -> Prepared
             plan.attributes,
             missing=plan.source.missing,
             values=values,
-            described=transferred is None,
+            described=source is None,
         )
-        if transferred is not None and transfer is not None:
-            schema = transferred.schema_with(schema, frozen=transfer.frozen, values=values)
-    if schema.fit_report is not None:
-        notes.extend(schema.fit_report.lines())
-    if transfer is not None and transfer.full_model:
-        notes.extend(_trained_before(transfer.run, parts))
-    splits = {name: _encode_labels(name, parts, plan, schema, task, notes) for name in parts}
-    notes.extend(_class_notes(splits, task))
-    notes.extend(_column_findings(plan, splits["train"]))
-    return PreparedData(splits=splits, schema=schema, task=task, notes=notes)
+        if source is None or plan.transfer is None:
+            return schema
+        return source.schema_with(schema, frozen=plan.transfer.frozen, values=values)
 
 
 def _trained_before(run: str, parts: Mapping[str, UsableRows]) -> Iterator[str]:
@@ -172,17 +185,28 @@ def _trained_before(run: str, parts: Mapping[str, UsableRows]) -> Iterator[str]:
 
 def _fit_task(plan: DataPlan, *tables: Dataset) -> Task:
     columns = [[label for table in tables for label in table[column]] for column in plan.label_columns]
-    return fit_task(plan.task_kind, columns, **plan.task_options)
+    return fit_task(plan.task.kind, columns, **plan.task_options)
 
 
-def _task_of(plan: DataPlan, train: UsableRows) -> Task:
-    """Fit the task on the training rows; a DataError about their labels says which words were read as none."""
-    try:
-        return _fit_task(plan, train.table)
-    except RowError:
-        raise
-    except DataError as error:
-        raise DataError(f"{error}. {train.missing}" if train.missing else str(error)) from error
+def _task_of(plan: DataPlan, train: UsableRows, source: AttributeSource | None) -> Task:
+    """Fit the task on the training rows, or take over that of a run that is trained further.
+
+    Raises:
+        DataError: about labels, which says which words were read as none.
+    """
+    if source is not None and plan.transfer is not None and plan.transfer.full_model:
+        return _continued_task(plan, source)
+    with (
+        numbered_in_file(train.rows, train.source),
+        naming_exports(train.table, train.source),
+        of_column(plan.label_columns),
+    ):
+        try:
+            return _fit_task(plan, train.table)
+        except RowError:
+            raise
+        except DataError as error:
+            raise DataError(f"{error}. {train.missing}" if train.missing else str(error)) from error
 
 
 def _continued_task(plan: DataPlan, source: AttributeSource) -> Task:
@@ -191,7 +215,7 @@ def _continued_task(plan: DataPlan, source: AttributeSource) -> Task:
     Raises:
         ConfigError: for another task, or an option on which the weights depend.
     """
-    task, run = source.task(plan.task_kind), RunFolder.of(source.folder)
+    task, run = source.task(plan.task.kind), RunFolder.of(source.folder)
     if run.is_begun:
         before = DataPlan.of(run.read_recipe()).task_options
     else:  # a model alone has only the fitted task, whose plain options are as they were given
@@ -241,7 +265,7 @@ def _column_findings(plan: DataPlan, train: PreparedSplit) -> list[str]:
     kinds = {kind.name: kind for kind in plan.attributes if not isinstance(kind, MultiLabel)}
     if not kinds:
         return []
-    labels = [] if plan.reads_tokens or len(plan.source.label) != 1 else list(plan.source.label)
+    labels = [] if plan.task.input.has_objects or len(plan.source.label) != 1 else list(plan.source.label)
     table = arrow_columns(train.table, [*kinds, *labels])
     codes = {name: column_codes(table[name], missing=plan.source.missing) for name in kinds}
     label = None if not labels else _label_codes(table[labels[0]], plan)
@@ -256,14 +280,14 @@ def _column_findings(plan: DataPlan, train: PreparedSplit) -> list[str]:
 def _label_codes(column: pa.ChunkedArray, plan: DataPlan) -> Codes:
     """Number the labels as the task reads them, and ``4 stars`` and four signs of stars as one in any task."""
     codes = column_codes(column, missing=plan.task_options["missing"])
-    return number_codes(codes) if TASKS[plan.task_kind].no_label or are_stars(codes) else codes
+    return number_codes(codes) if plan.task.no_label or are_stars(codes) else codes
 
 
 def _encode_labels(
-    name: str, parts: Mapping[str, UsableRows], plan: DataPlan, schema: Schema, task: Task, notes: list[str]
-) -> PreparedSplit:
+    name: str, parts: Mapping[str, UsableRows], plan: DataPlan, schema: Schema, task: Task
+) -> tuple[PreparedSplit, list[str]]:
     """Encode the labels of a split, with notes about labels and values that no training row has."""
-    part = parts[name]
+    part, notes = parts[name], list[str]()
     columns = [list(part.table[column]) for column in plan.label_columns]
     with numbered_in_file(part.rows, part.source):
         with of_column(plan.label_columns):
@@ -290,7 +314,8 @@ def _encode_labels(
     clusters = find_clusters(part.table, plan.clusters, parts=whole) if name != "train" else {}
     if note := clusters_note(clusters):
         notes.append(f"{name}: {note}")
-    return PreparedSplit(table=part.table, rows=part.rows, labels=labels, clusters=clusters, weights=part.weights)
+    split = PreparedSplit(table=part.table, rows=part.rows, labels=labels, clusters=clusters, weights=part.weights)
+    return split, notes
 
 
 def _other_labels(unseen: Mapping[str, int], part: UsableRows, plan: DataPlan, task: Task) -> DataError:
@@ -398,13 +423,13 @@ def encode_split(name: str, data: PreparedData, plan: DataPlan, model: Condition
         data.schema,
         model.tokenizer,
         text=plan.text,
-        label=(plan.label_columns if plan.reads_tokens or plan.compares else plan.source.label) or None,
+        label=None if encoder.makes_labels else plan.label_columns or None,
         task=data.task,
         weight=plan.source.weight if name == "train" else None,
         encoder=encoder,
         on_missing_label="partial" if plan.source.partial_labels and name == "train" else "drop",
     )
-    notes = [_cut_note(name, report, plan)] if report.shortened else []
+    notes = [f"{name}: {encoder.cut_note(report.shortened, report.rows)}"] if report.shortened else []
     if report.unlearned:
         notes.append(
             f"{name}: {report.unlearned:,} of {report.rows:,} answers are whole in no window of {plan.text.window}, "
@@ -412,21 +437,6 @@ def encode_split(name: str, data: PreparedData, plan: DataPlan, model: Condition
         )
     data.notes.extend(note for note in notes if note not in data.notes)
     return rows
-
-
-def _cut_note(name: str, report: RowReport, plan: DataPlan) -> str:
-    """Say how many texts were cut."""
-    what = "questions" if plan.reads_tokens else "texts"
-    note = f"{name}: {report.shortened:,} of {report.rows:,} {what} cut to the window {plan.text.window}"
-    if plan.reads_tokens:
-        note += ", of which half is for the context, or to task.max_question_length: raise what is too small"
-    elif report.shortened > MANY_CUT * report.rows:
-        share = report.shortened / report.rows
-        others = "" if plan.is_generative else ", or read the ends too (window head+tail) or all (chunks)"
-        is_chunked = plan.text.window is not None and plan.text.window.chunk is not None
-        cure = "raise the numbers of the window" if is_chunked else f"raise max_length{others}"
-        note += f", which is {share:.0%}: {cure}"
-    return note
 
 
 def encode_validation(data: PreparedData, plan: DataPlan, model: ConditionedModel) -> Dataset | EncodedRows:

@@ -19,7 +19,7 @@ from safetensors.numpy import save
 from attribune.core.progress import Reporter
 from attribune.data.clusters import clustered, packed_clusters
 from attribune.data.judgements import judgement_metrics
-from attribune.data.readers.base import Reader
+from attribune.data.readers.base import MANY_CUT, Reader
 from attribune.data.texts import TextInput
 from attribune.data.writing import prediction_array
 from attribune.errors import DataError
@@ -33,9 +33,10 @@ from attribune.runs.value_marks import value_marks
 from attribune.runs.verdict import MAJORITY, TEXT_ONLY, WHOLE_TEXTS, value_counts
 from attribune.schema import Schema
 from attribune.tasks import Task
+from attribune.tasks.capabilities import LINEAR, can
 from attribune.tasks.scores import scored_metrics
 from attribune.training.plan import DataPlan
-from attribune.training.preparation import MANY_CUT, PreparedData, PreparedSplit
+from attribune.training.preparation import PreparedData, PreparedSplit
 
 __all__ = ["baseline_rows", "fit_linear", "score", "score_baselines"]
 
@@ -175,7 +176,7 @@ def score_baselines(
         by: what chooses their penalty, as `selection_score` takes it.
     """
     scored = []
-    is_learnable = LinearModel.learns(data.task)
+    is_learnable = can(data.task, LINEAR)
     if not is_learnable:
         reporter.note(f"the linear baselines cannot learn the task {data.task.kind!r} and are left out")
     read = _as_read(source, data, encoder, reporter) if is_learnable and "linear" not in exclude else None

@@ -59,13 +59,13 @@ def default_space(recipe: Recipe) -> dict[str, Any]:
     O is drawn from the numbers whose square divides the hidden size. The grids of the papers are not published in full;
     these are ours.
     """
-    rates = {"learning_rate": recipe.training.learning_rate}
-    if recipe.backbone_learning_rate != recipe.training.learning_rate:
-        rates["backbone_learning_rate"] = recipe.backbone_learning_rate
+    rates = dict(recipe.learner.rates)
+    if rates["backbone_learning_rate"] == rates["learning_rate"]:
+        del rates["backbone_learning_rate"]
     space: dict[str, Any] = {
         f"training.{name}": {"low": rate / 10, "high": rate * 10, "log": True} for name, rate in rates.items()
     }
-    options = recipe.method_config().to_dict()
+    options = recipe.method
     if "bottleneck" in options:
         space["method.bottleneck"] = [16, 32, 64, 128, 256]
     if "hypercomplex" in options and recipe.backbone.is_pretrained:
@@ -140,7 +140,7 @@ def _check(recipe: Recipe, trials: int) -> None:
     require_optuna()
     if trials < 1:
         raise ConfigError(f"trials is {trials}: give at least 1")
-    if recipe.is_baseline:
+    if not recipe.learner.has_settings:
         raise ConfigError(f"method {recipe.method['name']!r} chooses its settings itself: search another method")
     refuse_processes("search")
     check_trackers(recipe.training.report_to)

@@ -25,7 +25,8 @@ from attribune.models.set_encoder import LabelledDocuments, SetEncoder
 from attribune.models.value_slopes import ValueSlopes, value_slopes
 from attribune.schema.attributes import FittedAttribute
 from attribune.schema.revision import is_listed
-from attribune.tasks import Task, TokenTask
+from attribune.tasks import Task
+from attribune.tasks.capabilities import SET_ENCODERS, can
 
 __all__ = ["LearnedEncoder", "can_encode_sets", "learn_set_encoder"]
 
@@ -69,7 +70,7 @@ class LearnedEncoder:
 
 def can_encode_sets(model: nn.Module, attribute: FittedAttribute) -> bool:
     """Whether the vectors of an attribute's new values can be encoded from rows."""
-    if not isinstance(model, AttributeModel) or isinstance(model.task, TokenTask) or model.task.candidates > 1:
+    if not isinstance(model, AttributeModel) or not can(model.task, SET_ENCODERS):
         return False
     methods = [module for module in model.modules() if isinstance(module, AttributeMethod)]
     if any(method.reads_whole_tables or method.shards for method in methods) or not is_listed(attribute):

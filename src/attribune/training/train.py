@@ -30,6 +30,7 @@ from attribune.errors import AttribuneError, ConfigError
 from attribune.methods.one_per_value import OnePerValue
 from attribune.metrics.results import Scored
 from attribune.models.auto import load_scorer
+from attribune.models.baselines import AttributesOnly, AutoML, BaselineConfig, Heads, Intercept, Linear
 from attribune.models.predictor import Predictor
 from attribune.models.scorer import Scorer
 from attribune.runs.card import run_card
@@ -39,10 +40,12 @@ from attribune.runs.recipe import Recipe
 from attribune.runs.results import RunResults, run_results
 from attribune.runs.table_recipe import table_recipe
 from attribune.runs.training_record import TrainingRecord
+from attribune.tasks.capabilities import MAJORITY, PROCESSES, can, require
+from attribune.training.automl import train_automl
 from attribune.training.bake_off import AUTO_METHOD, Choice, choose_method, read_budget
-from attribune.training.baselines import train_baseline
 from attribune.training.callbacks.trackers import check_trackers
 from attribune.training.distributed import from_main, is_main, process_count, refuse_processes
+from attribune.training.frozen import fit_frozen
 from attribune.training.neural import train_neural
 from attribune.training.plan import TrainingPlan, comparison_recipes, settled
 from attribune.training.preparation import (
@@ -52,7 +55,7 @@ from attribune.training.preparation import (
     rows_digest,
     shuffle,
 )
-from attribune.training.scoring import score, score_baselines
+from attribune.training.scoring import fit_linear, score, score_baselines
 from attribune.training.selection import check_selection
 
 __all__ = ["train"]
@@ -312,21 +315,16 @@ def _run(
     busy = find_busy_machine(torch.get_num_threads())
     if busy is not None and default_device() == "cpu":
         reporter.note(str(busy))
-    started = time.perf_counter()
-    data = prepare(plan.data, tables)
-    _log.info("rows read, split and counted in %.1f s", time.perf_counter() - started)
+    data = _prepared(plan, tables, reporter)
     rows = shuffle(data, seed=plan.data.seed) if plan.is_shuffled else data
-    check_selection(plan.training, data)
-    for note in data.notes:
-        reporter.note(note)
     from_main(lambda: _check_same_rows(folder, rows_digest(rows, plan.data)))
 
     fitted: list[Scored] = []
 
     def fit_baselines(model: Scorer) -> None:
         """Fit them once: before the model is trained, or else beside one that was trained before."""
-        if not (fitted or plan.data.is_generative) and baselines and is_main():
-            encoder, exclude = model.row_encoder(plan.data.text), {plan.method, *comparisons}
+        if not fitted and can(data.task, MAJORITY) and baselines and is_main():
+            encoder, exclude = model.row_encoder(plan.data.text), {plan.learner.name, *comparisons}
             by = plan.training.select_by
             fitted.extend(score_baselines(plan.data, rows, reporter, encoder=encoder, exclude=exclude, by=by))
 
@@ -335,24 +333,36 @@ def _run(
     )
     for name, other in comparisons.items():
         reporter.note(f"training {name} for comparison")
-        other_folder = RunFolder(folder.path / "compare" / name)
-        from_main(partial(other_folder.begin, other.recipe, resume=True))
         is_described = other.data.source.values == plan.data.source.values
         other_rows = data if is_described else describe_as(data, other.data.source.values)
-        if other.is_shuffled:
-            other_rows = shuffle(other_rows, seed=other.data.seed)
-        other_scored, other_record, other_predictor = _train_and_score(other, other_folder, other_rows, reporter)
-        if other_predictor is not None and other_record is not None:
-            other_rows = replace(other_rows, task=other_predictor.task)
-            _write_results(other_folder, other.recipe, other_rows, other_scored, other_record)
-            scored.append(other_scored[0])
-
+        scored += _compare(other, RunFolder(folder.path / "compare" / name), other_rows, reporter)
     if predictor is None or record is None:
         return {}
     fit_baselines(predictor.model)
-    scored += fitted
-    rows = replace(data, task=predictor.task)
-    return _write_results(folder, plan.recipe, rows, scored, record, chosen_by=chosen_by).to_dict()
+    data = replace(data, task=predictor.task)
+    return _write_results(folder, plan.recipe, data, [*scored, *fitted], record, chosen_by=chosen_by).to_dict()
+
+
+def _prepared(plan: TrainingPlan, tables: Mapping[str, Any] | None, reporter: Reporter) -> PreparedData:
+    """Read, split and count the rows, and say what was found."""
+    started = time.perf_counter()
+    data = prepare(plan.data, tables)
+    _log.info("rows read, split and counted in %.1f s", time.perf_counter() - started)
+    check_selection(plan.training, data)
+    for note in data.notes:
+        reporter.note(note)
+    return data
+
+
+def _compare(plan: TrainingPlan, folder: RunFolder, data: PreparedData, reporter: Reporter) -> list[Scored]:
+    """Train another method on the same rows; returns its scores in the first process, and none in the others."""
+    from_main(partial(folder.begin, plan.recipe, resume=True))
+    rows = shuffle(data, seed=plan.data.seed) if plan.is_shuffled else data
+    scored, record, predictor = _train_and_score(plan, folder, rows, reporter)
+    if predictor is None or record is None:
+        return []
+    _write_results(folder, plan.recipe, replace(rows, task=predictor.task), scored, record)
+    return scored[:1]
 
 
 def _check(plan: TrainingPlan) -> None:
@@ -360,10 +370,8 @@ def _check(plan: TrainingPlan) -> None:
     check_trackers(plan.training.report_to)
     if plan.data.source.train == STDIN and process_count() > 1:
         raise ConfigError(f"the standard input is read by one process, and there are {process_count()}: name a file")
-    if plan.data.reads_tokens and process_count() > 1:
-        raise ConfigError(
-            f"the task {plan.data.task_kind!r} is trained in one process, and there are {process_count()}: start one"
-        )
+    if process_count() > 1:
+        require(plan.data.task, PROCESSES, count=process_count())
     if plan.model is not None:
         if isinstance(plan.model.method, OnePerValue) and process_count() > 1:
             raise ConfigError(
@@ -373,8 +381,8 @@ def _check(plan: TrainingPlan) -> None:
             load_tokenizer(plan.model.backbone.name, revision=plan.model.backbone.revision)
     elif plan.training.report_to:
         raise ConfigError(
-            f"the method {plan.method!r} has no training steps to report to {', '.join(plan.training.report_to)}: "
-            "leave report_to out"
+            f"the method {plan.learner.name!r} has no training steps to report to "
+            f"{', '.join(plan.training.report_to)}: leave report_to out"
         )
 
 
@@ -412,20 +420,49 @@ def _train_and_score(
         train_neural(plan, plan.model, folder, data, reporter, profile=profile, before_training=before_training)
     if not is_main():
         return [], None, None
-    if plan.baseline is not None and not is_trained:
-        train_baseline(plan.baseline, plan, folder, data, reporter)
+    if (baseline := plan.learner.baseline) is not None and not is_trained:
+        folder.write_outcome(_TRAINERS[type(baseline)](baseline, plan, folder, data, reporter))
     model = load_scorer(folder.model)
     if folder.checkpoints.exists():
         shutil.rmtree(folder.checkpoints)
     record = folder.read_outcome(model.sizes())
     predictor = predictor_of(plan.recipe, model)
-    also_hidden = len(predictor.schema) > 0 and plan.reads_attributes and not plan.is_candidate
+    also_hidden = len(predictor.schema) > 0 and plan.learner.reads_attributes and not plan.is_candidate
     rows = sum(len(split.rows) for split in data.scored.values())
     if rows > _MANY_ROWS:
         hidden = ", with their attributes and without" if also_hidden else ""
         reporter.note(f"scoring {rows:,} validation and test rows{hidden}")
     scored = score(plan.name, predictor, data, plan.data, folder=folder, also_hidden=also_hidden)
     return scored, record, predictor
+
+
+def _train_linear(
+    config: BaselineConfig, plan: TrainingPlan, folder: RunFolder, data: PreparedData, reporter: Reporter
+) -> dict[str, Any]:
+    started = time.perf_counter()
+    linear = fit_linear(data, plan.data.text if config.reads_text else None, by=plan.training.select_by)
+    replace(linear, text_input=plan.data.text).save_pretrained(folder.model)
+    return {"C": linear.C, "seconds": time.perf_counter() - started}
+
+
+def _train_frozen(
+    config: BaselineConfig, plan: TrainingPlan, folder: RunFolder, data: PreparedData, reporter: Reporter
+) -> dict[str, Any]:
+    started = time.perf_counter()
+    with_weights, by = isinstance(config, Heads), plan.training.select_by
+    model = fit_frozen(plan.data, data, reporter, with_weights=with_weights, by=by)
+    replace(model, text_input=plan.data.text).save_pretrained(folder.model)
+    return {"C": model.C, "seconds": time.perf_counter() - started}
+
+
+_TRAINERS: dict[type[BaselineConfig], Callable[..., dict[str, Any]]] = {
+    Linear: _train_linear,
+    AttributesOnly: _train_linear,
+    Intercept: _train_frozen,
+    Heads: _train_frozen,
+    AutoML: train_automl,
+}
+"""They train a baseline, or go on with it, save the model, and return fields of `TrainingRecord`."""
 
 
 def _write_results(

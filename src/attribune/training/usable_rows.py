@@ -27,7 +27,7 @@ from attribune.data.tables import read_table, table_source_name
 from attribune.data.texts import share_texts
 from attribune.errors import DataError, numbered_in_file, of_column
 from attribune.schema.columns import require_columns
-from attribune.tasks import TASKS, Task
+from attribune.tasks import Task
 from attribune.training.plan import DataPlan
 
 __all__ = ["UsableRows", "decided_rows", "split_rows", "usable_rows", "with_weights"]
@@ -38,19 +38,6 @@ def _if_labels() -> str:
         "these words count as no label; if one of them is a label, name the words that are none, without it, as in "
         f"{as_argument('task.missing', [''])}"
     )
-
-
-def decided_rows(name: str, part: UsableRows, plan: DataPlan, task: Task, notes: list[str]) -> UsableRows:
-    """Leave out the rows of a split whose texts cannot be compared, with notes about their numbers."""
-    columns = [list(part.table[column]) for column in plan.label_columns]
-    with numbered_in_file(part.rows, part.source), of_column(plan.label_columns):
-        decided = np.flatnonzero(task.encode_labels(columns)[1])
-    if len(decided) == len(part.rows):
-        return part
-    notes.extend(f"{name}: {line}" for line in task.label_notes(columns))
-    if not len(decided):
-        raise DataError(f"{part.source}: each of the {len(part.rows):,} {name} rows has {task.unusable}")
-    return part.take(decided)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,18 +60,27 @@ class UsableRows:
         return replace(self, table=self.table.select(index), rows=self.rows[index], weights=weights)
 
 
-def usable_rows(plan: DataPlan, source: Any, name: str, notes: list[str]) -> UsableRows:
-    """Read a table and drop the rows without a text or a label, with notes about their numbers."""
+Noted = tuple[UsableRows, list[str]]
+"""Rows, and notes for the user about those that were left out."""
+
+
+def usable_rows(plan: DataPlan, source: Any, name: str) -> Noted:
+    """Read a table and drop the rows without a text or a label, or with one outside the scale.
+
+    Raises:
+        DataError: for a table without a usable row, naming file, column and the cure.
+    """
     table = read_table(source, **plan.source.reading)
     shown = table_source_name(source) if isinstance(source, str | Path) else name
     weights = [plan.source.weight] if plan.source.weight is not None and name == "train" else []
     with naming_exports(table, shown):
         require_columns(table.column_names, [*plan.columns, *weights], source=shown)
-    enough_text = all if plan.compares else any
-    has_text = rows_with_text(table, plan.source.texts, words=plan.reads_words, enough=enough_text)
-    labels = plan.source.label if plan.reads_tokens or plan.compares else plan.label_columns
-    enough = any if plan.reads_tokens or (plan.source.partial_labels and name == "train") else all
-    has_objects = plan.reads_tokens or plan.task_options.get("soft_labels") is True
+    reads, labels = plan.task.input, plan.true_columns
+    enough_text = all if reads.needs_every_text else any
+    has_text = rows_with_text(table, plan.source.texts, words=reads.reads_words, enough=enough_text)
+    is_partial = plan.source.partial_labels and name == "train"
+    enough = all if reads.needs_every_label and not is_partial else any
+    has_objects = reads.has_objects or plan.task_options.get("soft_labels") is True
     missing = plan.task_options["missing"]
     has_label = (
         rows_with_label(table, labels, missing=missing, enough=enough, objects=has_objects)
@@ -93,7 +89,7 @@ def usable_rows(plan: DataPlan, source: Any, name: str, notes: list[str]) -> Usa
     )
     usable = np.flatnonzero(has_text & has_label)
     limit = "" if plan.source.rows is None else f", at most its first {plan.source.rows:,}"
-    notes.append(f"{name}: {counted(len(table), 'row')} read from {shown}{limit}")
+    notes = [f"{name}: {counted(len(table), 'row')} read from {shown}{limit}"]
     unlabelled = has_text & ~has_label
     words = missing_label_words(table, labels, unlabelled, missing=missing) if unlabelled.any() else ""
     about_words = f": {words}; {_if_labels()}" if words else ""
@@ -114,17 +110,18 @@ def usable_rows(plan: DataPlan, source: Any, name: str, notes: list[str]) -> Usa
         source=shown,
         missing=f"{counted(unlabelled.sum(), 'row')} without a label left out{about_words}" if words else "",
     )
-    return rows_on_the_scale(rows, plan, name, notes)
+    rows, outside = _rows_on_the_scale(rows, plan, name)
+    return rows, notes + outside
 
 
-def rows_on_the_scale(part: UsableRows, plan: DataPlan, name: str, notes: list[str]) -> UsableRows:
-    """Refuse labels that are outside the scale of the task, or leave out their rows with a note about their number."""
+def _rows_on_the_scale(part: UsableRows, plan: DataPlan, name: str) -> Noted:
+    """Refuse labels that are outside the scale of the task, or leave out their rows."""
     columns = [list(part.table[column]) for column in plan.label_columns]
-    bad = TASKS[plan.task_kind].bad_labels(columns, plan.task_options)
+    bad = plan.task.bad_labels(columns, plan.task_options)
     if not bad.any():
-        return part
-    listed = listed_labels(columns[0], bad, part.rows) + TASKS[plan.task_kind].label_scale
-    what = f"{bad.sum():,} of {len(bad):,} rows have a label outside the scale of the task {plan.task_kind!r}"
+        return part, []
+    listed = listed_labels(columns[0], bad, part.rows) + plan.task.label_scale
+    what = f"{bad.sum():,} of {len(bad):,} rows have a label outside the scale of the task {plan.task.kind!r}"
     if bad.all():
         cure = "name another label column, or choose another task, such as classification"
         raise DataError(f"{part.source}: {what}: {listed}: {cure}")
@@ -133,24 +130,36 @@ def rows_on_the_scale(part: UsableRows, plan: DataPlan, name: str, notes: list[s
             f"{part.source}: {what}: {listed}: correct them, choose another task, or leave these rows out by "
             f"{as_argument('data.bad_labels', 'drop')}"
         )
-    notes.append(f"{name}: {what}, and are left out: {listed}")
-    return part.take(np.flatnonzero(~bad))
+    return part.take(np.flatnonzero(~bad)), [f"{name}: {what}, and are left out: {listed}"]
 
 
-def with_weights(train: UsableRows, name: str, notes: list[str]) -> UsableRows:
+def decided_rows(name: str, part: UsableRows, plan: DataPlan, task: Task) -> Noted:
+    """Leave out the rows of a split whose texts cannot be compared."""
+    columns = [list(part.table[column]) for column in plan.label_columns]
+    with numbered_in_file(part.rows, part.source), of_column(plan.label_columns):
+        decided = np.flatnonzero(task.encode_labels(columns)[1])
+    if len(decided) == len(part.rows):
+        return part, []
+    if not len(decided):
+        raise DataError(f"{part.source}: each of the {len(part.rows):,} {name} rows has {task.unusable}")
+    return part.take(decided), [f"{name}: {line}" for line in task.label_notes(columns)]
+
+
+def with_weights(train: UsableRows, name: str) -> Noted:
     """Read the weights of the training rows, and leave out those of weight 0."""
     with numbered_in_file(train.rows, train.source):
         weights = read_weights(train.table, name)
-    if not weights.all():
-        notes.append(f"train: {counted(int((weights == 0).sum()), 'row')} of weight 0 left out")
     weighted = replace(train, weights=weights)
-    return weighted if weights.all() else weighted.take(np.flatnonzero(weights))
+    if weights.all():
+        return weighted, []
+    note = f"train: {counted(int((weights == 0).sum()), 'row')} of weight 0 left out"
+    return weighted.take(np.flatnonzero(weights)), [note]
 
 
-def split_rows(plan: DataPlan, usable: dict[str, UsableRows], notes: list[str]) -> dict[str, UsableRows]:
-    """Keep the splits that have a table of their own; cut the others from the training rows."""
+def split_rows(plan: DataPlan, usable: dict[str, UsableRows]) -> tuple[dict[str, UsableRows], list[str]]:
+    """Keep the splits that have a table of their own; cut the others from the training rows, with notes."""
     train, split = usable["train"], plan.source.split
-    parts = dict(usable)
+    parts, notes = dict(usable), list[str]()
     if "validation" in usable:
         if "test" not in usable:
             notes.append("no test rows: a validation file was given without a test file, so only validation is scored")
@@ -176,4 +185,4 @@ def split_rows(plan: DataPlan, usable: dict[str, UsableRows], notes: list[str]) 
         shared = share_texts(parts["train"].table, usable[name].table, text=plan.source.texts)
         if shared:
             notes.append(f"{name}: {shared:,} of its texts are also among the training texts: its figures are too high")
-    return {name: parts[name] for name in ("train", "validation", "test") if name in parts}
+    return {name: parts[name] for name in ("train", "validation", "test") if name in parts}, notes

@@ -17,7 +17,7 @@ from attribune.data.words import SENTENCE_END, SentenceTokenizer, WordVocabulary
 from attribune.errors import ConfigError, DataError
 from attribune.methods import MethodConfig
 from attribune.models.folder import ModelFolder
-from attribune.runs.recipe import BackboneRecipe
+from attribune.runs.learner import BackboneRecipe
 from attribune.training.plan import DataPlan
 from attribune.training.preparation import PreparedData
 
@@ -38,7 +38,7 @@ def build_word_backbone(
         DataError: for a file of word vectors that cannot be read, or when no word would have a vector.
     """
     chosen = WORD_MODELS[recipe.name].from_dict(recipe.options)
-    read = plan.text.read_all(data.splits["train"].table, words=plan.reads_words)
+    read = plan.text.read_all(data.splits["train"].table, words=plan.task.input.reads_words)
     texts = list(tokenized_words(read, tokenization=chosen.tokenization))
     words = {word for text in texts for word in text}
     vectors = None if recipe.word_vectors is None else read_word_vectors(recipe.word_vectors, words)

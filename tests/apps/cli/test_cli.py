@@ -465,7 +465,7 @@ def test_flags_go_over_the_recipe_of_a_paper(train: Words, data: Path, capsys: p
     kept = recipe_from(*words, "--preset", "injectors-2022", "--method", "injector")
     assert kept.method["vector_size"] == 768
     other = recipe_from(*words, "--preset", "injectors-2022", "--method", "none")
-    assert other.tuning == "full"
+    assert other.learner.tuning == "full"
     changed = recipe_from(*words, "--preset", "e2ln", "--set", "method.bottleneck=8", "method.name=injector")
     assert (changed.method["name"], changed.method["bottleneck"]) == ("injector", 8)
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from every_task import LABELS
 from fastapi.testclient import TestClient
 from live_service import PATIENCE
 from trained_runs import TrainedRuns
@@ -21,19 +22,6 @@ from attribune.models.model import AttributeModel
 from attribune.schema import Categorical, MultiLabel, Number, Numeric, Schema
 from attribune.tasks import TASKS, fit_task
 
-SPANS = [{"text": ["film"], "answer_start": [4]}] * 3
-LABELS: dict[str, tuple[list[Any], dict[str, Any]]] = {  # columns of labels, and options
-    "classification": ([["good", "bad", "good"]], {}),
-    "rating": ([["1", "2", "3"]], {}),
-    "ordinal": ([["1", "2", "3"]], {}),
-    "regression": ([[0.5, 1.5, 2.0]], {}),
-    "aspects": ([["1", "2", "3"], ["2", "1", "2"]], {"names": ["look", "taste"]}),
-    "preference": ([["first", "second", "first"]], {}),
-    "similarity": ([["a", "b", "c"], ["d", "e", "f"]], {"form": "pairs"}),
-    "tags": ([[["B-X", "O"], ["O"], ["I-X"]]], {}),
-    "spans": ([SPANS, ["the film was"] * 3], {}),
-    "generation": ([["a", "b", "c"]], {}),
-}
 TEXTS: dict[str, TextInput] = {
     "preference": TextInput.of("one", pair="two", prompt="ask"),
     "similarity": TextInput.of("query", pair="document"),

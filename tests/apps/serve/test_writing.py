@@ -22,8 +22,7 @@ from attribune.apps.serve.batching import Batcher
 from attribune.data.texts import TextInput
 from attribune.methods import Injector
 from attribune.models.generator import AttributeGenerator
-from attribune.models.text_stream import TextStream
-from attribune.models.writer import Decoding, Writer
+from attribune.models.writer import Decoding, TextStream, Writer
 from attribune.schema import Categorical, MultiLabel, Schema
 from attribune.schema.revision import Revision
 

@@ -19,6 +19,7 @@ from attribune.models.predictor import Predictor
 from attribune.runs.labelled import LabelledRows
 from attribune.runs.loading import load_run
 from attribune.schema.columns import cell_text
+from attribune.tasks.capabilities import EXPLAIN, require
 
 __all__ = ["Asked", "check_explains", "explain_rows", "explain_run"]
 
@@ -120,7 +121,7 @@ def explain_rows(
 
 def check_explains(predictor: Predictor, method: str, run: str | Path) -> None:
     """Refuse a method that reads no attributes, and a task that scores tokens; ConfigError."""
-    predictor.require_documents("explain")
+    require(predictor.task, EXPLAIN)
     if not (predictor.reads_attributes and len(predictor.schema)):
         raise ConfigError(
             f"method {method!r} of {run} reads no attributes, so there is nothing to explain: give a run whose "

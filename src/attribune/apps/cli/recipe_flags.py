@@ -242,7 +242,7 @@ def _continued_recipe(run: str) -> dict[str, Any]:
     from attribune.runs.folder import RunFolder
 
     recipe = RunFolder.of(run).read_recipe()
-    if recipe.is_baseline:
+    if not recipe.learner.can_take_over(full_model=True):
         raise ConfigError(
             f"--continue {run}: method {recipe.method['name']!r} is a baseline, which is not trained further: train it "
             f"anew on all rows, with --config {RunFolder.of(run).plan_file}, or continue a run of another method"

@@ -25,6 +25,7 @@ from attribune.runs.recipe import Recipe
 from attribune.schema import FittedAttribute, MultiLabel, Numeric, Schema
 from attribune.schema.assignments import assigned_ids, assignments_text
 from attribune.schema.columns import cell_text
+from attribune.tasks.capabilities import PLAYGROUND, require
 
 __all__ = ["Answer", "PanelAnswer", "Session", "TrainingRow"]
 
@@ -122,9 +123,7 @@ class Session:
             ModelFolderError: for a folder that is no run, or whose model is missing or damaged.
         """
         recipe, predictor = load_run(run, backbone=backbone)
-        if predictor.task.kind == "generation":
-            raise ConfigError(f"{run} writes text, which the playground does not show: use `attribune generate`")
-        predictor.require_documents("the playground")
+        require(predictor.task, PLAYGROUND, run=run)
         try:
             rows = TableFile(recipe.data.train or "", FileOptions.of(recipe.data))
             training = LabelledRows.read(recipe, predictor, rows)

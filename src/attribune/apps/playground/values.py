@@ -13,7 +13,7 @@ from attribune.errors import ConfigError
 from attribune.models.predictor import Predictor
 from attribune.runs.labelled import LabelledRows
 from attribune.schema import FittedAttribute
-from attribune.tasks import Aspects, Classification, Rating, Regression, Task
+from attribune.tasks import Task
 
 __all__ = ["AttributeValues", "ValueMap"]
 
@@ -130,20 +130,10 @@ class AttributeValues:
 
 def _label_numbers(task: Task, labels: Array) -> dict[str, Array]:
     """Turn labels into numbers (n,) that can be averaged: the rating, the number, or the share of a class."""
-    if isinstance(task, Regression):
-        return {"number": labels.reshape(-1) * task.std + task.mean}
-    if isinstance(task, Rating):
-        values = np.array([float(name) for name in task.classes])
-        if task.codec.has_shares:
-            return {"rating": labels @ values}
-        return {"rating": np.where(labels >= 0, values[labels.clip(min=0)], values.mean())}
-    if isinstance(task, Classification):
-        has = labels if labels.ndim == 2 else labels[:, None] == np.arange(task.outputs)
-        return {f"share of {name}": has[:, index].astype(np.float64) for index, name in enumerate(task.class_names)}
-    if not isinstance(task, Aspects):
-        return {}  # a task of another package
+    if (numbers := task.codec.numbers(labels)) is not None:
+        return {"rating" if task.codec.choices else "number": numbers}
     return {
-        f"share of {name} {label}": (labels[:, aspect] == index).astype(np.float64)
-        for aspect, (name, classes) in enumerate(zip(task.names, task.class_lists, strict=True))
-        for index, label in enumerate(classes)
+        " ".join(["share of", *filter(None, [choice.name]), label]): marks.astype(np.float64)
+        for choice in task.codec.choices
+        for label, marks in zip(choice.codec.classes, choice.codec.marks(choice.labels(labels)).T, strict=True)
     }

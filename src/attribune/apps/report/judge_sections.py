@@ -20,7 +20,6 @@ from attribune.metrics.bootstrap import Interval
 from attribune.metrics.definitions import metric_info
 from attribune.metrics.tables import format_difference, format_value
 from attribune.schema.columns import canonical
-from attribune.tasks import Regression
 
 __all__ = ["judge_sections"]
 
@@ -94,7 +93,7 @@ class _Units:
             consistency="spread" if is_ordered else "agreement (%)",
             bias=bias,
             disagreement="are apart by" if is_ordered else "give different answers in",
-            has_noise=not isinstance(judgements.task, Regression),
+            has_noise=judgements.answers is not None,
             note=" ".join([means] * bool(bias) + [spread if is_ordered else same, shrunken]),
         )
 
@@ -314,7 +313,7 @@ def _disputed_texts(rows: RunRows, judgements: Judgements, figures: TextFigures,
     for how, values in (("as predicted", figures.predicted), ("as seen", figures.seen)):
         places = np.argsort(-values, kind="stable")[:_LISTED_TEXTS]
         texts = rows.recipe.data.text_input().read_all(
-            rows.table.select(figures.rows[places]), words=judgements.task.reads_words
+            rows.table.select(figures.rows[places]), words=judgements.task.input.reads_words
         )
         for place, text in zip(places.tolist(), texts, strict=True):
             shown = [units.number(float(one[place])) for one in (figures.predicted, figures.seen)]

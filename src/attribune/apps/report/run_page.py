@@ -37,7 +37,6 @@ from attribune.runs.folder import RunFolder
 from attribune.runs.stored_scores import scored_tables
 from attribune.runs.verdict import Verdict
 from attribune.schema.columns import cell_text
-from attribune.tasks import Regression
 
 __all__ = ["report", "run_page"]
 
@@ -295,7 +294,7 @@ def _mistakes(rows: RunRows) -> Iterator[Section]:
     if rows.table is None or not mistakes:
         return
     table, data = rows.table.select([one.row for one in mistakes]), rows.recipe.data
-    texts = data.text_input().read_all(table, words=rows.scored_rows.task.reads_words)
+    texts = data.text_input().read_all(table, words=rows.scored_rows.task.input.reads_words)
     names = [name for name in dict.fromkeys([*rows.recipe.attribute_names, *data.label]) if name in table.column_names]
     columns = {name: [cell_text(cell) for cell in table[name]] for name in names}
     examples = []
@@ -305,7 +304,7 @@ def _mistakes(rows: RunRows) -> Iterator[Section]:
         if one.probability is not None:
             facts["probability of the label"] = f"{one.probability:.3f}"
         examples.append(Example(text=shortened(text, _EXCERPT) or "(no text)", facts=facts))
-    of = "all rows" if isinstance(rows.scored_rows.task, Regression) else "the rows that are predicted wrongly"
+    of = "the rows that are predicted wrongly" if rows.scored_rows.task.codec.choices else "all rows"
     yield Section(
         title="Largest mistakes",
         examples=examples,

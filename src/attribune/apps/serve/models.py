@@ -25,9 +25,8 @@ from attribune.models.base import ConditionedModel
 from attribune.models.folder import CONFIG, SCHEMA, TENSORS
 from attribune.models.generator import AttributeGenerator
 from attribune.models.panel import Panel
-from attribune.models.predictor import Predictor
+from attribune.models.predictor import Predictor, Quantisation
 from attribune.models.predictor_group import PredictorGroup
-from attribune.models.quantised import Quantisation
 from attribune.models.writer import Writer
 from attribune.runs.folder import RunFolder
 from attribune.runs.live_run import LiveRun
@@ -264,7 +263,7 @@ class RunLoader:
         dtype: of the backbones' weights, ``float32`` or ``bfloat16``.
         cache_mb: size of the weight caches of all models together, in MiB.
         enrol: whether values can be added and taken away.
-        quantise: ``int8`` computes in int8, on CPUs; see `attribune.models.quantised`.
+        quantise: ``int8`` computes in int8, on CPUs; see `attribune.models.predictor`.
         mapped: whether float32 weights stay in their files, of which all processes share one copy in memory, apart from
             small files of the runs; when such a file is written to, the models do not answer.
 

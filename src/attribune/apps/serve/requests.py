@@ -233,7 +233,7 @@ def _check_words(given: Any, field: str, model: ServedModel, settings: ServeSett
     for value in given.values() if isinstance(given, dict) else [given]:
         if not isinstance(value, list):
             continue
-        if not model.predictor.task.reads_words:
+        if not model.predictor.task.input.reads_words:
             raise Refused(422, field, "a list, but this model reads a text: give it as one")
         if len(value) > settings.max_text_length:
             limit = f"at most {settings.max_text_length:,} are read"
@@ -255,7 +255,7 @@ def _texts(text: Any, prefix: str, model: ServedModel, settings: ServeSettings) 
             if len(joined) > settings.max_text_length:
                 limit = f"at most {settings.max_text_length:,} are read"
                 raise Refused(422, field, f"{len(joined):,} characters, but {limit}: cut the text")
-    if not model.predictor.task.reads_words:
+    if not model.predictor.task.input.reads_words:
         return dict(text)
     # Lists in every row, since one column of the requests that are answered together has one type.
     return {name: value.split() if isinstance(value, str) else value for name, value in text.items()}

@@ -219,7 +219,7 @@ def _row_with_value(
 def check_label(given: Any, number: int, model: ServedModel) -> Any:
     """Check the label of a row by itself; returns it as a cell of a column of one type."""
     task, field = model.predictor.task, f"rows[{number}].label"
-    given = _cell(given, field, takes_shares=task.codec.has_shares)
+    given = _cell(given, field, takes_shares=any(one.codec.has_shares for one in task.codec.choices))
     try:
         is_there = bool(task.encode_labels([[given]], first_row=number + 1)[1][0])
         unseen = task.unseen_labels([[given]])

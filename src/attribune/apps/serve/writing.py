@@ -27,7 +27,7 @@ from attribune.apps.serve.limits import LEFT
 from attribune.apps.serve.models import Answer
 from attribune.apps.serve.service import Service
 from attribune.apps.serve.writing_requests import Writing, read_writing
-from attribune.models.text_stream import WrittenText
+from attribune.models.writer import WrittenText
 from attribune.schema import Schema
 
 __all__ = ["EVENTS", "WritingPaths"]

@@ -14,6 +14,7 @@ from datasets import Dataset
 
 from attribune.data.readers.collator import Collator, text_key
 from attribune.data.texts import TextInput
+from attribune.data.windows import Window
 from attribune.errors import ConfigError
 from attribune.schema import EncodingReport, Schema
 from attribune.schema.columns import Table, column_names, require_columns
@@ -22,10 +23,12 @@ from attribune.tasks.base import Task
 if TYPE_CHECKING:
     from attribune.data.histories import Embed, Histories
 
-__all__ = ["EncodedRows", "Pieces", "Reader", "Reading", "TextRows", "ids_column", "labels_column"]
+__all__ = ["MANY_CUT", "EncodedRows", "Pieces", "Reader", "Reading", "TextRows", "ids_column", "labels_column"]
 
 Array = npt.NDArray[Any]
 Flags = npt.NDArray[np.bool_]
+MANY_CUT = 0.05
+"""If a larger share of the texts is cut to the window, a note says what to do."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -279,11 +282,14 @@ class Reader(ABC):
     """Reads the rows of one kind of input: makes ids of their texts, and batches of them.
 
     ``name`` is that of the kind, see `attribune.tasks.inputs`; ``columns`` are those that are read where a table has
-    them, and ``cuts_rows`` says whether a row may be several pieces, whose scores are merged.
+    them, ``cuts_rows`` says whether a row may be several pieces, whose scores are merged, and ``makes_labels`` whether
+    labels are ids of the text itself.
     """
 
     name: ClassVar[str]
     cuts_rows: ClassVar[bool] = False
+    makes_labels: ClassVar[bool] = False
+    window: Window
     columns: tuple[str, ...] = ()
 
     @classmethod
@@ -340,6 +346,22 @@ class Reader(ABC):
         None where the parts cannot be found; by default they cannot.
         """
         return None
+
+    def of_single_texts(self, text: TextInput, *, place: int) -> tuple[Reader, TextInput] | None:
+        """Return what reads the text of a row at a place, from 0, alone, and its columns; None where there is none."""
+        return (self, text) if place == 0 else None
+
+    def cut_note(self, cut: int, rows: int) -> str:
+        """Say how many texts of rows were cut to the window, and what to do where these are many."""
+        note = f"{cut:,} of {rows:,} texts cut to the window {self.window}"
+        if cut > MANY_CUT * rows:
+            note += f", which is {cut / rows:.0%}: {self._cut_cure()}"
+        return note
+
+    def _cut_cure(self) -> str:
+        if self.window.chunk is not None:
+            return "raise the numbers of the window"
+        return "raise max_length, or read the ends too (window head+tail) or all (chunks)"
 
     def for_training(self, *, seed: int) -> Reader:
         """Return the reader of training rows, which may leave out at random what is read beside a text."""

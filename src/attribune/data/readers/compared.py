@@ -55,7 +55,7 @@ class CandidateEncoder(Reader):
     name: ClassVar[str] = "compared"
 
     def __init__(self, encoder: TextEncoder, *, negative: Sequence[str] = ()) -> None:
-        self.encoder, self.columns = encoder, tuple(negative)
+        self.encoder, self.window, self.columns = encoder, encoder.window, tuple(negative)
 
     @classmethod
     def of(cls, reading: Reading, text: TextInput | None) -> Self:
@@ -67,6 +67,11 @@ class CandidateEncoder(Reader):
     def collator(cls, reading: Reading, schema: Schema) -> Collator:
         """Return a `CandidateCollator`."""
         return CandidateCollator(reading.tokenizer, schema)
+
+    def of_single_texts(self, text: TextInput, *, place: int) -> tuple[Reader, TextInput]:
+        """Return what reads the first text alone, or the second."""
+        columns = text.pair if place else text.columns
+        return self.encoder, replace(text, columns=columns, pair=(), negative=())
 
     @classmethod
     def shared_texts(cls, rows: Dataset) -> None:

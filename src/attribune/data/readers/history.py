@@ -67,7 +67,7 @@ class HistoryEncoder(Reader):
 
     def __init__(self, encoder: TextEncoder, histories: Histories, *, embed: Embed | None = None) -> None:
         config = histories.config
-        self.encoder, self.histories, self._embed = encoder, histories, embed
+        self.encoder, self.window, self.histories, self._embed = encoder, encoder.window, histories, embed
         self.columns = () if config.time is None else (config.time,)
         self._share = config.tokens // config.k
         labels = list(dict.fromkeys(histories.labels))

@@ -102,6 +102,13 @@ class PassageEncoder(TokenReader):
             task=self.task,
         )
 
+    def cut_note(self, cut: int, rows: int) -> str:
+        """Say how many questions were cut."""
+        return (
+            f"{cut:,} of {rows:,} questions cut to the window {self.window}, of which half is for the context, or to "
+            "task.max_question_length: raise what is too small"
+        )
+
     def _room(self, tokens: PairTokens) -> int:
         return self.window.length(self.special) - len(tokens)
 

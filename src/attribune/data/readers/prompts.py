@@ -41,6 +41,7 @@ class PromptEncoder(Reader):
     """
 
     name: ClassVar[str] = "written"
+    makes_labels: ClassVar[bool] = True
 
     def __init__(self, tokenizer: Any, text: TextInput, *, limit: int | None = None, separate: bool = False) -> None:
         if text.pair:
@@ -52,7 +53,7 @@ class PromptEncoder(Reader):
         self.tokenizer, self.text, self.separate = tokenizer, text, separate
         self.special = SpecialTokens.of(tokenizer)
         window.check(self.special, limit=limit)
-        self.size = window.size
+        self.window, self.size = window, window.size
         if tokenizer.eos_token_id is None:
             raise ConfigError(f"{type(tokenizer).__name__} has no end token: set tokenizer.eos_token")
         self.end = int(tokenizer.eos_token_id)
@@ -129,6 +130,9 @@ class PromptEncoder(Reader):
         cut = sum(len(ids) > room for ids in encoded)
         fitted = [ids[max(0, len(ids) - room) :] for ids in encoded]
         return [self.special.wrap(ids) if self.separate else [*self.begin, *ids] for ids in fitted], cut
+
+    def _cut_cure(self) -> str:
+        return "raise max_length"
 
     def _room(self) -> int:
         """Return the maximum number of ids of prompt and response together, or of the prompt that an encoder reads."""

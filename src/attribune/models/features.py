@@ -2,24 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
+from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 
+from attribune.backbones.loading import load_tokenizer
 from attribune.data.readers.base import Reader
 from attribune.data.readers.plain import PlainReader
 from attribune.data.texts import TextInput
 from attribune.errors import ConfigError, DataError
+from attribune.methods import Plain
+from attribune.models.model import AttributeModel
+from attribune.models.text_vectors import TextVectors
 from attribune.schema import Schema
 from attribune.schema.revision import Revision
 from attribune.schema.value_features import FittedField
+from attribune.tasks import Regression
 
-__all__ = ["LinearFeatures", "described", "described_width", "one_hot"]
+__all__ = [
+    "LinearFeatures",
+    "SentenceVectors",
+    "VectorFeatures",
+    "described",
+    "described_width",
+    "one_hot",
+]
 
 Array = npt.NDArray[Any]
 _FEW_ROWS = 1_000
@@ -193,3 +206,143 @@ def _categories(ids: Array, count: int) -> Any:
     rows, slots = np.nonzero(ids)
     columns = ids[rows, slots].astype(np.int64) - 1
     return sparse.csr_array((np.ones(len(rows)), (rows, columns)), shape=(len(ids), count))
+
+
+class SentenceVectors(TextVectors):
+    """Turns tokenized texts into vectors.
+
+    Args:
+        backbone: a hub name or a folder.
+        revision: branch, tag or commit on the hub.
+
+    Raises:
+        ConfigError: for a backbone of no known family.
+    """
+
+    def __init__(self, backbone: str, *, revision: str | None = None) -> None:
+        self.backbone = backbone
+        options: dict[str, Any] = {"task": Regression(), "method": Plain(), "tuning": "frozen"}
+        tokenizer = load_tokenizer(backbone, revision=revision)
+        super().__init__(AttributeModel.build(backbone, Schema([]), tokenizer=tokenizer, revision=revision, **options))
+
+    def row_encoder(self, text_input: TextInput | None = None) -> Reader:
+        """Return the encoder of the texts of rows."""
+        encoder: Reader = self._model.row_encoder(text_input)
+        return encoder
+
+
+@dataclass(frozen=True, kw_only=True)
+class VectorFeatures:
+    """What turns rows into a sparse matrix (n, F).
+
+    First the standardised vector h of the text, then for each value ``intercept`` where the row has it, and where
+    `weights` is above 0 ``weights * h`` as well, at last what is known of the values. A penalty on the squares of the
+    features' weights then shrinks what a value adds towards zero, the more the smaller these factors are: it is a
+    random effect whose deviation they are.
+
+    Args:
+        method: the name of the baseline, ``intercept`` or ``heads``; of the latter `weights` may be 0, too.
+        mean: (H,) of the vectors of the training texts.
+        scale: (H,) their deviation.
+    """
+
+    method: str
+    backbone: str
+    schema: Schema
+    mean: Array
+    scale: Array
+    intercept: float = 1.0
+    weights: float = 0.0
+    vectors: SentenceVectors | None = field(default=None, compare=False, repr=False)
+    uses_text: ClassVar[bool] = True
+
+    @cached_property
+    def encoder(self) -> SentenceVectors:
+        """What computes the vectors; loaded when it is first used."""
+        return SentenceVectors(self.backbone) if self.vectors is None else self.vectors
+
+    @property
+    def _values(self) -> int:
+        return sum(attribute.size - 1 for attribute in self.schema.attributes)
+
+    @property
+    def width(self) -> int:
+        """Number of features F."""
+        H = len(self.mean)
+        return H + self._values * (1 + (H if self.weights else 0)) + described_width(self.schema)
+
+    def row_encoder(self, text_input: TextInput | None = None) -> Reader:
+        """Return the encoder of the texts of rows."""
+        return self.encoder.row_encoder(text_input)
+
+    def prepare(self, device: Any) -> None:
+        """Compute vectors on a device."""
+        self.encoder.to(device)
+
+    def transform(self, texts: Sequence[Any] | None, attribute_ids: Array) -> Any:
+        """Return the matrix (n, F) in CSR form of tokenized texts."""
+        return self.of_vectors(self.encoder.encode(texts or []), attribute_ids)
+
+    def of_vectors(self, vectors: Array, attribute_ids: Array) -> Any:
+        """Return the matrix of texts whose vectors (n, H) are known."""
+        h = sparse.csr_array((vectors.astype(np.float64) - self.mean) / self.scale)
+        values = one_hot(np.asarray(attribute_ids), self.schema)
+        parts = [h, self.intercept * values]
+        if self.weights:
+            parts.append(self.weights * _products(values, h))
+        parts.append(described(np.asarray(attribute_ids), self.schema))
+        return sparse.hstack(parts, format="csr")
+
+    def revised(self, revision: Revision) -> tuple[Self, npt.NDArray[np.int64]]:
+        """Return the features with values added or taken away, and for each the number of the one that it was.
+
+        That of a value that was not there is the former `width`.
+        """
+        H, start = len(self.mean), 0
+        origins = []
+        for attribute in self.schema:
+            ids = revision.ids.get(attribute.name, np.arange(attribute.size))[1:]
+            origins.append(np.where(ids > 0, start + ids - 1, -1))
+            start += attribute.size - 1
+        values = np.concatenate(origins) if origins else np.zeros(0, dtype=np.int64)
+        parts = [np.arange(H), np.where(values >= 0, H + values, self.width)]
+        if self.weights:
+            own = (H + self._values + values[:, None] * H + np.arange(H)).reshape(-1)
+            parts.append(np.where(np.repeat(values >= 0, H), own, self.width))
+        parts.append(np.arange(self.width - described_width(self.schema), self.width))
+        return replace(self, schema=revision.schema), np.concatenate(parts)
+
+    def settings(self) -> dict[str, Any]:
+        """Return what is stored as JSON."""
+        deviations = {"intercept": self.intercept, "weights": self.weights}
+        return {"method": self.method, "backbone": self.backbone, **deviations}
+
+    def tensors(self) -> dict[str, Array]:
+        """Return what is stored as arrays."""
+        return {"mean": self.mean, "scale": self.scale}
+
+    @classmethod
+    def from_stored(
+        cls, settings: Mapping[str, Any], tensors: Mapping[str, Array], schema: Schema, *, backbone: str | Path | None
+    ) -> Self:
+        """Restore the features; `backbone` is the new location of its weights, if they were moved."""
+        return cls(
+            method=str(settings["method"]),
+            backbone=str(backbone or settings["backbone"]),
+            schema=schema,
+            mean=tensors["mean"],
+            scale=tensors["scale"],
+            intercept=float(settings["intercept"]),
+            weights=float(settings["weights"]),
+        )
+
+
+def _products(values: Any, h: Any) -> Any:
+    """Return (n, V H): for each value that a row has, the row's vector."""
+    rows, columns = values.nonzero()
+    H, dense = h.shape[1], h.toarray()
+    index = columns[:, None] * H + np.arange(H)
+    data = values.data[:, None] * dense[rows]
+    starts = np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=values.shape[0]) * H)])
+    shape = (values.shape[0], values.shape[1] * H)
+    return sparse.csr_array((data.reshape(-1), index.reshape(-1), starts), shape=shape)

@@ -1,0 +1,342 @@
+"""What learns in a run: a method in a backbone, or a baseline without one."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
+
+from pydantic import Field, field_validator, model_validator
+
+from attribune.backbones.added_tokens import AddedTokens
+from attribune.backbones.families import placement_for
+from attribune.backbones.loading import DEFAULT_BACKBONE
+from attribune.backbones.placement import Pooling
+from attribune.backbones.tuning import Tuning
+from attribune.backbones.word_options import WORD_MODELS
+from attribune.core.config import Settings
+from attribune.core.door import as_argument
+from attribune.core.wording import did_you_mean_or
+from attribune.errors import ConfigError
+from attribune.methods import METHODS, MethodConfig, check_reads_descriptions, method_from_dict
+from attribune.methods.history import History
+from attribune.models.baselines import BASELINES, BaselineConfig, baseline_from_dict
+from attribune.models.chunk_encoders import chunk_encoder_from_dict
+from attribune.tasks import Task
+from attribune.tasks.inputs import InputSettings
+
+__all__ = ["BackboneRecipe", "BaselineLearner", "Learner", "MethodLearner", "read_method"]
+
+
+class BackboneRecipe(Settings):
+    """The pretrained weights and how they are tuned. Empty fields take the default of the method or of the family.
+
+    ``dropout`` applies to the document vector, ``head_size`` is the size of a tanh layer between it and the classifier
+    (by default there is none), ``chunk_encoder`` joins the vectors of chunks (``robert``, ``tobert``, or settings; by
+    default their mean), ``attention_dropout`` to the attention weights of the backbone. With an
+    ``attention_dropout`` of 0, training on a CPU can use the fused attention, which is much faster for long texts.
+
+    With ``added_tokens`` ``train``, tokens that were added to the tokenizer and have no embeddings get some, which
+    learn with every tuning; by default they are refused.
+
+    The names ``cnn``, ``tang-cnn``, ``bilstm``, ``bilstm-cnn`` and ``hierarchical`` are backbones without
+    pretraining, trained in full: ``options`` are those of their configurations, ``word_vectors`` a file of
+    pretrained word vectors to begin with.
+    """
+
+    name: str = DEFAULT_BACKBONE
+    revision: str | None = None
+    tuning: str | None = None
+    pooling: Pooling | None = None
+    dropout: float = Field(default=0.2, ge=0, lt=1)
+    head_size: int | None = Field(default=None, ge=1, le=100_000)
+    chunk_encoder: dict[str, Any] | str | None = None
+    attention_dropout: float | None = Field(default=None, ge=0, lt=1)
+    options: dict[str, Any] = Field(default={})
+    word_vectors: str | None = None
+    added_tokens: AddedTokens = "refuse"
+
+    @property
+    def is_pretrained(self) -> bool:
+        """Whether there are pretrained weights; a backbone over word vectors begins without."""
+        return self.name not in WORD_MODELS
+
+    @model_validator(mode="after")
+    def _fitting_kind(self) -> Self:
+        if self.is_pretrained and (self.options or self.word_vectors):
+            what = "options" if self.options else "word_vectors"
+            raise ConfigError(f"{what} are for backbones without pretraining ({', '.join(WORD_MODELS)}): leave it out")
+        chosen = {
+            "tuning": self.tuning not in (None, "full"),
+            "revision": self.revision is not None,
+            "attention_dropout": self.attention_dropout is not None,
+            "added_tokens": self.added_tokens != "refuse",
+        }
+        if not self.is_pretrained and any(chosen.values()):
+            what = next(name for name, is_chosen in chosen.items() if is_chosen)
+            raise ConfigError(f"{what} is not for the backbone {self.name!r}, which is not pretrained: leave it out")
+        if not self.is_pretrained:
+            WORD_MODELS[self.name].from_dict(self.options, source="backbone.options")
+        return self
+
+    @field_validator("chunk_encoder")
+    @classmethod
+    def _readable_chunk_encoder(cls, value: Any) -> Any:
+        return None if value is None else chunk_encoder_from_dict(value).model_dump()
+
+    @field_validator("tuning")
+    @classmethod
+    def _readable_tuning(cls, value: str | None) -> str | None:
+        if value is not None:
+            Tuning.parse(value)
+        return value
+
+
+def read_method(settings: dict[str, Any]) -> MethodConfig | BaselineConfig:
+    """Return the options of a method or of a baseline; ConfigError for an unknown name, which lists both."""
+    name = settings["name"]
+    if isinstance(name, str) and name in BASELINES:
+        return baseline_from_dict(settings)
+    if isinstance(name, str) and "+" not in name and name not in METHODS:
+        known = (*METHODS, *BASELINES)
+        rest = did_you_mean_or(name, known, f"choose one of {', '.join(known)}, or a sum")
+        raise ConfigError(f"unknown method {name!r}{rest}")
+    return method_from_dict(settings)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Learner(ABC):
+    """What learns in a run.
+
+    ``has_settings`` says whether other settings of the training could be tried; a baseline chooses its own.
+
+    Args:
+        options: of the method or of the baseline.
+        backbone: the one that the recipe names, whether it is read or not.
+    """
+
+    has_settings: ClassVar[bool]
+    options: MethodConfig | BaselineConfig
+    backbone: BackboneRecipe
+
+    @property
+    def name(self) -> str:
+        """The name of the method or of the baseline."""
+        return self.options.name
+
+    @property
+    def method(self) -> MethodConfig | None:
+        """The options of a method; None for a baseline."""
+        return self.options if isinstance(self.options, MethodConfig) else None
+
+    @property
+    def baseline(self) -> BaselineConfig | None:
+        """The options of a baseline; None for a method."""
+        return self.options if isinstance(self.options, BaselineConfig) else None
+
+    @property
+    def tuning(self) -> str | None:
+        """Which parameters of the backbone are trained; None without one."""
+        return None
+
+    @property
+    def rates(self) -> Mapping[str, float]:
+        """The peak learning rates, by their names in a recipe; empty without any."""
+        return {}
+
+    @property
+    def times(self) -> tuple[str, ...]:
+        """The column by which rows are ordered, if any."""
+        return ()
+
+    @property
+    @abstractmethod
+    def read_backbone(self) -> str | None:
+        """The name of the backbone whose states are read; None without one."""
+
+    @property
+    def tuned_backbone(self) -> str | None:
+        """The name of the backbone in which something is learned; None without one."""
+        return self.read_backbone if self.tuning is not None else None
+
+    @property
+    @abstractmethod
+    def needs_attributes(self) -> bool:
+        """Whether there must be attributes."""
+
+    @property
+    def reads_attributes(self) -> bool:
+        """Whether predictions depend on the attributes, where there are any."""
+        return self.needs_attributes
+
+    @abstractmethod
+    def can_take_over(self, *, full_model: bool) -> bool:
+        """Whether it can begin with the attribute parameters of another run, or with its full model."""
+
+    @abstractmethod
+    def backbone_words(self, shown: str) -> str:
+        """Say in a card what becomes of the backbone, whose name is shown so."""
+
+    def check(self, settings: InputSettings, *, task: type[Task], described: Sequence[str]) -> None:
+        """Refuse attributes, rows or a backbone that cannot be read.
+
+        Args:
+            described: the attributes whose values are described.
+
+        Raises:
+            ConfigError: naming the method, the setting and the cure.
+        """
+        if self.needs_attributes and not settings.attributes:
+            raise ConfigError(
+                f"method {self.name!r} needs attributes: name their columns with {as_argument('data.attributes')}, or "
+                "choose method 'none'"
+            )
+
+
+@dataclass(frozen=True, kw_only=True)
+class BaselineLearner(Learner):
+    """A baseline, which acts in no backbone, though it may read one."""
+
+    has_settings = False
+    options: BaselineConfig
+
+    @property
+    def needs_attributes(self) -> bool:
+        """Whether it reads nothing else."""
+        return not self.options.reads_text
+
+    @property
+    def reads_attributes(self) -> bool:
+        """All baselines do."""
+        return True
+
+    @property
+    def read_backbone(self) -> str | None:
+        """The frozen backbone whose vectors are read, if any."""
+        return self.backbone.name if self.options.reads_vectors else None
+
+    def can_take_over(self, *, full_model: bool) -> bool:
+        """It cannot: it has no such parameters."""
+        return False
+
+    def backbone_words(self, shown: str) -> str:
+        """Say whether there is a frozen one."""
+        return f"{shown} (frozen)" if self.options.reads_vectors else "no backbone"
+
+    def check(self, settings: InputSettings, *, task: type[Task], described: Sequence[str]) -> None:
+        """Refuse settings of the backbone that do nothing."""
+        super().check(settings, task=task, described=described)
+        if self.options.reads_vectors and not self.backbone.is_pretrained:
+            raise ConfigError(
+                f"method {self.name!r} reads the vectors of a pretrained backbone, and {self.backbone.name!r} is not "
+                "pretrained: choose a pretrained one"
+            )
+        if self.backbone.added_tokens != "refuse":
+            raise ConfigError(
+                f"backbone.added_tokens is {self.backbone.added_tokens}, which method {self.name!r} does not have: "
+                "add embeddings with transformers (resize_token_embeddings), or leave it out"
+            )
+
+
+@dataclass(frozen=True, kw_only=True)
+class MethodLearner(Learner):
+    """A method in a backbone.
+
+    Args:
+        learning_rate: of new parameters.
+        own_rate: of the backbone, where one is given.
+    """
+
+    has_settings = True
+    options: MethodConfig
+    learning_rate: float
+    own_rate: float | None
+
+    @property
+    def needs_attributes(self) -> bool:
+        """Whether the method reads attributes."""
+        return self.options.uses_attributes
+
+    @property
+    def tuning(self) -> str:
+        """Which parameters of the backbone are trained."""
+        if not self.backbone.is_pretrained:
+            return "full"
+        return self.backbone.tuning or self.options.default_tuning
+
+    @property
+    def rates(self) -> Mapping[str, float]:
+        """The peak learning rates of new parameters and of the backbone."""
+        rate = self.own_rate
+        if rate is None:
+            is_delicate = self.backbone.is_pretrained and Tuning.parse(self.tuning).pretrained_matrices
+            rate = 5e-5 if is_delicate else self.learning_rate
+        return {"learning_rate": self.learning_rate, "backbone_learning_rate": rate}
+
+    @property
+    def times(self) -> tuple[str, ...]:
+        """The column by which a history is ordered, if there is one."""
+        return (self.options.time,) if isinstance(self.options, History) and self.options.time is not None else ()
+
+    @property
+    def read_backbone(self) -> str:
+        """The name of the backbone."""
+        return self.backbone.name
+
+    def can_take_over(self, *, full_model: bool) -> bool:
+        """Whether the full model is taken over, or there are attribute parameters."""
+        return full_model or self.needs_attributes
+
+    def backbone_words(self, shown: str) -> str:
+        """Say what of it is trained."""
+        return f"{shown} (tuning `{self.tuning}`)"
+
+    def check(self, settings: InputSettings, *, task: type[Task], described: Sequence[str]) -> None:
+        """Refuse attributes, descriptions, histories and a backbone that the method cannot read."""
+        super().check(settings, task=task, described=described)
+        if isinstance(self.options, History):
+            self._check_history(self.options, settings)
+        check_reads_descriptions(self.options, described)
+        if not self.backbone.is_pretrained:
+            self._check_words(settings, task)
+
+    def _check_history(self, history: History, settings: InputSettings) -> None:
+        """Refuse settings with which no history can be read."""
+        if (refusal := history.attribute_refusal(settings.attributes)) is not None:
+            raise ConfigError(refusal)
+        if settings.options.get("soft_labels"):
+            raise ConfigError(
+                "history puts labels in front of texts, but with soft_labels they are shares: leave soft_labels out"
+            )
+        if history.time in settings.label:
+            raise ConfigError(
+                f"history: time is {history.time!r}, which is the label and would be read: name another column"
+            )
+        if history.time is None and not self.backbone.is_pretrained:
+            raise ConfigError(
+                f"history: similar texts are found by a pretrained backbone, but {self.backbone.name!r} is not "
+                "pretrained: choose one that is, or name a column of times (method.time)"
+            )
+        if settings.is_chunked:
+            raise ConfigError(
+                f"history: a text is read at once, behind its history, and the window is {settings.window!r}: choose "
+                "head or head+tail"
+            )
+
+    def _check_words(self, settings: InputSettings, task: type[Task]) -> None:
+        """Refuse a backbone without pretraining that the method or the task cannot read."""
+        method, name = self.options, self.backbone.name
+        placement = placement_for(WORD_MODELS[name].model_type)
+        if (refusal := method.refusal(placement) or method.attribute_refusal(settings.attributes)) is not None:
+            raise ConfigError(refusal)
+        needed = task.input.needs_token_states
+        if placement.states != "token" and (needed or settings.is_chunked):
+            what = f"the task {task.kind!r} {needed}" if needed else "chunks are cut by words"
+            raise ConfigError(f"{what}, and the backbone {name!r} has a state for each {placement.states}")
+        for option, value in method.word_options(name, attributes=len(settings.attributes)).items():
+            if (given := self.backbone.options.get(option, value)) != value:
+                raise ConfigError(
+                    f"backbone.options.{option} is {given}, but the method {method.name!r} needs {value} for the "
+                    f"attributes {', '.join(settings.attributes)}: leave it out"
+                )
