@@ -176,5 +176,5 @@ def test_stars_are_learned_as_numbers() -> None:
     task = Rating.fit([labels])
     assert task.classes == ("1", "3", "5")
     assert task.encode_labels([labels])[0].tolist() == [2, 0, 1, 1]
-    assert not task.bad_labels([labels], {"classes": task.classes}).any()
+    assert not task.codec_for({"classes": task.classes}).outside([labels]).any()
     assert Regression.fit([labels]).mean == 3

@@ -157,14 +157,14 @@ def test_alike_classes_of_a_scale_have_a_task_that_reads_their_numbers(names, is
 def test_aspects_name_the_classes_that_are_alike():
     columns = [["good", "Good", "bad"], ["a", "b", "a"]]
     task = Aspects.fit(columns, names=["food", "place"])
-    (note,) = task.class_notes(task.encode_labels(columns)[0])
+    (note,) = task.codec.class_notes(task.encode_labels(columns)[0])
     assert note.startswith("aspect 'food': classes that differ")
     assert "'Good' (1), 'good' (1)" in note
 
 
 def test_words_for_missing_beside_other_labels_are_named():
     task = Classification(classes=["a", "b"], multi_label=True, separator="|")
-    assert task.label_notes([["a|None", "b|NA|None", "None", "a", ""]]) == [
+    assert task.codec.notes([["a|None", "b|NA|None", "None", "a", ""]]) == [
         "labels left out beside others, since they mean missing (task.missing): 'None' (2), 'NA' (1)"
     ]
-    assert Classification(classes=["a", "None"], multi_label=True, separator="|").label_notes([["a|None"]]) == []
+    assert Classification(classes=["a", "None"], multi_label=True, separator="|").codec.notes([["a|None"]]) == []

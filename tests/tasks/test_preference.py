@@ -42,7 +42,7 @@ def test_usual_labels_are_understood(names: tuple[Any, Any]) -> None:
     assert labels[keep].tolist() == [1, 0, 1]
     assert keep.tolist() == [True, True, False, True]
     assert labels.dtype == np.int64
-    assert task.label_notes(columns) == ["1 row is a tie and is left out"]
+    assert task.codec.notes(columns) == ["1 row is a tie and is left out"]
 
 
 def test_other_labels_are_named() -> None:
@@ -59,7 +59,7 @@ def test_without_labels_the_first_text_is_preferred() -> None:
     labels, keep = task.encode_labels(columns)
     assert labels[keep].tolist() == [0]
     assert keep.tolist() == [True, False, False, False, False]
-    assert task.label_notes(columns) == ["1 row has the same text twice and is left out"]
+    assert task.codec.notes(columns) == ["1 row has the same text twice and is left out"]
 
 
 def test_missing_labels_and_texts_are_left_out() -> None:
@@ -70,7 +70,7 @@ def test_missing_labels_and_texts_are_left_out() -> None:
         ["b"] * 4 + ["a", "c", "e"],
     ]
     assert task.encode_labels(columns)[1].tolist() == [True] + [False] * 6
-    assert task.label_notes(columns) == [
+    assert task.codec.notes(columns) == [
         "1 row is a tie and is left out",
         "1 row has the same text twice and is left out",
     ]

@@ -36,7 +36,7 @@ def test_pairs_have_the_numbers_of_their_second_texts() -> None:
     assert labels.min() >= 0
     assert labels[0] == labels[2], "texts are trimmed"
     assert len({*labels[:5].tolist()}) == 4
-    assert task.label_notes([[*QUERIES, "a"], [*FOUND, "a "]]) == ["1 row has the same text twice and is left out"]
+    assert task.codec.notes([[*QUERIES, "a"], [*FOUND, "a "]]) == ["1 row has the same text twice and is left out"]
 
 
 def test_triplets_need_texts_that_differ() -> None:
@@ -44,7 +44,7 @@ def test_triplets_need_texts_that_differ() -> None:
     labels, is_usable = task.encode_labels([["a", "b", "a", ""], ["x", "y", "a", "x"], ["y", "y ", "x", "z"]])
     assert is_usable.tolist() == [True, False, True, False]
     assert labels.tolist() == [0] * 4
-    assert task.label_notes([["a"], ["x"], ["x"]]) == ["1 row has the same text twice and is left out"]
+    assert task.codec.notes([["a"], ["x"], ["x"]]) == ["1 row has the same text twice and is left out"]
 
 
 def test_scores_are_cosines() -> None:
@@ -56,8 +56,8 @@ def test_scores_are_cosines() -> None:
     assert task.encode_labels([[0.25, "nan"]])[1].tolist() == [True, False], "scores alone"
     assert task.unseen_labels([[0.7]]) == {}
     columns = [[0.5, "4.5", "high", "", -1.01], ["a"] * 5, ["b"] * 5]
-    assert Similarity.bad_labels(columns, {"form": "scores"}).tolist() == [False, True, True, False, True]
-    assert not Similarity.bad_labels([["high"], ["b"]], {"form": "pairs"}).any()
+    assert Similarity.codec_for({"form": "scores"}).outside(columns).tolist() == [False, True, True, False, True]
+    assert not Similarity.codec_for({"form": "pairs"}).outside([["high"], ["b"]]).any()
 
 
 def test_ranks_are_those_among_the_distinct_positives(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -113,7 +113,7 @@ def test_of_a_tie_each_answer_counts_as_right() -> None:
     assert task.codec.true_classes(shares, logits).tolist() == [0, 1, 1, 2]
     assert task.metrics(logits, shares)["accuracy"].value() == 0.5
     cells = ['{"a": 0.5, "b": 0.5}', '{"a": 0.6, "b": 0.4}', None]
-    notes = Classification.fit([cells], soft_labels=True).label_notes([cells])
+    notes = Classification.fit([cells], soft_labels=True).codec.notes([cells])
     assert notes == ["1 of 2 labels have several most frequent classes, each of which counts as right"]
 
 

@@ -80,9 +80,9 @@ def test_answers_elsewhere_are_found_and_counted() -> None:
     cells = [{"text": ["cat"], "answer_start": [start]} for start in (4, 5, 4 - len(CONTEXT), 400)]
     labels, _ = TASK.encode_labels([cells, [CONTEXT] * 4])
     assert list(labels) == [(Answer("cat", 4),)] * 4
-    (note,) = TASK.label_notes([cells, [CONTEXT] * 4])
+    (note,) = TASK.codec.notes([cells, [CONTEXT] * 4])
     assert note.startswith("3 answers are not where their row says")
-    assert TASK.label_notes([cells[:1], [CONTEXT]]) == []
+    assert TASK.codec.notes([cells[:1], [CONTEXT]]) == []
 
 
 def test_fitting_finds_out_whether_all_have_answers() -> None:

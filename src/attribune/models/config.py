@@ -101,7 +101,7 @@ class AttributeConfig(PreTrainedConfig):
     @property
     def reads_tokens(self) -> bool:
         """Whether the head is on the tokens."""
-        return self._task_class.reads_tokens
+        return self._task_class.input.scores == "tokens"
 
     @property
     def architecture(self) -> Architecture:

@@ -106,7 +106,7 @@ class LabelledRows:
             words = missing_label_words(table, recipe.data.label, unlabelled, missing=missing)
         words = f": labels {words}, which mean missing (task.missing of the run)" if words else ""
         if len(usable) < len(table):
-            left_out = f"{len(table) - len(usable):,} with {task.unusable}{words}"
+            left_out = f"{len(table) - len(usable):,} with {task.codec.unusable}{words}"
             notes.append(f"left out of {counted(len(table), 'row')}: {left_out}")
         if not len(usable):
             raise DataError(f"{source}: no row has both a text and a label{words}: check the columns")
@@ -115,7 +115,7 @@ class LabelledRows:
             listed = ", ".join(f"{label!r} ({count:,})" for label, count in unseen.most_common(5))
             more = f", and {len(unseen) - 5:,} others" if len(unseen) > 5 else ""
             notes.append(f"{found} a label that no training row had, which counts as wrong: {listed}{more}")
-        notes += task.label_notes(columns)
+        notes += task.codec.notes(columns)
         rows = table.select(usable)
         clusters = find_clusters(rows, recipe.cluster_settings())
         if note := clusters_note(clusters):
@@ -176,7 +176,7 @@ def _on_the_scale(
 ) -> tuple[Dataset, npt.NDArray[np.int64], list[str]]:
     """Leave out the rows whose label is outside the scale, as the training of the run did, with a note."""
     columns = [list(table[column]) for column in recipe.label_columns]
-    bad = recipe.task_class.bad_labels(columns, recipe.task_options)
+    bad = recipe.task_class.codec_for(recipe.task_options).outside(columns)
     if not bad.any():
         return table, numbers, []
     good = np.flatnonzero(~bad)

@@ -72,21 +72,15 @@ class Decoded:
 class Task(ABC):
     """The interface of a task to model, data and evaluation; subclasses are frozen dataclasses.
 
-    ``kind`` is its name in recipes and saved models, ``input`` what of a row it reads, ``compares`` whether the model
-    reads several texts of a row, each for itself, ``reads_tokens`` whether it is a `TokenTask`.
-    ``changeable`` names the options that may change when a run is trained further. ``unusable`` says what the rows have
-    that are left out, and ``label_scale`` which labels there may be, and ``no_label`` which texts, beside those that a
-    recipe names, are none: among numbers they cannot be a class.
+    ``kind`` is its name in recipes and saved models, and ``input`` what of a row it reads.
+    ``changeable`` names the options that may change when a run is trained further, and ``no_label`` which texts, beside
+    those that a recipe names, are no labels: among numbers they cannot be a class.
     """
 
     kind: ClassVar[str]
     input: ClassVar[TaskInput] = SingleText()
-    compares: ClassVar[bool] = False
     changeable: ClassVar[tuple[str, ...]] = ("missing", "score_by")
-    unusable: ClassVar[str] = "no text or no label"
-    label_scale: ClassVar[str] = ""
     no_label: ClassVar[tuple[str, ...]] = ()
-    reads_tokens: ClassVar[bool] = False
 
     @property
     @abstractmethod
@@ -184,27 +178,6 @@ class Task(ABC):
     def unseen_labels(self, columns: Sequence[Column]) -> Counter[str]:
         """Count the labels that no training row has; by default every label can be predicted."""
         return self.codec.unseen(columns)
-
-    @classmethod
-    def bad_labels(cls, columns: Sequence[Column], options: Mapping[str, Any]) -> Array:
-        """Return (n,) whether a label is outside the scale: no number where there must be one, or no given class.
-
-        Args:
-            options: those of `fit`.
-        """
-        return cls.codec_for(options).outside(columns)
-
-    def class_counts(self, labels: Array) -> dict[str, int]:
-        """Count the rows of each class, of encoded labels; empty for a task without single classes."""
-        return self.codec.counts(labels)
-
-    def class_notes(self, labels: Array) -> list[str]:
-        """Say in short lines what is odd about the classes, of the encoded labels of training rows."""
-        return self.codec.class_notes(labels)
-
-    def label_notes(self, columns: Sequence[Column]) -> list[str]:
-        """Say in short lines what was changed in the labels of rows to use them."""
-        return self.codec.notes(columns)
 
     def loss(self, logits: Tensor, labels: Tensor) -> Tensor:
         """Return the float32 scalar loss of logits (B, outputs); zero if all labels are ignored."""

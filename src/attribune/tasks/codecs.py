@@ -91,6 +91,10 @@ class LabelCodec:
     """Whether the loss of a row is a negative log-likelihood only up to an unknown factor."""
     has_comparable_loss: ClassVar[bool] = True
     """Whether the loss is a score by which models can be compared."""
+    unusable: ClassVar[str] = "no text or no label"
+    """What the rows have that are left out."""
+    scale_words: ClassVar[str] = ""
+    """Which labels there may be, behind a list of those that are outside the scale."""
 
     def check(self, columns: Sequence[Column], *, task: str) -> None:
         """Check the number of label columns; by default there is one."""

@@ -66,6 +66,8 @@ class Sides(LabelCodec):
 
     ties: tuple[str, ...] = TIES
 
+    unusable = "no preference between two different texts"
+
     def check(self, columns: Sequence[Column], *, task: str) -> None:
         """Check the number of columns."""
         if len(columns) not in (1, 2, 3):
@@ -145,9 +147,7 @@ class Preference(Task):
 
     kind: ClassVar[str] = "preference"
     input: ClassVar[TaskInput] = ComparedTexts()
-    compares: ClassVar[bool] = True
     candidates: ClassVar[int] = 2
-    unusable: ClassVar[str] = "no preference between two different texts"
     outputs: ClassVar[int] = 2
     head_outputs: ClassVar[int] = 1
     labels: Annotated[tuple[str, str], BeforeValidator(_two_names)] = ("first", "second")

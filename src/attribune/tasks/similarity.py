@@ -146,10 +146,7 @@ class Similarity(Task):
     kind: ClassVar[str] = "similarity"
     input: ClassVar[TaskInput] = _SimilarTexts()
     no_label: ClassVar[tuple[str, ...]] = NO_NUMBER
-    compares: ClassVar[bool] = True
     head_outputs: ClassVar[int] = 0
-    unusable: ClassVar[str] = "no texts that can be compared, or no score"
-    label_scale: ClassVar[str] = "; scores are cosines, from -1 to 1: divide others by their maximum"
     form: Form
     scale: PositiveFloat = 20.0
     margin: PositiveFloat = 0.2
@@ -205,7 +202,7 @@ class Similarity(Task):
         task = cls(form=form, missing=missing, score_by=score_by, **options)  # type: ignore[arg-type]
         labels, is_usable = task.encode_labels(label_columns)
         if not is_usable.any():
-            raise DataError(f"no training row can be used: all have {cls.unusable}")
+            raise DataError(f"no training row can be used: all have {task.codec.unusable}")
         distinct = np.unique(labels[is_usable])
         if (same := task.codec.same) is not None and len(distinct) < 2:
             raise DataError(
@@ -308,6 +305,7 @@ class _Rows(LabelCodec, ABC):
     candidates: ClassVar[int] = 2
     option: ClassVar[str | None] = None
     output_names: ClassVar[tuple[str, ...]] = ()
+    unusable: ClassVar[str] = "no texts that can be compared, or no score"
     has_comparable_loss: ClassVar[bool] = False  # it depends on the batch, or on the margin
     same: ClassVar[str | None] = None
 
@@ -365,6 +363,7 @@ class _Scores(Numbers, _Rows):
     output_names = ("similarity",)
     has_comparable_loss = True  # the squared error
     same = "score"
+    scale_words = "; scores are cosines, from -1 to 1: divide others by their maximum"
 
     def takes(self, columns: int) -> bool:
         return columns in (1, 3)
@@ -374,7 +373,7 @@ class _Scores(Numbers, _Rows):
         wrong = np.flatnonzero(np.abs(scores) > 1)
         if len(wrong):
             row = int(wrong[0])
-            raise RowError("the score of ", first_row + row, f" is {scores[row]:g}{Similarity.label_scale}")
+            raise RowError("the score of ", first_row + row, f" is {scores[row]:g}{self.scale_words}")
         texts = compared_texts(columns[1:])
         has_texts = np.array([all(row) for row in texts], dtype=bool) if texts else True
         return scores.astype(np.float32), ~np.isnan(scores) & has_texts

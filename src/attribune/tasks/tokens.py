@@ -63,7 +63,6 @@ class TokenTask(Task):
     """
 
     input: ClassVar[TaskInput] = WordList()
-    reads_tokens: ClassVar[bool] = True
 
     @abstractmethod
     def window_labels(self, window: TokenWindow, label: Any) -> Array:

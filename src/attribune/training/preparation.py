@@ -237,8 +237,8 @@ def _continued_task(plan: DataPlan, source: AttributeSource) -> Task:
 
 def _class_notes(splits: Mapping[str, PreparedSplit], task: Task) -> list[str]:
     """Say how many rows each class has, and which have few training rows or none on which models are scored."""
-    counts = {name: task.class_counts(split.labels) for name, split in splits.items()}
-    odd = [f"train: {note}" for note in task.class_notes(splits["train"].labels)]
+    counts = {name: task.codec.counts(split.labels) for name, split in splits.items()}
+    odd = [f"train: {note}" for note in task.codec.class_notes(splits["train"].labels)]
     if not (train := counts["train"]):
         return odd
     if len(train) > _SHOWN_CLASSES:
@@ -306,7 +306,7 @@ def _encode_labels(
             notes.append(f"{found} is none of its classes and is not learned: {listed}")
         else:
             notes.append(f"{found} no training row has: {listed}; no model can predict it, which counts as wrong")
-    lines = [*task.label_notes(columns), *(report.lines() if report is not None and is_new else ())]
+    lines = [*task.codec.notes(columns), *(report.lines() if report is not None and is_new else ())]
     if report is not None and name == "train":
         lines += _dropped_notes(report, schema)
     notes.extend(f"{name}: {line}" for line in lines)

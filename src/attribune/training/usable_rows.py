@@ -117,10 +117,11 @@ def usable_rows(plan: DataPlan, source: Any, name: str) -> Noted:
 def _rows_on_the_scale(part: UsableRows, plan: DataPlan, name: str) -> Noted:
     """Refuse labels that are outside the scale of the task, or leave out their rows."""
     columns = [list(part.table[column]) for column in plan.label_columns]
-    bad = plan.task.bad_labels(columns, plan.task_options)
+    codec = plan.task.codec_for(plan.task_options)
+    bad = codec.outside(columns)
     if not bad.any():
         return part, []
-    listed = listed_labels(columns[0], bad, part.rows) + plan.task.label_scale
+    listed = listed_labels(columns[0], bad, part.rows) + codec.scale_words
     what = f"{bad.sum():,} of {len(bad):,} rows have a label outside the scale of the task {plan.task.kind!r}"
     if bad.all():
         cure = "name another label column, or choose another task, such as classification"
@@ -141,8 +142,8 @@ def decided_rows(name: str, part: UsableRows, plan: DataPlan, task: Task) -> Not
     if len(decided) == len(part.rows):
         return part, []
     if not len(decided):
-        raise DataError(f"{part.source}: each of the {len(part.rows):,} {name} rows has {task.unusable}")
-    return part.take(decided), [f"{name}: {line}" for line in task.label_notes(columns)]
+        raise DataError(f"{part.source}: each of the {len(part.rows):,} {name} rows has {task.codec.unusable}")
+    return part.take(decided), [f"{name}: {line}" for line in task.codec.notes(columns)]
 
 
 def with_weights(train: UsableRows, name: str) -> Noted:
