@@ -132,13 +132,13 @@ def test_only_the_first_text_is_read_with_the_attributes(name: str, family: str)
 @pytest.mark.parametrize("form", ["scores", "triplets"])
 def test_attributes_condition_the_texts_that_are_named(form: Any) -> None:
     task = Similarity(form=form, text_attributes="user", pair_attributes=["topic"])
-    model, given = build("bert", task=task).eval(), batch(task.candidates)
+    model, given = build("bert", task=task).eval(), batch(task.head.texts)
     ids = given["attribute_ids"]
     with torch.no_grad():
         logits = model(**given).logits
         vectors = [
             model.document_vectors(**alone(given, place, ids * torch.tensor([place == 0, place > 0])))
-            for place in range(task.candidates)
+            for place in range(task.head.texts)
         ]
     cosines = [torch.cosine_similarity(vectors[0], other) for other in vectors[1:]]
     torch.testing.assert_close(logits, torch.stack(cosines, dim=1))

@@ -34,7 +34,7 @@ def test_classes_and_first_cut_points_are_those_of_the_labels() -> None:
     shares = np.cumsum([2.5, 2.5, 3.5, 1.5]) / 10
     assert task.cut_points == pytest.approx(np.log(shares[:3] / (1 - shares[:3])))
     assert task_from_dict(task.to_dict()) == task
-    link = task.build_link()
+    link = task.head.build_link()
     probabilities = link(torch.zeros(1, 1)).exp()[0].tolist()
     assert probabilities == pytest.approx([0.25, 0.25, 0.35, 0.15], abs=1e-6)  # before it learns, the frequencies
     labels, known = task.encode_labels([["5", "3", None]])

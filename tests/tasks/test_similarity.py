@@ -153,7 +153,7 @@ def test_a_round_trip_through_json(columns: Any, form: str, options: dict[str, A
     task = fitted(columns, form, **options).with_vector_size(SIZE)
     again = task_from_dict(json.loads(json.dumps(task.to_dict())))
     assert again == task
-    assert again.candidates == (3 if form == "triplets" else 2)
+    assert again.head.texts == (3 if form == "triplets" else 2)
     assert again.empty_scores(3).shape == (3, {"pairs": 2 * SIZE, "triplets": 2, "scores": 1}[form])
 
 

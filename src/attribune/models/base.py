@@ -130,7 +130,7 @@ class ConditionedModel(PreTrainedModel):
         host = Host.of(
             self.stack,
             placement=self.placement,
-            outputs=self.task.head_outputs,
+            outputs=self.task.head.outputs,
             slots=self.slots,
             head_size=config.head_size,
         )

@@ -46,7 +46,7 @@ def claim(backbone: PreTrainedModel, *, acting: bool) -> None:
 def own_pooling(backbone: PreTrainedModel, name: str, revision: str | None, *, task: Task) -> Pooling:
     """Return the pooling with which a backbone was trained; else that of its family, or the mean to compare vectors."""
     placement = placement_for(backbone.config.model_type)
-    placement = placement if task.head_outputs else replace(placement, pooling="mean")
+    placement = placement if task.head.outputs else replace(placement, pooling="mean")
     is_stored = bool(name) and not isinstance(backbone, WordModel)
     return pooling_of(name, placement, revision=revision) if is_stored else placement.pooling
 
@@ -95,7 +95,7 @@ def check_task(
             f"method {method.name!r} reads a text at once, behind its history: choose the window head or head+tail"
         )
     task.input.check_method(method, task=task.kind)
-    if not task.head_outputs:
+    if not task.head.outputs:
         check_gives_vectors(method, task=task.kind)
         if head_size is not None:
             raise ConfigError(f"head_size is {head_size}: the task {task.kind!r} has no head; leave it out")

@@ -76,7 +76,7 @@ class DocumentReader:
         encoder, text = alone
         self.text, self._model, self._encoder = text, model, encoder
         names = model.input_schema.names
-        read = [name for name in names if model.task.reads_attribute(name, place=place)]
+        read = [name for name in names if model.task.head.reads_attribute(name, place=place)]
         self._unread = [name for name in names if name not in read]
         self._names = RowNames(
             texts=text.names,

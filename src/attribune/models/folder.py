@@ -78,7 +78,7 @@ def model_card(config: AttributeConfig, schema: Schema, sizes: Sizes) -> str:
         backbone=base or (Path(config.backbone).name if config.backbone else "a backbone built in memory"),
         task_kind=task.kind,
         pooling=config.pooling if task.input.scores == "texts" else None,
-        outputs=task.outputs if task.head_outputs else None,
+        outputs=task.outputs if task.head.outputs else None,
         config=config,
         schema=schema,
         sizes=sizes,

@@ -178,8 +178,7 @@ class AttributeModel(ConditionedModel):
     def _check_method(self) -> None:
         config = self.config
         check_task(self.task, self.method_config, self.placement, chunk=config.chunk, head_size=config.head_size)
-        if not self.task.head_outputs:
-            self.task.check_attributes(self.schema.names)
+        self.task.head.check_attributes(self.schema.names)
 
     def _add_chunk_encoder(self, host: Host) -> int | None:
         self.chunk_encoder = None
@@ -198,7 +197,7 @@ class AttributeModel(ConditionedModel):
         self.config.task = self.task.to_dict()
         self.hidden_layer = None if host.head_size is None else nn.Linear(features, host.head_size)
         self.head = nn.Linear(host.head_size or features, host.outputs) if host.outputs else None
-        self.link = self.task.build_link(self._vector_sizes() if self.reads_attributes else None)
+        self.link = self.task.head.build_link(self._vector_sizes() if self.reads_attributes else None)
         self.pool = pooling_named(self.config.pooling)
         self.set_encoders = nn.ModuleDict()
         for name in self.config.set_encoders or ():
@@ -342,7 +341,7 @@ class AttributeModel(ConditionedModel):
             inputs["token_type_ids"] = token_type_ids
         count = 1
         if not is_single:
-            inputs, count = self.task.input.single_texts(inputs, self.task)
+            inputs, count = self.task.input.single_texts(inputs, texts=self.task.head.texts, task=self.task.kind)
         condition = self._condition_of_texts(attribute_ids, rows=input_ids.shape[0], texts=count)
         rows, length = inputs["input_ids"].shape
         check_length(length, self.config.chunk, most=self.most_positions, own=self.method.extra_positions)
@@ -361,8 +360,9 @@ class AttributeModel(ConditionedModel):
 
     def _reads_columns(self, texts: int) -> list[list[bool]]:
         """Return whether the text of a row at each place is read with each column of attribute ids."""
+        reads = self.task.head.reads_attribute
         return [
-            [self.task.reads_attribute(slots.name, place=place) for slots in self.slots for _ in range(slots.count)]
+            [reads(slots.name, place=place) for slots in self.slots for _ in range(slots.count)]
             for place in range(texts)
         ]
 
@@ -531,13 +531,13 @@ class AttributeModel(ConditionedModel):
     def _classified(self, document: Tensor, condition: Condition) -> Tensor:
         with self.task.input.exactly(document.device.type):
             if self.head is None:
-                return self.task.of_texts(at_least_float32(document))
+                return self.task.head.logits(at_least_float32(document))
             outputs = self.method.classify(self._features(document, self.head.weight.dtype), condition, self.head)
         return self._linked(outputs, condition)
 
     def _linked(self, outputs: Tensor, condition: Condition) -> Tensor:
         """Return the logits (B, outputs of the task) of the head's outputs, one for each text of a row."""
-        outputs = self.task.of_texts(at_least_float32(outputs))
+        outputs = self.task.head.logits(at_least_float32(outputs))
         if self.link is None:
             return outputs
         return cast(Tensor, self.link(outputs, self.linked_vectors(condition)))

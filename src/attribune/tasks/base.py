@@ -19,13 +19,13 @@ from attribune.errors import ConfigError
 from attribune.metrics.definitions import metric_info
 from attribune.metrics.metric import Metric
 from attribune.tasks.codecs import LabelCodec, checked_logits
+from attribune.tasks.heads import TaskHead
 from attribune.tasks.inputs import SingleText, TaskInput
 from attribune.tasks.labels import Array, Column
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from attribune.tasks.cut_points import Link
 
 __all__ = [
     "Decoded",
@@ -87,52 +87,14 @@ class Task(ABC):
     def outputs(self) -> int:
         """Number of logits of a row."""
 
-    @property
-    def candidates(self) -> int:
-        """How many texts of a row the model reads, each for itself."""
-        return 1
-
-    @property
-    def head_outputs(self) -> int:
-        """Size of the linear layer, for each text and in front of the link; by default that of the logits.
-
-        It is 0 for a task without one: the logits are those of the language model, or are made of the vectors of a
-        row's texts, see `of_texts`.
-        """
-        return self.outputs
-
-    def of_texts(self, outputs: Tensor) -> Tensor:
-        """Return the logits (B, outputs), in front of the link, of what the model gives for each text of the rows.
-
-        Args:
-            outputs: of the head, (B candidates, head_outputs); the vectors (B candidates, H) where there is none.
-        """
-        return outputs
+    @cached_property
+    def head(self) -> TaskHead:
+        """What is put on the vectors of a row's texts; by default a linear layer with an output for each logit."""
+        return TaskHead(outputs=self.outputs)
 
     def with_vector_size(self, size: int) -> Self:
         """Return the task of a model whose vectors of texts have this size."""
         return self
-
-    def check_attributes(self, names: Sequence[str]) -> None:
-        """Check that each attribute has a text that is read with it; ConfigError for others."""
-        for name in names:
-            if not any(self.reads_attribute(name, place=place) for place in range(self.candidates)):
-                raise ConfigError(
-                    f"no text is read with the attribute {name!r}: name it in task.text_attributes or "
-                    "task.pair_attributes, or leave it out of the attributes"
-                )
-
-    def reads_attribute(self, name: str, *, place: int) -> bool:
-        """Whether the text of a row at a place, from 0, is read with an attribute; by default all are."""
-        return True
-
-    def build_link(self, vector_sizes: Mapping[str, int] | None = None) -> Link | None:
-        """Return a module that makes logits (B, outputs) of the linear layer's outputs; None if they are the logits.
-
-        Args:
-            vector_sizes: size of the vectors of each attribute that has any; None for a model without attributes.
-        """
-        return None
 
     def without_attributes(self) -> Self:
         """Return the task of a model in which fixed values were merged."""

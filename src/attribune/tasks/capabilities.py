@@ -87,7 +87,7 @@ def _is_linear(task: Task) -> bool:
 
 def _has_vectors(task: Task) -> bool:
     """Whether the model reads a text as one vector: of compared texts, whether it compares their vectors."""
-    return not isinstance(task.input, ComparedTexts) or not task.head_outputs
+    return not isinstance(task.input, ComparedTexts) or not task.head.outputs
 
 
 _DOES = "the task {task!r} {does}"
@@ -143,7 +143,7 @@ PEFT = Verb(
     name="`attribune export` to a folder that peft loads",
     what="export",
     refuses=_WHOLE,
-    needs=lambda task: task.build_link() is None,
+    needs=lambda task: task.head.build_link() is None,
     lacking="the task {task!r} has cut points, which a folder of peft does not hold",
 )
 GRAPH = Verb(

@@ -17,6 +17,7 @@ from attribune.metrics.metric import Metric
 from attribune.schema.columns import MISSING
 from attribune.tasks.base import Decoded, Task, checked_logits
 from attribune.tasks.codecs import PerToken
+from attribune.tasks.heads import TaskHead
 from attribune.tasks.inputs import TaskInput, WrittenText
 from attribune.tasks.labels import Array, Column, MissingTexts, label_texts
 
@@ -60,7 +61,7 @@ class Generation(Task):
     input: ClassVar[TaskInput] = WrittenText()
     main_metric: ClassVar[str] = "perplexity"
     outputs: ClassVar[int] = 2
-    head_outputs: ClassVar[int] = 0
+    head: ClassVar[TaskHead] = TaskHead(outputs=0)
     missing: MissingTexts = MISSING
 
     @classmethod

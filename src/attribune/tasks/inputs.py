@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from attribune.core.door import as_argument
 from attribune.errors import ConfigError, DataError
@@ -81,16 +81,6 @@ class InputSettings:
                 f"method {self.method_name!r} {lacks}, as the task {task!r} does: choose one that acts in a backbone"
             )
         return self.method
-
-
-class _OfTexts(Protocol):
-    """What is asked of a task here."""
-
-    kind: ClassVar[str]
-
-    @property
-    def candidates(self) -> int:
-        """How many texts of a row are read."""
 
 
 class TaskInput:
@@ -176,7 +166,7 @@ class TaskInput:
         if settings.prompt or settings.chat:
             raise ConfigError(f"task {task!r} reads no prompt: name its columns as text, and leave chat out")
 
-    def single_texts(self, inputs: dict[str, Tensor], task: _OfTexts) -> tuple[dict[str, Tensor], int]:
+    def single_texts(self, inputs: dict[str, Tensor], *, texts: int, task: str) -> tuple[dict[str, Tensor], int]:
         """Return what the backbone reads, (B C, T), and how many texts C a row has.
 
         Args:
@@ -253,15 +243,15 @@ class ComparedTexts(TaskInput):
         """Say which column is the label, or what stands for it."""
         return spans(settings.label) if settings.label else "none, the first text is the preferred one"
 
-    def single_texts(self, inputs: dict[str, Tensor], task: _OfTexts) -> tuple[dict[str, Tensor], int]:
+    def single_texts(self, inputs: dict[str, Tensor], *, texts: int, task: str) -> tuple[dict[str, Tensor], int]:
         """Return the texts of the rows, one after the other."""
-        shape, count = inputs["input_ids"].shape, task.candidates
-        if len(shape) != 3 or shape[1] != count:
+        shape = inputs["input_ids"].shape
+        if len(shape) != 3 or shape[1] != texts:
             raise DataError(
-                f"input_ids have the shape {tuple(shape)}, but the task {task.kind!r} compares {count} texts of each "
+                f"input_ids have the shape {tuple(shape)}, but the task {task!r} compares {texts} texts of each "
                 "row: make batches with model.collator()"
             )
-        return {name: x.flatten(0, 1) for name, x in inputs.items()}, count
+        return {name: x.flatten(0, 1) for name, x in inputs.items()}, texts
 
     def exactly(self, device: str) -> AbstractContextManager[object]:
         """Return a context without autocast: what is compared differs by little, which rounding to bf16 would lose."""

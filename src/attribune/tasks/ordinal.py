@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import pairwise
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
 
@@ -16,6 +17,7 @@ from attribune.metrics import formulas as metric
 from attribune.metrics.metric import Metric
 from attribune.schema.columns import MISSING
 from attribune.tasks.base import Decoded, ScoreBy, check_metrics, checked_logits
+from attribune.tasks.heads import TaskHead
 from attribune.tasks.labels import UNSEEN, Array, Column, require_columns
 from attribune.tasks.rating import Rating
 
@@ -38,6 +40,27 @@ _USUAL = ("rmse", "mae", "kappa", "accuracy")
 _OF_NUMBERS = (metric.rmse, metric.mae, metric.r2, metric.pearson, metric.spearman)
 _METRICS = {make.__name__: make for make in _OF_NUMBERS}
 CutPointsOf = Annotated[tuple[float, ...], BeforeValidator(_numbers)]
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Score(TaskHead):
+    """One score, which cut points turn into logits; those at the beginning, and the attributes that move them."""
+
+    initial: tuple[float, ...]
+    personal: tuple[str, ...]
+
+    def build_link(self, vector_sizes: Mapping[str, int] | None = None) -> Link:
+        """Return the cut points of a model; ConfigError for personal ones of an attribute without vectors."""
+        from attribune.tasks.cut_points import CutPoints
+
+        sizes: dict[str, int] = {}
+        known = {} if vector_sizes is None else vector_sizes
+        for name in () if vector_sizes is None else self.personal:
+            if name not in known:
+                offered = f"it has those of {', '.join(known)}" if known else "choose another method, or leave it out"
+                raise ConfigError(f"personal_cut_points names {name!r}, of which the method has no vectors: {offered}")
+            sizes[name] = known[name]
+        return CutPoints(self.initial, vector_sizes=sizes)
 
 
 @checked_dataclass(kw_only=True)
@@ -116,27 +139,11 @@ class Ordinal(Rating):
         """Nothing: all errors are of the mean."""
         return ""
 
-    @property
-    def head_outputs(self) -> int:
-        """One score."""
-        return 1
-
-    def build_link(self, vector_sizes: Mapping[str, int] | None = None) -> Link:
-        """Return the cut points of a model.
-
-        Raises:
-            ConfigError: for personal cut points of an attribute without vectors.
-        """
-        from attribune.tasks.cut_points import CutPoints
-
-        sizes: dict[str, int] = {}
-        known = {} if vector_sizes is None else vector_sizes
-        for name in () if vector_sizes is None else self.personal_cut_points:
-            if name not in known:
-                offered = f"it has those of {', '.join(known)}" if known else "choose another method, or leave it out"
-                raise ConfigError(f"personal_cut_points names {name!r}, of which the method has no vectors: {offered}")
-            sizes[name] = known[name]
-        return CutPoints(self.cut_points or np.linspace(-1.5, 1.5, self.outputs - 1).tolist(), vector_sizes=sizes)
+    @cached_property
+    def head(self) -> TaskHead:
+        """One score, and cut points."""
+        initial = self.cut_points or np.linspace(-1.5, 1.5, self.outputs - 1).tolist()
+        return _Score(outputs=1, initial=tuple(initial), personal=self.personal_cut_points)
 
     def without_attributes(self) -> Self:
         """Return the task with the cut points of all."""

@@ -19,6 +19,7 @@ from attribune.metrics.metric import Metric
 from attribune.schema.columns import MISSING, canonical
 from attribune.tasks.base import Decoded, ScoreBy, Task, check_metrics, checked_logits
 from attribune.tasks.codecs import LabelCodec
+from attribune.tasks.heads import TaskHead
 from attribune.tasks.inputs import ComparedTexts, TaskInput
 from attribune.tasks.labels import Array, Column, MissingTexts, class_ids, class_names, compared_texts, label_texts
 
@@ -147,9 +148,8 @@ class Preference(Task):
 
     kind: ClassVar[str] = "preference"
     input: ClassVar[TaskInput] = ComparedTexts()
-    candidates: ClassVar[int] = 2
     outputs: ClassVar[int] = 2
-    head_outputs: ClassVar[int] = 1
+    head: ClassVar[TaskHead] = TaskHead(outputs=1, texts=2)
     labels: Annotated[tuple[str, str], BeforeValidator(_two_names)] = ("first", "second")
     ties: Annotated[tuple[str, ...], BeforeValidator(_texts)] = TIES
     missing: MissingTexts = MISSING
@@ -192,10 +192,6 @@ class Preference(Task):
     def codec(self) -> Sides:
         """What the labels of a row are."""
         return Sides(classes=self.labels, ties=self.ties, missing=self.missing)
-
-    def of_texts(self, outputs: Tensor) -> Tensor:
-        """Return the logits (B, 2), one for each text."""
-        return outputs.view(-1, self.candidates)
 
     def decode(self, logits: Array) -> Decoded:
         """Return which text is preferred, both rewards and both probabilities."""

@@ -22,6 +22,7 @@ from attribune.metrics.ranking import RECALL_AT, mean_reciprocal_rank, positive_
 from attribune.schema.columns import MISSING, NO_NUMBER, canonical
 from attribune.tasks.base import Decoded, ScoreBy, Task, check_metrics, checked_logits
 from attribune.tasks.codecs import LabelCodec, Numbers
+from attribune.tasks.heads import TaskHead
 from attribune.tasks.inputs import ComparedTexts, InputSettings, TaskInput
 from attribune.tasks.labels import (
     Array,
@@ -91,7 +92,7 @@ class _SimilarTexts(ComparedTexts):
         if settings.head_size is not None:
             raise ConfigError("task 'similarity' has no head: leave backbone.head_size out")
         check_gives_vectors(settings.in_backbone(task, lacks="compares no texts"), task=task)
-        self._task(settings).check_attributes(settings.attributes)
+        self._task(settings).head.check_attributes(settings.attributes)
 
     def options(self, settings: InputSettings) -> dict[str, Any]:
         return {"form": self._form(settings)}
@@ -113,6 +114,39 @@ class _SimilarTexts(ComparedTexts):
         """Return the task with the attributes of each text."""
         names = {name: settings.options[name] for name in _ATTRIBUTES_OF_TEXTS if name in settings.options}
         return Similarity(form=self._form(settings), **names)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _TextVectors(TaskHead):
+    """The vectors of two or three texts, of which the first has attributes of its own."""
+
+    rows: _Rows
+    text_attributes: tuple[str, ...] | None
+    pair_attributes: tuple[str, ...]
+
+    def logits(self, outputs: Tensor) -> Tensor:
+        return self.rows.logits(outputs.view(-1, self.texts, outputs.shape[1]))
+
+    def check_attributes(self, names: Sequence[str]) -> None:
+        """Check that texts read attributes that there are, and that each attribute has a text that reads it.
+
+        Raises:
+            ConfigError: naming the attribute and the option.
+        """
+        for option in _ATTRIBUTES_OF_TEXTS:
+            for name in getattr(self, option) or ():
+                if name not in names:
+                    raise ConfigError(
+                        f"task.{option} has {name!r}, which is none of the attributes {', '.join(names) or '(none)'}"
+                        f"{did_you_mean(name, names)}"
+                    )
+        super().check_attributes(names)
+
+    def reads_attribute(self, name: str, *, place: int) -> bool:
+        """Whether the first text or the others, by their place, are read with an attribute."""
+        if place > 0:
+            return name in self.pair_attributes
+        return name not in self.pair_attributes if self.text_attributes is None else name in self.text_attributes
 
 
 @checked_dataclass(kw_only=True)
@@ -146,7 +180,6 @@ class Similarity(Task):
     kind: ClassVar[str] = "similarity"
     input: ClassVar[TaskInput] = _SimilarTexts()
     no_label: ClassVar[tuple[str, ...]] = NO_NUMBER
-    head_outputs: ClassVar[int] = 0
     form: Form
     scale: PositiveFloat = 20.0
     margin: PositiveFloat = 0.2
@@ -210,10 +243,16 @@ class Similarity(Task):
             )
         return task
 
-    @property
-    def candidates(self) -> int:
-        """Return 3 for triplets, else 2."""
-        return self.codec.candidates
+    @cached_property
+    def head(self) -> _TextVectors:
+        """The vectors themselves, of two or three texts."""
+        return _TextVectors(
+            outputs=0,
+            texts=self.codec.candidates,
+            rows=self.codec,
+            text_attributes=self.text_attributes,
+            pair_attributes=self.pair_attributes,
+        )
 
     @property
     def outputs(self) -> int:
@@ -238,31 +277,6 @@ class Similarity(Task):
     def with_vector_size(self, size: int) -> Self:
         """Return the task of a model whose vectors of texts have this size."""
         return replace(self, size=size)
-
-    def check_attributes(self, names: Sequence[str]) -> None:
-        """Check that texts read attributes that there are, and that each attribute has a text that reads it.
-
-        Raises:
-            ConfigError: naming the attribute and the option.
-        """
-        for option in _ATTRIBUTES_OF_TEXTS:
-            for name in getattr(self, option) or ():
-                if name not in names:
-                    raise ConfigError(
-                        f"task.{option} has {name!r}, which is none of the attributes {', '.join(names) or '(none)'}"
-                        f"{did_you_mean(name, names)}"
-                    )
-        super().check_attributes(names)
-
-    def reads_attribute(self, name: str, *, place: int) -> bool:
-        """Whether the first text or the others, by their place, are read with an attribute."""
-        if place > 0:
-            return name in self.pair_attributes
-        return name not in self.pair_attributes if self.text_attributes is None else name in self.text_attributes
-
-    def of_texts(self, outputs: Tensor) -> Tensor:
-        """Return the logits (B, outputs) of the vectors (B candidates, H) of texts."""
-        return self.of_vectors(outputs.view(-1, self.candidates, outputs.shape[1]))
 
     def of_vectors(self, vectors: Tensor) -> Tensor:
         """Return the logits (B, outputs) of the vectors (B, candidates, H) of texts."""

@@ -60,7 +60,7 @@ class CandidateEncoder(Reader):
     @classmethod
     def of(cls, reading: Reading, text: TextInput | None) -> Self:
         """Return the reader of a model; see `Reader.of`."""
-        negative = text.negative if reading.task.candidates > 2 and text is not None else ()
+        negative = text.negative if reading.task.head.texts > 2 and text is not None else ()
         return cls(TextEncoder.of(reading, text), negative=negative)
 
     @classmethod
