@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
 
 import numpy as np
@@ -199,7 +198,7 @@ class Aspects(Task):
         """The class names of each aspect, in the order of `names`."""
         return self.classes  # type: ignore[return-value]  # one tuple per aspect since `_class_lists`
 
-    @cached_property
+    @property
     def codec(self) -> ClassesOfAspects:
         """What the labels of a row are."""
         parts = tuple(One(classes=classes, missing=self.missing) for classes in self.class_lists)

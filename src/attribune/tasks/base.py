@@ -9,7 +9,6 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
-from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
 
 import numpy as np
@@ -87,7 +86,7 @@ class Task(ABC):
     def outputs(self) -> int:
         """Number of logits of a row."""
 
-    @cached_property
+    @property
     def head(self) -> TaskHead:
         """What is put on the vectors of a row's texts; by default a linear layer with an output for each logit."""
         return TaskHead(outputs=self.outputs)
@@ -123,7 +122,7 @@ class Task(ABC):
         """
         return LabelCodec()
 
-    @cached_property
+    @property
     def codec(self) -> LabelCodec:
         """What the labels of the task are."""
         return self.codec_for(vars(self))

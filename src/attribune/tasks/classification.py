@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property
 from typing import Annotated, Any, ClassVar, Self
 
 import numpy as np
@@ -57,6 +56,18 @@ def _checked_weights(weights: Any, info: ValidationInfo) -> tuple[float, ...] | 
 
 Classes = Annotated[int | tuple[str, ...], BeforeValidator(_class_names)]
 ClassWeights = Annotated[tuple[float, ...], BeforeValidator(_checked_weights)]
+
+
+def _codec(classes: tuple[str, ...], options: Mapping[str, Any]) -> ClassCodec:
+    weights = options.get("class_weights")
+    known: dict[str, Any] = {
+        "classes": classes,
+        "missing": options.get("missing", MISSING),
+        "weights": None if isinstance(weights, str) else weights,
+    }
+    if options.get("soft_labels"):
+        return Shares(**known)
+    return Several(**known, separator=options.get("separator")) if options.get("multi_label") else One(**known)
 
 
 @checked_dataclass(kw_only=True)
@@ -131,7 +142,7 @@ class Classification(Task):
         known = () if classes is None else class_names(classes, of="the classification", least=least)
         options: dict[str, Any] = {"multi_label": multi_label, "soft_labels": soft_labels, "separator": separator}
         options |= {"missing": missing}
-        codec = cls.codec_for({**options, "classes": known})
+        codec = _codec(known, options)
         texts = codec.names(label_columns[0])
         if isinstance(codec, One):
             refuse_distributions(texts)
@@ -145,20 +156,13 @@ class Classification(Task):
     @classmethod
     def codec_for(cls, options: Mapping[str, Any]) -> ClassCodec:
         """Return what the labels are: one class, several, or a share of each."""
-        classes, weights = options.get("classes"), options.get("class_weights")
-        known: dict[str, Any] = {
-            "classes": () if not classes else class_names(classes, of="the classification", least=1),
-            "missing": options.get("missing", MISSING),
-            "weights": None if isinstance(weights, str) else weights,
-        }
-        if options.get("soft_labels"):
-            return Shares(**known)
-        return Several(**known, separator=options.get("separator")) if options.get("multi_label") else One(**known)
+        classes = options.get("classes")
+        return _codec(class_names(classes, of="the classification", least=1) if classes else (), options)
 
-    @cached_property
+    @property
     def codec(self) -> ClassCodec:
         """What the labels of a row are."""
-        return self.codec_for(vars(self))
+        return _codec(self.class_names, vars(self))
 
     @property
     def class_names(self) -> tuple[str, ...]:

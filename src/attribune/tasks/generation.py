@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar, Self
 
 import numpy as np
@@ -69,7 +68,7 @@ class Generation(Task):
         """Return the task; training rows say nothing about it."""
         return cls(missing=missing)
 
-    @cached_property
+    @property
     def codec(self) -> Texts:
         """What the labels of a row are."""
         return Texts(missing=self.missing)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from itertools import pairwise
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
 
@@ -139,7 +138,7 @@ class Ordinal(Rating):
         """Nothing: all errors are of the mean."""
         return ""
 
-    @cached_property
+    @property
     def head(self) -> TaskHead:
         """One score, and cut points."""
         initial = self.cut_points or np.linspace(-1.5, 1.5, self.outputs - 1).tolist()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
 
 import numpy as np
@@ -188,7 +187,7 @@ class Preference(Task):
         """The first of `score_by`, else `accuracy`."""
         return (*self.score_by, *_METRICS)[0]
 
-    @cached_property
+    @property
     def codec(self) -> Sides:
         """What the labels of a row are."""
         return Sides(classes=self.labels, ties=self.ties, missing=self.missing)

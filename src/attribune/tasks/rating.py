@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import cached_property
 from typing import Annotated, Any, ClassVar, Self
 
 import numpy as np
@@ -123,7 +122,7 @@ class Rating(Task):
             return Shares(classes=names, missing=missing, as_numbers=True)
         return Number(classes=names, missing=missing)
 
-    @cached_property
+    @property
     def codec(self) -> ClassCodec:
         """What the labels of a row are."""
         return self.codec_for(vars(self))

@@ -5,7 +5,6 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, get_args
 
@@ -200,7 +199,7 @@ class Similarity(Task):
             return LabelCodec()
         return _Scores(missing=options.get("missing", MISSING))
 
-    @cached_property
+    @property
     def codec(self) -> _Rows:
         """What the rows of the form have, and what is learned and measured of them."""
         return _FORMS[self.form](
@@ -243,7 +242,7 @@ class Similarity(Task):
             )
         return task
 
-    @cached_property
+    @property
     def head(self) -> _TextVectors:
         """The vectors themselves, of two or three texts."""
         return _TextVectors(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NamedTuple, Self
 
 import numpy as np
@@ -203,7 +202,7 @@ class Spans(TokenTask):
         has_none = any(label == () for label in labels[keep])
         return replace(task, unanswerable=has_none if unanswerable is None else unanswerable)
 
-    @cached_property
+    @property
     def codec(self) -> Answers:
         """What the labels of a row are."""
         return Answers(missing=self.missing)

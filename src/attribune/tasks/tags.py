@@ -216,7 +216,7 @@ class Tags(TokenTask):
         """``f1`` of entities, or ``accuracy`` without a scheme."""
         return "f1" if self.scheme == "conll" else "accuracy"
 
-    @cached_property
+    @property
     def codec(self) -> TagLists:
         """What the labels of a row are."""
         return TagLists(classes=self.classes, missing=self.missing, scheme=self.scheme)
