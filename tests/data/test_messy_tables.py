@@ -15,7 +15,7 @@ from attribune.data.checking.table_check import TableCheck
 from attribune.data.selection import placeholder_texts
 from attribune.runs.table_recipe import table_recipe
 from attribune.training.plan import DataPlan
-from attribune.training.usable_rows import usable_rows
+from attribune.training.preparation import usable_rows
 
 ROWS = 240
 WORDS = np.array("der die Küche gut schlecht schnell laut neu alt kalt warm fade".split())  # noqa: SIM905

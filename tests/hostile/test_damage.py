@@ -15,7 +15,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from attribune.core.checksums import CHECKSUMS
-from attribune.training.checkpoints import last_checkpoint
+from attribune.training.distributed import last_checkpoint
 
 pytestmark = pytest.mark.slow
 

@@ -11,10 +11,9 @@ import pytest
 
 from attribune.errors import DataError
 from attribune.metrics import bootstrap, formulas
-from attribune.metrics.bootstrap import interval, paired
+from attribune.metrics.bootstrap import interval, paired, wilson
 from attribune.metrics.metric import Metric
 from attribune.metrics.pooling import pooled
-from attribune.metrics.score_intervals import wilson
 
 Array = Any
 

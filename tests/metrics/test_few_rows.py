@@ -12,11 +12,10 @@ import pytest
 from scipy import optimize, stats
 
 from attribune.metrics import bootstrap, formulas
-from attribune.metrics.bootstrap import PairedResult, interval, paired, paired_mean
+from attribune.metrics.bootstrap import PairedResult, interval, paired, paired_mean, paired_wilson, wilson
 from attribune.metrics.distributions import judge_metrics
 from attribune.metrics.metric import Metric
 from attribune.metrics.results import Comparison, compare_metrics
-from attribune.metrics.score_intervals import paired_wilson, wilson
 from attribune.metrics.sign_flips import flip_test
 from attribune.metrics.tables import comparison_lines
 

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from attribune.models.automl import NetworkSettings, SparseRows, WordNetwork
 from attribune.training.automl import network_space
-from attribune.training.ftrl import FTRL
+from attribune.training.optimizer import FTRL
 
 Array = npt.NDArray[np.float64]
 

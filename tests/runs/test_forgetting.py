@@ -25,8 +25,7 @@ from attribune.runs.enrol import enrol
 from attribune.runs.folder import RunFolder
 from attribune.runs.forget import forget
 from attribune.runs.loading import load_run
-from attribune.runs.stored_scores import StoredScores
-from attribune.runs.training_rows import rows_of_training
+from attribune.runs.stored_scores import StoredScores, rows_of_training
 from attribune.runs.value_marks import EXPORT_MARKS, drop_rows, export_marks, marked_exports, marked_rows, value_marks
 
 USERS = sorted({row["user"] for row in ROWS})

@@ -12,7 +12,7 @@ import torch
 from scipy.stats import pearsonr, spearmanr
 
 from attribune.errors import ConfigError, DataError
-from attribune.metrics import ranking
+from attribune.metrics import formulas
 from attribune.tasks import Similarity, fit_task, task_from_dict
 from attribune.tasks.scores import validation_score
 
@@ -73,7 +73,7 @@ def test_ranks_are_those_among_the_distinct_positives(monkeypatch: pytest.Monkey
         ranks.append(1 + sum(cosine > cosines[label] for cosine in cosines.values()))
     logits = np.concatenate([anchors, positives], axis=1)
     for cells in (2**22, 5):  # of several blocks
-        monkeypatch.setattr(ranking, "_CELLS", cells)
+        monkeypatch.setattr(formulas, "_CELLS", cells)
         found = {name: metric.value() for name, metric in task.metrics(logits, labels).items()}
         assert list(found) == ["mrr", "recall_at_1", "recall_at_5", "recall_at_10"]
         assert found["mrr"] == pytest.approx(np.mean([1 / rank for rank in ranks]))

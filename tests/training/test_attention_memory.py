@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.autograd.graph import saved_tensors_hooks
 from torch.nn.functional import scaled_dot_product_attention
 
-from attribune.training.attention_memory import RecomputedAttention
+from attribune.training.trainer import RecomputedAttention
 
 B, HEADS, T, D = 2, 3, 40, 8
 

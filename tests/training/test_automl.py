@@ -25,10 +25,8 @@ from attribune.models.automl import AutoMLModel
 from attribune.models.predictor import Predictor
 from attribune.runs.loading import load_run
 from attribune.runs.recipe import Recipe
-from attribune.training import automl, network_fit
-from attribune.training.automl import NetworkTrial, network_space
-from attribune.training.network_fit import NetworkFit
-from attribune.training.network_texts import NetworkTexts
+from attribune.training import automl
+from attribune.training.automl import NetworkFit, NetworkTexts, NetworkTrial, network_space
 from attribune.training.train import train
 
 pytestmark = pytest.mark.slow
@@ -41,8 +39,8 @@ TRIALS = 3
 def _short_trials() -> Iterator[None]:
     """So that patience ends a trial after a few epochs; and there are few."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(network_fit, "_CHECK", 400)
-        patch.setattr(network_fit, "_MOST_EPOCHS", 30)
+        patch.setattr(automl, "_CHECK", 400)
+        patch.setattr(automl, "_MOST_EPOCHS", 30)
         yield
 
 

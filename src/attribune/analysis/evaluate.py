@@ -22,8 +22,7 @@ from attribune.errors import DataError, numbered_in_file
 from attribune.metrics.bootstrap import Interval
 from attribune.metrics.metric import Metric
 from attribune.metrics.results import Comparison, ResultRow, compare_metrics, intervals
-from attribune.metrics.shown import Comparisons, html_blocks
-from attribune.metrics.tables import comparison_lines, table_cells, text_table
+from attribune.metrics.tables import Comparisons, comparison_lines, html_blocks, table_cells, text_table
 from attribune.models.predictor import Predictor, Quantisation
 from attribune.runs.folder import RunFolder
 from attribune.runs.hidden_alone import hidden_alone, judged_metrics

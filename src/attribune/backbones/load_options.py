@@ -2,18 +2,47 @@
 
 from __future__ import annotations
 
+import socket
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
+from urllib.request import getproxies
 
 import torch
+from huggingface_hub import constants
 from transformers import PreTrainedModel
 
 from attribune.backbones.tuning import Tuning
-from attribune.core.hub import hub_is_reachable
 from attribune.errors import ConfigError
 
-__all__ = ["AS_STORED", "LoadOptions", "check_quantised_tuning", "is_quantised"]
+__all__ = [
+    "AS_STORED",
+    "LoadOptions",
+    "check_quantised_tuning",
+    "hub_is_reachable",
+    "is_quantised",
+]
+
+_SECONDS = 3.0
+_reached: set[tuple[str, int]] = set()
+
+
+def hub_is_reachable() -> bool:
+    """Return whether the host of the hub answers; True behind a proxy, which is not asked."""
+    if constants.HF_HUB_OFFLINE:
+        return False
+    address = urlsplit(constants.ENDPOINT)
+    if {address.scheme, "all"}.intersection(getproxies()):
+        return True
+    host = address.hostname or "", address.port or (80 if address.scheme == "http" else 443)
+    if host not in _reached:
+        try:
+            socket.create_connection(host, timeout=_SECONDS).close()
+        except OSError:
+            return False
+        _reached.add(host)
+    return True
 
 
 @dataclass(frozen=True, kw_only=True)

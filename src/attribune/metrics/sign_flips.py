@@ -17,9 +17,8 @@ import numpy as np
 from scipy import sparse, stats
 
 from attribune.metrics.definitions import metric_info
-from attribune.metrics.metric import Array, Metric
+from attribune.metrics.metric import Array, Metric, cluster_codes, different_units
 from attribune.metrics.pooling import over_pairs
-from attribune.metrics.units import cluster_codes, different_units
 
 __all__ = ["FEWEST_DIFFERING", "FlipTest", "flip_test", "flipped", "test_of_flips"]
 

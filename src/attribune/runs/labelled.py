@@ -18,8 +18,7 @@ from attribune.errors import AttribuneError, DataError, numbered_in_file, of_col
 from attribune.models.predictor import Predictor
 from attribune.runs.folder import RunFolder
 from attribune.runs.recipe import Recipe
-from attribune.runs.stored_scores import StoredScores, own_table
-from attribune.runs.training_rows import rows_of_training
+from attribune.runs.stored_scores import StoredScores, own_table, rows_of_training
 from attribune.schema.columns import require_columns
 from attribune.tasks.labels import UNSEEN
 

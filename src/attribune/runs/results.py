@@ -25,8 +25,7 @@ from attribune.metrics.results import (
     condition_of,
     intervals,
 )
-from attribune.metrics.shown import ResultDict, html_blocks
-from attribune.metrics.tables import comparison_lines, table_cells, text_table
+from attribune.metrics.tables import ResultDict, comparison_lines, html_blocks, table_cells, text_table
 from attribune.runs.training_record import Record, TrainingRecord
 from attribune.runs.verdict import CountGain, Verdict, attribute_gains, gains_by_count, run_verdict
 from attribune.tasks import Task

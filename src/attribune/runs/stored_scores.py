@@ -13,13 +13,14 @@ from safetensors import SafetensorError
 from safetensors.numpy import load_file
 
 from attribune.data.tables import read_table
-from attribune.errors import DataError, ModelFolderError
+from attribune.data.texts import share_texts
+from attribune.errors import AttribuneError, DataError, ModelFolderError
 from attribune.runs.folder import RunFolder
 from attribune.runs.recipe import Recipe
 from attribune.schema.columns import require_columns
 from attribune.tasks import Task, task_from_dict
 
-__all__ = ["StoredScores", "own_table", "scored_tables"]
+__all__ = ["StoredScores", "own_table", "rows_of_training", "scored_tables"]
 
 
 def own_table(recipe: Recipe, part: str) -> str:
@@ -87,3 +88,29 @@ class StoredScores:
                     f"{file} is missing or damaged ({error}): restore the file, or train again"
                 ) from error
         return cls(task=task, parts=parts, scored=results.rows)
+
+
+def rows_of_training(folder: RunFolder, rows: Dataset) -> int:
+    """Count rows whose text is among those of the training rows of a run; 0 where these cannot be read any more.
+
+    Rows whose predictions were removed with a value are not told from training rows: so many are not counted.
+    """
+    try:
+        data, parts = folder.read_recipe().data, StoredScores.read(folder.path).parts
+        counts = folder.read_results().rows
+        if not Path(data.train).exists():  # nor is the standard input read, or the hub asked
+            return 0
+        table = read_table(data.train, **data.reading)
+    except (AttribuneError, OSError):
+        return 0
+    is_training, removed = np.ones(len(table), dtype=bool), 0
+    for part, arrays in parts.items():
+        if getattr(data, part) is None:  # it was cut from the training file
+            if int(arrays["rows"].max(initial=-1)) >= len(table):
+                return 0
+            is_training[arrays["rows"]] = False
+            removed += max(counts.get(part, 0) - len(arrays["rows"]), 0)
+    if any(name not in table.column_names for name in data.texts):
+        return 0
+    shared = share_texts(table.select(np.flatnonzero(is_training)), rows, text=data.texts)
+    return max(shared - removed, 0)

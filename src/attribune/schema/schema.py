@@ -19,8 +19,7 @@ import numpy.typing as npt
 from attribune.core.files import read_json
 from attribune.core.wording import did_you_mean
 from attribune.errors import ConfigError, ModelFolderError
-from attribune.metrics.shown import html_table
-from attribune.metrics.tables import text_cells
+from attribune.metrics.tables import html_table, text_cells
 from attribune.schema.attributes import FittedAttribute
 from attribune.schema.columns import MISSING, Table, canonical, column_batches
 from attribune.schema.descriptions import ValueTable, describe, fit_descriptions

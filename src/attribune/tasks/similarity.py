@@ -16,8 +16,8 @@ from attribune.core.door import as_argument
 from attribune.core.wording import counted, did_you_mean
 from attribune.errors import ConfigError, DataError, RowError
 from attribune.metrics import formulas as metric
+from attribune.metrics.formulas import RECALL_AT, mean_reciprocal_rank, positive_ranks, recall_at
 from attribune.metrics.metric import Metric
-from attribune.metrics.ranking import RECALL_AT, mean_reciprocal_rank, positive_ranks, recall_at
 from attribune.schema.columns import MISSING, NO_NUMBER, canonical
 from attribune.tasks.base import Decoded, ScoreBy, Task, check_metrics, checked_logits
 from attribune.tasks.codecs import LabelCodec, Numbers

@@ -6,33 +6,319 @@ leave open is decided in docs/decisions.md. Test rows are never read.
 
 from __future__ import annotations
 
+import hashlib
 import math
 import shutil
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import Any, NamedTuple
 
+import numpy as np
+import numpy.typing as npt
 import torch
+from torch import Tensor, nn
 
+from attribune.core.files import read_json, write_json
 from attribune.core.process import keep_freed_memory
 from attribune.core.progress import Reporter
+from attribune.data.batching import LengthGroupedBatches, length_cuts
+from attribune.data.word_vectors import WordVectors, read_word_vectors
+from attribune.data.words import PADDING, WordVocabulary
 from attribune.errors import ConfigError, DataError
-from attribune.models.automl import ACTIVATIONS, AutoMLModel, NetworkSettings, WordNetwork
+from attribune.models.automl import ACTIVATIONS, AutoMLModel, NetworkSettings, WordNetwork, WordRows, read_words
 from attribune.models.baselines import AutoML
+from attribune.models.features import LinearFeatures
 from attribune.runs.folder import RunFolder
 from attribune.runs.recipe import TrainingRecipe
 from attribune.tasks import Task
 from attribune.tasks.capabilities import LINEAR, require
-from attribune.training.network_fit import Check, NetworkFit
-from attribune.training.network_texts import RANDOM, NetworkTexts
+from attribune.tasks.scores import selection_score
+from attribune.training.optimizer import FTRL
 from attribune.training.plan import TrainingPlan
 from attribune.training.preparation import PreparedData
 from attribune.training.trials import KILLED, Space, Trial, TrialFolder, read_space, require_optuna
 
-__all__ = ["NetworkTrial", "network_space", "train_automl"]
+__all__ = [
+    "RANDOM",
+    "Check",
+    "NetworkFit",
+    "NetworkTexts",
+    "NetworkTrial",
+    "network_space",
+    "train_automl",
+]
+
+RANDOM = ("random-50", "random-128")
+"""Sizes of random word vectors."""
+_RANGE = 0.1  # of random word vectors
+_MOST_WORDS, _MOST_FEATURES = 100_000, 100_000
+
+
+@dataclass(frozen=True, eq=False)
+class NetworkTexts:
+    """Training and validation rows, from which a trial makes its own.
+
+    Attributes:
+        raw: by split, for each text of a row the texts of all rows.
+        vectors: by the name of the file.
+        features: sparse features, and `matrices` those of the splits.
+        weights: (n,) of the training rows; None if all count the same.
+    """
+
+    raw: Mapping[str, Sequence[Sequence[str]]]
+    labels: Mapping[str, npt.NDArray[Any]]
+    vectors: Mapping[str, WordVectors]
+    features: LinearFeatures
+    matrices: Mapping[str, Any]
+    weights: npt.NDArray[np.float32] | None = None
+    words: dict[tuple[str, bool, bool], Sequence[Sequence[list[str]]]] = field(default_factory=dict)
+
+    @classmethod
+    def read(
+        cls, config: AutoML, plan: TrainingPlan, data: PreparedData, folder: RunFolder, reporter: Reporter
+    ) -> NetworkTexts:
+        """Read texts and attributes of the rows, and the vectors of the words of training rows."""
+        text = plan.data.text
+        splits = {name: data.splits[name] for name in ("train", "validation")}
+        raw = {
+            name: [text.read(split.table), *([text.read_pairs(split.table)] if text.pair else [])]
+            for name, split in splits.items()
+        }
+        joined = {name: text.read_all(split.table) for name, split in splits.items()}
+        ids = {
+            name: data.schema.encode(split.table)[0] if len(data.schema) else np.zeros((len(split.rows), 0), np.int64)
+            for name, split in splits.items()
+        }
+        features = LinearFeatures.fit(joined["train"], data.schema, max_features=_MOST_FEATURES)
+        texts = cls(
+            raw=raw,
+            labels={name: split.labels for name, split in splits.items()},
+            vectors={},
+            features=features,
+            matrices={name: features.transform(joined[name], ids[name]) for name in splits},
+            weights=splits["train"].weights,
+        )
+        return replace(texts, vectors=texts._read_vectors(config.word_vectors, folder, reporter))
+
+    def _read_vectors(self, files: Sequence[str], folder: RunFolder, reporter: Reporter) -> dict[str, WordVectors]:
+        """Read the vectors of all forms of the words of training rows."""
+        if not files:
+            return {}
+        words = {
+            word
+            for options in ((True, False), (False, False))  # without marks there are no other words
+            for column in self._words_of("train", *options)
+            for row in column
+            for word in row
+        }
+        vectors = {}
+        for file in files:
+            read = vectors[Path(file).name] = read_word_vectors(file, words)
+            if not read.words:
+                raise DataError(
+                    f"{file}: has none of the {len(words):,} words of the training rows: give vectors of their language"
+                )
+            found = f"vectors of {read.size} numbers for {len(read.words):,} of {len(words):,} words"
+            reporter.note(f"{Path(file).name}: {found}")
+        _check_same_vectors(folder, vectors)
+        return vectors
+
+    def _words_of(self, split: str, lowercase: bool, alphanumeric: bool) -> Sequence[Sequence[list[str]]]:
+        """Return the words of the texts of a split, which are found once."""
+        key = (split, lowercase, alphanumeric)
+        if key not in self.words:
+            options = {"lowercase": lowercase, "alphanumeric": alphanumeric}
+            self.words[key] = [[read_words(text, **options) for text in column] for column in self.raw[split]]
+        return self.words[key]
+
+    def rows(self, settings: NetworkSettings) -> tuple[WordVocabulary, dict[str, WordRows]]:
+        """Return the vocabulary and the rows of a network."""
+        words = {name: self._words_of(name, settings.lowercase, settings.alphanumeric) for name in self.raw}
+        vectors = self.vectors.get(settings.vectors)
+        known = frozenset(vectors.words) if vectors is not None else frozenset()
+        every = (row for column in words["train"] for row in column)
+        vocabulary = WordVocabulary.fit(every, known=known, limit=_MOST_WORDS)
+        rows = {name: WordRows.encode(words[name], vocabulary, self.matrices[name]) for name in words}
+        return vocabulary, rows
+
+    def initial_vectors(self, settings: NetworkSettings, vocabulary: WordVocabulary, *, seed: int) -> Tensor:
+        """Return (V, E): pretrained vectors, U(-0.1, 0.1) for words without one, zeros for padding."""
+        vectors = self.vectors.get(settings.vectors)
+        size = int(settings.vectors.removeprefix("random-")) if vectors is None else vectors.size
+        matrix = np.random.default_rng(seed).uniform(-_RANGE, _RANGE, (len(vocabulary), size)).astype(np.float32)
+        if vectors is not None:
+            ids = vocabulary.encode(vectors.words)
+            has_id = ids >= len(vocabulary) - len(vocabulary.words)
+            matrix[ids[has_id]] = vectors.matrix[has_id]
+        matrix[PADDING] = 0
+        return torch.from_numpy(matrix)
+
+
+def _check_same_vectors(folder: RunFolder, vectors: Mapping[str, WordVectors]) -> None:
+    """Refuse to go on with other word vectors than those of earlier trials."""
+    path = folder.trials / "word_vectors.json"
+    marks = {
+        name: hashlib.blake2b(repr(read.words).encode() + read.matrix.tobytes(), digest_size=16).hexdigest()
+        for name, read in vectors.items()
+    }
+    if not path.is_file():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_json(path, marks, what="mark of the word vectors")
+    elif read_json(path, what="mark of the word vectors") != marks:
+        raise ConfigError(
+            f"the word vectors are not those with which {folder.path} was started: restore the files, or choose "
+            "another output folder"
+        )
+
+
+_CHECK = 2_000  # rows at least between two checks, however few the training rows are
+_CLEAR_SCORE, _CLEAR_LOSS = 1e-3, 5e-2  # shares by which a check must be better for patience to begin anew
+_MOST_EPOCHS = 200
+_START = 0.1  # of the sums of AdaGrad, as in TensorFlow
+
+
+class Check(NamedTuple):
+    """The validation rows after `samples` training rows: score and loss, lower is better, and the metrics."""
+
+    score: float
+    loss: float
+    selected_by: str
+    metrics: dict[str, float]
+    samples: int
+
+    def is_clearly_better_than(self, other: Check) -> bool:
+        """Whether the score is, or the same while the loss is, as before the first row that is predicted otherwise."""
+        if self.score == other.score:
+            return self.loss < (1 - _CLEAR_LOSS) * other.loss
+        return self.score < other.score - _CLEAR_SCORE * abs(other.score)
+
+
+class NetworkFit:
+    """A network in training: AdaGrad for the deep tower, FTRL for the wide one (Cheng et al. 2016, section 3.2)."""
+
+    def __init__(
+        self,
+        network: WordNetwork,
+        settings: NetworkSettings,
+        rows: Mapping[str, WordRows],
+        labels: Mapping[str, npt.NDArray[Any]],
+        task: Task,
+        training: TrainingRecipe,
+        *,
+        weights: npt.NDArray[np.float32] | None = None,
+    ) -> None:
+        self.network, self.settings, self.rows, self.labels = network, settings, rows, labels
+        self.weights = None if weights is None else torch.from_numpy(weights)
+        self.task, self.training, self.samples = task, training, 0
+        self.best: dict[str, Tensor] = {}
+        self.is_finite = True  # logits and score
+        self.optimizers = _optimizers(network, settings)
+
+    def checks(self) -> Iterator[Check]:
+        """Train, and yield the validation scores after every epoch, or after enough of them for small data.
+
+        Ends when the rows of the settings are seen, or before numbers that are not finite.
+        """
+        count = len(self.rows["train"])
+        samples, interval = min(self.settings.samples, _MOST_EPOCHS * count), max(count, _CHECK)
+        next_check = interval
+        for batch in self._batches():
+            if self.samples >= next_check:
+                next_check += interval
+                check = self._check()
+                if check is None:
+                    return
+                yield check
+            if self.samples >= samples:
+                break
+            self._step(batch)
+        if self.samples > next_check - interval and (check := self._check()) is not None:
+            yield check
+
+    def remember(self) -> None:
+        """Copy the weights."""
+        self.best = {name: tensor.clone() for name, tensor in self.network.state_dict().items()}
+
+    def _batches(self) -> Iterator[npt.NDArray[np.int64]]:
+        """Yield the rows of batches without end; none has a single row, of which there is no variance."""
+        rows, size = self.rows["train"], self.training.batch_size
+        order = LengthGroupedBatches(rows.lengths, batch_size=size, seed=self.training.seed)
+        epoch = 0
+        while True:
+            order.set_epoch(epoch)
+            index = order.order()
+            cuts = list(range(size, len(index), size))
+            if cuts and len(index) - cuts[-1] == 1:
+                cuts.pop()
+            yield from np.split(index, cuts)
+            epoch += 1
+
+    def _step(self, index: npt.NDArray[np.int64]) -> None:
+        self.network.train()
+        logits = self.network(*self.rows["train"].batch(index, dtype=torch.float32))
+        labels = torch.from_numpy(self.labels["train"][index])
+        if self.weights is None:
+            loss = self.task.loss(logits, labels)
+        else:
+            loss = self.task.weighted_loss(logits, labels, self.weights[torch.from_numpy(index)])
+        for optimizer in self.optimizers:
+            optimizer.zero_grad()
+        loss.backward()  # type: ignore[no-untyped-call]
+        with torch.sparse.check_sparse_tensor_invariants(enable=False):  # type: ignore[no-untyped-call]
+            # torch's own AdaGrad makes sparse tensors, and warns unless their checks are set.
+            for optimizer in self.optimizers:
+                optimizer.step()
+        self.samples += len(index)
+
+    def _check(self) -> Check | None:
+        """Score the validation rows; None for logits or a score that are not finite."""
+        labels = self.labels["validation"]
+        logits = self._logits()
+        self.is_finite = bool(np.isfinite(logits).all())
+        if not self.is_finite:
+            return None
+        loss = float(self.task.loss(torch.from_numpy(logits), torch.from_numpy(labels)))
+        metrics = {name: metric.value() for name, metric in self.task.metrics(logits, labels).items()}
+        selected = selection_score(self.task, logits, labels, by=self.training.select_by)
+        value = selected.value()
+        self.is_finite = math.isfinite(value)
+        if not self.is_finite:
+            return None
+        metrics = {name: value for name, value in metrics.items() if math.isfinite(value)}
+        metrics = {selected.name: value, **metrics}
+        return Check(-value if selected.higher_is_better else value, loss, selected.name, metrics, self.samples)
+
+    @torch.inference_mode()
+    def _logits(self) -> npt.NDArray[np.float32]:
+        self.network.eval()
+        rows = self.rows["validation"]
+        logits = np.zeros((len(rows), self.task.outputs), dtype=np.float32)
+        order = np.argsort(-rows.lengths, kind="stable")
+        for cut in length_cuts(rows.lengths[order].tolist(), size=256, busy=4096):
+            logits[order[cut]] = self.network(*rows.batch(order[cut], dtype=torch.float32)).numpy()
+        return logits
+
+
+def _optimizers(network: WordNetwork, settings: NetworkSettings) -> list[torch.optim.Optimizer]:
+    """Return those of the deep and the wide tower; the squared norm is that of matrices, without word vectors."""
+    vectors = network.embedding.weight
+    deep = [
+        parameter
+        for name, parameter in network.named_parameters()
+        if parameter.requires_grad and parameter is not network.wide and parameter is not vectors
+    ]
+    groups: list[dict[str, Any]] = [
+        {"params": [p for p in deep if p.ndim > 1], "weight_decay": settings.deep_regularization},
+        {"params": [p for p in deep if p.ndim == 1]},
+    ]
+    if isinstance(vectors, nn.Parameter) and vectors.requires_grad:
+        groups.append({"params": [vectors]})
+    adagrad = torch.optim.Adagrad(groups, lr=settings.deep_learning_rate, initial_accumulator_value=_START)
+    return [adagrad, FTRL([network.wide], rate=settings.wide_learning_rate, l1=settings.wide_regularization)]
+
 
 _PRUNE_AFTER = 5  # trials
 

@@ -35,8 +35,7 @@ from attribune.training.callbacks.early_stopping import EarlyStopping
 from attribune.training.callbacks.profile import ProfileSteps
 from attribune.training.callbacks.progress import Progress
 from attribune.training.callbacks.trackers import run_name, trackers
-from attribune.training.checkpoints import last_checkpoint, read_state
-from attribune.training.distributed import is_main, process_count, process_number
+from attribune.training.distributed import is_main, last_checkpoint, process_count, process_number, read_state
 from attribune.training.histories import fit_histories
 from attribune.training.new_values import check_set_encoders, prepare_new_values
 from attribune.training.optimizer import MaxHeadNorm, update_rows_alone
@@ -47,7 +46,7 @@ from attribune.training.preparation import (
     encode_split,
     encode_validation,
 )
-from attribune.training.selection import selection_metric
+from attribune.training.scoring import selection_metric
 from attribune.training.trainer import AttributeTrainer, training_arguments
 from attribune.training.word_backbone import build_word_backbone, continued_word_backbone
 

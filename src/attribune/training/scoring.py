@@ -23,22 +23,51 @@ from attribune.data.readers.base import MANY_CUT, Reader
 from attribune.data.texts import TextInput
 from attribune.data.writing import prediction_array
 from attribune.errors import DataError
+from attribune.metrics.definitions import MetricInfo, metric_info
 from attribune.metrics.metric import Metric
 from attribune.metrics.results import GivenAndHidden, Scored, condition_of
 from attribune.models.linear import LinearModel, choose_c
 from attribune.models.predictor import Predictor
 from attribune.runs.folder import RunFolder
 from attribune.runs.hidden_alone import hidden_alone
+from attribune.runs.recipe import TrainingRecipe
 from attribune.runs.value_marks import value_marks
 from attribune.runs.verdict import MAJORITY, TEXT_ONLY, WHOLE_TEXTS, value_counts
 from attribune.schema import Schema
 from attribune.tasks import Task
 from attribune.tasks.capabilities import LINEAR, can
-from attribune.tasks.scores import scored_metrics
+from attribune.tasks.scores import AUTO, LOSS, MAIN_METRIC, scored_metrics, unknown_selection
 from attribune.training.plan import DataPlan
 from attribune.training.preparation import PreparedData, PreparedSplit
 
-__all__ = ["baseline_rows", "fit_linear", "score", "score_baselines"]
+__all__ = [
+    "baseline_rows",
+    "check_selection",
+    "fit_linear",
+    "score",
+    "score_baselines",
+    "selection_metric",
+]
+
+
+def selection_metric(task: Task, settings: TrainingRecipe) -> MetricInfo:
+    """Return the metric of ``training.select_by``: ``loss``, or one that the task computes."""
+    named = {AUTO: LOSS if task.codec.has_comparable_loss else task.main_metric, MAIN_METRIC: task.main_metric}
+    return metric_info(named.get(settings.select_by, settings.select_by))
+
+
+def check_selection(settings: TrainingRecipe, data: PreparedData) -> None:
+    """Check the metric before anything is trained.
+
+    Raises:
+        ConfigError: for one that the task does not compute.
+    """
+    if settings.select_by in (AUTO, LOSS, MAIN_METRIC):
+        return
+    computed = data.task.majority(data.splits["train"].labels, data.splits["validation"].labels)
+    if settings.select_by not in computed:
+        raise unknown_selection(settings.select_by, data.task, computed)
+
 
 _log = logging.getLogger(__name__)
 

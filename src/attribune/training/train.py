@@ -55,8 +55,7 @@ from attribune.training.preparation import (
     rows_digest,
     shuffle,
 )
-from attribune.training.scoring import fit_linear, score, score_baselines
-from attribune.training.selection import check_selection
+from attribune.training.scoring import check_selection, fit_linear, score, score_baselines
 
 __all__ = ["train"]
 

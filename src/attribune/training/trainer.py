@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,6 +13,9 @@ import torch
 import transformers
 from datasets import Dataset
 from torch import nn
+from torch.nn.functional import scaled_dot_product_attention
+from torch.overrides import TorchFunctionMode
+from torch.utils.checkpoint import checkpoint
 from torch.utils.data import DataLoader
 from transformers import EvalPrediction, TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 from transformers.trainer_utils import EvalLoopOutput
@@ -24,14 +27,35 @@ from attribune.errors import ModelFolderError
 from attribune.metrics.definitions import MetricInfo
 from attribune.models.base import ConditionedModel
 from attribune.runs.recipe import TrainingRecipe
-from attribune.training.attention_memory import RecomputedAttention
 from attribune.training.distributed import PATIENCE, all_rows, backend, process_count, process_number
 from attribune.training.optimizer import build_optimizer, clip_gradients
 
 if TYPE_CHECKING:
     from attribune.training.sharding import ShardedTables
 
-__all__ = ["AttributeTrainer", "training_arguments"]
+__all__ = ["AttributeTrainer", "RecomputedAttention", "training_arguments"]
+
+
+class RecomputedAttention(TorchFunctionMode):
+    """Forward passes in this context keep only what attention reads, if it has dropout and runs on the CPU.
+
+    PyTorch has no fused attention with dropout for the CPU: it keeps the probabilities, the mask and the product, three
+    tensors (B, heads, T, T) a layer. Computing them again draws the same mask, so that gradients do not change by a
+    bit. Other devices have fused kernels, and are left alone.
+    """
+
+    def __torch_function__(
+        self,
+        function: Callable[..., Any],
+        types: Sequence[type],
+        args: Sequence[Any] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Any:
+        """Call `function`, and attention with dropout so that it is computed again."""
+        options = dict(kwargs or {})
+        if function is not scaled_dot_product_attention or not options.get("dropout_p") or args[0].device.type != "cpu":
+            return function(*args, **options)
+        return checkpoint(function, *args, use_reentrant=False, **options)
 
 
 class AttributeTrainer(transformers.Trainer):

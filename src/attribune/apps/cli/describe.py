@@ -31,7 +31,7 @@ def add_parser(verbs: Any) -> None:
 
 
 def _run(options: argparse.Namespace) -> None:
-    from attribune.runs.description import describe_run
+    from attribune.runs.card import describe_run
 
     open_console()
     if options.changes:

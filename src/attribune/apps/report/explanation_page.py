@@ -17,7 +17,7 @@ from attribune.data.file_options import Reading
 from attribune.data.tables import refuse_input_as_output, with_reading
 from attribune.metrics.bootstrap import PairedResult
 from attribune.metrics.definitions import metric_info
-from attribune.metrics.shown import ResultDict, html_blocks
+from attribune.metrics.tables import ResultDict, html_blocks
 from attribune.runs.stored_scores import scored_tables
 
 __all__ = ["explain", "explanation_page", "shown_explanation"]

@@ -44,8 +44,7 @@ from attribune.data.splits import parts_at_random
 from attribune.data.table_files import comma_columns
 from attribune.data.tables import TableFile, options_of, read_table, table_source_name
 from attribune.errors import DataError
-from attribune.metrics.shown import html_blocks
-from attribune.metrics.tables import text_cells
+from attribune.metrics.tables import html_blocks, text_cells
 from attribune.schema.columns import MISSING, canonical, require_columns
 from attribune.schema.kinds import Kind, MultiLabel, Number
 from attribune.tasks.labels import alike_notes
