@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import IO
 
 from attribune.core.files import temporary_folder, writing_temporarily
-from attribune.data.file_options import WORKBOOKS, kind_of
-from attribune.data.text_files import compression_of
+from attribune.data.text_files import WORKBOOKS, compression_of, kind_of
 from attribune.errors import ConfigError
 
 __all__ = ["STDIN", "standard_input"]

@@ -24,19 +24,22 @@ from attribune.core.logs import show_note
 from attribune.core.process import is_out_of_memory, require_memory
 from attribune.core.terminal import one_line
 from attribune.data.encodings import FoundEncoding, detect_encoding
-from attribune.data.file_options import AS_FOUND, WORKBOOKS, FileForm, FileOptions, kind_of, refuse_other_kinds
+from attribune.data.file_options import AS_FOUND, FileForm, FileOptions
 from attribune.data.json_lines import json_batches
 from attribune.data.text_files import (
     COMPRESSED,
     UNNAMED,
+    WORKBOOKS,
     checked_columns,
     csv_batches,
     csv_header,
     find_delimiter,
     has_plain_quotes,
     inner_name,
+    kind_of,
     no_such_file,
     readable,
+    refuse_other_kinds,
 )
 from attribune.errors import AttribuneWarning, ConfigError, DataError
 from attribune.schema.columns import MISSING, NO_NUMBER, as_array, canonical
