@@ -229,6 +229,10 @@ class ValueTables:
         for method in methods:
             method.use_slots(self._model.slots)
 
+    def are_read_whole(self) -> bool:
+        """Whether a row depends on the vectors of other values than its own."""
+        return any(method.reads_whole_tables for method in self._attribute_methods())
+
     def described(self) -> list[tuple[DescribedValues, str]]:
         """Return what maps descriptions of values to vectors, and the attribute of each."""
         return [pair for method in self._attribute_methods() for pair in method.described_values()]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Annotated, Literal, cast
+from typing import Annotated, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -19,14 +19,13 @@ from attribune.data.readers.base import EncodedRows, TextRows
 from attribune.errors import ConfigError, numbered_in_file
 from attribune.methods.attribute_method import AttributeMethod
 from attribune.models.base import ConditionedModel
-from attribune.models.model import AttributeModel
 from attribune.models.predictor import Predictor
 from attribune.models.set_encoder import LabelledDocuments
 from attribune.models.value_slopes import value_mode, value_slopes
 from attribune.models.value_tables import value_spread
 from attribune.runs.labelled import LabelledRows
 from attribune.runs.new_values import NewValues
-from attribune.tasks import TokenTask
+from attribune.tasks.capabilities import VALUE_PRIORS, can
 
 __all__ = ["EnrolSettings", "Enrolled", "ValueLearner"]
 
@@ -155,8 +154,9 @@ class ValueLearner:
         *,
         pause: Callable[[], None] = lambda: None,
     ) -> None:
-        assert isinstance(predictor.model, ConditionedModel)
-        self._model, self._settings, self._new = predictor.model, settings, new
+        refusal = "a baseline has no vectors of values that could be learned: choose a method with a backbone"
+        self._model: ConditionedModel = predictor.model.neural(refusal)
+        self._settings, self._new = settings, new
         self._autocast, self._pause = predictor.autocast, pause
         self._model.requires_grad_(False)
         self._tables = [
@@ -234,7 +234,7 @@ class ValueLearner:
         model, attribute, sets = self._model, self._model.schema[name], self._sets[name]
         tables = [table for table in self._tables if table.attribute == name]
         numbers = model.task.outputs * sum(table.numbers for table in tables)
-        is_simple = isinstance(model, AttributeModel) and not isinstance(model.task, TokenTask) and attribute.slots == 1
+        is_simple = can(model.task, VALUE_PRIORS) and attribute.slots == 1
         if not is_simple or max(map(len, sets)) * numbers > _DERIVATIVES or numbers > _NUMBERS:
             return False
         counts = attribute.counts.copy()
@@ -244,7 +244,7 @@ class ValueLearner:
             rows = np.concatenate([sets[number] for number in group])
             owners = self._rows.attribute_ids[rows, attribute.columns.start]
             slopes = value_slopes(
-                cast(AttributeModel, model),
+                model,
                 replace(attribute, counts=counts),
                 self._rows.take(rows),
                 self._paused,
@@ -274,7 +274,6 @@ class ValueLearner:
     def _encode(self) -> npt.NDArray[np.float64]:
         """Start with what the encoder says; returns the losses of the rows before."""
         model = self._model
-        assert isinstance(model, AttributeModel)
         losses, parts, order = np.zeros(len(self._rows)), [], []
         for index, batch in self._batches:
             self._pause()
