@@ -380,7 +380,7 @@ def test_a_loaded_backbone_that_writes_nothing_is_refused_by_its_family() -> Non
 def test_the_task_says_which_part_of_a_pretrained_model_is_loaded() -> None:
     configs = {kind: AttributeConfig(task={"kind": kind}) for kind in (*TASKS, "unknown")}
     assert [kind for kind, config in configs.items() if config.is_generative] == ["generation"]
-    assert {model_class(config) for config in configs.values()} == {AttributeModel, AttributeGenerator}
+    assert {model_class(config.architecture) for config in configs.values()} == {AttributeModel, AttributeGenerator}
 
 
 def test_a_folder_of_the_other_kind_is_refused(tmp_path: Path) -> None:

@@ -9,8 +9,6 @@ answer was.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self, Unpack
@@ -89,7 +87,7 @@ def next_texts(
         raise ConfigError(f"count is {count}: give at least 1")
     data = with_reading(data, reading)
     recipe, predictor = load_run(run, backbone=backbone)
-    model, fitted = _checked(predictor, attribute)
+    fitted = _checked(predictor, attribute)
     table, source = read_table(data), table_source_name(data)
     nothing = {name: [None] for name in predictor.schema.names}
     encoded, report = predictor.schema.encode(nothing | {attribute: [value]})
@@ -106,7 +104,7 @@ def next_texts(
     if not len(readable):
         raise DataError(f"{source} has no row with a text in {', '.join(recipe.data.texts)}: name the table of texts")
     rows = rows.take(readable)
-    known = _Vector.of(model, fitted, rows, value=id_, run=predictor.autocast)
+    known = _Vector.of(predictor, fitted, rows, value=id_)
     text_input = recipe.data.text_input()
     texts = text_input.read_all({name: table[name] for name in text_input.names})
     return [
@@ -114,31 +112,29 @@ def next_texts(
     ]
 
 
-def _checked(predictor: Predictor, attribute: str) -> tuple[ConditionedModel, FittedAttribute]:
-    """Return the model and the attribute, if there are vectors of its values and a task with answers."""
+def _checked(predictor: Predictor, attribute: str) -> FittedAttribute:
+    """Return the attribute, if the model has vectors of its values and a task with answers."""
     check_panel(predictor, verb=NEXT)
-    fitted = predictor.schema[attribute]
+    values, fitted = predictor.model.values, predictor.schema[attribute]
     check_listed(fitted)
     if fitted.size < 2:
         raise ConfigError(
             f"the model knows no value of {attribute!r}, so it cannot tell what an answer would change: train with "
             "its values"
         )
-    others = sorted({*predictor.model.values.owners().values()})
-    choice = f"choose {' or '.join(map(repr, others))}, or train" if others else "train"
-    refusal = (
-        f"the model has no vector for each value of {attribute!r} that could be learned: {choice} with a method that "
-        f"has: {as_call('train', method=DEFAULT_METHOD)}"
-    )
-    model: ConditionedModel = predictor.model.neural(refusal)
+    others = sorted({*values.owners().values()})
     if attribute not in others:
-        raise ConfigError(refusal)
-    if (numbers := model.values.size(attribute)) > _NUMBERS:
+        choice = f"choose {' or '.join(map(repr, others))}, or train" if others else "train"
+        raise ConfigError(
+            f"the model has no vector for each value of {attribute!r} that could be learned: {choice} with a method "
+            f"that has: {as_call('train', method=DEFAULT_METHOD)}"
+        )
+    if (numbers := values.size(attribute)) > _NUMBERS:
         raise ConfigError(
             f"a value of {attribute!r} has {numbers:,} numbers in this model, too many for their covariance: "
             f"train a method with at most {_NUMBERS:,}, such as injector"
         )
-    return model, fitted
+    return fitted
 
 
 @dataclass(kw_only=True)
@@ -156,20 +152,13 @@ class _Vector:
     texts: npt.NDArray[np.int64] | None = None
 
     @classmethod
-    def of(
-        cls,
-        model: ConditionedModel,
-        attribute: FittedAttribute,
-        rows: EncodedRows,
-        *,
-        value: int,
-        run: Callable[[], AbstractContextManager[Any]],
-    ) -> Self:
+    def of(cls, predictor: Predictor, attribute: FittedAttribute, rows: EncodedRows, *, value: int) -> Self:
         """Compute the slopes of texts, and the covariance of a value with as many rows as it was learned from."""
+        model: ConditionedModel = predictor.model.neural()
         needed = 24 * len(rows) * model.task.outputs * model.values.size(attribute.name)
         require_memory(needed, what=f"what {len(rows):,} texts say of a value", cure="give fewer texts")
         ids = np.full(len(rows), value)
-        found = value_slopes(model, attribute, rows, run, own=ids, described=ids)
+        found = value_slopes(model, attribute, rows, predictor.autocast, own=ids, described=ids)
         if found is None:
             raise ConfigError(
                 f"predictions do not depend on {attribute.name!r}, so no text tells anything about it: name another "

@@ -339,7 +339,7 @@ class ConditionedModel(PreTrainedModel):
         if cache_mb is not None:
             self.enable_weight_cache(cache_mb)
 
-    def neural(self, refusal: str) -> Self:
+    def neural(self, refusal: str = "") -> Self:
         """Return the model itself, which has a backbone; see `Scorer.neural`."""
         return self
 

@@ -88,7 +88,7 @@ class Scorer(Protocol):
     def quantised(self) -> str | None:
         """``int8`` if the backbone's weights are rounded to it."""
 
-    def neural(self, refusal: str) -> PreTrainedModel:
+    def neural(self, refusal: str = ...) -> PreTrainedModel:
         """Return the model itself, a `ConditionedModel`; of a baseline raise a ConfigError that says `refusal`."""
 
     def networks(self) -> list[PreTrainedModel]:
@@ -158,7 +158,9 @@ class Baseline:
         """The attributes, all of which are features."""
         return self.schema
 
-    def neural(self, refusal: str) -> NoReturn:
+    def neural(
+        self, refusal: str = "the model is a baseline, which acts in no backbone: train a method that does"
+    ) -> NoReturn:
         """Refuse what needs a backbone."""
         raise ConfigError(refusal)
 

@@ -212,8 +212,7 @@ class Writer(Locked):
     @classmethod
     def of(cls, predictor: Predictor) -> Self:
         """Return a writer with the model of a predictor, its text columns and its precision."""
-        model = predictor.model.neural("a baseline writes no text: train a run of the task generation")
-        return cls(model, text_input=predictor.text_input, precision=predictor.precision)
+        return cls(predictor.model.neural(), text_input=predictor.text_input, precision=predictor.precision)
 
     @property
     def _schema(self) -> Schema:

@@ -255,7 +255,7 @@ def check_takes_values(recipe: Recipe, predictor: Predictor) -> None:
             f"method {recipe.method['name']!r} has no vector for each value: train again with the new values, or with "
             f"a method that has such vectors and can take new values later: {as_call('train', method=DEFAULT_METHOD)}"
         )
-    if model.values.are_read_whole():
+    if not model.values.are_apart():
         raise ConfigError(
             f"method {recipe.method['name']!r} reads the vectors of all values for each row, so that new ones would "
             "change what is predicted for the others: train again with the new rows"

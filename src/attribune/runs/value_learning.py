@@ -17,7 +17,6 @@ from attribune.core.config import checked_dataclass
 from attribune.core.progress import Reporter
 from attribune.data.readers.base import EncodedRows, TextRows
 from attribune.errors import ConfigError, numbered_in_file
-from attribune.methods.attribute_method import AttributeMethod
 from attribune.models.base import ConditionedModel
 from attribune.models.predictor import Predictor
 from attribune.models.set_encoder import LabelledDocuments
@@ -154,8 +153,7 @@ class ValueLearner:
         *,
         pause: Callable[[], None] = lambda: None,
     ) -> None:
-        refusal = "a baseline has no vectors of values that could be learned: choose a method with a backbone"
-        self._model: ConditionedModel = predictor.model.neural(refusal)
+        self._model: ConditionedModel = predictor.model.neural()
         self._settings, self._new = settings, new
         self._autocast, self._pause = predictor.autocast, pause
         self._model.requires_grad_(False)
@@ -172,9 +170,8 @@ class ValueLearner:
         ]
         for table in self._tables:
             table.parameter.requires_grad_(True)
-        for module in self._model.modules():
-            if isinstance(module, AttributeMethod):
-                module.sparse_gradients = True
+        for method in self._model.values.methods():
+            method.sparse_gradients = True
         self._rows: EncodedRows = TextRows.without_attributes([])
         self._sets = {name: [np.zeros(0, np.intp)] * len(counts) for name, counts in new.counts.items()}
         self._batches: list[tuple[npt.NDArray[np.intp], dict[str, torch.Tensor]]] = []

@@ -19,7 +19,6 @@ import torch
 from torch import Tensor
 
 from attribune.data.readers.base import EncodedRows
-from attribune.methods.attribute_method import AttributeMethod
 from attribune.models.base import ConditionedModel
 from attribune.models.model import AttributeModel
 from attribune.models.set_encoder import LabelledDocuments, SetEncoder
@@ -73,8 +72,7 @@ def can_encode_sets(model: ConditionedModel, attribute: FittedAttribute) -> bool
     """Whether the vectors of an attribute's new values can be encoded from rows."""
     if not can(model.task, SET_ENCODERS):
         return False
-    methods = [module for module in model.modules() if isinstance(module, AttributeMethod)]
-    if any(method.reads_whole_tables or method.shards for method in methods) or not is_listed(attribute):
+    if not model.values.are_apart() or not is_listed(attribute):
         return False
     numbers = model.task.outputs * model.values.size(attribute.name)
     return 0 < numbers <= _DERIVATIVES // (_VALUES * _FEWEST)
