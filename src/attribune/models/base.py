@@ -156,7 +156,7 @@ class ConditionedModel(PreTrainedModel):
         config.learned = self.learned_names()
         # What is not trained from here on is stored nevertheless.
         if not getattr(self.backbone.config, "train_vectors", True):
-            self.get_input_embeddings().requires_grad_(False)
+            self.get_input_embeddings().weight.requires_grad_(False)
         for name in self.method.unused:
             self.get_parameter(name).requires_grad_(False)
 
