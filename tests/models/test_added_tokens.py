@@ -25,7 +25,6 @@ from attribune.methods import Injector, Plain
 from attribune.methods.merging import MergedMethod
 from attribune.models.model import AttributeModel
 from attribune.models.predictor import Predictor
-from attribune.models.shared_pass import refusal
 from attribune.models.text_vectors import frozen_vectors
 from attribune.runs.recipe import Recipe, TrainingRecipe
 from attribune.schema import Categorical, Schema
@@ -128,8 +127,8 @@ def test_the_embeddings_of_a_shared_backbone_stay(tiny_backbone: Factory, tmp_pa
     added = AttributeModel.from_pretrained(tmp_path / "added", shared=shared)
     plain = AttributeModel.from_pretrained(tmp_path / "plain", shared=shared)
     assert known_embeddings(added.backbone) == known_embeddings(plain.backbone) + 2
-    assert refusal(plain) is None
-    assert refusal(added) == "it has tokens of its own"
+    assert plain.batch_refusal() is None
+    assert added.batch_refusal() == "it has tokens of its own"
 
 
 def test_a_predictor_reads_texts_with_them(tiny_backbone: Factory, tmp_path: Path) -> None:

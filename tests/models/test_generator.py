@@ -386,6 +386,7 @@ def test_the_task_says_which_part_of_a_pretrained_model_is_loaded() -> None:
 def test_a_folder_of_the_other_kind_is_refused(tmp_path: Path) -> None:
     tiny_backbone("llama", is_generative=True).save_pretrained(tmp_path / "backbone")
     model = AttributeGenerator.build(str(tmp_path / "backbone"), make_schema(2), method=Injector(bottleneck=4))
+    assert model.batch_refusal() == "it writes text"
     model.save_pretrained(tmp_path / "model")
     with pytest.raises(ConfigError, match="this model writes text: use AttributeGenerator, or load_model"):
         AttributeModel.from_pretrained(tmp_path / "model")

@@ -12,13 +12,15 @@ import pytest
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.linear_model import LogisticRegression, Ridge
 
+from attribune.backbones.sharing import SharedBackbones
 from attribune.core.checksums import CHECKSUMS
 from attribune.data.texts import TextInput
 from attribune.errors import AttribuneWarning, ConfigError, DataError, ModelFolderError
 from attribune.models import features as linear_features
 from attribune.models import linear
 from attribune.models.linear import LinearModel, choose_c
-from attribune.models.predictor import Predictor
+from attribune.models.predictor import Predictor, quantised
+from attribune.models.predictor_group import PredictorGroup
 from attribune.schema import Categorical, MultiLabel, Schema
 from attribune.tasks import Aspects, Classification, Rating, Regression
 
@@ -247,6 +249,24 @@ def test_a_regression_that_does_not_settle_is_reported(monkeypatch):
     monkeypatch.setattr(linear, "_ITERATIONS", 1)
     with pytest.warns(AttribuneWarning, match="did not settle at C = 1.0 .*lower C"):
         fitted()
+
+
+def test_what_needs_a_backbone_is_refused():
+    model = fitted()
+    predictor = Predictor(model, text_input="text")
+    group = PredictorGroup({"linear": predictor}, shared=SharedBackbones("cpu"))
+    assert group.refusals == {"linear": "it has no pretrained backbone"}
+    assert group.networks() == []
+    assert not model.method.site_layers()
+    assert not model.values.owners()
+    with pytest.raises(ConfigError, match="quantise='int8' is for neural models, and this one is a baseline"):
+        quantised(model, "int8")
+    with pytest.raises(ConfigError, match="a baseline, which has no tensors to share: load it again"):
+        predictor.twin()
+    with pytest.raises(ConfigError, match="LinearModel has no vectors of texts: train a method with a backbone"):
+        predictor.encode("good")
+    with pytest.raises(ConfigError, match="a baseline, which acts in no backbone"):
+        model.neural()
 
 
 def test_wrong_input_is_named():

@@ -13,7 +13,7 @@ import pytest
 
 from attribune.metrics.bootstrap import PairedResult
 from attribune.metrics.results import Comparison, Condition
-from attribune.models.scorer import Sizes
+from attribune.models.sizes import Sizes
 from attribune.runs.recipe import Recipe
 from attribune.runs.training_record import TrainingRecord
 from attribune.runs.verdict import AttributeGain, Verdict, holm, run_verdict

@@ -12,7 +12,7 @@ import pytest
 from attribune.metrics.bootstrap import PairedResult, paired
 from attribune.metrics.formulas import mean_of
 from attribune.metrics.results import Comparison, Condition
-from attribune.models.scorer import Sizes
+from attribune.models.sizes import Sizes
 from attribune.runs.recipe import Recipe
 from attribune.runs.training_record import TrainingRecord
 from attribune.runs.verdict import (

@@ -20,7 +20,6 @@ from attribune.errors import ConfigError, numbered_in_file
 from attribune.methods.base import Ablation, Method
 from attribune.metrics.bootstrap import interval, paired
 from attribune.metrics.metric import Metric
-from attribune.models.base import ConditionedModel
 from attribune.models.predictor import Predictor
 from attribune.runs.labelled import LabelledRows
 from attribune.runs.loading import load_run
@@ -111,7 +110,7 @@ def _without_spans(
 def _layers(predictor: Predictor) -> tuple[Method, tuple[int, ...]]:
     """Return the method of a model and the layers in which it acts; ConfigError without any."""
     model = predictor.model
-    if not isinstance(model, ConditionedModel) or not model.method.site_layers():
+    if not model.method.site_layers():
         name = model.describe(precision=predictor.precision)["method"]
         raise ConfigError(
             f"method {name!r} acts in no layer of a backbone, so no layer of it can be switched off: choose a run of a "

@@ -115,22 +115,21 @@ def next_texts(
 def _checked(predictor: Predictor, attribute: str) -> FittedAttribute:
     """Return the attribute, if the model has vectors of its values and a task with answers."""
     check_panel(predictor, verb=NEXT)
-    model = predictor.model
-    fitted = predictor.schema[attribute]
+    values, fitted = predictor.model.values, predictor.schema[attribute]
     check_listed(fitted)
     if fitted.size < 2:
         raise ConfigError(
             f"the model knows no value of {attribute!r}, so it cannot tell what an answer would change: train with "
             "its values"
         )
-    if not isinstance(model, ConditionedModel) or attribute not in model.rows_of_values().values():
-        others = sorted({*model.rows_of_values().values()}) if isinstance(model, ConditionedModel) else []
+    others = sorted({*values.owners().values()})
+    if attribute not in others:
         choice = f"choose {' or '.join(map(repr, others))}, or train" if others else "train"
         raise ConfigError(
             f"the model has no vector for each value of {attribute!r} that could be learned: {choice} with a method "
             f"that has: {as_call('train', method=DEFAULT_METHOD)}"
         )
-    if (numbers := model.values.size(attribute)) > _NUMBERS:
+    if (numbers := values.size(attribute)) > _NUMBERS:
         raise ConfigError(
             f"a value of {attribute!r} has {numbers:,} numbers in this model, too many for their covariance: "
             f"train a method with at most {_NUMBERS:,}, such as injector"
@@ -155,8 +154,7 @@ class _Vector:
     @classmethod
     def of(cls, predictor: Predictor, attribute: FittedAttribute, rows: EncodedRows, *, value: int) -> Self:
         """Compute the slopes of texts, and the covariance of a value with as many rows as it was learned from."""
-        model = predictor.model
-        assert isinstance(model, ConditionedModel)
+        model: ConditionedModel = predictor.model.neural()
         needed = 24 * len(rows) * model.task.outputs * model.values.size(attribute.name)
         require_memory(needed, what=f"what {len(rows):,} texts say of a value", cure="give fewer texts")
         ids = np.full(len(rows), value)

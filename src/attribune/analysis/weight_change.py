@@ -9,7 +9,6 @@ from attribune.backbones.added_tokens import is_added
 from attribune.backbones.fingerprint import check_fingerprint, fingerprint
 from attribune.backbones.loading import load_backbone
 from attribune.backbones.sites import find_layers
-from attribune.backbones.word_models import WordConfig
 from attribune.errors import ConfigError
 from attribune.models.auto import is_baseline
 from attribune.models.folder import ModelFolder
@@ -58,14 +57,14 @@ def term_changes(run: str | Path, *, backbone: str | Path | None = None) -> list
     }
     if not trained:
         raise ConfigError(f"{run}: the backbone was not trained (tuning {config.tuning}), so no term of it changed")
-    if isinstance(config.text_config, WordConfig):
+    architecture, placement = config.architecture, config.architecture.placement(config.text_config.model_type)
+    if not placement.is_pretrained:
         raise ConfigError(f"{run}: its backbone was not pretrained, so there is nothing to compare it with")
-    revision, architecture = config.revision if backbone is None else None, config.architecture
+    revision = config.revision if backbone is None else None
     pretrained = load_backbone(str(source), revision=revision, architecture=architecture)
     if config.backbone_fingerprint:
         check_fingerprint(fingerprint(pretrained), config.backbone_fingerprint, name=str(source), folder=folder.path)
     stack = architecture.stack_path(pretrained)
-    placement = architecture.placement(pretrained.config.model_type)
     layers = [f"{stack}.{name}".strip(".") for name in find_layers(pretrained.get_submodule(stack), placement)]
     layer_numbers = {f"{path}.": number for number, path in enumerate(layers)}
     changes = []

@@ -111,6 +111,7 @@ _WORDS = Placement(
     reads_ahead=True,
     no_extra_attention="they have no attention",
     pooling="max",
+    is_pretrained=False,
 )
 
 PLACEMENTS: list[Placement] = [

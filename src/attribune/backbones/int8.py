@@ -9,7 +9,6 @@ import torch
 from torch import Tensor, nn
 from transformers.pytorch_utils import Conv1D
 
-from attribune.backbones.word_models import WordModel
 from attribune.errors import ConfigError
 from attribune.functional.int8 import int8_linear, int8_packed, int8_weight
 
@@ -75,11 +74,8 @@ def quantise_backbone(backbone: nn.Module, weights: Int8Weights) -> None:
         weights: of backbones that share weights with this one; those of this one are added.
 
     Raises:
-        ConfigError: for a backbone that is no Transformer, or whose weights are not in float32 or not finite.
+        ConfigError: for weights that are not in float32 or not finite.
     """
-    if isinstance(backbone, WordModel):  # whose only linear map methods replace
-        kind = backbone.config.model_type
-        raise ConfigError(f"quantise='int8' is for Transformers, and {kind!r} is not one: leave it out")
     layers = list(_linear_layers(backbone))
     for layer in layers:
         if layer.weight.dtype != torch.float32:

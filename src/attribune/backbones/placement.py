@@ -69,6 +69,7 @@ class Placement:
         recurrent: the recurrent layer over the words.
         has_pooler: whether the class builds a pooler by default, which is not used.
         is_generative: whether the model writes text with a language-model head.
+        is_pretrained: whether there are pretrained weights; without, ids say beside vectors which words are unknown.
     """
 
     model_types: tuple[str, ...]
@@ -107,6 +108,7 @@ class Placement:
     recurrent: str | None = None
     has_pooler: bool = False
     is_generative: bool = False
+    is_pretrained: bool = True
 
     @property
     def has_sites(self) -> bool:

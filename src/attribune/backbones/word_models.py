@@ -66,6 +66,11 @@ class WordConfig(PreTrainedConfig, Generic[Options]):
         """The options, typed."""
         return cast(Options, self.options_class.from_dict(self.options))
 
+    @property
+    def train_vectors(self) -> bool:
+        """Whether the word vectors are trained."""
+        return self.chosen.train_vectors
+
 
 class CNNConfig(WordConfig[CNNOptions]):
     """The configuration of `CNNModel`."""
@@ -125,11 +130,6 @@ class WordModel(PreTrainedModel):
         """Replace the word vectors."""
         assert isinstance(value, nn.Embedding)
         self.embeddings = value
-
-    def freeze_vectors(self) -> None:
-        """Take the word vectors out of training, if the options say so."""
-        if not self.config.chosen.train_vectors:
-            self.embeddings.weight.requires_grad_(False)
 
     @abstractmethod
     def encode(self, x: Tensor, attention_mask: Tensor, input_ids: Tensor | None) -> WordOutput:

@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from attribune.data.texts import text_digests
+from attribune.data.text_columns import text_digests
 from attribune.errors import DataError
 from attribune.metrics.metric import Metric
 from attribune.schema.columns import Table, canonical, column_batches, column_names

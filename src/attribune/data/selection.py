@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from attribune.core.wording import counted
-from attribune.data.texts import join_text
+from attribune.data.text_columns import join_text
 from attribune.errors import DataError, RowError
 from attribune.schema.columns import Table, as_array, canonical, column_batches, words_of_none
 from attribune.tasks.labels import number_of

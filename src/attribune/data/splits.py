@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from attribune.core.arguments import checked_arguments
-from attribune.data.texts import text_digests
+from attribune.data.text_columns import text_digests
 from attribune.data.times import check_date_format, read_times
 from attribune.errors import ConfigError, DataError, RowError
 from attribune.schema.columns import canonical, column_batches

@@ -18,6 +18,7 @@ from attribune.errors import ConfigError, DataError, numbered_in_file
 from attribune.export.graph import Scorer
 from attribune.models.base import ConditionedModel
 from attribune.models.predictor import Predictor
+from attribune.tasks import Task
 
 __all__ = ["ROUNDED_TOLERANCE", "TOLERANCE", "Rows", "largest_difference", "random_rows", "table_rows"]
 
@@ -69,10 +70,8 @@ def table_rows(predictor: Predictor, data: Any, *, ids: npt.NDArray[np.int64] | 
     return Rows(encoded.with_attribute_ids(_fixed(encoded.attribute_ids, ids)), from_table=True)
 
 
-def random_rows(predictor: Predictor, *, ids: npt.NDArray[np.int64] | None) -> Rows:
+def random_rows(model: ConditionedModel, predictor: Predictor, *, ids: npt.NDArray[np.int64] | None) -> Rows:
     """Draw rows of random tokens and of random attribute ids, unless these are fixed (slots,); the same every time."""
-    model = predictor.model
-    assert isinstance(model, ConditionedModel)
     rng = np.random.default_rng(0)
     max_length = min(_MAX_RANDOM_LENGTH, model.longest_text() or _MAX_RANDOM_LENGTH)
     vocabulary = model.config.text_config.vocab_size
@@ -92,7 +91,7 @@ def _fixed(own: npt.NDArray[np.int64], ids: npt.NDArray[np.int64] | None) -> npt
     return own if ids is None else np.repeat(ids[None], len(own), axis=0)
 
 
-def largest_difference(predictor: Predictor, rows: Rows, score: Scorer, *, rounded: bool = False) -> float:
+def largest_difference(model: ConditionedModel, rows: Rows, score: Scorer, *, rounded: bool = False) -> float:
     """Return the largest difference between a logit of the run's model, in float32, and of an export.
 
     Those of a model that writes are at the ids of the responses.
@@ -103,9 +102,8 @@ def largest_difference(predictor: Predictor, rows: Rows, score: Scorer, *, round
     Raises:
         ConfigError: above the tolerance.
     """
-    model, largest = predictor.model, 0.0
+    largest = 0.0
     limit, number = (ROUNDED_TOLERANCE, "probability") if rounded else (TOLERANCE, "logit")
-    assert isinstance(model, ConditionedModel)
     for batch in rows.batches(model):
         with torch.no_grad():
             expected = model(**batch).logits
@@ -113,7 +111,7 @@ def largest_difference(predictor: Predictor, rows: Rows, score: Scorer, *, round
         if "labels" in batch:
             expected, found = (logits[batch["labels"] >= 0] for logits in (expected, found))
         if rounded:
-            expected, found = (_probabilities(predictor, logits) for logits in (expected, found))
+            expected, found = (_probabilities(model.task, logits) for logits in (expected, found))
         difference = (expected - found).abs().max().item()
         largest = max(largest, float("inf") if np.isnan(difference) else difference)
     if not largest <= limit:
@@ -127,7 +125,7 @@ def largest_difference(predictor: Predictor, rows: Rows, score: Scorer, *, round
     return largest
 
 
-def _probabilities(predictor: Predictor, logits: Tensor) -> Tensor:
-    probabilities = predictor.task.decode(logits.numpy()).probabilities
+def _probabilities(task: Task, logits: Tensor) -> Tensor:
+    probabilities = task.decode(logits.numpy()).probabilities
     assert probabilities is not None
     return torch.from_numpy(probabilities)

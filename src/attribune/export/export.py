@@ -119,7 +119,7 @@ def export(
     if quantise is not None:
         require(task, INT8, argument=as_argument("quantise", quantise))
     if check is None:
-        rows = random_rows(source.predictor, ids=source.ids)
+        rows = random_rows(source.model, source.predictor, ids=source.ids)
     else:
         rows = table_rows(source.predictor, check, ids=source.ids)
     if kind == "adapter":
@@ -166,9 +166,8 @@ class _Source:
         cls, run: str | Path, *, assignments: Mapping[str, Sequence[str]] | None, backbone: str | Path | None
     ) -> Self:
         recipe, predictor = load_run(run, backbone=backbone)
-        model = predictor.model
-        if not isinstance(model, ConditionedModel):
-            raise ConfigError(f"method {recipe.method['name']!r} has no backbone: only neural models are exported")
+        refusal = f"method {recipe.method['name']!r} has no backbone: only neural models are exported"
+        model: ConditionedModel = predictor.model.neural(refusal)
         require(predictor.task, EXPORT)
         if model.histories is not None:
             raise ConfigError(
@@ -239,7 +238,7 @@ def _export_folder(source: _Source, path: Path, rows: Rows) -> tuple[str, float]
             description, score = _write_folder(source, draft)
             files = {file.name: checksum_of(file) for file in draft.iterdir() if file.is_file()}
             (draft / EXPORT_MARKS).write_text(export_marks(source.values, files), encoding="utf-8")
-            difference = largest_difference(source.predictor, rows, score)
+            difference = largest_difference(source.model, rows, score)
             if path.is_dir():
                 path.rmdir()
             move_into_place(draft, path)
@@ -306,7 +305,7 @@ def _export_graph(
     else:
         data = graph.torch_bytes(program, metadata=metadata)
         score = graph.torch_scorer(data)
-    difference = largest_difference(source.predictor, rows, score, rounded=quantise is not None)
+    difference = largest_difference(source.model, rows, score, rounded=quantise is not None)
     with _writing(path):
         replace_file(path, data)
     return description, difference

@@ -37,8 +37,9 @@ class MethodConfig(Settings):
     does is to weigh the states of a text, ``default_tuning`` what of the backbone learns by default, ``stands_alone``
     whether it cannot be added to other methods, ``reads_descriptions`` whether its vectors of values may be described,
     ``has_classifiers`` whether it learns by classifiers of its own, ``reader`` the name of its reader where it reads
-    more than the task does, ``reads_chunks`` whether texts may be read chunk by chunk, and ``stored_texts`` what a
-    saved model has of the training texts, as a sentence for its card.
+    more than the task does, ``reads_chunks`` whether texts may be read chunk by chunk, ``trains_values`` whether each
+    value is trained further on its own rows, and ``stored_texts`` what a saved model has of the training texts, as a
+    sentence for its card.
     The docstring of a subclass describes its own options, as ``Args:`` at its end; the descriptions of inherited ones
     are appended.
 
@@ -58,6 +59,7 @@ class MethodConfig(Settings):
     has_classifiers: ClassVar[bool] = False
     reader: ClassVar[str] = ""
     reads_chunks: ClassVar[bool] = True
+    trains_values: ClassVar[bool] = False
     stored_texts: ClassVar[str] = ""
 
     @classmethod
@@ -104,6 +106,11 @@ class MethodConfig(Settings):
     def attribute_refusal(self, names: Sequence[str]) -> str | None:
         """Return why the method cannot read these attributes, with the cure; None if it can."""
         return None
+
+    @property
+    def times(self) -> tuple[str, ...]:
+        """The column by which rows are ordered, if any."""
+        return ()
 
     def word_options(self, backbone: str, *, attributes: int) -> dict[str, Any]:
         """Return the options that the method needs of a backbone without pretraining, for a number of attributes."""

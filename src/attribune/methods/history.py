@@ -69,6 +69,11 @@ class History(AttributeMethodConfig):
             return None
         return f"history: attribute is {self.attribute!r}, which is none of the attributes {', '.join(names)}: name one"
 
+    @property
+    def times(self) -> tuple[str, ...]:
+        """The column of times, if there is one."""
+        return () if self.time is None else (self.time,)
+
     def attribute_of(self, schema: Schema) -> str:
         """Return the name of the attribute whose values have histories."""
         if self.attribute is not None:

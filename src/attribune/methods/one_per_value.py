@@ -46,6 +46,7 @@ class OnePerValue(LayerMethodConfig):
     name: ClassVar[str] = "one-per-value"
     uses_attributes: ClassVar[bool] = True
     stands_alone: ClassVar[bool] = True
+    trains_values: ClassVar[bool] = True
 
     attribute: str | None = Field(default=None, description="the name of an attribute, or null for the first one")
     rank: PositiveInt = 8

@@ -15,7 +15,7 @@ from attribune.models.folder import ModelFolder
 from attribune.models.generator import AttributeGenerator
 from attribune.models.linear import LinearModel
 from attribune.models.model import AttributeModel
-from attribune.models.scorer import Baseline, Scorer
+from attribune.models.scorer import Scorer
 from attribune.schema import Schema
 from attribune.schema.revision import Revision
 
@@ -55,7 +55,7 @@ def revised_model(
     return kind.revised(folder, change, backbone=backbone)
 
 
-def load_baseline(folder: Path, *, backbone: str | Path | None = None) -> Baseline | None:
+def load_baseline(folder: Path, *, backbone: str | Path | None = None) -> LinearModel | AutoMLModel | None:
     """Load the baseline that was saved in a folder; None where there is none.
 
     Args:

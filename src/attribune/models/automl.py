@@ -30,8 +30,8 @@ from attribune.data.texts import TextInput
 from attribune.data.words import PADDING, WordVocabulary, split_words
 from attribune.models.baseline_files import BaselineFiles, stored_text
 from attribune.models.features import LinearFeatures
-from attribune.models.scorer import Sizes
-from attribune.schema import Schema
+from attribune.models.scorer import Baseline
+from attribune.models.sizes import Sizes
 from attribune.schema.revision import Revision
 from attribune.tasks import Task, task_from_dict
 
@@ -312,7 +312,6 @@ def _padded(texts: Sequence[npt.NDArray[np.int64]]) -> Tensor:
     return torch.from_numpy(ids)
 
 
-_FILES = BaselineFiles("automl", "automl model")
 _BUSY = 4096  # words of a batch beyond which the CPU gets no faster
 _WIDE, _IDF = "wide", "idf"
 
@@ -323,34 +322,20 @@ class _Batch(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class AutoMLModel:
+class AutoMLModel(Baseline):
     """The best network of a search.
 
     Args:
         features: of the wide tower, those of the baseline ``linear``: TF-IDF of words and word pairs, one column per
             attribute value.
         network: in evaluation mode, on the CPU.
-        text_input: which columns are the text; None where it is not known.
     """
 
-    task: Task
+    files: ClassVar[BaselineFiles] = BaselineFiles("automl", "automl model")
     settings: NetworkSettings
     vocabulary: WordVocabulary
     features: LinearFeatures
     network: WordNetwork
-    text_input: TextInput | None = None
-    reads_attributes: ClassVar[bool] = True
-    precision: ClassVar[None] = None
-
-    @property
-    def schema(self) -> Schema:
-        """The attributes."""
-        return self.features.schema
-
-    @property
-    def input_schema(self) -> Schema:
-        """The attributes, all of which are features."""
-        return self.schema
 
     def sizes(self) -> Sizes:
         """Count the parameters; word vectors that are not fine-tuned are stored, and not trained."""
@@ -385,14 +370,6 @@ class AutoMLModel:
         with torch.inference_mode(), torch.autocast("cpu", enabled=False):
             return self.network(batch.texts, batch.rows).float().numpy()  # type: ignore[no-any-return]
 
-    def rows_of_values(self) -> dict[str, str]:
-        """Return nothing: values have weights, no vectors."""
-        return {}
-
-    def value_vectors(self, attribute: str, *, count: int) -> npt.NDArray[np.float64]:
-        """Return vectors without numbers, (count, 0)."""
-        return np.zeros((count, 0))
-
     def describe(self, *, precision: str) -> dict[str, Any]:
         """Return method, backbone, number of parameters and precision; the precision asked for makes no difference."""
         return {"method": "automl", "backbone": None, "parameters": self.sizes().total, "precision": "float32"}
@@ -421,17 +398,12 @@ class AutoMLModel:
             "features": self.features.words,
         }
         tensors = {name: tensor.numpy() for name, tensor in self.network.state_dict().items()}
-        _FILES.save(folder, settings=settings, tensors=tensors | {_IDF: self.features.idf}, schema=self.schema)
-
-    @staticmethod
-    def is_in(folder: str | Path) -> bool:
-        """Whether `save_pretrained` wrote the folder."""
-        return _FILES.are_in(folder)
+        self.files.save(folder, settings=settings, tensors=tensors | {_IDF: self.features.idf}, schema=self.schema)
 
     @classmethod
     def load(cls, folder: str | Path, *, verify: bool = True) -> Self:
         """Read what `save_pretrained` wrote; arguments and errors are those of `BaselineFiles.load`."""
-        stored = _FILES.load(folder, verify=verify)
+        stored = cls.files.load(folder, verify=verify)
         with stored.fitting():
             saved = stored.settings
             task, is_pair = task_from_dict(saved["task"]), bool(saved["is_pair"])

@@ -30,7 +30,6 @@ from attribune.backbones.sharing import SharedBackbones, load_with_fingerprint
 from attribune.backbones.sites import find_layers, first_position, most_positions
 from attribune.backbones.sparse_attention import prepare_sparse_attention
 from attribune.backbones.tuning import tune_backbone
-from attribune.backbones.word_models import WordModel
 from attribune.core.config import short_repr
 from attribune.core.deprecation import warn_renamed
 from attribune.core.precision import default_float32
@@ -54,16 +53,17 @@ from attribune.methods import (
 from attribune.methods.attribute_method import has_meta_tables, meta_tables
 from attribune.methods.base import Method
 from attribune.methods.condition import Condition, check_attribute_ids
-from attribune.methods.history import History
 from attribune.models.checks import claim
 from attribune.models.config import AttributeConfig, check_foreign, device_of, dtype_of, with_outputs
 from attribune.models.folder import ModelFolder, ModelSnapshot
-from attribune.models.scorer import Sizes
+from attribune.models.set_encoder import SetEncoder
+from attribune.models.sizes import Sizes
 from attribune.models.text_vectors import TextVectors, frozen_vectors
 from attribune.models.value_tables import AttributeVectors, KnownValues, ValueTables
 from attribune.schema import Schema
 from attribune.schema.revision import Revision
 from attribune.tasks import Task, task_from_dict
+from attribune.tasks.capabilities import SHARED_BATCHES, why_not
 from attribune.tasks.cut_points import Link
 
 __all__ = ["ConditionedModel"]
@@ -155,16 +155,15 @@ class ConditionedModel(PreTrainedModel):
         self.post_init()
         config.learned = self.learned_names()
         # What is not trained from here on is stored nevertheless.
-        if isinstance(self.backbone, WordModel):
-            self.backbone.freeze_vectors()
+        if not getattr(self.backbone.config, "train_vectors", True):
+            self.get_input_embeddings().weight.requires_grad_(False)
         for name in self.method.unused:
             self.get_parameter(name).requires_grad_(False)
 
     def _acts_inside(self) -> bool:
         """Whether hooks or low-rank maps may stand inside the backbone."""
-        tuning, is_shared = self.config.tuning or "", not isinstance(self.backbone, WordModel)
-        is_changed = "lora" in tuning or self.config.added_tokens > 0
-        return "sites" in self.method_config.points or is_changed or not is_shared
+        is_changed = "lora" in (self.config.tuning or "") or self.config.added_tokens > 0
+        return "sites" in self.method_config.points or is_changed or not self.placement.is_pretrained
 
     def _build_method(self, host: Host) -> Method:
         """Build the method, after its parameters were counted."""
@@ -223,9 +222,10 @@ class ConditionedModel(PreTrainedModel):
             )
         else:
             name, loaded = str(backbone.config._name_or_path), backbone
-            if cls.architecture.placement(loaded.config.model_type).has_pooler:
+            placement = cls.architecture.placement(loaded.config.model_type)
+            if placement.has_pooler:
                 loaded.pooler = None
-            if not isinstance(loaded, WordModel) and not is_quantised(loaded):
+            if placement.is_pretrained and not is_quantised(loaded):
                 mark = fingerprint(loaded)
         if tokenizer is not None and added_tokens == "refuse":
             check_tokenizer(tokenizer, loaded, name=name, architecture=cls.architecture)
@@ -338,6 +338,22 @@ class ConditionedModel(PreTrainedModel):
             self.text_vectors.to(device)
         if cache_mb is not None:
             self.enable_weight_cache(cache_mb)
+
+    def neural(self, refusal: str = "") -> Self:
+        """Return the model itself, which has a backbone; see `Scorer.neural`."""
+        return self
+
+    def networks(self) -> list[PreTrainedModel]:
+        """Return the model itself in a list."""
+        return [self]
+
+    def batch_refusal(self) -> str | None:
+        """Return why its rows cannot be in one batch with those of other models; None if they can."""
+        return why_not(self.task, SHARED_BATCHES)
+
+    def set_encoder(self, attribute: str) -> SetEncoder | None:
+        """Return the encoder of an attribute's new values, if there is one."""
+        return None
 
     def batch(self, rows: EncodedRows) -> dict[str, Tensor]:
         """Pad encoded rows to one batch on the model's device."""
@@ -779,7 +795,7 @@ class ConditionedModel(PreTrainedModel):
                 parameter = model.get_parameter(name)
                 parameter.data = parameter.data.clone()
         model.load_state_dict(tensors | model.values.load(tensors))
-        if isinstance(model.method_config, History):
-            model.histories = Histories.load(folder.path, model.method_config, schema)
+        if (known := model.reader.no_histories(model.method_config, schema)) is not None:
+            model.histories = Histories.load(folder.path, known.config, schema)
             model.moved_backbone = backbone
         return cast(Self, model.eval())

@@ -27,13 +27,15 @@ class BaselineConfig(Settings):
     """The options of a method that acts in no backbone.
 
     `name` is its name, `reads_text` whether it reads the text, `reads_vectors` whether it does by the vectors of a
-    frozen backbone, `stored_texts` what a saved model has of the training texts, as a sentence for its card.
+    frozen backbone, `stored_texts` what a saved model has of the training texts, as a sentence for its card, and
+    `times` the column by which rows are ordered, if any.
     """
 
     name: ClassVar[str]
     reads_text: ClassVar[bool] = True
     reads_vectors: ClassVar[bool] = False
     stored_texts: ClassVar[str] = ""
+    times: ClassVar[tuple[str, ...]] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values with the name, from which `baseline_from_dict` restores the options."""

@@ -12,7 +12,6 @@ from attribune import functional
 from attribune.backbones.families import placement_for
 from attribune.backbones.loading import pooling_of
 from attribune.backbones.placement import Placement, Pooling
-from attribune.backbones.word_models import WordModel
 from attribune.data.texts import TextInput
 from attribune.errors import ConfigError, DataError
 from attribune.methods import MethodConfig, check_gives_vectors
@@ -47,7 +46,7 @@ def own_pooling(backbone: PreTrainedModel, name: str, revision: str | None, *, t
     """Return the pooling with which a backbone was trained; else that of its family, or the mean to compare vectors."""
     placement = placement_for(backbone.config.model_type)
     placement = placement if task.head.outputs else replace(placement, pooling="mean")
-    is_stored = bool(name) and not isinstance(backbone, WordModel)
+    is_stored = bool(name) and placement.is_pretrained
     return pooling_of(name, placement, revision=revision) if is_stored else placement.pooling
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from functools import partial
-from typing import Any, Literal, Protocol, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -15,8 +15,8 @@ from attribune.core.precision import computing_in
 from attribune.data.readers.base import EncodedRows
 from attribune.data.texts import TextInput
 from attribune.errors import ConfigError
+from attribune.models.base import ConditionedModel
 from attribune.models.row_inputs import RowInput, RowNames
-from attribune.models.scorer import Scorer
 from attribune.schema.columns import column_batches
 from attribune.tasks.capabilities import ENCODE, require
 
@@ -27,26 +27,6 @@ _ROWS = 4096  # encoded and sorted by length at once
 Vectors = npt.NDArray[np.float32]
 TextOf = Literal["text", "text_pair"]
 """Which of two texts that a model compares."""
-
-
-class DocumentModel(Scorer, Protocol):
-    """A model whose texts have vectors: `AttributeModel`."""
-
-    training: bool
-
-    @property
-    def device(self) -> torch.device:
-        """The device that computes."""
-
-    @property
-    def document_size(self) -> int:
-        """H, of the vectors of documents."""
-
-    def document_vectors(self, **batch: torch.Tensor) -> torch.Tensor:
-        """Return the vectors (B, H) of documents."""
-
-    def train(self, mode: bool = True) -> Any:
-        """Switch to training, or to evaluation."""
 
 
 class DocumentReader:
@@ -61,7 +41,7 @@ class DocumentReader:
             model without text columns.
     """
 
-    def __init__(self, model: DocumentModel, text_input: TextInput | None = None, *, of: TextOf = "text") -> None:
+    def __init__(self, model: ConditionedModel, text_input: TextInput | None = None, *, of: TextOf = "text") -> None:
         text = text_input or model.text_input
         if text is None:
             raise ConfigError("the model does not say which column is its text: give text_input='text', with its name")
@@ -107,7 +87,7 @@ class DocumentReader:
 
 
 def encode_documents(
-    model: DocumentModel,
+    model: ConditionedModel,
     given: Any,
     attributes: Mapping[str, Any],
     *,
@@ -144,13 +124,13 @@ def encode_documents(
 
 
 @contextmanager
-def _pass(model: DocumentModel) -> Iterator[None]:
+def _pass(model: ConditionedModel) -> Iterator[None]:
     with torch.inference_mode(), computing_in(model.precision, model.device.type):
         yield
 
 
 def _vectors_of(
-    model: DocumentModel, rows: EncodedRows, *, size: int, run: Callable[[], AbstractContextManager[Any]]
+    model: ConditionedModel, rows: EncodedRows, *, size: int, run: Callable[[], AbstractContextManager[Any]]
 ) -> Vectors:
     found = np.zeros((len(rows), model.document_size), dtype=np.float32)
     was_training = model.training

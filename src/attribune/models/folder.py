@@ -38,7 +38,7 @@ from attribune.data.words import SentenceTokenizer
 from attribune.errors import ModelFolderError
 from attribune.metrics.tables import markdown_cell
 from attribune.models.config import AttributeConfig, SavedSettings
-from attribune.models.scorer import Sizes
+from attribune.models.sizes import Sizes
 from attribune.schema import Schema
 from attribune.tasks import task_from_dict
 

@@ -22,7 +22,8 @@ from attribune.data.texts import TextInput
 from attribune.errors import AttribuneWarning, ConfigError, DataError
 from attribune.models.baseline_files import BaselineFiles, stored_text
 from attribune.models.features import LinearFeatures, VectorFeatures
-from attribune.models.scorer import Sizes
+from attribune.models.scorer import Baseline
+from attribune.models.sizes import Sizes
 from attribune.schema import Schema
 from attribune.schema.revision import Revision
 from attribune.tasks import Task, task_from_dict
@@ -34,7 +35,6 @@ __all__ = ["LinearModel", "choose_c"]
 
 Array = npt.NDArray[Any]
 
-_FILES = BaselineFiles("linear", "linear model")
 _GRID = (0.1, 0.3, 1.0, 3.0, 10.0)
 _ITERATIONS = 1_000
 # Logit of a class that no training row has: its probability is 0, and the logit stays finite.
@@ -42,23 +42,19 @@ _ABSENT = -1e4
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class LinearModel:
+class LinearModel(Baseline):
     """A fitted baseline.
 
     Args:
         weight: (F, O) float32.
         bias: (O,) float32.
-        text_input: which columns are the text; None where it is not known.
     """
 
-    task: Task
+    files: ClassVar[BaselineFiles] = BaselineFiles("linear", "linear model")
     features: LinearFeatures | VectorFeatures
     weight: Array
     bias: Array
     C: float
-    text_input: TextInput | None = None
-    reads_attributes: ClassVar[bool] = True
-    precision: ClassVar[None] = None
 
     @classmethod
     def fit(
@@ -113,16 +109,6 @@ class LinearModel:
         return cls(task=task, features=features, weight=weight.astype("f4"), bias=bias.astype("f4"), C=float(C))
 
     @property
-    def schema(self) -> Schema:
-        """The attributes."""
-        return self.features.schema
-
-    @property
-    def input_schema(self) -> Schema:
-        """The attributes, all of which are features."""
-        return self.schema
-
-    @property
     def uses_text(self) -> bool:
         """Whether the model reads texts."""
         return self.features.uses_text
@@ -157,14 +143,6 @@ class LinearModel:
         """Return the logits of rows, (n, O)."""
         return self.logits(batch.inputs if self.uses_text else None, batch.attribute_ids).astype(np.float32)
 
-    def rows_of_values(self) -> dict[str, str]:
-        """Return nothing: values have weights, no vectors."""
-        return {}
-
-    def value_vectors(self, attribute: str, *, count: int) -> npt.NDArray[np.float64]:
-        """Return vectors without numbers, (count, 0)."""
-        return np.zeros((count, 0))
-
     def describe(self, *, precision: str) -> dict[str, Any]:
         """Return method, backbone, number of parameters and precision; the precision asked for makes no difference."""
         names = {"method": self.features.method, "backbone": self.features.backbone}
@@ -189,12 +167,7 @@ class LinearModel:
             **self.features.settings(),
         }
         tensors = {"weight": self.weight, "bias": self.bias, **self.features.tensors()}
-        _FILES.save(folder, settings=settings, tensors=tensors, schema=self.schema)
-
-    @staticmethod
-    def is_in(folder: str | Path) -> bool:
-        """Whether `save_pretrained` wrote the folder."""
-        return _FILES.are_in(folder)
+        self.files.save(folder, settings=settings, tensors=tensors, schema=self.schema)
 
     @classmethod
     def load(cls, folder: str | Path, *, verify: bool = True, backbone: str | Path | None = None) -> Self:
@@ -203,7 +176,7 @@ class LinearModel:
         Args:
             backbone: new location of the weights of a frozen backbone, if they were moved.
         """
-        stored = _FILES.load(folder, verify=verify)
+        stored = cls.files.load(folder, verify=verify)
         with stored.fitting():
             C, task = float(stored.settings["C"]), task_from_dict(stored.settings["task"])
             features: LinearFeatures | VectorFeatures

@@ -29,7 +29,6 @@ from attribune.backbones.load_options import LoadOptions
 from attribune.backbones.placement import Pooling
 from attribune.backbones.sites import find_layers
 from attribune.backbones.sparse_attention import padded_inputs
-from attribune.backbones.word_models import WordModel, WordOutput
 from attribune.core.config import short_repr
 from attribune.core.device import is_recorded
 from attribune.core.precision import at_least_float32
@@ -221,6 +220,23 @@ class AttributeModel(ConditionedModel):
         """Return the encoder of an attribute's new values, if there is one."""
         key = str(self.schema.names.index(attribute))
         return cast(SetEncoder, self.set_encoders[key]) if key in self.set_encoders else None
+
+    def batch_refusal(self) -> str | None:
+        """Return why its rows cannot be in one batch with those of other models; None if they can."""
+        placement, family = self.placement, self.backbone.config.model_type
+        if self.config.tuning == "full" or self.config.added_tokens:
+            return "its backbone was tuned in full" if self.config.tuning == "full" else "it has tokens of its own"
+        if (reason := super().batch_refusal()) is not None:
+            return reason
+        if "embed" in self.method_config.points or self.method.extends_attention:
+            return f"{self.method_config.name} changes what the layers of the backbone attend to"
+        if not placement.is_pretrained or placement.has_global_attention or self.padded_length is not None:
+            return "its backbone takes other inputs than ids and a mask"
+        if self.config.chunk is not None or self.method.pads_right:
+            return "it reads texts in chunks"
+        if placement.relative_attention is not None:
+            return f"{family} calls projections a second time, on relative positions"
+        return f"{family} has biases outside the modules that take states alone" if placement.mixes_precisions else None
 
     def row_scores(self, logits: Tensor, labels: Tensor | None) -> Tensor:
         """Return the logits themselves, (B, outputs), or (B, T, outputs) of a task that scores tokens."""
@@ -428,7 +444,7 @@ class AttributeModel(ConditionedModel):
         ids = inputs.get("input_ids")
         embedded = None if ids is None else self.method.embed(ids, real, condition, self.get_input_embeddings())
         if embedded is not None:
-            kept = ("token_type_ids", "input_ids") if isinstance(self.backbone, WordModel) else ("token_type_ids",)
+            kept = ("token_type_ids",) if self.placement.is_pretrained else ("token_type_ids", "input_ids")
             inputs = {name: embedded.scatter(x) for name, x in inputs.items() if name in kept}
             inputs |= {"inputs_embeds": embedded.states, "attention_mask": embedded.attention_mask}
             if self.first_position is not None:
@@ -445,8 +461,8 @@ class AttributeModel(ConditionedModel):
         hidden = output.last_hidden_state[:, :places]
         if self.placement.states != "token":
             return TextStates(hidden, output.attention_mask, of_rows)
-        if isinstance(output, WordOutput):
-            counted = cast(Tensor, output.attention_mask)
+        if not self.placement.is_pretrained:
+            counted = output.attention_mask
             real = real * (counted if embedded is None else embedded.text_values(counted))
         hidden = hidden if embedded is None else embedded.text_states(hidden)
         return TextStates(
@@ -606,7 +622,7 @@ def _check_asked(model: ConditionedModel, asked: Sequence[str]) -> None:
     """
     if not asked:
         return
-    if isinstance(model.backbone, WordModel) or model.config.chunk is not None:
+    if not model.placement.is_pretrained or model.config.chunk is not None:
         what = "reads texts in chunks" if model.config.chunk is not None else "is not pretrained"
         raise ConfigError(
             f"{asked[0]} is True, and the backbone {what}, which has no states for each text: leave it out"
@@ -623,7 +639,7 @@ def _check_embeddings(model: ConditionedModel, embeddings: Tensor) -> None:
     reason = None
     if "embed" in model.method_config.points:
         reason = f"the method {model.method_config.name!r} puts its own among those of the ids"
-    elif isinstance(model.backbone, WordModel):
+    elif not model.placement.is_pretrained:
         reason = "backbones without pretraining read ids"
     elif model.config.chunk is not None or model.method.pads_right:
         reason = "texts are cut into chunks by their ids"

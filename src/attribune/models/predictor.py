@@ -25,22 +25,14 @@ from attribune.data.readers.base import EncodedRows, TextRows
 from attribune.data.texts import TextInput
 from attribune.errors import ConfigError
 from attribune.models.auto import load_saved
-from attribune.models.base import ConditionedModel
 from attribune.models.document_vectors import TextOf, encode_documents
-from attribune.models.model import AttributeModel
 from attribune.models.row_inputs import RowInput, RowNames
 from attribune.models.scorer import Scorer
 from attribune.schema import EncodingReport, Schema
 from attribune.schema.columns import Table, column_batches
 from attribune.tasks.capabilities import EXPLAIN, require
 
-__all__ = [
-    "Predictor",
-    "Quantisation",
-    "check_quantisation",
-    "in_int8",
-    "quantised",
-]
+__all__ = ["Predictor", "Quantisation", "check_quantisation", "quantised"]
 
 Quantisation = Literal["int8"]
 Model = TypeVar("Model", bound=Scorer)
@@ -53,11 +45,6 @@ def check_quantisation(quantise: Quantisation | None) -> Quantisation | None:
     close = difflib.get_close_matches(str(quantise).lower(), ["int8"], n=1)
     cure = "; did you mean 'int8'?" if close else ": choose int8, or leave it out"
     raise ConfigError(f"quantise is {short_repr(quantise)}{cure}")
-
-
-def in_int8(model: Scorer) -> bool:
-    """Return whether a model computes in int8."""
-    return isinstance(model, ConditionedModel) and model.quantised == "int8"
 
 
 def quantised(model: Model, quantise: Quantisation | None, *, shared: SharedBackbones | None = None) -> Model:
@@ -74,13 +61,15 @@ def quantised(model: Model, quantise: Quantisation | None, *, shared: SharedBack
     """
     if check_quantisation(quantise) is None:
         return model
-    if not isinstance(model, ConditionedModel):
-        raise ConfigError("quantise='int8' is for neural models, and this one is a baseline: leave it out")
-    if model.quantised is not None:
-        raise ConfigError(f"the model is in {model.quantised} already: leave quantise out")
+    neural = model.neural("quantise='int8' is for neural models, and this one is a baseline: leave it out")
+    if neural.quantised is not None:
+        raise ConfigError(f"the model is in {neural.quantised} already: leave quantise out")
     check_int8(torch.device("cpu"))
-    own = (model.schema, model.tokenizer, model.histories, model.text_vectors)
-    copy = with_same_tensors(model, shared=[one for one in own if one is not None])
+    if not neural.placement.has_sites:
+        kind = neural.backbone.config.model_type
+        raise ConfigError(f"quantise='int8' is for Transformers, and {kind!r} is not one: leave it out")
+    own = (neural.schema, neural.tokenizer, neural.histories, neural.text_vectors)
+    copy = with_same_tensors(neural, shared=[one for one in own if one is not None])
     quantise_backbone(copy.backbone, {} if shared is None else shared.int8)
     copy.quantised = quantise
     return cast(Model, copy.eval())
@@ -154,10 +143,9 @@ class Predictor(Locked):
         Raises:
             ConfigError: for a baseline.
         """
-        if not isinstance(self.model, ConditionedModel):
-            raise ConfigError("the model is a baseline, which has no tensors to share: load it again")
+        model = self.model.neural("the model is a baseline, which has no tensors to share: load it again")
         return Predictor(
-            with_same_tensors(self.model, shared=(self.model.schema, self.model.tokenizer)),
+            with_same_tensors(model, shared=(model.schema, model.tokenizer)),
             text_input=self.text_input,
             batch_size=self.batch_size,
             precision=self.precision,
@@ -313,10 +301,9 @@ class Predictor(Locked):
             ConfigError: for a baseline, or a task that scores tokens or prefers one of two texts.
             DataError: as `predict` does.
         """
-        if not isinstance(self.model, AttributeModel):
-            raise ConfigError(f"{type(self.model).__name__} has no vectors of texts: train a method with a backbone")
+        refusal = f"{type(self.model).__name__} has no vectors of texts: train a method with a backbone"
         return encode_documents(
-            self.model,
+            self.model.neural(refusal),
             rows,
             attributes,
             text_input=self.text_input,

@@ -19,10 +19,9 @@ from attribune.data.batching import batches_by_length
 from attribune.data.readers.base import EncodedRows
 from attribune.errors import ConfigError
 from attribune.models.auto import load_saved, named_runs
-from attribune.models.model import AttributeModel
-from attribune.models.predictor import Predictor, Quantisation, in_int8, quantised
+from attribune.models.predictor import Predictor, Quantisation, quantised
 from attribune.models.row_inputs import RowInput
-from attribune.models.shared_pass import SharedPass, refusal, shared_passes
+from attribune.models.shared_pass import SharedPass, shared_passes
 
 __all__ = ["PredictorGroup"]
 
@@ -39,16 +38,16 @@ class PredictorGroup(Mapping[str, Predictor]):
 
     def __init__(self, predictors: Mapping[str, Predictor], *, shared: SharedBackbones) -> None:
         self._predictors = dict(predictors)
-        self.refusals = {name: reason for name, one in predictors.items() if (reason := refusal(one.model)) is not None}
+        refusals = {name: one.model.batch_refusal() for name, one in predictors.items()}
+        self.refusals = {name: reason for name, reason in refusals.items() if reason is not None}
+        alike: dict[tuple[str, bool], dict[str, Any]] = {}
+        for name, one in predictors.items():
+            if name not in self.refusals:
+                kind = (one.precision, one.model.quantised is not None)
+                alike.setdefault(kind, {})[name] = one.model
         self._passes: list[tuple[SharedPass, list[str]]] = []
-        able = {name: one for name, one in predictors.items() if name not in self.refusals}
-        for kind in sorted({(one.precision, in_int8(one.model)) for one in able.values()}):
-            models = {
-                name: one.model
-                for name, one in able.items()
-                if isinstance(one.model, AttributeModel) and (one.precision, in_int8(one.model)) == kind
-            }
-            self._passes += shared_passes(models, shared, int8=kind[1])
+        for (_, int8), models in sorted(alike.items(), key=lambda item: item[0]):
+            self._passes += shared_passes(models, shared, int8=int8)
 
     @classmethod
     def from_pretrained(
@@ -106,7 +105,7 @@ class PredictorGroup(Mapping[str, Predictor]):
 
     def networks(self) -> list[nn.Module]:
         """Return the modules that have tensors: neural models, and the backbones through which they go together."""
-        models = [model for one in self.values() if isinstance(model := one.model, nn.Module)]
+        models = [model for one in self.values() for model in one.model.networks()]
         return [*models, *(together.trunk for together, _ in self._passes)]
 
     def together_with(self, name: str) -> list[str]:

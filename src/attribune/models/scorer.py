@@ -5,39 +5,25 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol, Self
+from typing import Any, ClassVar, NoReturn, Protocol
 
 import numpy as np
 import numpy.typing as npt
 import torch
+from transformers import PreTrainedModel
 
+from attribune.data.histories import Histories
 from attribune.data.readers.base import EncodedRows, Reader
 from attribune.data.texts import TextInput
+from attribune.errors import ConfigError
+from attribune.methods.base import Method
+from attribune.models.baseline_files import BaselineFiles
+from attribune.models.sizes import Sizes
+from attribune.models.value_tables import ValueTables
 from attribune.schema import Schema
-from attribune.schema.revision import Revision
 from attribune.tasks import Task
 
-__all__ = ["Baseline", "Scorer", "Sizes"]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Sizes:
-    """Numbers of parameters, and the bytes of the stored ones.
-
-    Args:
-        outputs: number of outputs of the head.
-        encoder: parameters of the backbone's layers without LoRA; the papers' measure, 85.05M for BERT-base.
-        injected: trained parameters in the layers and the method, without attribute tables and head; the papers' TP is
-            `injected` over `encoder`.
-    """
-
-    total: int
-    trained: int
-    stored: int
-    stored_bytes: int
-    outputs: int
-    encoder: int
-    injected: int
+__all__ = ["Baseline", "Scorer"]
 
 
 class Scorer(Protocol):
@@ -67,6 +53,31 @@ class Scorer(Protocol):
     def reads_attributes(self) -> bool:
         """Whether the scores depend on the attributes."""
 
+    @property
+    def method(self) -> Method:
+        """What acts in the backbone; of baselines one that does nothing."""
+
+    @property
+    def values(self) -> ValueTables:
+        """The vectors of values; baselines have none."""
+
+    @property
+    def histories(self) -> Histories | None:
+        """The training rows that are read in front of others, if any are."""
+
+    @property
+    def quantised(self) -> str | None:
+        """``int8`` if the backbone's weights are rounded to it."""
+
+    def neural(self, refusal: str = ...) -> PreTrainedModel:
+        """Return the model itself, a `ConditionedModel`; of a baseline raise a ConfigError that says `refusal`."""
+
+    def networks(self) -> list[PreTrainedModel]:
+        """Return the model itself in a list, which of a baseline is empty."""
+
+    def batch_refusal(self) -> str | None:
+        """Return why its rows cannot be in one batch with those of other models; None if they can."""
+
     def row_encoder(self, text_input: TextInput | None = None) -> Reader:
         """Return the encoder of the texts of rows; `text_input` replaces the model's own.
 
@@ -87,12 +98,6 @@ class Scorer(Protocol):
     def score(self, batch: Any) -> npt.NDArray[np.float32]:
         """Return the scores of a batch, (rows, outputs), which the task decodes."""
 
-    def rows_of_values(self) -> dict[str, str]:
-        """Return the parameters with one row per id by name, each with its attribute; empty for baselines."""
-
-    def value_vectors(self, attribute: str, *, count: int) -> npt.NDArray[np.float64]:
-        """Concatenate the learned vectors of the first `count` values of an attribute, (count, numbers)."""
-
     def sizes(self) -> Sizes:
         """Count the parameters."""
 
@@ -103,8 +108,52 @@ class Scorer(Protocol):
         """Return method, backbone, number of parameters and precision (``float32`` or ``bf16``) as JSON values."""
 
 
-class Baseline(Scorer, Protocol):
-    """A scorer without a backbone, which has a folder of its own form: `LinearModel` and `AutoMLModel`."""
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Baseline:
+    """A scorer without a backbone, which has a folder of its own form: `LinearModel` and `AutoMLModel`.
 
-    def revised(self, revision: Revision) -> Self:
-        """Return the model with values added to the schema, without weights, or taken away with theirs."""
+    Args:
+        features: of texts and attributes, whose values have weights and no vectors.
+        text_input: which columns are the text; None where it is not known.
+    """
+
+    task: Task
+    features: Any
+    text_input: TextInput | None = None
+    files: ClassVar[BaselineFiles]
+    reads_attributes: ClassVar[bool] = True
+    precision: ClassVar[None] = None
+    histories: ClassVar[None] = None
+    quantised: ClassVar[None] = None
+    method: ClassVar[Method] = Method()
+    values: ClassVar[ValueTables] = ValueTables(method)
+
+    @property
+    def schema(self) -> Schema:
+        """The attributes."""
+        schema: Schema = self.features.schema
+        return schema
+
+    @property
+    def input_schema(self) -> Schema:
+        """The attributes, all of which are features."""
+        return self.schema
+
+    def neural(
+        self, refusal: str = "the model is a baseline, which acts in no backbone: train a method that does"
+    ) -> NoReturn:
+        """Refuse what needs a backbone."""
+        raise ConfigError(refusal)
+
+    def networks(self) -> list[PreTrainedModel]:
+        """Return nothing."""
+        return []
+
+    def batch_refusal(self) -> str:
+        """Refuse batches with rows of other models."""
+        return "it has no pretrained backbone"
+
+    @classmethod
+    def is_in(cls, folder: str | Path) -> bool:
+        """Whether `save_pretrained` wrote the folder."""
+        return cls.files.are_in(folder)

@@ -15,37 +15,13 @@ from transformers import PreTrainedModel
 
 from attribune.backbones.int8 import quantise_backbone
 from attribune.backbones.sharing import SharedBackbones
-from attribune.backbones.word_models import WordModel
 from attribune.methods.base import GroupedSites, Method, SiteModule
 from attribune.methods.condition import Condition
 from attribune.models.model import AttributeModel, TextStates
-from attribune.models.scorer import Scorer
-from attribune.tasks.capabilities import SHARED_BATCHES, why_not
 
-__all__ = ["SharedPass", "refusal", "shared_passes"]
+__all__ = ["SharedPass", "shared_passes"]
 
 _INPUTS = ("input_ids", "attention_mask", "token_type_ids")
-
-
-def refusal(model: Scorer) -> str | None:
-    """Return why rows of a model cannot be in one batch with rows of others; None if they can."""
-    if not isinstance(model, AttributeModel):
-        return "it has no pretrained backbone"
-    if model.config.tuning == "full" or model.config.added_tokens:
-        return "its backbone was tuned in full" if model.config.tuning == "full" else "it has tokens of its own"
-    if (reason := why_not(model.task, SHARED_BATCHES)) is not None:
-        return reason
-    if "embed" in model.method_config.points or model.method.extends_attention:
-        return f"{model.method_config.name} changes what the layers of the backbone attend to"
-    if isinstance(model.backbone, WordModel) or model.placement.has_global_attention or model.padded_length is not None:
-        return "its backbone takes other inputs than ids and a mask"
-    if model.config.chunk is not None or model.method.pads_right:
-        return "it reads texts in chunks"
-    if model.placement.relative_attention is not None:
-        return f"{model.backbone.config.model_type} calls projections a second time, on relative positions"
-    if model.placement.mixes_precisions:
-        return f"{model.backbone.config.model_type} has biases outside the modules that take states alone"
-    return None
 
 
 class SharedPass:
@@ -56,7 +32,7 @@ class SharedPass:
     each model reads its own rows.
 
     Args:
-        models: without a `refusal`, over the same pretrained weights.
+        models: without a `batch_refusal`, over the same pretrained weights.
         trunk: a backbone with these weights in which no method acts; it is changed, and used by nothing else.
     """
 

@@ -12,7 +12,6 @@ import torch
 
 from attribune.backbones.fingerprint import check_fingerprint
 from attribune.backbones.loading import load_tokenizer
-from attribune.backbones.word_models import WordModel
 from attribune.data.readers.base import TextRows
 from attribune.data.texts import TextInput
 from attribune.errors import ConfigError
@@ -70,7 +69,7 @@ def frozen_vectors(model: Any) -> TextVectors:
     """
     config, moved = model.config, model.moved_backbone
     name, revision = moved or config.backbone, None if moved else config.revision
-    if not name or isinstance(model.backbone, WordModel):
+    if not name or not model.placement.is_pretrained:
         raise ConfigError(
             "history: similar texts are found by a pretrained backbone, and this model has none that can be loaded by "
             "its name: choose one, or name a column of times (method.time)"

@@ -13,7 +13,6 @@ import torch
 from torch import Tensor, nn
 
 from attribune.data.readers.base import EncodedRows
-from attribune.methods.attribute_method import AttributeMethod
 from attribune.models.base import ConditionedModel
 from attribune.models.model import AttributeModel
 from attribune.models.value_tables import value_spread
@@ -33,7 +32,7 @@ __all__ = [
 @contextmanager
 def table_gradients(model: ConditionedModel, names: Sequence[str]) -> Iterator[dict[str, nn.Parameter]]:
     """Let these tables alone have gradients within a block, of the rows of a batch, and the model predict."""
-    methods = [module for module in model.modules() if isinstance(module, AttributeMethod)]
+    methods = model.values.methods()
     required = {name: parameter.requires_grad for name, parameter in model.named_parameters()}
     sparse = [method.sparse_gradients for method in methods]
     was_training = model.training

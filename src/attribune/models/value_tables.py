@@ -182,12 +182,13 @@ class ValueTables:
         named = self._model.named_parameters()
         return {name: p for name, p in named if name.startswith(tuple(readers)) and not name.startswith(tuple(others))}
 
-    def _attribute_methods(self) -> list[AttributeMethod]:
+    def methods(self) -> list[AttributeMethod]:
+        """Return the methods that read attributes: that of the model, or those that it combines."""
         return [module for module in self._model.modules() if isinstance(module, AttributeMethod)]
 
     def owners(self) -> dict[str, str]:
         """Return the names of the parameters with one row per id of an attribute, and the attribute of each."""
-        owners = {id(p): name for method in self._attribute_methods() for p, name in method.rows_of_values()}
+        owners = {id(p): name for method in self.methods() for p, name in method.rows_of_values()}
         return {name: owners[id(p)] for name, p in self._model.named_parameters() if id(p) in owners}
 
     def names(self, attribute: str) -> list[str]:
@@ -217,7 +218,7 @@ class ValueTables:
         Args:
             adds: whether all values known before keep their ids and vectors, so that weights cached for them stay.
         """
-        methods = self._attribute_methods()
+        methods = self.methods()
         with ExitStack() as caches:
             for method in methods if adds else ():
                 caches.enter_context(method.cache_kept())
@@ -229,9 +230,13 @@ class ValueTables:
         for method in methods:
             method.use_slots(self._model.slots)
 
+    def are_apart(self) -> bool:
+        """Whether rows depend on the vectors of their own values alone, which are all in this process."""
+        return not any(method.reads_whole_tables or method.shards for method in self.methods())
+
     def described(self) -> list[tuple[DescribedValues, str]]:
         """Return what maps descriptions of values to vectors, and the attribute of each."""
-        return [pair for method in self._attribute_methods() for pair in method.described_values()]
+        return [pair for method in self.methods() for pair in method.described_values()]
 
     def vectors(self, attribute: str, *, count: int) -> npt.NDArray[np.float64]:
         """Return what was learned of the first `count` values of an attribute, (count, numbers).
@@ -263,7 +268,7 @@ class ValueTables:
 
     def tables(self) -> set[str]:
         """Return the names of the tables with one vector per value."""
-        tables = {id(p) for method in self._attribute_methods() for p in method.tables}
+        tables = {id(p) for method in self.methods() for p in method.tables}
         return {name for name, p in self._model.named_parameters() if id(p) in tables}
 
     def load(self, tensors: Mapping[str, Tensor]) -> dict[str, nn.Parameter]:

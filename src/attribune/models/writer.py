@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Annotated, Any, cast
+from typing import Annotated, Any, Self, cast
 
 import torch
 from pydantic import AfterValidator, ValidationInfo
@@ -20,6 +20,7 @@ from attribune.data.readers.prompts import PromptEncoder
 from attribune.data.texts import TextInput
 from attribune.errors import ConfigError, DataError
 from attribune.models.generator import AttributeGenerator
+from attribune.models.predictor import Predictor
 from attribune.schema import EncodingReport, Schema
 from attribune.schema.columns import missing_column
 
@@ -207,6 +208,11 @@ class Writer(Locked):
         super().__init__()
         self.device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
         model.prepare(self.device, cache_mb=cache_mb)
+
+    @classmethod
+    def of(cls, predictor: Predictor) -> Self:
+        """Return a writer with the model of a predictor, its text columns and its precision."""
+        return cls(predictor.model.neural(), text_input=predictor.text_input, precision=predictor.precision)
 
     @property
     def _schema(self) -> Schema:

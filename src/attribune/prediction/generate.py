@@ -12,7 +12,6 @@ from attribune.core.progress import Reporter
 from attribune.data.file_options import Reading
 from attribune.data.tables import read_table, table_source_name, with_reading
 from attribune.errors import ConfigError, numbered_in_file
-from attribune.models.generator import AttributeGenerator
 from attribune.models.predictor import Quantisation
 from attribune.models.writer import Decoding, Writer
 from attribune.runs.loading import load_predictor
@@ -55,8 +54,7 @@ def generate(
     data = with_reading(data, reading)
     predictor = load_predictor(run, backbone=backbone, quantise=quantise)
     require(predictor.task, GENERATE, run=run, cure=as_call("predict"))
-    assert isinstance(predictor.model, AttributeGenerator)
-    writer = Writer(predictor.model, text_input=predictor.text_input, precision=predictor.precision)
+    writer = Writer.of(predictor)
     report = EncodingReport({})
     for first_row, prompts, values in _rows(writer, data, prompt=prompt, given=fixed):
         with numbered_in_file(range(first_row - 1 + len(prompts)), "the input" if data is None else _name(data)):

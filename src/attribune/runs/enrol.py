@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any, Literal, Unpack
 
 import pandas as pd
-from torch import nn
 
 from attribune.core.arguments import checked_arguments
 from attribune.core.checksums import CheckedFiles, check_files
@@ -32,12 +31,10 @@ from attribune.data.file_options import AS_FOUND, FileOptions, Reading
 from attribune.data.tables import with_reading
 from attribune.errors import ConfigError
 from attribune.methods import DEFAULT_METHOD
-from attribune.methods.attribute_method import AttributeMethod
 from attribune.models.base import ConditionedModel
 from attribune.models.folder import CARD, ModelSnapshot
-from attribune.models.model import AttributeModel
 from attribune.models.predictor import Predictor
-from attribune.models.scorer import Baseline
+from attribune.models.scorer import Scorer
 from attribune.runs.card import has_own_card, run_card
 from attribune.runs.enrol_histories import add_histories, history_attribute
 from attribune.runs.folder import RunFolder
@@ -253,14 +250,12 @@ def check_takes_values(recipe: Recipe, predictor: Predictor) -> None:
     model = predictor.model
     command = f" ({as_call('train', **{'continue': ...})})" if is_command_line() else ""
     require(predictor.task, ENROL, cure=command)
-    described = model.values.described() if isinstance(model, ConditionedModel) else ()
-    if not model.rows_of_values() and not described:
+    if not model.values.owners() and not model.values.described():
         raise ConfigError(
             f"method {recipe.method['name']!r} has no vector for each value: train again with the new values, or with "
             f"a method that has such vectors and can take new values later: {as_call('train', method=DEFAULT_METHOD)}"
         )
-    modules = model.modules() if isinstance(model, nn.Module) else ()
-    if any(isinstance(module, AttributeMethod) and module.reads_whole_tables for module in modules):
+    if not model.values.are_apart():
         raise ConfigError(
             f"method {recipe.method['name']!r} reads the vectors of all values for each row, so that new ones would "
             "change what is predicted for the others: train again with the new rows"
@@ -275,11 +270,12 @@ def check_encoders(predictor: Predictor, new: NewValues, *, by: str) -> None:
     """
     model = predictor.model
     for name, counts in new.counts.items():
-        if any(counts.values()) and not (isinstance(model, AttributeModel) and model.set_encoder(name) is not None):
-            raise ConfigError(
-                f"the model has no encoder of new values of {name!r}, which {by!r} needs: train with the setting "
-                "training.set_encoders=true, or add them by 'posterior'"
-            )
+        refusal = (
+            f"the model has no encoder of new values of {name!r}, which {by!r} needs: train with the setting "
+            "training.set_encoders=true, or add them by 'posterior'"
+        )
+        if any(counts.values()) and model.neural(refusal).set_encoder(name) is None:
+            raise ConfigError(refusal)
 
 
 def _described_by(
@@ -330,7 +326,7 @@ def enrolments(run: str | Path) -> list[list[dict[str, Any]]]:
 
 
 def replace_with(
-    folder: RunFolder, model: ConditionedModel | ModelSnapshot | Baseline, record: Sequence[Sequence[Mapping[str, Any]]]
+    folder: RunFolder, model: Scorer | ModelSnapshot, record: Sequence[Sequence[Mapping[str, Any]]]
 ) -> None:
     """Replace a run's model by a revised one, with the run's card and the record of added values.
 

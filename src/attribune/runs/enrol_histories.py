@@ -24,7 +24,7 @@ def history_attribute(model: Scorer, attributes: Sequence[str] | None) -> str | 
     Args:
         attributes: those whose values are to be added; ConfigError for any other.
     """
-    if not isinstance(model, ConditionedModel) or model.histories is None:
+    if model.histories is None:
         return None
     name = model.histories.attribute
     if other := [attribute for attribute in attributes or () if attribute != name]:

@@ -22,7 +22,7 @@ from attribune.errors import ConfigError, ModelFolderError
 from attribune.models.auto import revised_model
 from attribune.models.base import ConditionedModel
 from attribune.models.folder import CARD, CONFIG, SCHEMA, TENSORS, ModelFolder
-from attribune.models.scorer import Sizes
+from attribune.models.sizes import Sizes
 from attribune.runs.recipe import RECIPE_END, Recipe
 from attribune.runs.results import RunResults
 from attribune.runs.training_record import TrainingRecord

@@ -18,9 +18,9 @@ from attribune.backbones.word_options import WORD_MODELS
 from attribune.core.config import Settings
 from attribune.core.door import as_argument
 from attribune.core.wording import did_you_mean_or
+from attribune.data.readers import reader_of
 from attribune.errors import ConfigError
 from attribune.methods import METHODS, MethodConfig, check_reads_descriptions, method_from_dict
-from attribune.methods.history import History
 from attribune.models.baselines import BASELINES, BaselineConfig, baseline_from_dict
 from attribune.models.chunk_encoders import chunk_encoder_from_dict
 from attribune.tasks import Task
@@ -148,7 +148,7 @@ class Learner(ABC):
     @property
     def times(self) -> tuple[str, ...]:
         """The column by which rows are ordered, if any."""
-        return ()
+        return self.options.times
 
     @property
     @abstractmethod
@@ -275,11 +275,6 @@ class MethodLearner(Learner):
         return {"learning_rate": self.learning_rate, "backbone_learning_rate": rate}
 
     @property
-    def times(self) -> tuple[str, ...]:
-        """The column by which a history is ordered, if there is one."""
-        return (self.options.time,) if isinstance(self.options, History) and self.options.time is not None else ()
-
-    @property
     def read_backbone(self) -> str:
         """The name of the backbone."""
         return self.backbone.name
@@ -295,34 +290,11 @@ class MethodLearner(Learner):
     def check(self, settings: InputSettings, *, task: type[Task], described: Sequence[str]) -> None:
         """Refuse attributes, descriptions, histories and a backbone that the method cannot read."""
         super().check(settings, task=task, described=described)
-        if isinstance(self.options, History):
-            self._check_history(self.options, settings)
+        if (refusal := reader_of(task, self.options).refusal(settings)) is not None:
+            raise ConfigError(refusal)
         check_reads_descriptions(self.options, described)
         if not self.backbone.is_pretrained:
             self._check_words(settings, task)
-
-    def _check_history(self, history: History, settings: InputSettings) -> None:
-        """Refuse settings with which no history can be read."""
-        if (refusal := history.attribute_refusal(settings.attributes)) is not None:
-            raise ConfigError(refusal)
-        if settings.options.get("soft_labels"):
-            raise ConfigError(
-                "history puts labels in front of texts, but with soft_labels they are shares: leave soft_labels out"
-            )
-        if history.time in settings.label:
-            raise ConfigError(
-                f"history: time is {history.time!r}, which is the label and would be read: name another column"
-            )
-        if history.time is None and not self.backbone.is_pretrained:
-            raise ConfigError(
-                f"history: similar texts are found by a pretrained backbone, but {self.backbone.name!r} is not "
-                "pretrained: choose one that is, or name a column of times (method.time)"
-            )
-        if settings.is_chunked:
-            raise ConfigError(
-                f"history: a text is read at once, behind its history, and the window is {settings.window!r}: choose "
-                "head or head+tail"
-            )
 
     def _check_words(self, settings: InputSettings, task: type[Task]) -> None:
         """Refuse a backbone without pretraining that the method or the task cannot read."""

@@ -97,12 +97,13 @@ class LiveRun:
         backbone: str | Path | None = None,
         compute: Compute = _here,
     ) -> None:
-        model = predictor.model
-        if not isinstance(model, ConditionedModel) or model.histories is not None:
-            raise ConfigError(
-                f"method {recipe.method['name']!r} has no vector for each value that could change in memory: use "
-                "`attribune enrol` and `attribune forget`, and load the run again"
-            )
+        refusal = (
+            f"method {recipe.method['name']!r} has no vector for each value that could change in memory: use "
+            "`attribune enrol` and `attribune forget`, and load the run again"
+        )
+        model: ConditionedModel = predictor.model.neural(refusal)
+        if model.histories is not None:
+            raise ConfigError(refusal)
         self.folder, self.recipe, self.predictor = RunFolder.of(path), recipe, predictor
         self.folder.refuse_links()
         self.folder.read_results()
@@ -173,11 +174,10 @@ class LiveRun:
         if settings.by != "posterior":
             check_encoders(self.predictor, new, by=settings.by)
         twin = self._twin.model
-        assert isinstance(twin, ConditionedModel)
         twin.values.use(self._model.values.known().revised(new.revision(schema)))
         (enrolled,) = ValueLearner(self._twin, rows, new, settings, pause=pause).learn(Reporter())
-        tables = (name for name, owner in twin.rows_of_values().items() if owner == attribute)
-        vectors = {name: twin.get_parameter(name).detach()[-1].clone() for name in tables}
+        tables = twin.values.known().tables
+        vectors = {name: tables[name][-1].clone() for name in twin.values.names(attribute)}
         losses = (enrolled.loss_before, enrolled.loss_after)
         if any(loss is None or not isfinite(loss) for loss in losses) or not all(
             bool(vector.isfinite().all()) for vector in vectors.values()

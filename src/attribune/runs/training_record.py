@@ -6,7 +6,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
-from attribune.models.scorer import Sizes
+from attribune.models.sizes import Sizes
 
 __all__ = ["Record", "TrainingRecord"]
 

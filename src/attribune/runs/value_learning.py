@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Annotated, Literal, cast
+from typing import Annotated, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -17,16 +17,14 @@ from attribune.core.config import checked_dataclass
 from attribune.core.progress import Reporter
 from attribune.data.readers.base import EncodedRows, TextRows
 from attribune.errors import ConfigError, numbered_in_file
-from attribune.methods.attribute_method import AttributeMethod
 from attribune.models.base import ConditionedModel
-from attribune.models.model import AttributeModel
 from attribune.models.predictor import Predictor
 from attribune.models.set_encoder import LabelledDocuments
 from attribune.models.value_slopes import value_mode, value_slopes
 from attribune.models.value_tables import value_spread
 from attribune.runs.labelled import LabelledRows
 from attribune.runs.new_values import NewValues
-from attribune.tasks import TokenTask
+from attribune.tasks.capabilities import VALUE_PRIORS, can
 
 __all__ = ["EnrolSettings", "Enrolled", "ValueLearner"]
 
@@ -155,8 +153,8 @@ class ValueLearner:
         *,
         pause: Callable[[], None] = lambda: None,
     ) -> None:
-        assert isinstance(predictor.model, ConditionedModel)
-        self._model, self._settings, self._new = predictor.model, settings, new
+        self._model: ConditionedModel = predictor.model.neural()
+        self._settings, self._new = settings, new
         self._autocast, self._pause = predictor.autocast, pause
         self._model.requires_grad_(False)
         self._tables = [
@@ -172,9 +170,8 @@ class ValueLearner:
         ]
         for table in self._tables:
             table.parameter.requires_grad_(True)
-        for module in self._model.modules():
-            if isinstance(module, AttributeMethod):
-                module.sparse_gradients = True
+        for method in self._model.values.methods():
+            method.sparse_gradients = True
         self._rows: EncodedRows = TextRows.without_attributes([])
         self._sets = {name: [np.zeros(0, np.intp)] * len(counts) for name, counts in new.counts.items()}
         self._batches: list[tuple[npt.NDArray[np.intp], dict[str, torch.Tensor]]] = []
@@ -234,7 +231,7 @@ class ValueLearner:
         model, attribute, sets = self._model, self._model.schema[name], self._sets[name]
         tables = [table for table in self._tables if table.attribute == name]
         numbers = model.task.outputs * sum(table.numbers for table in tables)
-        is_simple = isinstance(model, AttributeModel) and not isinstance(model.task, TokenTask) and attribute.slots == 1
+        is_simple = can(model.task, VALUE_PRIORS) and attribute.slots == 1
         if not is_simple or max(map(len, sets)) * numbers > _DERIVATIVES or numbers > _NUMBERS:
             return False
         counts = attribute.counts.copy()
@@ -244,7 +241,7 @@ class ValueLearner:
             rows = np.concatenate([sets[number] for number in group])
             owners = self._rows.attribute_ids[rows, attribute.columns.start]
             slopes = value_slopes(
-                cast(AttributeModel, model),
+                model,
                 replace(attribute, counts=counts),
                 self._rows.take(rows),
                 self._paused,
@@ -274,7 +271,6 @@ class ValueLearner:
     def _encode(self) -> npt.NDArray[np.float64]:
         """Start with what the encoder says; returns the losses of the rows before."""
         model = self._model
-        assert isinstance(model, AttributeModel)
         losses, parts, order = np.zeros(len(self._rows)), [], []
         for index, batch in self._batches:
             self._pause()

@@ -61,7 +61,7 @@ def fit_frozen(source: DataPlan, data: PreparedData, reporter: Reporter, *, with
         scale=np.maximum(train.std(axis=0, dtype=np.float64), 1e-6),
         vectors=vectors,
     )
-    best: tuple[float, LinearModel] | None = None
+    best: tuple[float, VectorFeatures, LinearModel] | None = None
     steps = ("C", "intercept", "weights")[: 3 if with_weights else 2]
     for step in steps if len(data.schema) else steps[:1]:
         for features, C in _candidates(step, base, best):
@@ -77,13 +77,13 @@ def fit_frozen(source: DataPlan, data: PreparedData, reporter: Reporter, *, with
             logits = features.of_vectors(embedded["validation"], ids["validation"]) @ model.weight + model.bias
             score = validation_score(data.task, logits, splits["validation"].labels, by=by)
             if best is None or score < best[0]:
-                best = (score, model)
+                best = (score, features, model)
     assert best is not None
-    return best[1]
+    return best[2]
 
 
 def _candidates(
-    step: str, base: VectorFeatures, best: tuple[float, LinearModel] | None
+    step: str, base: VectorFeatures, best: tuple[float, VectorFeatures, LinearModel] | None
 ) -> Iterator[tuple[VectorFeatures, float]]:
     """Yield features and penalties to be compared.
 
@@ -92,12 +92,11 @@ def _candidates(
     if best is None:
         yield from ((replace(base, intercept=(_INTERCEPT_C / C) ** 0.5), C) for C in _C)
         return
-    features, C = best[1].features, best[1].C
-    assert isinstance(features, VectorFeatures)
+    _, features, model = best
     if step == "intercept":
-        yield from ((replace(features, intercept=factor * features.intercept), C) for factor in _INTERCEPT)
+        yield from ((replace(features, intercept=factor * features.intercept), model.C) for factor in _INTERCEPT)
     else:
-        yield from ((replace(features, weights=weights), C) for weights in _WEIGHTS)
+        yield from ((replace(features, weights=weights), model.C) for weights in _WEIGHTS)
 
 
 def _embed(

@@ -5,7 +5,6 @@ from __future__ import annotations
 from attribune.core.device import default_device
 from attribune.core.progress import Reporter
 from attribune.data.histories import Histories
-from attribune.methods.history import History
 from attribune.models.base import ConditionedModel
 from attribune.models.folder import SCHEMA, ModelFolder
 from attribune.models.text_vectors import frozen_vectors
@@ -23,17 +22,16 @@ def fit_histories(model: ConditionedModel, source: DataPlan, data: PreparedData,
         ConfigError: for similar texts without a pretrained backbone.
         DataError: for a time that cannot be read.
     """
-    config, embed = model.method_config, None
-    if not isinstance(config, History):
+    known, embed = model.reader.no_histories(model.method_config, data.schema), None
+    if known is None:
         return
-    if config.time is None:
+    if known.config.time is None:
         model.text_vectors = frozen_vectors(model)
         model.text_vectors.to(default_device())
         embed = model.text_vectors.of_texts
-    known = Histories.of_none(config, data.schema)
     if source.transfer is not None and source.transfer.full_model:
         folder = ModelFolder.find(source.transfer.run).path
-        stored = Histories.load(folder, config, Schema.load(folder / SCHEMA))
+        stored = Histories.load(folder, known.config, Schema.load(folder / SCHEMA))
         known = known if stored is None else stored.moved_to(data.schema)
     model.histories = known.added(
         data.splits["train"].table,

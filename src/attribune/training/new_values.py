@@ -17,7 +17,6 @@ from attribune.core.progress import Reporter
 from attribune.data.readers.base import EncodedRows
 from attribune.errors import ConfigError
 from attribune.models.base import ConditionedModel
-from attribune.models.model import AttributeModel
 from attribune.runs.recipe import TrainingRecipe
 from attribune.tasks.capabilities import VALUE_PRIORS, can
 from attribune.training.plan import DataPlan
@@ -74,7 +73,7 @@ def prepare_new_values(
     except RuntimeError as error:  # of torch: memory, or an operation without derivatives
         reporter.note(f"the prior of new values was not learned, and will have a typical weight ({error!s:.200})")
     _log.info("priors of new values learned in %.1f s: %s", time.perf_counter() - started, model.config.value_priors)
-    if not settings.set_encoders or not isinstance(model, AttributeModel):
+    if not settings.set_encoders:
         return 0.0
     started, split = time.perf_counter(), _Split.of(data.splits["train"], source, model)
     for attribute in model.schema:

@@ -10,7 +10,6 @@ from torch import Tensor
 from transformers import TrainerCallback
 
 from attribune.backbones.added_tokens import is_added
-from attribune.methods.attribute_method import AttributeMethod
 from attribune.models.base import ConditionedModel
 from attribune.runs.recipe import TrainingRecipe
 
@@ -187,7 +186,7 @@ def update_rows_alone(model: ConditionedModel, choice: str = "rows") -> bool:
     Args:
         choice: ``rows``, ``all``, or ``auto``, which is ``rows`` for tables of 2**24 numbers or more.
     """
-    methods = [module for module in model.modules() if isinstance(module, AttributeMethod)]
+    methods = model.values.methods()
     numbers = sum(table.numel() for method in methods for table in method.tables if table.requires_grad)
     rows = choice == "rows" or (choice == "auto" and numbers >= _LARGE)
     for method in methods:

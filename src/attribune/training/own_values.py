@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -39,9 +39,9 @@ def train_own_values(
     Returns:
         The seconds that it took.
     """
-    method, config = model.method, model.method_config
-    if not isinstance(method, OnePerValueMethod) or not isinstance(config, OnePerValue):
+    if not model.method_config.trains_values:
         return 0.0
+    method, config = cast(OnePerValueMethod, model.method), cast(OnePerValue, model.method_config)
     if not any(site.A.requires_grad for site in method.own_sites):
         reporter.note("one-per-value: the factors are those of another run, and no value is trained further")
         return 0.0

@@ -35,7 +35,7 @@ from attribune.data.selection import (
 )
 from attribune.data.splits import split_table
 from attribune.data.tables import read_table, table_source_name
-from attribune.data.texts import share_texts
+from attribune.data.text_columns import share_texts
 from attribune.errors import ConfigError, DataError, RowError, numbered_in_file, of_column
 from attribune.models.base import ConditionedModel
 from attribune.models.transfer import AttributeSource

@@ -16,10 +16,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from attribune.data.readers.base import EncodedRows
-from attribune.methods.attribute_method import AttributeMethod
+from attribune.models.base import ConditionedModel
 from attribune.models.model import AttributeModel
 from attribune.models.set_encoder import LabelledDocuments, SetEncoder
 from attribune.models.value_slopes import ValueSlopes, value_slopes
@@ -68,12 +68,11 @@ class LearnedEncoder:
         )
 
 
-def can_encode_sets(model: nn.Module, attribute: FittedAttribute) -> bool:
+def can_encode_sets(model: ConditionedModel, attribute: FittedAttribute) -> bool:
     """Whether the vectors of an attribute's new values can be encoded from rows."""
-    if not isinstance(model, AttributeModel) or not can(model.task, SET_ENCODERS):
+    if not can(model.task, SET_ENCODERS):
         return False
-    methods = [module for module in model.modules() if isinstance(module, AttributeMethod)]
-    if any(method.reads_whole_tables or method.shards for method in methods) or not is_listed(attribute):
+    if not model.values.are_apart() or not is_listed(attribute):
         return False
     numbers = model.task.outputs * model.values.size(attribute.name)
     return 0 < numbers <= _DERIVATIVES // (_VALUES * _FEWEST)

@@ -11,8 +11,8 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from attribune.errors import ConfigError
-from attribune.methods.attribute_method import AttributeMethod
 from attribune.methods.row_shard import RowShard
+from attribune.models.base import ConditionedModel
 
 __all__ = ["ShardedTables"]
 
@@ -20,10 +20,9 @@ __all__ = ["ShardedTables"]
 class ShardedTables:
     """The attribute tables of a model, sharded over the processes by rows, and gathered for files."""
 
-    def __init__(self, model: nn.Module) -> None:
+    def __init__(self, model: ConditionedModel) -> None:
         self._shards: dict[nn.Parameter, RowShard] = {}
-        methods = [module for module in model.modules() if isinstance(module, AttributeMethod)]
-        for method in methods:
+        for method in model.values.methods():
             if method.reads_whole_tables:
                 raise ConfigError(
                     "the method reads the vectors of all values for each row, and each process has a part of them: "
@@ -35,7 +34,7 @@ class ShardedTables:
             table.data = shard.own(table.data)
         # DistributedDataParallel would make the tables of all processes equal.
         sharded = [name for name, parameter in model.named_parameters() if parameter in self]
-        model._ddp_params_and_buffers_to_ignore = sharded  # type: ignore[assignment]
+        model._ddp_params_and_buffers_to_ignore = sharded
 
     def squared_norm(self, gradients: Sequence[Tensor]) -> Tensor:
         """Return the squared norm of the tables' gradients in all processes, given those of this process."""
@@ -78,11 +77,11 @@ class ShardedTables:
             state = optimizer.state.get(table, {})
             state.update({name: shard.own(value) for name, value in state.items() if value.dim()})
 
-    def gather(self, model: nn.Module) -> None:
+    def gather(self, model: ConditionedModel) -> None:
         """Collect the complete tables in the first process; the others cannot use the model any more."""
         for table in self._shards:
             table.data = self._whole(table, table.data)
-        for method in (module for module in model.modules() if isinstance(module, AttributeMethod)):
+        for method in model.values.methods():
             method.shards = []
 
     def _whole(self, table: nn.Parameter, own: Tensor) -> Tensor:

@@ -27,7 +27,6 @@ from attribune.data.checking.table_check import TableCheck
 from attribune.data.file_options import Reading
 from attribune.data.standard_input import STDIN
 from attribune.errors import AttribuneError, ConfigError
-from attribune.methods.one_per_value import OnePerValue
 from attribune.metrics.results import Scored
 from attribune.models.auto import load_scorer
 from attribune.models.baselines import AttributesOnly, AutoML, BaselineConfig, Heads, Intercept, Linear
@@ -372,10 +371,9 @@ def _check(plan: TrainingPlan) -> None:
     if process_count() > 1:
         require(plan.data.task, PROCESSES, count=process_count())
     if plan.model is not None:
-        if isinstance(plan.model.method, OnePerValue) and process_count() > 1:
-            raise ConfigError(
-                f"method 'one-per-value' is trained in one process, and there are {process_count()}: start one"
-            )
+        if plan.model.method.trains_values and process_count() > 1:
+            name = plan.model.method.name
+            raise ConfigError(f"method {name!r} is trained in one process, and there are {process_count()}: start one")
         if plan.model.backbone.is_pretrained:
             load_tokenizer(plan.model.backbone.name, revision=plan.model.backbone.revision)
     elif plan.training.report_to:

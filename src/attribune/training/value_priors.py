@@ -21,7 +21,6 @@ from torch import Tensor
 
 from attribune import functional
 from attribune.data.readers.base import EncodedRows
-from attribune.methods.attribute_method import AttributeMethod
 from attribune.models.base import ConditionedModel
 from attribune.models.config import TYPICAL_PRIOR_WEIGHT
 from attribune.models.value_slopes import ValueSlopes, value_slopes
@@ -81,8 +80,7 @@ def learn_value_priors(
         run: makes the context of a forward pass.
         batch_size: rows of one.
     """
-    methods = [module for module in model.modules() if isinstance(module, AttributeMethod)]
-    if any(method.reads_whole_tables or method.shards for method in methods):
+    if not model.values.are_apart():
         return {}
     found: dict[str, float] = {}
     for attribute in model.schema:

@@ -112,7 +112,7 @@ class AttributeValues:
     def _vectors(self, attribute: str) -> Array:
         """Concatenate what the model stores of each of the most frequent values: (values, numbers)."""
         count = min(_MAX_MAPPED, len(self.predictor.schema[attribute].values))
-        return self.predictor.model.value_vectors(attribute, count=count)
+        return self.predictor.model.values.vectors(attribute, count=count)
 
     def _means(self, fitted: FittedAttribute, count: int) -> dict[str, Array]:
         if self.training is None:

@@ -21,9 +21,7 @@ from attribune.core.device import default_device
 from attribune.data.writing import finite
 from attribune.errors import AttribuneError, ConfigError, ModelFolderError
 from attribune.methods.weight_cache import WeightCache
-from attribune.models.base import ConditionedModel
 from attribune.models.folder import CONFIG, SCHEMA, TENSORS
-from attribune.models.generator import AttributeGenerator
 from attribune.models.panel import Panel
 from attribune.models.predictor import Predictor, Quantisation
 from attribune.models.predictor_group import PredictorGroup
@@ -33,6 +31,7 @@ from attribune.runs.live_run import LiveRun
 from attribune.runs.loading import load_predictor
 from attribune.schema import MultiLabel, Numeric, Schema
 from attribune.schema.attributes import FittedAttribute
+from attribune.tasks.capabilities import GENERATE, can
 
 __all__ = ["Answer", "Marks", "RunLoader", "ServedModel", "load_models", "named_runs"]
 
@@ -103,8 +102,7 @@ class ServedModel:
     @property
     def weight_caches(self) -> Mapping[str, WeightCache]:
         """The caches of generated weights, by attribute."""
-        model = self.predictor.model
-        return model.method.weight_caches if isinstance(model, ConditionedModel) else {}
+        return self.predictor.model.method.weight_caches
 
     def panel(self, attribute: str) -> Panel:
         """Return the panel of all values of an attribute; ConfigError where there is none."""
@@ -317,11 +315,7 @@ class RunLoader:
         if len(marks) < len(folders):
             raise ConfigError("--enrol with one run under two names: only one of them would learn; give it once")
         group = self._group()
-        writers = {
-            name: Writer(one.model, text_input=one.text_input, precision=one.precision)
-            for name, one in group.items()
-            if isinstance(one.model, AttributeGenerator)
-        }
+        writers = {name: Writer.of(one) for name, one in group.items() if can(one.task, GENERATE)}
         own = [Path(source) for source in self.sources.values()] if self.mapped else None
         copy_into_memory(group.networks(), below=own)
         gc.collect()  # nothing may hold what has been copied
@@ -332,9 +326,9 @@ class RunLoader:
         }
         if self.enrol:
             models = {name: _with_run(model, marks, self.backbone) for name, model in models.items()}
-        neural = [model for served in models.values() if isinstance(model := served.predictor.model, ConditionedModel)]
-        for model in neural:
-            model.enable_weight_cache(self.cache_mb / len(neural))
+        networks = [network for one in group.values() for network in one.model.networks()]
+        for network in networks:
+            network.enable_weight_cache(self.cache_mb / len(networks))
         for served in models.values():
             served.check()
         return models

@@ -16,9 +16,11 @@ from attribune.data.readers.collator import Collator, text_key
 from attribune.data.texts import TextInput
 from attribune.data.windows import Window
 from attribune.errors import ConfigError
+from attribune.methods.config import MethodConfig
 from attribune.schema import EncodingReport, Schema
 from attribune.schema.columns import Table, column_names, require_columns
 from attribune.tasks.base import Task
+from attribune.tasks.inputs import InputSettings
 
 if TYPE_CHECKING:
     from attribune.data.histories import Embed, Histories
@@ -311,6 +313,16 @@ class Reader(ABC):
         """Return the texts of stored rows, which are read once for all rows of a batch that share one; None if not."""
         starts = np.asarray(rows["segment_start"]) if "segment_start" in rows.column_names else None
         return TextRows.without_attributes(list(rows["input_ids"]), segment_starts=starts)
+
+    @classmethod
+    def refusal(cls, settings: InputSettings) -> str | None:
+        """Return why the method of a recipe cannot read its rows, with the cure; None if it can."""
+        return None
+
+    @classmethod
+    def no_histories(cls, method: MethodConfig, schema: Schema) -> Histories | None:
+        """Return the histories that texts are read behind, without rows; None for a reader without any."""
+        return None
 
     @abstractmethod
     def rows(self, text: TextInput, columns: Mapping[str, Sequence[Any]], *, first_row: int = 1) -> EncodedRows:

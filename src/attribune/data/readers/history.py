@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -21,6 +21,10 @@ from attribune.data.readers.text import TextEncoder
 from attribune.data.texts import TextInput
 from attribune.data.windows import content_ids
 from attribune.errors import ConfigError
+from attribune.methods.config import MethodConfig
+from attribune.methods.history import History
+from attribune.schema import Schema
+from attribune.tasks.inputs import InputSettings
 
 __all__ = ["HistoryEncoder", "HistoryRows", "HistoryText"]
 
@@ -68,7 +72,7 @@ class HistoryEncoder(Reader):
     def __init__(self, encoder: TextEncoder, histories: Histories, *, embed: Embed | None = None) -> None:
         config = histories.config
         self.encoder, self.window, self.histories, self._embed = encoder, encoder.window, histories, embed
-        self.columns = () if config.time is None else (config.time,)
+        self.columns = config.times
         self._share = config.tokens // config.k
         labels = list(dict.fromkeys(histories.labels))
         ends = [f"{_ARROW}{label}{config.separator}" for label in labels]
@@ -98,6 +102,33 @@ class HistoryEncoder(Reader):
         is_by_time = reading.histories.config.time is not None
         embed = None if is_by_time or reading.embedder is None else reading.embedder()
         return cls(encoder, reading.histories, embed=embed)
+
+    @classmethod
+    def refusal(cls, settings: InputSettings) -> str | None:
+        """Return why no history can be read of the rows of a recipe; None if it can."""
+        history = cast(History, settings.method)
+        if (refusal := history.attribute_refusal(settings.attributes)) is not None:
+            return refusal
+        if settings.options.get("soft_labels"):
+            return "history puts labels in front of texts, but with soft_labels they are shares: leave soft_labels out"
+        if history.time in settings.label:
+            return f"history: time is {history.time!r}, which is the label and would be read: name another column"
+        if history.time is None and not settings.is_pretrained:
+            return (
+                f"history: similar texts are found by a pretrained backbone, but {settings.backbone!r} is not "
+                "pretrained: choose one that is, or name a column of times (method.time)"
+            )
+        if settings.is_chunked:
+            return (
+                f"history: a text is read at once, behind its history, and the window is {settings.window!r}: choose "
+                "head or head+tail"
+            )
+        return None
+
+    @classmethod
+    def no_histories(cls, method: MethodConfig, schema: Schema) -> Histories:
+        """Return histories without rows."""
+        return Histories.of_none(cast(History, method), schema)
 
     def for_training(self, *, seed: int) -> HistoryEncoder:
         """Return a reader that leaves rows without their history at random, as the method drops attributes."""

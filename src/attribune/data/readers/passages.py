@@ -10,7 +10,8 @@ import numpy.typing as npt
 
 from attribune.data.readers.base import Reading
 from attribune.data.readers.tokens import TokenReader, TokenRows, token_window, window_starts
-from attribune.data.texts import TextInput, canonical_text, listed_text
+from attribune.data.text_columns import canonical_text, listed_text
+from attribune.data.texts import TextInput
 from attribune.data.windows import PairTokens, SpecialTokens, Window, content_ids, longest_input
 from attribune.errors import ConfigError
 from attribune.schema.columns import canonical
