@@ -25,8 +25,8 @@ from attribune.models.set_encoder import LabelledDocuments
 from attribune.models.value_slopes import value_slopes
 from attribune.runs.enrol import enrol
 from attribune.runs.loading import load_run
-from attribune.training import set_encoders
-from attribune.training.set_encoders import can_encode_sets, learn_set_encoder
+from attribune.training import new_values
+from attribune.training.new_values import can_encode_sets, learn_set_encoder
 
 NEW = {
     "text": ["great film", "dull", "great"] * 2,
@@ -37,7 +37,7 @@ NEW = {
 
 @pytest.fixture(autouse=True)
 def few_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(set_encoders, "_STEPS", 30)
+    monkeypatch.setattr(new_values, "_STEPS", 30)
 
 
 @pytest.mark.one_in(2)
@@ -51,7 +51,7 @@ def few_steps(monkeypatch: pytest.MonkeyPatch) -> None:
 )
 def test_it_knows_new_values_better_than_none(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Labels are drawn from the model with vectors far from the unknown one; values that taught nothing gain."""
-    monkeypatch.setattr(set_encoders, "_STEPS", 300)
+    monkeypatch.setattr(new_values, "_STEPS", 300)
     task = TASKS[kind]
     model = model_of(task, tmp_path)
     rows = drawn_rows(model, task, scale=3.0)
@@ -83,7 +83,7 @@ ENCODER = ["E", "W_1", "b_1", "W_2", "U", "q", "kappa"]
 @pytest.mark.exhaustive
 def test_more_rows_say_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The vectors of all rows of a value tell its other values' rows apart better than those of one row."""
-    monkeypatch.setattr(set_encoders, "_STEPS", 300)
+    monkeypatch.setattr(new_values, "_STEPS", 300)
     task = TASKS["regression"]
     model = model_of(task, tmp_path)
     rows, user = drawn_rows(model, task, scale=3.0), model.schema["user"]
@@ -124,7 +124,7 @@ def test_too_few_values_have_no_encoder(tmp_path: Path) -> None:
 def test_rows_stay_within_the_limits(monkeypatch: pytest.MonkeyPatch) -> None:
     ids = np.concatenate([np.repeat(np.arange(1, 31), 50), np.arange(31, 60), np.zeros(9, np.int64)])[:, None]
     for limit, each in ((6_000, 40), (300, 10), (100, 4)):
-        chosen = set_encoders._rows_of_episodes(ids, np.random.default_rng(0), limit=limit)
+        chosen = new_values._rows_of_episodes(ids, np.random.default_rng(0), limit=limit)
         assert chosen is not None
         owners, counts = np.unique(ids[chosen], return_counts=True)
         assert set(counts) == {each}
@@ -284,7 +284,7 @@ def test_a_failure_loses_no_trained_model(
     def fail(*_: Any, **__: Any) -> None:
         raise RuntimeError("out of memory")
 
-    monkeypatch.setattr(set_encoders._Episodes, "loss", fail)
+    monkeypatch.setattr(new_values._Episodes, "loss", fail)
     assert main(words(trained_runs, tmp_path / "run")) == 0
     assert "encoder of new values of 'user': not trained (out of memory)" in capsys.readouterr().err
     model = AttributeModel.from_pretrained(tmp_path / "run" / "model")
@@ -301,7 +301,7 @@ def test_an_interruption_is_resumed_to_the_same_model(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(set_encoders._Episodes, "loss", interrupt)
+        patch.setattr(new_values._Episodes, "loss", interrupt)
         assert main(words(trained_runs, tmp_path / "run")) == 130
     assert main([*words(trained_runs, tmp_path / "run"), "--resume"]) == 0
     found, expected = ((run / "model" / "model.safetensors").read_bytes() for run in (tmp_path / "run", original))

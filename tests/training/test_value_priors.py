@@ -21,7 +21,7 @@ from attribune.models.config import TYPICAL_PRIOR_WEIGHT
 from attribune.models.predictor import Predictor
 from attribune.runs.enrol import enrol
 from attribune.schema import Categorical, Schema
-from attribune.training.value_priors import learn_value_priors, rows_to_learn_from
+from attribune.training.new_values import learn_value_priors, rows_to_learn_from
 
 
 @pytest.mark.slow

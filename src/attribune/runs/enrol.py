@@ -3,7 +3,7 @@
 The vector z of a new value is the maximum of its posterior: the rows' likelihood, with logits that are linear in z, and
 as prior a normal distribution around the vector of unknown values, or what its description says. Its variance in each
 dimension is that of the trained vectors around theirs, times a factor that was learned from the validation rows at the
-end of the training (`attribune.training.value_priors`).
+end of the training (`attribune.training.new_values`).
 Old values keep their ids and vectors, so that predictions for them are bit-identical.
 """
 

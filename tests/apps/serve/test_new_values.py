@@ -689,7 +689,7 @@ def test_what_is_learned_does_not_depend_on_the_precision_of_predictions(run: Pa
 def test_an_encoder_says_what_it_says_to_the_command(
     trained_runs: TrainedRuns, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("attribune.training.set_encoders._STEPS", 20)
+    monkeypatch.setattr("attribune.training.new_values._STEPS", 20)
     rows = [row | {"user": f"u{number % 25}"} for number, row in enumerate(small_runs.reviews(200, seed=3))]
     words = small_runs.train_command(trained_runs.table(rows), tmp_path, backbone=trained_runs.backbone())
     words += ["training.set_encoders=true", "--no-baselines", "--tuning", "frozen"]
