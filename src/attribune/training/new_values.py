@@ -232,8 +232,8 @@ def _highest(scales: npt.NDArray[np.float64], evidence: npt.NDArray[np.float64])
     return float(scales[best] * (scales[1] / scales[0]) ** shift)
 
 
-_ROWS, _PASSES, _DERIVATIVES = 6_000, 12_000, 20_000_000  # rows, backward passes of a row, and numbers at once
-_MOST, _FEWEST, _VALUES = 40, 4, 20  # rows of a value, at most and if there are too many values; and fewest values
+_SET_ROWS, _SET_PASSES, _SET_DERIVATIVES = 6_000, 12_000, 20_000_000  # rows, backward passes of a row, and numbers at once
+_MOST, _SET_FEWEST, _VALUES = 40, 4, 20  # rows of a value, at most and if there are too many values; and fewest values
 _SUPPORT, _QUERIES, _CHECKED = (
     20,
     4,
@@ -277,7 +277,7 @@ def can_encode_sets(model: ConditionedModel, attribute: FittedAttribute) -> bool
     if not model.values.are_apart() or not is_listed(attribute):
         return False
     numbers = model.task.outputs * model.values.size(attribute.name)
-    return 0 < numbers <= _DERIVATIVES // (_VALUES * _FEWEST)
+    return 0 < numbers <= _SET_DERIVATIVES // (_VALUES * _SET_FEWEST)
 
 
 def learn_set_encoder(
@@ -302,7 +302,7 @@ def learn_set_encoder(
         None for too few values with two rows, or predictions that do not depend on them; no encoder is added.
     """
     ids, C, D = attribute_ids[:, attribute.columns], model.task.outputs, model.values.size(attribute.name)
-    limit = min(_ROWS, _PASSES // C, _DERIVATIVES // (C * D))
+    limit = min(_SET_ROWS, _SET_PASSES // C, _SET_DERIVATIVES // (C * D))
     chosen = _rows_of_episodes(ids, np.random.default_rng(seed), limit=limit)
     if chosen is None:
         return None
@@ -326,7 +326,7 @@ def _rows_of_episodes(
     several = chance.permutation(np.flatnonzero(counts > 1))
     if len(several) < _VALUES or limit < _VALUES * 2:
         return None
-    by_value, each = single[np.argsort(values, kind="stable")], min(_MOST, max(_FEWEST, limit // len(several)))
+    by_value, each = single[np.argsort(values, kind="stable")], min(_MOST, max(_SET_FEWEST, limit // len(several)))
     of_value = [chance.permutation(by_value[starts[v] : starts[v] + counts[v]])[:each] for v in several]
     fitting = np.cumsum([len(rows) for rows in of_value]) <= limit
     return np.sort(np.concatenate([rows for rows, fits in zip(of_value, fitting, strict=True) if fits]))
