@@ -232,8 +232,12 @@ def _highest(scales: npt.NDArray[np.float64], evidence: npt.NDArray[np.float64])
     return float(scales[best] * (scales[1] / scales[0]) ** shift)
 
 
-_SET_ROWS, _SET_PASSES, _SET_DERIVATIVES = 6_000, 12_000, 20_000_000  # rows, backward passes of a row, and numbers at once
-_MOST, _SET_FEWEST, _VALUES = 40, 4, 20  # rows of a value, at most and if there are too many values; and fewest values
+_SET_ROWS = 6_000  # rows of all values
+_SET_PASSES = 12_000  # backward passes of a row, one for each output
+_SET_DERIVATIVES = 20_000_000  # numbers that are held at once
+_MOST = 40  # rows of a value
+_SET_FEWEST = 4  # rows of a value, where there are too many values
+_VALUES = 20  # below which nothing is learned
 _SUPPORT, _QUERIES, _CHECKED = (
     20,
     4,
