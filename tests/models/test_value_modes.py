@@ -54,6 +54,22 @@ def test_numbers_have_the_ridge_solution() -> None:
     torch.testing.assert_close(value_mode(task, logits, J, labels, weight=0.7), expected, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.parametrize("kind", list(TASKS))
+@pytest.mark.parametrize(("rows", "weight"), [(3, 1e-6), (3, 1e-3), (N, 1e-4), (40, 1.0)])
+def test_the_gradient_is_zero_there(kind: str, rows: int, weight: float) -> None:
+    """Where a prior is weak, the objective is flat, and gains nothing long before the vector stands still."""
+    task = TASKS[kind]
+    logits, J, labels = drawn(task, rows=rows)
+    u = value_mode(task, logits, J, labels, weight=weight).requires_grad_()
+
+    def objective(v: torch.Tensor) -> torch.Tensor:
+        return task.row_losses(logits + J @ v, labels).double().sum() + weight * v.square().sum() / 2
+
+    (gradient,) = torch.autograd.grad(objective(u), u)
+    missed = torch.linalg.solve(torch.autograd.functional.hessian(objective, u), gradient)
+    assert float(missed.norm()) < 1e-7 * (1 + float(u.detach().norm()))
+
+
 @pytest.mark.parametrize(("rows", "numbers"), [(2, 50), (50, 2)])
 def test_few_rows_or_few_numbers(rows: int, numbers: int) -> None:
     """Where a value has fewer answers than numbers, its vector is a combination of what its rows depend on."""

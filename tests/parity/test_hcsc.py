@@ -131,15 +131,15 @@ def test_a_gate_that_takes_the_other_one_is_another_method() -> None:
     assert float((found - functional.attribute_gate(v, -W_g, -b_g)).abs().max()) > 1e-3
 
 
-# Three values of each attribute, whose counts by their mean are exact numbers.
+# Three values of each attribute, whose counts by their mean are rounded in float32.
 COLUMNS: dict[str, list[Any]] = {
-    "user": ["a", "a", "a", "a", "b", "b", "b", "c", None],
-    "product": ["y", "x", "x", "x", "x", "x", "z", "y", ""],
-    "tags": [["m", "n"], ["m"], ["n"], ["m"], [], [], ["o"], ["n"], ["m"]],
+    "user": ["a", "a", "a", "a", "b", "b", "b", "c", None, "b"],
+    "product": ["y", "x", "x", "x", "x", "x", "z", "y", "", "x"],
+    "tags": [["m", "n"], ["m"], ["n"], ["m"], [], [], ["o"], ["n"], ["m"], ["m"]],
 }
 KINDS = (Categorical("user"), Categorical("product"), MultiLabel("tags"))
 # In the order of their ids: most frequent first.
-COUNTS = {"user": {"a": 4, "b": 3, "c": 1}, "product": {"x": 5, "y": 2, "z": 1}, "tags": {"m": 4, "n": 3, "o": 1}}
+COUNTS = {"user": {"a": 4, "b": 4, "c": 1}, "product": {"x": 6, "y": 2, "z": 1}, "tags": {"m": 5, "n": 3, "o": 1}}
 ROWS: dict[str, list[Any]] = {  # values that are unknown, missing, and several
     "user": ["a", "c", "nobody", "b", None],
     "product": ["z", "x", "y", "nothing", None],

@@ -199,9 +199,10 @@ def test_logits_and_loss(name: str, head_size: int | None, bidirectional: bool) 
     assert trained.logits.shape == ((4, 3) if len(others) == 0 else (4, 1 + len(others), 3))
 
 
+@pytest.mark.parametrize("sentence_size", [None, 4])
 @pytest.mark.parametrize("name", METHODS)
-def test_to_the_last_digit(name: str) -> None:
-    model = built(name, head_size=5).eval()
+def test_to_the_last_digit(name: str, sentence_size: int | None) -> None:
+    model = built(name, head_size=5, sentence_size=sentence_size).eval()
     ids = torch.tensor(TEXTS)
     tables = [table.tolist() for table in getattr(model.method, "tables", ())]
     expected = [

@@ -337,6 +337,16 @@ def test_dropped_words_are_not_in_windows_around_others() -> None:
 
 
 @pytest.mark.parametrize("model_type", ["word-bilstm", "word-bilstm-cnn"])
+def test_padding_has_zeros_for_word_vectors_whatever_the_table_has(model_type: str) -> None:
+    backbone, mask = small(model_type, padding="run"), (TEXTS != 0).long()
+    with torch.no_grad():
+        expected = backbone(TEXTS, mask).last_hidden_state
+        backbone.embeddings.weight[0] = 3.0
+        found = backbone(TEXTS, mask).last_hidden_state
+    assert torch.equal(found, expected)
+
+
+@pytest.mark.parametrize("model_type", ["word-bilstm", "word-bilstm-cnn"])
 def test_a_layer_that_runs_over_padding_does_not_read_dropped_words(model_type: str) -> None:
     """Against the loops: words that are left, and then padding up to the length of the batch."""
     backbone = small(model_type, unknown_words="drop", padding="run")

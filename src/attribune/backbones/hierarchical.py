@@ -40,7 +40,7 @@ class Hierarchy(nn.Module):
         super().__init__()
         self.words = Recurrent(options.input_size, options)
         self.word_pool = WordPool()
-        self.sentences = Recurrent(options.hidden_size, options)
+        self.sentences = Recurrent(options.hidden_size, options, size=options.sentence_size)
 
     def forward(self, x: Float[Tensor, "N W E"], sentences: Sentences) -> Float[Tensor, "B S H"]:
         """Return the states of sentences."""

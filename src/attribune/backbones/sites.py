@@ -103,7 +103,7 @@ def _sites(
     for path in _paths(backbone, placement, layers, number, kind):
         _existing(backbone, path)
         if kind in ("word_pool", "recurrent"):
-            size = config.hidden_size // len(layers) if kind == "word_pool" else config.chosen.hidden_size
+            size = config.chosen.hidden_size
             inputs = size if kind == "word_pool" else config.chosen.input_size
             yield Site(layer=number, kind=kind, path=path, inputs=inputs, features=size)
             continue

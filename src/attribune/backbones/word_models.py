@@ -187,7 +187,8 @@ class FilterBank(nn.Module):
 class FlatModel(WordModel):
     """A backbone that reads the words of a text one after the other.
 
-    Words that are dropped are read as padding behind the others, and the states stand where the words are.
+    Words that are dropped are read as padding behind the others, and the states stand where the words are. Padding has
+    zeros for word vectors, as in sentences, whatever a loaded table has for it.
     """
 
     @abstractmethod
@@ -199,6 +200,7 @@ class FlatModel(WordModel):
     def encode(self, x: Tensor, attention_mask: Tensor, input_ids: Tensor | None) -> WordOutput:
         """Return the states of the words."""
         if self.dropped_id is None:
+            x = x * attention_mask.unsqueeze(-1).to(x.dtype)
             return WordOutput(last_hidden_state=self.states_of(x, attention_mask), attention_mask=attention_mask)
         order = real_words_first(attention_mask).unsqueeze(-1)
         mask = attention_mask.gather(1, order.squeeze(-1))
@@ -224,11 +226,15 @@ class CNNModel(FlatModel):
 
 
 class Recurrent(nn.Module):
-    """A recurrent layer of one or two directions, whose states stand side by side; they are 0 at padding."""
+    """A recurrent layer of one or two directions, whose states stand side by side; they are 0 at padding.
 
-    def __init__(self, inputs: int, options: RecurrentOptions) -> None:
+    Args:
+        size: of a state; by default that of the options.
+    """
+
+    def __init__(self, inputs: int, options: RecurrentOptions, *, size: int | None = None) -> None:
         super().__init__()
-        H = options.hidden_size // (2 if options.bidirectional else 1)
+        H = (size or options.hidden_size) // (2 if options.bidirectional else 1)
         self.lstm = nn.LSTM(inputs, H, batch_first=True, bidirectional=options.bidirectional)
         self.padding = options.padding
         with torch.no_grad():

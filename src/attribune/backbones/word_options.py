@@ -133,9 +133,13 @@ class RecurrentOptions(WordOptions):
 
     @model_validator(mode="after")
     def _two_halves(self) -> Self:
-        if self.bidirectional and self.hidden_size % 2:
-            raise ConfigError(f"hidden_size is {self.hidden_size}: give an even number, half of it for a direction")
+        self._check_halves("hidden_size")
         return self
+
+    def _check_halves(self, name: str) -> None:
+        """Check that a size can be shared by two directions, if there are two."""
+        if self.bidirectional and (size := getattr(self, name) or 0) % 2:
+            raise ConfigError(f"{name} is {size}: give an even number, half of it for a direction")
 
     @property
     def states_size(self) -> int:
@@ -179,6 +183,7 @@ class HierarchicalOptions(RecurrentOptions):
     """Words to sentences, and sentences to the document: a recurrent layer of each level (Yang et al. 2016).
 
     Args:
+        sentence_size: H of the states of sentences; by default that of words, ``hidden_size``.
         branches: hierarchies side by side, each with weights of its own, as some methods need them.
         language: ISO 639 code of the language by whose rules texts are split into sentences.
         sentence_length: maximum number of words of a sentence; a longer one continues as the next.
@@ -186,6 +191,7 @@ class HierarchicalOptions(RecurrentOptions):
 
     model_type: ClassVar[str] = "word-hierarchical"
 
+    sentence_size: Size | None = None
     branches: Annotated[int, Field(ge=1, le=100)] = 1
     language: Language = "en"
     sentence_length: Size = 50
@@ -193,7 +199,12 @@ class HierarchicalOptions(RecurrentOptions):
     @property
     def states_size(self) -> int:
         """The number of features of a state."""
-        return self.branches * self.hidden_size
+        return self.branches * (self.sentence_size or self.hidden_size)
+
+    @model_validator(mode="after")
+    def _two_halves_of_sentences(self) -> Self:
+        self._check_halves("sentence_size")
+        return self
 
     @property
     def sentence_language(self) -> str | None:

@@ -7,7 +7,6 @@ from functools import partial
 from typing import ClassVar, cast
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from jaxtyping import Float
 from pydantic import PositiveFloat, PositiveInt
@@ -61,7 +60,7 @@ class Hcsc(AttributeMethodConfig):
 class _Attribute(nn.Module):
     """The parameters of one attribute: its two attentions, the composition of values, and the gate by frequency."""
 
-    frequencies: Tensor
+    counts: Tensor
 
     def __init__(self, slots: Slots, *, H: int, A: int, Z: int) -> None:
         super().__init__()
@@ -71,7 +70,17 @@ class _Attribute(nn.Module):
         self.W_m = nn.Parameter(torch.randn(Z, H) * H**-0.5)
         self.b_m = nn.Parameter(torch.zeros(Z))
         self.scale, self.shape = (nn.Parameter(torch.ones(H)) for _ in range(2))
-        self.register_buffer("frequencies", torch.tensor(_frequencies(slots)), persistent=False)
+        self.register_buffer("counts", torch.zeros(0, dtype=torch.int64), persistent=False)
+        self.use_counts(slots)
+
+    def use_counts(self, slots: Slots) -> None:
+        """Take over the training rows of each id, none of id 0, and their mean over the values that have any."""
+        counts = (
+            np.zeros(slots.size, dtype=np.int64) if slots.counts is None else np.array(slots.counts, dtype=np.int64)
+        )
+        counts[0] = 0
+        self.counts = torch.from_numpy(counts).to(self.W_m.device)
+        self.mean_count = max(float(counts[counts > 0].mean()) if counts.any() else 1.0, 1.0)
 
     def forward(
         self, hidden: States, mask: Mask, values: Values, table: Float[Tensor, "U Z"], *, reads_own: bool
@@ -85,16 +94,11 @@ class _Attribute(nn.Module):
         composed = functional.shared_vector(mean, self.W_m, self.b_m, table[1:], left_out=left_out)
         shared = attend(self.shared, hidden, mask, composed)
         count = values.membership.sum(dim=1)
-        f = values.membership @ self.frequencies[values.ids] / count.clamp(min=1)
+        # Whole numbers become those of the membership here: a buffer of fractions would be rounded with the weights.
+        frequencies = self.counts[values.ids].to(values.membership.dtype) / self.mean_count
+        f = values.membership @ frequencies / count.clamp(min=1)
         g = functional.frequency_gate(f, self.scale, self.shape)
         return specific, shared, g * specific + (1 - g) * shared
-
-
-def _frequencies(slots: Slots) -> npt.NDArray[np.float32]:
-    """Return the training rows of each id by the mean of all values that have any, 0 for id 0."""
-    counts = np.zeros(slots.size) if slots.counts is None else np.array(slots.counts, dtype=np.float64)
-    counts[0] = 0
-    return (counts / max(counts[counts > 0].mean() if counts.any() else 1.0, 1.0)).astype(np.float32)
 
 
 class _HcscMethod(AttributeMethod):
@@ -118,8 +122,7 @@ class _HcscMethod(AttributeMethod):
         """Read the same attributes with other values."""
         super().use_slots(slots)
         for attribute, own in zip(self.attributes, self.slots, strict=True):
-            gate = cast(_Attribute, attribute)
-            gate.frequencies = torch.tensor(_frequencies(own), device=gate.W_m.device)
+            cast(_Attribute, attribute).use_counts(own)
 
     def pool(self, hidden: States, attention_mask: Mask, condition: Condition, default: Pool) -> Documents:
         states = self.in_own_precision(hidden)

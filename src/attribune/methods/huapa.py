@@ -73,7 +73,7 @@ class BranchMethod(AttributeMethod):
                 f"{config.name}: the backbone's option branches is {len(sites)}: for the attributes "
                 f"{', '.join(slots.name for slots in host.slots)} it must be {branches}; set it, or leave it out"
             )
-        self.branch_size = sites[0].features
+        self.branch_size = host.hidden // branches
 
     def split(self, hidden: States) -> tuple[Tensor, ...]:
         """Return the states of each branch."""
@@ -125,7 +125,7 @@ class _HuapaMethod(BranchMethod):
         self.heads = nn.ModuleList(nn.Linear(H, host.outputs) for _ in range(M))
         for number, (module, site) in enumerate(zip(self.attention, host.at("word_pool"), strict=True)):
             draw_attention(module, H, A, Z)
-            self.add_site(site, _WordAttention(number, H, A, Z))
+            self.add_site(site, _WordAttention(number, site.features, config.attention_size or site.features, Z))
 
     def pool(self, hidden: States, attention_mask: Mask, condition: Condition, default: Pool) -> Documents:
         each = zip(self.attention, self.split(hidden), condition.vectors_per_attribute(), strict=True)

@@ -100,9 +100,9 @@ class _IaaMethod(BranchMethod):
         super().__init__(config, host)
         H, A, Z = self.branch_size, config.attention_size, config.vector_size
         text, *others = host.at("word_pool")
-        self.add_site(text, _TextWords(H, A, 0))
+        self.add_site(text, _TextWords(text.features, A, 0))
         for number, site in enumerate(others):
-            self.add_site(site, _BilinearWords(number, H, A, Z))
+            self.add_site(site, _BilinearWords(number, site.features, A, Z))
         self.text_attention = nn.Module()
         draw_attention(self.text_attention, H, A, 0)
         self.attention = nn.ModuleList(_BilinearAttention(H, A, Z) for _ in host.slots)

@@ -186,7 +186,7 @@ def _derivatives(logits: Tensor, parameters: Mapping[str, nn.Parameter], spreads
     return slopes
 
 
-_STEPS, _HALVINGS, _TOLERANCE = 30, 20, 1e-7
+_STEPS, _HALVINGS, _TOLERANCE, _ROUNDING = 30, 20, 1e-9, 1e-14
 _LEAST = 1e-6  # weight of a prior, so that there is a most probable vector
 
 
@@ -214,14 +214,15 @@ def value_mode(task: Task, logits: Tensor, J: Tensor, labels: Tensor, *, weight:
         gradient = torch.einsum("ncm,nc->m", slopes, g) + weight * v
         hessian = torch.einsum("ncm,ncd,ndk->mk", slopes, H, slopes) + weight * torch.eye(len(v)).to(v)
         step = -torch.linalg.solve(hessian, gradient)
+        most = reached + _ROUNDING * (1 + reached.abs())  # the objective is flat where the gradient is not yet 0
         share, tried = 1.0, objective(v + step)
-        while not tried <= reached and share > 0.5**_HALVINGS:
+        while not tried <= most and share > 0.5**_HALVINGS:
             share /= 2
             tried = objective(v + share * step)
-        if not tried <= reached:
+        if not tried <= most:
             break
-        v, gained, reached = v + share * step, float(reached - tried), tried
-        if gained < _TOLERANCE * (1 + abs(float(reached))):
+        v, reached = v + share * step, tried
+        if step.norm() <= _TOLERANCE * (1 + v.norm()):
             break
     found: Tensor = basis @ v
     return found
