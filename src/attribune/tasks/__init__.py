@@ -94,8 +94,8 @@ def _task_class(kind: Any) -> type[Task]:
         )
     if former := sorted(own.intersection(_FORMER)):
         raise ConfigError(
-            f"{task.__name__}, the task {kind!r}, has {', '.join(former)}, which are no longer asked: its input and its "
-            "head say this now, as in attribune/tasks/preference.py"
+            f"{task.__name__}, the task {kind!r}, has {', '.join(former)}, which are no longer asked: its input and "
+            "its head say this now, as in attribune/tasks/preference.py"
         )
     return task
 
