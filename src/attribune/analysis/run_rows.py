@@ -157,7 +157,7 @@ def _with_counts(
     task: Task, logits: npt.NDArray[Any], labels: npt.NDArray[Any], *, recipe: Recipe, schema: Schema, table: Dataset
 ) -> ScoredRows:
     """Add the words of each row's text, and for each attribute the training rows with the row's value."""
-    texts = recipe.data.text_input().read_all(table, words=task.input.reads_words)
+    texts = task.input.read_texts(recipe.data.text_input(), table)
     counts = {"words": np.array([len(text.split()) for text in texts], dtype=np.int64)}
     ids = schema.encode(table)[0] if len(schema) else None
     if ids is not None:

@@ -231,7 +231,7 @@ def _write_row_facts(
     """
     rows = load_file(str(run.logits("test")))["rows"]
     test = tables["test"].select(rows)
-    texts = recipe.data.text_input().read_all(test, words=recipe.task_input.reads_words)
+    texts = recipe.task_input.read_texts(recipe.data.text_input(), test)
     facts = {
         IDENTITY: identity[rows].astype(np.int64),
         "words": np.array([words(text) for text in texts], dtype=np.int32),

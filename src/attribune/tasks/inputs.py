@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
 
 from attribune.core.door import as_argument
 from attribune.errors import ConfigError, DataError
@@ -83,6 +83,13 @@ class InputSettings:
         return self.method
 
 
+class _Texts(Protocol):
+    """The columns of texts: `attribune.data.texts.TextInput`."""
+
+    def read_all(self, table: Any, *, words: bool) -> list[str]:
+        """Return all texts of each row in one."""
+
+
 class TaskInput:
     """What of a row a task reads; one for each kind of input.
 
@@ -155,6 +162,10 @@ class TaskInput:
     def label_words(self, settings: InputSettings, *, spans: Spans) -> str:
         """Say which columns are the label."""
         return spans(settings.label)
+
+    def read_texts(self, text: _Texts, table: Any) -> list[str]:
+        """Return all texts of each row of a table in one, those of words with spaces between them."""
+        return text.read_all(table, words=self.reads_words)
 
     @staticmethod
     def _check_labelled(settings: InputSettings, task: str) -> None:

@@ -38,7 +38,7 @@ def build_word_backbone(
         DataError: for a file of word vectors that cannot be read, or when no word would have a vector.
     """
     chosen = WORD_MODELS[recipe.name].from_dict(recipe.options)
-    read = plan.text.read_all(data.splits["train"].table, words=plan.task.input.reads_words)
+    read = plan.task.input.read_texts(plan.text, data.splits["train"].table)
     texts = list(tokenized_words(read, tokenization=chosen.tokenization))
     words = {word for text in texts for word in text}
     vectors = None if recipe.word_vectors is None else read_word_vectors(recipe.word_vectors, words)

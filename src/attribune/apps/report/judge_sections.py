@@ -312,9 +312,7 @@ def _disputed_texts(rows: RunRows, judgements: Judgements, figures: TextFigures,
     assert rows.table is not None
     for how, values in (("as predicted", figures.predicted), ("as seen", figures.seen)):
         places = np.argsort(-values, kind="stable")[:_LISTED_TEXTS]
-        texts = rows.recipe.data.text_input().read_all(
-            rows.table.select(figures.rows[places]), words=judgements.task.input.reads_words
-        )
+        texts = judgements.task.input.read_texts(rows.recipe.data.text_input(), rows.table.select(figures.rows[places]))
         for place, text in zip(places.tolist(), texts, strict=True):
             shown = [units.number(float(one[place])) for one in (figures.predicted, figures.seen)]
             answers = _answers_of(judgements, place)

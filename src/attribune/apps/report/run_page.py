@@ -294,7 +294,7 @@ def _mistakes(rows: RunRows) -> Iterator[Section]:
     if rows.table is None or not mistakes:
         return
     table, data = rows.table.select([one.row for one in mistakes]), rows.recipe.data
-    texts = data.text_input().read_all(table, words=rows.scored_rows.task.input.reads_words)
+    texts = rows.scored_rows.task.input.read_texts(data.text_input(), table)
     names = [name for name in dict.fromkeys([*rows.recipe.attribute_names, *data.label]) if name in table.column_names]
     columns = {name: [cell_text(cell) for cell in table[name]] for name in names}
     examples = []
