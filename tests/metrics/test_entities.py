@@ -97,7 +97,7 @@ def test_tags_that_training_lacks_are_entities_of_their_own() -> None:
     rows = np.zeros(8, dtype=np.int64)
     from attribune.metrics.entities import count_entities
 
-    positions = task._positions(np.array(labels[0]))
+    positions = task.codec.parts_of(np.array(labels[0]))
     assert [int(counts[0]) for counts in count_entities(positions, positions, rows, count=1)] == [5, 5, 5]
 
 
