@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from attribune.training.model_building import build_model
 from harness import arguments, by_turns, child, milliseconds, ratio, seconds, write_result
 
 from attribune.benchmark.experiment import Cell, Experiment, SetPlan
@@ -24,6 +23,7 @@ from attribune.benchmark.source import SetSource
 from attribune.core.process import peak_megabytes
 from attribune.core.progress import Reporter
 from attribune.runs.recipe import Recipe
+from attribune.training.neural import build_model
 from attribune.training.plan import TrainingPlan
 from attribune.training.preparation import encode_split, prepare
 

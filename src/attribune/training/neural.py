@@ -53,7 +53,7 @@ from attribune.training.word_backbone import build_word_backbone, continued_word
 if TYPE_CHECKING:
     from attribune.training.sharding import ShardedTables
 
-__all__ = ["fit", "train_neural"]
+__all__ = ["build_model", "fit", "train_neural"]
 
 _MUCH_PADDING = 1 / 3
 
@@ -75,7 +75,7 @@ def train_neural(
     """
     source, settings = training.data, training.training
     transformers.set_seed(settings.seed)
-    model = _build_model(plan, source, data, reporter)
+    model = build_model(plan, source, data, reporter)
     model.config.precision = settings.precision
     fit_histories(model, source, data, reporter)
     _check_checkpointing(model, settings)
@@ -128,7 +128,7 @@ def _check_checkpointing(model: ConditionedModel, settings: TrainingRecipe) -> N
         )
 
 
-def _build_model(plan: ModelPlan, source: DataPlan, data: PreparedData, reporter: Reporter) -> ConditionedModel:
+def build_model(plan: ModelPlan, source: DataPlan, data: PreparedData, reporter: Reporter) -> ConditionedModel:
     """Build the untrained model, with parameters transferred from another run."""
     backbone = plan.backbone
     loaded: str | PreTrainedModel = backbone.name
