@@ -180,7 +180,7 @@ def evaluate(
     Args:
         data: labelled rows, anything `read_table` takes; None for the run's own test rows.
         backbone: new location of the backbone's weights, if they were moved.
-        quantise: ``int8`` computes in int8, on CPUs; see `attribune.models.predictor`.
+        quantise: ``int8`` computes in int8, on CPUs; see `attribune.models.predictor.quantised`.
         **reading: how files are read, as in `read_table`.
 
     Raises:

@@ -1,4 +1,9 @@
-"""The encoding of a text file: checked if it is given, else found, or refused where several are as likely."""
+"""The encoding of a text file: checked if it is given, else found, or refused where several are as likely.
+
+Encodings of one alphabet differ only in the letters beyond ASCII, and a text read in the wrong one has letters that its
+language lacks, in orders that no word has. What a decoded word is worth is therefore the sum of the logarithms of the
+frequencies of its letters, which fall with their ranks as in Zipf's law.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 """Intervals of one metric, and the paired comparison of two, which needs a test beside its interval.
 
-Intervals are those of the percentile bootstrap, except for shares of rows, whose intervals have a width at 0 and 1 too
-(`attribune.metrics.bootstrap`). The test is that of `attribune.metrics.sign_flips`.
+Intervals are those of the percentile bootstrap, except for shares of rows, whose intervals invert a score test
+(`wilson`, `paired_wilson`): the bootstrap has no width at 0 and 1, because of thirty rows that are all wrong, every
+resample is all wrong. The test is that of `attribune.metrics.sign_flips`.
 
 Over rows: rows with equal statistics are interchangeable, so that a resample is a count per distinct row: a multinomial
 draw, with exactly the distribution of drawing n rows with replacement, at a cost independent of n.

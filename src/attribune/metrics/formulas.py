@@ -4,7 +4,8 @@ Every metric here is `formula(mean over rows of the row's statistics)`. A resamp
 mean, which is what makes the bootstrap of `attribune.metrics.bootstrap` fast. Values equal those of scikit-learn with
 `zero_division=0`; shares are between 0 and 1.
 
-Shapes: n rows, G distinct rows of statistics, S statistics, C classes.
+Shapes: n rows, G distinct rows of statistics, S statistics, C classes; of ranks, m distinct texts,
+vectors of size H.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""A metric as a formula over means of per-row statistics.
+"""A metric as a formula over means of per-row statistics, and the units, rows or clusters, that a resample draws.
 
-Shapes: n rows, G distinct rows of statistics, S statistics.
+Shapes: n rows, G distinct rows of statistics, S statistics, D different units.
 """
 
 from __future__ import annotations

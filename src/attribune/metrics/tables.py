@@ -1,4 +1,4 @@
-"""Tables of metrics with their intervals, as Markdown and as fixed-width text."""
+"""Tables of metrics with their intervals, as Markdown, as fixed-width text, and as HTML in notebooks."""
 
 from __future__ import annotations
 

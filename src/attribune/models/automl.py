@@ -3,7 +3,8 @@
 Houlsby et al. 2019, "Parameter-Efficient Transfer Learning for NLP", section 3.3 and table 5; `training.automl`
 searches.
 
-Shapes: n rows, O outputs of the task.
+Shapes: n rows of a table, B of a batch, O outputs of the task, T words of the longest text, E numbers of a word vector,
+F filters.
 """
 
 from __future__ import annotations
@@ -186,6 +187,9 @@ def _normalized(norm: nn.Module, x: Tensor) -> Tensor:
 
 class WordNetwork(nn.Module):
     """Score rows: ``logits = deep(words) + wide(features)``.
+
+    The logits of both towers add up, as in Cheng et al. 2016, "Wide & Deep Learning for Recommender Systems",
+    equation 3.
 
     The deep tower encodes a text by `NGramConvolution`, or by the sum of its T word vectors over sqrt(T). Of two texts,
     which share the encoder, it reads ``[u; v; |u - v|; u * v]`` (Conneau et al. 2017, "Supervised Learning of Universal

@@ -1,4 +1,4 @@
-"""The configuration of an `AttributeModel`."""
+"""The configuration of an `AttributeModel`, and the arguments of transformers with which it is loaded."""
 
 from __future__ import annotations
 

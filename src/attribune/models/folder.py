@@ -1,4 +1,4 @@
-"""The folder of a saved model: its files, how they are written, and read with every file checked."""
+"""The folder of a saved model: its card and its other files, how they are written, and read with every file checked."""
 
 from __future__ import annotations
 
@@ -164,7 +164,10 @@ _OF_BASELINES = tuple(f"{kind}.{ending}" for kind in ("linear", "automl") for en
 for _config in (HierarchicalConfig, TangConfig):
     AutoTokenizer.register(_config, SentenceTokenizer, exist_ok=True)
 
-CONFIG, SCHEMA, TENSORS, CARD = "config.json", "schema.json", "model.safetensors", "README.md"
+CONFIG = "config.json"
+SCHEMA = "schema.json"
+TENSORS = "model.safetensors"
+CARD = "README.md"
 
 
 @dataclass(frozen=True)

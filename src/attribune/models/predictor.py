@@ -93,7 +93,7 @@ class Predictor(Locked):
         device: where the model runs; by default a GPU if there is one.
         cache_mb: size of the cache of generated weights in megabytes; 0 disables it. See
             `AttributeModel.enable_weight_cache`.
-        quantise: ``int8`` computes the backbone's linear maps in int8, on a CPU; see `attribune.models.predictor`.
+        quantise: ``int8`` computes the backbone's linear maps in int8, on a CPU; see `quantised`.
 
     Raises:
         ConfigError: for a model without a tokenizer, or one whose text columns are not known, or that has no int8.

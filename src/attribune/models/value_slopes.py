@@ -1,4 +1,4 @@
-"""How the logits of rows depend on the vectors of their values."""
+"""How the logits of rows depend on the vectors of their values, and the most probable vectors of new values."""
 
 from __future__ import annotations
 
@@ -186,7 +186,10 @@ def _derivatives(logits: Tensor, parameters: Mapping[str, nn.Parameter], spreads
     return slopes
 
 
-_STEPS, _HALVINGS, _TOLERANCE, _ROUNDING = 30, 20, 1e-9, 1e-14
+_STEPS = 30
+_HALVINGS = 20
+_TOLERANCE = 1e-9
+_ROUNDING = 1e-14
 _LEAST = 1e-6  # weight of a prior, so that there is a most probable vector
 
 

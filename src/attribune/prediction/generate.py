@@ -41,7 +41,7 @@ def generate(
         data: anything `read_table` takes, with the columns of prompt and attributes; without it there is one row.
         attributes: values for every row, which replace the table's.
         backbone: new location of the backbone's weights, if they were moved.
-        quantise: ``int8`` computes in int8, on CPUs; see `attribune.models.predictor`.
+        quantise: ``int8`` computes in int8, on CPUs; see `attribune.models.predictor.quantised`.
         **reading: how files are read, as in `read_table`.
 
     Yields:

@@ -73,7 +73,7 @@ def predict(
         workers: workers of ``ray``; by default one per GPU, or per core, of the cluster.
         part_rows: rows per part; by default 16,384, or the value with which the folder was started.
         panel: what `Panel.of` takes: predictions are those of a panel for each text, in one file.
-        quantise: ``int8`` computes in int8, on CPUs; see `attribune.models.predictor`.
+        quantise: ``int8`` computes in int8, on CPUs; see `attribune.models.predictor.quantised`.
         escape_formulas: put an apostrophe before texts in CSV and TSV that spreadsheet programs run as formulas.
         **reading: how the tables are read, as in `read_table`.
 

@@ -1,6 +1,11 @@
 """Removal of values from a run: their vectors and names, the predictions of their rows, and checkpoints.
 
 Weights that all values share were also learned from these rows. They do not change: this is no unlearning.
+
+What the files that the package wrote have of a value is known by their fields, without a search. Vocabularies, tables
+of vectors, records and stored predictions lose the value. The other fields are not about the attribute, so that a value
+such as ``1``, ``text`` or ``true`` stands in them by chance; those that people wrote (texts, their words, paths of
+tables) may name the person all the same, and are `texts_of_run`.
 """
 
 from __future__ import annotations

@@ -37,7 +37,7 @@ def load_run(
         dtype: of the backbone's weights.
         precision: ``float32`` or ``bf16``; by default that of the training.
         shared: cache of backbones whose weights several models share.
-        quantise: ``int8`` for prediction on CPUs; see `attribune.models.predictor`.
+        quantise: ``int8`` for prediction on CPUs; see `attribune.models.predictor.quantised`.
 
     Raises:
         ModelFolderError: for a folder that is not a run, or whose model is missing or damaged.

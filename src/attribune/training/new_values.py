@@ -1,4 +1,16 @@
-"""What a trained model learns at the end for values that it has not seen: the weight of their prior, and encoders."""
+"""What a trained model learns at the end for values that it has not seen: the weight of their prior, and encoders.
+
+Trained vectors stay closer together than the values differ: they begin together, and a value's rows move them for a few
+steps only. So the prior of a new value is learned from rows on which no vector was trained: those of known values among
+the validation rows, as if the values were new. For each such row the logits are taken as linear in its value's vector
+around the unknown one, and the evidence of all of them chooses the variance of the prior. Where the values are few, so
+that their evidence says little, the weight stays near a typical one.
+
+Encoders turn the rows of a new value into its vector. They learn by episodes, the model frozen: a value of the training
+rows is taken as if it were new, some of its rows are encoded, and the loss of others, whose vector is the encoding,
+teaches the encoder. Logits are linear here too, so that the model reads every row once, and an episode costs nothing
+more. Values that are left out say which step was the best, if any is better than no vector.
+"""
 
 from __future__ import annotations
 
@@ -42,13 +54,16 @@ __all__ = [
     "rows_to_learn_from",
 ]
 
-_ROWS, _EACH = 400, 8  # rows of all values and of one
+_ROWS = 400  # rows of all values
+_EACH = 8  # rows of one value
 _FEWEST = 4  # values with two rows, below which nothing is learned
 _WIDTH = 1.1  # standard deviation of the logarithm of the weights that were learned for attributes with many values
 _PASSES = 1600  # backward passes of a row, one for each output
 _DERIVATIVES = 20_000_000  # numbers that are held at once
 _SCALES = np.geomspace(0.1, 30, 16)  # of the prior's standard deviation over that of the trained vectors
-_NEWTON_STEPS, _HALVINGS, _TOLERANCE = 20, 6, 1e-3
+_NEWTON_STEPS = 20
+_HALVINGS = 6
+_TOLERANCE = 1e-3
 
 
 def rows_to_learn_from(
@@ -238,19 +253,18 @@ _SET_DERIVATIVES = 20_000_000  # numbers that are held at once
 _MOST = 40  # rows of a value
 _SET_FEWEST = 4  # rows of a value, where there are too many values
 _VALUES = 20  # below which nothing is learned
-_SUPPORT, _QUERIES, _CHECKED = (
-    20,
-    4,
-    20,
-)  # rows of a value that are encoded, that teach, and that say which step is best
-_BATCH, _STEPS, _EVERY, _PATIENCE = (
-    32,
-    1_500,
-    50,
-    400,
-)  # values of a step; steps, between two looks, without a better one
-_HELD_OUT, _DRAWS = 0.2, 4  # share of the values that are left out, and episodes of each
-_RATE, _KAPPA_RATE, _DECAY = 2e-3, 2e-2, 0.1
+_SUPPORT = 20  # rows of a value that are encoded, at most
+_QUERIES = 4  # rows of a value that teach
+_CHECKED = 20  # rows of a value that say which step is best
+_BATCH = 32  # values of a step
+_STEPS = 1_500
+_EVERY = 50  # steps between two looks
+_PATIENCE = 400  # steps without a better one
+_HELD_OUT = 0.2  # share of the values that are left out
+_DRAWS = 4  # episodes of each value that is left out
+_RATE = 2e-3
+_KAPPA_RATE = 2e-2
+_DECAY = 0.1
 
 
 @dataclass(frozen=True, kw_only=True)

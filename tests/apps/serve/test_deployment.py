@@ -5,15 +5,17 @@ from __future__ import annotations
 import argparse
 import re
 import shlex
+from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 from doc_pages import ROOT, blocks_of
 from live_service import listening
+from processors import has_int8
 
 from attribune.apps.cli import serve as serve_verb
-from attribune.apps.serve import ServedModel
+from attribune.apps.serve import ServedModel, load_models
 from attribune.apps.serve.settings import ADMIN_KEYS, KEYS, VALUE_KEYS
 
 
@@ -61,3 +63,10 @@ def test_the_compose_file_fits_the_service() -> None:
     assert f"http://localhost:{options.port}/health" in probe[-1]
     assert probe[1:] == yaml.safe_load(re.search(r"HEALTHCHECK .*CMD (.*)$", dockerfile, re.MULTILINE)[1])  # type: ignore[index]
     assert shlex.split(text.splitlines()[0].partition("compose")[0])
+
+
+@pytest.mark.skipif(not has_int8(), reason="the processor has no products of int8")
+def test_a_service_computes_in_int8(runs: Path) -> None:
+    served = load_models([str(runs / "injector")], quantise="int8")["injector"]
+    assert served.predictor.model.quantised == "int8"
+    assert served.predictor.task.answer_names

@@ -304,7 +304,7 @@ def test_a_full_disk_keeps_the_value_out(run: Path, client: TestClient, monkeypa
             raise error
 
         with monkeypatch.context() as patch:
-            patch.setattr("attribune.models.folder.write_model", full)
+            patch.setattr("attribune.models.folder.ModelSnapshot.save_pretrained", full)
             field, reason = fault(client.post("/v1/enrol", json=body()), 503)
             assert field == "model"
             assert "full" in reason or "No space left" in reason

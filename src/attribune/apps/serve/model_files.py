@@ -40,7 +40,8 @@ def _copy(models: Sequence[nn.Module], is_copied: Callable[[Tensor], bool]) -> N
     originals = []  # as long as they are there, no copy gets the address of one
     for model in models:
         for tensor in (*model.parameters(), *model.buffers()):
-            if tensor.device.type == "cpu" and is_copied(tensor):
+            # A packed int8 weight has no address: it was made in memory, and reads from no file.
+            if tensor.device.type == "cpu" and not tensor.is_mkldnn and is_copied(tensor):
                 original = tensor.data
                 if _place(original) not in copies:
                     originals.append(original)

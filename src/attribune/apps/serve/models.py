@@ -261,7 +261,7 @@ class RunLoader:
         dtype: of the backbones' weights, ``float32`` or ``bfloat16``.
         cache_mb: size of the weight caches of all models together, in MiB.
         enrol: whether values can be added and taken away.
-        quantise: ``int8`` computes in int8, on CPUs; see `attribune.models.predictor`.
+        quantise: ``int8`` computes in int8, on CPUs; see `attribune.models.predictor.quantised`.
         mapped: whether float32 weights stay in their files, of which all processes share one copy in memory, apart from
             small files of the runs; when such a file is written to, the models do not answer.
 
