@@ -57,7 +57,7 @@ class WordConfig(PreTrainedConfig, Generic[Options]):
 
     def __post_init__(self, **kwargs: Any) -> None:
         options = self.options_class.from_dict(self.options or {})
-        self.options = options.model_dump(mode="json")
+        self.options = options.stored()
         self.hidden_size = options.states_size
         super().__post_init__(**kwargs)
 

@@ -61,6 +61,11 @@ class WordOptions(Settings):
         """The language of the sentences into which texts are split; None if they are not."""
         return None
 
+    def stored(self) -> dict[str, Any]:
+        """Return what a saved model has of them; options that are newer than some releases only where they are set."""
+        values = self.model_dump(mode="json")
+        return {name: value for name, value in values.items() if value is not None or name != "sentence_size"}
+
 
 class CNNOptions(WordOptions):
     """A convolution of words (Kim 2014).
