@@ -20,12 +20,12 @@ import numpy as np
 from harness import RUNS, arguments, write_result
 from scipy.special import log_softmax
 
-from attribune.benchmark.experiment import Experiment
-from attribune.benchmark.results import BenchmarkFolder
-from attribune.benchmark.runner import check_experiment, run_cell
-from attribune.benchmark.tables import Line, benchmark_tables
 from attribune.core.console import ConsoleReporter, quiet_libraries
 from attribune.metrics.bootstrap import Interval, PairedResult
+from attribune_lab.benchmark.experiment import Experiment
+from attribune_lab.benchmark.results import BenchmarkFolder
+from attribune_lab.benchmark.runner import check_experiment, run_cell
+from attribune_lab.benchmark.tables import Line, benchmark_tables
 
 METRICS, RATES = ("log_loss", "rmse", "kappa"), (1e-3, 3e-3)
 SETS = {

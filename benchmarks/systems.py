@@ -17,15 +17,15 @@ from typing import Any
 import torch
 from harness import arguments, by_turns, child, milliseconds, ratio, seconds, write_result
 
-from attribune.benchmark.experiment import Cell, Experiment, SetPlan
-from attribune.benchmark.presets import read_experiment
-from attribune.benchmark.source import SetSource
 from attribune.core.process import peak_megabytes
 from attribune.core.progress import Reporter
 from attribune.runs.recipe import Recipe
 from attribune.training.neural import build_model
 from attribune.training.plan import TrainingPlan
 from attribune.training.preparation import encode_split, prepare
+from attribune_lab.benchmark.experiment import Cell, Experiment, SetPlan
+from attribune_lab.benchmark.presets import read_experiment
+from attribune_lab.benchmark.source import SetSource
 
 MIB = 2**20 / 1e6  # in MB
 REFERENCE = "MiniLM"

@@ -14,10 +14,10 @@ from typing import Any
 
 from harness import DATA, arguments, write_result
 
-from attribune.datasets.card import Card
-from attribune.datasets.preparation import prepare
-from attribune.datasets.sets import TEXT_SETS
-from attribune.datasets.statistics import describe_set
+from attribune_lab.datasets.card import Card
+from attribune_lab.datasets.preparation import prepare
+from attribune_lab.datasets.sets import TEXT_SETS
+from attribune_lab.datasets.statistics import describe_set
 
 
 def found(card: Card, source: Path, output: Path) -> dict[str, Any]:

@@ -23,8 +23,9 @@ pytestmark = [
 
 @pytest.fixture
 def copied(tmp_path: Path) -> Path:
-    """A copy of the package, with the contract."""
-    shutil.copytree(PACKAGE, tmp_path / "attribune", ignore=shutil.ignore_patterns("__pycache__"))
+    """A copy of the packages, with the contract."""
+    for package in (PACKAGE, PACKAGE.with_name("attribune_lab")):
+        shutil.copytree(package, tmp_path / package.name, ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy(ROOT / ".importlinter", tmp_path)
     return tmp_path
 
@@ -47,6 +48,7 @@ def test_the_contract_is_kept(copied: Path) -> None:
         ("functional/upward", "from attribune.apps.cli import main\n", "attribune.functional.upward -> attribune.apps"),
         ("core/upward", "import attribune.errors\nimport attribune.training.train\n", "attribune.core.upward -> "),
         ("one_without_a_place/__init__", "", "one_without_a_place"),
+        ("training/of_the_lab", "import attribune_lab.benchmark\n", "attribune.training.of_the_lab -> attribune_lab"),
     ],
 )
 def test_a_violation_is_named(copied: Path, file: str, code: str, broken: str) -> None:

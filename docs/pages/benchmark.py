@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from attribune.datasets.sets import CARDS, TEXT_SETS
+from attribune_lab.datasets.sets import CARDS, TEXT_SETS
 from pages.cells import table
 
 

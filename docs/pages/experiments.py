@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from attribune.apps.report.plots import band_plot
-from attribune.benchmark.overall import trade_off
-from attribune.benchmark.rendering import overall_cells
-from attribune.benchmark.summary import Summary
-from attribune.benchmark.tables import Line, SetTable
 from attribune.metrics.tables import format_difference, format_value
+from attribune_lab.benchmark.overall import trade_off
+from attribune_lab.benchmark.rendering import overall_cells
+from attribune_lab.benchmark.summary import Summary
+from attribune_lab.benchmark.tables import Line, SetTable
 from pages.cells import RESULTS, table
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from attribune.apps.report.plots import Estimate, forest_plot
-from attribune.benchmark.tables import Line, SetTable
 from attribune.metrics.bootstrap import PairedResult
+from attribune_lab.benchmark.tables import Line, SetTable
 
 _DARK = (  # colours of plots: what each is in a dark scheme
     ("fill: #ffffff", "fill: #1e2129"),

@@ -13,10 +13,10 @@ from attribune.backbones.families import PLACEMENTS, placement_for
 from attribune.backbones.loading import build_backbone
 from attribune.backbones.placement import Placement
 from attribune.backbones.tuning import tune_backbone
-from attribune.benchmark.tables import Line, SetTable
 from attribune.methods import METHODS, Host, MethodConfig, method_from_dict
 from attribune.methods.condition import Slots
 from attribune.methods.recommended import RECOMMENDED
+from attribune_lab.benchmark.tables import Line, SetTable
 from pages.cells import between, measured, table
 from pages.experiments import difference, record, score
 

@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
-from attribune.benchmark.rendering import render
-from attribune.benchmark.summary import Summary
-from attribune.benchmark.tables import Line
 from attribune.methods import METHODS
 from attribune.metrics.bootstrap import Interval
 from attribune.metrics.tables import ResultRow, markdown_table
+from attribune_lab.benchmark.rendering import render
+from attribune_lab.benchmark.summary import Summary
+from attribune_lab.benchmark.tables import Line
 from pages import forests
 from pages.cells import RESULTS, between, machine_line, measured, table
 

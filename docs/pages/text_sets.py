@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from attribune.datasets.card import Card
-from attribune.datasets.sets import ADDITIONAL, GLUE, SQUAD
+from attribune_lab.datasets.card import Card
+from attribune_lab.datasets.sets import ADDITIONAL, GLUE, SQUAD
 from pages.cells import measured, table
 
 PARTS = ("train", "validation", "test")

@@ -14,15 +14,15 @@ The subpackages, the lowest first; each imports only from those above it in this
     methods     one file a method, and what all share: the condition, the host, the registry
     tasks       what is predicted: labels, losses, metrics, one file a task
     data        tables, splits, windows, encoding, batches
-    datasets    published data sets: cards, readers, preparation, statistics
     models      a backbone, a method and a task: built, saved, loaded, used
     runs        recipe and folder of a training, and what is done with a run later
     training    from a recipe to a run; search over recipes
     prediction  tables and folders of files, scored or written, by one process or many
     analysis    evaluation, comparison, diagnostics, explanations
     export      models without this library: merged, ONNX, torch, peft
-    benchmark   experiments: many trainings, their results and tables
     apps        command line, service, playground, reports, doctor, estimators of scikit-learn
+
+Beside it is `attribune_lab`: published data sets, experiments on them, and what only the literature uses.
 """
 
 from __future__ import annotations

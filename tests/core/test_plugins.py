@@ -67,7 +67,7 @@ MODULES = {
     "domain": "from attribune.schema import Categorical\nclass Domain(Categorical):\n    kind = 'domain'\n",
     "family": "from dataclasses import replace\nfrom attribune.backbones.families import placement_for\n"
     "row = replace(placement_for('bert'), model_types=('ernie',))\n",
-    "wine": "from dataclasses import replace\nfrom attribune.datasets.sets import find_card\n"
+    "wine": "from dataclasses import replace\nfrom attribune_lab.datasets.sets import find_card\n"
     "card = replace(find_card('critics'), name='wine-notes')\n",
 }
 ENTRIES = """
@@ -86,7 +86,7 @@ wine-notes = wine_plugin.wine:card
 CHECK = """
 import attribune.apps.cli.train
 from attribune.backbones.families import placement_for
-from attribune.datasets.sets import find_card
+from attribune_lab.datasets.sets import find_card
 from attribune.methods import METHODS, Adapter
 from attribune.schema.kinds import KINDS
 from attribune.tasks import TASKS

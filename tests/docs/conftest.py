@@ -19,10 +19,10 @@ from token_tables import questions, tagged_words, write_json_lines
 
 from attribune.backbones.families import PLACEMENTS
 from attribune.backbones.loading import DEFAULT_BACKBONE, build_backbone, locate_backbone
-from attribune.datasets.sets import CARDS
 from attribune.methods import METHODS
 from attribune.schema.kinds import KINDS
 from attribune.tasks import TASKS
+from attribune_lab.datasets.sets import CARDS
 
 
 def save_long_backbone(folder: Path) -> None:

@@ -28,9 +28,6 @@ from attribune.backbones.families import PLACEMENTS
 from attribune.backbones.loading import DEFAULT_BACKBONE, locate_backbone
 from attribune.backbones.placement import Placement
 from attribune.backbones.tuning import TUNINGS
-from attribune.benchmark.experiment import Experiment
-from attribune.benchmark.presets import experiment_names, read_experiment
-from attribune.benchmark.summary import Summary
 from attribune.data.table_files import ENDINGS
 from attribune.data.text_files import COMPRESSED
 from attribune.methods import METHODS
@@ -40,6 +37,9 @@ from attribune.schema.kinds import KINDS
 from attribune.tasks import TASKS
 from attribune.training.automl import network_space
 from attribune.training.trials import read_space
+from attribune_lab.benchmark.experiment import Experiment
+from attribune_lab.benchmark.presets import experiment_names, read_experiment
+from attribune_lab.benchmark.summary import Summary
 
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 TUTORIALS = sorted((ROOT / "docs" / "tutorials").glob("*.md"))

@@ -12,12 +12,12 @@ import small_runs
 from trained_runs import TrainedRuns
 
 from attribune.apps.cli import main
-from attribune.benchmark.experiment import Experiment
-from attribune.benchmark.results import BenchmarkFolder
+from attribune_lab.benchmark.experiment import Experiment
+from attribune_lab.benchmark.results import BenchmarkFolder
 
 __all__ = ["PROCESSES", "finished_folder", "killed", "names", "scores"]
 
-PROCESSES = "attribune.benchmark.processes.Processes"
+PROCESSES = "attribune_lab.benchmark.processes.Processes"
 """What starts a process for each cell, and takes longer than a small cell: `small_runs.CellsHere` may stand for it."""
 
 

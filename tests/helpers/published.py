@@ -14,8 +14,8 @@ from typing import Any
 from published_judgements import judged_files
 from published_texts import text_files
 
-from attribune.datasets.row_log import Row, RowLog, SplitName
-from attribune.datasets.sets import CARDS
+from attribune_lab.datasets.row_log import Row, RowLog, SplitName
+from attribune_lab.datasets.sets import CARDS
 
 __all__ = [
     "ROWS",

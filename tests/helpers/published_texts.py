@@ -8,7 +8,7 @@ import tarfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from attribune.datasets.sets.crowdflower import STANCE
+from attribune_lab.datasets.sets.crowdflower import STANCE
 
 __all__ = ["COLUMNS", "archive", "glue_row", "squad_question", "squad_text", "table_row", "text_files", "tsv_text"]
 

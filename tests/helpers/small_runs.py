@@ -19,10 +19,10 @@ from transformers import PreTrainedTokenizerFast
 from troubles import Trouble
 
 from attribune.apps.cli import main
-from attribune.benchmark import processes
-from attribune.benchmark.engine import Outcome
-from attribune.benchmark.results import BenchmarkFolder
 from attribune.core.progress import Reporter
+from attribune_lab.benchmark import processes
+from attribune_lab.benchmark.engine import Outcome
+from attribune_lab.benchmark.results import BenchmarkFolder
 
 __all__ = ["COLUMNS", "Command", "reviews", "save_backbone", "train_command", "write_csv"]
 

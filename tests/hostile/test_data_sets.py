@@ -28,13 +28,13 @@ from published import (
 
 from attribune.apps.cli import main
 from attribune.core.job_folder import locked
-from attribune.datasets import preparation, prepared
-from attribune.datasets.card import Shuffled
-from attribune.datasets.preparation import prepare
-from attribune.datasets.prepared import PreparedSet, sha256_of
-from attribune.datasets.row_log import Row, RowLog, SplitName
-from attribune.datasets.sets import CARDS
 from attribune.errors import ConfigError
+from attribune_lab.datasets import preparation, prepared
+from attribune_lab.datasets.card import Shuffled
+from attribune_lab.datasets.preparation import prepare
+from attribune_lab.datasets.prepared import PreparedSet, sha256_of
+from attribune_lab.datasets.row_log import Row, RowLog, SplitName
+from attribune_lab.datasets.sets import CARDS
 
 pytestmark = pytest.mark.slow
 

@@ -12,13 +12,13 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from attribune.datasets.preparation import prepare
-from attribune.datasets.prepared import PreparedSet
-from attribune.datasets.row_log import RowLog, words
-from attribune.datasets.sets import ADDITIONAL, CARDS
-from attribune.datasets.sets.tang import read_pairs
-from attribune.datasets.statistics import best_subset, describe_set, divergences
 from attribune.errors import DataError
+from attribune_lab.datasets.preparation import prepare
+from attribune_lab.datasets.prepared import PreparedSet
+from attribune_lab.datasets.row_log import RowLog, words
+from attribune_lab.datasets.sets import ADDITIONAL, CARDS
+from attribune_lab.datasets.sets.tang import read_pairs
+from attribune_lab.datasets.statistics import best_subset, describe_set, divergences
 
 pytestmark = [pytest.mark.slow, pytest.mark.exhaustive]
 

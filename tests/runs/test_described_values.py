@@ -15,12 +15,12 @@ from datasets import Dataset
 from trained_runs import TrainedRuns
 
 from attribune.apps.cli import main
-from attribune.benchmark.experiment import Experiment, SetPlan
-from attribune.benchmark.source import SetSource
 from attribune.errors import ConfigError, DataError
 from attribune.runs.enrol import enrol, enrolments
 from attribune.runs.live_run import LiveRun
 from attribune.runs.loading import load_run
+from attribune_lab.benchmark.experiment import Experiment, SetPlan
+from attribune_lab.benchmark.source import SetSource
 
 pytestmark = pytest.mark.slow
 

@@ -18,12 +18,12 @@ from families import BERT_METHODS
 from trained_runs import TrainedRuns
 
 from attribune.apps.cli import main
-from attribune.benchmark.results import BenchmarkFolder
-from attribune.benchmark.tables import benchmark_tables
 from attribune.errors import DataError
 from attribune.models.auto import load_model
 from attribune.models.predictor import Predictor
 from attribune.runs.loading import load_run
+from attribune_lab.benchmark.results import BenchmarkFolder
+from attribune_lab.benchmark.tables import benchmark_tables
 
 pytestmark = pytest.mark.slow
 

@@ -1,4 +1,4 @@
-"""Methods, tasks, attribute kinds, backbones and data sets of other installed packages, found by their entry points."""
+"""What other installed packages bring, found by their entry points: methods, tasks, data sets, verbs and more."""
 
 from __future__ import annotations
 
@@ -11,22 +11,26 @@ from attribune.errors import AttribuneWarning
 
 __all__ = ["load_plugins"]
 
+_PACKAGE = "attribune"
 
-def load_plugins(group: str, expected: type) -> dict[str, Any]:
+
+def load_plugins(group: str, expected: Any) -> dict[str, Any]:
     """Load what installed packages offer under ``attribune.GROUP``, by name.
 
     A warning names what cannot be loaded, or is neither a subclass nor an instance of `expected`; it is left out, and
-    commands that do not need it work.
+    commands that do not need it work. The lab, which is installed with this package, may have been taken away.
     """
     loaded = {}
-    for entry in _entry_points().select(group=f"attribune.{group}"):
+    for entry in _entry_points().select(group=f"{_PACKAGE}.{group}"):
+        package = entry.dist.name if entry.dist is not None else entry.value
         try:
             value = entry.load()
             if not isinstance(value, expected) and not (isinstance(value, type) and issubclass(value, expected)):
                 raise TypeError(f"{value!r} is not a {expected.__name__}")
             loaded[entry.name] = value
         except Exception as error:  # whatever the code of others raises
-            package = entry.dist.name if entry.dist is not None else entry.value
+            if package == _PACKAGE and _is_absent(error, entry.module):
+                continue
             warnings.warn(
                 f"{entry.name!r} of attribune.{group} is left out: the package {package} cannot be loaded "
                 f"({type(error).__name__}: {error}); repair or remove it",
@@ -34,6 +38,11 @@ def load_plugins(group: str, expected: type) -> dict[str, Any]:
                 stacklevel=2,
             )
     return loaded
+
+
+def _is_absent(error: Exception, module: str) -> bool:
+    """Whether the package of a module is not there at all."""
+    return isinstance(error, ModuleNotFoundError) and error.name == module.partition(".")[0]
 
 
 @cache

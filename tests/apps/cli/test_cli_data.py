@@ -11,7 +11,7 @@ import pytest
 from published import csv_text, message, write, write_source
 
 from attribune.apps.cli import main
-from attribune.datasets.sets import CARDS
+from attribune_lab.datasets.sets import CARDS
 
 Run = Callable[..., str]
 

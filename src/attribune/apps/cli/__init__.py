@@ -7,9 +7,9 @@ import io
 import os
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib import import_module, metadata
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from attribune.apps.cli.arguments import warn_of_renamed_flags
 from attribune.apps.cli.door import CommandLine
@@ -18,6 +18,7 @@ from attribune.apps.cli.parser import VerbParser
 from attribune.apps.cli.verbosity import level_of
 from attribune.core.door import opened_command_line
 from attribune.core.logs import logging_to_stderr
+from attribune.core.plugins import load_plugins
 from attribune.core.process import OrderlyEnd, is_out_of_memory, require_addresses
 from attribune.core.terminal import one_line
 from attribune.core.threads import wait_passively
@@ -31,10 +32,12 @@ _MODULES = {
     "use a model": ("predict", "generate", "serve", "playground", "export"),
     "look into a run": ("describe", "explain", "ablate"),
     "new and removed values": ("enrol", "forget", "next_texts"),
-    "methods, data and experiments": ("methods", "data", "benchmark"),
+    "methods, data and experiments": ("methods", "data"),
     "this installation": ("doctor", "completion"),
 }
 """The modules of the verbs, under the titles of the help."""
+_OF_PACKAGES = "methods, data and experiments"
+"""The title of the verbs that packages bring."""
 _INTERRUPTED = 130  # what a shell reports for Ctrl-C
 
 
@@ -108,7 +111,18 @@ def build_parser() -> VerbParser:
         for module in modules:
             import_module(f"attribune.apps.cli.{module}").add_parser(verbs)
             parser.verb_groups[next(reversed(verbs.choices))] = title
+    for name, add in load_plugins("verbs", Callable).items():
+        _add_verb_of_package(parser, name, add)
     return parser
+
+
+def _add_verb_of_package(parser: VerbParser, name: str, add: Callable[[Any], None]) -> None:
+    """Add what a package brings under ``attribune.verbs``: a verb, or by ``VERB.NAME`` actions of one of ours."""
+    verb, _, actions = name.partition(".")
+    verbs = parser.parser_of_words([verb] if actions else []).verbs
+    if actions or verb not in verbs.choices:  # a package replaces none of ours
+        add(verbs)
+        parser.verb_groups.setdefault(verb, _OF_PACKAGES)
 
 
 def _items(message: str) -> str:

@@ -81,7 +81,7 @@ class VerbParser(argparse.ArgumentParser):
     def parser_of(self, options: argparse.Namespace) -> VerbParser:
         """Return the parser of the verb that was given, and of its verb."""
         chosen: Any = None
-        if (verbs := self._verbs) is not None:
+        if (verbs := self.verbs) is not None:
             chosen = verbs.choices.get(getattr(options, verbs.dest, None) or "")
         found: VerbParser = self if chosen is None else chosen.parser_of(options)
         return found
@@ -90,7 +90,7 @@ class VerbParser(argparse.ArgumentParser):
         """Return the parser of a verb, such as ``data judgements``, by its words."""
         found: Any = self
         for word in verb:
-            found = found._verbs.choices[word]
+            found = found.verbs.choices[word]
         parser: VerbParser = found
         return parser
 
@@ -103,7 +103,8 @@ class VerbParser(argparse.ArgumentParser):
         return next((one.option_strings[-1] for one in self._actions if one.dest == name and one.option_strings), None)
 
     @property
-    def _verbs(self) -> argparse._SubParsersAction[Any] | None:
+    def verbs(self) -> Any:
+        """That to which verbs are added; None where there are none."""
         return next((one for one in self._actions if isinstance(one, argparse._SubParsersAction)), None)
 
     def _short_usage(self) -> str:

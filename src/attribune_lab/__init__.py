@@ -1,0 +1,9 @@
+"""The lab beside the library: what reproduces the literature, on published data.
+
+The library `attribune` conditions models on the metadata of your own texts, and never imports the lab. The lab comes in
+by the entry points that any other package would use (docs/plugins.md), and brings:
+
+    datasets    published data sets: cards, readers, preparation, statistics
+    benchmark   experiments: many trainings, their results, tables and page
+    verbs       `attribune benchmark`, and `attribune data list`, `info`, `prepare`, `stats`
+"""
