@@ -103,7 +103,7 @@ for small, end in ((False, ""), (True, "-small")):
     assert Path(file).is_relative_to(installed.parent)
     assert names.split() == [getattr(attribune, name).__name__ for name in attribune.__all__]
     assert presets.split() == sorted(path.stem for path in (PACKAGE / "runs" / "presets").glob("*.yaml"))
-    written = {path.stem for path in (PACKAGE / "benchmark" / "experiments").glob("*.yaml")}
+    written = {path.stem for path in (PACKAGE.with_name("attribune_lab") / "benchmark" / "experiments").glob("*.yaml")}
     assert set(" ".join(experiments).split()) == written
 
 

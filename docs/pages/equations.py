@@ -9,19 +9,27 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
-from attribune import functional
+import attribune.functional
+import attribune_lab.functional
 from pages.cells import table
 
 ROOT = Path(__file__).parents[2]
 _GENERAL = ("first_token", "last_token", "max_tokens", "mean_tokens")  # of no paper
 
 
+_FUNCTIONS = {
+    name: getattr(module, name)
+    for module in (attribune.functional, attribune_lab.functional)
+    for name in module.__all__
+    if name not in (*_GENERAL, "Activation")
+}
+
+
 def equations() -> list[str]:
-    """A line for each function of `attribune.functional` and each paper it is from."""
+    """A line for each function of `functional`, the library's and the lab's, and each paper it is from."""
     rows = [
         [paper, equation, f"`functional.{name}`", "<br>".join(callers(name)), "<br>".join(parity_tests(name))]
-        for name in functional.__all__
-        if callable(getattr(functional, name)) and name not in (*_GENERAL, "Activation")
+        for name in _FUNCTIONS
         for paper, equation in sources(name)
     ]
     head = ["paper", "equation", "function", "called by", "parity test"]
@@ -30,7 +38,7 @@ def equations() -> list[str]:
 
 def sources(name: str) -> Iterator[tuple[str, str]]:
     """The papers of a function and the places in them."""
-    docstring = inspect.getdoc(getattr(functional, name)) or ""
+    docstring = inspect.getdoc(_FUNCTIONS[name]) or ""
     found = re.search(r"^Source: (.+?)\.$", docstring, re.MULTILINE)
     if found is None:
         raise ValueError(f"functional.{name} has no line 'Source: PAPER YEAR, PLACE.' in its docstring")
@@ -40,41 +48,62 @@ def sources(name: str) -> Iterator[tuple[str, str]]:
 
 
 def callers(name: str) -> list[str]:
-    """The classes and functions of methods and backbones that call a function, or the functions where none does."""
+    """The classes and functions outside `functional` that call a function, or the functions where none does."""
     outside = [
-        f"`{room}.{file}.{defined}`"
-        for room in ("methods", "backbones")
-        for file, defined, code in definitions(room)
-        if f"functional.{name}(" in code
+        f"`{place}.{defined}`"
+        for place, defined, code in definitions()
+        if not _is_functional(place) and re.search(rf"(?<![\w.])(functional\.)?{name}\(", code) and _reads(place, name)
     ]
     return outside or [
         f"`functional.{defined}`"
-        for _, defined, code in definitions("functional")
-        if defined != name and re.search(rf"\b{name}\(", code)
+        for place, defined, code in definitions()
+        if _is_functional(place) and defined != name and re.search(rf"\b{name}\(", code)
     ]
 
 
 @cache
-def definitions(room: str) -> list[tuple[str, str, str]]:
-    """The classes and functions of a subpackage: file, name, and code without comments.
+def definitions() -> list[tuple[str, str, str]]:
+    """The classes and functions of both packages: file, name, and code without comments.
 
     Of a function of `functional`, the code is that of its body: the definition itself is no call.
     """
     return [
         (
-            file.stem,
+            place,
             definition.name,
-            ast.unparse(definition.body if room == "functional" else definition),  # type: ignore[arg-type]
+            ast.unparse(definition.body if _is_functional(place) else definition),  # type: ignore[arg-type]
         )
-        for file in sorted((ROOT / "src" / "attribune" / room).glob("*.py"))
+        for place, file in _files()
         for definition in ast.parse(_source(file)).body
-        if isinstance(definition, ast.FunctionDef) or (isinstance(definition, ast.ClassDef) and room != "functional")
+        if isinstance(definition, ast.FunctionDef)
+        or (isinstance(definition, ast.ClassDef) and not _is_functional(place))
     ]
+
+
+@cache
+def _files() -> list[tuple[str, Path]]:
+    """The files of both packages, by the name of the module without the library's."""
+    return [
+        (".".join(file.relative_to(ROOT / "src").with_suffix("").parts).removeprefix("attribune."), file)
+        for package in ("attribune", "attribune_lab")
+        for file in sorted((ROOT / "src" / package).rglob("*.py"))
+    ]
+
+
+def _reads(place: str, name: str) -> bool:
+    """Whether a file calls the function of `functional` by this name, and not another one of its own."""
+    source = _source(dict(_files())[place])
+    imports = re.findall(r"^from \S+\.functional\S* import ((?:[^(\n]+)|\([^)]+\))", source, re.MULTILINE)
+    return f"functional.{name}(" in source or any(re.search(rf"\b{name}\b", names) for names in imports)
+
+
+def _is_functional(place: str) -> bool:
+    return "functional" in place.split(".")
 
 
 def parity_tests(name: str) -> list[str]:
     """The parity tests that call a function, by a helper or themselves; else those of its file or method."""
-    tests = sorted((ROOT / "tests" / "parity").glob("test_*.py"))
+    tests = sorted((ROOT / "tests").glob("**/parity/test_*.py"))
     helpers = {
         file.stem for file in (ROOT / "tests" / "helpers").glob("*.py") if f"functional.{name}(" in _source(file)
     }
@@ -83,7 +112,7 @@ def parity_tests(name: str) -> list[str]:
         for file in tests
         if f"functional.{name}(" in _source(file) or any(f"import {helper}" in _source(file) for helper in helpers)
     ]
-    stem = getattr(functional, name).__module__.rpartition(".")[2]
+    stem = _FUNCTIONS[name].__module__.rpartition(".")[2]
     of_file = [file for file in tests if file.stem == f"test_{stem}"]
     chosen = direct or of_file or [file for file in tests if f"{stem.capitalize()}(" in _source(file)]
     if not chosen:

@@ -3,6 +3,8 @@
 The library `attribune` conditions models on the metadata of your own texts, and never imports the lab. The lab comes in
 by the entry points that any other package would use (docs/plugins.md), and brings:
 
+    functional  the equations of its methods as pure functions
+    methods     systems without pretraining, and their ways to read attributes
     datasets    published data sets: cards, readers, preparation, statistics
     benchmark   experiments: many trainings, their results, tables and page
     verbs       `attribune benchmark`, and `attribune data list`, `info`, `prepare`, `stats`

@@ -21,16 +21,12 @@ from attribune.methods import (
     METHODS,
     Adapter,
     AttentionBias,
-    Basis,
     Chim,
     Combined,
     ConcatText,
     ConcatWord,
     E2ln,
-    Hcsc,
     History,
-    Huapa,
-    Iaa,
     Injector,
     La,
     Maa,
@@ -45,12 +41,12 @@ from attribune.methods import (
     TinyMaa,
     Tokens,
     Upa,
-    Upnn,
 )
 from attribune.methods.attribute_method import AttributeMethod
 from attribune.models.model import AttributeModel
 from attribune.schema import Categorical, MultiLabel, Schema, ValueTable
 from attribune.tasks import Classification
+from attribune_lab.methods import Basis, Hcsc, Huapa, Iaa, Upnn
 
 pytestmark = pytest.mark.slow
 

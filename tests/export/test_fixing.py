@@ -15,12 +15,10 @@ from attribune.export.merged import merge_model, merged_model
 from attribune.export.peft_folder import load_peft, write_peft
 from attribune.methods import (
     Adapter,
-    Basis,
     Chim,
     Combined,
     ConcatWord,
     E2ln,
-    Hcsc,
     Injector,
     Maa,
     MethodConfig,
@@ -31,9 +29,9 @@ from attribune.methods import (
     Poly,
     Tokens,
     Upa,
-    Upnn,
 )
 from attribune.models.model import AttributeModel
+from attribune_lab.methods import Basis, Hcsc, Upnn
 
 INJECTOR = Injector(bottleneck=5, vector_size=13)
 PLN, CHIM, PLORA = Pln(vector_size=13), Chim(vector_size=7), Plora(rank=3, vector_size=11)

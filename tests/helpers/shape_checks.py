@@ -25,8 +25,9 @@ _FIRST_CALLS, _ONE_IN = 100, 51
 
 MODULES = sorted(
     ".".join(file.relative_to(_SOURCE).with_suffix("").parts)
+    for package in ("attribune", "attribune_lab")
     for subpackage in _SUBPACKAGES
-    for file in (_SOURCE / "attribune" / subpackage).glob("*.py")
+    for file in (_SOURCE / package / subpackage).glob("*.py")
     if file.stem != "__init__"
 )
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import warnings
 from functools import cache
 from importlib import metadata
+from importlib.util import find_spec
 from typing import Any
 
 from attribune.errors import AttribuneWarning
 
-__all__ = ["load_plugins"]
+__all__ = ["absent_hint", "load_plugins"]
 
 _PACKAGE = "attribune"
 
@@ -38,6 +39,15 @@ def load_plugins(group: str, expected: Any) -> dict[str, Any]:
                 stacklevel=2,
             )
     return loaded
+
+
+def absent_hint(group: str, name: str) -> str:
+    """Say what brings a name, for an error about it, where this package's lab would and is not there; else nothing."""
+    for entry in _entry_points().select(group=f"{_PACKAGE}.{group}", name=name):
+        package = entry.module.partition(".")[0]
+        if entry.dist is not None and entry.dist.name == _PACKAGE and find_spec(package) is None:
+            return f": it is in the package {package}, which is not there; install {_PACKAGE} again, as a whole"
+    return ""
 
 
 def _is_absent(error: Exception, module: str) -> bool:

@@ -33,21 +33,11 @@ The parameters and their names in the papers:
 | `full_weight` | `sigma` | H A Z | the linear projection in place of eq. 9 |
 | `attention_pool` | `W_h`, `v`, `b` | A H, A, A | W_H, v, b |
 | `attention_pool` | `W` | A MZ | W_U and W_P side by side |
-| `attribute_interaction` | `W_1`, `c_1`, `W_2`, `c_2` | Z Z, Z, Z Z, Z | those of the interaction |
-| `attribute_gate` | `v` | B M H | the vectors of the attributes |
-| `attribute_gate` | `W_g`, `b_g` | GH MH, GH | the gate of the attributes, for G of them |
-| `shared_vector` | `W_m`, `b_m`, `E` | Z H, Z, U Z | the map of the mean state, and the vectors of all values |
-| `frequency_gate` | `scale`, `shape` | H, H | λ, k |
-| `bilinear_attention_pool` | `W`, `W_a`, `c`, `v` | Z H, A H, A, A | those of the attention |
 | `chunk_importance_logits` | `Q`, `b_q` | NL MZ, NL | the map of the attributes to the chunk |
 | `chunk_importance_logits` | `W`, `b` | H L, L | W, b of the classifier |
 | `chunk_importance_weight` | `Q`, `b_q` | NK MZ, NK | the map of the attributes to the chunk |
 | `chunk_importance_weight` | `W` | inputs features | W |
 | `personal_attention_pool` | `W`, `b`, `v` | B H A, B A, A | I ⊙ W_h, b, v |
-| `basis_coefficients` | `W_q`, `b_q`, `K` | A MZ, A, N A | the query's map, and the keys of the bases |
-| `mixed_bases` | `B_n`, `B_0` | N *shape, *shape | the bases, and what all rows share |
-| `customised_words` | `theta` | B E E | θ |
-| `context_attention_pool` | `z` | B H | z |
 | `concatenate` | `W` | H H+MZ | the fusion of BERT Concat |
 | `multi_attribute_attention` | `W_q`, `W_k`, `W_v` | M H D, M H D, M H D | W_{q,m}, W_{k,m}, W_{v,m} |
 | `multi_attribute_attention` | `W_o`, `e` | M*D H, B M D | W_o, E_{A,m} |
@@ -79,7 +69,6 @@ The parameters and their names in the papers:
 | `value_log_evidence` | `loss` | V | negative log-likelihood of a value's rows |
 | `value_mode_step` | `g` | V n | its gradient in the logits |
 | `ordinal_log_probabilities` | `score`, `b` | B, B | the linear predictor, the shift of the cut points |
-| `value_matrix_words` | `w`, `U_1`, `U_2` | B E, B E R, B R E | w, U', U'' of each row's value |
 
 Parameters of modules that have other names: of `AttributeAdapter`, ``W_down`` is C_weight and ``b_down`` c_bias; of
 personalised norms and biases, ``L`` (features, MZ) is linear_λ or linear_β. Recurrent layers, filters
@@ -87,14 +76,11 @@ and adapters from factors are described with `LSTMWeights`, `RowLSTMWeights`, `F
 """
 
 from attribune.functional.adapter import Activation, adapter, bottleneck, grouped_bottleneck, parallel_adapter
-from attribune.functional.basis import basis_coefficients, context_attention_pool, customised_words, mixed_bases
 from attribune.functional.chim import chunk_importance_logits, chunk_importance_weight, personal_attention_pool
 from attribune.functional.convolution import averaged_windows, convolved_words
 from attribune.functional.descriptions import described_vectors
 from attribune.functional.e2ln import layer_norm_pool, personalised_norm
 from attribune.functional.factored import factored_adapters, phm_factors
-from attribune.functional.hcsc import attribute_gate, frequency_gate, shared_vector
-from attribune.functional.iaa import attribute_interaction, bilinear_attention_pool
 from attribune.functional.injector import (
     attribute_adapter,
     attribute_bias,
@@ -117,7 +103,6 @@ from attribune.functional.recurrent import bilstm, lstm, lstm_by_row
 from attribune.functional.set_encoding import residual_features, set_encoding
 from attribune.functional.similarity import cosine_similarity, multiple_negatives_loss, triplet_margin_loss
 from attribune.functional.tokens import control_tokens
-from attribune.functional.upnn import value_matrix_words
 from attribune.functional.value_prior import (
     prediction_gain,
     value_covariance_after,
@@ -131,27 +116,20 @@ __all__ = [
     "attention_pool",
     "attribute_adapter",
     "attribute_bias",
-    "attribute_gate",
-    "attribute_interaction",
     "attribute_weight",
     "averaged_windows",
-    "basis_coefficients",
-    "bilinear_attention_pool",
     "bilstm",
     "bottleneck",
     "chunk_importance_logits",
     "chunk_importance_weight",
     "concatenate",
-    "context_attention_pool",
     "control_tokens",
     "convolved_words",
     "cosine_similarity",
-    "customised_words",
     "cut_points",
     "described_vectors",
     "factored_adapters",
     "first_token",
-    "frequency_gate",
     "full_weight",
     "grouped_bottleneck",
     "last_token",
@@ -161,7 +139,6 @@ __all__ = [
     "lstm_by_row",
     "max_tokens",
     "mean_tokens",
-    "mixed_bases",
     "modulated_low_rank",
     "multi_attribute_attention",
     "multi_attribute_layer",
@@ -180,11 +157,9 @@ __all__ = [
     "projected_adapter",
     "residual_features",
     "set_encoding",
-    "shared_vector",
     "soft_prefix",
     "triplet_margin_loss",
     "value_covariance_after",
     "value_log_evidence",
-    "value_matrix_words",
     "value_mode_step",
 ]

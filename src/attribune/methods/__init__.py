@@ -6,22 +6,18 @@ from collections.abc import Sequence
 from typing import Any
 
 from attribune.core.door import as_attribute
-from attribune.core.plugins import load_plugins
+from attribune.core.plugins import absent_hint, load_plugins
 from attribune.core.wording import did_you_mean_or
 from attribune.errors import ConfigError
 from attribune.methods.adapter import Adapter
 from attribune.methods.base import Method
-from attribune.methods.basis import Basis
 from attribune.methods.chim import Chim
 from attribune.methods.combined import Combined
 from attribune.methods.concat import ConcatText, ConcatWord
 from attribune.methods.config import MethodConfig
 from attribune.methods.e2ln import E2ln
-from attribune.methods.hcsc import Hcsc
 from attribune.methods.history import History
 from attribune.methods.host import Host
-from attribune.methods.huapa import Huapa
-from attribune.methods.iaa import Iaa
 from attribune.methods.injector import Injector
 from attribune.methods.ma_bert import AttentionBias, Maa, TinyMaa
 from attribune.methods.modulated import Modulated
@@ -33,24 +29,19 @@ from attribune.methods.poly import Poly
 from attribune.methods.prefix import Prefix
 from attribune.methods.tokens import Tokens
 from attribune.methods.upa import La, Upa
-from attribune.methods.upnn import Upnn
 
 __all__ = [
     "DEFAULT_METHOD",
     "METHODS",
     "Adapter",
     "AttentionBias",
-    "Basis",
     "Chim",
     "Combined",
     "ConcatText",
     "ConcatWord",
     "E2ln",
-    "Hcsc",
     "History",
     "Host",
-    "Huapa",
-    "Iaa",
     "Injector",
     "La",
     "Maa",
@@ -66,7 +57,6 @@ __all__ = [
     "TinyMaa",
     "Tokens",
     "Upa",
-    "Upnn",
     "check_compares",
     "check_gives_vectors",
     "check_reads_descriptions",
@@ -95,11 +85,6 @@ METHODS: dict[str, type[MethodConfig]] = {
         Plora,
         Modulated,
         Poly,
-        Upnn,
-        Basis,
-        Hcsc,
-        Huapa,
-        Iaa,
         History,
         OnePerValue,
     )
@@ -123,7 +108,8 @@ def method_from_dict(settings: dict[str, Any]) -> MethodConfig:
     if isinstance(name, str) and "+" in name:
         return _combination(name, options)
     if not isinstance(name, str) or name not in METHODS:
-        rest = did_you_mean_or(str(name), METHODS, f"choose one of {', '.join(METHODS)}, or a sum of them")
+        known = f"choose one of {', '.join(METHODS)}, or a sum of them"
+        rest = absent_hint("methods", str(name)) or did_you_mean_or(str(name), METHODS, known)
         raise ConfigError(f"unknown method {name!r}{rest}")
     return METHODS[name].from_dict(options)
 

@@ -13,11 +13,11 @@ from slow_layers import Vector, added, draw, matrix_times, sigmoid, slow_attenti
 from tiny_models import at_random, make_batch, make_model
 from torch import Tensor, nn
 
-from attribune import functional
-from attribune.methods import Hcsc
 from attribune.models.model import AttributeModel
 from attribune.schema import Categorical, MultiLabel, Schema
 from attribune.tasks import Classification
+from attribune_lab import functional
+from attribune_lab.methods import Hcsc
 
 TOLERANCE = 1e-10
 

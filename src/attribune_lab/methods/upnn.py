@@ -10,7 +10,6 @@ from jaxtyping import Float
 from pydantic import PositiveFloat, PositiveInt
 from torch import Tensor, nn
 
-from attribune import functional
 from attribune.backbones.placement import Placement
 from attribune.backbones.word_options import WORD_MODELS
 from attribune.methods.attribute_method import AttributeMethod
@@ -19,6 +18,7 @@ from attribune.methods.condition import Condition
 from attribune.methods.config import AttributeMethodConfig, Point
 from attribune.methods.host import Host
 from attribune.methods.shapes import Documents, InputIds, Logits, Mask
+from attribune_lab import functional
 
 __all__ = ["Upnn"]
 

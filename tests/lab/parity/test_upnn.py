@@ -12,10 +12,10 @@ from slow_layers import Matrix, Vector, added, draw, exact_logits, matrix_times
 from tiny_models import CLASSES, NUMBERS, at_random, make_batch, make_schema
 from torch import Tensor
 
-from attribune import functional
-from attribune.methods import Upnn
 from attribune.models.model import AttributeModel
 from attribune.tasks import Classification
+from attribune_lab import functional
+from attribune_lab.methods import Upnn
 
 TOLERANCE = 1e-10
 E, R, Z = 4, 2, 3

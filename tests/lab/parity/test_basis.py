@@ -13,11 +13,12 @@ from slow_layers import Matrix, Vector, added, draw, exact_logits, matrix_times,
 from tiny_models import CLASSES, at_random, make_batch, make_schema, row_vectors
 from torch import Tensor
 
-from attribune import functional
+from attribune.functional import attention_pool
 from attribune.functional.recurrent import LSTMWeights
-from attribune.methods import Basis
 from attribune.models.model import AttributeModel
 from attribune.tasks import Classification
+from attribune_lab import functional
+from attribune_lab.methods import Basis
 
 TOLERANCE = 1e-10
 MASK = torch.tensor([[1, 1, 1, 1, 1], [1, 1, 0, 0, 0], [0, 1, 0, 0, 1], [0, 0, 0, 0, 0]])
@@ -90,7 +91,7 @@ def test_context_attention_pool() -> None:
 def test_scores_are_the_products_themselves() -> None:
     """Without the tanh that other attentions have."""
     hidden, z = draw(4, 5, 3), draw(4, 3)
-    wrong = functional.attention_pool(hidden, MASK, z[:, :0], torch.eye(3).double(), draw(3, 0), 0 * z[0], z[0])
+    wrong = attention_pool(hidden, MASK, z[:, :0], torch.eye(3).double(), draw(3, 0), 0 * z[0], z[0])
     found = functional.context_attention_pool(hidden, MASK, z[:1].expand(4, -1))
     assert float((wrong - found).abs().max()) > 1e-3
 

@@ -10,7 +10,6 @@ from jaxtyping import Float
 from pydantic import PositiveFloat, PositiveInt, model_validator
 from torch import Tensor, nn
 
-from attribune import functional
 from attribune.backbones.placement import Placement
 from attribune.backbones.word_models import Recurrent
 from attribune.errors import ConfigError
@@ -22,6 +21,7 @@ from attribune.methods.config import AttributeMethodConfig, Point
 from attribune.methods.host import Host
 from attribune.methods.recurrent_weights import run_rows
 from attribune.methods.shapes import Documents, InputIds, Logits, Mask, States
+from attribune_lab import functional
 
 __all__ = ["Basis"]
 

@@ -10,14 +10,14 @@ from jaxtyping import Float
 from pydantic import PositiveInt
 from torch import Tensor, nn
 
-from attribune import functional
 from attribune.errors import ConfigError
 from attribune.methods.base import Method, Pool, SiteModule
 from attribune.methods.condition import Condition
 from attribune.methods.host import Host
-from attribune.methods.huapa import BranchMethod, BranchMethodConfig
 from attribune.methods.shapes import Documents, Mask, States
 from attribune.methods.upa import WordAttention, attend, draw_attention
+from attribune_lab import functional
+from attribune_lab.methods.huapa import BranchMethod, BranchMethodConfig
 
 __all__ = ["Iaa"]
 

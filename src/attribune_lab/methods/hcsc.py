@@ -12,7 +12,7 @@ from jaxtyping import Float
 from pydantic import PositiveFloat, PositiveInt
 from torch import Tensor, nn
 
-from attribune import functional
+from attribune.functional import mean_tokens
 from attribune.methods.attribute_method import AttributeMethod
 from attribune.methods.base import Method, Pool
 from attribune.methods.condition import Condition, Values
@@ -21,6 +21,7 @@ from attribune.methods.host import Host
 from attribune.methods.shapes import Documents, Mask, States
 from attribune.methods.upa import attend, draw_attention
 from attribune.schema.slots import Slots
+from attribune_lab import functional
 
 __all__ = ["Hcsc"]
 
@@ -90,7 +91,7 @@ class _Attribute(nn.Module):
         left_out = None
         if not reads_own:
             left_out = hidden.new_zeros(hidden.shape[0], len(table)).index_add(1, values.ids, values.membership)[:, 1:]
-        mean = functional.mean_tokens(hidden, mask)
+        mean = mean_tokens(hidden, mask)
         composed = functional.shared_vector(mean, self.W_m, self.b_m, table[1:], left_out=left_out)
         shared = attend(self.shared, hidden, mask, composed)
         count = values.membership.sum(dim=1)
