@@ -5,6 +5,7 @@ by the entry points that any other package would use (docs/plugins.md), and brin
 
     functional  the equations of its methods as pure functions
     methods     systems without pretraining, and their ways to read attributes
+    automl      the best of many small networks over word vectors, by a search
     datasets    published data sets: cards, readers, preparation, statistics
     benchmark   experiments: many trainings, their results, tables and page
     verbs       `attribune benchmark`, and `attribune data list`, `info`, `prepare`, `stats`

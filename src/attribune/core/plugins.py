@@ -10,7 +10,7 @@ from typing import Any
 
 from attribune.errors import AttribuneWarning
 
-__all__ = ["absent_hint", "load_plugins"]
+__all__ = ["absent_plugins", "load_plugins"]
 
 _PACKAGE = "attribune"
 
@@ -23,15 +23,15 @@ def load_plugins(group: str, expected: Any) -> dict[str, Any]:
     """
     loaded = {}
     for entry in _entry_points().select(group=f"{_PACKAGE}.{group}"):
-        package = entry.dist.name if entry.dist is not None else entry.value
+        if entry.name in absent_plugins(group):
+            continue
         try:
             value = entry.load()
             if not isinstance(value, expected) and not (isinstance(value, type) and issubclass(value, expected)):
                 raise TypeError(f"{value!r} is not a {expected.__name__}")
             loaded[entry.name] = value
         except Exception as error:  # whatever the code of others raises
-            if package == _PACKAGE and _is_absent(error, entry.module):
-                continue
+            package = entry.dist.name if entry.dist is not None else entry.value
             warnings.warn(
                 f"{entry.name!r} of attribune.{group} is left out: the package {package} cannot be loaded "
                 f"({type(error).__name__}: {error}); repair or remove it",
@@ -41,18 +41,18 @@ def load_plugins(group: str, expected: Any) -> dict[str, Any]:
     return loaded
 
 
-def absent_hint(group: str, name: str) -> str:
-    """Say what brings a name, for an error about it, where this package's lab would and is not there; else nothing."""
-    for entry in _entry_points().select(group=f"{_PACKAGE}.{group}", name=name):
-        package = entry.module.partition(".")[0]
-        if entry.dist is not None and entry.dist.name == _PACKAGE and find_spec(package) is None:
-            return f": it is in the package {package}, which is not there; install {_PACKAGE} again, as a whole"
-    return ""
+@cache
+def absent_plugins(group: str) -> dict[str, str]:
+    """Return the names under ``attribune.GROUP`` whose package belongs to this installation and is not there.
 
-
-def _is_absent(error: Exception, module: str) -> bool:
-    """Whether the package of a module is not there at all."""
-    return isinstance(error, ModuleNotFoundError) and error.name == module.partition(".")[0]
+    Each has the rest of a sentence that begins with it.
+    """
+    return {
+        entry.name: f"is in the package {package}, which is not there: install {_PACKAGE} again, as a whole"
+        for entry in _entry_points().select(group=f"{_PACKAGE}.{group}")
+        if entry.dist is not None and entry.dist.name == _PACKAGE
+        if find_spec(package := entry.module.partition(".")[0]) is None
+    }
 
 
 @cache

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from attribune.core.door import as_attribute
-from attribune.core.plugins import absent_hint, load_plugins
+from attribune.core.plugins import absent_plugins, load_plugins
 from attribune.core.wording import did_you_mean_or
 from attribune.errors import ConfigError
 from attribune.methods.adapter import Adapter
@@ -109,7 +109,9 @@ def method_from_dict(settings: dict[str, Any]) -> MethodConfig:
         return _combination(name, options)
     if not isinstance(name, str) or name not in METHODS:
         known = f"choose one of {', '.join(METHODS)}, or a sum of them"
-        rest = absent_hint("methods", str(name)) or did_you_mean_or(str(name), METHODS, known)
+        if (missing := absent_plugins("methods").get(str(name))) is not None:
+            raise ConfigError(f"the method {name!r} {missing}")
+        rest = did_you_mean_or(str(name), METHODS, known)
         raise ConfigError(f"unknown method {name!r}{rest}")
     return METHODS[name].from_dict(options)
 

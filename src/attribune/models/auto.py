@@ -4,22 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import Any
 
 from attribune.backbones.architecture import Architecture
 from attribune.core.arguments import checked_arguments
+from attribune.core.plugins import absent_plugins
 from attribune.errors import ConfigError, ModelFolderError
-from attribune.models.automl import AutoMLModel
 from attribune.models.base import ConditionedModel
+from attribune.models.baselines import BASELINES, BaselineConfig
 from attribune.models.folder import ModelFolder
 from attribune.models.generator import AttributeGenerator
-from attribune.models.linear import LinearModel
 from attribune.models.model import AttributeModel
-from attribune.models.scorer import Scorer
+from attribune.models.scorer import FittedBaseline, Scorer
 from attribune.schema import Schema
 from attribune.schema.revision import Revision
 
 __all__ = [
+    "baseline_in",
     "is_baseline",
     "load_baseline",
     "load_model",
@@ -55,7 +57,7 @@ def revised_model(
     return kind.revised(folder, change, backbone=backbone)
 
 
-def load_baseline(folder: Path, *, backbone: str | Path | None = None) -> LinearModel | AutoMLModel | None:
+def load_baseline(folder: Path, *, backbone: str | Path | None = None) -> FittedBaseline | None:
     """Load the baseline that was saved in a folder; None where there is none.
 
     Args:
@@ -64,15 +66,24 @@ def load_baseline(folder: Path, *, backbone: str | Path | None = None) -> Linear
     Raises:
         ModelFolderError: for a file that is missing, changed, truncated or of another model.
     """
-    if LinearModel.is_in(folder):
-        return LinearModel.load(folder, backbone=backbone)
-    return AutoMLModel.load(folder) if AutoMLModel.is_in(folder) else None
+    if (kind := baseline_in(folder)) is None:
+        return None
+    model: FittedBaseline = resolve_name(kind.model).load(folder, backbone=backbone)
+    return model
 
 
 def is_baseline(name: str | Path) -> bool:
     """Whether the folder of a run, or of its model, has a baseline."""
     folders = (Path(name), Path(name) / "model")
-    return any(one.is_in(folder) for one in (LinearModel, AutoMLModel) for folder in folders)
+    return any(baseline_in(folder) for folder in folders)
+
+
+def baseline_in(folder: Path) -> type[BaselineConfig] | None:
+    """Return the kind of the baseline whose files are in a folder, if any."""
+    for name, missing in absent_plugins("baselines").items():
+        if (folder / f"{name}.json").is_file():
+            raise ModelFolderError(f"{folder}: the method {name!r} of this model {missing}")
+    return next((kind for kind in BASELINES.values() if kind.is_in(folder)), None)
 
 
 def load_scorer(folder: Path, **options: Any) -> Scorer:

@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any, ClassVar
-
-from pydantic import BeforeValidator, Field, field_validator
+from typing import Any, ClassVar
 
 from attribune.core.config import Settings
+from attribune.core.plugins import load_plugins
 from attribune.core.wording import did_you_mean_or
 from attribune.errors import ConfigError
 
 __all__ = [
     "BASELINES",
     "AttributesOnly",
-    "AutoML",
     "BaselineConfig",
     "Heads",
     "Intercept",
     "Linear",
     "baseline_from_dict",
+    "files_of_baselines",
 ]
 
 
@@ -29,13 +28,27 @@ class BaselineConfig(Settings):
     `name` is its name, `reads_text` whether it reads the text, `reads_vectors` whether it does by the vectors of a
     frozen backbone, `stored_texts` what a saved model has of the training texts, as a sentence for its card, and
     `times` the column by which rows are ordered, if any.
+
+    `model` and `trainer` refer to the class of saved models, a `models.scorer.Baseline`, and to the function that
+    trains or goes on, saves the model and returns fields of a `TrainingRecord`; they are loaded when they are needed,
+    as options are read where there is no time for it. Saved models have their settings in `file`, beside it
+    are their arrays, and `words` are the settings with words of the training texts.
     """
 
     name: ClassVar[str]
+    model: ClassVar[str] = "attribune.models.linear:LinearModel"
+    trainer: ClassVar[str]
+    file: ClassVar[str] = "linear.json"
+    words: ClassVar[tuple[str, ...]] = ("words",)
     reads_text: ClassVar[bool] = True
     reads_vectors: ClassVar[bool] = False
     stored_texts: ClassVar[str] = ""
     times: ClassVar[tuple[str, ...]] = ()
+
+    @classmethod
+    def is_in(cls, folder: str | Path) -> bool:
+        """Whether a model of this kind was saved in the folder."""
+        return (Path(folder) / cls.file).is_file()
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values with the name, from which `baseline_from_dict` restores the options."""
@@ -46,6 +59,7 @@ class Linear(BaselineConfig):
     """Logistic or ridge regression on TF-IDF of words and word pairs and on one column per attribute value."""
 
     name = "linear"
+    trainer = "attribune.training.baselines:train_linear"
     stored_texts = "The words of the training texts, all but the rarest, are in `linear.json` in plain text."
 
 
@@ -53,6 +67,7 @@ class AttributesOnly(BaselineConfig):
     """As `linear`, without the text."""
 
     name = "attributes-only"
+    trainer = "attribune.training.baselines:train_linear"
     reads_text = False
 
 
@@ -63,6 +78,7 @@ class Intercept(BaselineConfig):
     """
 
     name = "intercept"
+    trainer = "attribune.training.baselines:train_frozen"
     reads_vectors = True
 
 
@@ -70,43 +86,21 @@ class Heads(BaselineConfig):
     """As `intercept`, and each value has weights of its own, which are shrunk towards those of all."""
 
     name = "heads"
+    trainer = "attribune.training.baselines:train_frozen"
     reads_vectors = True
 
 
-def _as_tuple(value: Any) -> Any:
-    return (value,) if isinstance(value, str) else value
-
-
-class AutoML(BaselineConfig):
-    """The best of many small networks over word vectors, by a search on the validation rows (Houlsby et al. 2019).
-
-    Args:
-        trials: networks that are trained.
-        minutes: time after which no other is begun, and the one in hand ends with its next check; None for no limit.
-        word_vectors: files of pretrained word vectors, among which the search chooses, as GloVe, word2vec and fastText
-            publish them; without any, word vectors are trained from random ones.
-    """
-
-    name = "automl"
-
-    trials: int = Field(default=30, ge=1)
-    minutes: float | None = Field(default=None, gt=0)
-    word_vectors: Annotated[tuple[str, ...], BeforeValidator(_as_tuple)] = ()
-
-    @field_validator("word_vectors")
-    @classmethod
-    def _names_once(cls, value: tuple[str, ...]) -> tuple[str, ...]:
-        """Check that files have different names, by which records of trials refer to them."""
-        names = [Path(file).name for file in value]
-        if twice := sorted({name for name in names if names.count(name) > 1}):
-            raise ConfigError(f"two files of word vectors are named {twice[0]!r}: rename one")
-        return value
-
-
 BASELINES: dict[str, type[BaselineConfig]] = {
-    config.name: config for config in (Linear, AttributesOnly, Intercept, Heads, AutoML)
+    config.name: config for config in (Linear, AttributesOnly, Intercept, Heads)
 }
 """The methods that act in no backbone by name."""
+BASELINES |= load_plugins("baselines", BaselineConfig) | BASELINES  # a plugin replaces none of ours
+
+
+def files_of_baselines() -> list[str]:
+    """Return the names of the files by which a folder is taken for that of a baseline."""
+    settings = dict.fromkeys(config.file for config in BASELINES.values())
+    return [name for file in settings for name in (file, f"{Path(file).stem}.safetensors")]
 
 
 def baseline_from_dict(settings: dict[str, Any]) -> BaselineConfig:

@@ -37,6 +37,7 @@ from attribune.data.histories import HISTORY_FILES, Histories
 from attribune.data.words import SentenceTokenizer
 from attribune.errors import ModelFolderError
 from attribune.metrics.tables import markdown_cell
+from attribune.models.baselines import files_of_baselines
 from attribune.models.config import AttributeConfig, SavedSettings
 from attribune.models.sizes import Sizes
 from attribune.schema import Schema
@@ -160,7 +161,6 @@ def _templates() -> Environment:
 
 
 _log = logging.getLogger(__name__)
-_OF_BASELINES = tuple(f"{kind}.{ending}" for kind in ("linear", "automl") for ending in ("json", "safetensors"))
 for _config in (HierarchicalConfig, TangConfig):
     AutoTokenizer.register(_config, SentenceTokenizer, exist_ok=True)
 
@@ -406,7 +406,7 @@ class ModelSnapshot:
             shutil.copymode(folder / CONFIG, partial)  # safetensors writes files that only the owner can read
             move_into_place(partial, folder / TENSORS)
             write_checksums(folder, {*names, *Schema.files_beside(folder / SCHEMA)})
-            for name in _OF_BASELINES:  # by which a folder would still be taken for one
+            for name in files_of_baselines():  # by which a folder would still be taken for one
                 (folder / name).unlink(missing_ok=True)
             _log.info("%d learned tensors written to %s", len(self.tensors), folder)
         except (OSError, SafetensorError) as error:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, NoReturn, Protocol
+from typing import Any, ClassVar, NoReturn, Protocol, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -21,13 +21,14 @@ from attribune.models.baseline_files import BaselineFiles
 from attribune.models.sizes import Sizes
 from attribune.models.value_tables import ValueTables
 from attribune.schema import Schema
+from attribune.schema.revision import Revision
 from attribune.tasks import Task
 
-__all__ = ["Baseline", "Scorer"]
+__all__ = ["Baseline", "FittedBaseline", "Scorer"]
 
 
 class Scorer(Protocol):
-    """A model that scores rows: `ConditionedModel`, `LinearModel` and `AutoMLModel`."""
+    """A model that scores rows: `ConditionedModel`, or a `Baseline`."""
 
     @property
     def schema(self) -> Schema:
@@ -108,9 +109,16 @@ class Scorer(Protocol):
         """Return method, backbone, number of parameters and precision (``float32`` or ``bf16``) as JSON values."""
 
 
+class FittedBaseline(Scorer, Protocol):
+    """A scorer without a backbone: a `Baseline` that scores and is saved."""
+
+    def revised(self, revision: Revision) -> Self:
+        """Return it with a changed schema; the weights of values that are kept are those of before."""
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Baseline:
-    """A scorer without a backbone, which has a folder of its own form: `LinearModel` and `AutoMLModel`.
+    """A scorer without a backbone, which has a folder of its own form: such as `LinearModel`.
 
     Args:
         features: of texts and attributes, whose values have weights and no vectors.
@@ -152,8 +160,3 @@ class Baseline:
     def batch_refusal(self) -> str:
         """Refuse batches with rows of other models."""
         return "it has no pretrained backbone"
-
-    @classmethod
-    def is_in(cls, folder: str | Path) -> bool:
-        """Whether `save_pretrained` wrote the folder."""
-        return cls.files.are_in(folder)

@@ -32,7 +32,8 @@ from attribune.core.terminal import printable
 from attribune.core.wording import counted
 from attribune.data.tables import read_table
 from attribune.errors import AttribuneError, ConfigError, DataError, ModelFolderError
-from attribune.models.auto import load_baseline
+from attribune.models.auto import baseline_in, load_baseline
+from attribune.models.baselines import files_of_baselines
 from attribune.models.folder import CARD, CONFIG, SCHEMA, TENSORS
 from attribune.runs.card import has_own_card, shown_tables
 from attribune.runs.enrol import ENROLMENTS, enrolments, replace_with
@@ -60,9 +61,8 @@ _TOKENIZER = "tokenizer.json"
 _WITHOUT_CHECKSUMS = (  # what a model's folder of a release without checksums has, beside a baseline's files
     *(CONFIG, SCHEMA, TENSORS, _TOKENIZER, "added_tokens.json", "chat_template.jinja", "merges.txt", "spiece.model"),
     *("sentencepiece.bpe.model", "special_tokens_map.json", "tokenizer.model", "tokenizer_config.json"),
-    *("vocab.json", "vocab.txt", "linear.json", "linear.safetensors", "automl.json", "automl.safetensors"),
+    *("vocab.json", "vocab.txt", *files_of_baselines()),
 )
-_WORDS = {"linear.json": ("words",), "automl.json": ("words", "features")}  # the words of texts that a baseline counts
 _OF_TRAINING = ("tensorboard/**/events.out.tfevents.*", "trials/*/*.json", "trials/word_vectors.json", ".lock.holder")
 
 
@@ -97,11 +97,10 @@ def texts_of_run(folder: RunFolder, recipe: Recipe) -> Iterator[tuple[Path, str,
         yield model / CARD, "names of tables and of the backbone", "\n".join(names)
     if folder.is_finished:
         yield folder.summary_file, "notes", "\n".join(folder.read_results().notes)
-    for name, fields in _WORDS.items():
-        if (model / name).is_file():
-            settings = read_json(model / name, what="baseline")
-            words = [word for field in fields for word in settings.get(field) or ()]
-            yield model / name, "words of the training texts", "\n".join(map(str, words))
+    if (kind := baseline_in(model)) is not None:
+        settings = read_json(model / kind.file, what="baseline")
+        words = [word for field in kind.words for word in settings.get(field) or ()]
+        yield model / kind.file, "words of the training texts", "\n".join(map(str, words))
     yield from _words_of_tokenizer(model / _TOKENIZER, recipe)
     if (history := model / "history.parquet").is_file():
         yield history, "texts of other rows", "\n".join(map(str, pq.read_table(history, columns=["text"])["text"]))

@@ -17,6 +17,7 @@ from attribune.backbones.tuning import Tuning
 from attribune.backbones.word_options import WORD_MODELS
 from attribune.core.config import Settings
 from attribune.core.door import as_argument
+from attribune.core.plugins import absent_plugins
 from attribune.core.wording import did_you_mean_or
 from attribune.data.readers import reader_of
 from attribune.errors import ConfigError
@@ -99,6 +100,8 @@ def read_method(settings: dict[str, Any]) -> MethodConfig | BaselineConfig:
     if isinstance(name, str) and name in BASELINES:
         return baseline_from_dict(settings)
     if isinstance(name, str) and "+" not in name and name not in METHODS:
+        if (missing := (absent_plugins("methods") | absent_plugins("baselines")).get(name)) is not None:
+            raise ConfigError(f"the method {name!r} {missing}")
         known = (*METHODS, *BASELINES)
         rest = did_you_mean_or(name, known, f"choose one of {', '.join(known)}, or a sum")
         raise ConfigError(f"unknown method {name!r}{rest}")

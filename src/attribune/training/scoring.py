@@ -26,7 +26,6 @@ from attribune.errors import DataError
 from attribune.metrics.definitions import MetricInfo, metric_info
 from attribune.metrics.metric import Metric
 from attribune.metrics.results import GivenAndHidden, Scored, condition_of
-from attribune.models.linear import LinearModel, choose_c
 from attribune.models.predictor import Predictor
 from attribune.runs.folder import RunFolder
 from attribune.runs.hidden_alone import hidden_alone
@@ -37,13 +36,12 @@ from attribune.schema import Schema
 from attribune.tasks import Task
 from attribune.tasks.capabilities import LINEAR, can
 from attribune.tasks.scores import AUTO, LOSS, MAIN_METRIC, scored_metrics, unknown_selection
+from attribune.training.baselines import BASELINE_ROWS, chosen_rows, fit_linear
 from attribune.training.plan import DataPlan
 from attribune.training.preparation import PreparedData, PreparedSplit
 
 __all__ = [
-    "baseline_rows",
     "check_selection",
-    "fit_linear",
     "score",
     "score_baselines",
     "selection_metric",
@@ -72,48 +70,6 @@ def check_selection(settings: TrainingRecipe, data: PreparedData) -> None:
 _log = logging.getLogger(__name__)
 
 _LOOKED_AT = 1_000  # validation rows, to see whether texts are cut
-_BASELINE_ROWS = 200_000  # more would take longer than the model, and hardly improve a linear baseline
-
-
-def baseline_rows(split: PreparedSplit) -> PreparedSplit:
-    """Return a split with at most `_BASELINE_ROWS` of its rows, drawn at random."""
-    if len(split.table) <= _BASELINE_ROWS:
-        return split
-    chosen = np.sort(np.random.default_rng(0).permutation(len(split.table))[:_BASELINE_ROWS])
-    weights = None if split.weights is None else split.weights[chosen]
-    table, rows, labels = split.table.select(chosen), split.rows[chosen], split.labels[chosen]
-    return replace(split, table=table, rows=rows, labels=labels, weights=weights)
-
-
-def fit_linear(data: PreparedData, text: TextInput | None, *, by: str) -> LinearModel:
-    """Fit on at most `_BASELINE_ROWS` training rows, with the regularisation chosen on the validation rows.
-
-    Args:
-        text: the text columns; None leaves the text out.
-        by: as `selection_score` takes it.
-    """
-
-    def inputs(split: PreparedSplit) -> tuple[list[str] | None, npt.NDArray[np.int64], npt.NDArray[Any]]:
-        table, labels = split.table, split.labels
-        ids = data.schema.encode(table)[0] if len(data.schema) else np.zeros((len(table), 0), np.int64)
-        return None if text is None else text.read_all(table), ids, labels
-
-    train = baseline_rows(data.splits["train"])
-    texts, ids, labels = inputs(train)
-    validation_texts, validation_ids, validation_labels = inputs(baseline_rows(data.splits["validation"]))
-    model, _ = choose_c(
-        texts,
-        ids,
-        schema=data.schema,
-        labels=labels,
-        task=data.task,
-        weights=train.weights,
-        validation_texts=validation_texts,
-        validation_ids=validation_ids,
-        validation_labels=validation_labels,
-        by=by,
-    )
-    return model
 
 
 def score(
@@ -224,7 +180,7 @@ def score_baselines(
         ):
             continue
         row_count = len(data.splits["train"].rows)
-        some = f" on {_BASELINE_ROWS:,} of {row_count:,} rows" if row_count > _BASELINE_ROWS else ""
+        some = f" on {BASELINE_ROWS:,} of {row_count:,} rows" if row_count > BASELINE_ROWS else ""
         reporter.note(f"fitting the baseline {method}{some}")
         try:
             model = fit_linear(rows, text, by=by)
@@ -275,7 +231,7 @@ def _as_read(
     while column in data.splits["train"].table.column_names:
         column += "'"
     for name, split in data.splits.items():
-        rows = baseline_rows(split) if name == "train" else split
+        rows = chosen_rows(split) if name == "train" else split
         texts = encoder.kept_texts(source.text.read_all(rows.table))
         splits[name] = replace(rows, table=rows.table.add_column(column, texts))
     return replace(source, text=TextInput.of(column)), replace(data, splits=splits)

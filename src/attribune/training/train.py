@@ -10,6 +10,7 @@ from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import Any, Unpack
 
 import torch
@@ -29,7 +30,6 @@ from attribune.data.standard_input import STDIN
 from attribune.errors import AttribuneError, ConfigError
 from attribune.metrics.results import Scored
 from attribune.models.auto import load_scorer
-from attribune.models.baselines import AttributesOnly, AutoML, BaselineConfig, Heads, Intercept, Linear
 from attribune.models.predictor import Predictor
 from attribune.models.scorer import Scorer
 from attribune.runs.card import run_card
@@ -40,11 +40,9 @@ from attribune.runs.results import RunResults, run_results
 from attribune.runs.table_recipe import table_recipe
 from attribune.runs.training_record import TrainingRecord
 from attribune.tasks.capabilities import MAJORITY, PROCESSES, can, require
-from attribune.training.automl import train_automl
 from attribune.training.bake_off import AUTO_METHOD, Choice, choose_method, read_budget
 from attribune.training.callbacks.trackers import check_trackers
 from attribune.training.distributed import from_main, is_main, process_count, refuse_processes
-from attribune.training.frozen import fit_frozen
 from attribune.training.neural import train_neural
 from attribune.training.plan import TrainingPlan, comparison_recipes, settled
 from attribune.training.preparation import (
@@ -54,7 +52,7 @@ from attribune.training.preparation import (
     rows_digest,
     shuffle,
 )
-from attribune.training.scoring import check_selection, fit_linear, score, score_baselines
+from attribune.training.scoring import check_selection, score, score_baselines
 
 __all__ = ["train"]
 
@@ -418,7 +416,7 @@ def _train_and_score(
     if not is_main():
         return [], None, None
     if (baseline := plan.learner.baseline) is not None and not is_trained:
-        folder.write_outcome(_TRAINERS[type(baseline)](baseline, plan, folder, data, reporter))
+        folder.write_outcome(resolve_name(baseline.trainer)(baseline, plan, folder, data, reporter))
     model = load_scorer(folder.model)
     if folder.checkpoints.exists():
         shutil.rmtree(folder.checkpoints)
@@ -431,35 +429,6 @@ def _train_and_score(
         reporter.note(f"scoring {rows:,} validation and test rows{hidden}")
     scored = score(plan.name, predictor, data, plan.data, folder=folder, also_hidden=also_hidden)
     return scored, record, predictor
-
-
-def _train_linear(
-    config: BaselineConfig, plan: TrainingPlan, folder: RunFolder, data: PreparedData, reporter: Reporter
-) -> dict[str, Any]:
-    started = time.perf_counter()
-    linear = fit_linear(data, plan.data.text if config.reads_text else None, by=plan.training.select_by)
-    replace(linear, text_input=plan.data.text).save_pretrained(folder.model)
-    return {"C": linear.C, "seconds": time.perf_counter() - started}
-
-
-def _train_frozen(
-    config: BaselineConfig, plan: TrainingPlan, folder: RunFolder, data: PreparedData, reporter: Reporter
-) -> dict[str, Any]:
-    started = time.perf_counter()
-    with_weights, by = isinstance(config, Heads), plan.training.select_by
-    model = fit_frozen(plan.data, data, reporter, with_weights=with_weights, by=by)
-    replace(model, text_input=plan.data.text).save_pretrained(folder.model)
-    return {"C": model.C, "seconds": time.perf_counter() - started}
-
-
-_TRAINERS: dict[type[BaselineConfig], Callable[..., dict[str, Any]]] = {
-    Linear: _train_linear,
-    AttributesOnly: _train_linear,
-    Intercept: _train_frozen,
-    Heads: _train_frozen,
-    AutoML: train_automl,
-}
-"""They train a baseline, or go on with it, save the model, and return fields of `TrainingRecord`."""
 
 
 def _write_results(

@@ -1,5 +1,6 @@
 """The methods of the lab: systems without pretraining and their ways to read attributes, one file each."""
 
+import attribune.methods  # noqa: F401 (it loads these, by their entry points)
 from attribune_lab.methods.basis import Basis
 from attribune_lab.methods.hcsc import Hcsc
 from attribune_lab.methods.huapa import Huapa

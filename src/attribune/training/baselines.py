@@ -1,7 +1,8 @@
-"""Fits of the baselines on the vectors of a frozen backbone, with what shrinks values chosen on validation rows."""
+"""Fits of the linear baselines, on words or on vectors of a frozen backbone; validation rows choose what shrinks."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -11,16 +12,20 @@ import numpy.typing as npt
 
 from attribune.core.device import default_device
 from attribune.core.progress import Reporter
+from attribune.data.texts import TextInput
+from attribune.models.baselines import BaselineConfig, Heads
 from attribune.models.features import SentenceVectors, VectorFeatures
-from attribune.models.linear import LinearModel
+from attribune.models.linear import LinearModel, choose_c
+from attribune.runs.folder import RunFolder
 from attribune.schema.columns import column_batches
 from attribune.tasks.capabilities import LINEAR, require
 from attribune.tasks.scores import validation_score
-from attribune.training.plan import DataPlan
+from attribune.training.plan import DataPlan, TrainingPlan
 from attribune.training.preparation import PreparedData, PreparedSplit
-from attribune.training.scoring import baseline_rows
 
-__all__ = ["fit_frozen"]
+__all__ = ["BASELINE_ROWS", "chosen_rows", "fit_frozen", "fit_linear", "train_frozen", "train_linear"]
+
+BASELINE_ROWS = 200_000  # more would take longer than the model, and hardly improve a linear baseline
 
 _C = (1e-5, 1e-4, 1e-3, 1e-2, 0.1, 1.0)
 _INTERCEPT_C = 0.1  # of the intercepts, while the C of the weights is chosen
@@ -28,6 +33,47 @@ _INTERCEPT = (0.3, 3.0)  # over that
 _WEIGHTS = (0.03, 0.1, 0.3, 1.0)
 
 Array = npt.NDArray[Any]
+
+
+def chosen_rows(split: PreparedSplit) -> PreparedSplit:
+    """Return a split with at most `BASELINE_ROWS` of its rows, drawn at random."""
+    if len(split.table) <= BASELINE_ROWS:
+        return split
+    chosen = np.sort(np.random.default_rng(0).permutation(len(split.table))[:BASELINE_ROWS])
+    weights = None if split.weights is None else split.weights[chosen]
+    table, rows, labels = split.table.select(chosen), split.rows[chosen], split.labels[chosen]
+    return replace(split, table=table, rows=rows, labels=labels, weights=weights)
+
+
+def fit_linear(data: PreparedData, text: TextInput | None, *, by: str) -> LinearModel:
+    """Fit on at most `BASELINE_ROWS` training rows, with the regularisation chosen on the validation rows.
+
+    Args:
+        text: the text columns; None leaves the text out.
+        by: as `selection_score` takes it.
+    """
+
+    def inputs(split: PreparedSplit) -> tuple[list[str] | None, npt.NDArray[np.int64], npt.NDArray[Any]]:
+        table, labels = split.table, split.labels
+        ids = data.schema.encode(table)[0] if len(data.schema) else np.zeros((len(table), 0), np.int64)
+        return None if text is None else text.read_all(table), ids, labels
+
+    train = chosen_rows(data.splits["train"])
+    texts, ids, labels = inputs(train)
+    validation_texts, validation_ids, validation_labels = inputs(chosen_rows(data.splits["validation"]))
+    model, _ = choose_c(
+        texts,
+        ids,
+        schema=data.schema,
+        labels=labels,
+        task=data.task,
+        weights=train.weights,
+        validation_texts=validation_texts,
+        validation_ids=validation_ids,
+        validation_labels=validation_labels,
+        by=by,
+    )
+    return model
 
 
 def fit_frozen(source: DataPlan, data: PreparedData, reporter: Reporter, *, with_weights: bool, by: str) -> LinearModel:
@@ -46,7 +92,7 @@ def fit_frozen(source: DataPlan, data: PreparedData, reporter: Reporter, *, with
     backbone = source.encoder.name
     vectors = SentenceVectors(backbone)
     vectors.to(default_device())
-    splits = {name: baseline_rows(data.splits[name]) for name in ("train", "validation")}
+    splits = {name: chosen_rows(data.splits[name]) for name in ("train", "validation")}
     embedded, ids = {}, {}
     for name, split in splits.items():
         some = f" of {len(data.splits[name].rows):,}" if len(split.rows) < len(data.splits[name].rows) else ""
@@ -109,3 +155,24 @@ def _embed(
         parts.append(vectors.encode(rows.inputs))
         ids.append(rows.attribute_ids)
     return np.concatenate(parts), np.concatenate(ids)
+
+
+def train_linear(
+    config: BaselineConfig, plan: TrainingPlan, folder: RunFolder, data: PreparedData, reporter: Reporter
+) -> dict[str, Any]:
+    """Fit on words and attributes, and save the model; `TrainingRecord` says what is returned."""
+    started = time.perf_counter()
+    linear = fit_linear(data, plan.data.text if config.reads_text else None, by=plan.training.select_by)
+    replace(linear, text_input=plan.data.text).save_pretrained(folder.model)
+    return {"C": linear.C, "seconds": time.perf_counter() - started}
+
+
+def train_frozen(
+    config: BaselineConfig, plan: TrainingPlan, folder: RunFolder, data: PreparedData, reporter: Reporter
+) -> dict[str, Any]:
+    """Fit on the vectors of a frozen backbone, and save the model; `TrainingRecord` says what is returned."""
+    started = time.perf_counter()
+    with_weights, by = isinstance(config, Heads), plan.training.select_by
+    model = fit_frozen(plan.data, data, reporter, with_weights=with_weights, by=by)
+    replace(model, text_input=plan.data.text).save_pretrained(folder.model)
+    return {"C": model.C, "seconds": time.perf_counter() - started}

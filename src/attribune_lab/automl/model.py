@@ -405,8 +405,12 @@ class AutoMLModel(Baseline):
         self.files.save(folder, settings=settings, tensors=tensors | {_IDF: self.features.idf}, schema=self.schema)
 
     @classmethod
-    def load(cls, folder: str | Path, *, verify: bool = True) -> Self:
-        """Read what `save_pretrained` wrote; arguments and errors are those of `BaselineFiles.load`."""
+    def load(cls, folder: str | Path, *, verify: bool = True, backbone: str | Path | None = None) -> Self:
+        """Read what `save_pretrained` wrote; arguments and errors are those of `BaselineFiles.load`.
+
+        Args:
+            backbone: ignored, there is none.
+        """
         stored = cls.files.load(folder, verify=verify)
         with stored.fitting():
             saved = stored.settings

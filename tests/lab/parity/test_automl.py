@@ -11,9 +11,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from attribune.models.automl import NetworkSettings, SparseRows, WordNetwork
-from attribune.training.automl import network_space
-from attribune.training.optimizer import FTRL
+from attribune_lab.automl.model import NetworkSettings, SparseRows, WordNetwork
+from attribune_lab.automl.search import FTRL, network_space
 
 Array = npt.NDArray[np.float64]
 

@@ -21,13 +21,13 @@ from attribune.apps.cli import main
 from attribune.core.checksums import CHECKSUMS
 from attribune.data.word_vectors import read_word_vectors
 from attribune.errors import ConfigError, DataError, ModelFolderError
-from attribune.models.automl import AutoMLModel
 from attribune.models.predictor import Predictor
 from attribune.runs.loading import load_run
 from attribune.runs.recipe import Recipe
-from attribune.training import automl
-from attribune.training.automl import NetworkFit, NetworkTexts, NetworkTrial, network_space
 from attribune.training.train import train
+from attribune_lab.automl import search as automl
+from attribune_lab.automl.model import AutoMLModel
+from attribune_lab.automl.search import NetworkFit, NetworkTexts, NetworkTrial, network_space
 
 pytestmark = pytest.mark.slow
 

@@ -1,0 +1,47 @@
+"""The options of the baseline ``automl``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator, Field, field_validator
+
+from attribune.errors import ConfigError
+from attribune.models.baselines import BaselineConfig
+
+__all__ = ["AutoML"]
+
+
+def _as_tuple(value: Any) -> Any:
+    return (value,) if isinstance(value, str) else value
+
+
+class AutoML(BaselineConfig):
+    """The best of many small networks over word vectors, by a search on the validation rows (Houlsby et al. 2019).
+
+    Args:
+        trials: networks that are trained.
+        minutes: time after which no other is begun, and the one in hand ends with its next check; None for no limit.
+        word_vectors: files of pretrained word vectors, among which the search chooses, as GloVe, word2vec and fastText
+            publish them; without any, word vectors are trained from random ones.
+    """
+
+    name = "automl"
+    model = "attribune_lab.automl.model:AutoMLModel"
+    trainer = "attribune_lab.automl.search:train_automl"
+    file = "automl.json"
+    words = ("words", "features")
+
+    trials: int = Field(default=30, ge=1)
+    minutes: float | None = Field(default=None, gt=0)
+    word_vectors: Annotated[tuple[str, ...], BeforeValidator(_as_tuple)] = ()
+
+    @field_validator("word_vectors")
+    @classmethod
+    def _names_once(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        """Check that files have different names, by which records of trials refer to them."""
+        names = [Path(file).name for file in value]
+        if twice := sorted({name for name in names if names.count(name) > 1}):
+            raise ConfigError(f"two files of word vectors are named {twice[0]!r}: rename one")
+        return value
