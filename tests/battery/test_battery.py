@@ -32,7 +32,6 @@ from attribune.methods import (
     Maa,
     MethodConfig,
     Modulated,
-    OnePerValue,
     Plain,
     Pln,
     Plora,
@@ -46,7 +45,7 @@ from attribune.methods.attribute_method import AttributeMethod
 from attribune.models.model import AttributeModel
 from attribune.schema import Categorical, MultiLabel, Schema, ValueTable
 from attribune.tasks import Classification
-from attribune_lab.methods import Basis, Hcsc, Huapa, Iaa, Upnn
+from attribune_lab.methods import Basis, Hcsc, Huapa, Iaa, OnePerValue, Upnn
 
 pytestmark = pytest.mark.slow
 

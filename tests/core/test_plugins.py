@@ -96,7 +96,13 @@ assert placement_for("ernie").layers == "encoder.layer.*" and find_card("wine-no
 """
 
 
-ROOMS = ("methods", "tasks", "schema", "backbones.families", "datasets.sets")
+ROOMS = (
+    "attribune.methods",
+    "attribune.tasks",
+    "attribune.schema",
+    "attribune.backbones.families",
+    "attribune_lab.datasets.sets",
+)
 # Each room is imported first in a fork of its own, of a process that has the libraries below loaded, but no room.
 FORKS = """
 import os, sys
@@ -107,7 +113,7 @@ for room in sys.argv[2:]:
     assert not any(name.startswith("attribune") for name in sys.modules)
     child = os.fork()
     if not child:
-        exec(f"import attribune.{room}")
+        exec(f"import {room}")
         exec(CHECK)
         os._exit(0)
     assert os.waitpid(child, 0)[1] == 0, f"{room} came first"

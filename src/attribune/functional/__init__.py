@@ -50,8 +50,6 @@ The parameters and their names in the papers:
 | `modulated_low_rank` | `A`, `B` | r in, out r | A, B |
 | `modulated_low_rank` | `M`, `P` | r MZ, r MZ | M_j side by side, P_j side by side |
 | `soft_prefix` | `P_0`, `Q` | k E, k E MZ | the soft prompt, the map of the vector to it |
-| `own_low_rank` | `A`, `B` | r in, out r | A, B |
-| `own_low_rank` | `dA`, `dB` | B r in, B out r | A_u - A, B_u - B |
 | `cut_points`, `ordinal_log_probabilities` | `first` | 1 | θ_1 |
 | `described_vectors` | `x` | U X | φ_v |
 | `described_vectors` | `W_1`, `b_1`, `W_2` | X D, D, D Z | the two layers of f |
@@ -94,7 +92,6 @@ from attribune.functional.injector import (
 from attribune.functional.ma_bert import concatenate, multi_attribute_attention, multi_attribute_layer
 from attribune.functional.modulated import modulated_low_rank
 from attribune.functional.ordinal import cut_points, ordinal_log_probabilities
-from attribune.functional.own_low_rank import own_low_rank
 from attribune.functional.plora import personalised_low_rank
 from attribune.functional.pooling import attention_pool, first_token, last_token, max_tokens, mean_tokens
 from attribune.functional.preference import preference_log_probability
@@ -144,7 +141,6 @@ __all__ = [
     "multi_attribute_layer",
     "multiple_negatives_loss",
     "ordinal_log_probabilities",
-    "own_low_rank",
     "parallel_adapter",
     "personal_attention_pool",
     "personalised_low_rank",

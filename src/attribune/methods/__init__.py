@@ -21,7 +21,6 @@ from attribune.methods.host import Host
 from attribune.methods.injector import Injector
 from attribune.methods.ma_bert import AttentionBias, Maa, TinyMaa
 from attribune.methods.modulated import Modulated
-from attribune.methods.one_per_value import OnePerValue
 from attribune.methods.plain import Plain
 from attribune.methods.pln import Pln
 from attribune.methods.plora import Plora
@@ -48,7 +47,6 @@ __all__ = [
     "Method",
     "MethodConfig",
     "Modulated",
-    "OnePerValue",
     "Plain",
     "Pln",
     "Plora",
@@ -86,7 +84,6 @@ METHODS: dict[str, type[MethodConfig]] = {
         Modulated,
         Poly,
         History,
-        OnePerValue,
     )
 }
 DEFAULT_METHOD = Injector.name

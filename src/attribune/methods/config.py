@@ -37,9 +37,9 @@ class MethodConfig(Settings):
     does is to weigh the states of a text, ``default_tuning`` what of the backbone learns by default, ``stands_alone``
     whether it cannot be added to other methods, ``reads_descriptions`` whether its vectors of values may be described,
     ``has_classifiers`` whether it learns by classifiers of its own, ``reader`` the name of its reader where it reads
-    more than the task does, ``reads_chunks`` whether texts may be read chunk by chunk, ``trains_values`` whether each
-    value is trained further on its own rows, and ``stored_texts`` what a saved model has of the training texts, as a
-    sentence for its card.
+    more than the task does, ``reads_chunks`` whether texts may be read chunk by chunk, ``further_training`` a
+    reference to the function that trains further, in one process, what was trained for all rows, and ``stored_texts``
+    what a saved model has of the training texts, as a sentence for its card.
     The docstring of a subclass describes its own options, as ``Args:`` at its end; the descriptions of inherited ones
     are appended.
 
@@ -59,7 +59,7 @@ class MethodConfig(Settings):
     has_classifiers: ClassVar[bool] = False
     reader: ClassVar[str] = ""
     reads_chunks: ClassVar[bool] = True
-    trains_values: ClassVar[bool] = False
+    further_training: ClassVar[str] = ""
     stored_texts: ClassVar[str] = ""
 
     @classmethod

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import asdict
 from functools import partial
+from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -39,7 +40,6 @@ from attribune.training.distributed import is_main, last_checkpoint, process_cou
 from attribune.training.histories import fit_histories
 from attribune.training.new_values import check_set_encoders, prepare_new_values
 from attribune.training.optimizer import MaxHeadNorm, update_rows_alone
-from attribune.training.own_values import train_own_values
 from attribune.training.plan import DataPlan, ModelPlan, TrainingPlan
 from attribune.training.preparation import (
     PreparedData,
@@ -88,7 +88,9 @@ def train_neural(
     if before_training is not None:
         before_training(model)
     outcome = fit(model, train, validation, settings, folder, reporter, profile=profile)
-    outcome["seconds"] += train_own_values(model, train, settings, reporter, run=_precision(model, settings))
+    if plan.method.further_training:
+        train_further = resolve_name(plan.method.further_training)
+        outcome["seconds"] += train_further(model, train, settings, reporter, run=_precision(model, settings))
     if model.task.is_tuned and isinstance(validation, EncodedRows):
         _tune_task(model, validation, settings)
     if is_main():

@@ -15,11 +15,14 @@ Shapes, orientation and symbols are those of `attribune.functional`. The paramet
 | `customised_words` | `theta` | B E E | θ |
 | `context_attention_pool` | `z` | B H | z |
 | `value_matrix_words` | `w`, `U_1`, `U_2` | B E, B E R, B R E | w, U', U'' of each row's value |
+| `own_low_rank` | `A`, `B` | r in, out r | A, B |
+| `own_low_rank` | `dA`, `dB` | B r in, B out r | A_u - A, B_u - B |
 """
 
 from attribune_lab.functional.basis import basis_coefficients, context_attention_pool, customised_words, mixed_bases
 from attribune_lab.functional.hcsc import attribute_gate, frequency_gate, shared_vector
 from attribune_lab.functional.iaa import attribute_interaction, bilinear_attention_pool
+from attribune_lab.functional.own_low_rank import own_low_rank
 from attribune_lab.functional.upnn import value_matrix_words
 
 __all__ = [
@@ -31,6 +34,7 @@ __all__ = [
     "customised_words",
     "frequency_gate",
     "mixed_bases",
+    "own_low_rank",
     "shared_vector",
     "value_matrix_words",
 ]

@@ -13,9 +13,9 @@ from datasets import Dataset
 
 from attribune.core.progress import Reporter
 from attribune.errors import DataError
-from attribune.methods.one_per_value import OnePerValue, OnePerValueMethod
 from attribune.models.base import ConditionedModel
 from attribune.runs.recipe import TrainingRecipe
+from attribune_lab.methods.one_per_value import OnePerValue, OnePerValueMethod
 
 __all__ = ["train_own_values"]
 
@@ -28,7 +28,7 @@ def train_own_values(
     *,
     run: Callable[[], AbstractContextManager[Any]],
 ) -> float:
-    """Train the factors of each value with enough rows, one value after the other; nothing for other methods.
+    """Train the factors of each value with enough rows, one value after the other.
 
     An interrupted training begins this part anew, with the same result.
 
@@ -39,8 +39,6 @@ def train_own_values(
     Returns:
         The seconds that it took.
     """
-    if not model.method_config.trains_values:
-        return 0.0
     method, config = cast(OnePerValueMethod, model.method), cast(OnePerValue, model.method_config)
     if not any(site.A.requires_grad for site in method.own_sites):
         reporter.note("one-per-value: the factors are those of another run, and no value is trained further")

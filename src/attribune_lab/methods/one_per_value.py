@@ -12,7 +12,6 @@ from pydantic import Field, PositiveFloat, PositiveInt
 from torch import Tensor, nn
 from torch.nn.functional import embedding
 
-from attribune import functional
 from attribune.backbones.sites import Site
 from attribune.errors import ConfigError
 from attribune.methods.attribute_method import AttributeMethod
@@ -23,6 +22,7 @@ from attribune.methods.host import Host
 from attribune.methods.merging import LowRank, MergedMethod, MergeTarget
 from attribune.methods.plain import Plain
 from attribune.methods.shapes import AttributeIds, DropoutDraw
+from attribune_lab import functional
 
 __all__ = ["OnePerValue", "OnePerValueMethod"]
 
@@ -46,7 +46,7 @@ class OnePerValue(LayerMethodConfig):
     name: ClassVar[str] = "one-per-value"
     uses_attributes: ClassVar[bool] = True
     stands_alone: ClassVar[bool] = True
-    trains_values: ClassVar[bool] = True
+    further_training: ClassVar[str] = "attribune_lab.training.own_values:train_own_values"
 
     attribute: str | None = Field(default=None, description="the name of an attribute, or null for the first one")
     rank: PositiveInt = 8

@@ -18,13 +18,13 @@ from trained_runs import TrainedRuns
 from attribune import AttributeModel
 from attribune.apps.cli import main
 from attribune.core.progress import Reporter
-from attribune.methods.one_per_value import OnePerValueMethod
 from attribune.models.predictor import Predictor
 from attribune.models.predictor_group import PredictorGroup
 from attribune.runs.folder import RunFolder
 from attribune.runs.loading import load_run
-from attribune.training import own_values
 from attribune.training.train import train
+from attribune_lab.methods.one_per_value import OnePerValueMethod
+from attribune_lab.training import own_values
 
 pytestmark = pytest.mark.slow
 

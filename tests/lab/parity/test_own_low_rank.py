@@ -7,8 +7,8 @@ import torch
 from tiny_models import at_random, exactly, make_batch, make_model
 from torch import Tensor
 
-from attribune import functional
-from attribune.methods.one_per_value import OnePerValue, OnePerValueMethod
+from attribune_lab import functional
+from attribune_lab.methods.one_per_value import OnePerValue, OnePerValueMethod
 
 TOLERANCE = 1e-10
 MISTAKE = 1e-3

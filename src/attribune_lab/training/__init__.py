@@ -1,0 +1,1 @@
+"""What of training only methods of the lab need."""
