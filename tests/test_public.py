@@ -45,6 +45,11 @@ def test_an_unknown_name_is_named() -> None:
         attribune.Injectr  # noqa: B018
 
 
+def test_a_name_of_the_lab_says_where_it_is() -> None:
+    with pytest.raises(AttributeError, match=r"attribune has no 'Hcsc', which is attribune_lab\.methods\.hcsc\.Hcsc"):
+        attribune.Hcsc  # noqa: B018
+
+
 def test_every_error_is_an_attribune_error() -> None:
     for name in ("ConfigError", "DataError", "ModelFolderError"):
         assert issubclass(getattr(attribune, name), attribune.AttribuneError)

@@ -29,12 +29,26 @@ from __future__ import annotations
 
 import logging
 from importlib import metadata
+from typing import Any
 
 import lazy_loader
 
 # The public names stand in __init__.pyi. They are imported when first asked for: torch and transformers take seconds,
 # which `attribune --help` need not wait for.
-__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
+_find, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
+
+
+def __getattr__(name: str) -> Any:
+    try:
+        return _find(name)
+    except AttributeError as error:
+        from attribune.core.plugins import bundled_plugins
+
+        for place in (bundled_plugins("methods") | bundled_plugins("baselines")).values():
+            if place.rpartition(".")[2] == name:
+                raise AttributeError(f"attribune has no {name!r}, which is {place}") from error
+        raise
+
 
 logging.getLogger(__name__).addHandler(logging.NullHandler())  # it is for the program to show the log
 

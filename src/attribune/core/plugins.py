@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterator
 from functools import cache
 from importlib import metadata
 from importlib.util import find_spec
@@ -10,7 +11,7 @@ from typing import Any
 
 from attribune.errors import AttribuneWarning
 
-__all__ = ["absent_plugins", "load_plugins"]
+__all__ = ["absent_plugins", "bundled_plugins", "load_plugins"]
 
 _PACKAGE = "attribune"
 
@@ -49,10 +50,20 @@ def absent_plugins(group: str) -> dict[str, str]:
     """
     return {
         entry.name: f"is in the package {package}, which is not there: install {_PACKAGE} again, as a whole"
-        for entry in _entry_points().select(group=f"{_PACKAGE}.{group}")
-        if entry.dist is not None and entry.dist.name == _PACKAGE
+        for entry in _bundled(group)
         if find_spec(package := entry.module.partition(".")[0]) is None
     }
+
+
+def bundled_plugins(group: str) -> dict[str, str]:
+    """Return the places, as ``module.name``, of what packages bring that are installed with this one, by name."""
+    return {entry.name: f"{entry.module}.{entry.attr}" for entry in _bundled(group)}
+
+
+def _bundled(group: str) -> Iterator[Any]:
+    for entry in _entry_points().select(group=f"{_PACKAGE}.{group}"):
+        if entry.dist is not None and entry.dist.name == _PACKAGE:
+            yield entry
 
 
 @cache

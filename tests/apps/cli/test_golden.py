@@ -21,6 +21,7 @@ WORDS = {
     "help_train": ["train", "--help"],
     "help_benchmark": ["benchmark"],
     "methods": ["methods"],
+    "methods_all": ["methods", "--all"],
     "methods_sum": ["methods", "injector+chim"],
     "describe": ["describe", str(RUN)],
 }

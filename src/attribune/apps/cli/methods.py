@@ -1,10 +1,11 @@
 """List the methods, and the options of one.
 
 List the values of --method, with where each method acts and which part of the backbone is trained by default; or show
-one method with its settings.
+one method with its settings. With --all, the list has the methods that are there to reproduce the literature, too.
 
 Examples:
   attribune methods
+  attribune methods --all
   attribune methods injector
 """
 
@@ -31,10 +32,12 @@ _ARGUMENT = re.compile(r" {4}(\w+): (.*)")
 def add_parser(verbs: Any) -> None:
     """Add the verb."""
     parser = add_verb(verbs, "methods", __doc__, run=_run)
+    parser.add_argument("--all", action="store_true", help="list those that reproduce the literature, too")
     parser.add_argument("name", nargs="?", metavar="METHOD", help="show this method and its options")
 
 
 def _run(options: argparse.Namespace) -> None:
+    from attribune.core.plugins import bundled_plugins
     from attribune.methods import METHODS
     from attribune.methods.recommended import RECOMMENDED
     from attribune.models.baselines import BASELINES
@@ -43,11 +46,19 @@ def _run(options: argparse.Namespace) -> None:
         _show_options([BASELINES[options.name]] if options.name in BASELINES else _parts(options.name))
         return
     lines = [["method", "acts at", "backbone", "what it does"]]
+    others = {} if options.all else bundled_plugins("methods") | bundled_plugins("baselines")
     for name, config in METHODS.items():
+        if name in others:
+            continue
         note = "" if config.uses_attributes else " Reads no attributes."
         lines.append([name, ", ".join(config.points) or "-", config.default_tuning, f"{_first_line(config)}{note}"])
-    lines += [[name, "baseline", "-", _first_line(baseline)] for name, baseline in BASELINES.items()]
+    lines += [
+        [name, "baseline", "-", _first_line(baseline)] for name, baseline in BASELINES.items() if name not in others
+    ]
     show(wrapped_table(lines))
+    if others:
+        known = ", ".join(name for name in others if name in METHODS or name in BASELINES)
+        show("\n" + wrapped(f"`attribune methods --all` lists those that reproduce the literature, too: {known}."))
     show("\nWhich one?")
     show(wrapped_table([["--method", "use it when"], *RECOMMENDED]))
     show("\n" + wrapped("Methods can be added up where they do not act at the same point: --method a+b."))
