@@ -110,7 +110,8 @@ def parity_tests(name: str) -> list[str]:
     direct = [
         file
         for file in tests
-        if f"functional.{name}(" in _source(file) or any(f"import {helper}" in _source(file) for helper in helpers)
+        if re.search(rf"\b(functional|lab)\.{name}\(", _source(file))
+        or any(f"import {helper}" in _source(file) for helper in helpers)
     ]
     stem = _FUNCTIONS[name].__module__.rpartition(".")[2]
     of_file = [file for file in tests if file.stem == f"test_{stem}"]

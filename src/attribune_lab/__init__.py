@@ -4,6 +4,7 @@ The library `attribune` conditions models on the metadata of your own texts, and
 by the entry points that any other package would use (docs/plugins.md), and brings:
 
     functional  the equations of its methods as pure functions
+    backbones   networks over word vectors, without pretraining
     methods     those of systems without pretraining, and baselines in a backbone
     training    what of training only these methods need
     automl      the best of many small networks over word vectors, by a search

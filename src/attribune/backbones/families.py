@@ -104,16 +104,6 @@ _T5 = Placement(
     model_class="T5EncoderModel",
 )
 
-_WORDS = Placement(
-    model_types=("word-cnn",),
-    layers="filters",
-    has_start_token=False,
-    reads_ahead=True,
-    no_extra_attention="they have no attention",
-    pooling="max",
-    is_pretrained=False,
-)
-
 PLACEMENTS: list[Placement] = [
     _BERT,
     replace(_BERT, model_types=("electra",), has_pooler=False),
@@ -297,26 +287,6 @@ PLACEMENTS: list[Placement] = [
         position_embeddings="encoder.embed_positions",
         pooling="mean",
         model_class="BartEncoderModel",
-    ),
-    _WORDS,
-    replace(_WORDS, model_types=("word-tang-cnn",), reads_ahead=False, states="text", pooling="mean"),
-    replace(
-        _WORDS,
-        model_types=("word-bilstm",),
-        layers="recurrent",
-        reads_ahead=False,
-        word_proj="projection",
-        recurrent="recurrent",
-    ),
-    replace(_WORDS, model_types=("word-bilstm-cnn",), layers="recurrent", reads_ahead=False),
-    replace(
-        _WORDS,
-        model_types=("word-hierarchical",),
-        layers="branches.*",
-        reads_ahead=False,
-        states="sentence",
-        word_pool="word_pool",
-        pooling="mean",
     ),
 ]
 """Every family; for an encoder-decoder, its encoder."""

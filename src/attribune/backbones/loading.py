@@ -26,12 +26,9 @@ from transformers.utils import logging as transformers_logging
 
 from attribune.backbones.added_tokens import known_embeddings
 from attribune.backbones.architecture import ENCODER, Architecture
-from attribune.backbones.hierarchical import HierarchicalModel
 from attribune.backbones.load_options import AS_STORED, LoadOptions
 from attribune.backbones.placement import Placement, Pooling
-from attribune.backbones.tang import TangModel
-from attribune.backbones.word_models import BiLSTMCNNModel, BiLSTMModel, CNNModel, WordModel
-from attribune.backbones.word_options import WORD_MODELS
+from attribune.backbones.untrained import UNTRAINED
 from attribune.core.config import short_repr
 from attribune.core.door import as_argument, as_call
 from attribune.core.process import require_memory
@@ -50,12 +47,6 @@ __all__ = [
 
 _log = logging.getLogger(__name__)
 _ONE_THREAD = threading.RLock()
-
-WORD_BACKBONES: tuple[type[WordModel], ...] = (CNNModel, TangModel, BiLSTMModel, BiLSTMCNNModel, HierarchicalModel)
-"""Those without pretraining, registered with the Auto classes of transformers."""
-for _model in WORD_BACKBONES:
-    transformers.AutoConfig.register(_model.config_class.model_type, _model.config_class, exist_ok=True)
-    transformers.AutoModel.register(_model.config_class, _model, exist_ok=True)
 
 DEFAULT_BACKBONE = "sentence-transformers/all-MiniLM-L6-v2"
 
@@ -108,10 +99,10 @@ def load_backbone(
         ConfigError: if it cannot be found or read, its family is not in the placement table, or has no dropout of the
             attention weights alone.
     """
-    if name in WORD_MODELS and not Path(name).is_dir():
+    if name in UNTRAINED and not Path(name).is_dir():
         raise ConfigError(
             f"the backbone {name!r} has no pretrained weights: train it with {as_call('train', backbone=name)}, or "
-            "give a model of attribune.backbones.word_models"
+            "give a model of its class"
         )
     source = locate_backbone(name)
     if Path(source).is_absolute() and not Path(source).is_dir():
@@ -161,7 +152,7 @@ def load_backbone(
 
 def _hint(name: str) -> str:
     """Return the backbone without pretraining that a name may have meant, for messages."""
-    close = difflib.get_close_matches(name, WORD_MODELS, n=1)
+    close = difflib.get_close_matches(name, UNTRAINED, n=1)
     return f"; did you mean {close[0]!r}, which is not pretrained?" if close else ""
 
 

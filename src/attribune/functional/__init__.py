@@ -69,13 +69,12 @@ The parameters and their names in the papers:
 | `ordinal_log_probabilities` | `score`, `b` | B, B | the linear predictor, the shift of the cut points |
 
 Parameters of modules that have other names: of `AttributeAdapter`, ``W_down`` is C_weight and ``b_down`` c_bias; of
-personalised norms and biases, ``L`` (features, MZ) is linear_λ or linear_β. Recurrent layers, filters
-and adapters from factors are described with `LSTMWeights`, `RowLSTMWeights`, `Filters` and `FactoredAdapter`.
+personalised norms and biases, ``L`` (features, MZ) is linear_λ or linear_β. Recurrent layers
+and adapters from factors are described with `LSTMWeights`, `RowLSTMWeights` and `FactoredAdapter`.
 """
 
 from attribune.functional.adapter import Activation, adapter, bottleneck, grouped_bottleneck, parallel_adapter
 from attribune.functional.chim import chunk_importance_logits, chunk_importance_weight, personal_attention_pool
-from attribune.functional.convolution import averaged_windows, convolved_words
 from attribune.functional.descriptions import described_vectors
 from attribune.functional.e2ln import layer_norm_pool, personalised_norm
 from attribune.functional.factored import factored_adapters, phm_factors
@@ -114,14 +113,12 @@ __all__ = [
     "attribute_adapter",
     "attribute_bias",
     "attribute_weight",
-    "averaged_windows",
     "bilstm",
     "bottleneck",
     "chunk_importance_logits",
     "chunk_importance_weight",
     "concatenate",
     "control_tokens",
-    "convolved_words",
     "cosine_similarity",
     "cut_points",
     "described_vectors",

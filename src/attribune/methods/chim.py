@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from attribune import functional
 from attribune.backbones.placement import Placement, SiteKind
-from attribune.backbones.word_models import Recurrent
+from attribune.backbones.recurrent import Recurrent
 from attribune.errors import ConfigError
 from attribune.functional.recurrent import LSTMWeights, RowLSTMWeights
 from attribune.methods.attribute_method import VectorMethod

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from attribune import functional
-from attribune.backbones.word_models import Recurrent
+from attribune.backbones.recurrent import Recurrent
 from attribune.functional.recurrent import RowLSTMWeights
 
 __all__ = ["run_rows"]

@@ -10,8 +10,7 @@ from pydantic import Field, TypeAdapter, ValidationError
 from torch import Tensor, nn
 
 from attribune import functional
-from attribune.backbones.word_models import Recurrent
-from attribune.backbones.word_options import RecurrentOptions
+from attribune.backbones.recurrent import Recurrent, RecurrentOptions
 from attribune.core.config import Settings, error_lines
 from attribune.data.windows import Chunks, SentenceChunks, Window
 from attribune.errors import ConfigError, DataError

@@ -23,18 +23,15 @@ from transformers import AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 from transformers.utils import cached_file
 
 from attribune.backbones.fingerprint import check_fingerprint
-from attribune.backbones.hierarchical import HierarchicalConfig
 from attribune.backbones.load_options import AS_STORED, LoadOptions, check_quantised_tuning
 from attribune.backbones.loading import build_backbone, check_counts
 from attribune.backbones.sharing import SharedBackbones, load_with_fingerprint
-from attribune.backbones.tang import TangConfig
 from attribune.core.checksums import CHECKSUMS, check_files, checksum_of, write_checksums
 from attribune.core.door import as_argument
 from attribune.core.files import clear_drafts, draft_of, move_into_place, read_json, replace_file
 from attribune.core.records import checked_record
 from attribune.core.terminal import one_line
 from attribune.data.histories import HISTORY_FILES, Histories
-from attribune.data.words import SentenceTokenizer
 from attribune.errors import ModelFolderError
 from attribune.metrics.tables import markdown_cell
 from attribune.models.baselines import files_of_baselines
@@ -161,8 +158,6 @@ def _templates() -> Environment:
 
 
 _log = logging.getLogger(__name__)
-for _config in (HierarchicalConfig, TangConfig):
-    AutoTokenizer.register(_config, SentenceTokenizer, exist_ok=True)
 
 CONFIG = "config.json"
 SCHEMA = "schema.json"

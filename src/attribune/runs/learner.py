@@ -14,7 +14,7 @@ from attribune.backbones.families import placement_for
 from attribune.backbones.loading import DEFAULT_BACKBONE
 from attribune.backbones.placement import Pooling
 from attribune.backbones.tuning import Tuning
-from attribune.backbones.word_options import WORD_MODELS
+from attribune.backbones.untrained import UNTRAINED
 from attribune.core.config import Settings
 from attribune.core.door import as_argument
 from attribune.core.plugins import absent_plugins
@@ -61,13 +61,15 @@ class BackboneRecipe(Settings):
     @property
     def is_pretrained(self) -> bool:
         """Whether there are pretrained weights; a backbone over word vectors begins without."""
-        return self.name not in WORD_MODELS
+        return self.name not in UNTRAINED
 
     @model_validator(mode="after")
     def _fitting_kind(self) -> Self:
+        if (missing := absent_plugins("networks").get(self.name)) is not None:
+            raise ConfigError(f"the backbone {self.name!r} {missing}")
         if self.is_pretrained and (self.options or self.word_vectors):
             what = "options" if self.options else "word_vectors"
-            raise ConfigError(f"{what} are for backbones without pretraining ({', '.join(WORD_MODELS)}): leave it out")
+            raise ConfigError(f"{what} are for backbones without pretraining ({', '.join(UNTRAINED)}): leave it out")
         chosen = {
             "tuning": self.tuning not in (None, "full"),
             "revision": self.revision is not None,
@@ -78,7 +80,7 @@ class BackboneRecipe(Settings):
             what = next(name for name, is_chosen in chosen.items() if is_chosen)
             raise ConfigError(f"{what} is not for the backbone {self.name!r}, which is not pretrained: leave it out")
         if not self.is_pretrained:
-            WORD_MODELS[self.name].from_dict(self.options, source="backbone.options")
+            UNTRAINED[self.name].from_dict(self.options, source="backbone.options")
         return self
 
     @field_validator("chunk_encoder")
@@ -302,7 +304,7 @@ class MethodLearner(Learner):
     def _check_words(self, settings: InputSettings, task: type[Task]) -> None:
         """Refuse a backbone without pretraining that the method or the task cannot read."""
         method, name = self.options, self.backbone.name
-        placement = placement_for(WORD_MODELS[name].model_type)
+        placement = placement_for(UNTRAINED[name].model_type)
         if (refusal := method.refusal(placement) or method.attribute_refusal(settings.attributes)) is not None:
             raise ConfigError(refusal)
         needed = task.input.needs_token_states

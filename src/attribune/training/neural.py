@@ -16,7 +16,8 @@ import transformers
 from datasets import Dataset
 from transformers import PreTrainedModel, PreTrainedTokenizerBase, TrainerState
 
-from attribune.backbones.loading import load_tokenizer
+from attribune.backbones.loading import build_backbone, load_tokenizer
+from attribune.backbones.untrained import UNTRAINED
 from attribune.core.device import default_device
 from attribune.core.door import as_argument
 from attribune.core.precision import computing_in
@@ -29,6 +30,7 @@ from attribune.metrics.definitions import MetricInfo
 from attribune.models.auto import model_class
 from attribune.models.base import ConditionedModel
 from attribune.models.config import architecture_of
+from attribune.models.folder import ModelFolder
 from attribune.models.transfer import AttributeSource
 from attribune.runs.folder import RunFolder
 from attribune.runs.recipe import TrainingRecipe
@@ -48,7 +50,6 @@ from attribune.training.preparation import (
 )
 from attribune.training.scoring import selection_metric
 from attribune.training.trainer import AttributeTrainer, training_arguments
-from attribune.training.word_backbone import build_word_backbone, continued_word_backbone
 
 if TYPE_CHECKING:
     from attribune.training.sharding import ShardedTables
@@ -138,9 +139,10 @@ def build_model(plan: ModelPlan, source: DataPlan, data: PreparedData, reporter:
     if backbone.is_pretrained:
         tokenizer = load_tokenizer(backbone.name, revision=backbone.revision)
     elif plan.transfer is not None and plan.transfer.full_model:
-        loaded, tokenizer = continued_word_backbone(plan.transfer.run)
+        loaded, tokenizer = _continued_backbone(plan.transfer.run)
     else:
-        loaded, tokenizer = build_word_backbone(backbone, plan.method, source, data, reporter)
+        build = resolve_name(UNTRAINED[backbone.name].builder)
+        loaded, tokenizer = build(backbone, plan.method, source, data, reporter)
     options: dict[str, Any] = {
         "task": data.task,
         "method": plan.method,
@@ -157,6 +159,12 @@ def build_model(plan: ModelPlan, source: DataPlan, data: PreparedData, reporter:
         transferred = AttributeSource.load(plan.transfer.run)
         transferred.load_into(model, frozen=plan.transfer.frozen, full_model=plan.transfer.full_model)
     return model
+
+
+def _continued_backbone(run: str) -> tuple[PreTrainedModel, PreTrainedTokenizerBase | None]:
+    """Return the backbone of a run without its weights, and its tokenizer, to whose ids the weights belong."""
+    folder = ModelFolder.find(run)
+    return build_backbone(folder.read_config().text_config), folder.read_tokenizer()
 
 
 def fit(

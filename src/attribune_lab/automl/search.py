@@ -25,8 +25,6 @@ from attribune.core.files import read_json, write_json
 from attribune.core.process import keep_freed_memory
 from attribune.core.progress import Reporter
 from attribune.data.batching import LengthGroupedBatches, length_cuts
-from attribune.data.word_vectors import WordVectors, read_word_vectors
-from attribune.data.words import PADDING, WordVocabulary
 from attribune.errors import ConfigError, DataError
 from attribune.models.features import LinearFeatures
 from attribune.runs.folder import RunFolder
@@ -39,6 +37,8 @@ from attribune.training.preparation import PreparedData
 from attribune.training.trials import KILLED, Space, Trial, TrialFolder, read_space, require_optuna
 from attribune_lab.automl.model import ACTIVATIONS, AutoMLModel, NetworkSettings, WordNetwork, WordRows, read_words
 from attribune_lab.automl.options import AutoML
+from attribune_lab.backbones.word_vectors import WordVectors, read_word_vectors
+from attribune_lab.backbones.words import PADDING, WordVocabulary
 
 __all__ = [
     "FTRL",

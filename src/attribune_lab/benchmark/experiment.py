@@ -340,13 +340,13 @@ class Experiment(Settings):
         }
 
     def _training(self, cell: Cell) -> dict[str, Any]:
-        from attribune.backbones.word_options import WORD_MODELS  # torch, which tables do without
+        from attribune.backbones.untrained import UNTRAINED  # torch, which tables do without
 
         own, backbone = cell.setting.training, {**self.backbone, **cell.setting.backbone}
         common = {**self.training, **cell.set.training}
         if "epochs" in own:
             common.pop("steps", None)
-        if backbone.get("name") in WORD_MODELS:
+        if backbone.get("name") in UNTRAINED:
             common.pop("backbone_learning_rate", None)
         return {**common, **own, "seed": cell.fold}
 

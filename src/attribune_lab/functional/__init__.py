@@ -1,6 +1,7 @@
 """The mathematics of the lab's methods: pure functions with the papers' symbols; one file a paper.
 
-Shapes, orientation and symbols are those of `attribune.functional`. The parameters and their names in the papers:
+Shapes, orientation and symbols are those of `attribune.functional`; filters are described with `Filters`. The
+parameters and their names in the papers:
 
 | function | parameter | shape | in the paper |
 |---|---|---|---|
@@ -20,6 +21,7 @@ Shapes, orientation and symbols are those of `attribune.functional`. The paramet
 """
 
 from attribune_lab.functional.basis import basis_coefficients, context_attention_pool, customised_words, mixed_bases
+from attribune_lab.functional.convolution import averaged_windows, convolved_words
 from attribune_lab.functional.hcsc import attribute_gate, frequency_gate, shared_vector
 from attribune_lab.functional.iaa import attribute_interaction, bilinear_attention_pool
 from attribune_lab.functional.own_low_rank import own_low_rank
@@ -28,9 +30,11 @@ from attribune_lab.functional.upnn import value_matrix_words
 __all__ = [
     "attribute_gate",
     "attribute_interaction",
+    "averaged_windows",
     "basis_coefficients",
     "bilinear_attention_pool",
     "context_attention_pool",
+    "convolved_words",
     "customised_words",
     "frequency_gate",
     "mixed_bases",

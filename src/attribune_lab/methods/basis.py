@@ -11,7 +11,7 @@ from pydantic import PositiveFloat, PositiveInt, model_validator
 from torch import Tensor, nn
 
 from attribune.backbones.placement import Placement
-from attribune.backbones.word_models import Recurrent
+from attribune.backbones.recurrent import Recurrent
 from attribune.errors import ConfigError
 from attribune.functional.recurrent import RowLSTMWeights
 from attribune.methods.attribute_method import AttributeMethod

@@ -11,7 +11,6 @@ from pydantic import PositiveFloat, PositiveInt
 from torch import Tensor, nn
 
 from attribune.backbones.placement import Placement
-from attribune.backbones.word_options import WORD_MODELS
 from attribune.methods.attribute_method import AttributeMethod
 from attribune.methods.base import Embedded, Method
 from attribune.methods.condition import Condition
@@ -19,6 +18,7 @@ from attribune.methods.config import AttributeMethodConfig, Point
 from attribune.methods.host import Host
 from attribune.methods.shapes import Documents, InputIds, Logits, Mask
 from attribune_lab import functional
+from attribune_lab.backbones.options import WORD_MODELS
 
 __all__ = ["Upnn"]
 

@@ -7,8 +7,8 @@ from pathlib import PurePath
 import pytest
 import yaml
 
-from attribune.backbones.word_options import WORD_MODELS
 from attribune.runs.recipe import Recipe
+from attribune_lab.backbones.options import WORD_MODELS
 from attribune_lab.benchmark.experiment import Experiment
 from attribune_lab.benchmark.presets import experiment_names, read_experiment
 from attribune_lab.datasets.sets import CARDS

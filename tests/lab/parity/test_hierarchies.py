@@ -11,13 +11,13 @@ import torch
 from slow_layers import Vector, added, exact_logits, matrix_times, slow_attention, slow_lstm
 from torch import nn
 
-from attribune.backbones.hierarchical import HierarchicalConfig, HierarchicalModel
-from attribune.backbones.word_models import Recurrent
+from attribune.backbones.recurrent import Recurrent
 from attribune.methods import La, MethodConfig, Plain, Upa
 from attribune.models.model import AttributeModel
 from attribune.schema import Categorical, Schema
 from attribune.tasks import Classification
 from attribune_lab import functional
+from attribune_lab.backbones.hierarchical import HierarchicalConfig, HierarchicalModel
 from attribune_lab.methods import Huapa, Iaa
 
 TOLERANCE = 1e-10

@@ -19,7 +19,6 @@ from troubles import FileFault
 
 from attribune.apps.cli import main
 from attribune.core.checksums import CHECKSUMS
-from attribune.data.word_vectors import read_word_vectors
 from attribune.errors import ConfigError, DataError, ModelFolderError
 from attribune.models.predictor import Predictor
 from attribune.runs.loading import load_run
@@ -28,6 +27,7 @@ from attribune.training.train import train
 from attribune_lab.automl import search as automl
 from attribune_lab.automl.model import AutoMLModel
 from attribune_lab.automl.search import NetworkFit, NetworkTexts, NetworkTrial, network_space
+from attribune_lab.backbones.word_vectors import read_word_vectors
 
 pytestmark = pytest.mark.slow
 

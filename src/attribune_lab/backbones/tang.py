@@ -6,10 +6,11 @@ from typing import ClassVar, Self
 
 from torch import Tensor, nn
 
-from attribune import functional
-from attribune.backbones.sentences import SentenceConfig, SentenceModel
-from attribune.backbones.word_models import FilterBank, WordOutput
-from attribune.backbones.word_options import TangOptions, WordOptions
+from attribune.functional import last_token, mean_tokens
+from attribune_lab.backbones.models import FilterBank, WordOutput
+from attribune_lab.backbones.options import TangOptions, WordOptions
+from attribune_lab.backbones.sentences import SentenceConfig, SentenceModel
+from attribune_lab.functional import averaged_windows
 
 __all__ = ["TangConfig", "TangModel"]
 
@@ -46,12 +47,9 @@ class TangModel(SentenceModel):
     def encode(self, x: Tensor, attention_mask: Tensor, input_ids: Tensor | None) -> WordOutput:
         """Return the vector of the text as its one state, (B, 1, H)."""
         sentences = self.sentences_of(attention_mask, input_ids, longest=self.sentence_length)
-        vectors = functional.averaged_windows(
+        vectors = averaged_windows(
             sentences.of_words(x), sentences.words, self.filters.each(), tanh_before_mean=self.tanh_before_mean
         )
         states, real = sentences.by_row(vectors), sentences.real
-        if self.gru is None:
-            text = functional.mean_tokens(states, real)
-        else:
-            text = functional.last_token(self.gru(states)[0], real) * real[:, :1]
+        text = mean_tokens(states, real) if self.gru is None else last_token(self.gru(states)[0], real) * real[:, :1]
         return WordOutput(last_hidden_state=text.unsqueeze(1), attention_mask=real[:, :1])

@@ -18,13 +18,13 @@ from transformers import AutoTokenizer
 
 from attribune.apps.cli import main
 from attribune.backbones.loading import load_backbone
-from attribune.data.words import WordVocabulary, tokenized_words, word_tokenizer
 from attribune.errors import ConfigError
 from attribune.methods import METHODS
 from attribune.models.auto import load_model
 from attribune.models.predictor import Predictor
 from attribune.runs.folder import RunFolder
 from attribune.training import trainer
+from attribune_lab.backbones.words import WordVocabulary, tokenized_words, word_tokenizer
 
 ROWS = small_runs.reviews(160)
 
@@ -193,7 +193,7 @@ def test_options_are_for_backbones_without_pretraining(folder: Path, tmp_path: P
     given = command(folder, tmp_path / "run", "--set", "backbone.options.filters=3", backbone="some/model")
     assert main(given) == 1
     assert (
-        "options are for backbones without pretraining (cnn, tang-cnn, bilstm, bilstm-cnn, hierarchical): leave it out"
+        "options are for backbones without pretraining (bilstm, bilstm-cnn, cnn, hierarchical, tang-cnn): leave it out"
         in capsys.readouterr().err
     )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from attribune.data.words import PADDING, UNKNOWN, WordVocabulary, split_words
+from attribune_lab.backbones.words import PADDING, UNKNOWN, WordVocabulary, split_words
 
 
 @pytest.mark.parametrize(

@@ -9,9 +9,10 @@ from jaxtyping import Float, Int, Shaped
 from torch import Tensor, nn
 
 from attribune import functional
-from attribune.backbones.sentences import SentenceConfig, SentenceModel, Sentences
-from attribune.backbones.word_models import Recurrent, WordOutput
-from attribune.backbones.word_options import HierarchicalOptions, WordOptions
+from attribune.backbones.recurrent import Recurrent
+from attribune_lab.backbones.models import WordOutput
+from attribune_lab.backbones.options import HierarchicalOptions, WordOptions
+from attribune_lab.backbones.sentences import SentenceConfig, SentenceModel, Sentences
 
 __all__ = ["HierarchicalConfig", "HierarchicalModel"]
 

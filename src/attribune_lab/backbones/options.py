@@ -6,9 +6,8 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
-from attribune.core.config import Settings
-from attribune.errors import ConfigError
-from attribune.functional.recurrent import Padding
+from attribune.backbones.recurrent import RecurrentOptions as LayerOptions
+from attribune.backbones.untrained import UntrainedBackbone
 
 __all__ = ["WORD_MODELS", "Tokenization", "WordOptions"]
 
@@ -18,7 +17,7 @@ Language = Annotated[str, Field(pattern="^[a-z]{2,3}$")]
 Tokenization = Literal["words", "whitespace"]
 
 
-class WordOptions(Settings):
+class WordOptions(UntrainedBackbone):
     """What can be chosen of a backbone over word vectors.
 
     Args:
@@ -34,8 +33,7 @@ class WordOptions(Settings):
         state_dropout: on the states.
     """
 
-    what: ClassVar[str] = "backbone.options"
-    model_type: ClassVar[str]
+    builder: ClassVar[str] = "attribune_lab.backbones.building:build_word_backbone"
 
     embedding_size: Size = 300
     train_vectors: bool = True
@@ -119,32 +117,8 @@ class TangOptions(WordOptions):
         return self.language if self.sentences is not None else None
 
 
-class RecurrentOptions(WordOptions):
-    """Recurrent layers.
-
-    Args:
-        hidden_size: H, of a state, of both directions together.
-        bidirectional: whether a second direction reads from the end.
-        padding: ``packed`` or ``run``; see `functional.lstm`.
-        initial_range: r of the first weights, drawn from U(-r, r); by default that of PyTorch.
-        forget_bias: what is added to the first bias of the forget gates.
-    """
-
-    hidden_size: Size = 200
-    bidirectional: bool = True
-    padding: Padding = "packed"
-    initial_range: float | None = Field(default=None, gt=0, le=10)
-    forget_bias: float = Field(default=0.0, ge=-100, le=100)
-
-    @model_validator(mode="after")
-    def _two_halves(self) -> Self:
-        self._check_halves("hidden_size")
-        return self
-
-    def _check_halves(self, name: str) -> None:
-        """Check that a size can be shared by two directions, if there are two."""
-        if self.bidirectional and (size := getattr(self, name) or 0) % 2:
-            raise ConfigError(f"{name} is {size}: give an even number, half of it for a direction")
+class RecurrentOptions(LayerOptions, WordOptions):
+    """Recurrent layers over words."""
 
     @property
     def states_size(self) -> int:

@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from attribune.data.word_vectors import read_word_vectors
 from attribune.errors import DataError
+from attribune_lab.backbones.word_vectors import read_word_vectors
 
 WORDS = ["the", "cat", "at name@domain.com", "Größe", "1,5"]
 MATRIX = np.arange(15, dtype=np.float32).reshape(5, 3) / 8 - 0.5

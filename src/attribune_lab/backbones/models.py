@@ -17,18 +17,18 @@ from torch import Tensor, nn
 from transformers import PreTrainedConfig, PreTrainedModel
 from transformers.modeling_outputs import BaseModelOutput
 
-from attribune import functional
-from attribune.backbones.word_options import BiLSTMCNNOptions, BiLSTMOptions, CNNOptions, RecurrentOptions, WordOptions
+from attribune.backbones.recurrent import Recurrent
 from attribune.errors import ConfigError
-from attribune.functional.convolution import Filters
-from attribune.functional.recurrent import LSTMWeights, real_words_first
+from attribune.functional.recurrent import real_words_first
+from attribune_lab import functional
+from attribune_lab.backbones.options import BiLSTMCNNOptions, BiLSTMOptions, CNNOptions, WordOptions
+from attribune_lab.functional.convolution import Filters
 
 __all__ = [
     "BiLSTMCNNModel",
     "BiLSTMModel",
     "CNNModel",
     "FilterBank",
-    "Recurrent",
     "WordConfig",
     "WordModel",
     "WordOutput",
@@ -225,39 +225,6 @@ class CNNModel(FlatModel):
         return cast(Tensor, self.filters(x, attention_mask))
 
 
-class Recurrent(nn.Module):
-    """A recurrent layer of one or two directions, whose states stand side by side; they are 0 at padding.
-
-    Args:
-        size: of a state; by default that of the options.
-    """
-
-    def __init__(self, inputs: int, options: RecurrentOptions, *, size: int | None = None) -> None:
-        super().__init__()
-        H = (size or options.hidden_size) // (2 if options.bidirectional else 1)
-        self.lstm = nn.LSTM(inputs, H, batch_first=True, bidirectional=options.bidirectional)
-        self.padding = options.padding
-        with torch.no_grad():
-            for name, parameter in self.lstm.named_parameters():
-                if options.initial_range is not None:
-                    nn.init.uniform_(parameter, -options.initial_range, options.initial_range)
-                if "bias_ih" in name:
-                    parameter[H : 2 * H] += options.forget_bias
-
-    def directions(self) -> list[LSTMWeights]:
-        """Return the weights of each direction."""
-        ends = ("", "_reverse") if self.lstm.bidirectional else ("",)
-        return [LSTMWeights(*(self.lstm.get_parameter(f"{name}_l0{end}") for name in _LSTM_NAMES)) for end in ends]
-
-    def forward(
-        self, x: Float[Tensor, "N T inputs"], attention_mask: Shaped[Tensor, "N T"]
-    ) -> Float[Tensor, "N T states"]:
-        """Return the states of each place."""
-        if len(directions := self.directions()) == 1:
-            return functional.lstm(x, attention_mask, directions[0], padding=self.padding)
-        return functional.bilstm(x, attention_mask, *directions, padding=self.padding)
-
-
 class BiLSTMModel(FlatModel):
     """A recurrent layer over the words."""
 
@@ -291,9 +258,6 @@ class BiLSTMCNNModel(FlatModel):
     def states_of(self, x: Tensor, attention_mask: Tensor) -> Tensor:
         """Return the states of the recurrent layer and the values of the filters."""
         return torch.cat([self.recurrent(x, attention_mask), self.filters(x, attention_mask)], dim=-1)
-
-
-_LSTM_NAMES = ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
 
 
 def _uniform(shape: tuple[int, ...], inputs: int) -> Tensor:

@@ -10,18 +10,23 @@ from torch import nn
 from transformers import AutoConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 from attribune.backbones.loading import build_backbone
-from attribune.backbones.word_options import WORD_MODELS
 from attribune.core.progress import Reporter
-from attribune.data.word_vectors import WordVectors, read_word_vectors
-from attribune.data.words import SENTENCE_END, SentenceTokenizer, WordVocabulary, tokenized_words, word_tokenizer
 from attribune.errors import ConfigError, DataError
 from attribune.methods import MethodConfig
-from attribune.models.folder import ModelFolder
 from attribune.runs.learner import BackboneRecipe
 from attribune.training.plan import DataPlan
 from attribune.training.preparation import PreparedData
+from attribune_lab.backbones.options import WORD_MODELS
+from attribune_lab.backbones.word_vectors import WordVectors, read_word_vectors
+from attribune_lab.backbones.words import (
+    SENTENCE_END,
+    SentenceTokenizer,
+    WordVocabulary,
+    tokenized_words,
+    word_tokenizer,
+)
 
-__all__ = ["build_word_backbone", "continued_word_backbone"]
+__all__ = ["build_word_backbone"]
 
 _MOST_WORDS = 100_000
 
@@ -78,12 +83,6 @@ def build_word_backbone(
 
 def _times(count: int) -> str:
     return {1: "once", 2: "twice"}.get(count, f"{count} times")
-
-
-def continued_word_backbone(run: str) -> tuple[PreTrainedModel, PreTrainedTokenizerBase | None]:
-    """Return the backbone of a run without its weights, and its tokenizer, whose words the weights belong to."""
-    folder = ModelFolder.find(run)
-    return build_backbone(folder.read_config().text_config), folder.read_tokenizer()
 
 
 @torch.no_grad()

@@ -14,9 +14,10 @@ from tiny_models import at_random
 from torch import Tensor, nn
 
 from attribune import functional
-from attribune.backbones.word_models import WordModel
-from attribune.functional.convolution import Filters
 from attribune.functional.recurrent import LSTMWeights
+from attribune_lab import functional as lab
+from attribune_lab.backbones.models import WordModel
+from attribune_lab.functional.convolution import Filters
 
 TOLERANCE = 1e-10
 MASK = torch.tensor([[1, 1, 1, 1, 1, 1], [1, 1, 1, 0, 0, 0], [1, 0, 0, 0, 0, 0], [0, 0, 0, 0, 0, 0]])
@@ -130,7 +131,7 @@ def slow_mean(vectors: list[list[float]]) -> list[float]:
 def test_convolved_words(widths: tuple[int, ...]) -> None:
     """Their largest value over the words is that over the windows (Kim 2014)."""
     x, sets = torch.randn(4, 6, 5, dtype=torch.float64), filters(*widths)
-    found = functional.max_tokens(functional.convolved_words(x, MASK, sets), MASK)
+    found = functional.max_tokens(lab.convolved_words(x, MASK, sets), MASK)
     for row in range(4):
         words = x[row, : int(MASK[row].sum())]
         expected = [
@@ -145,7 +146,7 @@ def test_convolved_words(widths: tuple[int, ...]) -> None:
 def test_averaged_windows(tanh_before_mean: bool) -> None:
     """The document vector of Tang, Qin and Liu 2015."""
     x, sets = torch.randn(4, 6, 5, dtype=torch.float64), filters(1, 2, 3)
-    found = functional.averaged_windows(x, MASK, sets, tanh_before_mean=tanh_before_mean)
+    found = lab.averaged_windows(x, MASK, sets, tanh_before_mean=tanh_before_mean)
     for row in range(4):
         expected = slow_tang(x[row, : int(MASK[row].sum())], sets, tanh_before_mean=tanh_before_mean)
         assert found[row].tolist() == pytest.approx(expected, abs=TOLERANCE)
@@ -155,7 +156,7 @@ def test_averaged_windows(tanh_before_mean: bool) -> None:
 def test_windows_around_each_word(widths: tuple[int, ...]) -> None:
     """The convolution of Amplayo et al. 2018, of windows as wide as wanted; nothing stands at padding."""
     x, sets = torch.randn(4, 6, 5, dtype=torch.float64), filters(*widths)
-    found = functional.convolved_words(x, MASK, sets, centred=True)
+    found = lab.convolved_words(x, MASK, sets, centred=True)
     assert found.shape == (4, 6, 4 * len(widths))
     for row in range(4):
         words = x[row, : int(MASK[row].sum())]
@@ -170,14 +171,14 @@ def test_a_window_around_a_word_is_not_the_one_from_it_on() -> None:
     x, sets = torch.randn(1, 6, 5, dtype=torch.float64), filters(3)
     words = torch.nn.functional.pad(x[0], (0, 0, 0, 2))
     from_it_on = torch.tensor(slow_windows(words, sets[0]), dtype=torch.float64).relu()
-    found = functional.convolved_words(x, MASK[:1], sets, centred=True)[0]
+    found = lab.convolved_words(x, MASK[:1], sets, centred=True)[0]
     assert float((found - from_it_on).abs().max()) > 1e-3
 
 
 @pytest.mark.parametrize("name", ["convolved_words", "averaged_windows", "centred"])
 def test_words_beyond_the_text_are_not_read(name: str) -> None:
-    centred = partial(functional.convolved_words, centred=True)
-    sets, function = filters(2, 3), centred if name == "centred" else getattr(functional, name)
+    centred = partial(lab.convolved_words, centred=True)
+    sets, function = filters(2, 3), centred if name == "centred" else getattr(lab, name)
     x = torch.randn(4, 6, 5, dtype=torch.float64)
     other = torch.where(MASK.bool().unsqueeze(-1), x, 9 * torch.randn_like(x))
     assert torch.equal(function(x, MASK, sets), function(other, MASK, sets))

@@ -9,8 +9,8 @@ import torch
 from jaxtyping import Float, Int, Shaped
 from torch import Tensor
 
-from attribune.backbones.word_models import Options, WordConfig, WordModel
 from attribune.functional.recurrent import real_words_first
+from attribune_lab.backbones.models import Options, WordConfig, WordModel
 
 __all__ = ["SentenceConfig", "SentenceModel", "Sentences"]
 
