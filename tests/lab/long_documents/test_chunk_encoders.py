@@ -21,9 +21,10 @@ from attribune.data.windows import Chunks, parse_window
 from attribune.errors import ConfigError, DataError
 from attribune.methods import METHODS
 from attribune.models.auto import load_model
-from attribune.models.chunk_encoders import RobertConfig, TobertConfig, chunk_encoder_from_dict
+from attribune.models.chunk_encoders import chunk_encoder_from_dict
 from attribune.models.model import AttributeModel
 from attribune.tasks import Classification
+from attribune_lab.long_documents.chunk_encoders import RobertConfig, TobertConfig
 
 TASK = Classification(classes=CLASSES)
 MASK = torch.tensor([[1, 1, 1], [1, 0, 0], [1, 1, 0]])
