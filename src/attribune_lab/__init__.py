@@ -1,7 +1,7 @@
 """The lab beside the library: what reproduces the literature, on published data.
 
 The library `attribune` conditions models on the metadata of your own texts, and never imports the lab. The lab comes in
-by the entry points that any other package would use (docs/plugins.md), and brings:
+by the entry points that any other package would use (docs/adding_a_method.md), and brings:
 
     functional  the equations of its methods as pure functions
     backbones   networks over word vectors, without pretraining
