@@ -157,7 +157,7 @@ def recipe(epochs: int) -> Recipe:
             },
             "task": {"kind": "regression"},
             "method": {"name": "injector"},
-            "training": {"epochs": epochs, "learning_rate": 1e-3, "precision": "float32", "set_encoders": True},
+            "training": {"epochs": epochs, "learning_rate": 1e-3, "precision": "float32"},
         }
     )
 
@@ -210,8 +210,6 @@ def main() -> None:
         "enrolled": ({}, orders),
         "enrolled, prior of 1": ({"prior": 1.0 / (learned or 1.0)}, orders),
         "enrolled, texts chosen": ({}, asked),
-        "enrolled by the encoder": ({"by": "encoder"}, orders),
-        "enrolled by the encoder, texts chosen": ({"by": "encoder"}, asked),
     }
 
     def enrolled(name: str, shots: int, draw: int) -> dict[str, Any]:

@@ -116,13 +116,11 @@ class ValueSlopes:
     Attributes:
         logits: (n, C) float64.
         J: (n, C, D) float64, of the vectors in all tables side by side, in units of `value_spread`.
-        documents: (n, H) the vectors of the texts that the head reads; of a row with several texts side by side.
         labels: of each row; empty where the rows have none.
     """
 
     logits: Tensor
     J: Tensor
-    documents: Tensor
     labels: list[Tensor]
 
 
@@ -152,27 +150,23 @@ def value_slopes(
         spreads = [value_spread(p, attribute.counts).flatten().double().cpu() for p in parameters.values()]
         size, C, D = min(batch_size, attribute.size - 1), model.task.outputs, sum(map(len, spreads))
         found, slopes = torch.zeros(len(rows), C).double(), torch.zeros(len(rows), C, D).double()
-        documents: list[Tensor] = [torch.empty(0)] * len(rows)
         labels: list[Tensor] = [torch.empty(0)] * len(rows)
         for index, batch in model.batches(rows, size=size, strict=True):
             source = torch.from_numpy(own[index])
             vectors = {name: p.detach()[source.to(p.device)] for name, p in parameters.items()}
             with with_first_values(model, attribute, vectors, described[index], batch) as inputs:
                 with run():
-                    texts, logits = model.documents_and_logits(**inputs)
+                    _, logits = model.documents_and_logits(**inputs)
                 if not logits.requires_grad:
                     return None
                 found[index] = logits.detach().double().cpu()
                 slopes[index] = _derivatives(logits, parameters, spreads)
-            texts = texts.detach().float().cpu().view(len(index), -1)
-            for row, document in zip(index.tolist(), texts, strict=True):
-                documents[row] = document
             for row, label in zip(index.tolist(), batch["labels"].cpu() if "labels" in batch else (), strict=False):
                 labels[row] = label
     is_finite = bool(slopes.isfinite().all() and found.isfinite().all())
     if not is_finite:
         return None
-    return ValueSlopes(logits=found, J=slopes, documents=torch.stack(documents), labels=labels)
+    return ValueSlopes(logits=found, J=slopes, labels=labels)
 
 
 def _derivatives(logits: Tensor, parameters: Mapping[str, nn.Parameter], spreads: Sequence[Tensor]) -> Tensor:

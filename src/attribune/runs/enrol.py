@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal, Unpack
+from typing import Any, Unpack
 
 import pandas as pd
 
@@ -53,7 +53,6 @@ __all__ = [
     "EnrolSettings",
     "Enrolled",
     "Enrolment",
-    "check_encoders",
     "check_takes_values",
     "enrol",
     "enrolments",
@@ -120,7 +119,6 @@ def enrol(
     *,
     attributes: str | Sequence[str] | None = None,
     values: Mapping[str, Any] | None = None,
-    by: Literal["posterior", "encoder", "both"] = "posterior",
     min_rows: int = 1,
     steps: int = 20,
     prior: float = 1.0,
@@ -142,7 +140,6 @@ def enrol(
         attributes: whose values are added; by default all that have a vocabulary.
         values: by attribute, a table that describes new values, as anything `read_table` takes; of those without rows
             the model knows what their descriptions say.
-        by: ``posterior``, ``encoder`` or ``both``; `EnrolSettings` describes them, `steps` and `prior`.
         min_rows: values with fewer rows stay unknown.
         undo: remove the values that were added last, and nothing else.
         backbone: new location of the backbone's weights, if they were moved.
@@ -159,7 +156,7 @@ def enrol(
             raise ConfigError("undo removes the values that were added last: leave out data, attributes and values")
         removed = undo_enrolment(run, backbone=backbone)
         return Enrolment(removed=tuple(Enrolled(**value) for value in removed))
-    settings = EnrolSettings(by=by, min_rows=min_rows, steps=steps, prior=prior)
+    settings = EnrolSettings(min_rows=min_rows, steps=steps, prior=prior)
     if data is None and not values:
         raise ConfigError("there is neither a table of rows nor one that describes values: give at least one")
     folder = RunFolder.of(run)
@@ -210,8 +207,6 @@ def learn_values(
     rows = None if data is None else _labelled(recipe, predictor, data, reporter)
     names = attributes if histories is None else [histories]
     new = _new_values(tables, rows, predictor, names, min_rows=settings.min_rows)
-    if settings.by != "posterior":
-        check_encoders(predictor, new, by=settings.by)
     model = revised(new.revision)
     started = time.perf_counter()
     if histories is None or rows is None:
@@ -260,22 +255,6 @@ def check_takes_values(recipe: Recipe, predictor: Predictor) -> None:
             f"method {recipe.method['name']!r} reads the vectors of all values for each row, so that new ones would "
             "change what is predicted for the others: train again with the new rows"
         )
-
-
-def check_encoders(predictor: Predictor, new: NewValues, *, by: str) -> None:
-    """Refuse to encode rows of values of which the model has no encoder.
-
-    Raises:
-        ConfigError: naming the attribute.
-    """
-    model = predictor.model
-    for name, counts in new.counts.items():
-        refusal = (
-            f"the model has no encoder of new values of {name!r}, which {by!r} needs: train with the setting "
-            "training.set_encoders=true, or add them by 'posterior'"
-        )
-        if any(counts.values()) and model.neural(refusal).set_encoder(name) is None:
-            raise ConfigError(refusal)
 
 
 def _described_by(

@@ -27,7 +27,7 @@ from attribune.models.base import ConditionedModel
 from attribune.models.folder import ModelSnapshot
 from attribune.models.predictor import Predictor
 from attribune.models.value_tables import KnownValues
-from attribune.runs.enrol import check_encoders, check_takes_values, enrolments, replace_with
+from attribune.runs.enrol import check_takes_values, enrolments, replace_with
 from attribune.runs.folder import RunFolder
 from attribune.runs.forget import Change, Forgotten, Record, forget
 from attribune.runs.labelled import LabelledRows
@@ -171,8 +171,6 @@ class LiveRun:
         counts = {name: count for name, count in new.counts[attribute].items() if name == value}
         new = replace(new, counts={attribute: counts})
         new.check(schema, min_rows=settings.min_rows, source=f"{rows.source}: its rows have not the value {value!r}, ")
-        if settings.by != "posterior":
-            check_encoders(self.predictor, new, by=settings.by)
         twin = self._twin.model
         twin.values.use(self._model.values.known().revised(new.revision(schema)))
         (enrolled,) = ValueLearner(self._twin, rows, new, settings, pause=pause).learn(Reporter())

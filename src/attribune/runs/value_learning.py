@@ -1,11 +1,11 @@
-"""Learning of the vectors of new values: by an encoder of their rows, or as the maximum of their posterior."""
+"""Learning of the vectors of new values, as the maximum of their posterior."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Annotated, Literal
+from typing import Annotated
 
 import numpy as np
 import numpy.typing as npt
@@ -19,7 +19,6 @@ from attribune.data.readers.base import EncodedRows, TextRows
 from attribune.errors import ConfigError, numbered_in_file
 from attribune.models.base import ConditionedModel
 from attribune.models.predictor import Predictor
-from attribune.models.set_encoder import LabelledDocuments
 from attribune.models.value_slopes import value_mode, value_slopes
 from attribune.models.value_tables import value_spread
 from attribune.runs.labelled import LabelledRows
@@ -52,11 +51,10 @@ Count = Annotated[int, AfterValidator(_in_range)]
 class EnrolSettings:
     """How the vectors of new values are learned.
 
+    They are the maximum of the posterior with logits that are linear in the vector, as the prior was learned; of tasks
+    that score tokens and attributes with several values a row, with the model's own logits.
+
     Args:
-        by: ``posterior``, the maximum of the posterior with logits that are linear in the vector, as the prior was
-            learned; of tasks that score tokens and attributes with several values a row, with the model's own logits.
-            ``encoder``, what the encoder says that was trained with the model, without gradients; ``both``, the maximum
-            of the posterior with the model's own logits that is found from there.
         steps: maximum number of L-BFGS steps for the model's own logits; each takes about one forward and backward pass
             over all rows.
         prior: weight of the prior, 1 for the one that was learned; 0 fits the rows alone.
@@ -64,7 +62,6 @@ class EnrolSettings:
         batch_size: rows in one pass.
     """
 
-    by: Literal["posterior", "encoder", "both"] = "posterior"
     steps: Count = 20
     prior: Annotated[float, AfterValidator(_in_range)] = 1.0
     min_rows: Count = 1
@@ -111,12 +108,6 @@ class _Table:
     def numbers(self) -> int:
         """Size of a value's vector."""
         return self.start.numel()
-
-    def start_from(self, vectors: torch.Tensor) -> None:
-        """Set the new values' vectors to `start` plus vectors (new, numbers)."""
-        with torch.no_grad():
-            units = torch.where(self.spread > 0, self.spread, 1)
-            self.change.copy_(vectors.view(self.change.shape).to(units.device) / units)
 
     def write(self) -> None:
         """Write the vectors into the table."""
@@ -204,12 +195,7 @@ class ValueLearner:
             with torch.no_grad():
                 losses = self._losses(learn=False)
             return tuple(self._enrolled(losses, losses))
-        if self._settings.by == "posterior":
-            before = self._most_probable(reporter)
-        else:
-            before = self._encode()
-            if self._settings.by == "both":
-                self._maximise(self._tables, reporter)
+        before = self._most_probable(reporter)
         for table in self._tables:
             table.write()
         with torch.no_grad():
@@ -267,31 +253,6 @@ class ValueLearner:
     def _paused(self) -> Iterator[None]:
         self._pause()
         yield
-
-    def _encode(self) -> npt.NDArray[np.float64]:
-        """Start with what the encoder says; returns the losses of the rows before."""
-        model = self._model
-        losses, parts, order = np.zeros(len(self._rows)), [], []
-        for index, batch in self._batches:
-            self._pause()
-            labels = batch["labels"]
-            with torch.no_grad(), self._autocast():
-                document, logits = model.documents_and_logits(**{n: x for n, x in batch.items() if n != "labels"})
-            losses[index] = model.row_losses(logits, labels).double().cpu().numpy()
-            parts.append(LabelledDocuments.of(model.task, document.cpu(), logits.cpu(), labels.cpu()))
-            order.append(index)
-        documents = LabelledDocuments.concat(parts, np.concatenate(order))
-        for name, sets in self._sets.items():
-            encoder = model.set_encoder(name)
-            if encoder is None:
-                continue
-            encoder.cpu()
-            with torch.no_grad():  # one after the other, since one may have a thousand times the rows of others
-                vectors = torch.cat([encoder.of_sets(documents, [rows]) for rows in sets])
-            tables = [table for table in self._tables if table.attribute == name]
-            for table, part in zip(tables, torch.split(vectors, [t.numbers for t in tables], dim=1), strict=True):
-                table.start_from(part)
-        return losses
 
     def _maximise(self, tables: Sequence[_Table], reporter: Reporter) -> None:
         """Find the maximum of the posterior of tables by L-BFGS, from where they are."""

@@ -37,7 +37,7 @@ from attribune.training.callbacks.progress import Progress
 from attribune.training.callbacks.trackers import run_name, trackers
 from attribune.training.distributed import is_main, last_checkpoint, process_count, process_number, read_state
 from attribune.training.histories import fit_histories
-from attribune.training.new_values import check_set_encoders, prepare_new_values
+from attribune.training.new_values import prepare_new_values
 from attribune.training.optimizer import MaxHeadNorm, update_rows_alone
 from attribune.training.own_values import train_own_values
 from attribune.training.plan import DataPlan, ModelPlan, TrainingPlan
@@ -79,7 +79,6 @@ def train_neural(
     model.config.precision = settings.precision
     fit_histories(model, source, data, reporter)
     _check_checkpointing(model, settings)
-    check_set_encoders(model, settings)
     note_count = len(data.notes)
     train = encode_split("train", data, source, model)
     validation = encode_validation(data, source, model)
@@ -93,9 +92,7 @@ def train_neural(
         _tune_task(model, validation, settings)
     if is_main():
         if not training.is_candidate:
-            outcome["seconds"] += prepare_new_values(
-                model, data, source, settings, reporter, run=_precision(model, settings)
-            )
+            prepare_new_values(model, data, source, settings, reporter, run=_precision(model, settings))
         model.save_pretrained(folder.model)
         folder.write_outcome({**outcome, "parameters": asdict(model.sizes())})
 

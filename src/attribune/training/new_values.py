@@ -1,15 +1,10 @@
-"""What a trained model learns at the end for values that it has not seen: the weight of their prior, and encoders.
+"""What a trained model learns at the end for values that it has not seen: the weight of their prior.
 
 Trained vectors stay closer together than the values differ: they begin together, and a value's rows move them for a few
 steps only. So the prior of a new value is learned from rows on which no vector was trained: those of known values among
 the validation rows, as if the values were new. For each such row the logits are taken as linear in its value's vector
 around the unknown one, and the evidence of all of them chooses the variance of the prior. Where the values are few, so
 that their evidence says little, the weight stays near a typical one.
-
-Encoders turn the rows of a new value into its vector. They learn by episodes, the model frozen: a value of the training
-rows is taken as if it were new, some of its rows are encoded, and the loss of others, whose vector is the encoding,
-teaches the encoder. Logits are linear here too, so that the model reads every row once, and an episode costs nothing
-more. Values that are left out say which step was the best, if any is better than no vector.
 """
 
 from __future__ import annotations
@@ -19,8 +14,7 @@ import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
-from functools import partial
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -30,25 +24,18 @@ from torch import Tensor
 from attribune import functional
 from attribune.core.progress import Reporter
 from attribune.data.readers.base import EncodedRows
-from attribune.errors import ConfigError
 from attribune.models.base import ConditionedModel
 from attribune.models.config import TYPICAL_PRIOR_WEIGHT
-from attribune.models.model import AttributeModel
-from attribune.models.set_encoder import LabelledDocuments, SetEncoder
 from attribune.models.value_slopes import ValueSlopes, value_slopes
 from attribune.runs.recipe import TrainingRecipe
 from attribune.schema.attributes import FittedAttribute
 from attribune.schema.revision import is_listed
 from attribune.tasks import Task
-from attribune.tasks.capabilities import SET_ENCODERS, VALUE_PRIORS, can
+from attribune.tasks.capabilities import VALUE_PRIORS, can
 from attribune.training.plan import DataPlan
-from attribune.training.preparation import PreparedData, PreparedSplit, encode_labelled
+from attribune.training.preparation import PreparedData, encode_labelled
 
 __all__ = [
-    "LearnedEncoder",
-    "can_encode_sets",
-    "check_set_encoders",
-    "learn_set_encoder",
     "learn_value_priors",
     "prepare_new_values",
     "rows_to_learn_from",
@@ -247,212 +234,9 @@ def _highest(scales: npt.NDArray[np.float64], evidence: npt.NDArray[np.float64])
     return float(scales[best] * (scales[1] / scales[0]) ** shift)
 
 
-_SET_ROWS = 6_000  # rows of all values
-_SET_PASSES = 12_000  # backward passes of a row, one for each output
-_SET_DERIVATIVES = 20_000_000  # numbers that are held at once
-_MOST = 40  # rows of a value
-_SET_FEWEST = 4  # rows of a value, where there are too many values
-_VALUES = 20  # below which nothing is learned
-_SUPPORT = 20  # rows of a value that are encoded, at most
-_QUERIES = 4  # rows of a value that teach
-_CHECKED = 20  # rows of a value that say which step is best
-_BATCH = 32  # values of a step
-_STEPS = 1_500
-_EVERY = 50  # steps between two looks
-_PATIENCE = 400  # steps without a better one
-_HELD_OUT = 0.2  # share of the values that are left out
-_DRAWS = 4  # episodes of each value that is left out
-_RATE = 2e-3
-_KAPPA_RATE = 2e-2
-_DECAY = 0.1
-
-
-@dataclass(frozen=True, kw_only=True)
-class LearnedEncoder:
-    """What came of it.
-
-    Attributes:
-        values: number of values that taught the encoder.
-        loss_without: mean loss of rows of values that were left out, known by no vector.
-        loss_with: with vectors from 1 to 20 other rows; not above `loss_without`.
-    """
-
-    values: int
-    loss_without: float
-    loss_with: float
-
-    def __str__(self) -> str:
-        return (
-            f"trained on {self.values:,} values; rows of others have the loss {self.loss_with:.4f} with it, and "
-            f"{self.loss_without:.4f} without"
-        )
-
-
-def can_encode_sets(model: ConditionedModel, attribute: FittedAttribute) -> bool:
-    """Whether the vectors of an attribute's new values can be encoded from rows."""
-    if not can(model.task, SET_ENCODERS):
-        return False
-    if not model.values.are_apart() or not is_listed(attribute):
-        return False
-    numbers = model.task.outputs * model.values.size(attribute.name)
-    return 0 < numbers <= _SET_DERIVATIVES // (_VALUES * _SET_FEWEST)
-
-
-def learn_set_encoder(
-    model: AttributeModel,
-    attribute: FittedAttribute,
-    rows: Callable[[npt.NDArray[np.int64]], EncodedRows],
-    attribute_ids: npt.NDArray[np.int64],
-    *,
-    run: Callable[[], AbstractContextManager[Any]],
-    seed: int = 0,
-    batch_size: int = 32,
-) -> LearnedEncoder | None:
-    """Add an encoder of an attribute's new values to a trained model, which does not change otherwise.
-
-    Args:
-        attribute: one for which `can_encode_sets`.
-        rows: returns encoded rows with labels, by their indices.
-        attribute_ids: (n, slots) of all training rows.
-        run: makes the context of a forward pass.
-
-    Returns:
-        None for too few values with two rows, or predictions that do not depend on them; no encoder is added.
-    """
-    ids, C, D = attribute_ids[:, attribute.columns], model.task.outputs, model.values.size(attribute.name)
-    limit = min(_SET_ROWS, _SET_PASSES // C, _SET_DERIVATIVES // (C * D))
-    chosen = _rows_of_episodes(ids, np.random.default_rng(seed), limit=limit)
-    if chosen is None:
-        return None
-    owners = ids[chosen].max(axis=1)
-    hidden = np.zeros_like(owners)
-    slopes = value_slopes(model, attribute, rows(chosen), run, own=hidden, described=owners, batch_size=batch_size)
-    if slopes is None:
-        return None
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        return _learn(model, attribute, _Episodes.of(model.task, slopes, owners), np.random.default_rng(seed))
-
-
-def _rows_of_episodes(
-    ids: npt.NDArray[np.int64], chance: np.random.Generator, *, limit: int
-) -> npt.NDArray[np.int64] | None:
-    """Choose at most `limit` rows with one value, of values with two rows or more; (n,), or None."""
-    single = np.flatnonzero((ids != 0).sum(axis=1) == 1)
-    values = ids[single].max(axis=1)
-    _, starts, counts = np.unique(np.sort(values), return_index=True, return_counts=True)
-    several = chance.permutation(np.flatnonzero(counts > 1))
-    if len(several) < _VALUES or limit < _VALUES * 2:
-        return None
-    by_value, each = single[np.argsort(values, kind="stable")], min(_MOST, max(_SET_FEWEST, limit // len(several)))
-    of_value = [chance.permutation(by_value[starts[v] : starts[v] + counts[v]])[:each] for v in several]
-    fitting = np.cumsum([len(rows) for rows in of_value]) <= limit
-    return np.sort(np.concatenate([rows for rows, fits in zip(of_value, fitting, strict=True) if fits]))
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Episodes:
-    """Rows whose values are hidden: what an encoder reads of them, and how their losses depend on a vector.
-
-    Attributes:
-        logits: (n, C).
-        J: (n, C, D).
-        labels: (n, ...).
-        of_value: the rows of each value.
-    """
-
-    task: Task
-    documents: LabelledDocuments
-    logits: Tensor
-    J: Tensor
-    labels: Tensor
-    of_value: list[npt.NDArray[np.intp]]
-
-    @classmethod
-    def of(cls, task: Task, slopes: ValueSlopes, owners: npt.NDArray[np.int64]) -> _Episodes:
-        logits, labels = slopes.logits.float(), torch.stack(slopes.labels)
-        return cls(
-            task=task,
-            documents=LabelledDocuments.of(task, slopes.documents, logits, labels),
-            logits=logits,
-            J=slopes.J.float(),
-            labels=labels,
-            of_value=[np.flatnonzero(owners == value) for value in np.unique(owners)],
-        )
-
-    def draw(self, value: int, chance: np.random.Generator, *, queries: int) -> _Episode:
-        """Draw rows of a value that are encoded, and others that are scored."""
-        mixed = chance.permutation(self.of_value[value])
-        k = int(chance.integers(1, min(_SUPPORT, len(mixed) - 1) + 1))
-        return mixed[:k], mixed[k : k + queries]
-
-    def loss(self, encoder: SetEncoder, drawn: list[_Episode]) -> Tensor:
-        """Return the mean loss of the rows that are scored."""
-        vectors = encoder.of_sets(self.documents, [support for support, _ in drawn])
-        owner = np.repeat(np.arange(len(drawn)), [len(queries) for _, queries in drawn])
-        rows = torch.from_numpy(np.concatenate([queries for _, queries in drawn]))
-        logits = self.logits[rows] + torch.einsum("ncd,nd->nc", self.J[rows], vectors[torch.from_numpy(owner)])
-        return self.task.row_losses(logits, self.labels[rows]).mean()
-
-
-_Episode = tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]
-
-
-def _learn(
-    model: AttributeModel, attribute: FittedAttribute, episodes: _Episodes, chance: np.random.Generator
-) -> LearnedEncoder:
-    """Train an encoder, and add it to the model as it was at its best step."""
-    values = chance.permutation(len(episodes.of_value))
-    count = max(_VALUES // 4, int(_HELD_OUT * len(values)))
-    held_out = [episodes.draw(int(v), chance, queries=_CHECKED) for v in values[:count] for _ in range(_DRAWS)]
-    encoder = model.build_set_encoder(attribute.name)
-    maps = [parameter for name, parameter in encoder.named_parameters() if name != "kappa"]
-    groups: list[dict[str, Any]] = [
-        {"params": maps},
-        {"params": [encoder.kappa], "lr": _KAPPA_RATE, "weight_decay": 0.0},
-    ]
-    optimizer = torch.optim.AdamW(groups, lr=_RATE, weight_decay=_DECAY)
-    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, _STEPS)
-    with torch.no_grad():
-        without = least = float(episodes.loss(encoder, held_out))
-    best, state = 0, {name: x.clone() for name, x in encoder.state_dict().items()}
-    for step in range(1, _STEPS + 1):
-        drawn = chance.choice(values[count:], _BATCH)
-        optimizer.zero_grad()
-        loss = episodes.loss(encoder, [episodes.draw(int(value), chance, queries=_QUERIES) for value in drawn])
-        loss.backward()  # type: ignore[no-untyped-call]
-        optimizer.step()
-        schedule.step()
-        if step % _EVERY:
-            continue
-        with torch.no_grad():
-            now = float(episodes.loss(encoder, held_out))
-        if now < least:
-            least, best, state = now, step, {name: x.clone() for name, x in encoder.state_dict().items()}
-        elif step - best >= _PATIENCE:
-            break
-    encoder.load_state_dict(state)
-    encoder.change_units(model.values.spread(attribute).cpu())
-    model.add_set_encoder(attribute.name, encoder.eval().requires_grad_(False))
-    return LearnedEncoder(values=len(values) - count, loss_without=without, loss_with=least)
-
-
 _log = logging.getLogger(__name__)
 _MANY_ROWS = 500  # from which on it takes some seconds
 Run = Callable[[], AbstractContextManager[Any]]
-
-
-def check_set_encoders(model: ConditionedModel, settings: TrainingRecipe) -> None:
-    """Refuse to train encoders of new values for a model that can have none, before its training.
-
-    Raises:
-        ConfigError: naming method and task.
-    """
-    if settings.set_encoders and not any(can_encode_sets(model, attribute) for attribute in model.schema):
-        raise ConfigError(
-            f"training.set_encoders is on, but with method {model.method_config.name!r} and task "
-            f"{model.task.kind!r} no attribute has vectors that could be encoded from rows: turn it off"
-        )
 
 
 def prepare_new_values(
@@ -463,58 +247,26 @@ def prepare_new_values(
     reporter: Reporter,
     *,
     run: Run,
-) -> float:
-    """Learn how far new values are from the unknown one, and encoders where the recipe has them.
+) -> None:
+    """Learn from validation rows how far new values are from the unknown one.
 
     Args:
         run: makes the context of a forward pass.
-
-    Returns:
-        The seconds that the encoders took.
     """
     if not (can(model.task, VALUE_PRIORS) and model.rows_of_values()):
-        return 0.0
-    size, started = min(32, settings.batch_size), time.perf_counter()
-    split = _Split.of(data.splits["validation"], source, model)
-    if len(split.ids) > _MANY_ROWS:
+        return
+    started, split = time.perf_counter(), data.splits["validation"]
+    ids = model.schema.encode(split.table)[0]
+    if len(ids) > _MANY_ROWS:
         reporter.note("learning from validation rows how far the vectors of new values may be from the others")
+
+    def rows(index: npt.NDArray[np.int64]) -> EncodedRows:
+        chosen = replace(split, table=split.table.select(index), rows=split.rows[index], labels=split.labels[index])
+        return encode_labelled(chosen, source, model)
+
     try:
-        priors = learn_value_priors(model, split.rows, split.ids, run=run, batch_size=size)
+        priors = learn_value_priors(model, rows, ids, run=run, batch_size=min(32, settings.batch_size))
         model.config.value_priors = priors or None
     except RuntimeError as error:  # of torch: memory, or an operation without derivatives
         reporter.note(f"the prior of new values was not learned, and will have a typical weight ({error!s:.200})")
     _log.info("priors of new values learned in %.1f s: %s", time.perf_counter() - started, model.config.value_priors)
-    if not settings.set_encoders:
-        return 0.0
-    started, split = time.perf_counter(), _Split.of(data.splits["train"], source, model)
-    for attribute in model.schema:
-        if can_encode_sets(model, attribute):
-            try:
-                with reporter.training():
-                    found = learn_set_encoder(
-                        model, attribute, split.rows, split.ids, run=run, seed=settings.seed, batch_size=size
-                    )
-                what = "not trained, since too few values have two rows" if found is None else str(found)
-            except RuntimeError as error:  # as above: the model is trained, and must not be lost
-                what = f"not trained ({error!s:.200})"
-            reporter.note(f"encoder of new values of {attribute.name!r}: {what}")
-    return time.perf_counter() - started
-
-
-@dataclass(frozen=True)
-class _Split:
-    """The attribute ids (n, slots) of a split, and what encodes some of its rows, by their indices."""
-
-    ids: npt.NDArray[np.int64]
-    rows: Callable[[npt.NDArray[np.int64]], EncodedRows]
-
-    @classmethod
-    def of(cls, split: PreparedSplit, source: DataPlan, model: ConditionedModel) -> Self:
-        return cls(model.schema.encode(split.table)[0], partial(_encoded, split, source, model))
-
-
-def _encoded(
-    split: PreparedSplit, source: DataPlan, model: ConditionedModel, index: npt.NDArray[np.int64]
-) -> EncodedRows:
-    chosen = replace(split, table=split.table.select(index), rows=split.rows[index], labels=split.labels[index])
-    return encode_labelled(chosen, source, model)

@@ -416,9 +416,6 @@ WRONG: list[tuple[Any, int, str, str]] = [
     (asked(ROW, value="\ud800"), 422, "value", "half of a surrogate pair"),
     (asked(ROW, value="x" * 1001), 422, "value", "1,001 characters"),
     (asked(ROW, attribute="tags", value="noir;opera"), 422, "value", "has ';' in it"),
-    # the way
-    (asked(ROW, by="encoder"), 422, "body", "has no encoder of new values of 'user'"),
-    (asked(ROW, by="hand"), 422, "by", "'posterior', 'encoder' or 'both'"),
     # the rows
     (asked(), 422, "rows", "the list is empty"),
     (asked(*[ROW] * 257), 422, "rows", "257 rows, but at most 256"),
@@ -683,25 +680,6 @@ def test_what_is_learned_does_not_depend_on_the_precision_of_predictions(run: Pa
     assert exact.enrolled == other.enrolled
     for name, vector in exact.vectors.items():
         np.testing.assert_array_equal(vector, other.vectors[name])
-
-
-@pytest.mark.exhaustive
-def test_an_encoder_says_what_it_says_to_the_command(
-    trained_runs: TrainedRuns, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("attribune.training.new_values._STEPS", 20)
-    rows = [row | {"user": f"u{number % 25}"} for number, row in enumerate(small_runs.reviews(200, seed=3))]
-    words = small_runs.train_command(trained_runs.table(rows), tmp_path, backbone=trained_runs.backbone())
-    words += ["training.set_encoders=true", "--no-baselines", "--tuning", "frozen"]
-    trained_runs.copy(trained_runs.trained(words), tmp_path / "run")
-    other = Path(shutil.copytree(tmp_path / "run", tmp_path / "other"))
-    enrol(other, Dataset.from_list(NEW), attributes=["user"], by="encoder")
-    with serving(tmp_path / "run") as client:
-        rows = [{"text": row["text"], "label": row["stars"]} for row in NEW]
-        answer = client.post("/v1/enrol", json=asked(*rows, value=VALUE, by="encoder"))
-        assert answer.status_code == 200, answer.text
-    for name, vector in vectors(other).items():
-        np.testing.assert_allclose(vectors(tmp_path / "run")[name], vector, atol=1e-6)
 
 
 def test_a_twin_has_no_tensors_of_its_own(runs: Path, run: Path) -> None:

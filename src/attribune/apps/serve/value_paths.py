@@ -124,4 +124,4 @@ class ValuePaths:
 def _learn(asked: Enrolment, pause: Callable[[], None]) -> LearnedValue:
     assert asked.model.live is not None
     rows = Dataset.from_dict(dict(asked.columns))
-    return asked.model.live.learn(asked.attribute, asked.value, rows, settings=asked.settings, pause=pause)
+    return asked.model.live.learn(asked.attribute, asked.value, rows, pause=pause)
