@@ -28,7 +28,6 @@ import numpy.typing as npt
 from datasets import Dataset, concatenate_datasets
 from harness import RUNS, arguments, write_result
 
-from attribune.analysis.next_texts import next_texts
 from attribune.core.console import quiet_libraries
 from attribune.data.clusters import ClusterSettings, find_clusters
 from attribune.data.tables import read_table
@@ -38,11 +37,12 @@ from attribune.metrics.formulas import rmse
 from attribune.metrics.metric import Metric
 from attribune.models.linear import choose_c
 from attribune.models.predictor import Predictor
-from attribune.runs.enrol import enrol
 from attribune.runs.loading import load_run
 from attribune.runs.recipe import Recipe
 from attribune.schema import Schema
 from attribune.training.train import train
+from attribune.values.enrol import enrol
+from attribune.values.next_texts import next_texts
 
 Array = npt.NDArray[Any]
 LEAST, LEARNED, SCORED = 40, 20, 60  # judgements of a new judge, of these to be learned from, and to be scored

@@ -16,9 +16,9 @@ from live_service import until
 from tally import tell
 from troubles import Pause
 
-from attribune.runs.enrol import enrolments
 from attribune.runs.folder import RunFolder
 from attribune.runs.loading import load_run
+from attribune.values.enrol import enrolments
 
 pytestmark = [pytest.mark.slow, pytest.mark.exhaustive]
 

@@ -26,7 +26,6 @@ from attribune.core.progress import Reporter
 from attribune.data.readers.base import EncodedRows
 from attribune.models.base import ConditionedModel
 from attribune.models.config import TYPICAL_PRIOR_WEIGHT
-from attribune.models.value_slopes import ValueSlopes, value_slopes
 from attribune.runs.recipe import TrainingRecipe
 from attribune.schema.attributes import FittedAttribute
 from attribune.schema.revision import is_listed
@@ -34,6 +33,7 @@ from attribune.tasks import Task
 from attribune.tasks.capabilities import VALUE_PRIORS, can
 from attribune.training.plan import DataPlan
 from attribune.training.preparation import PreparedData, encode_labelled
+from attribune.values.posterior import ValueSlopes, value_slopes
 
 __all__ = [
     "learn_value_priors",

@@ -28,12 +28,12 @@ from attribune.apps.serve.batching import Batcher
 from attribune.errors import ConfigError, DataError, ModelFolderError
 from attribune.models.base import ConditionedModel
 from attribune.models.predictor import Predictor
-from attribune.runs.enrol import enrol, enrolments
 from attribune.runs.folder import RunFolder
-from attribune.runs.forget import forget
-from attribune.runs.live_run import LiveRun
 from attribune.runs.loading import load_run
-from attribune.runs.value_learning import ValueLearner
+from attribune.values.enrol import enrol, enrolments
+from attribune.values.forget import forget
+from attribune.values.learning import ValueLearner
+from attribune.values.live_run import LiveRun
 
 pytestmark = pytest.mark.slow
 

@@ -50,7 +50,7 @@ def _run(options: argparse.Namespace) -> None:
     tables = value_files(options.values or [])
     if options.data is None and not tables and not options.undo:
         raise ConfigError("no rows are given: name a table with rows of the new values, --values, or --undo")
-    from attribune.runs.enrol import enrol
+    from attribune.values.enrol import enrol
 
     console = open_console()
     if options.undo:

@@ -37,13 +37,13 @@ from attribune.models.auto import load_saved, revised_model
 from attribune.models.baselines import BASELINES
 from attribune.models.predictor import Predictor
 from attribune.models.row_inputs import Predictions, RowNames
-from attribune.runs.enrol import Enrolment, EnrolSettings, learn_values
 from attribune.runs.labelled import LabelledRows
 from attribune.runs.loading import load_run, predictor_of
 from attribune.runs.recipe import Recipe
 from attribune.runs.results import RunResults
 from attribune.schema.kinds import Kind, as_kinds
 from attribune.training.train import train
+from attribune.values.enrol import Enrolment, EnrolSettings, learn_values
 
 __all__ = ["AttributeEstimator", "can_continue"]
 

@@ -21,7 +21,7 @@ from attribune.apps.serve.value_requests import Enrolment, read_enrolment, read_
 from attribune.apps.serve.value_writing import ValueWriter
 from attribune.core.job_folder import HeldError
 from attribune.errors import ConfigError
-from attribune.runs.live_run import LearnedValue
+from attribune.values.live_run import LearnedValue
 
 __all__ = ["ValuePaths"]
 

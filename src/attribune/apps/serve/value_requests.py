@@ -25,9 +25,9 @@ from attribune.apps.serve.requests import (
 )
 from attribune.apps.serve.settings import ServeSettings
 from attribune.errors import AttribuneError, ConfigError, DataError
-from attribune.runs.live_run import LiveRun
 from attribune.schema import FittedAttribute, MultiLabel
 from attribune.schema.revision import check_listed
+from attribune.values.live_run import LiveRun
 
 __all__ = [
     "EnrolAnswer",

@@ -26,12 +26,12 @@ from attribune.errors import ConfigError, DataError, ModelFolderError
 from attribune.methods import METHODS
 from attribune.models.base import ConditionedModel
 from attribune.models.predictor import Predictor
-from attribune.runs.enrol import ENROLMENTS, EnrolSettings, enrol, enrolments, undo_enrolment
 from attribune.runs.folder import RunFolder
-from attribune.runs.forget import forget
 from attribune.runs.loading import load_run
-from attribune.runs.value_search import Wanted, search_files
 from attribune.schema.revision import Revision
+from attribune.values.enrol import ENROLMENTS, EnrolSettings, enrol, enrolments, undo_enrolment
+from attribune.values.forget import forget
+from attribune.values.traces import Wanted, search_files
 
 NEW = small_runs.reviews(60, seed=9, users=12)  # users 7 to 11 are new
 KNOWN = {f"u{number}" for number in range(7)}
@@ -188,8 +188,8 @@ def test_learning_repeats_and_stops_at_the_maximum(run: Path, new: Path, tmp_pat
 def test_the_gradient_is_that_of_the_posterior(run: Path, new: Path) -> None:
     """Against central differences, in float64."""
     from attribune.runs.labelled import LabelledRows
-    from attribune.runs.new_values import NewValues
-    from attribune.runs.value_learning import ValueLearner
+    from attribune.values.learning import ValueLearner
+    from attribune.values.reading import NewValues
 
     folder = RunFolder(run)
     recipe, predictor = load_run(run)

@@ -18,9 +18,9 @@ from attribune.apps.cli import main
 from attribune.benchmark.experiment import Experiment, SetPlan
 from attribune.benchmark.source import SetSource
 from attribune.errors import ConfigError, DataError
-from attribune.runs.enrol import enrol, enrolments
-from attribune.runs.live_run import LiveRun
 from attribune.runs.loading import load_run
+from attribune.values.enrol import enrol, enrolments
+from attribune.values.live_run import LiveRun
 
 pytestmark = pytest.mark.slow
 

@@ -19,9 +19,9 @@ from attribune import AttributeModel
 from attribune.apps.cli import main
 from attribune.models.config import TYPICAL_PRIOR_WEIGHT
 from attribune.models.predictor import Predictor
-from attribune.runs.enrol import enrol
 from attribune.schema import Categorical, Schema
 from attribune.training.new_values import learn_value_priors, rows_to_learn_from
+from attribune.values.enrol import enrol
 
 
 @pytest.mark.slow

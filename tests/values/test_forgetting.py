@@ -21,12 +21,12 @@ from attribune.core.checksums import CHECKSUMS, CheckedFiles, checksum_of
 from attribune.data.tables import read_table
 from attribune.export.export import export
 from attribune.runs.card import run_card
-from attribune.runs.enrol import enrol
 from attribune.runs.folder import RunFolder
-from attribune.runs.forget import forget
 from attribune.runs.loading import load_run
 from attribune.runs.stored_scores import StoredScores, rows_of_training
 from attribune.runs.value_marks import EXPORT_MARKS, drop_rows, export_marks, marked_exports, marked_rows, value_marks
+from attribune.values.enrol import enrol
+from attribune.values.forget import forget
 
 USERS = sorted({row["user"] for row in ROWS})
 ATTRIBUTES = ("--multi-label", "tags:;", "--numeric", "price")

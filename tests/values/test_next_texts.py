@@ -11,13 +11,13 @@ import small_runs
 import torch
 from trained_runs import TrainedRuns
 
-from attribune.analysis.next_texts import NextText, _information_root, _Vector, next_texts
 from attribune.apps.cli import main
 from attribune.errors import AttribuneError, ConfigError
 from attribune.functional import prediction_gain, value_covariance_after
 from attribune.models.model import AttributeModel
 from attribune.runs.loading import load_run
 from attribune.tasks import Classification, Ordinal, Preference, Rating, Regression, Task
+from attribune.values.next_texts import NextText, _information_root, _Vector, next_texts
 
 D, N = 5, 7
 
@@ -266,6 +266,6 @@ def test_tables_without_texts_cost_one_message(run: Path, tmp_path: Path, conten
 
 @slow
 def test_values_too_large_for_a_covariance_are_refused(run: Path, texts: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("attribune.analysis.next_texts._NUMBERS", 7)
+    monkeypatch.setattr("attribune.values.next_texts._NUMBERS", 7)
     with pytest.raises(ConfigError, match="a value of 'user' has 8 numbers in this model"):
         all_of(run, texts)

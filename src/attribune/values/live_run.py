@@ -4,8 +4,8 @@
     run.add([run.learn("user", "u99", table)])
     run.predictor.predict(rows)
 
-Vectors are learned as `attribune.runs.enrol` learns them, on a twin of the model over the same tensors: nothing changes
-for the model until they are in the folder of the run.
+Vectors are learned as `attribune.values.enrol` learns them, on a twin of the model over the same tensors: nothing
+changes for the model until they are in the folder of the run.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ from attribune.models.base import ConditionedModel
 from attribune.models.folder import ModelSnapshot
 from attribune.models.predictor import Predictor
 from attribune.models.value_tables import KnownValues
-from attribune.runs.enrol import check_takes_values, enrolments, replace_with
 from attribune.runs.folder import RunFolder
-from attribune.runs.forget import Change, Forgotten, Record, forget
 from attribune.runs.labelled import LabelledRows
 from attribune.runs.loading import load_run
-from attribune.runs.new_values import NewValues
 from attribune.runs.recipe import Recipe
-from attribune.runs.value_learning import Enrolled, EnrolSettings, ValueLearner
 from attribune.schema.columns import canonical
 from attribune.schema.revision import Revision, check_listed
 from attribune.tasks.capabilities import LIVE, require
+from attribune.values.enrol import check_takes_values, enrolments, replace_with
+from attribune.values.forget import Change, Forgotten, Record, forget
+from attribune.values.learning import Enrolled, EnrolSettings, ValueLearner
+from attribune.values.reading import NewValues
 
 __all__ = ["Compute", "LearnedValue", "LiveRun"]
 

@@ -28,14 +28,14 @@ from attribune.data.tables import read_table, table_source_name, with_reading
 from attribune.errors import ConfigError, DataError, numbered_in_file
 from attribune.methods import DEFAULT_METHOD
 from attribune.models.base import ConditionedModel
-from attribune.models.panel import Panel, check_panel
 from attribune.models.predictor import Predictor
-from attribune.models.value_slopes import value_slopes
 from attribune.runs.loading import load_run
 from attribune.schema.attributes import FittedAttribute
 from attribune.schema.revision import check_listed
 from attribune.tasks import Task
 from attribune.tasks.capabilities import NEXT
+from attribune.values.panel import Panel, check_panel
+from attribune.values.posterior import value_slopes
 
 __all__ = ["NextText", "next_texts"]
 

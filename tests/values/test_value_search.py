@@ -25,8 +25,8 @@ import pyarrow.parquet as pq
 import pytest
 from tally import tell
 
-from attribune.runs import value_search
-from attribune.runs.value_search import Wanted, search_files
+from attribune.values import traces
+from attribune.values.traces import Wanted, search_files
 
 NAME = "Zoë O'Neil"
 OTHER = "Noë O'Zeil"  # of the same length, with letters of the same kinds
@@ -184,7 +184,7 @@ def test_a_value_is_found_and_a_file_without_it_is_clean(kind: str, tmp_path: Pa
 @pytest.mark.parametrize("kind", UNREAD)
 @pytest.mark.parametrize("name", [NAME, OTHER])
 def test_what_cannot_be_read_is_named(kind: str, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(value_search, "_MOST", 8 << 20)
+    monkeypatch.setattr(traces, "_MOST", 8 << 20)
     path = tmp_path / "file"
     path.write_bytes(UNREAD[kind](name))
     found = search_files(Wanted([NAME]), tmp_path)

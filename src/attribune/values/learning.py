@@ -19,11 +19,11 @@ from attribune.data.readers.base import EncodedRows, TextRows
 from attribune.errors import ConfigError, numbered_in_file
 from attribune.models.base import ConditionedModel
 from attribune.models.predictor import Predictor
-from attribune.models.value_slopes import value_mode, value_slopes
 from attribune.models.value_tables import value_spread
 from attribune.runs.labelled import LabelledRows
-from attribune.runs.new_values import NewValues
 from attribune.tasks.capabilities import VALUE_PRIORS, can
+from attribune.values.posterior import value_mode, value_slopes
+from attribune.values.reading import NewValues
 
 __all__ = ["EnrolSettings", "Enrolled", "ValueLearner"]
 

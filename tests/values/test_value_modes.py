@@ -10,8 +10,8 @@ import torch
 from drawn_values import TASKS, drawn_labels
 from scipy.optimize import minimize
 
-from attribune.models.value_slopes import value_mode
 from attribune.tasks import Classification
+from attribune.values.posterior import value_mode
 
 N, D = 6, 3
 

@@ -40,13 +40,13 @@ from attribune.runs.enrol_histories import add_histories, history_attribute
 from attribune.runs.folder import RunFolder
 from attribune.runs.labelled import LabelledRows
 from attribune.runs.loading import load_run, predictor_of
-from attribune.runs.new_values import NewValues
 from attribune.runs.recipe import Recipe, ValuesRecipe
-from attribune.runs.value_learning import Enrolled, EnrolSettings, ValueLearner
 from attribune.runs.value_tables import read_value_table
 from attribune.schema import Schema, ValueTable
 from attribune.schema.revision import Revision
 from attribune.tasks.capabilities import ENROL, require
+from attribune.values.learning import Enrolled, EnrolSettings, ValueLearner
+from attribune.values.reading import NewValues
 
 __all__ = [
     "ENROLMENTS",

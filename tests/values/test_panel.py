@@ -17,10 +17,10 @@ from attribune.apps.cli import main
 from attribune.errors import ConfigError, DataError
 from attribune.metrics.distributions import disagreement
 from attribune.models.model import AttributeModel
-from attribune.models.panel import Panel
 from attribune.models.predictor import Predictor
 from attribune.runs.loading import load_run
 from attribune.schema.revision import Revision
+from attribune.values.panel import Panel
 
 TEXTS = {"text": ["great film", "awful", "", "dull dull dull but great"]}
 
@@ -108,7 +108,7 @@ def test_many_texts_are_scored_in_pieces(predictor: Predictor, monkeypatch: pyte
     panel = Panel.of(predictor, "user")
     rows = TEXTS | {name: [None] * 4 for name in predictor.schema.names if name != "user"}
     whole = panel.predict(predictor, rows)
-    monkeypatch.setattr("attribune.models.panel._SCORES", len(panel) + 1)  # a text at a time
+    monkeypatch.setattr("attribune.values.panel._SCORES", len(panel) + 1)  # a text at a time
     pieces = panel.predict(predictor, rows)
     for name in ("probability_good", "share_bad", "disagreement", "doubt"):
         assert pieces[name] == pytest.approx(whole[name], abs=1e-5)
