@@ -24,9 +24,9 @@ from attribune.runs.card import run_card
 from attribune.runs.folder import RunFolder
 from attribune.runs.loading import load_run
 from attribune.runs.stored_scores import StoredScores, rows_of_training
-from attribune.runs.value_marks import EXPORT_MARKS, drop_rows, export_marks, marked_exports, marked_rows, value_marks
 from attribune.values.enrol import enrol
 from attribune.values.forget import forget
+from attribune.values.traces import EXPORT_MARKS, drop_rows, export_marks, marked_exports, marked_rows, value_marks
 
 USERS = sorted({row["user"] for row in ROWS})
 ATTRIBUTES = ("--multi-label", "tags:;", "--numeric", "price")

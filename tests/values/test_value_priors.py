@@ -20,8 +20,8 @@ from attribune.apps.cli import main
 from attribune.models.config import TYPICAL_PRIOR_WEIGHT
 from attribune.models.predictor import Predictor
 from attribune.schema import Categorical, Schema
-from attribune.training.new_values import learn_value_priors, rows_to_learn_from
 from attribune.values.enrol import enrol
+from attribune.values.posterior import learn_value_priors, rows_to_learn_from
 
 
 @pytest.mark.slow

@@ -38,11 +38,11 @@ from attribune.models.model import AttributeModel
 from attribune.models.predictor import Predictor, Quantisation, check_quantisation
 from attribune.runs.folder import RunFolder
 from attribune.runs.loading import load_run
-from attribune.runs.value_marks import EXPORT_MARKS, export_marks
 from attribune.schema import Schema
 from attribune.schema.assignments import assigned_ids, assignments_text
 from attribune.schema.columns import canonical
 from attribune.tasks.capabilities import EXPORT, GRAPH, INT8, require
+from attribune.values.traces import EXPORT_MARKS, export_marks
 
 __all__ = ["ExportFormat", "Exported", "export"]
 

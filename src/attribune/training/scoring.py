@@ -31,7 +31,6 @@ from attribune.models.predictor import Predictor
 from attribune.runs.folder import RunFolder
 from attribune.runs.hidden_alone import hidden_alone
 from attribune.runs.recipe import TrainingRecipe
-from attribune.runs.value_marks import value_marks
 from attribune.runs.verdict import MAJORITY, TEXT_ONLY, WHOLE_TEXTS, value_counts
 from attribune.schema import Schema
 from attribune.tasks import Task
@@ -39,6 +38,7 @@ from attribune.tasks.capabilities import LINEAR, can
 from attribune.tasks.scores import AUTO, LOSS, MAIN_METRIC, scored_metrics, unknown_selection
 from attribune.training.plan import DataPlan
 from attribune.training.preparation import PreparedData, PreparedSplit
+from attribune.values.traces import value_marks
 
 __all__ = [
     "baseline_rows",

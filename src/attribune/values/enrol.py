@@ -3,7 +3,7 @@
 The vector z of a new value is the maximum of its posterior: the rows' likelihood, with logits that are linear in z, and
 as prior a normal distribution around the vector of unknown values, or what its description says. Its variance in each
 dimension is that of the trained vectors around theirs, times a factor that was learned from the validation rows at the
-end of the training (`attribune.training.new_values`).
+end of the training (`attribune.values.posterior`).
 Old values keep their ids and vectors, so that predictions for them are bit-identical.
 """
 
@@ -36,17 +36,15 @@ from attribune.models.folder import CARD, ModelSnapshot
 from attribune.models.predictor import Predictor
 from attribune.models.scorer import Scorer
 from attribune.runs.card import has_own_card, run_card
-from attribune.runs.enrol_histories import add_histories, history_attribute
 from attribune.runs.folder import RunFolder
 from attribune.runs.labelled import LabelledRows
 from attribune.runs.loading import load_run, predictor_of
 from attribune.runs.recipe import Recipe, ValuesRecipe
-from attribune.runs.value_tables import read_value_table
 from attribune.schema import Schema, ValueTable
 from attribune.schema.revision import Revision
 from attribune.tasks.capabilities import ENROL, require
-from attribune.values.learning import Enrolled, EnrolSettings, ValueLearner
-from attribune.values.reading import NewValues
+from attribune.values.learning import Enrolled, EnrolSettings, ValueLearner, add_histories, history_attribute
+from attribune.values.reading import NewValues, read_value_table
 
 __all__ = [
     "ENROLMENTS",
@@ -209,12 +207,10 @@ def learn_values(
     new = _new_values(tables, rows, predictor, names, min_rows=settings.min_rows)
     model = revised(new.revision)
     started = time.perf_counter()
-    if histories is None or rows is None:
-        found = ValueLearner(predictor_of(recipe, model), rows, new, settings).learn(reporter)
-    else:
+    if histories is not None and rows is not None:
         first_id = predictor.schema[histories].size
         add_histories(model, rows, new.rows, recipe=recipe, first_id=first_id, device=predictor.device)
-        found = ValueLearner(predictor_of(recipe, model), rows, new, settings).remember()
+    found = ValueLearner(predictor_of(recipe, model), rows, new, settings).learn(reporter)
     return model, Enrolment(values=tuple(found), skipped=new.skipped, seconds=time.perf_counter() - started)
 
 

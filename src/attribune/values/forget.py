@@ -37,14 +37,13 @@ from attribune.models.folder import CARD, CONFIG, SCHEMA, TENSORS
 from attribune.runs.card import has_own_card, shown_tables
 from attribune.runs.folder import RunFolder
 from attribune.runs.recipe import Recipe
-from attribune.runs.value_marks import MarkedExport, drop_rows, marked_exports, marked_rows
 from attribune.schema import Schema
 from attribune.schema.attributes import read_cells
 from attribune.schema.columns import canonical, column_batches
 from attribune.schema.revision import Revision, check_listed
 from attribune.tasks import task_from_dict
 from attribune.values.enrol import ENROLMENTS, enrolments, replace_with
-from attribune.values.traces import Wanted, search_files
+from attribune.values.traces import MarkedExport, Wanted, drop_rows, marked_exports, marked_rows, search_files
 
 __all__ = [
     "Change",

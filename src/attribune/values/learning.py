@@ -1,11 +1,11 @@
-"""Learning of the vectors of new values, as the maximum of their posterior."""
+"""Learning of new values: their vectors as the maximum of the posterior, or their rows for a model that reads them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -19,16 +19,24 @@ from attribune.data.readers.base import EncodedRows, TextRows
 from attribune.errors import ConfigError, numbered_in_file
 from attribune.models.base import ConditionedModel
 from attribune.models.predictor import Predictor
+from attribune.models.scorer import Scorer
+from attribune.models.text_vectors import frozen_vectors
 from attribune.models.value_tables import value_spread
 from attribune.runs.labelled import LabelledRows
+from attribune.runs.recipe import Recipe
 from attribune.tasks.capabilities import VALUE_PRIORS, can
-from attribune.values.posterior import value_mode, value_slopes
+from attribune.values.posterior import MOST_DERIVATIVES, value_mode, value_slopes
 from attribune.values.reading import NewValues
 
-__all__ = ["EnrolSettings", "Enrolled", "ValueLearner"]
+__all__ = [
+    "EnrolSettings",
+    "Enrolled",
+    "ValueLearner",
+    "add_histories",
+    "history_attribute",
+]
 
 _LARGEST_PRIOR = 1e12  # with which new values stay where they start
-_DERIVATIVES = 20_000_000  # numbers that are held at once
 _NUMBERS = 200_000  # of a row's derivatives, above which L-BFGS takes fewer passes
 
 
@@ -190,27 +198,24 @@ class ValueLearner:
             yield pieces.owners[index], batch
 
     def learn(self, reporter: Reporter) -> tuple[Enrolled, ...]:
-        """Learn the vectors; returns the values with their losses."""
+        """Learn the vectors, if the model has any; returns the values with their losses."""
+        if self._batches and self._model.histories is not None:
+            return tuple(self._enrolled(*self._losses_with_histories()))
         if not self._batches or not self._tables:
             with torch.no_grad():
                 losses = self._losses(learn=False)
             return tuple(self._enrolled(losses, losses))
-        before = self._most_probable(reporter)
-        for table in self._tables:
-            table.write()
-        with torch.no_grad():
-            after = self._losses(learn=False)
-        return tuple(self._enrolled(before, after))
-
-    def _most_probable(self, reporter: Reporter) -> npt.NDArray[np.float64]:
-        """Find the maxima of the posterior; returns the losses of the rows before."""
         with torch.no_grad():
             before = self._losses(learn=False)
         names = dict.fromkeys(table.attribute for table in self._tables)
         searched = [name for name in names if not self._find_linear(name)]
         if searched:
             self._maximise([table for table in self._tables if table.attribute in searched], reporter)
-        return before
+        for table in self._tables:
+            table.write()
+        with torch.no_grad():
+            after = self._losses(learn=False)
+        return tuple(self._enrolled(before, after))
 
     def _find_linear(self, name: str) -> bool:
         """Find the vectors of an attribute's new values with linear logits, unless that cannot be done."""
@@ -218,12 +223,12 @@ class ValueLearner:
         tables = [table for table in self._tables if table.attribute == name]
         numbers = model.task.outputs * sum(table.numbers for table in tables)
         is_simple = can(model.task, VALUE_PRIORS) and attribute.slots == 1
-        if not is_simple or max(map(len, sets)) * numbers > _DERIVATIVES or numbers > _NUMBERS:
+        if not is_simple or max(map(len, sets)) * numbers > MOST_DERIVATIVES or numbers > _NUMBERS:
             return False
         counts = attribute.counts.copy()
         counts[attribute.size - len(sets) :] = 0  # their vectors say nothing of the spread
         vectors = torch.zeros(len(sets), numbers // model.task.outputs)
-        for group in _groups(sets, limit=_DERIVATIVES // numbers):
+        for group in _groups(sets, limit=MOST_DERIVATIVES // numbers):
             rows = np.concatenate([sets[number] for number in group])
             owners = self._rows.attribute_ids[rows, attribute.columns.start]
             slopes = value_slopes(
@@ -272,8 +277,8 @@ class ValueLearner:
             reporter.started(done=0, total=steps)
             optimizer.step(objective)  # type: ignore[no-untyped-call]
 
-    def remember(self) -> tuple[Enrolled, ...]:
-        """Return the values with their losses, for a model that reads their rows."""
+    def _losses_with_histories(self) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+        """Return the losses of the rows with their values unknown, and of a model that reads the rows of the values."""
         known = self._rows
         with torch.no_grad():
             after = self._losses(learn=False)
@@ -281,7 +286,7 @@ class ValueLearner:
             self._batches = list(self._row_batches(self._settings.batch_size))
             before = self._losses(learn=False)
         self._rows = known
-        return tuple(self._enrolled(before, after))
+        return before, after
 
     def _gradients(self) -> npt.NDArray[np.float64]:
         """Compute the gradients of the negative log posterior; returns the losses of the rows."""
@@ -325,3 +330,48 @@ def _groups(sets: Sequence[npt.NDArray[np.intp]], *, limit: int) -> Iterator[lis
             rows += len(one)
     if group:
         yield group
+
+
+def history_attribute(model: Scorer, attributes: Sequence[str] | None) -> str | None:
+    """Return the attribute whose rows a model reads; None for one that reads no histories.
+
+    Args:
+        attributes: those whose values are to be added; ConfigError for any other.
+    """
+    if model.histories is None:
+        return None
+    name = model.histories.attribute
+    if other := [attribute for attribute in attributes or () if attribute != name]:
+        raise ConfigError(f"method 'history' reads the rows of {name!r}, not of {other[0]!r}: name {name!r} alone")
+    return name
+
+
+def add_histories(
+    model: ConditionedModel,
+    rows: LabelledRows,
+    index: npt.NDArray[np.int64],
+    *,
+    recipe: Recipe,
+    first_id: int,
+    device: Any,
+) -> None:
+    """Store rows with a model; values of ids below `first_id` keep the histories that they have.
+
+    Raises:
+        DataError: for a column of times that is missing, or a time that cannot be read.
+    """
+    assert model.histories is not None
+    embed = None
+    if model.histories.config.time is None:
+        model.text_vectors = frozen_vectors(model)
+        model.text_vectors.to(device)
+        embed = model.text_vectors.of_texts
+    with numbered_in_file(rows.numbers[index], rows.source):
+        model.histories = model.histories.added(
+            rows.rows.select(index),
+            text=recipe.data.text_input(),
+            labels=recipe.data.label,
+            missing=recipe.missing_labels,
+            embed=embed,
+            first_id=first_id,
+        )

@@ -1,7 +1,7 @@
 """Which texts a person should judge next: those whose answers tell most about what the person says of the others.
 
 The vector of a new value is N(0, σ²) around the unknown one, or around what is known of it, with the width that the end
-of the training learned (`attribune.training.new_values`); of a value with rows it is narrower by what as many texts
+of the training learned (`attribune.values.posterior`); of a value with rows it is narrower by what as many texts
 tell on average. Logits are taken as linear in the vector. A text's worth is how much its answer is expected to lower
 the loss of the texts of the table (Cohn, Ghahramani and Jordan 1996); after each choice the vector is known as if the
 answer was.

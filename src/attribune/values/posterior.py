@@ -1,4 +1,12 @@
-"""How the logits of rows depend on the vectors of their values, and the most probable vectors of new values."""
+"""The posterior of a new value's vector: the slopes of logits, the most probable vector, and the weight of the prior.
+
+The logits of a row are taken as linear in the vector of its value. The prior is a normal distribution around the vector
+of unknown values, or what a description says, with the spread of the trained vectors times a factor. Trained vectors
+stay closer together than the values differ: they begin together, and a value's rows move them for a few steps only. So
+the factor is learned at the end of a training from rows on which no vector was trained: those of known values among the
+validation rows, as if the values were new. The evidence of all of them chooses it. Where the values are few, so that
+their evidence says little, the weight of the prior stays near a typical one.
+"""
 
 from __future__ import annotations
 
@@ -12,25 +20,32 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
+from attribune import functional
 from attribune.data.readers.base import EncodedRows
 from attribune.models.base import ConditionedModel
+from attribune.models.config import TYPICAL_PRIOR_WEIGHT
 from attribune.models.model import AttributeModel
 from attribune.models.value_tables import value_spread
 from attribune.schema.attributes import FittedAttribute
+from attribune.schema.revision import is_listed
 from attribune.tasks import Task
 
 __all__ = [
+    "MOST_DERIVATIVES",
     "ValueSlopes",
-    "first_gradients",
-    "table_gradients",
+    "learn_value_priors",
+    "rows_to_learn_from",
     "value_mode",
     "value_slopes",
-    "with_first_values",
 ]
 
 
+MOST_DERIVATIVES = 20_000_000
+"""Numbers that are held at once."""
+
+
 @contextmanager
-def table_gradients(model: ConditionedModel, names: Sequence[str]) -> Iterator[dict[str, nn.Parameter]]:
+def _table_gradients(model: ConditionedModel, names: Sequence[str]) -> Iterator[dict[str, nn.Parameter]]:
     """Let these tables alone have gradients within a block, of the rows of a batch, and the model predict."""
     methods = model.values.methods()
     required = {name: parameter.requires_grad for name, parameter in model.named_parameters()}
@@ -53,7 +68,7 @@ def table_gradients(model: ConditionedModel, names: Sequence[str]) -> Iterator[d
 
 
 @contextmanager
-def with_first_values(
+def _with_first_values(
     model: ConditionedModel,
     attribute: FittedAttribute,
     vectors: Mapping[str, Tensor],
@@ -95,7 +110,7 @@ def with_first_values(
             module.features, module.own_ids = known
 
 
-def first_gradients(output: Tensor, parameters: Mapping[str, nn.Parameter], count: int) -> list[Tensor]:
+def _first_gradients(output: Tensor, parameters: Mapping[str, nn.Parameter], count: int) -> list[Tensor]:
     """Return the gradients (count, ...) of a number in the vectors of the first values, for each table."""
     gradients = torch.autograd.grad(
         output, list(parameters.values()), retain_graph=True, allow_unused=True, materialize_grads=True
@@ -146,7 +161,7 @@ def value_slopes(
     Returns:
         None for logits that do not depend on the vectors, or are no finite numbers.
     """
-    with table_gradients(model, model.values.names(attribute.name)) as parameters:
+    with _table_gradients(model, model.values.names(attribute.name)) as parameters:
         spreads = [value_spread(p, attribute.counts).flatten().double().cpu() for p in parameters.values()]
         size, C, D = min(batch_size, attribute.size - 1), model.task.outputs, sum(map(len, spreads))
         found, slopes = torch.zeros(len(rows), C).double(), torch.zeros(len(rows), C, D).double()
@@ -154,7 +169,7 @@ def value_slopes(
         for index, batch in model.batches(rows, size=size, strict=True):
             source = torch.from_numpy(own[index])
             vectors = {name: p.detach()[source.to(p.device)] for name, p in parameters.items()}
-            with with_first_values(model, attribute, vectors, described[index], batch) as inputs:
+            with _with_first_values(model, attribute, vectors, described[index], batch) as inputs:
                 with run():
                     _, logits = model.documents_and_logits(**inputs)
                 if not logits.requires_grad:
@@ -163,8 +178,7 @@ def value_slopes(
                 slopes[index] = _derivatives(logits, parameters, spreads)
             for row, label in zip(index.tolist(), batch["labels"].cpu() if "labels" in batch else (), strict=False):
                 labels[row] = label
-    is_finite = bool(slopes.isfinite().all() and found.isfinite().all())
-    if not is_finite:
+    if not (slopes.isfinite().all() and found.isfinite().all()):
         return None
     return ValueSlopes(logits=found, J=slopes, labels=labels)
 
@@ -174,15 +188,15 @@ def _derivatives(logits: Tensor, parameters: Mapping[str, nn.Parameter], spreads
     B, C = logits.shape
     slopes = torch.zeros(B, C, sum(map(len, spreads))).double()
     for output in range(C):
-        gradients = first_gradients(logits[:, output].sum(), parameters, B)
+        gradients = _first_gradients(logits[:, output].sum(), parameters, B)
         parts = [s * gradient.flatten(1).double().cpu() for s, gradient in zip(spreads, gradients, strict=True)]
         slopes[:, output] = torch.cat(parts, dim=1)
     return slopes
 
 
-_STEPS = 30
-_HALVINGS = 20
-_TOLERANCE = 1e-9
+_MODE_STEPS = 30
+_MODE_HALVINGS = 20
+_MODE_TOLERANCE = 1e-9
 _ROUNDING = 1e-14
 _LEAST = 1e-6  # weight of a prior, so that there is a most probable vector
 
@@ -206,29 +220,218 @@ def value_mode(task: Task, logits: Tensor, J: Tensor, labels: Tensor, *, weight:
         return found
 
     reached = objective(v)
-    for _ in range(_STEPS):
-        g, H = _posterior_derivatives(task, logits + slopes @ v, labels)
+    for _ in range(_MODE_STEPS):
+        g, H = _loss_derivatives(task, logits + slopes @ v, labels)
         gradient = torch.einsum("ncm,nc->m", slopes, g) + weight * v
         hessian = torch.einsum("ncm,ncd,ndk->mk", slopes, H, slopes) + weight * torch.eye(len(v)).to(v)
         step = -torch.linalg.solve(hessian, gradient)
         most = reached + _ROUNDING * (1 + reached.abs())  # the objective is flat where the gradient is not yet 0
         share, tried = 1.0, objective(v + step)
-        while not tried <= most and share > 0.5**_HALVINGS:
+        while not tried <= most and share > 0.5**_MODE_HALVINGS:
             share /= 2
             tried = objective(v + share * step)
         if not tried <= most:
             break
         v, reached = v + share * step, tried
-        if step.norm() <= _TOLERANCE * (1 + v.norm()):
+        if step.norm() <= _MODE_TOLERANCE * (1 + v.norm()):
             break
     found: Tensor = basis @ v
     return found
 
 
-def _posterior_derivatives(task: Task, logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+def _loss_derivatives(task: Task, logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
     """Return the gradients (n, C) and Hessians (n, C, C) of the rows' losses in their logits."""
     with torch.enable_grad():
         at = logits.detach().requires_grad_()
         (g,) = torch.autograd.grad(task.row_losses(at, labels).sum(), at, create_graph=True)
         H = [torch.autograd.grad(g[:, output].sum(), at, retain_graph=True)[0] for output in range(at.shape[1])]
     return g.detach().double(), torch.stack(H, dim=1).double()
+
+
+_ROWS = 400  # rows of all values
+_EACH = 8  # rows of one value
+_FEWEST = 4  # values with two rows, below which nothing is learned
+_WIDTH = 1.1  # standard deviation of the logarithm of the weights that were learned for attributes with many values
+_PASSES = 1600  # backward passes of a row, one for each output
+_SCALES = np.geomspace(0.1, 30, 16)  # of the prior's standard deviation over that of the trained vectors
+_EVIDENCE_STEPS = 20
+_EVIDENCE_HALVINGS = 6
+_EVIDENCE_TOLERANCE = 1e-3
+
+
+def rows_to_learn_from(
+    attribute_ids: npt.NDArray[np.int64], attribute: FittedAttribute, *, outputs: int, numbers: int = 1
+) -> npt.NDArray[np.int64] | None:
+    """Choose rows of values with two rows or more, (n,); None if there are too few of these values.
+
+    Args:
+        outputs: of a row.
+        numbers: size of a value's vectors.
+    """
+    most = min(_ROWS, _PASSES // outputs, MOST_DERIVATIVES // (outputs * numbers))
+    ids = attribute_ids[:, attribute.columns]
+    single = np.flatnonzero((ids != 0).sum(axis=1) == 1)
+    values = ids[single].max(axis=1)
+    _, starts, counts = np.unique(np.sort(values), return_index=True, return_counts=True)
+    by_value, generator = single[np.argsort(values, kind="stable")], np.random.default_rng(0)
+    chosen: list[npt.NDArray[np.int64]] = []
+    for value in generator.permutation(np.flatnonzero(counts > 1)):
+        if sum(map(len, chosen)) >= most:
+            break
+        own = by_value[starts[value] : starts[value] + counts[value]]
+        chosen.append(generator.permutation(own)[:_EACH])
+    return np.sort(np.concatenate(chosen)) if len(chosen) >= _FEWEST else None
+
+
+def learn_value_priors(
+    model: ConditionedModel,
+    rows: Callable[[npt.NDArray[np.int64]], EncodedRows],
+    attribute_ids: npt.NDArray[np.int64],
+    *,
+    run: Callable[[], AbstractContextManager[Any]],
+    batch_size: int = 32,
+) -> dict[str, float]:
+    """Return the weight of the prior for the new values of each attribute, where rows tell enough.
+
+    Args:
+        model: trained.
+        rows: returns encoded rows with labels, by their indices.
+        attribute_ids: (n, slots) of all rows that could be used.
+        run: makes the context of a forward pass.
+        batch_size: rows of one.
+    """
+    if not model.values.are_apart():
+        return {}
+    found: dict[str, float] = {}
+    for attribute in model.schema:
+        numbers = model.values.size(attribute.name)
+        indices = (
+            rows_to_learn_from(attribute_ids, attribute, outputs=model.task.outputs, numbers=numbers)
+            if numbers and is_listed(attribute)
+            else None
+        )
+        if indices is None:
+            continue
+        chosen = rows(indices)
+        owners = chosen.attribute_ids[:, attribute.columns].max(axis=1)
+        slopes = value_slopes(
+            model, attribute, chosen, run, own=np.zeros_like(owners), described=owners, batch_size=batch_size
+        )
+        weight = None if slopes is None else _by_value(slopes, owners, model.task).prior_weight()
+        if weight is not None:
+            found[attribute.name] = weight
+    return found
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Slopes:
+    """How the logits of V values' rows, m of each at most, depend on the vectors of their values.
+
+    Attributes:
+        logits: (V m, C) with the values unknown.
+        J: (V, m C, D) derivatives in the vectors, in units of the trained vectors' deviations; 0 for rows beyond a
+            value's own.
+        labels: (V m, ...).
+        real: (V m,), 1 for rows, and 0 beyond a value's own.
+    """
+
+    task: Task
+    logits: Tensor
+    J: Tensor
+    labels: Tensor
+    real: Tensor
+
+    def prior_weight(self) -> float | None:
+        """Return the weight at which the rows are likeliest; None where they do not depend on the vectors.
+
+        Losses are divided by their dispersion, as the noise of a regression is not that of its loss.
+        """
+        if not float(self.J.abs().max()) > 0:
+            return None
+        dispersion = self._dispersion() if self.task.codec.has_free_dispersion else 1.0
+        products = self.J @ self.J.transpose(1, 2)
+        evidence = np.array([self._evidence(scale**2 * products, dispersion) for scale in _SCALES])
+        unusual = np.log(dispersion / _SCALES**2 / TYPICAL_PRIOR_WEIGHT) / _WIDTH
+        return float(dispersion / _highest(_SCALES, evidence - unusual**2 / 2) ** 2)
+
+    def _evidence(self, K: Tensor, dispersion: float) -> float:
+        """Return the sum of the values' evidences for a prior."""
+        a = K.new_zeros(K.shape[:2])
+        objective = self._losses(a, K) / dispersion
+        for _ in range(_EVIDENCE_STEPS):
+            g, W = self._derivatives(a, K)
+            step = functional.value_mode_step(a, g / dispersion, K, W / dispersion) - a
+            share = torch.ones_like(objective)
+            for _ in range(_EVIDENCE_HALVINGS):  # for the values whose objective the step would raise
+                tried = a + share[:, None] * step
+                reached = self._losses(tried, K) / dispersion + 0.5 * torch.einsum("vi,vij,vj->v", tried, K, tried)
+                lower = reached <= objective
+                share = torch.where(lower, share, share / 2)
+                if lower.all():
+                    break
+            gained = float(torch.where(lower, objective - reached, 0.0).sum())
+            a, objective = torch.where(lower[:, None], tried, a), torch.where(lower, reached, objective)
+            if gained < _EVIDENCE_TOLERANCE:
+                break
+        _, W = self._derivatives(a, K)
+        losses = self._losses(a, K) / dispersion
+        return float(functional.value_log_evidence(losses, a, K, W / dispersion).sum())
+
+    def _logits(self, a: Tensor, K: Tensor) -> Tensor:
+        return self.logits + (K @ a.unsqueeze(2)).view(self.logits.shape)
+
+    @torch.no_grad()
+    def _losses(self, a: Tensor, K: Tensor) -> Tensor:
+        """Return the losses (V,) of the values' rows."""
+        return (self.real * self.task.row_losses(self._logits(a, K), self.labels)).view(len(a), -1).sum(dim=1)
+
+    def _derivatives(self, a: Tensor, K: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the gradients (V, n) and Hessians (V, n, n) of the losses in the logits."""
+        (V, n), C = a.shape, self.logits.shape[1]
+        g, H = _loss_derivatives(self.task, self._logits(a, K), self.labels)
+        W = a.new_zeros(V, n // C, C, n // C, C)
+        rows = torch.arange(n // C)
+        W[:, rows, :, rows] = (self.real[:, None, None] * H).view(V, -1, C, C).transpose(0, 1)
+        return (self.real[:, None] * g).view(V, n), W.view(V, n, n)
+
+    def _dispersion(self) -> float:
+        """Return how much more the gradients vary among the rows of a value than the loss expects."""
+        V, n, D = self.J.shape
+        C = self.logits.shape[1]
+        g, W = self._derivatives(self.J.new_zeros(V, n), self.J.new_zeros(V, n, n))
+        J, real = self.J.view(V, -1, C, D), self.real.view(V, -1)
+        slopes = torch.einsum("vrc,vrcd->vrd", g.view(V, -1, C), J)
+        counts = real.sum(dim=1)
+        mean = slopes.sum(dim=1) / counts[:, None]
+        varied = (real[:, :, None] * (slopes - mean[:, None]).square()).sum()
+        expected = torch.einsum("vid,vij,vjd->v", self.J, W, self.J) * (counts - 1) / counts
+        return float(varied / expected.sum())
+
+
+def _by_value(found: ValueSlopes, owners: npt.NDArray[np.int64], task: Task) -> _Slopes:
+    """Put the rows of each value together.
+
+    Args:
+        owners: (n,) the values of the rows.
+    """
+    _, first, value, counts = np.unique(owners, return_index=True, return_inverse=True, return_counts=True)
+    m, (_, C, D) = int(counts.max()), found.J.shape
+    order = np.argsort(value, kind="stable")
+    places = np.repeat(first, m)  # rows beyond a value's own stand for its first one, and count nothing
+    inside = np.concatenate([np.arange(count) for count in counts])
+    places[value[order] * m + inside] = order
+    real = torch.zeros(len(places)).double()
+    real[value[order] * m + inside] = 1
+    J = (real[:, None, None] * found.J[places]).view(len(counts), m * C, D)
+    stacked = torch.stack([found.labels[place] for place in places])
+    return _Slopes(task=task, logits=found.logits[places], J=J, labels=stacked, real=real)
+
+
+def _highest(scales: npt.NDArray[np.float64], evidence: npt.NDArray[np.float64]) -> float:
+    """Return where the parabola through the highest evidence and its neighbours has its top."""
+    best = int(evidence.argmax())
+    if best in (0, len(scales) - 1):
+        return float(scales[best])
+    low, top, high = evidence[best - 1 : best + 2]
+    shift = 0.5 * (low - high) / (low - 2 * top + high)
+    return float(scales[best] * (scales[1] / scales[0]) ** shift)
