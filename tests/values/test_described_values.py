@@ -19,8 +19,9 @@ from attribune.benchmark.experiment import Experiment, SetPlan
 from attribune.benchmark.source import SetSource
 from attribune.errors import ConfigError, DataError
 from attribune.runs.loading import load_run
-from attribune.values.enrol import enrol, enrolments
+from attribune.values.enrol import enrol
 from attribune.values.live_run import LiveRun
+from attribune.values.record import enrolments
 
 pytestmark = pytest.mark.slow
 
@@ -120,7 +121,7 @@ def test_new_values_are_described_and_taken_back(run: Path, folder: Path, capsys
     new = logits(run, ["u0", "nobody", "new1"])
     assert new[:2] == pytest.approx(old[:2], abs=1e-6)
     assert np.abs(new[2] - old[2]).max() > 1e-6
-    assert [(one["value"], one["rows"], one["loss_before"]) for one in enrolments(run)[0]] == [
+    assert [(one.value, one.rows, one.loss_before) for one in enrolments(run)[0]] == [
         ("new1", 0, None),
         ("new2", 0, None),
     ]

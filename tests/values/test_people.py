@@ -29,8 +29,10 @@ from attribune.models.predictor import Predictor
 from attribune.runs.folder import RunFolder
 from attribune.runs.loading import load_run
 from attribune.schema.revision import Revision
-from attribune.values.enrol import ENROLMENTS, EnrolSettings, enrol, enrolments, undo_enrolment
+from attribune.values.enrol import enrol, undo_enrolment
 from attribune.values.forget import forget
+from attribune.values.learning import EnrolSettings
+from attribune.values.record import ENROLMENTS, enrolments
 from attribune.values.traces import Wanted, search_files
 
 NEW = small_runs.reviews(60, seed=9, users=12)  # users 7 to 11 are new
@@ -139,7 +141,7 @@ def test_new_values_become_known_and_old_predictions_stay(run: Path, new: Path) 
     np.testing.assert_array_equal(logits(run, old), before)
     assert np.abs(logits(run, strangers) - unknown).max() > 1e-4
     assert load_run(run)[1].schema["user"].counts[-5:].tolist() == [value.rows for value in found.values]
-    assert [value["value"] for value in enrolments(run)[0]] == [value.value for value in found.values]
+    assert [value.value for value in enrolments(run)[0]] == [value.value for value in found.values]
 
 
 @pytest.mark.slow
@@ -154,7 +156,7 @@ def test_what_was_added_is_taken_back_to_the_bit(run: Path, new: Path, tmp_path:
     once = bytes_of(run)
     enrol(run, new)
     assert len(enrolments(run)) == 2
-    assert {value["value"] for value in undo_enrolment(run)} == {"u7", "u9", "u10", "u11"}
+    assert {value.value for value in undo_enrolment(run)} == {"u7", "u9", "u10", "u11"}
     assert bytes_of(run) == once
     undo_enrolment(run)
     assert bytes_of(run) == before
@@ -371,7 +373,7 @@ def test_who_was_added_is_forgotten_too(run: Path, new: Path) -> None:
     enrol(run, new, **ONE_STEP)
     forget(run, "user", ["u9", "u2"])
     assert files_with_value("u9", run) == files_with_value("u2", run) == []
-    assert "u9" not in {value["value"] for value in undo_enrolment(run)}
+    assert "u9" not in {value.value for value in undo_enrolment(run)}
     assert list(load_run(run)[1].schema["user"].values) == [f"u{n}" for n in (0, 1, 3, 4, 5, 6)] or "u9" not in set(
         load_run(run)[1].schema["user"].values
     )
@@ -485,7 +487,7 @@ def test_the_commands(run: Path, new: Path, capsys: pytest.CaptureFixture[str]) 
     assert main(["enrol", str(run), str(new), "--steps", "3"]) == 0
     out, error = capsys.readouterr()
     assert [line.split()[:2] for line in out.splitlines()[1:]] == [
-        ["user", value["value"]] for value in enrolments(run)[0]
+        ["user", value.value] for value in enrolments(run)[0]
     ]
     assert "values added: 5, in" in error
     assert main(["enrol", str(run), "--undo"]) == 0

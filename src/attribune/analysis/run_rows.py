@@ -24,7 +24,7 @@ from attribune.runs.verdict import CountGain, Verdict, gains_by_count, run_verdi
 from attribune.schema import Schema
 from attribune.schema.attributes import FittedAttribute, counts_of_rows
 from attribune.tasks import Task
-from attribune.values.enrol import schema_of_training
+from attribune.values.record import schema_of_training
 
 __all__ = ["RunRows", "rows_of_run"]
 

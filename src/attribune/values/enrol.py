@@ -19,12 +19,9 @@ from typing import Any, Unpack
 import pandas as pd
 
 from attribune.core.arguments import checked_arguments
-from attribune.core.checksums import CheckedFiles, check_files
 from attribune.core.door import as_call, is_command_line
-from attribune.core.files import replace_file, write_json
 from attribune.core.process_state import training_alone
 from attribune.core.progress import Reporter
-from attribune.core.records import read_record
 from attribune.core.terminal import printable
 from attribune.core.wording import counted
 from attribune.data.file_options import AS_FOUND, FileOptions, Reading
@@ -32,10 +29,7 @@ from attribune.data.tables import with_reading
 from attribune.errors import ConfigError
 from attribune.methods import DEFAULT_METHOD
 from attribune.models.base import ConditionedModel
-from attribune.models.folder import CARD, ModelSnapshot
 from attribune.models.predictor import Predictor
-from attribune.models.scorer import Scorer
-from attribune.runs.card import has_own_card, run_card
 from attribune.runs.folder import RunFolder
 from attribune.runs.labelled import LabelledRows
 from attribune.runs.loading import load_run, predictor_of
@@ -43,25 +37,18 @@ from attribune.runs.recipe import Recipe, ValuesRecipe
 from attribune.schema import Schema, ValueTable
 from attribune.schema.revision import Revision
 from attribune.tasks.capabilities import ENROL, require
-from attribune.values.learning import Enrolled, EnrolSettings, ValueLearner, add_histories, history_attribute
+from attribune.values.learning import EnrolSettings, ValueLearner, add_histories, history_attribute
 from attribune.values.reading import NewValues, read_value_table
+from attribune.values.record import Enrolled, enrolments, replace_with, revise_run, without
 
 __all__ = [
-    "ENROLMENTS",
-    "EnrolSettings",
-    "Enrolled",
     "Enrolment",
     "check_takes_values",
     "enrol",
-    "enrolments",
     "learn_values",
-    "replace_with",
-    "schema_of_training",
     "undo_enrolment",
 ]
 
-ENROLMENTS = "enrolments.json"
-"""The file in a model's folder that lists the values added after training."""
 _SHOWN = 20  # values that are printed
 
 
@@ -153,7 +140,7 @@ def enrol(
         if data is not None or attributes is not None or values is not None:
             raise ConfigError("undo removes the values that were added last: leave out data, attributes and values")
         removed = undo_enrolment(run, backbone=backbone)
-        return Enrolment(removed=tuple(Enrolled(**value) for value in removed))
+        return Enrolment(removed=tuple(removed))
     settings = EnrolSettings(min_rows=min_rows, steps=steps, prior=prior)
     if data is None and not values:
         raise ConfigError("there is neither a table of rows nor one that describes values: give at least one")
@@ -174,7 +161,7 @@ def enrol(
             settings=settings,
             reporter=reporter or Reporter(),
         )
-        replace_with(folder, model, [*enrolments(folder.path), [asdict(value) for value in done.values]])
+        replace_with(folder, model, [*enrolments(folder.path), list(done.values)])
     return done
 
 
@@ -283,49 +270,7 @@ def _labelled(recipe: Recipe, predictor: Predictor, data: Any, reporter: Reporte
     return rows.learnable()
 
 
-def enrolments(run: str | Path) -> list[list[dict[str, Any]]]:
-    """Return the values added to a run since its training: one list of `Enrolled` fields for each `enrol`.
-
-    Raises:
-        ModelFolderError: for a record that is damaged.
-    """
-    folder = RunFolder.of(run)
-    path = folder.model / ENROLMENTS
-
-    def read() -> list[list[Enrolled]]:
-        check_files(folder.model, {ENROLMENTS})
-        return read_record(path, list[list[Enrolled]], what="record of added values") if path.is_file() else []
-
-    steps = folder.read_from_model(read)
-    return [[asdict(value) for value in step] for step in steps]
-
-
-def replace_with(
-    folder: RunFolder, model: Scorer | ModelSnapshot, record: Sequence[Sequence[Mapping[str, Any]]]
-) -> None:
-    """Replace a run's model by a revised one, with the run's card and the record of added values.
-
-    A card that someone has changed stays as it is.
-
-    Raises:
-        ModelFolderError: when it cannot be written; the earlier model is still complete.
-    """
-
-    def save(draft: Path) -> None:
-        model.save_pretrained(draft)
-        recipe = folder.read_recipe()
-        if not has_own_card(folder, recipe):
-            replace_file(draft / CARD, (folder.model / CARD).read_bytes())
-        elif folder.is_finished:
-            replace_file(draft / CARD, run_card(recipe, model.schema, folder.read_results()).encode())
-        if record:
-            write_json(draft / ENROLMENTS, record, what="record of added values")
-            CheckedFiles(draft).add([ENROLMENTS])
-
-    folder.replace_model(save)
-
-
-def undo_enrolment(run: str | Path, *, backbone: str | Path | None = None) -> list[dict[str, Any]]:
+def undo_enrolment(run: str | Path, *, backbone: str | Path | None = None) -> list[Enrolled]:
     """Remove the values that were added last, which restores the earlier model bit for bit; returns the values.
 
     Args:
@@ -339,33 +284,10 @@ def undo_enrolment(run: str | Path, *, backbone: str | Path | None = None) -> li
     folder = RunFolder.of(run)
     folder.read_recipe()
     with folder.held():
-        return _undo_enrolment(folder, backbone=backbone)
-
-
-def _undo_enrolment(folder: RunFolder, *, backbone: str | Path | None) -> list[dict[str, Any]]:
-    folder.recover_model()
-    record = enrolments(folder.path)
-    if not record:
-        raise ConfigError(f"{folder.path} has no values that were added after training: there is nothing to undo")
-    last = record.pop()
-    model = folder.revised_model(lambda schema: _without(schema, last), backbone=backbone)
-    replace_with(folder, model, record)
+        folder.recover_model()
+        record = enrolments(folder.path)
+        if not record:
+            raise ConfigError(f"{folder.path} has no values that were added after training: there is nothing to undo")
+        last = record.pop()
+        revise_run(folder, lambda schema: without(schema, last), record, backbone=backbone)
     return last
-
-
-def schema_of_training(folder: RunFolder) -> Schema:
-    """Return a run's schema without the values that were added since its training.
-
-    Raises:
-        ModelFolderError: for a model or a record that is damaged.
-    """
-    added = [value for step in enrolments(folder.path) for value in step]
-    return _without(folder.read_schema(), added).schema
-
-
-def _without(schema: Schema, added: Sequence[Mapping[str, Any]]) -> Revision:
-    """Remove values that were added after the training."""
-    values: dict[str, tuple[str, ...]] = {}
-    for one in added:
-        values[one["attribute"]] = (*values.get(one["attribute"], ()), one["value"])
-    return Revision.removing(schema, values, count_rows=False)

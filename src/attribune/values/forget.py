@@ -12,8 +12,9 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -42,13 +43,11 @@ from attribune.schema.attributes import read_cells
 from attribune.schema.columns import canonical, column_batches
 from attribune.schema.revision import Revision, check_listed
 from attribune.tasks import task_from_dict
-from attribune.values.enrol import ENROLMENTS, enrolments, replace_with
+from attribune.values.record import ENROLMENTS, Change, Record, enrolments, replace_with, revise_run
 from attribune.values.traces import MarkedExport, Wanted, drop_rows, marked_exports, marked_rows, search_files
 
 __all__ = [
-    "Change",
     "Forgotten",
-    "Record",
     "files_of_run",
     "forget",
     "texts_of_export",
@@ -133,8 +132,6 @@ def _paths(recipe: Recipe) -> Iterator[str]:
     return (path for path in (*tables, *others) if path)
 
 
-Change: TypeAlias = Callable[[Schema], Revision]
-Record: TypeAlias = Sequence[Sequence[Mapping[str, Any]]]
 Replace: TypeAlias = Callable[[RunFolder, Change, Record], None]
 
 
@@ -215,11 +212,8 @@ def forget(
     folder = RunFolder.of(run)
     folder.read_recipe()
 
-    def loaded(folder: RunFolder, change: Change, record: Record) -> None:
-        replace_with(folder, folder.revised_model(change, backbone=backbone), record)
-
     with folder.held():
-        return _forget(folder, attribute, texts, replace or loaded)
+        return _forget(folder, attribute, texts, replace or partial(revise_run, backbone=backbone))
 
 
 def _forget(run: RunFolder, attribute: str, texts: Sequence[str], replace: Replace) -> Forgotten:
@@ -303,7 +297,7 @@ def _forget_in_model(
         replace_with(folder, baseline.revised(Revision.removing(schema, removed)), [])
     else:
         added = [
-            [value for value in step if value["attribute"] != attribute or value["value"] not in values]
+            [value for value in step if value.attribute != attribute or value.value not in values]
             for step in enrolments(folder.path)
         ]
         replace(folder, lambda schema: Revision.removing(schema, removed), [step for step in added if step])

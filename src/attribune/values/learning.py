@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Annotated, Any
 
 import numpy as np
@@ -27,10 +27,10 @@ from attribune.runs.recipe import Recipe
 from attribune.tasks.capabilities import VALUE_PRIORS, can
 from attribune.values.posterior import MOST_DERIVATIVES, value_mode, value_slopes
 from attribune.values.reading import NewValues
+from attribune.values.record import Enrolled
 
 __all__ = [
     "EnrolSettings",
-    "Enrolled",
     "ValueLearner",
     "add_histories",
     "history_attribute",
@@ -74,24 +74,6 @@ class EnrolSettings:
     prior: Annotated[float, AfterValidator(_in_range)] = 1.0
     min_rows: Count = 1
     batch_size: Count = 32
-
-
-@dataclass(frozen=True, kw_only=True)
-class Enrolled:
-    """A value that was added.
-
-    Args:
-        rows: number of rows from which it was learned.
-        loss_before: mean loss of these rows with the value unknown, or known by its description alone; None without
-            rows.
-        loss_after: mean loss of these rows with the value known; new rows will have a higher one.
-    """
-
-    attribute: str
-    value: str
-    rows: int
-    loss_before: float | None
-    loss_after: float | None
 
 
 class _Table:

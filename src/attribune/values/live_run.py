@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from math import isfinite
 from pathlib import Path
 from typing import Any, Protocol, Self, TypeVar
@@ -34,10 +34,11 @@ from attribune.runs.recipe import Recipe
 from attribune.schema.columns import canonical
 from attribune.schema.revision import Revision, check_listed
 from attribune.tasks.capabilities import LIVE, require
-from attribune.values.enrol import check_takes_values, enrolments, replace_with
-from attribune.values.forget import Change, Forgotten, Record, forget
-from attribune.values.learning import Enrolled, EnrolSettings, ValueLearner
+from attribune.values.enrol import check_takes_values
+from attribune.values.forget import Forgotten, forget
+from attribune.values.learning import EnrolSettings, ValueLearner
 from attribune.values.reading import NewValues
+from attribune.values.record import Change, Enrolled, Record, enrolments, replace_with, revise_run
 
 __all__ = ["Compute", "LearnedValue", "LiveRun"]
 
@@ -209,7 +210,7 @@ class LiveRun:
 
         with self.folder.held():
             self.folder.recover_model()
-            record = [*enrolments(self.folder.path), *([asdict(one.enrolled)] for one in values)]
+            record = [*enrolments(self.folder.path), *([one.enrolled] for one in values)]
             self._replace(grown, record, adds=True)
 
     def remove(self, attribute: str, value: str) -> Forgotten:
@@ -223,7 +224,7 @@ class LiveRun:
 
         def replace_model(folder: RunFolder, change: Change, record: Record) -> None:
             if folder.path != self.folder.path:
-                replace_with(folder, folder.revised_model(change, backbone=self._backbone), record)
+                revise_run(folder, change, record, backbone=self._backbone)
                 return
 
             def shrunk() -> tuple[KnownValues, ModelSnapshot]:

@@ -30,10 +30,11 @@ from attribune.models.base import ConditionedModel
 from attribune.models.predictor import Predictor
 from attribune.runs.folder import RunFolder
 from attribune.runs.loading import load_run
-from attribune.values.enrol import enrol, enrolments
+from attribune.values.enrol import enrol
 from attribune.values.forget import forget
 from attribune.values.learning import ValueLearner
 from attribune.values.live_run import LiveRun
+from attribune.values.record import enrolments
 
 pytestmark = pytest.mark.slow
 
@@ -139,11 +140,11 @@ def test_it_is_there_after_a_restart_and_can_be_undone(run: Path, tmp_path: Path
         served = outputs(client, rows)
     with serving(run) as client:
         same(outputs(client, rows), served)
-    assert [[value["value"] for value in step] for step in enrolments(run)] == [["new0"], ["new1"]]
+    assert [[value.value for value in step] for step in enrolments(run)] == [["new0"], ["new1"]]
     data = small_runs.write_csv(tmp_path / "rows.csv", rows)
     assert main(["predict", str(run), str(data), "--output", str(tmp_path / "found.csv")]) == 0
     assert main(["enrol", str(run), "--undo"]) == 0
-    assert [[value["value"] for value in step] for step in enrolments(run)] == [["new0"]]
+    assert [[value.value for value in step] for step in enrolments(run)] == [["new0"]]
     after = load_run(run)[1].predict(Dataset.from_list(known))["probability_good"]
     np.testing.assert_array_equal(before, after)
 
@@ -237,7 +238,7 @@ def test_those_who_come_together_are_written_together(
         free.set()
         assert [one.result().status_code for one in (first, *more)] == [200] * 5
     assert writes == [0, 1]
-    assert sorted(step[0]["value"] for step in enrolments(run)) == ["first", "more0", "more1", "more2", "more3"]
+    assert sorted(step[0].value for step in enrolments(run)) == ["first", "more0", "more1", "more2", "more3"]
     rows = [{**OLD[0], "user": value} for value in ("first", "more0", "more3")]
     served = outputs(client, rows)
     assert not any(one["unknown"] for one in served)

@@ -43,7 +43,8 @@ from attribune.runs.recipe import Recipe
 from attribune.runs.results import RunResults
 from attribune.schema.kinds import Kind, as_kinds
 from attribune.training.train import train
-from attribune.values.enrol import Enrolment, EnrolSettings, learn_values
+from attribune.values.enrol import Enrolment, learn_values
+from attribune.values.learning import EnrolSettings
 
 __all__ = ["AttributeEstimator", "can_continue"]
 
