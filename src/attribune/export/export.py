@@ -212,7 +212,7 @@ class _Source:
 
 def _clear_other_vectors(model: ConditionedModel, ids: npt.NDArray[np.int64]) -> None:
     """Set the vectors of all values to zero that are not fixed: they are other people's, and stay with the run."""
-    for name, attribute in model.rows_of_values().items():
+    for name, attribute in model.values.owners().items():
         parameter = model.get_parameter(name)
         own = torch.from_numpy(np.union1d(ids[model.schema[attribute].columns], [0]))
         vectors = torch.zeros_like(parameter)

@@ -113,7 +113,7 @@ def _learn_value_priors(
     model: ConditionedModel, data: PreparedData, source: DataPlan, settings: TrainingRecipe, reporter: Reporter
 ) -> None:
     """Learn from validation rows how far new values are from the unknown one."""
-    if not (can(model.task, VALUE_PRIORS) and model.rows_of_values()):
+    if not (can(model.task, VALUE_PRIORS) and model.values.owners()):
         return
     started, split = time.perf_counter(), data.splits["validation"]
     ids = model.schema.encode(split.table)[0]

@@ -146,7 +146,7 @@ class ValueLearner:
                 self._model.schema[attribute].counts,
                 prior=settings.prior * self._model.config.prior_weight(attribute),
             )
-            for name, attribute in self._model.rows_of_values().items()
+            for name, attribute in self._model.values.owners().items()
             if new.counts.get(attribute)
         ]
         for table in self._tables:

@@ -19,7 +19,6 @@ from attribune.errors import ConfigError, DataError
 from attribune.metrics.distributions import disagreement
 from attribune.models.predictor import Predictor
 from attribune.schema.columns import Table, column_batches, column_names
-from attribune.schema.revision import is_listed
 from attribune.tasks.capabilities import PANEL, Verb, require
 
 __all__ = ["Panel", "check_panel"]
@@ -65,7 +64,7 @@ class Panel:
         """
         check_panel(predictor)
         schema = predictor.schema
-        listed = [attribute.name for attribute in schema if is_listed(attribute)]
+        listed = [attribute.name for attribute in schema if attribute.spec.lists_values]
         if isinstance(members, str) and (members == _ALL or members in schema.names):
             name = listed[0] if members == _ALL and len(listed) == 1 else members
             if name not in listed:

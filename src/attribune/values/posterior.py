@@ -27,7 +27,6 @@ from attribune.models.config import TYPICAL_PRIOR_WEIGHT
 from attribune.models.model import AttributeModel
 from attribune.models.value_tables import value_spread
 from attribune.schema.attributes import FittedAttribute
-from attribune.schema.revision import is_listed
 from attribune.tasks import Task
 
 __all__ = [
@@ -307,7 +306,7 @@ def learn_value_priors(
         numbers = model.values.size(attribute.name)
         indices = (
             rows_to_learn_from(attribute_ids, attribute, outputs=model.task.outputs, numbers=numbers)
-            if numbers and is_listed(attribute)
+            if numbers and attribute.spec.lists_values
             else None
         )
         if indices is None:

@@ -20,7 +20,7 @@ from attribune.models.features import SentenceVectors
 from attribune.runs.labelled import LabelledRows
 from attribune.runs.learner import BackboneRecipe
 from attribune.runs.recipe import ValuesRecipe
-from attribune.schema import Numeric, Schema, Text, ValueTable
+from attribune.schema import Schema, Text, ValueTable
 from attribune.schema.columns import missing_column
 from attribune.schema.description_kinds import field_from_dict
 from attribune.schema.descriptions import describe
@@ -70,7 +70,7 @@ class NewValues:
     def with_rows(self, rows: LabelledRows, schema: Schema, attributes: Sequence[str] | None, *, min_rows: int) -> Self:
         """Return these and the new values of rows."""
         if attributes is None:
-            attributes = [a.name for a in schema if not isinstance(a.spec, Numeric) and a.spec.unseen != "hash"]
+            attributes = [a.name for a in schema if a.spec.lists_values]
         names = list(attributes)
         for name in names:
             check_listed(schema[name])
