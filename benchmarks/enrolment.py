@@ -29,10 +29,10 @@ from attribune.core.console import quiet_libraries
 from attribune.metrics.bootstrap import interval, paired
 from attribune.metrics.formulas import accuracy, log_loss
 from attribune.metrics.metric import Metric
-from attribune.runs.enrol import enrol
 from attribune.runs.loading import load_run
 from attribune.runs.recipe import Recipe
 from attribune.training.train import train
+from attribune.values.enrol import enrol
 
 CARD = CARDS["critics"]
 COLUMN = "critic"

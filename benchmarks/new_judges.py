@@ -28,7 +28,6 @@ import numpy.typing as npt
 from datasets import Dataset, concatenate_datasets
 from harness import RUNS, arguments, write_result
 
-from attribune.analysis.next_texts import next_texts
 from attribune.core.console import quiet_libraries
 from attribune.data.clusters import ClusterSettings, find_clusters
 from attribune.data.tables import read_table
@@ -38,11 +37,12 @@ from attribune.metrics.formulas import rmse
 from attribune.metrics.metric import Metric
 from attribune.models.linear import choose_c
 from attribune.models.predictor import Predictor
-from attribune.runs.enrol import enrol
 from attribune.runs.loading import load_run
 from attribune.runs.recipe import Recipe
 from attribune.schema import Schema
 from attribune.training.train import train
+from attribune.values.enrol import enrol
+from attribune.values.next_texts import next_texts
 
 Array = npt.NDArray[Any]
 LEAST, LEARNED, SCORED = 40, 20, 60  # judgements of a new judge, of these to be learned from, and to be scored
@@ -157,7 +157,7 @@ def recipe(epochs: int) -> Recipe:
             },
             "task": {"kind": "regression"},
             "method": {"name": "injector"},
-            "training": {"epochs": epochs, "learning_rate": 1e-3, "precision": "float32", "set_encoders": True},
+            "training": {"epochs": epochs, "learning_rate": 1e-3, "precision": "float32"},
         }
     )
 
@@ -210,8 +210,6 @@ def main() -> None:
         "enrolled": ({}, orders),
         "enrolled, prior of 1": ({"prior": 1.0 / (learned or 1.0)}, orders),
         "enrolled, texts chosen": ({}, asked),
-        "enrolled by the encoder": ({"by": "encoder"}, orders),
-        "enrolled by the encoder, texts chosen": ({"by": "encoder"}, asked),
     }
 
     def enrolled(name: str, shots: int, draw: int) -> dict[str, Any]:

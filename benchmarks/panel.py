@@ -28,8 +28,8 @@ from attribune import AttributeModel, Categorical, Classification, Schema, TextI
 from attribune.backbones.loading import DEFAULT_BACKBONE
 from attribune.core.console import quiet_libraries
 from attribune.methods import METHODS
-from attribune.models.panel import Panel
 from attribune.models.predictor import Predictor
+from attribune.values.panel import Panel
 
 
 def predictor(method: str, members: int) -> Predictor:

@@ -109,7 +109,7 @@ def written(run: str, values: int) -> dict[str, float]:
     """Milliseconds of `LiveRun.add`."""
     from datasets import Dataset
 
-    from attribune.runs.live_run import LiveRun
+    from attribune.values.live_run import LiveRun
 
     live, chance, times = LiveRun.open(run), random.Random(1), []
     for number in range(values):

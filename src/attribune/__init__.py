@@ -15,7 +15,8 @@ The subpackages, the lowest first; each imports only from those above it in this
     tasks       what is predicted: labels, losses, metrics, one file a task
     data        tables, splits, windows, encoding, batches
     models      a backbone, a method and a task: built, saved, loaded, used
-    runs        recipe and folder of a training, and what is done with a run later
+    runs        recipe and folder of a training, results, cards, the verdict
+    values      new, added and removed values: enrolment, removal, panels, what to judge next
     training    from a recipe to a run; search over recipes
     prediction  tables and folders of files, scored or written, by one process or many
     analysis    evaluation, comparison, diagnostics, explanations

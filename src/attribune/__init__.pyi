@@ -3,7 +3,6 @@
 from .analysis.ablation import ablate as ablate
 from .analysis.evaluate import compare_runs as compare_runs
 from .analysis.evaluate import evaluate as evaluate
-from .analysis.next_texts import next_texts as next_texts
 from .apps.estimators import AttributeClassifier as AttributeClassifier
 from .apps.estimators import AttributeOrdinal as AttributeOrdinal
 from .apps.estimators import AttributeRegressor as AttributeRegressor
@@ -58,16 +57,12 @@ from .models.layers import PersonalisedLinear as PersonalisedLinear
 from .models.layers import PersonalisedNorm as PersonalisedNorm
 from .models.layers import ValueVectors as ValueVectors
 from .models.model import AttributeModel as AttributeModel
-from .models.panel import Panel as Panel
 from .models.predictor import Predictor as Predictor
 from .models.predictor_group import PredictorGroup as PredictorGroup
 from .models.writer import Decoding as Decoding
 from .models.writer import Writer as Writer
 from .prediction.generate import generate as generate
 from .prediction.predict import predict as predict
-from .runs.enrol import enrol as enrol
-from .runs.forget import forget as forget
-from .runs.live_run import LiveRun as LiveRun
 from .runs.loading import load_run as load_run
 from .runs.recipe import Recipe as Recipe
 from .schema import Schema as Schema
@@ -87,5 +82,10 @@ from .tasks import Rating as Rating
 from .tasks import Regression as Regression
 from .tasks import Similarity as Similarity
 from .training.train import train as train
+from .values.enrol import enrol as enrol
+from .values.forget import forget as forget
+from .values.live_run import LiveRun as LiveRun
+from .values.next_texts import next_texts as next_texts
+from .values.panel import Panel as Panel
 
 __version__: str

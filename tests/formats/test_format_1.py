@@ -17,7 +17,10 @@ from attribune.apps.cli import main
 
 FORMAT_1 = Path(__file__).parents[1] / "fixtures" / "format_1"
 RUNS = ("injector", "linear", "written", "continued", "enrolled")
-PREDICTED = {"injector": "predictions.csv", "linear": "predictions_linear.csv", "enrolled": "predictions_enrolled.csv"}
+PREDICTED = {
+    "injector": "predictions.csv",
+    **{run: f"predictions_{run}.csv" for run in ("linear", "enrolled", "encoded")},
+}
 
 Outcome = tuple[int, str, str]
 Attribune = Callable[..., Outcome]
@@ -204,6 +207,29 @@ def test_an_enrolment_is_taken_back(attribune: Attribune) -> None:
 def test_a_value_is_forgotten(attribune: Attribune) -> None:
     assert attribune("forget", "injector", "--attribute", "user", "--value", "u1")[0] == 0
     assert '"u1"' not in Path("injector/model/schema.json").read_text()
+
+
+def test_an_encoder_of_new_values_is_left_out(attribune: Attribune) -> None:
+    said = "encoded/model has encoders of new values, which are not used any more"
+    read("reviews.csv").assign(user="u99")[:3].to_csv("u99.csv", index=False)
+    code, _, err = attribune("enrol", "encoded", "u99.csv")
+    assert code == 0
+    assert err.count(said) == 1
+    assert "values added: 1" in err
+    code, _, err = attribune("predict", "encoded", "new.csv", "--output", "found.csv")
+    assert code == 0
+    assert said not in err
+    assert "set_encoder" not in Path("encoded/model/config.json").read_text()
+    assert_same(read("found.csv"), read(PREDICTED["encoded"]))
+
+
+def test_a_recipe_with_encoders_of_new_values_says_what_to_leave_out(attribune: Attribune) -> None:
+    code, _, err = attribune("train", "--config", "encoded/recipe.yaml", "--output", "again")
+    assert code == 1
+    assert "training: set_encoders is gone: `attribune enrol` learns new values without an encoder" in err
+    words = ("--set", "training.set_encoders=false", "training.steps=1", "--no-baselines")
+    assert attribune("train", "--config", "encoded/recipe.yaml", "--output", "again", *words)[0] == 0
+    assert "set_encoders" not in Path("again/recipe.yaml").read_text()
 
 
 def test_the_earlier_folders_themselves_are_left_alone() -> None:

@@ -33,7 +33,7 @@ PROCESSES.set_forkserver_preload(
     [
         *("small_runs", "transformers.models.bert.modeling_bert", "matplotlib.pyplot"),
         *("attribune.apps.cli.train", "attribune.training.train", "attribune.core.console"),
-        *("attribune.prediction.predict", "attribune.runs.enrol", "attribune.runs.value_search"),
+        *("attribune.prediction.predict", "attribune.values.enrol", "attribune.values.traces"),
         *("attribune.apps.report.run_page", "attribune.apps.report.explanation_page"),
     ]
 )

@@ -16,9 +16,9 @@ from live_service import until
 from tally import tell
 from troubles import Pause
 
-from attribune.runs.enrol import enrolments
 from attribune.runs.folder import RunFolder
 from attribune.runs.loading import load_run
+from attribune.values.record import enrolments
 
 pytestmark = [pytest.mark.slow, pytest.mark.exhaustive]
 
@@ -83,7 +83,7 @@ def test_two_verbs_on_one_run(first: str, second: str, attacked: Path, tmp_path:
         run = RunFolder(attacks.place / "run")
         values = run.read_schema()["user"].values
         done = [name for name, code in zip((first, second), codes, strict=True) if code == 0]
-        added = [value["value"] for step in enrolments(run.path) for value in step]
+        added = [value.value for step in enrolments(run.path) for value in step]
         is_new_again = "u3" in added  # to the second, when the first has forgotten it
         assert not is_new_again or done == [first, second]
         assert len(added) == (5 + is_new_again if "enrol" in done else 0)

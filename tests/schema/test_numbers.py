@@ -14,11 +14,11 @@ from trained_runs import TrainedRuns
 
 from attribune.apps.cli import main
 from attribune.errors import AttribuneError, ConfigError, DataError
-from attribune.runs.enrol import enrol
 from attribune.runs.folder import RunFolder
 from attribune.runs.loading import load_run
 from attribune.schema import Categorical, Number, Numeric, Schema, ValueTable
 from attribune.schema.fitting import number_levels
+from attribune.values.enrol import enrol
 
 
 def fitted(numbers: list[Any], **options: Any) -> Schema:

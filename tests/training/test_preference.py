@@ -15,10 +15,10 @@ from trained_runs import TrainedRuns
 
 from attribune.apps.cli import main
 from attribune.data.tables import read_table
-from attribune.models.panel import Panel
 from attribune.models.predictor_group import PredictorGroup
 from attribune.runs.folder import RunFolder
 from attribune.runs.loading import load_run
+from attribune.values.panel import Panel
 
 pytestmark = pytest.mark.slow
 

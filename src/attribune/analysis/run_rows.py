@@ -16,7 +16,6 @@ from attribune.analysis.evaluate import AS_GIVEN, HIDDEN, evaluate
 from attribune.data.clusters import unpacked_clusters
 from attribune.errors import AttribuneError
 from attribune.metrics.results import Comparison, ResultRow
-from attribune.runs.enrol import schema_of_training
 from attribune.runs.folder import RunFolder
 from attribune.runs.recipe import Recipe
 from attribune.runs.stored_scores import StoredScores, own_table
@@ -25,6 +24,7 @@ from attribune.runs.verdict import CountGain, Verdict, gains_by_count, run_verdi
 from attribune.schema import Schema
 from attribune.schema.attributes import FittedAttribute, counts_of_rows
 from attribune.tasks import Task
+from attribune.values.record import schema_of_training
 
 __all__ = ["RunRows", "rows_of_run"]
 

@@ -26,12 +26,14 @@ _LARGEST = 2**64  # beyond which no setting is a number
 class Settings(BaseModel):
     """A part of a tree of settings.
 
-    ``what`` is its name in messages; ``renamed`` holds the settings whose names have changed, old to new.
+    ``what`` is its name in messages; ``renamed`` holds the settings whose names have changed, old to new; ``removed``
+    those that are gone, with the cure.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
     what: ClassVar[str] = "the recipe"
     renamed: ClassVar[Mapping[str, str]] = {}
+    removed: ClassVar[Mapping[str, str]] = {}
 
     @classmethod
     def from_dict(cls, settings: Any, *, source: str | None = None, saved: bool = False) -> Self:
@@ -55,9 +57,14 @@ class Settings(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _new_names(cls, settings: Any, info: ValidationInfo) -> Any:
-        if not cls.renamed or not isinstance(settings, Mapping):
+        if not isinstance(settings, Mapping):
             return settings
-        return renamed_settings(settings, cls.renamed, warn=not (info.context or {}).get("saved"))
+        is_saved = (info.context or {}).get("saved")
+        for name in cls.removed.keys() & settings.keys():
+            if settings[name] and not is_saved:
+                raise ConfigError(f"{name} is gone: {cls.removed[name]}")
+        known = {name: value for name, value in settings.items() if name not in cls.removed}
+        return renamed_settings(known, cls.renamed, warn=not is_saved)
 
 
 @dataclass_transform(frozen_default=True)

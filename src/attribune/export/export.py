@@ -38,11 +38,11 @@ from attribune.models.model import AttributeModel
 from attribune.models.predictor import Predictor, Quantisation, check_quantisation
 from attribune.runs.folder import RunFolder
 from attribune.runs.loading import load_run
-from attribune.runs.value_marks import EXPORT_MARKS, export_marks
 from attribune.schema import Schema
 from attribune.schema.assignments import assigned_ids, assignments_text
 from attribune.schema.columns import canonical
 from attribune.tasks.capabilities import EXPORT, GRAPH, INT8, require
+from attribune.values.traces import EXPORT_MARKS, export_marks
 
 __all__ = ["ExportFormat", "Exported", "export"]
 
@@ -212,7 +212,7 @@ class _Source:
 
 def _clear_other_vectors(model: ConditionedModel, ids: npt.NDArray[np.int64]) -> None:
     """Set the vectors of all values to zero that are not fixed: they are other people's, and stay with the run."""
-    for name, attribute in model.rows_of_values().items():
+    for name, attribute in model.values.owners().items():
         parameter = model.get_parameter(name)
         own = torch.from_numpy(np.union1d(ids[model.schema[attribute].columns], [0]))
         vectors = torch.zeros_like(parameter)

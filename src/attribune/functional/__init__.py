@@ -53,10 +53,6 @@ The parameters and their names in the papers:
 | `cut_points`, `ordinal_log_probabilities` | `first` | 1 | θ_1 |
 | `described_vectors` | `x` | U X | φ_v |
 | `described_vectors` | `W_1`, `b_1`, `W_2` | X D, D, D Z | the two layers of f |
-| `residual_features` | `h`, `y`, `r` | *n H, *n C, *n C | h(x_i), y_i, r_i |
-| `residual_features` | `E`, `W_1`, `b_1`, `W_2` | C Y, X G, G, C G D | the embedding of labels, the two layers of g |
-| `set_encoding` | `g`, `mask` | V n D, V n | g_i, which rows are there |
-| `set_encoding` | `U`, `q`, `kappa` | D A, A, 1 | V, w of the attention; κ |
 | `preference_log_probability` | `r_1`, `r_2` | B, B | log π_1, log π_2 |
 | `cosine_similarity`, `multiple_negatives_loss` | `u`, `v` | B H, B H | u, v; h_x, h_y |
 | `multiple_negatives_loss` | `texts` | B | the second text of each row, by its number |
@@ -96,7 +92,6 @@ from attribune.functional.pooling import attention_pool, first_token, last_token
 from attribune.functional.preference import preference_log_probability
 from attribune.functional.prefix import soft_prefix
 from attribune.functional.recurrent import bilstm, lstm, lstm_by_row
-from attribune.functional.set_encoding import residual_features, set_encoding
 from attribune.functional.similarity import cosine_similarity, multiple_negatives_loss, triplet_margin_loss
 from attribune.functional.tokens import control_tokens
 from attribune.functional.value_prior import (
@@ -148,8 +143,6 @@ __all__ = [
     "prediction_gain",
     "preference_log_probability",
     "projected_adapter",
-    "residual_features",
-    "set_encoding",
     "soft_prefix",
     "triplet_margin_loss",
     "value_covariance_after",

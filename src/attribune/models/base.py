@@ -56,7 +56,6 @@ from attribune.methods.condition import Condition, check_attribute_ids
 from attribune.models.checks import claim
 from attribune.models.config import AttributeConfig, check_foreign, device_of, dtype_of, with_outputs
 from attribune.models.folder import ModelFolder, ModelSnapshot
-from attribune.models.set_encoder import SetEncoder
 from attribune.models.sizes import Sizes
 from attribune.models.text_vectors import TextVectors, frozen_vectors
 from attribune.models.value_tables import AttributeVectors, KnownValues, ValueTables
@@ -351,10 +350,6 @@ class ConditionedModel(PreTrainedModel):
         """Return why its rows cannot be in one batch with those of other models; None if they can."""
         return why_not(self.task, SHARED_BATCHES)
 
-    def set_encoder(self, attribute: str) -> SetEncoder | None:
-        """Return the encoder of an attribute's new values, if there is one."""
-        return None
-
     def batch(self, rows: EncodedRows) -> dict[str, Tensor]:
         """Pad encoded rows to one batch on the model's device."""
         batch = self.collator(self.input_schema)(rows.pieces().rows.features())
@@ -563,10 +558,9 @@ class ConditionedModel(PreTrainedModel):
         return nullcontext(), self.method.holder.use(condition)
 
     def learned_names(self) -> list[str]:
-        """Return the names of the stored tensors: those trained when the model was built, or later, and those now."""
-        before, later = set(self.config.learned or ()), "set_encoders."
-        named = self.named_parameters()
-        return [name for name, p in named if p.requires_grad or name in before or name.startswith(later)]
+        """Return the names of the stored tensors: those trained when the model was built, and those now."""
+        before = set(self.config.learned or ())
+        return [name for name, p in self.named_parameters() if p.requires_grad or name in before]
 
     def sizes(self) -> Sizes:
         """Count the parameters."""

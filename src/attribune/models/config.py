@@ -22,6 +22,7 @@ from attribune.tasks import TASKS, Task
 from attribune.tasks.inputs import WrittenText
 
 __all__ = [
+    "SET_ENCODERS",
     "TYPICAL_PRIOR_WEIGHT",
     "AttributeConfig",
     "SavedSettings",
@@ -34,6 +35,8 @@ __all__ = [
 
 TYPICAL_PRIOR_WEIGHT = 0.2
 """Of the prior of new values: the geometric mean of what was learned for six attributes of four data sets."""
+SET_ENCODERS = "set_encoders."
+"""How the names of tensors begin that earlier versions stored, encoders of new values, and that are not read."""
 _ARCHITECTURES = {WrittenText.name: LANGUAGE_MODEL}  # of the other kinds of input, a head scores the states
 
 
@@ -61,7 +64,6 @@ class AttributeConfig(PreTrainedConfig):
         added_tokens: number of tokens of the tokenizer whose embeddings are trained beside those of the backbone.
         learned: names of the stored tensors.
         value_priors: weight of the prior of new values of each attribute, where it was learned.
-        set_encoders: attributes for which an encoder turns the rows of a new value into its vector.
         generation: for models that write text, the non-default settings of `GenerationConfig`.
     """
 
@@ -85,7 +87,6 @@ class AttributeConfig(PreTrainedConfig):
     added_tokens: Annotated[int, Field(ge=0)] = 0
     learned: list[str] | None = None
     value_priors: dict[str, float] | None = None
-    set_encoders: list[str] | None = None
     generation: dict[str, Any] | None = None
 
     def prior_weight(self, attribute: str) -> float:
@@ -96,6 +97,8 @@ class AttributeConfig(PreTrainedConfig):
         if isinstance(self.text_config, dict):
             settings = dict(self.text_config)
             self.text_config = AutoConfig.for_model(settings.pop("model_type"), **settings)
+        kwargs.pop("set_encoders", None)
+        self.learned = self.learned and [name for name in self.learned if not name.startswith(SET_ENCODERS)]
         super().__post_init__(**kwargs)
 
     @property

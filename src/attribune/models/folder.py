@@ -29,13 +29,14 @@ from attribune.backbones.sharing import SharedBackbones, load_with_fingerprint
 from attribune.core.checksums import CHECKSUMS, check_files, checksum_of, write_checksums
 from attribune.core.door import as_argument
 from attribune.core.files import clear_drafts, draft_of, move_into_place, read_json, replace_file
+from attribune.core.logs import show_note
 from attribune.core.records import checked_record
 from attribune.core.terminal import one_line
 from attribune.data.histories import HISTORY_FILES, Histories
 from attribune.errors import ModelFolderError
 from attribune.metrics.tables import markdown_cell
 from attribune.models.baselines import files_of_baselines
-from attribune.models.config import AttributeConfig, SavedSettings
+from attribune.models.config import SET_ENCODERS, AttributeConfig, SavedSettings
 from attribune.models.sizes import Sizes
 from attribune.schema import Schema
 from attribune.tasks import task_from_dict
@@ -267,6 +268,12 @@ class ModelFolder:
             raise ModelFolderError(
                 f"{self.tensors} is truncated or foreign ({error}): copy the folder again"
             ) from error
+        if encoders := [name for name in tensors if name.startswith(SET_ENCODERS)]:
+            tensors = {name: tensor for name, tensor in tensors.items() if name not in encoders}
+            show_note(
+                f"{self.path} has encoders of new values, which are not used any more: new values are learned as the "
+                "most probable ones of their rows"
+            )
         if set(tensors) != set(config.learned or ()):
             odd = sorted(set(tensors) ^ set(config.learned or ()))
             raise ModelFolderError(

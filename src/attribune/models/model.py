@@ -29,7 +29,6 @@ from attribune.backbones.load_options import LoadOptions
 from attribune.backbones.placement import Pooling
 from attribune.backbones.sites import find_layers
 from attribune.backbones.sparse_attention import padded_inputs
-from attribune.core.config import short_repr
 from attribune.core.device import is_recorded
 from attribune.core.precision import at_least_float32
 from attribune.data.batching import batches_by_length
@@ -44,7 +43,6 @@ from attribune.models.checks import check_head, check_length, check_task, checke
 from attribune.models.chunk_encoders import check_chunk_encoder, chunk_encoder_from_dict
 from attribune.models.config import AttributeConfig
 from attribune.models.document_vectors import TextOf, encode_documents
-from attribune.models.set_encoder import SetEncoder
 from attribune.models.shared_texts import SharedTexts, draws_at_random, layers_replaced, runs_again, stopped_behind
 from attribune.schema import Schema
 from attribune.tasks import Task
@@ -198,28 +196,6 @@ class AttributeModel(ConditionedModel):
         self.head = nn.Linear(host.head_size or features, host.outputs) if host.outputs else None
         self.link = self.task.head.build_link(self._vector_sizes() if self.reads_attributes else None)
         self.pool = pooling_named(self.config.pooling)
-        self.set_encoders = nn.ModuleDict()
-        for name in self.config.set_encoders or ():
-            self.add_set_encoder(name, self.build_set_encoder(name))
-
-    def build_set_encoder(self, attribute: str) -> SetEncoder:
-        """Return an untrained encoder of an attribute's new values."""
-        numbers = self.values.size(attribute)
-        if not numbers:
-            raise ConfigError(
-                f"set_encoders has {short_repr(attribute)}, of which this model has no vectors: leave it out"
-            )
-        return SetEncoder(features=self.document_size, outputs=self.task.outputs, numbers=numbers)
-
-    def add_set_encoder(self, attribute: str, encoder: SetEncoder) -> None:
-        """Add an encoder of an attribute's new values, which is stored with the model."""
-        self.set_encoders[str(self.schema.names.index(attribute))] = encoder.to(self.device)
-        self.config.set_encoders = list(dict.fromkeys([*(self.config.set_encoders or ()), attribute]))
-
-    def set_encoder(self, attribute: str) -> SetEncoder | None:
-        """Return the encoder of an attribute's new values, if there is one."""
-        key = str(self.schema.names.index(attribute))
-        return cast(SetEncoder, self.set_encoders[key]) if key in self.set_encoders else None
 
     def batch_refusal(self) -> str | None:
         """Return why its rows cannot be in one batch with those of other models; None if they can."""

@@ -127,7 +127,7 @@ class AttributeSource:
             parameters = {name: model.get_parameter(name) for name in model.learned_names()}
         if not parameters:
             raise ConfigError(f"method {name_of_method!r} has no parameters that read attributes: use another")
-        by_value = model.rows_of_values()
+        by_value = model.values.owners()
         for name, parameter in parameters.items():
             tensor = self.tensors.get(name)
             rows = len(tensor) if tensor is not None and name in by_value else len(parameter)

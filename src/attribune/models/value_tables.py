@@ -202,10 +202,6 @@ class ValueTables:
         """Return D, the size of a value's vectors in all tables."""
         return sum(table[0].numel() for table in self._tables_of(attribute))
 
-    def spread(self, attribute: FittedAttribute) -> Tensor:
-        """Return the spread (D,) of an attribute's vectors in all tables, see `value_spread`."""
-        return torch.cat([value_spread(table, attribute.counts).flatten() for table in self._tables_of(attribute.name)])
-
     def known(self) -> KnownValues:
         """Return what depends on the values that the model knows; the tables are its own, not copies."""
         owners = self.owners()

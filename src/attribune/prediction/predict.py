@@ -29,7 +29,6 @@ from attribune.data.tables import (
 from attribune.data.text_files import is_text
 from attribune.data.writing import TableWriter, open_writer
 from attribune.errors import ConfigError, DataError
-from attribune.models.panel import Panel
 from attribune.models.predictor import Predictor, Quantisation
 from attribune.prediction.parts import PartsFolder
 from attribune.prediction.reading import Job
@@ -37,6 +36,7 @@ from attribune.prediction.to_folder import predict_parts
 from attribune.prediction.worker import panel_rows, score_rows
 from attribune.runs.loading import load_predictor
 from attribune.schema import EncodingReport
+from attribune.values.panel import Panel
 
 __all__ = ["predict"]
 

@@ -10,12 +10,12 @@ import pyarrow as pa
 
 from attribune.data.writing import open_writer, prediction_array, prediction_field
 from attribune.errors import DataError, numbered_in_file
-from attribune.models.panel import Panel
 from attribune.models.predictor import Predictor
 from attribune.prediction.parts import Mark, PartsFolder
 from attribune.prediction.reading import FilePart, Job
 from attribune.runs.loading import load_predictor
 from attribune.schema import EncodingReport
+from attribune.values.panel import Panel
 
 __all__ = ["PartScorer", "panel_rows", "score_rows"]
 

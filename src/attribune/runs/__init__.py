@@ -1,1 +1,1 @@
-"""What one training leaves: recipe, folder, card, and what is done with it later."""
+"""What one training leaves: recipe, folder, results, card and verdict."""

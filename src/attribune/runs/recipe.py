@@ -247,9 +247,12 @@ class TrainingRecipe(Settings):
     (``beta1``, ``beta2``, ``eps``; ``rho``, ``eps``; ``momentum``); ``schedule`` may be ``constant`` after the warm-up.
     For these, ``weight_decay`` is an L2 term of the loss, without attribute tables and word vectors. ``max_head_norm``
     is the maximum norm of the weights of a class in the classifier, to which a step scales them down.
-    ``set_encoders`` also trains an encoder that turns the rows of a new value into its vector.
     ``report_to`` names experiment trackers, as in transformers, such as ``tensorboard``.
     """
+
+    removed: ClassVar[Mapping[str, str]] = {
+        "set_encoders": "`attribune enrol` learns new values without an encoder, and as well; leave it out"
+    }
 
     epochs: float = Field(default=5, gt=0)
     steps: int | None = Field(default=None, ge=1)
@@ -270,7 +273,6 @@ class TrainingRecipe(Settings):
     evaluate_every: Literal["epoch"] | int = "epoch"
     select_by: Name = AUTO
     patience: int = Field(default=3, ge=1)
-    set_encoders: bool = False
     seed: Seed = 0
     report_to: Names = ()
 

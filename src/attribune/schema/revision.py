@@ -11,11 +11,11 @@ import numpy.typing as npt
 from attribune.core.wording import did_you_mean
 from attribune.errors import ConfigError
 from attribune.schema.attributes import FittedAttribute
-from attribune.schema.kinds import Categorical, MultiLabel
+from attribune.schema.kinds import Numeric
 from attribune.schema.schema import Schema
 from attribune.schema.vocabulary import Vocabulary
 
-__all__ = ["Revision", "check_listed", "is_listed"]
+__all__ = ["Revision", "check_listed"]
 
 _SEARCHABLE = 100_000  # values among which a close one is looked for
 
@@ -102,24 +102,18 @@ class Revision:
         )
 
 
-def is_listed(attribute: FittedAttribute) -> bool:
-    """Whether the values of an attribute are a list, to which others can be added."""
-    return isinstance(attribute.spec, Categorical | MultiLabel) and attribute.spec.unseen != "hash"
-
-
 def check_listed(attribute: FittedAttribute) -> None:
     """Refuse an attribute whose values are not a list.
 
     Raises:
         ConfigError: naming it and the reason.
     """
-    spec = attribute.spec
-    if not isinstance(spec, Categorical | MultiLabel):
+    if isinstance(attribute.spec, Numeric):
         raise ConfigError(
-            f"attribute {attribute.name!r} is of the kind {spec.kind}, which has no list of values: none can be added "
-            "or removed; name a categorical or multi-label attribute"
+            f"attribute {attribute.name!r} is of the kind {attribute.spec.kind}, which has no list of values: none can "
+            "be added or removed; name a categorical or multi-label attribute"
         )
-    if spec.unseen == "hash":
+    if not attribute.spec.lists_values:
         raise ConfigError(
             f"attribute {attribute.name!r} is hashed: a value shares its vector with others, so that it can be neither "
             "added nor removed alone"

@@ -174,9 +174,6 @@ LINEAR = Verb(
     lacking="{what} cannot learn the task {task!r}: leave it out of the comparison, or choose another method",
 )
 MAJORITY = Verb(name="the baseline `majority` of a run", refuses={WrittenText: _DOES})
-SET_ENCODERS = Verb(
-    name="`training.set_encoders`", refuses=dict.fromkeys((ScoredTokens, ComparedTexts, WrittenText), _DOES)
-)
 VALUE_PRIORS = Verb(
     name="a learned prior of new values",
     refuses=dict.fromkeys((ScoredTokens, WrittenText), _DOES),

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import logging
 import math
+import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
 import transformers
 from datasets import Dataset
@@ -34,29 +37,33 @@ from attribune.models.folder import ModelFolder
 from attribune.models.transfer import AttributeSource
 from attribune.runs.folder import RunFolder
 from attribune.runs.recipe import TrainingRecipe
+from attribune.tasks.capabilities import VALUE_PRIORS, can
 from attribune.training.callbacks.early_stopping import EarlyStopping
 from attribune.training.callbacks.profile import ProfileSteps
 from attribune.training.callbacks.progress import Progress
 from attribune.training.callbacks.trackers import run_name, trackers
 from attribune.training.distributed import is_main, last_checkpoint, process_count, process_number, read_state
 from attribune.training.histories import fit_histories
-from attribune.training.new_values import check_set_encoders, prepare_new_values
 from attribune.training.optimizer import MaxHeadNorm, update_rows_alone
 from attribune.training.plan import DataPlan, ModelPlan, TrainingPlan
 from attribune.training.preparation import (
     PreparedData,
+    encode_labelled,
     encode_split,
     encode_validation,
 )
 from attribune.training.scoring import selection_metric
 from attribune.training.trainer import AttributeTrainer, training_arguments
+from attribune.values.posterior import learn_value_priors
 
 if TYPE_CHECKING:
     from attribune.training.sharding import ShardedTables
 
 __all__ = ["build_model", "fit", "train_neural"]
 
+_log = logging.getLogger(__name__)
 _MUCH_PADDING = 1 / 3
+_MANY_ROWS = 500  # of which the prior of new values is learned in some seconds
 
 
 def train_neural(
@@ -80,7 +87,6 @@ def train_neural(
     model.config.precision = settings.precision
     fit_histories(model, source, data, reporter)
     _check_checkpointing(model, settings)
-    check_set_encoders(model, settings)
     note_count = len(data.notes)
     train = encode_split("train", data, source, model)
     validation = encode_validation(data, source, model)
@@ -96,9 +102,7 @@ def train_neural(
         _tune_task(model, validation, settings)
     if is_main():
         if not training.is_candidate:
-            outcome["seconds"] += prepare_new_values(
-                model, data, source, settings, reporter, run=_precision(model, settings)
-            )
+            _learn_value_priors(model, data, source, settings, reporter)
         model.save_pretrained(folder.model)
         folder.write_outcome({**outcome, "parameters": asdict(model.sizes())})
 
@@ -106,6 +110,29 @@ def train_neural(
 def _precision(model: ConditionedModel, settings: TrainingRecipe) -> Callable[[], AbstractContextManager[Any]]:
     """Return what makes the context of a forward pass in the precision of the training."""
     return partial(computing_in, settings.precision, model.device.type)
+
+
+def _learn_value_priors(
+    model: ConditionedModel, data: PreparedData, source: DataPlan, settings: TrainingRecipe, reporter: Reporter
+) -> None:
+    """Learn from validation rows how far new values are from the unknown one."""
+    if not (can(model.task, VALUE_PRIORS) and model.values.owners()):
+        return
+    started, split = time.perf_counter(), data.splits["validation"]
+    ids = model.schema.encode(split.table)[0]
+    if len(ids) > _MANY_ROWS:
+        reporter.note("learning from validation rows how far the vectors of new values may be from the others")
+
+    def rows(index: npt.NDArray[np.int64]) -> EncodedRows:
+        chosen = replace(split, table=split.table.select(index), rows=split.rows[index], labels=split.labels[index])
+        return encode_labelled(chosen, source, model)
+
+    run, size = _precision(model, settings), min(32, settings.batch_size)
+    try:
+        model.config.value_priors = learn_value_priors(model, rows, ids, run=run, batch_size=size) or None
+    except RuntimeError as error:  # of torch: memory, or an operation without derivatives
+        reporter.note(f"the prior of new values was not learned, and will have a typical weight ({error!s:.200})")
+    _log.info("priors of new values learned in %.1f s: %s", time.perf_counter() - started, model.config.value_priors)
 
 
 def _tune_task(model: ConditionedModel, validation: EncodedRows, settings: TrainingRecipe) -> None:

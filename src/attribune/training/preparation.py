@@ -42,7 +42,6 @@ from attribune.models.transfer import AttributeSource
 from attribune.runs.folder import RunFolder
 from attribune.runs.recipe import Recipe, ValuesRecipe
 from attribune.runs.stored_scores import rows_of_training
-from attribune.runs.value_tables import value_tables
 from attribune.schema import EncodingReport, MultiLabel, Schema
 from attribune.schema.columns import column_batches, require_columns
 from attribune.schema.kinds import Number, Numeric
@@ -50,6 +49,7 @@ from attribune.schema.revision import Revision
 from attribune.tasks import Task, fit_task
 from attribune.tasks.labels import UNSEEN
 from attribune.training.plan import DataPlan
+from attribune.values.reading import value_tables
 
 __all__ = [
     "PreparedData",

@@ -30,7 +30,6 @@ from attribune.models.predictor import Predictor
 from attribune.runs.folder import RunFolder
 from attribune.runs.hidden_alone import hidden_alone
 from attribune.runs.recipe import TrainingRecipe
-from attribune.runs.value_marks import value_marks
 from attribune.runs.verdict import MAJORITY, TEXT_ONLY, WHOLE_TEXTS, value_counts
 from attribune.schema import Schema
 from attribune.tasks import Task
@@ -39,6 +38,7 @@ from attribune.tasks.scores import AUTO, LOSS, MAIN_METRIC, scored_metrics, unkn
 from attribune.training.baselines import BASELINE_ROWS, chosen_rows, fit_linear
 from attribune.training.plan import DataPlan
 from attribune.training.preparation import PreparedData, PreparedSplit
+from attribune.values.traces import value_marks
 
 __all__ = [
     "check_selection",

@@ -19,7 +19,7 @@ from attribune.data.file_options import FileOptions, Reading
 from attribune.data.tables import TableFile
 from attribune.errors import ConfigError
 from attribune.runs.recipe import ValuesRecipe
-from attribune.runs.value_tables import read_value_table
+from attribune.values.reading import read_value_table
 
 FLAGS = ["--encoding", "--delimiter", "--quoting", "--decimal", "--columns", "--file-format", "--rows"]
 VERBS = (

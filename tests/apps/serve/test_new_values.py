@@ -28,12 +28,13 @@ from attribune.apps.serve.batching import Batcher
 from attribune.errors import ConfigError, DataError, ModelFolderError
 from attribune.models.base import ConditionedModel
 from attribune.models.predictor import Predictor
-from attribune.runs.enrol import enrol, enrolments
 from attribune.runs.folder import RunFolder
-from attribune.runs.forget import forget
-from attribune.runs.live_run import LiveRun
 from attribune.runs.loading import load_run
-from attribune.runs.value_learning import ValueLearner
+from attribune.values.enrol import enrol
+from attribune.values.forget import forget
+from attribune.values.learning import ValueLearner
+from attribune.values.live_run import LiveRun
+from attribune.values.record import enrolments
 
 pytestmark = pytest.mark.slow
 
@@ -139,11 +140,11 @@ def test_it_is_there_after_a_restart_and_can_be_undone(run: Path, tmp_path: Path
         served = outputs(client, rows)
     with serving(run) as client:
         same(outputs(client, rows), served)
-    assert [[value["value"] for value in step] for step in enrolments(run)] == [["new0"], ["new1"]]
+    assert [[value.value for value in step] for step in enrolments(run)] == [["new0"], ["new1"]]
     data = small_runs.write_csv(tmp_path / "rows.csv", rows)
     assert main(["predict", str(run), str(data), "--output", str(tmp_path / "found.csv")]) == 0
     assert main(["enrol", str(run), "--undo"]) == 0
-    assert [[value["value"] for value in step] for step in enrolments(run)] == [["new0"]]
+    assert [[value.value for value in step] for step in enrolments(run)] == [["new0"]]
     after = load_run(run)[1].predict(Dataset.from_list(known))["probability_good"]
     np.testing.assert_array_equal(before, after)
 
@@ -237,7 +238,7 @@ def test_those_who_come_together_are_written_together(
         free.set()
         assert [one.result().status_code for one in (first, *more)] == [200] * 5
     assert writes == [0, 1]
-    assert sorted(step[0]["value"] for step in enrolments(run)) == ["first", "more0", "more1", "more2", "more3"]
+    assert sorted(step[0].value for step in enrolments(run)) == ["first", "more0", "more1", "more2", "more3"]
     rows = [{**OLD[0], "user": value} for value in ("first", "more0", "more3")]
     served = outputs(client, rows)
     assert not any(one["unknown"] for one in served)
@@ -416,9 +417,6 @@ WRONG: list[tuple[Any, int, str, str]] = [
     (asked(ROW, value="\ud800"), 422, "value", "half of a surrogate pair"),
     (asked(ROW, value="x" * 1001), 422, "value", "1,001 characters"),
     (asked(ROW, attribute="tags", value="noir;opera"), 422, "value", "has ';' in it"),
-    # the way
-    (asked(ROW, by="encoder"), 422, "body", "has no encoder of new values of 'user'"),
-    (asked(ROW, by="hand"), 422, "by", "'posterior', 'encoder' or 'both'"),
     # the rows
     (asked(), 422, "rows", "the list is empty"),
     (asked(*[ROW] * 257), 422, "rows", "257 rows, but at most 256"),
@@ -683,25 +681,6 @@ def test_what_is_learned_does_not_depend_on_the_precision_of_predictions(run: Pa
     assert exact.enrolled == other.enrolled
     for name, vector in exact.vectors.items():
         np.testing.assert_array_equal(vector, other.vectors[name])
-
-
-@pytest.mark.exhaustive
-def test_an_encoder_says_what_it_says_to_the_command(
-    trained_runs: TrainedRuns, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("attribune.training.new_values._STEPS", 20)
-    rows = [row | {"user": f"u{number % 25}"} for number, row in enumerate(small_runs.reviews(200, seed=3))]
-    words = small_runs.train_command(trained_runs.table(rows), tmp_path, backbone=trained_runs.backbone())
-    words += ["training.set_encoders=true", "--no-baselines", "--tuning", "frozen"]
-    trained_runs.copy(trained_runs.trained(words), tmp_path / "run")
-    other = Path(shutil.copytree(tmp_path / "run", tmp_path / "other"))
-    enrol(other, Dataset.from_list(NEW), attributes=["user"], by="encoder")
-    with serving(tmp_path / "run") as client:
-        rows = [{"text": row["text"], "label": row["stars"]} for row in NEW]
-        answer = client.post("/v1/enrol", json=asked(*rows, value=VALUE, by="encoder"))
-        assert answer.status_code == 200, answer.text
-    for name, vector in vectors(other).items():
-        np.testing.assert_allclose(vectors(tmp_path / "run")[name], vector, atol=1e-6)
 
 
 def test_a_twin_has_no_tensors_of_its_own(runs: Path, run: Path) -> None:

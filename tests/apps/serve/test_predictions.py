@@ -20,8 +20,8 @@ from trained_runs import TrainedRuns
 from attribune.apps.cli import main
 from attribune.apps.serve import ServedModel, ServeSettings, create_app, load_models
 from attribune.models.model import AttributeModel
-from attribune.models.panel import Panel
 from attribune.models.predictor import Predictor
+from attribune.values.panel import Panel
 
 pytestmark = pytest.mark.slow
 

@@ -2,8 +2,7 @@
 
 Learn a vector for every value of DATA that the run does not know, from the labelled rows of the value. Nothing else
 changes: predictions for known values stay the same to the bit. If the values of an attribute were described in
-training, --values describes new ones, with or without rows. --by encoder takes one pass over the rows, if the model
-was trained with training.set_encoders=true.
+training, --values describes new ones, with or without rows.
 
 Examples:
   attribune enrol runs/stars new_users.csv
@@ -35,11 +34,6 @@ def add_parser(verbs: Any) -> None:
     add("--undo", action="store_true", help="remove the values that were added last")
     add("--attributes", **SEVERAL, metavar="COL", help="attributes whose new values are added (default: all)")
     add("--values", **SEVERAL, metavar="COL=FILE", help="tables that describe new values")
-    add(
-        "--by",
-        metavar="WAY",
-        help="posterior, encoder, or both: the posterior from the encoder's vectors (default: posterior)",
-    )
     add("--min-rows", type=int, metavar="N", help="minimum number of rows of a value (default: 1)")
     add("--steps", type=int, metavar="N", help="maximum number of L-BFGS steps, where they are needed (default: 20)")
     prior = "weight of the prior that new values resemble the known ones (default: 1)"
@@ -49,14 +43,14 @@ def add_parser(verbs: Any) -> None:
 
 
 def _run(options: argparse.Namespace) -> None:
-    settings = {name: getattr(options, name) for name in ("by", "min_rows", "steps", "prior")}
+    settings = {name: getattr(options, name) for name in ("min_rows", "steps", "prior")}
     settings = {name: value for name, value in settings.items() if value is not None}
     if options.undo and (options.data is not None or options.attributes or options.values or settings):
         raise ConfigError("--undo removes the values that were added last: leave out DATA and the other options")
     tables = value_files(options.values or [])
     if options.data is None and not tables and not options.undo:
         raise ConfigError("no rows are given: name a table with rows of the new values, --values, or --undo")
-    from attribune.runs.enrol import enrol
+    from attribune.values.enrol import enrol
 
     console = open_console()
     if options.undo:

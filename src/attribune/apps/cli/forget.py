@@ -31,7 +31,7 @@ def add_parser(verbs: Any) -> None:
 
 
 def _run(options: argparse.Namespace) -> None:
-    from attribune.runs.forget import forget
+    from attribune.values.forget import forget
 
     console = open_console()
     forgotten = forget(options.run_folder, options.attribute, options.value, backbone=options.backbone)

@@ -41,8 +41,8 @@ def _run(options: argparse.Namespace) -> None:
     from attribune.schema.assignments import parse_assignments
 
     ((name, values),) = parse_assignments([options.assignment]).items()
-    from attribune.analysis.next_texts import next_texts
     from attribune.metrics.tables import text_cells
+    from attribune.values.next_texts import next_texts
 
     found = next_texts(
         options.run_folder,

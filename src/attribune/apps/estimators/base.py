@@ -8,7 +8,7 @@ from contextlib import nullcontext
 from numbers import Real
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, ClassVar, Literal, Self, TypeVar
+from typing import Any, ClassVar, Self, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -37,13 +37,14 @@ from attribune.models.auto import load_saved, revised_model
 from attribune.models.baselines import BASELINES
 from attribune.models.predictor import Predictor
 from attribune.models.row_inputs import Predictions, RowNames
-from attribune.runs.enrol import Enrolment, EnrolSettings, learn_values
 from attribune.runs.labelled import LabelledRows
 from attribune.runs.loading import load_run, predictor_of
 from attribune.runs.recipe import Recipe
 from attribune.runs.results import RunResults
 from attribune.schema.kinds import Kind, as_kinds
 from attribune.training.train import train
+from attribune.values.enrol import Enrolment, learn_values
+from attribune.values.learning import EnrolSettings
 
 __all__ = ["AttributeEstimator", "can_continue"]
 
@@ -301,7 +302,6 @@ class AttributeEstimator(BaseEstimator, ABC):
         y: Any,
         *,
         attributes: str | Sequence[str] | None = None,
-        by: Literal["posterior", "encoder", "both"] = "posterior",
         min_rows: int = 1,
         steps: int = 20,
         prior: float = 1.0,
@@ -314,7 +314,7 @@ class AttributeEstimator(BaseEstimator, ABC):
             X: rows, as for `fit`; those without a new value are ignored.
             y: (n,) labels.
             attributes: whose values are added; by default all that have a vocabulary.
-            by: as for `attribune.enrol`, as are `min_rows`, `steps` and `prior`.
+            min_rows: as for `attribune.enrol`, as are `steps` and `prior`.
 
         Raises:
             ConfigError: for a method that has no vectors of values, such as ``linear``.
@@ -322,7 +322,7 @@ class AttributeEstimator(BaseEstimator, ABC):
         """
         table, recipe = self._labelled(X, y), self._recipe
         recipe = recipe.model_copy(update={"evaluation": recipe.evaluation.model_copy(update={"cluster": ROWS})})
-        settings = EnrolSettings(by=by, min_rows=min_rows, steps=steps, prior=prior)
+        settings = EnrolSettings(min_rows=min_rows, steps=steps, prior=prior)
         with training_alone(), saved_model(self.predictor_) as folder:
             model, done = learn_values(
                 recipe,

@@ -17,7 +17,6 @@ from attribune.core.wording import prediction_text
 from attribune.data.file_options import FileOptions
 from attribune.data.tables import TableFile
 from attribune.errors import AttribuneError, ConfigError
-from attribune.models.panel import Panel, check_panel
 from attribune.models.predictor import Predictor
 from attribune.runs.labelled import LabelledRows
 from attribune.runs.loading import load_run
@@ -26,6 +25,7 @@ from attribune.schema import FittedAttribute, MultiLabel, Numeric, Schema
 from attribune.schema.assignments import assigned_ids, assignments_text
 from attribune.schema.columns import cell_text
 from attribune.tasks.capabilities import PLAYGROUND, require
+from attribune.values.panel import Panel, check_panel
 
 __all__ = ["Answer", "PanelAnswer", "Session", "TrainingRow"]
 

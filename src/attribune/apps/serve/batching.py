@@ -15,7 +15,7 @@ from attribune.apps.serve.compute import start
 from attribune.apps.serve.models import Answer, ServedModel
 from attribune.core.process import return_freed_memory
 from attribune.errors import AttribuneError
-from attribune.models.panel import Panel
+from attribune.values.panel import Panel
 
 __all__ = ["Batcher", "Overloaded", "Stopping"]
 

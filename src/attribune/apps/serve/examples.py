@@ -9,9 +9,7 @@ from attribune.apps.serve.models import ServedModel
 from attribune.apps.serve.requests import read_row
 from attribune.apps.serve.settings import ServeSettings
 from attribune.apps.serve.value_requests import check_label, check_new_value
-from attribune.errors import ConfigError
 from attribune.schema import FittedAttribute, MultiLabel, Numeric
-from attribune.schema.revision import check_listed
 
 __all__ = ["chat_example", "completion_example", "enrolment_example", "prediction_example"]
 
@@ -42,7 +40,7 @@ def chat_example(model: ServedModel, settings: ServeSettings) -> dict[str, Any] 
 
 def enrolment_example(model: ServedModel, settings: ServeSettings) -> dict[str, Any] | None:
     """Return a new value of an attribute with a labelled text; None for a model that learns none."""
-    attribute = next((one for one in model.attributes if _is_listed(one)), None)
+    attribute = next((one for one in model.attributes if one.spec.lists_values), None)
     if model.live is None or model.live.refusal is not None or attribute is None:
         return None
     row = prediction_example(model, settings)
@@ -86,14 +84,6 @@ def _labels(model: ServedModel) -> list[Any]:
     classes: Any = getattr(task, "class_names", ())
     predicted = task.decode(task.empty_scores(1)).columns().get("prediction", [None])[0]
     return [*classes[:1], [*classes[:1]], *([predicted] if isinstance(predicted, str | float | int) else []), 1.0]
-
-
-def _is_listed(attribute: FittedAttribute) -> bool:
-    try:
-        check_listed(attribute)
-    except ConfigError:
-        return False
-    return True
 
 
 def _is_label(label: Any, model: ServedModel) -> bool:

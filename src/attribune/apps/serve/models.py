@@ -22,16 +22,16 @@ from attribune.data.writing import finite
 from attribune.errors import AttribuneError, ConfigError, ModelFolderError
 from attribune.methods.weight_cache import WeightCache
 from attribune.models.folder import CONFIG, SCHEMA, TENSORS
-from attribune.models.panel import Panel
 from attribune.models.predictor import Predictor, Quantisation
 from attribune.models.predictor_group import PredictorGroup
 from attribune.models.writer import Writer
 from attribune.runs.folder import RunFolder
-from attribune.runs.live_run import LiveRun
 from attribune.runs.loading import load_predictor
 from attribune.schema import MultiLabel, Numeric, Schema
 from attribune.schema.attributes import FittedAttribute
 from attribune.tasks.capabilities import GENERATE, can
+from attribune.values.live_run import LiveRun
+from attribune.values.panel import Panel
 
 __all__ = ["Answer", "Marks", "RunLoader", "ServedModel", "load_models", "named_runs"]
 

@@ -16,9 +16,9 @@ from attribune.apps.serve.bodies import Fault, PredictRequest, Refused, Row
 from attribune.apps.serve.models import ServedModel
 from attribune.apps.serve.settings import ServeSettings
 from attribune.errors import ConfigError, DataError
-from attribune.models.panel import Panel
 from attribune.schema import FittedAttribute, MultiLabel, Numeric, Schema
 from attribune.schema.columns import canonical
+from attribune.values.panel import Panel
 
 __all__ = [
     "as_name",

@@ -21,7 +21,7 @@ from attribune.apps.serve.value_requests import Enrolment, read_enrolment, read_
 from attribune.apps.serve.value_writing import ValueWriter
 from attribune.core.job_folder import HeldError
 from attribune.errors import ConfigError
-from attribune.runs.live_run import LearnedValue
+from attribune.values.live_run import LearnedValue
 
 __all__ = ["ValuePaths"]
 
@@ -124,4 +124,4 @@ class ValuePaths:
 def _learn(asked: Enrolment, pause: Callable[[], None]) -> LearnedValue:
     assert asked.model.live is not None
     rows = Dataset.from_dict(dict(asked.columns))
-    return asked.model.live.learn(asked.attribute, asked.value, rows, settings=asked.settings, pause=pause)
+    return asked.model.live.learn(asked.attribute, asked.value, rows, pause=pause)

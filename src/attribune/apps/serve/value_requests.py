@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 from urllib.parse import unquote
 
 import pyarrow as pa
@@ -25,10 +25,9 @@ from attribune.apps.serve.requests import (
 )
 from attribune.apps.serve.settings import ServeSettings
 from attribune.errors import AttribuneError, ConfigError, DataError
-from attribune.runs.live_run import LiveRun
-from attribune.runs.value_learning import EnrolSettings
 from attribune.schema import FittedAttribute, MultiLabel
 from attribune.schema.revision import check_listed
+from attribune.values.live_run import LiveRun
 
 __all__ = [
     "EnrolAnswer",
@@ -59,11 +58,6 @@ class EnrolRequest(RequestBody):
     attribute: StrictStr = Field(description="The attribute that has the value.")
     value: Scalar = Field(description="The new value; the model must not know it.")
     rows: SkipValidation[list[LabelledRow]] = Field(description="Texts of this value with their labels.")
-    by: Literal["posterior", "encoder", "both"] = Field(
-        default="posterior",
-        description="How it is learned: `posterior`, its maximum; `encoder`, one pass of the encoder that was trained "
-        "with the model; `both`, the maximum found from the encoder's vector.",
-    )
 
 
 class EnrolAnswer(BaseModel):
@@ -109,7 +103,6 @@ class Enrolment:
     attribute: str
     value: str
     columns: Mapping[str, list[Any]]
-    settings: EnrolSettings
 
     @property
     def rows(self) -> int:
@@ -152,9 +145,7 @@ def read_enrolment(
         read[column_of_labels] = check_label(label, number, model)
         for name, column in columns.items():
             column.append(read.get(name))
-    return Enrolment(
-        model=model, attribute=attribute.name, value=value, columns=columns, settings=EnrolSettings(by=request.by)
-    )
+    return Enrolment(model=model, attribute=attribute.name, value=value, columns=columns)
 
 
 def _attribute(name: str, model: ServedModel, *, status: int) -> FittedAttribute:

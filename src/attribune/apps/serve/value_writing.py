@@ -12,8 +12,8 @@ from attribune.apps.serve.batching import Batcher
 from attribune.apps.serve.compute import compute
 from attribune.apps.serve.models import ServedModel
 from attribune.errors import ConfigError, ModelFolderError
-from attribune.runs.forget import Forgotten
-from attribune.runs.live_run import Compute, LearnedValue
+from attribune.values.forget import Forgotten
+from attribune.values.live_run import Compute, LearnedValue
 
 __all__ = ["ValueWriter"]
 
