@@ -21,6 +21,7 @@ from attribune.errors import ConfigError, DataError
 from attribune.runs.enrol import enrol, enrolments
 from attribune.runs.live_run import LiveRun
 from attribune.runs.loading import load_run
+from attribune.runs.value_learning import EnrolSettings
 
 pytestmark = pytest.mark.slow
 
@@ -150,7 +151,7 @@ def test_values_that_are_learned_in_memory_are_not_described(run: Path, tmp_path
     other = Path(shutil.copytree(run, tmp_path / "other"))
     enrol(other, rows, prior=prior)
     live, names = LiveRun.open(run), ["u0", "later", "stranger", "nobody"]
-    live.add([live.learn("user", "stranger", rows, prior=prior)])
+    live.add([live.learn("user", "stranger", rows, settings=EnrolSettings(prior=prior))])
     given = {"text": ["a great film"] * len(names), "user": names}
     np.testing.assert_array_equal(live.predictor.logits(given)[0], logits(run, names))
     assert logits(run, names) == pytest.approx(logits(other, names), abs=1e-6)
