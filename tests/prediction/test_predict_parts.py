@@ -521,8 +521,8 @@ def test_two_workers_interrupted_and_one_of_them_killed(run: Path, tmp_path: Pat
     assert [line.partition(", header")[0] for line in warned if line not in lost] == guessed
     assert end == f"7,700 rows in {total} parts written to {output}"
     assert error == (
-        f"attribune predict: error: {bad}: column 'user', row 38: ['u1'] is not one value: use --multi-label user or "
-        "MultiLabel('user') for a column of lists\n"
+        f"attribune predict: error: {bad}: column 'user', row 38: ['u1'] is not one value: use --multi-label user for a "
+        "column of lists\n"
     )
     assert not (tmp_path / "other" / "_summary.json").exists()
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from dataclasses import dataclass, field, fields, replace
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -29,6 +29,7 @@ __all__ = ["MANY_CUT", "EncodedRows", "Pieces", "Reader", "Reading", "TextRows",
 
 Array = npt.NDArray[Any]
 Flags = npt.NDArray[np.bool_]
+Rows = TypeVar("Rows", bound="EncodedRows")
 MANY_CUT = 0.05
 """If a larger share of the texts is cut to the window, a note says what to do."""
 
@@ -77,6 +78,12 @@ class EncodedRows(ABC):
 
     def __len__(self) -> int:
         return len(self.inputs)
+
+    def as_kind(self, kind: type[Rows], **changes: Any) -> Rows:
+        """Return the same rows as rows of another kind: with some attributes changed, and without those it lacks."""
+        known = {one.name for one in fields(kind)}
+        kept = {one.name: getattr(self, one.name) for one in fields(self) if one.name in known}
+        return kind(**(kept | changes))
 
     def pieces(self) -> Pieces:
         """Return what a model reads at once; by default each row is one piece."""
