@@ -210,7 +210,7 @@ def json_batches(path: Path, *, encoding: str, tell: Callable[[str], None] = lam
                 raise _changing_keys(path, kinds, row_count, filled)
         if not row_count:
             raise DataError(f"{path}: the file has no rows: give one JSON object per line")
-        checked_columns(list(kinds), source=str(path))
+        names = checked_columns(list(kinds), source=str(path))
         if not kinds:
             raise DataError(f"{path}: the rows are empty objects: give each row its columns")
         rows = json_objects(path, encoding)
@@ -219,7 +219,7 @@ def json_batches(path: Path, *, encoding: str, tell: Callable[[str], None] = lam
             try:
                 if any(not row.keys() <= kinds.keys() for _, row in batch):
                     raise TypeError("a new key")
-                table = _table(batch, kinds)
+                table = _table(batch, kinds).rename_columns(names)
             except (TypeError, OverflowError, pa.ArrowException) as error:
                 raise DataError(f"{path}: the file changed while it was read ({error}): read it again") from error
             yield table

@@ -381,7 +381,7 @@ class _File:
             return list(self.options.columns)
         if self.ending == ".parquet":
             with open_parquet(self.path) as file:
-                return list(file.schema_arrow.names)
+                return checked_columns(file.schema_arrow.names, source=str(self.path))
         if self.ending in _BINARY:
             return list(next(self.batches()).column_names)
         if self.ending not in _DELIMITED:
@@ -554,9 +554,8 @@ def _read_parquet(path: Path) -> Iterator[pa.Table]:
 
 def plain_table(table: pa.Table, source: str) -> pa.Table:
     """Return the table with types that a Dataset can hold: categories become their values, nothing becomes text."""
-    checked_columns(table.column_names, source=source)
-    columns = []
-    for name, column in zip(table.column_names, table.columns, strict=True):
+    names, columns = checked_columns(table.column_names, source=source), []
+    for name, column in zip(names, table.columns, strict=True):
         what = f"{source}: column {name!r}"
         column = plain_column(column, what)
         kind = column.type
@@ -566,7 +565,7 @@ def plain_table(table: pa.Table, source: str) -> pa.Table:
         elif pa.types.is_null(kind):
             column = column.cast(pa.string())
         columns.append(column)
-    return pa.table(columns, names=table.column_names)
+    return pa.table(columns, names=names)
 
 
 def _decoded(column: pa.ChunkedArray) -> pa.ChunkedArray:

@@ -204,9 +204,9 @@ def _csv_file(
         _, header = next(_rows(reader, path, delimiter), (0, []))
         if not header:
             raise DataError(f"{path}: the file is empty: give a file with a header line and rows")
-        stripped = [name.strip().lstrip("\ufeff") for name in header]
+        without_mark = [name.strip().lstrip("\ufeff") for name in header]
         or_else = f", or, if row 1 is data, name the columns with {as_argument('data.columns')}"
-        yield checked_columns(stripped, source=str(path), or_else=or_else), reader
+        yield checked_columns(without_mark, source=str(path), or_else=or_else), reader
 
 
 def is_text(value: str) -> bool:
@@ -218,11 +218,15 @@ def is_text(value: str) -> bool:
     return True
 
 
-def checked_columns(names: list[str], *, source: str, or_else: str = "") -> list[str]:
-    """Return the column names; a DataError says which is empty or given twice, with another cure to add, if any.
+def checked_columns(names: Sequence[str], *, source: str, or_else: str = "") -> list[str]:
+    """Return the column names without blanks around them; a DataError says which is empty or given twice.
 
     A first column that alone has no name is `UNNAMED`.
+
+    Args:
+        or_else: another cure, to be added.
     """
+    names = [name.strip() for name in names]
     if len(names) > 1 and not names[0] and all(names[1:]) and UNNAMED not in names:
         names = [UNNAMED, *names[1:]]
     seen = set[str]()

@@ -275,7 +275,7 @@ class Predictor(Locked):
         for row, columns in column_batches(table, names, batch_size=_ROWS, first_row=first_row):
             rows = self._encode(columns, first_row=row)
             logits.append(self.score(rows.hide_attributes(hidden) if hidden else rows))
-            report = report + rows.report
+            report = report + rows.report.with_empty(rows.empty, first_row=row)
         return np.concatenate(logits), report
 
     def _hidden_columns(self, hide_attributes: bool | Collection[str]) -> list[slice]:

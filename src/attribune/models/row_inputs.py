@@ -236,6 +236,10 @@ def _columns_of_rows(rows: Sequence[Any], names: RowNames) -> dict[str, list[Any
 
 
 def _checked_frame(frame: pd.DataFrame, names: RowNames) -> pd.DataFrame:
+    """Return a DataFrame whose columns are named as a training reads them, without blanks around the names."""
+    trimmed = {name: name.strip() for name in frame.columns if isinstance(name, str) and name not in names.all}
+    if any(name in names.all and name not in frame.columns for name in trimmed.values()):
+        frame = frame.rename(columns=trimmed)
     for name in names.needed:
         if list(frame.columns).count(name) > 1:
             raise DataError(f"the DataFrame has several columns {name!r}: rename all but one")

@@ -13,8 +13,9 @@ from attribune.data.table_files import header_columns
 from attribune.data.tables import check_same_columns
 from attribune.prediction.parts import Mark, PartsFolder, is_whole
 from attribune.prediction.reading import Job, read_parts
-from attribune.prediction.worker import PartScorer
+from attribune.prediction.worker import PartScorer, note_empty_texts
 from attribune.runs.folder import RunFolder
+from attribune.schema import EncodingReport
 
 __all__ = ["predict_parts"]
 
@@ -52,7 +53,10 @@ def _predict_parts(job: Job, folder: PartsFolder, *, engine: str, workers: int |
         if time.monotonic() - told > _NOTE_INTERVAL:
             told = time.monotonic()
             reporter.note(f"{_amount(_rows(marks.values()), len(marks))} done")
-    for line in folder.finish(job, marks).lines():
+    reports = folder.finish(job, marks)
+    for name, report in reports.items():
+        note_empty_texts(report, name, reporter)
+    for line in sum(reports.values(), EncodingReport({})).lines():
         reporter.note(line)
     reporter.note(f"{_amount(_rows(marks.values()), len(marks))} written to {job.output}")
     return _rows(marks.values())

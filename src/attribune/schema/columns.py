@@ -301,7 +301,7 @@ def missing_column(available: Sequence[str], name: str, *, source: str = "the ta
     close = difflib.get_close_matches(name, [str(column) for column in available], n=1)
     hint = f"; did you mean {close[0]!r}?" if close else ""
     if close and close[0].strip() == name.strip():
-        hint += " They differ in blanks at the ends, which are left out of the headers of files: rename the column"
+        hint += " They differ in blanks at the ends, which are left out of the names of columns: write it without them"
     return DataError(f"{source} has no column {name!r}{hint} (columns: {shown or 'none'})")
 
 

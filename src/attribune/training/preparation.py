@@ -34,8 +34,9 @@ from attribune.data.selection import (
     shuffle_columns,
 )
 from attribune.data.splits import split_table
-from attribune.data.tables import read_table, table_source_name
+from attribune.data.tables import TableFile, read_table, table_source_name
 from attribune.data.text_columns import share_texts
+from attribune.data.times import are_times, time_split_words
 from attribune.errors import ConfigError, DataError, RowError, numbered_in_file, of_column
 from attribune.models.base import ConditionedModel
 from attribune.models.transfer import AttributeSource
@@ -44,7 +45,7 @@ from attribune.runs.recipe import Recipe, ValuesRecipe
 from attribune.runs.stored_scores import rows_of_training
 from attribune.runs.value_tables import value_tables
 from attribune.schema import EncodingReport, MultiLabel, Schema
-from attribune.schema.columns import column_batches, require_columns
+from attribune.schema.columns import canonical, column_batches, require_columns
 from attribune.schema.kinds import Number, Numeric
 from attribune.schema.revision import Revision
 from attribune.tasks import Task, fit_task
@@ -108,7 +109,9 @@ def usable_rows(plan: DataPlan, source: Any, name: str) -> Noted:
         DataError: for a table without a usable row, naming file, column and the cure.
     """
     table = read_table(source, **plan.source.reading)
-    shown = table_source_name(source) if isinstance(source, str | Path) else name
+    shown = table_source_name(source)
+    if name != "train" and not isinstance(source, str | Path | TableFile):
+        shown += f" of {name} rows"
     weights = [plan.source.weight] if plan.source.weight is not None and name == "train" else []
     with naming_exports(table, shown):
         require_columns(table.column_names, [*plan.columns, *weights], source=shown)
@@ -216,6 +219,8 @@ def split_rows(plan: DataPlan, usable: dict[str, UsableRows]) -> tuple[dict[str,
             shared_texts=split.shared_texts,
         )
         notes.extend(cut.report.lines())
+        if split.by == "random":
+            notes.extend(map(time_split_words, _time_columns(plan, train.table)))
         for name, index in zip(("train", "validation", "test"), cut.rows, strict=True):
             if len(index):
                 parts[name] = train.take(index)
@@ -224,6 +229,18 @@ def split_rows(plan: DataPlan, usable: dict[str, UsableRows]) -> tuple[dict[str,
         if shared:
             notes.append(f"{name}: {shared:,} of its texts are also among the training texts: its figures are too high")
     return {name: parts[name] for name in ("train", "validation", "test") if name in parts}, notes
+
+
+def _time_columns(plan: DataPlan, table: Dataset) -> list[str]:
+    """Return the columns that the recipe names and that hold times."""
+    names = (name for name in plan.columns if name not in (*plan.source.texts, *plan.label_columns))
+    return [name for name in names if name in plan.times or are_times(_texts(table, name))]
+
+
+def _texts(table: Dataset, name: str) -> Iterator[str | None]:
+    for _, columns in column_batches(table, [name], batch_size=1_000):
+        for cell in columns[name].to_pylist():
+            yield None if isinstance(cell, list | dict) else canonical(cell)
 
 
 _EXAMPLES = 5  # of labels that are named

@@ -43,6 +43,7 @@ from attribune.data.judgement_layouts import Layout, find_export
 from attribune.data.splits import parts_at_random
 from attribune.data.table_files import comma_columns
 from attribune.data.tables import TableFile, options_of, read_table, table_source_name
+from attribune.data.times import time_split_words
 from attribune.errors import DataError
 from attribune.metrics.tables import html_blocks, text_cells
 from attribune.schema.columns import MISSING, canonical, require_columns
@@ -342,7 +343,9 @@ def check(
         export=None if layout is None else _export_words(source, layout),
         is_doubtful=layout is not None and layout.is_doubtful,
         convert="" if layout is None else layout.command(source, options_of(data, **reading).words()),
-        findings=() if layout is not None else tuple(_findings(table, found, classes, leaks, missing=no_value)),
+        findings=()
+        if layout is not None
+        else tuple(_findings(table, found, classes, leaks, missing=no_value, is_split=test is None)),
     )
 
 
@@ -430,16 +433,28 @@ def _comma_role(name: str, example: str) -> RoleOf:
 
 
 def _findings(
-    table: pa.Table, found: _Columns, classes: Mapping[str, int], leaks: Sequence[str], *, missing: Sequence[str]
+    table: pa.Table,
+    found: _Columns,
+    classes: Mapping[str, int],
+    leaks: Sequence[str],
+    *,
+    missing: Sequence[str],
+    is_split: bool,
 ) -> Iterator[str]:
-    """Say what is wrong, in the order in which it matters."""
+    """Say what is wrong, in the order in which it matters.
+
+    Args:
+        is_split: whether the test rows are to be split off.
+    """
     label = found.label
     yield from _general(table, found.texts, label, is_labelled=not found.compares)
     yield from _class_findings(classes)
     if label is not None and label.codes is label.spelled and label.no_values and label.kind != "list":
         yield class_word_finding(label.name, label.no_values)
-    yield from text_findings(table, found.texts)
+    yield from text_findings(table, found.texts, found.groups)
     yield from leaks
+    if is_split:
+        yield from (time_split_words(one.name) for one in found.with_role("time") if one.kind == "time")
     if found.groups is not None:
         ids = [one.name for one in found.with_role("id")]
         attributes = [one.codes.codes for one in found.with_role("attribute")]
