@@ -29,8 +29,8 @@ from trained_runs import TrainedRuns
 
 from attribune.apps.cli import main
 from attribune.backbones import int8
-from attribune.core.logs import Said
 from attribune.core.door import present_door
+from attribune.core.logs import Said
 from attribune.core.progress import Reporter
 from attribune.data.table_files import table_batches
 from attribune.data.tables import read_table
@@ -281,7 +281,7 @@ def test_a_folder_with_a_hole_is_not_finished(run: Path, tmp_path: Path, files: 
     job = Job(run=str(run), backbone=None, files=(str(files[0]),), part_rows=40, output=str(tmp_path))
     scorer = PartScorer(job)
     marks = {(1, part.first_row): scorer.score(part) for part in read_parts(job, 1, done=())}
-    assert PartsFolder(tmp_path).finish(job, marks).attributes["user"].rows == 97
+    assert PartsFolder(tmp_path).finish(job, marks)[str(files[0])].attributes["user"].rows == 97
     for row in (1, 41, 81):
         with pytest.raises(DataError, match=r"parts of .*a\.csv are missing: run the same command again"):
             PartsFolder(tmp_path).finish(job, {key: mark for key, mark in marks.items() if key != (1, row)})
@@ -443,7 +443,9 @@ def test_what_is_said_of_a_file_that_is_read_again_is_shown_once(
     told, shown = set[Said](), list[Said]()
     monkeypatch.setattr(on_ray, "say_again", shown.append)
     for _ in range(2):
-        for row in _read(pa.table({"file": [1, 2, 3]}), job=job, done=dict.fromkeys((1, 2, 3), ()), begun_in="."):
+        for row in _read(
+            pa.table({"file": [1, 2, 3]}), job=job, done=dict.fromkeys((1, 2, 3), ()), begun_in=".", door=present_door()
+        ):
             if (message := row["message"][0].as_py()) is not None:
                 assert list(_received(json.loads(message), told)) == []
     guessed, damaged, _ = job.files
