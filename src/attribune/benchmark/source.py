@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from attribune.benchmark.experiment import SetPlan
+from attribune.core.hashing import sha256, text_digest
 from attribune.data.table_files import ENDINGS
 from attribune.datasets.prepared import PreparedSet, load_prepared, sha256_of
 from attribune.errors import ConfigError, DataError
@@ -155,7 +155,7 @@ class SetSource:
             sums = [sha256_of(path) for path in files if path.is_file()]
         described = [*value_files(self.plan.data or {}), *values]
         sums += [sha256_of(path) for path in map(Path, described) if path.is_file()]
-        return hashlib.sha256(" ".join(sums).encode()).hexdigest()
+        return sha256([" ".join(sums).encode()])
 
 
 def value_files(data: Mapping[str, Any]) -> list[str]:
@@ -166,8 +166,7 @@ def value_files(data: Mapping[str, Any]) -> list[str]:
 
 def _place(attribute: str, value: Any) -> float:
     """Return the place of a value in the random order of those of an attribute, from 0 to 1."""
-    digest = hashlib.blake2b(f"{attribute}\0{value}".encode(), digest_size=8).digest()
-    return int.from_bytes(digest, "big") / 2**64
+    return int.from_bytes(text_digest(f"{attribute}\0{value}"), "big") / 2**64
 
 
 def _drawn(row_count: int, most: int, *, seed: int) -> Array:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import atexit
 import contextlib
 import glob
-import hashlib
 import json
 import os
 import re
@@ -18,6 +17,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from attribune.core.hashing import text_digest
 from attribune.errors import ConfigError, ModelFolderError
 
 __all__ = [
@@ -160,7 +160,7 @@ def _last_write(path: Path) -> float:
 
 @cache
 def _host() -> str:
-    return hashlib.blake2b(socket.gethostname().encode(), digest_size=4).hexdigest()
+    return text_digest(socket.gethostname(), size=4).hex()
 
 
 def remove(path: Path) -> None:

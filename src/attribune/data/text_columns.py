@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 from typing import Any
 
 import pyarrow as pa
 
+from attribune.core.hashing import text_digest
 from attribune.errors import DataError
 from attribune.schema.columns import Table, as_array, canonical, column_batches
 
@@ -43,7 +43,7 @@ def text_digests(table: Table, text: Sequence[str]) -> list[bytes | None]:
     digests: list[bytes | None] = []
     for _, columns in column_batches(table, names, batch_size=2_000):
         texts = join_text([columns[name].to_pylist() for name in names])
-        digests += [hashlib.blake2b(joined.encode(), digest_size=16).digest() if joined else None for joined in texts]
+        digests += [text_digest(joined, size=16) if joined else None for joined in texts]
     return digests
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 
+from attribune.core.hashing import file_sha256, sha256
 from attribune.core.progress import Reporter
 from attribune.core.wording import counted
 from attribune.data.table_files import header_columns
@@ -89,15 +89,13 @@ def _here(job: Job, done: Mapping[int, Collection[int]]) -> Iterator[Mark]:
 def _digest(run: str) -> str:
     """Return a digest of a run's recipe and of all files of its model, or of those of a model alone."""
     folder = RunFolder.of(run)
-    digest, model, others = hashlib.sha256(), folder.path, list[Path]()
+    model, others = folder.path, list[Path]()
     if not folder.is_model_alone:
         folder.read_recipe()
         model, others = folder.model, [folder.plan_file]
-    for path in (*others, *sorted(path for path in model.rglob("*") if path.is_file())):
-        digest.update(path.relative_to(folder.path).as_posix().encode())
-        with path.open("rb") as file:
-            digest.update(hashlib.file_digest(file, "sha256").digest())
-    return digest.hexdigest()
+    files = (*others, *sorted(path for path in model.rglob("*") if path.is_file()))
+    named = ((path.relative_to(folder.path).as_posix().encode(), file_sha256(path)) for path in files)
+    return sha256(part for name, content in named for part in (name, bytes.fromhex(content)))
 
 
 def _amount(rows: int, parts: int) -> str:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass, field, replace
 from typing import Self, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
+from attribune.core.hashing import checksum
 from attribune.schema.description_kinds import Field
 from attribune.schema.vocabulary import Vocabulary
 
@@ -79,4 +79,4 @@ class ValueDescriptions:
 
     def digest(self) -> str:
         """Return a checksum of the features."""
-        return hashlib.blake2b(np.ascontiguousarray(self.features).tobytes(), digest_size=8).hexdigest()
+        return checksum([np.ascontiguousarray(self.features).tobytes()])

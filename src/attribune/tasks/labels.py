@@ -21,6 +21,7 @@ from attribune.schema.cells import list_cells
 from attribune.schema.columns import NO_NUMBER, as_array, canonical, other_spellings
 
 __all__ = [
+    "FEW_ROWS",
     "UNSEEN",
     "Flag",
     "MissingTexts",
@@ -36,6 +37,7 @@ __all__ = [
     "label_texts",
     "number_of",
     "outside_of",
+    "rare_classes",
     "require_columns",
     "require_flag",
     "sorted_classes",
@@ -43,6 +45,9 @@ __all__ = [
 
 UNSEEN = -100
 """Class id of a label that no training row has: ignored by the loss, an error in every metric."""
+
+FEW_ROWS = 5
+"""Rows from which on a class can be learned."""
 
 _FILLED, _EMPTY = "\u2605\u2b50", "\u2606"  # stars
 _STARS = re.compile(
@@ -247,6 +252,11 @@ def count_classes(ids: Array, names: Sequence[str]) -> dict[str, int]:
     """Count the rows of each class: of class ids (n,), or of 0 and 1 for each class (n, C or more)."""
     counts = ids[:, : len(names)].sum(axis=0) if ids.ndim == 2 else np.bincount(ids[ids >= 0], minlength=len(names))
     return dict(zip(names, counts.astype(int).tolist(), strict=True))
+
+
+def rare_classes(counts: Mapping[str, int]) -> dict[str, int]:
+    """Return the classes with too few rows to be learned, with their numbers of rows."""
+    return {name: count for name, count in counts.items() if count < FEW_ROWS}
 
 
 def alike_notes(counts: Mapping[str, int]) -> list[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -15,6 +14,7 @@ import pyarrow as pa
 from datasets import Dataset
 
 from attribune.core.door import as_argument
+from attribune.core.hashing import checksum
 from attribune.core.wording import counted, listed_counts
 from attribune.data.annotation_exports import naming_exports
 from attribune.data.checking.findings import attribute_finding, leak_finding
@@ -49,7 +49,7 @@ from attribune.schema.columns import canonical, column_batches, require_columns
 from attribune.schema.kinds import Number, Numeric
 from attribune.schema.revision import Revision
 from attribune.tasks import Task, fit_task
-from attribune.tasks.labels import UNSEEN
+from attribune.tasks.labels import FEW_ROWS, UNSEEN, rare_classes
 from attribune.training.plan import DataPlan
 
 __all__ = [
@@ -245,7 +245,6 @@ def _texts(table: Dataset, name: str) -> Iterator[str | None]:
 
 _EXAMPLES = 5  # of labels that are named
 _SHOWN_CLASSES = 20
-_FEW_ROWS = 5  # enough to learn a class
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -431,10 +430,10 @@ def _class_notes(splits: Mapping[str, PreparedSplit], task: Task) -> list[str]:
         notes = [f"train: {len(train):,} classes, of {min(train.values()):,} to {max(train.values()):,} rows", *odd]
     else:
         notes = [f"train: rows of each class: {listed_counts(train, most=_SHOWN_CLASSES)}", *odd]
-    if few := {name: count for name, count in train.items() if count < _FEW_ROWS}:
+    if few := rare_classes(train):
         some = counted(len(few), "class", "classes")
         notes.append(
-            f"train: {some} with fewer than {_FEW_ROWS} rows ({listed_counts(few, most=_SHOWN_CLASSES)}), "
+            f"train: {some} with fewer than {FEW_ROWS} rows ({listed_counts(few, most=_SHOWN_CLASSES)}), "
             "which a model can hardly learn: add rows, or join classes"
         )
     for name, found in counts.items():
@@ -581,18 +580,20 @@ def describe_as(data: PreparedData, values: Mapping[str, ValuesRecipe]) -> Prepa
 
 def rows_digest(data: PreparedData, plan: DataPlan) -> str:
     """Return a checksum of the texts, labels, attributes and weights of all splits."""
-    digest = hashlib.blake2b(digest_size=16)
+    return checksum(_content(data, plan), size=16)
+
+
+def _content(data: PreparedData, plan: DataPlan) -> Iterator[bytes]:
     columns = list(dict.fromkeys([*plan.columns, *data.schema.names]))
     for name, split in data.splits.items():
-        digest.update(name.encode() + split.rows.tobytes())
+        yield name.encode() + split.rows.tobytes()
         if split.weights is not None:
-            digest.update(split.weights.tobytes())
+            yield split.weights.tobytes()
         for _, batch in column_batches(split.table, columns):
-            digest.update(repr([array.to_pylist() for array in batch.values()]).encode())
+            yield repr([array.to_pylist() for array in batch.values()]).encode()
     for attribute in data.schema:
         if attribute.description is not None:
-            digest.update(attribute.description.digest().encode())
-    return digest.hexdigest()
+            yield attribute.description.digest().encode()
 
 
 def encode_split(name: str, data: PreparedData, plan: DataPlan, model: ConditionedModel) -> Dataset:

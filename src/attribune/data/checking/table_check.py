@@ -48,7 +48,7 @@ from attribune.errors import DataError
 from attribune.metrics.tables import html_blocks, text_cells
 from attribune.schema.columns import MISSING, canonical, require_columns
 from attribune.schema.kinds import Kind, MultiLabel, Number
-from attribune.tasks.labels import alike_notes
+from attribune.tasks.labels import FEW_ROWS, alike_notes, rare_classes
 
 __all__ = ["ColumnCheck", "TableCheck", "check"]
 
@@ -56,7 +56,6 @@ _COMPARED = ("text", "text_pair", "text_negative")  # the arguments for an ancho
 _KINDS = ("categorical", "multi_label", "number")  # in the order of the flags
 _SHOWN = 40  # columns, and classes, in the tables that are printed
 _MOST_COLUMNS = 10_000
-_FEW_ROWS = 5
 _ENOUGH_ROWS = 100
 _LEAST_KNOWN = 0.02
 _JUDGEMENTS = RoleOf(role="left out", reason="holds judgements")
@@ -590,9 +589,9 @@ def _general(table: pa.Table, texts: Sequence[str], label: ColumnProfile | None,
 def _class_findings(classes: Mapping[str, int]) -> list[str]:
     if len(classes) == 1:
         return [f"all labels are {next(iter(classes))!r}, of which nothing can be learned: name another column"]
-    few, alike = [name for name, count in classes.items() if count < _FEW_ROWS], alike_notes(classes)
+    few, alike = list(rare_classes(classes)), alike_notes(classes)
     if not few:
         return alike
     listed = ", ".join(map(repr, few[:5])) + (", ..." if len(few) > 5 else "")
     some = counted(len(few), "class", "classes")
-    return [*alike, f"{some} with fewer than {_FEW_ROWS} rows ({listed}): join classes, or correct the labels"]
+    return [*alike, f"{some} with fewer than {FEW_ROWS} rows ({listed}): join classes, or correct the labels"]

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from hashlib import blake2b
 from typing import Any
 
 import numpy as np
 import torch
 
+from attribune.core.hashing import checksum
 from attribune.data.windows import FILLER
 from attribune.errors import ConfigError, DataError
 from attribune.schema import Schema
@@ -23,12 +23,10 @@ def text_key(*texts: Any, segment_start: Any = None) -> int:
         texts: the ids of a text, or of each of several that are compared.
         segment_start: where the second of two texts begins, or of each.
     """
-    digest = blake2b(digest_size=8)
-    for part in (*texts, () if segment_start is None else segment_start):
-        numbers = np.atleast_1d(np.asarray(part, dtype=np.int64))
-        digest.update(len(numbers).to_bytes(8, "little"))
-        digest.update(numbers.tobytes())
-    return int.from_bytes(digest.digest(), "little", signed=True)
+    parts = (*texts, () if segment_start is None else segment_start)
+    numbers = [np.atleast_1d(np.asarray(part, dtype=np.int64)) for part in parts]
+    content = (piece for each in numbers for piece in (len(each).to_bytes(8, "little"), each.tobytes()))
+    return int.from_bytes(bytes.fromhex(checksum(content)), "little", signed=True)
 
 
 class Collator:

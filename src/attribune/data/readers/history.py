@@ -15,7 +15,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from attribune.data.histories import Embed, Histories, mark_of, read_times
+from attribune.core.hashing import text_number
+from attribune.data.histories import Embed, Histories, read_times
 from attribune.data.readers.base import Pieces, Reader, Reading, TextRows
 from attribune.data.readers.text import TextEncoder
 from attribune.data.texts import TextInput
@@ -144,7 +145,7 @@ class HistoryEncoder(Reader):
         """
         rows = self.encoder.rows(text, columns, first_row=first_row)
         texts = text.read_all(columns, first_row=first_row)
-        marks = [mark_of(one) for one in texts]
+        marks = list(map(text_number, texts))
         queries = self._queries(texts, marks, columns, first_row)
         hidden = self._chance.random(len(texts)) < self._dropout if self._dropout else [False] * len(texts)
         inputs = [
