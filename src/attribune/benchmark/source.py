@@ -8,9 +8,9 @@ from typing import Any
 
 import datasets
 import numpy as np
-import numpy.typing as npt
 
 from attribune.benchmark.experiment import SetPlan
+from attribune.core.arrays import Array
 from attribune.core.hashing import sha256, text_digest
 from attribune.data.table_files import ENDINGS
 from attribune.datasets.prepared import PreparedSet, load_prepared, sha256_of
@@ -21,7 +21,6 @@ from attribune.training.preparation import prepare, with_all_classes
 
 __all__ = ["SetSource", "value_files"]
 
-Array = npt.NDArray[Any]
 _MANY = 2**40
 
 

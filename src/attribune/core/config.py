@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Iterator, Mapping
 from functools import wraps
 from pathlib import Path
@@ -13,6 +12,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict, ValidationError, ValidationInfo, model_validator
 
 from attribune.core.deprecation import renamed_settings
+from attribune.core.wording import closest
 from attribune.errors import ConfigError
 
 __all__ = ["Settings", "checked_dataclass", "error_lines", "parse_yaml", "read_yaml", "short_repr"]
@@ -172,8 +172,8 @@ def _similar_setting(path: str, settings: type[Settings]) -> str:
     known, (group, _, name) = list(_paths(settings)), path.rpartition(".")
     beside = {other.rpartition(".")[2]: other for other in known if other.rpartition(".")[0] == group}
     elsewhere = [other for other in known if other.endswith(f".{name}")]
-    close = difflib.get_close_matches(name, beside, n=1)
-    meant = [beside[word] for word in close] or elsewhere
+    close = closest(name, beside)
+    meant = elsewhere if close is None else [beside[close]]
     return f"; did you mean {meant[0]!r}?" if meant else ""
 
 

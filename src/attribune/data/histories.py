@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 from safetensors import SafetensorError
 from safetensors.numpy import load_file, save
 
+from attribune.core.arrays import Array
 from attribune.core.files import replace_file
 from attribune.core.hashing import text_numbers
 from attribune.data.texts import TextInput
@@ -28,7 +29,6 @@ from attribune.schema.revision import Revision
 
 __all__ = ["HISTORY_FILES", "Embed", "Histories", "read_times"]
 
-Array = npt.NDArray[Any]
 Embed = Callable[[Sequence[str]], npt.NDArray[np.float32]]
 """Returns vectors (n, H) of length 1 of texts."""
 

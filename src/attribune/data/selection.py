@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from attribune.core.arrays import BoolArray
 from attribune.core.wording import counted
 from attribune.data.text_columns import join_text
 from attribune.errors import DataError, RowError
@@ -70,8 +71,6 @@ _PLACEHOLDERS = frozenset(word.casefold() for word in _NO_TEXT)
 _MARKS = re.compile(r"[-_.?*/\u2013\u2014\u2026]{1,4}")
 _LONGEST_PLACEHOLDER = 30
 
-Mask = npt.NDArray[np.bool_]
-
 
 def rows_with_text(
     table: Table,
@@ -79,7 +78,7 @@ def rows_with_text(
     *,
     words: bool = False,
     enough: Callable[[Iterable[bool]], bool] = any,
-) -> Mask:
+) -> BoolArray:
     """Return (n,) whether `enough` of the text columns, ``any`` or ``all``, have more than blanks.
 
     Args:
@@ -136,7 +135,7 @@ def rows_with_label(
     missing: Collection[str],
     enough: Callable[[Iterable[bool]], bool] = all,
     objects: bool = False,
-) -> Mask:
+) -> BoolArray:
     """Return (n,) whether `enough` of the label columns, ``all`` or ``any``, have values that do not mean missing.
 
     Args:
@@ -161,7 +160,7 @@ def rows_with_label(
     return np.array(has_label, dtype=bool)
 
 
-def missing_label_words(table: Table, names: Sequence[str], rows: Mask, *, missing: Collection[str]) -> str:
+def missing_label_words(table: Table, names: Sequence[str], rows: BoolArray, *, missing: Collection[str]) -> str:
     """List the words that stand for a missing label in some rows, with their numbers: ``'None' (25), 'NA' (15)``.
 
     Args:
@@ -182,7 +181,7 @@ def missing_label_words(table: Table, names: Sequence[str], rows: Mask, *, missi
     return ", ".join([*words, f"empty ({cells['']:,})"] if words and cells[""] else words)
 
 
-def listed_labels(column: Sequence[object], bad: Mask, rows: npt.NDArray[np.int64]) -> str:
+def listed_labels(column: Sequence[object], bad: BoolArray, rows: npt.NDArray[np.int64]) -> str:
     """List the most frequent labels that cannot be used, each with its number and its first row.
 
     Args:

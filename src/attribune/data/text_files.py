@@ -5,7 +5,6 @@ from __future__ import annotations
 import bz2
 import codecs
 import csv
-import difflib
 import gzip
 import io
 import lzma
@@ -22,7 +21,7 @@ from typing import IO, TYPE_CHECKING, Any, Literal, cast
 import pyarrow as pa
 
 from attribune.core.door import as_argument
-from attribune.core.wording import counted
+from attribune.core.wording import closest, counted
 from attribune.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
@@ -81,8 +80,8 @@ def no_such_file(path: Path) -> DataError:
     if not path.parent.is_dir():
         return DataError(f"{path}: there is no such file, nor a folder {path.parent}: check the path")
     names = sorted(entry.name for entry in path.parent.iterdir())
-    close = difflib.get_close_matches(path.name, names, n=1)
-    hint = f"did you mean {str(path.parent / close[0])!r}?" if close else f"{path.parent} holds no similar name"
+    close = closest(path.name, names)
+    hint = f"did you mean {str(path.parent / close)!r}?" if close else f"{path.parent} holds no similar name"
     return DataError(f"{path}: there is no such file; {hint}")
 
 

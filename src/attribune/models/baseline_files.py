@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from safetensors import SafetensorError
 from safetensors import numpy as safetensors
 
+from attribune.core.arrays import Array
 from attribune.core.checksums import check_files, write_checksums
 from attribune.core.files import read_json, replace_file, write_json
 from attribune.core.hashing import sha256
@@ -22,7 +22,6 @@ from attribune.schema import Schema
 
 __all__ = ["BaselineFiles", "StoredBaseline", "stored_text"]
 
-Array = npt.NDArray[Any]
 
 _SCHEMA = "schema.json"
 _VERSION = 1

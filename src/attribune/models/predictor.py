@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
@@ -21,6 +20,7 @@ from attribune.core.device import named_device
 from attribune.core.locked import Locked
 from attribune.core.precision import check_precision, computing_in
 from attribune.core.threads import limit_threads
+from attribune.core.wording import did_you_mean
 from attribune.data.readers.base import EncodedRows, TextRows
 from attribune.data.texts import TextInput
 from attribune.errors import ConfigError
@@ -42,8 +42,7 @@ def check_quantisation(quantise: Quantisation | None) -> Quantisation | None:
     """Return what is known; ConfigError for anything else."""
     if quantise is None or quantise == "int8":
         return quantise
-    close = difflib.get_close_matches(str(quantise).lower(), ["int8"], n=1)
-    cure = "; did you mean 'int8'?" if close else ": choose int8, or leave it out"
+    cure = did_you_mean(str(quantise).lower(), ["int8"]) or ": choose int8, or leave it out"
     raise ConfigError(f"quantise is {short_repr(quantise)}{cure}")
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -11,7 +10,7 @@ import datasets
 import numpy as np
 import pandas as pd
 
-from attribune.core.wording import counted
+from attribune.core.wording import counted, did_you_mean
 from attribune.errors import DataError
 from attribune.metrics.tables import text_cells
 from attribune.schema.columns import Table, as_table, column_names, missing_column
@@ -152,8 +151,7 @@ class Predictions(dict[str, Any]):
 
 def _unknown_name(name: Any, known: Collection[str], *, what: str) -> str:
     """Return the message for a name that is not known, with the closest one."""
-    close = difflib.get_close_matches(str(name), list(known), n=1)
-    hint = f"; did you mean {close[0]!r}?" if close else ""
+    hint = did_you_mean(str(name), known)
     return f"{what} have {name!r:.80}, which the model does not read{hint} (it reads: {', '.join(known) or 'nothing'})"
 
 

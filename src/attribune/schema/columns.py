@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-import difflib
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from decimal import Decimal
@@ -15,6 +14,7 @@ import pandas as pd
 import pyarrow as pa
 
 from attribune.core.door import as_attribute
+from attribune.core.wording import closest, did_you_mean
 from attribune.errors import DataError, RowError
 
 __all__ = [
@@ -298,9 +298,9 @@ def column_batches(
 def missing_column(available: Sequence[str], name: str, *, source: str = "the table") -> DataError:
     """Make the error for a missing column; it names the closest one, and the columns of the table."""
     shown = ", ".join(map(repr, available[:40])) + (" ..." if len(available) > 40 else "")
-    close = difflib.get_close_matches(name, [str(column) for column in available], n=1)
-    hint = f"; did you mean {close[0]!r}?" if close else ""
-    if close and close[0].strip() == name.strip():
+    names = list(map(str, available))
+    hint, close = did_you_mean(name, names), closest(name, names)
+    if close and close.strip() == name.strip():
         hint += " They differ in blanks at the ends, which are left out of the names of columns: write it without them"
     return DataError(f"{source} has no column {name!r}{hint} (columns: {shown or 'none'})")
 

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from scipy.special import expit, softmax
 
+from attribune.core.arrays import Array
 from attribune.errors import ConfigError, DataError, RowError
 from attribune.metrics import formulas
 from attribune.metrics.distributions import distribution_metrics
@@ -27,7 +28,6 @@ from attribune.metrics.metric import Metric
 from attribune.schema.columns import canonical
 from attribune.tasks.labels import (
     UNSEEN,
-    Array,
     Column,
     alike_notes,
     class_ids,

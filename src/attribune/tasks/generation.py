@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, ClassVar, Self
 
 import numpy as np
 
+from attribune.core.arrays import Array
 from attribune.core.config import checked_dataclass
 from attribune.core.hashing import text_numbers
 from attribune.errors import ConfigError
@@ -18,7 +19,7 @@ from attribune.tasks.base import Decoded, Task, checked_logits
 from attribune.tasks.codecs import PerToken
 from attribune.tasks.heads import TaskHead
 from attribune.tasks.inputs import TaskInput, WrittenText
-from attribune.tasks.labels import Array, Column, MissingTexts, label_texts
+from attribune.tasks.labels import Column, MissingTexts, label_texts
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import BeforeValidator, ValidationInfo
 
+from attribune.core.arrays import Array
 from attribune.core.config import short_repr
 from attribune.core.door import as_argument
 from attribune.errors import ConfigError, DataError, RowError
@@ -59,7 +60,6 @@ _LARGEST_LABEL = float(np.finfo(np.float32).max)
 _EXAMPLES = 5  # of classes that are alike
 _MOST_CLASSES = 1_000_000  # with a probability of each in every row
 
-Array = npt.NDArray[Any]
 Column = Sequence[Any]
 LISTS = (list, tuple, set, frozenset, np.ndarray)
 

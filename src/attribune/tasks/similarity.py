@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, get_a
 import numpy as np
 from pydantic import BeforeValidator, PositiveFloat
 
+from attribune.core.arrays import Array
 from attribune.core.config import checked_dataclass
 from attribune.core.door import as_argument
 from attribune.core.hashing import text_number
@@ -23,14 +24,7 @@ from attribune.tasks.base import Decoded, ScoreBy, Task, check_metrics, checked_
 from attribune.tasks.codecs import LabelCodec, Numbers
 from attribune.tasks.heads import TaskHead
 from attribune.tasks.inputs import ComparedTexts, InputSettings, TaskInput
-from attribune.tasks.labels import (
-    Array,
-    Column,
-    MissingTexts,
-    compared_texts,
-    label_numbers,
-    number_of,
-)
+from attribune.tasks.labels import Column, MissingTexts, compared_texts, label_numbers, number_of
 
 if TYPE_CHECKING:
     from torch import Tensor

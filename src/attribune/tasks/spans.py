@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NamedTuple, Self
 import numpy as np
 from pydantic import AfterValidator, ValidationInfo
 
+from attribune.core.arrays import Array
 from attribune.core.config import checked_dataclass
 from attribune.errors import ConfigError, DataError
 from attribune.metrics import formulas as metric
@@ -20,7 +21,7 @@ from attribune.tasks.answers import Answer, AnswerCells
 from attribune.tasks.base import Decoded
 from attribune.tasks.codecs import LabelCodec
 from attribune.tasks.inputs import QuestionAndContext, TaskInput
-from attribune.tasks.labels import UNSEEN, Array, Column, Flag, MissingTexts
+from attribune.tasks.labels import UNSEEN, Column, Flag, MissingTexts
 from attribune.tasks.tokens import TokenRow, TokenTask, TokenWindow, object_array
 
 if TYPE_CHECKING:

@@ -12,6 +12,7 @@ import numpy as np
 from pydantic import BeforeValidator
 from scipy.special import log_softmax, softmax
 
+from attribune.core.arrays import Array
 from attribune.core.config import checked_dataclass
 from attribune.core.hashing import text_number
 from attribune.errors import ConfigError, DataError, RowError
@@ -22,16 +23,7 @@ from attribune.schema.columns import MISSING, canonical
 from attribune.tasks.base import Decoded
 from attribune.tasks.codecs import PerToken, checked_logits, log_frequencies, log_losses
 from attribune.tasks.inputs import TaskInput, WordList
-from attribune.tasks.labels import (
-    UNSEEN,
-    Array,
-    Column,
-    MissingTexts,
-    alike_notes,
-    class_names,
-    count_classes,
-    sorted_classes,
-)
+from attribune.tasks.labels import UNSEEN, Column, MissingTexts, alike_notes, class_names, count_classes, sorted_classes
 from attribune.tasks.tokens import TokenRow, TokenTask, TokenWindow, object_array
 from attribune.tasks.words import word_list
 

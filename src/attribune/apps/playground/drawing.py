@@ -4,19 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import matplotlib
 import numpy as np
-import numpy.typing as npt
 from jinja2 import Environment
 from matplotlib.colors import to_hex
 
+from attribune.core.arrays import Array
 from attribune.core.wording import shortened
 
 __all__ = ["map_svg"]
 
-Array = npt.NDArray[Any]
 _WIDTH, _HEIGHT, _MARGIN = 800, 440, 40
 _LETTER, _LINE = 7.5, 17  # size of a label
 _EDGE = 5  # values at each end of a component whose names are drawn

@@ -11,8 +11,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from attribune.core.arrays import IntArray
 from attribune.core.wording import counted
-from attribune.data.checking.profiles import ColumnProfile, IntArray, column_codes, joint_codes
+from attribune.data.checking.profiles import ColumnProfile, column_codes, joint_codes
 from attribune.data.selection import placeholder_texts, placeholder_words
 from attribune.schema.reports import FIRST_ROWS, rows_without_text
 

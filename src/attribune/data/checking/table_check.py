@@ -14,19 +14,13 @@ import pandas as pd
 import pyarrow as pa
 
 from attribune.core.arguments import checked_arguments
+from attribune.core.arrays import IntArray
 from attribune.core.door import as_argument, as_attribute, is_command_line
 from attribune.core.wording import counted, listed_counts
 from attribune.data.checking.copies import copy_findings, text_findings
 from attribune.data.checking.findings import class_word_finding, shared_rows, words_finding
 from attribune.data.checking.judgements import judge_among
-from attribune.data.checking.profiles import (
-    ColumnProfile,
-    IntArray,
-    arrow_columns,
-    column_codes,
-    joint_codes,
-    profile_column,
-)
+from attribune.data.checking.profiles import ColumnProfile, arrow_columns, column_codes, joint_codes, profile_column
 from attribune.data.checking.proposal import LACKING, Proposal
 from attribune.data.checking.roles import (
     Role,

@@ -12,6 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 from datasets import Dataset
 
+from attribune.core.arrays import Array, BoolArray
 from attribune.data.readers.collator import Collator, text_key
 from attribune.data.texts import TextInput
 from attribune.data.windows import Window
@@ -27,8 +28,6 @@ if TYPE_CHECKING:
 
 __all__ = ["MANY_CUT", "EncodedRows", "Pieces", "Reader", "Reading", "TextRows", "ids_column", "labels_column"]
 
-Array = npt.NDArray[Any]
-Flags = npt.NDArray[np.bool_]
 Rows = TypeVar("Rows", bound="EncodedRows")
 MANY_CUT = 0.05
 """If a larger share of the texts is cut to the window, a note says what to do."""
@@ -48,8 +47,8 @@ class EncodedRows(ABC):
 
     inputs: Sequence[Any]
     attribute_ids: npt.NDArray[np.int64]
-    empty: Flags
-    shortened: Flags
+    empty: BoolArray
+    shortened: BoolArray
     labels: Sequence[Any] | Array | None = None
     report: EncodingReport = field(default_factory=lambda: EncodingReport({}))
 
@@ -58,8 +57,8 @@ class EncodedRows(ABC):
         cls,
         inputs: Sequence[Any],
         *,
-        empty: Sequence[bool] | Flags | None = None,
-        shortened: Sequence[bool] | Flags | None = None,
+        empty: Sequence[bool] | BoolArray | None = None,
+        shortened: Sequence[bool] | BoolArray | None = None,
         **more: Any,
     ) -> Self:
         """Make rows of texts alone; by default none is empty or shortened.

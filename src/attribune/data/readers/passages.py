@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Self, cast
 
 import numpy as np
-import numpy.typing as npt
 
+from attribune.core.arrays import IntArray
 from attribune.data.readers.base import Reading
 from attribune.data.readers.tokens import TokenReader, TokenRows, token_window, window_starts
 from attribune.data.text_columns import canonical_text, listed_text
@@ -19,8 +19,6 @@ from attribune.tasks.spans import NULL, Spans
 from attribune.tasks.tokens import TokenRow, TokenWindow
 
 __all__ = ["PassageEncoder"]
-
-Array = npt.NDArray[np.int64]
 
 
 class PassageEncoder(TokenReader):
@@ -134,7 +132,7 @@ class PassageEncoder(TokenReader):
             raise ConfigError("the tokenizer has no token that could stand for no answer: set tokenizer.eos_token")
         return int(token)
 
-    def _encoded(self, contexts: list[str]) -> dict[str, tuple[list[int], Array]]:
+    def _encoded(self, contexts: list[str]) -> dict[str, tuple[list[int], IntArray]]:
         """Return the ids of each context, and the characters (T, 2) of each token."""
         if not contexts:
             return {}
@@ -152,7 +150,7 @@ class PassageEncoder(TokenReader):
         return {context: (list(ids), _trimmed(context, offsets)) for context, ids, offsets in pairs}
 
     def _row(
-        self, question: list[int], context: str, content: list[int], offsets: Array, tokens: PairTokens
+        self, question: list[int], context: str, content: list[int], offsets: IntArray, tokens: PairTokens
     ) -> TokenRow:
         room = self._room(tokens) - len(question)
         step = self.task.doc_stride or max(1, self.window.length(self.special) // 3)
@@ -173,7 +171,7 @@ class PassageEncoder(TokenReader):
         return TokenRow(windows=tuple(windows), text=context)
 
 
-def _trimmed(text: str, offsets: Sequence[tuple[int, int]]) -> Array:
+def _trimmed(text: str, offsets: Sequence[tuple[int, int]]) -> IntArray:
     """Return the characters of each token without the spaces around them, -1 for a token of spaces alone."""
     trimmed = np.array(offsets, dtype=np.int64).reshape(-1, 2)
     for place, (start, end) in enumerate(offsets):
