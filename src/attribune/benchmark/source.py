@@ -10,6 +10,7 @@ import datasets
 import numpy as np
 
 from attribune.benchmark.experiment import SetPlan
+from attribune.core.arguments import as_list
 from attribune.core.arrays import Array
 from attribune.core.hashing import sha256, text_digest
 from attribune.data.table_files import ENDINGS
@@ -41,8 +42,7 @@ class SetSource:
         """All label columns."""
         if self.prepared is not None:
             return list(self.prepared.manifest["labels"])
-        labels = (self.plan.data or {}).get("label", [])
-        return [labels] if isinstance(labels, str) else list(labels)
+        return as_list((self.plan.data or {}).get("label"))
 
     def check_files(self) -> None:
         """Refuse a user's table that is missing, or that cannot be scored."""

@@ -9,18 +9,26 @@ from typing import Any, ClassVar, Self, TypeVar, cast, dataclass_transform, get_
 
 import pydantic.dataclasses
 import yaml
-from pydantic import BaseModel, ConfigDict, ValidationError, ValidationInfo, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError, ValidationInfo, model_validator
 
 from attribune.core.deprecation import renamed_settings
 from attribune.core.wording import closest
 from attribune.errors import ConfigError
 
-__all__ = ["Settings", "checked_dataclass", "error_lines", "parse_yaml", "read_yaml", "short_repr"]
+__all__ = ["ONE_OR_SEVERAL", "Settings", "checked_dataclass", "error_lines", "parse_yaml", "read_yaml", "short_repr"]
 
 T = TypeVar("T")
 _MOST_BYTES = 1 << 20  # of a file of settings
 _MOST_NODES, _DEEPEST = 100_000, 50  # of a tree of settings
 _LARGEST = 2**64  # beyond which no setting is a number
+
+
+def _as_tuple(value: Any) -> Any:
+    return (value,) if isinstance(value, str) else value
+
+
+ONE_OR_SEVERAL = BeforeValidator(_as_tuple)
+"""Lets a setting of several texts be given as one."""
 
 
 class Settings(BaseModel):

@@ -16,7 +16,7 @@ import datasets
 import numpy as np
 import pyarrow as pa
 
-from attribune.core.arguments import checked_arguments
+from attribune.core.arguments import as_list, checked_arguments
 from attribune.core.door import as_argument, as_call, is_command_line
 from attribune.core.wording import counted, shortened
 from attribune.data.checking.profiles import arrow_columns, profile_column
@@ -175,7 +175,7 @@ def read_judgements(
     if isinstance(layout, Records) and layout.judge is None:
         table, layout, notes = _judged_by_files(table, layout, sources, [len(one) for one in tables])
     items = _items(table, layout, question)
-    texts = [text] if isinstance(text, str) else list(text or ())
+    texts = as_list(text)
     require_columns(items.table.column_names, texts, source=source)
     found = _Found(items=items.table, texts=texts or _texts_of(items.table), source=source)
     needed = [name for name in dict.fromkeys(layout.read(question)) if name in table.column_names]

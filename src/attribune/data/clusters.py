@@ -12,6 +12,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from attribune.core.arguments import as_list
 from attribune.core.hashing import text_digest, text_numbers
 from attribune.data.text_columns import text_digests
 from attribune.errors import DataError
@@ -78,7 +79,7 @@ def find_clusters(table: Table, settings: ClusterSettings, *, parts: Sequence[Ta
         return {}
     if cluster == AUTO:
         return _judgements(table, texts, settings.judges, parts)
-    names = [cluster] if isinstance(cluster, str) else list(cluster)
+    names = as_list(cluster)
     known = column_names(table)
     if missing := [name for name in names if name not in (TEXT, *known)]:
         raise DataError(

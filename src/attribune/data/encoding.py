@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from attribune.core.arguments import checked_arguments
+from attribune.core.arguments import as_list, checked_arguments
 from attribune.data.readers import READERS
 from attribune.data.readers.base import EncodedRows, Reader
 from attribune.data.readers.text import TextEncoder
@@ -270,7 +270,7 @@ def _encode_labels(
 
 
 def _names(label: str | Sequence[str]) -> tuple[str, ...]:
-    names = (label,) if isinstance(label, str) else tuple(label)
+    names = tuple(as_list(label))
     if not names:
         raise ConfigError("label=() names no column: name at least one, or leave label out")
     return names

@@ -16,7 +16,7 @@ from attribune.core.arrays import BoolArray
 from attribune.core.wording import counted
 from attribune.data.text_columns import join_text
 from attribune.errors import DataError, RowError
-from attribune.schema.columns import Table, as_array, canonical, column_batches, words_of_none
+from attribune.schema.columns import Table, as_array, canonical, cell_text, column_batches, words_of_none
 from attribune.tasks.labels import number_of
 
 __all__ = [
@@ -191,7 +191,7 @@ def listed_labels(column: Sequence[object], bad: BoolArray, rows: npt.NDArray[np
     """
     places: dict[str, list[int]] = {}
     for row in np.flatnonzero(bad).tolist():
-        places.setdefault(str(column[row]), []).append(int(rows[row]) + 1)
+        places.setdefault(cell_text(column[row]), []).append(int(rows[row]) + 1)
     examples = sorted(places.items(), key=lambda item: -len(item[1]))[:_EXAMPLES]
     listed = ", ".join(f"{text!r:.80} ({len(found):,}, first in row {found[0]:,})" for text, found in examples)
     return listed + (f", and {len(places) - _EXAMPLES:,} others" if len(places) > _EXAMPLES else "")

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
-from pydantic import BeforeValidator, Field, field_validator
+from pydantic import Field, field_validator
 
-from attribune.core.config import Settings
+from attribune.core.config import ONE_OR_SEVERAL, Settings
 from attribune.core.wording import did_you_mean_or
 from attribune.errors import ConfigError
 
@@ -73,10 +73,6 @@ class Heads(BaselineConfig):
     reads_vectors = True
 
 
-def _as_tuple(value: Any) -> Any:
-    return (value,) if isinstance(value, str) else value
-
-
 class AutoML(BaselineConfig):
     """The best of many small networks over word vectors, by a search on the validation rows (Houlsby et al. 2019).
 
@@ -91,7 +87,7 @@ class AutoML(BaselineConfig):
 
     trials: int = Field(default=30, ge=1)
     minutes: float | None = Field(default=None, gt=0)
-    word_vectors: Annotated[tuple[str, ...], BeforeValidator(_as_tuple)] = ()
+    word_vectors: Annotated[tuple[str, ...], ONE_OR_SEVERAL] = ()
 
     @field_validator("word_vectors")
     @classmethod

@@ -24,6 +24,7 @@ __all__ = [
     "Table",
     "as_array",
     "as_table",
+    "as_written",
     "canonical",
     "cell_text",
     "column_batches",
@@ -62,6 +63,11 @@ def cell_text(value: Any) -> str:
     if isinstance(value, Mapping):
         return ", ".join(f"{name} {share:g}" for name, share in value.items() if share is not None)
     return ", ".join(map(str, value)) if isinstance(value, _LISTS) else canonical(value) or ""
+
+
+def as_written(value: object) -> str:
+    """Return a text as it stands, with blanks around it, and any other value as `canonical` writes it; "" for none."""
+    return value if isinstance(value, str) else canonical(value) or ""
 
 
 def canonical(value: object) -> str | None:

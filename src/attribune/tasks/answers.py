@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from attribune.errors import DataError, RowError
-from attribune.schema.columns import canonical
+from attribune.schema.columns import as_written, canonical
 
 __all__ = ["Answer", "AnswerCells"]
 
@@ -38,7 +38,7 @@ class AnswerCells:
         Raises:
             RowError: for an answer that is not where it says, and not in the text exactly once.
         """
-        text = context if isinstance(context, str) else canonical(context) or ""
+        text = as_written(context)
         try:
             pairs = self._pairs(cells)
         except (DataError, TypeError, ValueError, OverflowError) as error:

@@ -19,7 +19,7 @@ from attribune.core.config import short_repr
 from attribune.core.door import as_argument
 from attribune.errors import ConfigError, DataError, RowError
 from attribune.schema.cells import list_cells
-from attribune.schema.columns import NO_NUMBER, as_array, canonical, other_spellings
+from attribune.schema.columns import NO_NUMBER, as_array, as_written, canonical, other_spellings
 
 __all__ = [
     "FEW_ROWS",
@@ -112,7 +112,7 @@ def compared_texts(columns: Sequence[Column]) -> list[tuple[str, ...]]:
     def text(value: Any) -> str:
         if isinstance(value, LISTS):
             return " ".join(map(str, value))
-        return value.strip() if isinstance(value, str) else canonical(value) or ""
+        return as_written(value).strip()
 
     return [tuple(map(text, row)) for row in zip(*columns, strict=True)]
 

@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pandas as pd
 import pyarrow as pa
 
-from attribune.core.arguments import checked_arguments
+from attribune.core.arguments import as_list, checked_arguments
 from attribune.core.arrays import IntArray
 from attribune.core.door import as_argument, as_attribute, is_command_line
 from attribune.core.wording import counted, listed_counts
@@ -312,7 +312,7 @@ def check(
             f"{source} has {table.num_columns:,} columns, and each of at most {_MOST_COLUMNS:,} can be checked: write "
             "the texts, the labels and the attributes to a table of their own"
         )
-    texts = [text] if isinstance(text, str) else list(text or ())
+    texts = as_list(text)
     require_columns(table.column_names, [*texts, *([] if label is None else [label])], source=source)
     no_value = MISSING if missing is None else tuple(missing)
     found = _Columns.of(table, texts=texts, label=label, missing=no_value)

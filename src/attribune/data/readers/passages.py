@@ -14,7 +14,7 @@ from attribune.data.text_columns import canonical_text, listed_text
 from attribune.data.texts import TextInput
 from attribune.data.windows import PairTokens, SpecialTokens, Window, content_ids, longest_input
 from attribune.errors import ConfigError
-from attribune.schema.columns import canonical
+from attribune.schema.columns import as_written
 from attribune.tasks.spans import NULL, Spans
 from attribune.tasks.tokens import TokenRow, TokenWindow
 
@@ -86,7 +86,7 @@ class PassageEncoder(TokenReader):
         (question_name,), (context_name,) = text.columns, text.pair
         questions = list(map(canonical_text, listed_text(columns[question_name], question_name, first_row)))
         cells = listed_text(columns[context_name], context_name, first_row)
-        contexts = [cell if isinstance(cell, str) else canonical(cell) or "" for cell in cells]
+        contexts = list(map(as_written, cells))
         question_ids = content_ids(self.tokenizer, questions) if questions else []
         encoded = self._encoded(list(dict.fromkeys(contexts)))
         tokens = self._pair_tokens(text.separator)
