@@ -12,7 +12,7 @@ import yaml
 from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError, ValidationInfo, model_validator
 
 from attribune.core.deprecation import renamed_settings
-from attribune.core.wording import closest
+from attribune.core.wording import closest, shortened
 from attribune.errors import ConfigError
 
 __all__ = ["ONE_OR_SEVERAL", "Settings", "checked_dataclass", "error_lines", "parse_yaml", "read_yaml", "short_repr"]
@@ -146,8 +146,7 @@ def short_repr(value: Any) -> str:
     """Return a value as Python writes it, at most a line of it."""
     if isinstance(value, int) and abs(value) > _LARGEST:
         return f"a number of {value.bit_length():,} bits"
-    text = repr(value)
-    return text if len(text) <= 200 else f"{text[:200]}..."
+    return shortened(repr(value), 200)
 
 
 def error_lines(error: ValidationError) -> list[str]:

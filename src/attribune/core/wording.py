@@ -7,7 +7,16 @@ import numbers
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-__all__ = ["closest", "counted", "did_you_mean", "did_you_mean_or", "listed_counts", "prediction_text", "shortened"]
+__all__ = [
+    "closest",
+    "counted",
+    "did_you_mean",
+    "did_you_mean_or",
+    "excerpt",
+    "listed_counts",
+    "prediction_text",
+    "shortened",
+]
 
 
 def counted(number: int, noun: str, plural: str | None = None) -> str:
@@ -39,9 +48,13 @@ def did_you_mean_or(name: str, known: Iterable[str], rest: str) -> str:
 
 
 def shortened(text: str, length: int) -> str:
-    """Return a text on one line, cut to a length."""
-    text = " ".join(text.split())
+    """Return a text, or what of it fits into a length, with an ellipsis."""
     return text if len(text) <= length else f"{text[: length - 1]}…"
+
+
+def excerpt(text: str, length: int) -> str:
+    """Return a text on one line, shortened to a length."""
+    return shortened(" ".join(text.split()), length)
 
 
 def prediction_text(prediction: Mapping[str, Any]) -> str:

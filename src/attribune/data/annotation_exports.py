@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from attribune.core.arguments import as_list, checked_arguments
 from attribune.core.door import as_argument, as_call, is_command_line
-from attribune.core.wording import counted, shortened
+from attribune.core.wording import counted, excerpt, shortened
 from attribune.data.checking.profiles import arrow_columns, profile_column
 from attribune.data.checking.roles import guess_texts
 from attribune.data.file_options import Reading
@@ -386,7 +386,7 @@ class _Found:
             return None
         if spans != [] and not are_spans(spans):
             raise DataError(
-                f"{str(spans)[:_SHOWN]!r} marks no part of the text, as other answers do: choose one question"
+                f"{shortened(str(spans), _SHOWN)!r} marks no part of the text, as other answers do: choose one question"
             )
         if len(self.texts) != 1:
             raise DataError(
@@ -435,7 +435,7 @@ class _Found:
 
     def _shown(self, row: int) -> str:
         texts = [canonical_text(self.items[name][row].as_py()) for name in self.texts[:1]]
-        return f"row {row + 1}" + "".join(f" ({shortened(text, _SHOWN)!r})" for text in texts)
+        return f"row {row + 1}" + "".join(f" ({excerpt(text, _SHOWN)!r})" for text in texts)
 
     def table(self, judge: str, label: str) -> tuple[pa.Table, list[str]]:
         """Return the table of judgements, and what to say of its labels.
@@ -506,7 +506,9 @@ def _label_of(value: Any) -> str | list[str] | None:
     """
     if isinstance(value, Mapping):
         if (classes := chosen_classes(value)) is None:
-            raise DataError(f"{str(value)[:_SHOWN]} is an object, not an answer: give one answer, or a list of them")
+            raise DataError(
+                f"{shortened(str(value), _SHOWN)} is an object, not an answer: give one answer, or a list of them"
+            )
         return _label_of(classes)
     if isinstance(value, list):
         parts = ["/".join(map(str, part)) if isinstance(part, list) else _label_of(part) for part in value]

@@ -19,6 +19,7 @@ from typing import Any
 import pyarrow as pa
 
 from attribune.core.door import as_argument
+from attribune.core.wording import shortened
 from attribune.data.span_tags import are_spans
 from attribune.errors import ConfigError, DataError
 from attribune.schema.columns import MISSING, canonical, require_columns
@@ -387,7 +388,7 @@ def _are_equal(lists: Any) -> bool:
 
 def _require_equal(lists: Mapping[str, Sequence[Any]]) -> None:
     if not _are_equal(lists.values()):
-        lengths = ", ".join(f"{name} {len(one)}: {str(list(one))[:50]}" for name, one in lists.items())
+        lengths = ", ".join(f"{name} {len(one)}: {shortened(str(list(one)), 50)}" for name, one in lists.items())
         raise DataError(f"the lists are not of one length ({lengths}): each answer needs its judge, correct the record")
 
 

@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from attribune.core.arrays import BoolArray
-from attribune.core.wording import counted
+from attribune.core.wording import counted, shortened
 from attribune.data.text_columns import join_text
 from attribune.errors import DataError, RowError
 from attribune.schema.columns import Table, as_array, canonical, cell_text, column_batches, words_of_none
@@ -61,7 +61,7 @@ def _weight(cell: Any, name: str, row: int) -> float:
         raise RowError(f"the weight (column {name!r}) of ", row, f" is missing: {_CURE}")
     number = number_of(text) if is_single else None
     if number is None or not (number == 0 or 1 / _LARGEST <= number <= _LARGEST):
-        raise RowError(f"the weight (column {name!r}) of ", row, f" is {text[:60]!r}: {_CURE}")
+        raise RowError(f"the weight (column {name!r}) of ", row, f" is {shortened(text, 60)!r}: {_CURE}")
     return number
 
 
@@ -146,8 +146,8 @@ def rows_with_label(
     def has(value: object) -> bool:
         if isinstance(value, dict) and not objects:
             raise DataError(
-                f"a label is the object {str(value)[:60]}: set task.soft_labels=true if it has the share of each "
-                "class, or name another column"
+                f"a label is the object {shortened(str(value), 60)}: set task.soft_labels=true if it has the share "
+                "of each class, or name another column"
             )
         return isinstance(value, kinds) or (canonical(value) or "") not in unusable
 

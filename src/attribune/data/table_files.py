@@ -23,6 +23,7 @@ from attribune.core.door import as_argument
 from attribune.core.logs import show_note
 from attribune.core.process import is_out_of_memory, require_memory
 from attribune.core.terminal import one_line
+from attribune.core.wording import shortened
 from attribune.data.encodings import FoundEncoding, detect_encoding
 from attribune.data.file_options import AS_FOUND, FileForm, FileOptions
 from attribune.data.json_lines import json_batches
@@ -465,9 +466,8 @@ def _doubtful_header(rows: pa.Table) -> str:
         is_value = pa.types.is_string(column.type) and pc.any(pc.equal(column, name)).as_py()
         if is_value or _PLAIN_NUMBER.fullmatch(name):
             what = "is also a value of the column" if is_value else "is a number"
-            return (
-                f"; {name[:40]!r} there {what}: if row 1 is data, name the columns with {as_argument('data.columns')}"
-            )
+            cure = f"if row 1 is data, name the columns with {as_argument('data.columns')}"
+            return f"; {shortened(name, 40)!r} there {what}: {cure}"
     return ""
 
 

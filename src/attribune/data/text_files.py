@@ -21,7 +21,7 @@ from typing import IO, TYPE_CHECKING, Any, Literal, cast
 import pyarrow as pa
 
 from attribune.core.door import as_argument
-from attribune.core.wording import closest, counted
+from attribune.core.wording import closest, counted, shortened
 from attribune.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
@@ -387,7 +387,7 @@ def _rows(reader: Reader, path: Path, delimiter: str) -> Iterator[tuple[int, lis
 def _wrong_width(
     path: Path, line: int, number: int, row: list[str], names: list[str], delimiter: str, *, is_named: bool
 ) -> DataError:
-    start = delimiter.join(row)[:60]
+    start = shortened(delimiter.join(row), 60)
     wanted = f"{len(names)} columns are named" if is_named else f"the header has {len(names)}"
     if len(row) > len(names):
         cure = f"put fields that contain {delimiter!r} or a line end in double quotes"

@@ -14,7 +14,7 @@ import pandas as pd
 import pyarrow as pa
 
 from attribune.core.door import as_attribute
-from attribune.core.wording import closest, did_you_mean
+from attribune.core.wording import closest, did_you_mean, shortened
 from attribune.errors import DataError, RowError
 
 __all__ = [
@@ -121,7 +121,7 @@ def _other(value: object) -> str | None:
         except UnicodeDecodeError as error:
             raise DataError(f"bytes {value[:40]!r} are not UTF-8 text: decode the column before use") from error
     if isinstance(value, (Mapping, *_LISTS)):
-        shown = repr(value)[:60]
+        shown = shortened(repr(value), 60)
         raise DataError(f"{shown} is not one value: use MultiLabel for a column of lists, or choose one of its parts")
     return str(value).strip() or None
 
@@ -170,7 +170,7 @@ def distinct(array: pa.Array, *, missing: frozenset[str], column: str, rows: np.
         raise RowError(
             f"column {column!r}, ",
             rows[index],
-            f": {str(array[index].as_py())[:60]} is not one value: "
+            f": {shortened(str(array[index].as_py()), 60)} is not one value: "
             f"use {as_attribute('multi_label', column)} for a column of lists",
         )
     encoded = array if pa.types.is_dictionary(array.type) else array.dictionary_encode()
@@ -230,14 +230,16 @@ def _mixed(values: list[object], column: str, first_row: int) -> pa.Array:
             elif canonical(value) is None:
                 cells.append(None)
             else:
-                raise DataError(f"{str(value)[:60]!r} is not a list, but other rows hold lists: make every row a list")
+                raise DataError(
+                    f"{shortened(str(value), 60)!r} is not a list, but other rows hold lists: make every row a list"
+                )
         except DataError as error:
             raise RowError(f"column {column!r}, ", row, f": {error}") from error
     try:
         return pa.array(cells, type=pa.list_(pa.string()) if lists else pa.string())
     except UnicodeEncodeError as error:
         raise DataError(
-            f"column {column!r} holds text with half of a character pair ({error.object[:40]!r}), "
+            f"column {column!r} holds text with half of a character pair ({shortened(error.object, 40)!r}), "
             "which no file can store: clean the column before use"
         ) from error
 

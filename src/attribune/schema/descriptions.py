@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from attribune.core.arrays import FloatArray
+from attribune.core.wording import shortened
 from attribune.errors import ConfigError, DataError, RowError
 from attribune.schema.attributes import FittedAttribute, numbers_of
 from attribune.schema.cells import single_cells
@@ -326,7 +327,7 @@ def _uneven(spec: Vector, values: ValueTable, lengths: list[int]) -> DataError:
 
 def _not_finite(spec: Vector, values: ValueTable, row: int, vector: Any) -> DataError:
     return DataError(
-        f"{values.source}: column {spec.name!r}, row {row + 1}: {str(vector)[:60]} is not a vector of finite "
+        f"{values.source}: column {spec.name!r}, row {row + 1}: {shortened(str(vector), 60)} is not a vector of finite "
         "numbers: correct it, or leave the cell empty"
     )
 
@@ -341,7 +342,8 @@ def _parsed_lists(spec: Vector, column: pa.Array, missing: frozenset[str]) -> pa
             lists.append([part.strip() for part in text[1:-1].split(",")])
         else:
             raise DataError(
-                f"column {spec.name!r}, row {row}: {text[:60]!r} is not a vector: write [0.1, 0.2], or leave it empty"
+                f"column {spec.name!r}, row {row}: {shortened(text, 60)!r} is not a vector: write [0.1, 0.2], or leave "
+                "it empty"
             )
     return pa.array(lists, type=pa.list_(pa.string()))
 

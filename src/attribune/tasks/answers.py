@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from attribune.core.wording import shortened
 from attribune.errors import DataError, RowError
 from attribune.schema.columns import as_written, canonical
 
@@ -113,7 +114,7 @@ def _place(answer: str, start: int | None, text: str, *, row: int) -> int:
     """Return where an answer stands."""
     if start is not None and start >= 0 and text.startswith(answer, start):
         return start
-    count, shown = text.count(answer), f"{answer[:60]!r}"
+    count, shown = text.count(answer), f"{shortened(answer, 60)!r}"
     if count == 1:
         return text.index(answer)
     where = "" if start is None else f", and not at {start:,}, which is the offset given"

@@ -17,6 +17,7 @@ from pydantic import BeforeValidator, ValidationInfo
 from attribune.core.arrays import Array
 from attribune.core.config import short_repr
 from attribune.core.door import as_argument
+from attribune.core.wording import shortened
 from attribune.errors import ConfigError, DataError, RowError
 from attribune.schema.cells import list_cells
 from attribune.schema.columns import NO_NUMBER, as_array, as_written, canonical, other_spellings
@@ -92,7 +93,7 @@ def label_texts(
             raise RowError(
                 "the label of ",
                 row,
-                f" is the list {str(value)[:60]}: use the classification task with "
+                f" is the list {shortened(str(value), 60)}: use the classification task with "
                 f"{as_argument('task.multi_label', True)}",
             )
         # 1, 1.0 and True are one key for a dictionary, but not one text.

@@ -26,7 +26,7 @@ from attribune.apps.report.page import Answer, Example, Figure, Heading, Section
 from attribune.apps.report.plots import Curve, Estimate, binned_plot, calibration_plot, confusion_plot, curve_plot
 from attribune.core.arguments import checked_arguments
 from attribune.core.progress import Reporter
-from attribune.core.wording import counted, shortened
+from attribune.core.wording import counted, excerpt
 from attribune.data.clusters import what_is_drawn
 from attribune.data.file_options import Reading
 from attribune.data.tables import refuse_input_as_output, with_reading
@@ -299,11 +299,11 @@ def _mistakes(rows: RunRows) -> Iterator[Section]:
     columns = {name: [cell_text(cell) for cell in table[name]] for name in names}
     examples = []
     for number, (one, text) in enumerate(zip(mistakes, texts, strict=True)):
-        facts = {name: shortened(column[number] or "missing", _FACT) for name, column in columns.items()}
-        facts["predicted"] = shortened(one.predicted, _FACT)
+        facts = {name: excerpt(column[number] or "missing", _FACT) for name, column in columns.items()}
+        facts["predicted"] = excerpt(one.predicted, _FACT)
         if one.probability is not None:
             facts["probability of the label"] = f"{one.probability:.3f}"
-        examples.append(Example(text=shortened(text, _EXCERPT) or "(no text)", facts=facts))
+        examples.append(Example(text=excerpt(text, _EXCERPT) or "(no text)", facts=facts))
     of = "the rows that are predicted wrongly" if rows.scored_rows.task.codec.choices else "all rows"
     yield Section(
         title="Largest mistakes",

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 
 from attribune.core.hashing import checksum
+from attribune.core.wording import shortened
 from attribune.data.windows import FILLER
 from attribune.errors import ConfigError, DataError
 from attribune.schema import Schema
@@ -132,7 +133,9 @@ class Collator:
         except ValueError as error:
             raise DataError("the rows have different numbers of labels: encode them with one task") from error
         if labels.dtype.kind not in "iufb":
-            raise DataError(f"labels such as {str(labelled[0])[:40]!r} are not numbers: encode the rows with a task")
+            raise DataError(
+                f"labels such as {shortened(str(labelled[0]), 40)!r} are not numbers: encode the rows with a task"
+            )
         return torch.as_tensor(labels.astype(np.float32 if labels.dtype.kind == "f" else np.int64))
 
     def _attribute_ids(self, rows: Sequence[Mapping[str, Any]]) -> torch.Tensor:
