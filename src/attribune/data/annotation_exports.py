@@ -24,7 +24,7 @@ from attribune.data.checking.roles import guess_texts
 from attribune.data.file_options import Reading
 from attribune.data.judgement_layouts import (
     SAMPLE,
-    Answer,
+    GivenAnswer,
     Layout,
     Records,
     chosen_classes,
@@ -330,7 +330,7 @@ class _Found:
     items: pa.Table
     texts: Sequence[str]
     source: str
-    answers: list[tuple[int, Answer]] = field(default_factory=list)
+    answers: list[tuple[int, GivenAnswer]] = field(default_factory=list)
     rows: list[int] = field(default_factory=list)
     judges: list[str | None] = field(default_factory=list)
     labels: list[str | list[str]] = field(default_factory=list)

@@ -13,10 +13,10 @@ from attribune.core.wording import shortened
 from attribune.errors import DataError, RowError
 from attribune.schema.columns import as_written, canonical
 
-__all__ = ["Answer", "AnswerCells"]
+__all__ = ["AnswerCells", "AnswerSpan"]
 
 
-class Answer(NamedTuple):
+class AnswerSpan(NamedTuple):
     """A true answer and the number of characters before it in the text."""
 
     text: str
@@ -33,7 +33,7 @@ class AnswerCells:
 
     missing: Sequence[str]
 
-    def read(self, cells: Sequence[Any], context: Any, *, row: int) -> tuple[tuple[Answer, ...] | None, int]:
+    def read(self, cells: Sequence[Any], context: Any, *, row: int) -> tuple[tuple[AnswerSpan, ...] | None, int]:
         """Return the answers, None where the label is missing, and how many were found elsewhere than it says.
 
         Raises:
@@ -50,7 +50,7 @@ class AnswerCells:
         for answer, start in pairs:
             found = _place(answer, start, text, row=row)
             moved += start is not None and found != start
-            answers.append(Answer(answer, found))
+            answers.append(AnswerSpan(answer, found))
         return tuple(answers), moved
 
     def _pairs(self, cells: Sequence[Any]) -> list[tuple[str, int | None]] | None:
