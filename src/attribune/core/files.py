@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import errno
 import glob
 import json
 import os
@@ -86,7 +87,13 @@ def sync(path: Path) -> None:
 
 
 def draft_of(path: Path) -> Path:
-    """Return where this process writes a file before it takes its place; no other process writes there."""
+    """Return where this process writes a file before it takes its place; no other process writes there.
+
+    Raises:
+        OSError: for a path without a name, such as an empty one.
+    """
+    if not path.name:
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
     return path.with_name(f".{path.name}.{_host()}-{os.getpid()}.tmp")
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -59,7 +59,7 @@ class Asked:
     def others(self) -> list[dict[str, list[Any]]]:
         """The sets of other values, each value in a list."""
         sets = [self.instead] if isinstance(self.instead, Mapping) else self.instead
-        return [{name: as_list(x) for name, x in one.items()} for one in sets]
+        return [{name: as_list(x) if isinstance(x, Iterable) else [x] for name, x in one.items()} for one in sets]
 
 
 def explain_run(run: str | Path, data: Any, asked: Asked, *, backbone: str | Path | None = None) -> dict[str, Any]:
