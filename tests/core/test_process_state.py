@@ -6,7 +6,7 @@ import logging
 import random
 import threading
 from collections.abc import Callable
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 import numpy as np
@@ -72,6 +72,20 @@ def test_a_training_has_gradients_in_float32_whatever_is_around_it(
             assert product.dtype == w.dtype == torch.float32
             assert w.grad is not None
         assert torch.get_default_dtype() == before
+
+
+@pytest.mark.parametrize("around", [nullcontext, lambda: torch.autocast("cpu", dtype=torch.bfloat16)])
+def test_a_training_in_bf16_reads_the_weights_of_each_step(around: Callable[[], AbstractContextManager[Any]]) -> None:
+    """Autocast keeps copies of weights until its outermost block ends, which is not to be that of the training."""
+    w, x = torch.nn.Parameter(torch.ones(2, 2)), torch.ones(1, 2)
+    with around(), training_alone():
+        for step in range(3):
+            with torch.autocast("cpu", dtype=torch.bfloat16):
+                product = x @ w
+            assert product.dtype == torch.bfloat16
+            assert product.tolist() == [[2 * (step + 1)] * 2]
+            with torch.no_grad():
+                w += 1
 
 
 def test_trainings_of_threads_take_turns(caplog: pytest.LogCaptureFixture) -> None:

@@ -6,6 +6,7 @@ import json
 import os
 import shlex
 from contextlib import nullcontext
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,8 @@ from attribune.apps.cli.recipe_flags import recipe_of
 from attribune.data.checking.findings import leak_finding, shared_rows
 from attribune.data.checking.profiles import column_codes, joint_codes
 from attribune.schema.columns import MISSING
+from attribune.tasks.classification import Classification
+from attribune.tasks.labels import count_classes
 
 WORDS = np.array("good,bad,film,plot,cast,great,dull,fine,odd,slow,and,was,a,the,very".split(","))  # noqa: SIM905
 
@@ -80,6 +83,41 @@ def test_roles_are_guessed_and_what_is_wrong_is_said() -> None:
     assert "user" not in said
     assert checked._repr_html_().count("<tr>") == len(ROLES) + 1
     assert json.loads(json.dumps(checked.to_dict()))["command"] == checked.command
+
+
+def test_rows_without_a_text_and_times_that_are_not_split_by_are_said() -> None:
+    rows = frame()
+    rows.loc[[2, 7], "review"] = ["  ", None]
+    findings = check(rows).findings
+    assert "2 rows have no text (rows 3, 8), and are left out of a training" in findings
+    by_time = "`train(..., settings={'data.split.by': 'time', 'data.split.column': 'posted'})`"
+    said = [one for one in findings if "has times" in one]
+    assert [one.partition("use ")[2] for one in said] == [by_time]
+    assert not [one for one in check(rows[:400], test=rows[400:]).findings if "has times" in one]
+
+
+LABELS: list[list[Any]] = [
+    ["1", "1.0", "2", " 2 ", "1.0", "3"],
+    ["a", "a ", "1", "1.0", "b"],
+    ["1", 1, 1.0, True, "x"],
+    [True, False, None],
+    ["none", "n/a", "NA", "a", "-", ""],
+    [Decimal("1.0"), Decimal(1), Decimal("2.50")],
+    [1.0, 2.0, float("nan"), 3.5],
+    ["007", "7", "7.00", "8"],
+    ["1e3", "1000", "1000.0", "2"],
+    ["\u00a0x", "x", "y\u3000", "y"],
+]
+
+
+@pytest.mark.parametrize("cells", LABELS)
+def test_classes_are_counted_as_a_training_counts_them(cells: list[Any]) -> None:
+    texts = [f"the film number {number} was so very good" for number in range(20 * len(cells))]
+    labels = pd.Series(cells * 20, dtype=object)
+    task = Classification.fit([labels.tolist()])
+    ids, _ = task.codec.encode([labels.tolist()])
+    found = check(pd.DataFrame({"text": texts, "label": labels}), text="text", label="label")
+    assert found.classes == count_classes(ids, task.class_names)
 
 
 def test_titles_and_codes_are_attributes_and_judged_texts_are_texts() -> None:

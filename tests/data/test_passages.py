@@ -15,7 +15,7 @@ from attribune.data.texts import TextInput
 from attribune.data.windows import Head, HeadTail
 from attribune.errors import ConfigError, DataError
 from attribune.tasks import Spans
-from attribune.tasks.answers import Answer
+from attribune.tasks.answers import AnswerSpan
 from attribune.tasks.spans import NULL
 from attribune.tasks.tokens import TokenRow
 
@@ -62,7 +62,7 @@ def test_windows_cover_all_and_overlap(size: int, stride: int | None) -> None:
         whole = [
             number
             for number in range(40)
-            if (Spans().window_labels(window, [Answer(context[2 * number], 2 * number)])[0] != 3)
+            if (Spans().window_labels(window, [AnswerSpan(context[2 * number], 2 * number)])[0] != 3)
         ]
         assert whole == list(range(first, first + room))
 

@@ -22,7 +22,7 @@ from attribune import check
 from attribune.data import json_lines
 from attribune.data.checking import table_check
 from attribune.data.judgement_layouts import find_export
-from attribune.data.table_files import ENDINGS
+from attribune.data.table_files import ENDINGS, header_columns
 from attribune.data.tables import read_table, table_source_name
 from attribune.errors import AttribuneWarning, ConfigError, DataError
 from attribune.schema.columns import require_columns
@@ -256,6 +256,30 @@ def test_parquet_keeps_types_and_broken_files_are_named(tmp_path: Path) -> None:
     pq.write_table(pa.table({"a": pa.array([], pa.string())}), path)
     with pytest.raises(DataError, match="has columns but no rows"):
         read_table(path)
+
+
+@pytest.mark.parametrize("form", ["csv", "jsonl", "parquet", "feather", "DataFrame", "Arrow", "Dataset"])
+def test_blanks_around_the_names_of_columns_are_left_out_of_every_table(form: str, tmp_path: Path) -> None:
+    frame = pd.DataFrame({" text": ["a", "b"], "stars ": ["1", "2"], "user": ["u", "v"]})
+    path = tmp_path / f"rows.{form}"
+    source: Any = path
+    match form:
+        case "csv":
+            frame.to_csv(path, index=False)
+        case "jsonl":
+            frame.to_json(path, orient="records", lines=True)
+        case "parquet":
+            frame.to_parquet(path)
+            assert header_columns(path) == ["text", "stars", "user"]
+        case "feather":
+            frame.to_feather(path)
+        case "DataFrame":
+            source = frame
+        case "Arrow":
+            source = pa.Table.from_pandas(frame)
+        case _:
+            source = datasets.Dataset.from_pandas(frame)
+    assert read_table(source).to_dict() == {"text": ["a", "b"], "stars": ["1", "2"], "user": ["u", "v"]}
 
 
 def test_data_frames_and_arrow_tables_are_taken_as_they_are() -> None:

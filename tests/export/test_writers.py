@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -101,6 +102,8 @@ def written(model: Any, **inputs: Any) -> torch.Tensor:
 def test_peft_writes_what_the_run_writes(run_of: Make, tmp_path: Path, method: str, family: str, kind: str) -> None:
     model, result = exported(run_of(method, family), tmp_path / "u1")
     assert result.description == f"{kind} for user=u1, which peft loads"
+    modules = json.loads((result.path / "adapter_config.json").read_text()).get("target_modules", [])
+    assert modules == sorted(modules)
     auto = AutoModelForSeq2SeqLM if family == "t5" else AutoModelForCausalLM
     backbone = auto.from_pretrained(str(model.config.backbone))
     batch = prompts(model, "u1")

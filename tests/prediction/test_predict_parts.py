@@ -15,7 +15,7 @@ import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
@@ -29,6 +29,7 @@ from trained_runs import TrainedRuns
 
 from attribune.apps.cli import main
 from attribune.backbones import int8
+from attribune.core.door import present_door
 from attribune.core.logs import Said
 from attribune.core.progress import Reporter
 from attribune.data.table_files import table_batches
@@ -113,6 +114,24 @@ def test_a_folder_holds_the_rows_of_one_file(run: Path, tmp_path: Path, ending: 
     summary = json.loads((tmp_path / "parts" / "_summary.json").read_text())
     assert summary["files"] == {str(inputs[0]): 97, str(inputs[1]): 53}
     assert (summary["rows"], summary["parts"], summary["attributes"]["user"]["unseen"]) == (150, 8, 2)
+
+
+@pytest.mark.parametrize("engine", ["local", "ray"])
+@pytest.mark.usefixtures("cluster_here")
+def test_rows_without_a_text_are_named(run: Path, tmp_path: Path, engine: Literal["local", "ray"]) -> None:
+    rows = [row | ({"text": " "} if number % 7 == 2 else {}) for number, row in enumerate(ROWS[:50])]
+    first = small_runs.write_csv(tmp_path / "a.csv", rows)
+    second = small_runs.write_csv(tmp_path / "b.csv", ROWS[:9])
+    third = small_runs.write_csv(tmp_path / "c.csv", [*ROWS[:9], ROWS[9] | {"text": ""}])
+    one, parts = Notes(), Notes()
+    predict(run, [first, second, third], tmp_path / "one.parquet", reporter=one)
+    predict(run, [first, second, third], tmp_path / "parts", part_rows=20, engine=engine, reporter=parts)
+    said = "no text ({}): such a prediction is not read from a text"
+    assert [line for line in one.lines if "no text" in line] == [
+        f"{first}: 7 rows have {said.format('rows 3, 10, 17, 24, 31, ...')}",
+        f"{third}: 1 row has {said.format('row 10')}",
+    ]
+    assert parts.lines[:-1] == one.lines
 
 
 def test_several_files_and_folders_follow_each_other_in_one_file(run: Path, tmp_path: Path, files: list[Path]) -> None:
@@ -262,7 +281,7 @@ def test_a_folder_with_a_hole_is_not_finished(run: Path, tmp_path: Path, files: 
     job = Job(run=str(run), backbone=None, files=(str(files[0]),), part_rows=40, output=str(tmp_path))
     scorer = PartScorer(job)
     marks = {(1, part.first_row): scorer.score(part) for part in read_parts(job, 1, done=())}
-    assert PartsFolder(tmp_path).finish(job, marks).attributes["user"].rows == 97
+    assert PartsFolder(tmp_path).finish(job, marks)[str(files[0])].attributes["user"].rows == 97
     for row in (1, 41, 81):
         with pytest.raises(DataError, match=r"parts of .*a\.csv are missing: run the same command again"):
             PartsFolder(tmp_path).finish(job, {key: mark for key, mark in marks.items() if key != (1, row)})
@@ -274,7 +293,7 @@ def test_a_folder_with_a_hole_is_not_finished(run: Path, tmp_path: Path, files: 
 def test_a_worker_scores_what_it_is_sent(run: Path, tmp_path: Path, files: list[Path]) -> None:
     """In this process: what Ray hands over, in the form that it has on the way."""
     job = Job(run=str(run), backbone=None, files=tuple(map(str, files)), part_rows=40, output="out")
-    worker = _Worker(job=job, threads=1, begun_in=os.getcwd())
+    worker = _Worker(job=job, threads=1, begun_in=os.getcwd(), door=present_door())
     parts = list(read_parts(job, 2, done=()))
     with contextlib.chdir(tmp_path):
         Path("out").mkdir()
@@ -303,10 +322,12 @@ def test_a_part_that_kills_its_workers_is_given_up(run: Path, tmp_path: Path, fi
 
             patch.setattr(PartScorer, "score", killed)
             with pytest.raises(SystemExit):
-                _Worker(job=job, threads=1, begun_in=os.getcwd())(_packed(part))
+                _Worker(job=job, threads=1, begun_in=os.getcwd(), door=present_door())(_packed(part))
         assert tries.read_text() == f"{os.getpid()}\n" * (number + 1)
     assert PartScorer.score is score
-    message = json.loads(_Worker(job=job, threads=1, begun_in=os.getcwd())(_packed(part))["message"][0].as_py())
+    message = json.loads(
+        _Worker(job=job, threads=1, begun_in=os.getcwd(), door=present_door())(_packed(part))["message"][0].as_py()
+    )
     assert message["error"][0] == "DataError"
     assert "a.csv: 5 workers were lost, one after the other, while they scored rows 1 to 40" in message["error"][1]
 
@@ -325,9 +346,9 @@ class ClusterHere:
 
     def dataset(self, cluster: ClusterHere, job: Job, done: dict[int, Any]) -> SimpleNamespace:
         assert cluster is self
-        worker = _Worker(job=job, threads=self.cores, begun_in=os.getcwd())
+        worker = _Worker(job=job, threads=self.cores, begun_in=os.getcwd(), door=present_door())
         files = pa.table({"file": list(done)})
-        rows = _read(files, job=job, done=done, begun_in=os.getcwd())
+        rows = _read(files, job=job, done=done, begun_in=os.getcwd(), door=present_door())
         return SimpleNamespace(iter_batches=lambda **_: map(worker, rows))
 
 
@@ -381,7 +402,7 @@ def test_what_workers_send_back_is_gathered(
 
 def test_a_worker_without_its_run_tells_the_user(tmp_path: Path, files: list[Path]) -> None:
     job = Job(run="nothing", backbone=None, files=tuple(map(str, files)), part_rows=40, output="")
-    worker = _Worker(job=job, threads=1, begun_in=os.getcwd())
+    worker = _Worker(job=job, threads=1, begun_in=os.getcwd(), door=present_door())
     (part, *_) = read_parts(job, 1, done=())
     kind, text = json.loads(worker(_packed(part))["message"][0].as_py())["error"]
     assert (kind, text[:38]) == ("ModelFolderError", "nothing is not the folder of a run, it")
@@ -422,7 +443,9 @@ def test_what_is_said_of_a_file_that_is_read_again_is_shown_once(
     told, shown = set[Said](), list[Said]()
     monkeypatch.setattr(on_ray, "say_again", shown.append)
     for _ in range(2):
-        for row in _read(pa.table({"file": [1, 2, 3]}), job=job, done=dict.fromkeys((1, 2, 3), ()), begun_in="."):
+        for row in _read(
+            pa.table({"file": [1, 2, 3]}), job=job, done=dict.fromkeys((1, 2, 3), ()), begun_in=".", door=present_door()
+        ):
             if (message := row["message"][0].as_py()) is not None:
                 assert list(_received(json.loads(message), told)) == []
     guessed, damaged, _ = job.files
@@ -521,8 +544,8 @@ def test_two_workers_interrupted_and_one_of_them_killed(run: Path, tmp_path: Pat
     assert [line.partition(", header")[0] for line in warned if line not in lost] == guessed
     assert end == f"7,700 rows in {total} parts written to {output}"
     assert error == (
-        f"attribune predict: error: {bad}: column 'user', row 38: ['u1'] is not one value: use --multi-label user or "
-        "MultiLabel('user') for a column of lists\n"
+        f"attribune predict: error: {bad}: column 'user', row 38: ['u1'] is not one value: use --multi-label user "
+        "for a column of lists\n"
     )
     assert not (tmp_path / "other" / "_summary.json").exists()
 

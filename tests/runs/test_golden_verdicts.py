@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from attribune.metrics.bootstrap import PairedResult
-from attribune.metrics.results import Comparison, Condition
+from attribune.metrics.results import AttributeUse, Comparison
 from attribune.models.sizes import Sizes
 from attribune.runs.recipe import Recipe
 from attribune.runs.training_record import TrainingRecord
@@ -172,7 +172,7 @@ def verdict_of(case: Case) -> Verdict:
             "training": {"epochs": checks},
         }
     )
-    conditions: dict[str, Condition] = {HIDDEN: "hidden"}
+    conditions: dict[str, AttributeUse] = {HIDDEN: "hidden"}
     return run_verdict(
         recipe,
         training,

@@ -11,14 +11,14 @@ import pytest
 
 from attribune.metrics.bootstrap import PairedResult, paired
 from attribune.metrics.formulas import mean_of
-from attribune.metrics.results import Comparison, Condition
+from attribune.metrics.results import AttributeUse, Comparison
 from attribune.models.sizes import Sizes
 from attribune.runs.recipe import Recipe
 from attribune.runs.training_record import TrainingRecord
 from attribune.runs.verdict import (
-    Answer,
     AttributeGain,
     Verdict,
+    YesOrNo,
     _rare_and_frequent,
     attribute_gains,
     gains_by_count,
@@ -29,7 +29,7 @@ from attribune.runs.verdict import (
 from attribune.schema import Categorical, MultiLabel, Schema
 
 SIZES = Sizes(total=9, trained=8, stored=7, stored_bytes=28, outputs=2, encoder=0, injected=0)
-CONDITIONS: dict[str, Condition] = {"injector, attributes hidden": "hidden"}
+CONDITIONS: dict[str, AttributeUse] = {"injector, attributes hidden": "hidden"}
 DATA = {"train": "rows.csv", "text": "text", "label": "stars", "attributes": ["user"]}
 BETTER, SAME, WORSE = (0.05, 0.01, 0.09), (0.01, -0.02, 0.04), (-0.05, -0.09, -0.01)
 
@@ -224,7 +224,7 @@ def test_what_to_do_follows_from_the_answers() -> None:
     assert "Together they help, and these rows do not show which one does: keep them all." in unclear
 
 
-def gain(name: str, answer: Answer = "not shown") -> AttributeGain:
+def gain(name: str, answer: YesOrNo = "not shown") -> AttributeGain:
     shown = PairedResult(difference=0.0, low=-0.1, high=0.1, p_value=0.5, resamples=10)
     return AttributeGain(attribute=name, metric="log_loss", answer=answer, gain=shown, p_value=0.5, rows=9)
 
@@ -239,7 +239,7 @@ def gain(name: str, answer: Answer = "not shown") -> AttributeGain:
     ],
 )
 def test_the_score_that_decides_is_named_where_the_other_one_differs(
-    low: float, high: float, p_value: float, answer: Answer, said: bool
+    low: float, high: float, p_value: float, answer: YesOrNo, said: bool
 ) -> None:
     other = PairedResult(difference=-0.2, low=low, high=high, p_value=p_value, resamples=10)
     found = gain("user", answer).model_copy(update={"readable_metric": "rmse", "readable": other})
@@ -379,7 +379,7 @@ def test_values_are_rare_or_frequent_by_half_of_the_rows(counts: list[int], rang
     assert _rare_and_frequent(np.array(counts, np.int64)) == ranges
 
 
-def gain_of(attribute: str, difference: float, answer: Answer = "yes") -> AttributeGain:
+def gain_of(attribute: str, difference: float, answer: YesOrNo = "yes") -> AttributeGain:
     ends = PairedResult(difference=difference, low=difference - 0.01, high=difference + 0.01, p_value=0.0, resamples=9)
     return AttributeGain(attribute=attribute, metric="accuracy", answer=answer, gain=ends, p_value=0.0, rows=9)
 

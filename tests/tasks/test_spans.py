@@ -11,7 +11,7 @@ import torch
 
 from attribune.errors import ConfigError, DataError
 from attribune.tasks import Spans, fit_task, task_from_dict
-from attribune.tasks.answers import Answer
+from attribune.tasks.answers import AnswerSpan
 from attribune.tasks.labels import UNSEEN
 from attribune.tasks.spans import NULL, Candidate, SpanScores
 from attribune.tasks.tokens import TokenRow, TokenWindow, object_array
@@ -20,14 +20,14 @@ CONTEXT = "the cat sat on the mat"
 TASK = Spans()
 
 
-def answers(*cells: object, context: object = CONTEXT) -> tuple[Answer, ...]:
+def answers(*cells: object, context: object = CONTEXT) -> tuple[AnswerSpan, ...]:
     labels, keep = TASK.encode_labels([[cell] for cell in (*cells, context)])
     assert keep.all()
     return labels[0]
 
 
 def test_cells_of_every_form_are_read() -> None:
-    expected = (Answer("cat", 4),)
+    expected = (AnswerSpan("cat", 4),)
     squad = {"text": ["cat"], "answer_start": [4]}
     for cells in (
         [squad],
@@ -45,7 +45,7 @@ def test_cells_of_every_form_are_read() -> None:
     ):
         assert answers(*cells) == expected, cells
     two = {"text": ["cat", "mat"], "answer_start": [4, 19]}
-    assert answers(two) == (Answer("cat", 4), Answer("mat", 19))
+    assert answers(two) == (AnswerSpan("cat", 4), AnswerSpan("mat", 19))
     for cells in ([{"text": [], "answer_start": []}], ["[]"], [[]], ["cat", 4, True], [None, None, "1"]):
         assert answers(*cells) == (), cells
     labels, keep = TASK.encode_labels([[None, float("nan"), " ", "NA"], [CONTEXT] * 4])
@@ -79,7 +79,7 @@ def test_answers_that_cannot_be(cells: list[object], message: str) -> None:
 def test_answers_elsewhere_are_found_and_counted() -> None:
     cells = [{"text": ["cat"], "answer_start": [start]} for start in (4, 5, 4 - len(CONTEXT), 400)]
     labels, _ = TASK.encode_labels([cells, [CONTEXT] * 4])
-    assert list(labels) == [(Answer("cat", 4),)] * 4
+    assert list(labels) == [(AnswerSpan("cat", 4),)] * 4
     (note,) = TASK.codec.notes([cells, [CONTEXT] * 4])
     assert note.startswith("3 answers are not where their row says")
     assert TASK.codec.notes([cells[:1], [CONTEXT]]) == []
@@ -122,7 +122,7 @@ def window(first: int, last: int, *, tokens: int = 6) -> TokenWindow:
     ],
 )
 def test_targets_of_windows(label: list, first: int, last: int, begin: int, end: int) -> None:
-    found = TASK.window_labels(window(first, last), [Answer(*one) for one in label])
+    found = TASK.window_labels(window(first, last), [AnswerSpan(*one) for one in label])
     assert found.tolist()[1] == found.tolist()[-1] == UNSEEN
     assert [int(np.flatnonzero((found >= 0) & (found & bit > 0))[0]) for bit in (1, 2)] == [begin, end]
     assert (found[found >= 0]).sum() == 3
@@ -185,7 +185,7 @@ def test_a_context_without_tokens_has_no_answer() -> None:
     assert scores == SpanScores(2.0, ())
     columns = TASK.decode(object_array([scores])).columns()
     assert (columns["prediction"], columns["start"].tolist()) == ([""], [-1])
-    assert TASK.window_labels(empty, [Answer("x", 0)]).tolist() == [3, UNSEEN]
+    assert TASK.window_labels(empty, [AnswerSpan("x", 0)]).tolist() == [3, UNSEEN]
 
 
 def row(difference: float, text: str = "cat") -> SpanScores:
@@ -201,7 +201,7 @@ def test_none_is_answered_where_it_scores_higher() -> None:
     assert columns["start"].tolist() == [4, 4, -1]
     assert columns["score"].tolist() == [2.0, -0.5, -3.0]
     assert [one["text"] for one in json.loads(columns["n_best"][1])] == ["cat", "the"]
-    labels = object_array([(Answer("cat", 4),), (), ()])
+    labels = object_array([(AnswerSpan("cat", 4),), (), ()])
     figures = task.metrics(scores, labels)
     assert list(figures) == ["f1", "exact_match"]
     assert figures["exact_match"].value() == pytest.approx(2 / 3)
@@ -218,7 +218,7 @@ def test_the_threshold_is_the_best_of_all() -> None:
     for _ in range(40):
         count = int(chance.integers(1, 9))
         differences = chance.integers(-3, 4, size=count).astype(float)
-        labels = object_array([(Answer("cat", 4),) if chance.random() < 0.5 else () for _ in range(count)])
+        labels = object_array([(AnswerSpan("cat", 4),) if chance.random() < 0.5 else () for _ in range(count)])
         scores = object_array([row(float(one)) for one in differences])
         tried = [
             Spans(unanswerable=True, null_score_diff_threshold=at).metrics(scores, labels)["f1"].value()
@@ -233,7 +233,7 @@ def test_the_threshold_is_the_best_of_all() -> None:
 
 def test_scores_and_answers_are_stored() -> None:
     logits = object_array([row(1.5, "c\u00e4t \U0001f600"), SpanScores(0.25, ())])
-    labels = object_array([(Answer("cat", 4), Answer("the", 0)), ()])
+    labels = object_array([(AnswerSpan("cat", 4), AnswerSpan("the", 0)), ()])
     stored = TASK.codec.packed({"rows": np.arange(2), "logits": logits, "labels": labels})
     assert stored["logits"].dtype == np.uint8
     again = TASK.codec.unpacked(stored)

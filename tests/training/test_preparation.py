@@ -7,6 +7,7 @@ from unittest import mock
 
 import datasets
 import numpy as np
+import pandas as pd
 import pytest
 
 from attribune.errors import ConfigError, DataError
@@ -140,10 +141,32 @@ def test_values_of_training_rows_beyond_the_slots_are_counted(max_per_row: int, 
         assert '{kind: "multi_label", name: "user", separator: "|", max_per_row: 6}' in found[0]
 
 
+@pytest.mark.parametrize(("by", "is_said"), [("random", True), ("group", False), ("time", False)])
+def test_times_that_are_named_and_not_split_by_are_noted(by: str, is_said: bool) -> None:
+    rows = table() | {"posted": [f"2024-01-{i % 28 + 1:02}" for i in range(60)], "year": ["2024"] * 60}
+    split = {"by": by, "column": {"random": None, "group": "user", "time": "posted"}[by]}
+    plan = DataPlan.of(recipe(attributes=["posted", "year"], split=split))
+    notes = [note for note in prepare(plan, {"train": datasets.Dataset.from_dict(rows)}).notes if "has times" in note]
+    expected = (
+        "column 'posted' has times, and the rows are split at random: to test on the latest ones, use "
+        "`train(..., settings={'data.split.by': 'time', 'data.split.column': 'posted'})`"
+    )
+    assert notes == ([expected] if is_said else [])
+
+
+def test_a_table_without_a_name_is_called_what_it_is() -> None:
+    rows = pd.DataFrame({"text": ["a"] * 60, "answer": ["Yes", "No", "None"] * 20})
+    with pytest.raises(DataError, match=r"^the DataFrame has no column 'user'"):
+        prepare(DataPlan.of(recipe()), {"train": rows})
+    tables = {"train": rows.assign(user="u"), "test": rows}
+    with pytest.raises(DataError, match=r"^the DataFrame of test rows has no column 'user'"):
+        prepare(DataPlan.of(recipe()), tables)
+
+
 def test_only_the_first_rows_are_read() -> None:
     prepared = prepare(DataPlan.of(recipe(rows=30)), with_labels(table()["answer"]))
     assert sum(len(part.rows) for part in prepared.splits.values()) == 30
-    assert "train: 30 rows read from train, at most its first 30" in prepared.notes
+    assert "train: 30 rows read from the Dataset, at most its first 30" in prepared.notes
 
 
 FORMS = {"pairs": {}, "triplets": {"text_negative": "other"}, "scores": {"label": "score"}}

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
-import numpy.typing as npt
 from scipy import sparse
 
+from attribune.core.arrays import Array
 from attribune.data.clusters import Clusters, clustered
 from attribune.metrics.bins import LEAST_ROWS, count_ranges, range_name
 from attribune.metrics.bootstrap import Interval, interval
@@ -40,7 +40,6 @@ __all__ = [
     "value_figures",
 ]
 
-Array = npt.NDArray[Any]
 _RESAMPLES = 2_000
 _BINS = 10
 VALUE_LIMIT = 50

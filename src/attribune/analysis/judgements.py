@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from attribune.analysis.diagnostics import Calibration, ScoredRows, compared_in_bins
+from attribune.core.arrays import DoubleArray, IntArray
 from attribune.data.clusters import TEXT, Clusters
 from attribune.metrics.agreement import answer_distances, expected_distances, mean_differences
 from attribune.metrics.bins import LEAST_ROWS
@@ -23,8 +24,6 @@ from attribune.tasks import Regression, Task
 
 __all__ = ["Judgements", "TextFigures", "find_judgements", "judge_column", "text_figures"]
 
-Array = npt.NDArray[np.float64]
-Ids = npt.NDArray[np.int64]
 _RESAMPLES = 2_000
 _DIGITS = 4  # of labels that were standardised in single precision, in standard deviations
 
@@ -46,13 +45,13 @@ class Judgements:
     """
 
     task: Task
-    rows: Ids
-    texts: Ids
+    rows: IntArray
+    texts: IntArray
     judges: npt.NDArray[np.uint64] | None
-    answers: Ids | None
-    numbers: Array | None
-    probabilities: Array | None
-    predicted: Array | None
+    answers: IntArray | None
+    numbers: DoubleArray | None
+    probabilities: DoubleArray | None
+    predicted: DoubleArray | None
     repeated: int
 
     @property
@@ -60,7 +59,7 @@ class Judgements:
         """Whether answers are numbers, and not classes."""
         return self.answers is None or self.task.codec.positions is not None
 
-    def differences(self) -> tuple[Array, Array]:
+    def differences(self) -> tuple[DoubleArray, DoubleArray]:
         """Return how far the people of each text disagree, as seen and as predicted, (T,) each.
 
         That is the mean distance of the answers of two of them: 1 for different classes, the difference of numbers.
@@ -117,13 +116,13 @@ def find_judgements(scored_rows: ScoredRows) -> Judgements | str:
     )
 
 
-def _first_of_each(rows: Ids, texts: npt.NDArray[np.uint64], judges: npt.NDArray[np.uint64]) -> Ids:
+def _first_of_each(rows: IntArray, texts: npt.NDArray[np.uint64], judges: npt.NDArray[np.uint64]) -> IntArray:
     """Return the first row of each text and judge."""
     _, first = np.unique(np.stack([texts[rows], judges[rows]]), axis=1, return_index=True)
     return rows[np.sort(first)]
 
 
-def _numbers(task: Task, labels: npt.NDArray[np.generic], answers: Ids | None) -> Array | None:
+def _numbers(task: Task, labels: npt.NDArray[np.generic], answers: IntArray | None) -> DoubleArray | None:
     if isinstance(task, Regression):
         # Equal answers must stay equal, which rounding errors would tell apart.
         decimals = _DIGITS - math.floor(math.log10(task.std))
@@ -149,10 +148,10 @@ class TextFigures:
             the two is the same for all.
     """
 
-    rows: Ids
-    counts: Ids
-    seen: Array
-    predicted: Array
+    rows: IntArray
+    counts: IntArray
+    seen: DoubleArray
+    predicted: DoubleArray
     mean: Interval
     calibration: Calibration | None
     correlation: Interval | None

@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from attribune.analysis.diagnostics import VALUE_LIMIT, ScoredRows, random_row_range
 from attribune.analysis.judgements import Judgements, judge_column
+from attribune.core.arrays import DoubleArray, IntArray
 from attribune.metrics.agreement import others_means, shrunken_means, spread
 from attribune.metrics.bins import LEAST_ROWS
 from attribune.metrics.bootstrap import Interval, PairedResult, interval, paired
@@ -23,8 +24,6 @@ from attribune.schema.attributes import FittedAttribute
 
 __all__ = ["JudgeAnswers", "JudgeMetric", "RangedFigure", "judge_answers", "metrics_of_judges"]
 
-Ids = npt.NDArray[np.int64]
-Numbers = npt.NDArray[np.float64]
 _RESAMPLES = 2_000
 
 
@@ -98,7 +97,7 @@ def judge_answers(judgements: Judgements) -> list[JudgeAnswers]:
     return sorted(found, key=lambda one: one.consistency.value if one.bias is None else one.bias.interval.value)
 
 
-def _frequent(judges: npt.NDArray[np.uint64]) -> list[Ids]:
+def _frequent(judges: npt.NDArray[np.uint64]) -> list[IntArray]:
     """Return the rows of each of the most frequent judges."""
     _, which, counts = np.unique(judges, return_inverse=True, return_counts=True)
     which = which.reshape(-1)
@@ -106,17 +105,17 @@ def _frequent(judges: npt.NDArray[np.uint64]) -> list[Ids]:
     return [np.flatnonzero(which == judge) for judge in by_rows if counts[judge] >= LEAST_ROWS]
 
 
-def _same_answers(answers: Ids, texts: Ids) -> Numbers:
+def _same_answers(answers: IntArray, texts: IntArray) -> DoubleArray:
     """Return the share of the others of a text who gave the same answer, for each judgement."""
     others = others_means(np.identity(int(answers.max()) + 1)[answers], texts)
     return np.asarray(np.take_along_axis(others, answers[:, None], axis=1)[:, 0])
 
 
-def _agreement(same: Numbers) -> Metric:
+def _agreement(same: DoubleArray) -> Metric:
     return mean_of("agreement", same)
 
 
-def _biases(differences: Numbers, chosen: Sequence[Ids], rng: np.random.Generator) -> list[RangedFigure]:
+def _biases(differences: DoubleArray, chosen: Sequence[IntArray], rng: np.random.Generator) -> list[RangedFigure]:
     if not chosen:
         return []
     groups = np.repeat(np.arange(len(chosen)), [len(rows) for rows in chosen])
@@ -136,7 +135,7 @@ def _biases(differences: Numbers, chosen: Sequence[Ids], rng: np.random.Generato
     return figures
 
 
-def _spreads(differences: Numbers, chosen: Sequence[Ids], rng: np.random.Generator) -> list[RangedFigure]:
+def _spreads(differences: DoubleArray, chosen: Sequence[IntArray], rng: np.random.Generator) -> list[RangedFigure]:
     """Return the standard deviation of each judge, beside that of random rows of the judges without their biases."""
     own = [differences[rows] for rows in chosen]
     centred = np.concatenate([values - values.mean() for values in own]) if own else differences

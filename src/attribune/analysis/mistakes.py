@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from attribune.analysis.diagnostics import ScoredRows, chosen
+from attribune.core.arrays import Array
 from attribune.core.wording import prediction_text
 from attribune.data.clusters import Clusters, clustered
 from attribune.metrics.bootstrap import Interval, interval
@@ -17,7 +16,6 @@ from attribune.tasks import Classification
 
 __all__ = ["ClassFigures", "Mistake", "class_figures", "largest_mistakes"]
 
-Array = npt.NDArray[Any]
 _RESAMPLES = 2_000
 _CLASS_LIMIT = 30  # classes that are measured: those that most rows have
 

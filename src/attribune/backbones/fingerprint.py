@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 from pathlib import Path
 
 import torch
 from torch import nn
 
 from attribune.core.door import as_argument
+from attribune.core.hashing import checksum
 from attribune.errors import ModelFolderError
 
 __all__ = ["check_fingerprint", "fingerprint"]
@@ -16,13 +16,13 @@ __all__ = ["check_fingerprint", "fingerprint"]
 
 def fingerprint(backbone: nn.Module) -> str:
     """Return a short hash of the name, shape and first 64 numbers of every parameter; milliseconds at any size."""
-    digest = hashlib.blake2b(digest_size=16)
-    for name, parameter in backbone.named_parameters():
-        # Rounded, so that the hash does not depend on the precision in which the weights were loaded.
-        head = parameter.detach().flatten()[:64].to("cpu", torch.bfloat16).float()
-        digest.update(f"{name}{tuple(parameter.shape)}".encode())
-        digest.update(head.numpy().tobytes())
-    return digest.hexdigest()
+    return checksum((part for one in backbone.named_parameters() for part in _shown(*one)), size=16)
+
+
+def _shown(name: str, parameter: nn.Parameter) -> tuple[bytes, bytes]:
+    # Rounded, so that the hash does not depend on the precision in which the weights were loaded.
+    head = parameter.detach().flatten()[:64].to("cpu", torch.bfloat16).float()
+    return f"{name}{tuple(parameter.shape)}".encode(), head.numpy().tobytes()
 
 
 def check_fingerprint(actual: str, expected: str, *, name: str, folder: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 import logging
 import threading
@@ -32,6 +31,7 @@ from attribune.backbones.untrained import UNTRAINED
 from attribune.core.config import short_repr
 from attribune.core.door import as_argument, as_call
 from attribune.core.process import require_memory
+from attribune.core.wording import closest
 from attribune.errors import AttribuneError, ConfigError
 
 __all__ = [
@@ -152,8 +152,8 @@ def load_backbone(
 
 def _hint(name: str) -> str:
     """Return the backbone without pretraining that a name may have meant, for messages."""
-    close = difflib.get_close_matches(name, UNTRAINED, n=1)
-    return f"; did you mean {close[0]!r}, which is not pretrained?" if close else ""
+    close = closest(name, UNTRAINED)
+    return f"; did you mean {close!r}, which is not pretrained?" if close else ""
 
 
 def _refuse_pickled_weights(name: str, folder: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ from torch import nn
 
 from attribune.backbones.placement import Placement, SiteKind
 from attribune.backbones.sites import find_layers, find_norms, find_sites
+from attribune.core.wording import did_you_mean
 from attribune.errors import ConfigError
 
 __all__ = ["TUNINGS", "Tuning", "tune_backbone"]
@@ -97,8 +97,7 @@ def _kind_of(word: str, text: str) -> str:
         return "lora"
     if word in ("frozen", "full"):
         raise ConfigError(f"tuning {text!r}: {word!r} cannot be combined; leave out either it or the rest")
-    close = difflib.get_close_matches(word, TUNINGS, n=1)
-    hint = f"; did you mean {close[0]!r}?" if close else ""
+    hint = did_you_mean(word, TUNINGS)
     raise ConfigError(
         f"unknown tuning {word!r}: choose one of {', '.join(TUNINGS)}, or a sum such as attention+layernorm{hint}"
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import inspect
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import cache, reduce, wraps
 from operator import or_
 from types import UnionType
@@ -17,12 +17,17 @@ from attribune.core.config import short_repr
 from attribune.core.door import called
 from attribune.errors import ConfigError
 
-__all__ = ["checked_arguments"]
+__all__ = ["as_list", "checked_arguments"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
 _UNPACK = "Unpack["
 _SETTINGS = ConfigDict(arbitrary_types_allowed=True, strict=True)
+
+
+def as_list(given: str | Iterable[str] | None) -> list[str]:
+    """Return what is given as one text or as several, as a list; an empty one for None."""
+    return [given] if isinstance(given, str) else list(() if given is None else given)
 
 
 def checked_arguments(function: Callable[P, R]) -> Callable[P, R]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Iterator, Mapping
 from functools import wraps
 from pathlib import Path
@@ -10,17 +9,26 @@ from typing import Any, ClassVar, Self, TypeVar, cast, dataclass_transform, get_
 
 import pydantic.dataclasses
 import yaml
-from pydantic import BaseModel, ConfigDict, ValidationError, ValidationInfo, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError, ValidationInfo, model_validator
 
 from attribune.core.deprecation import renamed_settings
+from attribune.core.wording import closest, shortened
 from attribune.errors import ConfigError
 
-__all__ = ["Settings", "checked_dataclass", "error_lines", "parse_yaml", "read_yaml", "short_repr"]
+__all__ = ["ONE_OR_SEVERAL", "Settings", "checked_dataclass", "error_lines", "parse_yaml", "read_yaml", "short_repr"]
 
 T = TypeVar("T")
 _MOST_BYTES = 1 << 20  # of a file of settings
 _MOST_NODES, _DEEPEST = 100_000, 50  # of a tree of settings
 _LARGEST = 2**64  # beyond which no setting is a number
+
+
+def _as_tuple(value: Any) -> Any:
+    return (value,) if isinstance(value, str) else value
+
+
+ONE_OR_SEVERAL = BeforeValidator(_as_tuple)
+"""Lets a setting of several texts be given as one."""
 
 
 class Settings(BaseModel):
@@ -145,8 +153,7 @@ def short_repr(value: Any) -> str:
     """Return a value as Python writes it, at most a line of it."""
     if isinstance(value, int) and abs(value) > _LARGEST:
         return f"a number of {value.bit_length():,} bits"
-    text = repr(value)
-    return text if len(text) <= 200 else f"{text[:200]}..."
+    return shortened(repr(value), 200)
 
 
 def error_lines(error: ValidationError) -> list[str]:
@@ -179,8 +186,8 @@ def _similar_setting(path: str, settings: type[Settings]) -> str:
     known, (group, _, name) = list(_paths(settings)), path.rpartition(".")
     beside = {other.rpartition(".")[2]: other for other in known if other.rpartition(".")[0] == group}
     elsewhere = [other for other in known if other.endswith(f".{name}")]
-    close = difflib.get_close_matches(name, beside, n=1)
-    meant = [beside[word] for word in close] or elsewhere
+    close = closest(name, beside)
+    meant = elsewhere if close is None else [beside[close]]
     return f"; did you mean {meant[0]!r}?" if meant else ""
 
 

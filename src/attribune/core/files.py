@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import errno
 import glob
-import hashlib
 import json
 import os
 import re
@@ -18,6 +18,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from attribune.core.hashing import text_digest
 from attribune.errors import ConfigError, ModelFolderError
 
 __all__ = [
@@ -86,7 +87,13 @@ def sync(path: Path) -> None:
 
 
 def draft_of(path: Path) -> Path:
-    """Return where this process writes a file before it takes its place; no other process writes there."""
+    """Return where this process writes a file before it takes its place; no other process writes there.
+
+    Raises:
+        OSError: for a path without a name, such as an empty one.
+    """
+    if not path.name:
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
     return path.with_name(f".{path.name}.{_host()}-{os.getpid()}.tmp")
 
 
@@ -160,7 +167,7 @@ def _last_write(path: Path) -> float:
 
 @cache
 def _host() -> str:
-    return hashlib.blake2b(socket.gethostname().encode(), digest_size=4).hexdigest()
+    return text_digest(socket.gethostname(), size=4).hex()
 
 
 def remove(path: Path) -> None:

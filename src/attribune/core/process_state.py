@@ -40,7 +40,8 @@ def training_alone() -> Iterator[None]:
             stack.enter_context(torch.enable_grad())
             stack.enter_context(default_float32())
             for device in {"cpu", default_device()}:
-                stack.enter_context(torch.autocast(device, enabled=False))
+                # Its cache would last as long as this block, and steps would read the weights of the first one.
+                stack.enter_context(torch.autocast(device, enabled=False, cache_enabled=False))
             yield
     finally:
         _TURN.release()

@@ -7,7 +7,16 @@ import numbers
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-__all__ = ["counted", "did_you_mean", "did_you_mean_or", "listed_counts", "prediction_text", "shortened"]
+__all__ = [
+    "closest",
+    "counted",
+    "did_you_mean",
+    "did_you_mean_or",
+    "excerpt",
+    "listed_counts",
+    "prediction_text",
+    "shortened",
+]
 
 
 def counted(number: int, noun: str, plural: str | None = None) -> str:
@@ -21,10 +30,15 @@ def listed_counts(counts: Mapping[str, int], *, most: int) -> str:
     return ", ".join([*shown, *(["..."] if len(counts) > most else [])])
 
 
-def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """Return ``; did you mean 'x'?`` with the closest known name; empty if none is close."""
-    close = difflib.get_close_matches(name, list(known), n=1)
-    return f"; did you mean {close[0]!r}?" if close else ""
+def closest(name: str, known: Iterable[str]) -> str | None:
+    """Return the known name that is closest to a misspelt one; None if none is close."""
+    return next(iter(difflib.get_close_matches(name, list(known), n=1)), None)
+
+
+def did_you_mean(name: str, known: Iterable[str], *, most: int = 1) -> str:
+    """Return ``; did you mean 'x'?`` with the closest known name, or with `most` of them; empty if none is close."""
+    close = difflib.get_close_matches(name, list(known), n=most)
+    return f"; did you mean {' or '.join(map(repr, close))}?" if close else ""
 
 
 def did_you_mean_or(name: str, known: Iterable[str], rest: str) -> str:
@@ -34,9 +48,13 @@ def did_you_mean_or(name: str, known: Iterable[str], rest: str) -> str:
 
 
 def shortened(text: str, length: int) -> str:
-    """Return a text on one line, cut to a length."""
-    text = " ".join(text.split())
+    """Return a text, or what of it fits into a length, with an ellipsis."""
     return text if len(text) <= length else f"{text[: length - 1]}…"
+
+
+def excerpt(text: str, length: int) -> str:
+    """Return a text on one line, shortened to a length."""
+    return shortened(" ".join(text.split()), length)
 
 
 def prediction_text(prediction: Mapping[str, Any]) -> str:

@@ -16,15 +16,15 @@ import datasets
 import numpy as np
 import pyarrow as pa
 
-from attribune.core.arguments import checked_arguments
+from attribune.core.arguments import as_list, checked_arguments
 from attribune.core.door import as_argument, as_call, is_command_line
-from attribune.core.wording import counted, shortened
+from attribune.core.wording import counted, excerpt, shortened
 from attribune.data.checking.profiles import arrow_columns, profile_column
 from attribune.data.checking.roles import guess_texts
 from attribune.data.file_options import Reading
 from attribune.data.judgement_layouts import (
     SAMPLE,
-    Answer,
+    GivenAnswer,
     Layout,
     Records,
     chosen_classes,
@@ -175,7 +175,7 @@ def read_judgements(
     if isinstance(layout, Records) and layout.judge is None:
         table, layout, notes = _judged_by_files(table, layout, sources, [len(one) for one in tables])
     items = _items(table, layout, question)
-    texts = [text] if isinstance(text, str) else list(text or ())
+    texts = as_list(text)
     require_columns(items.table.column_names, texts, source=source)
     found = _Found(items=items.table, texts=texts or _texts_of(items.table), source=source)
     needed = [name for name in dict.fromkeys(layout.read(question)) if name in table.column_names]
@@ -330,7 +330,7 @@ class _Found:
     items: pa.Table
     texts: Sequence[str]
     source: str
-    answers: list[tuple[int, Answer]] = field(default_factory=list)
+    answers: list[tuple[int, GivenAnswer]] = field(default_factory=list)
     rows: list[int] = field(default_factory=list)
     judges: list[str | None] = field(default_factory=list)
     labels: list[str | list[str]] = field(default_factory=list)
@@ -386,7 +386,7 @@ class _Found:
             return None
         if spans != [] and not are_spans(spans):
             raise DataError(
-                f"{str(spans)[:_SHOWN]!r} marks no part of the text, as other answers do: choose one question"
+                f"{shortened(str(spans), _SHOWN)!r} marks no part of the text, as other answers do: choose one question"
             )
         if len(self.texts) != 1:
             raise DataError(
@@ -435,7 +435,7 @@ class _Found:
 
     def _shown(self, row: int) -> str:
         texts = [canonical_text(self.items[name][row].as_py()) for name in self.texts[:1]]
-        return f"row {row + 1}" + "".join(f" ({shortened(text, _SHOWN)!r})" for text in texts)
+        return f"row {row + 1}" + "".join(f" ({excerpt(text, _SHOWN)!r})" for text in texts)
 
     def table(self, judge: str, label: str) -> tuple[pa.Table, list[str]]:
         """Return the table of judgements, and what to say of its labels.
@@ -506,7 +506,9 @@ def _label_of(value: Any) -> str | list[str] | None:
     """
     if isinstance(value, Mapping):
         if (classes := chosen_classes(value)) is None:
-            raise DataError(f"{str(value)[:_SHOWN]} is an object, not an answer: give one answer, or a list of them")
+            raise DataError(
+                f"{shortened(str(value), _SHOWN)} is an object, not an answer: give one answer, or a list of them"
+            )
         return _label_of(classes)
     if isinstance(value, list):
         parts = ["/".join(map(str, part)) if isinstance(part, list) else _label_of(part) for part in value]

@@ -5,7 +5,6 @@ Intervals over rows are too narrow for them, so that a bootstrap draws whole clu
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
@@ -13,6 +12,8 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from attribune.core.arguments import as_list
+from attribune.core.hashing import text_digest, text_numbers
 from attribune.data.text_columns import text_digests
 from attribune.errors import DataError
 from attribune.metrics.metric import Metric
@@ -78,7 +79,7 @@ def find_clusters(table: Table, settings: ClusterSettings, *, parts: Sequence[Ta
         return {}
     if cluster == AUTO:
         return _judgements(table, texts, settings.judges, parts)
-    names = [cluster] if isinstance(cluster, str) else list(cluster)
+    names = as_list(cluster)
     known = column_names(table)
     if missing := [name for name in names if name not in (TEXT, *known)]:
         raise DataError(
@@ -112,22 +113,17 @@ def _is_shared(text: npt.NDArray[np.uint64]) -> npt.NDArray[np.bool_]:
 
 
 def _hashes(table: Table, names: Sequence[str]) -> npt.NDArray[np.uint64]:
-    digests = (digest or _digest(f"row {row}") for row, digest in enumerate(text_digests(table, names)))
+    digests = (digest or text_digest(f"row {row}") for row, digest in enumerate(text_digests(table, names)))
     return np.frombuffer(b"".join(digest[:8] for digest in digests), dtype=np.uint64)
 
 
 def _values(table: Table, name: str) -> npt.NDArray[np.uint64]:
-    digests: list[bytes] = []
+    known: list[str] = []
     for _, columns in column_batches(table, [name]):
         for cell in columns[name].to_pylist():
             value = repr(cell) if isinstance(cell, list | dict) else canonical(cell)
-            known = f"row {len(digests)}" if value is None else f"value {value}"
-            digests.append(_digest(known))
-    return np.frombuffer(b"".join(digests), dtype=np.uint64)
-
-
-def _digest(text: str) -> bytes:
-    return hashlib.blake2b(text.encode(), digest_size=8).digest()
+            known.append(f"row {len(known)}" if value is None else f"value {value}")
+    return text_numbers(known)
 
 
 def clustered(metrics: Mapping[str, Metric], clusters: Clusters) -> dict[str, Metric]:

@@ -12,7 +12,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from attribune.core.arguments import checked_arguments
+from attribune.core.arguments import as_list, checked_arguments
+from attribune.core.wording import shortened
 from attribune.data.readers import READERS
 from attribune.data.readers.base import EncodedRows, Reader
 from attribune.data.readers.text import TextEncoder
@@ -261,7 +262,7 @@ def _encode_labels(
     if not (pa.types.is_integer(column.type) or pa.types.is_floating(column.type)):
         example = next((value for value in column.to_pylist() if value is not None), None)
         raise ConfigError(
-            f"the label column {names[0]!r} holds {column.type}, such as {str(example)[:40]!r}: "
+            f"the label column {names[0]!r} holds {column.type}, such as {shortened(str(example), 40)!r}: "
             "give the task that turns labels into numbers (task=), or a column of numbers"
         )
     is_labelled = ~column.is_null(nan_is_null=True).to_numpy(zero_copy_only=False)
@@ -270,7 +271,7 @@ def _encode_labels(
 
 
 def _names(label: str | Sequence[str]) -> tuple[str, ...]:
-    names = (label,) if isinstance(label, str) else tuple(label)
+    names = tuple(as_list(label))
     if not names:
         raise ConfigError("label=() names no column: name at least one, or leave label out")
     return names

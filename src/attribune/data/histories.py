@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -17,7 +16,9 @@ import pyarrow.parquet as pq
 from safetensors import SafetensorError
 from safetensors.numpy import load_file, save
 
+from attribune.core.arrays import Array
 from attribune.core.files import replace_file
+from attribune.core.hashing import text_numbers
 from attribune.data.texts import TextInput
 from attribune.data.times import read_moment
 from attribune.errors import ConfigError, DataError, ModelFolderError, RowError
@@ -26,9 +27,8 @@ from attribune.schema import Schema, canonical
 from attribune.schema.columns import Table, column_batches
 from attribune.schema.revision import Revision
 
-__all__ = ["HISTORY_FILES", "Embed", "Histories", "mark_of", "read_times"]
+__all__ = ["HISTORY_FILES", "Embed", "Histories", "read_times"]
 
-Array = npt.NDArray[Any]
 Embed = Callable[[Sequence[str]], npt.NDArray[np.float32]]
 """Returns vectors (n, H) of length 1 of texts."""
 
@@ -172,7 +172,7 @@ class Histories:
     @cached_property
     def marks(self) -> npt.NDArray[np.uint64]:
         """(n,) a hash of each text."""
-        return np.array([mark_of(text) for text in self.texts], dtype=np.uint64)
+        return text_numbers(self.texts)
 
     @cached_property
     def _rows(self) -> Mapping[int, npt.NDArray[np.int64]]:
@@ -247,11 +247,6 @@ class Histories:
                 "folder again"
             )
         return cls(config=config, schema=schema, texts=texts, labels=labels, attribute_ids=ids, order=order)
-
-
-def mark_of(text: str) -> int:
-    """Return a hash of a text."""
-    return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "little")
 
 
 def _label_texts(columns: Mapping[str, pa.Array], names: Sequence[str], missing: Sequence[str]) -> list[str]:

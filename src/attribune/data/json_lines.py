@@ -10,6 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from attribune.core.wording import shortened
 from attribune.data.text_files import checked_columns, inner_name, open_text, readable
 from attribune.errors import DataError
 from attribune.schema.columns import canonical
@@ -150,14 +151,14 @@ def _entries(item: Mapping[str, Any], name: str, place: str, kind: str) -> Itera
     for number, entry in enumerate(entries, start=1):
         where = f"{place}, {kind} {number}"
         if not isinstance(entry, dict):
-            raise DataError(f"{where}: {str(entry)[:40]!r} is not an object: {_CURE}")
+            raise DataError(f"{where}: {shortened(str(entry), 40)!r} is not an object: {_CURE}")
         yield where, entry
 
 
 def _text(item: Mapping[str, Any], name: str, place: str) -> str:
     text = item.get(name)
     if not isinstance(text, str):
-        raise DataError(f"{place}: {name!r} is {str(text)[:40]!r}, not text: {_CURE}")
+        raise DataError(f"{place}: {name!r} is {shortened(str(text), 40)!r}, not text: {_CURE}")
     return text
 
 
@@ -210,7 +211,7 @@ def json_batches(path: Path, *, encoding: str, tell: Callable[[str], None] = lam
                 raise _changing_keys(path, kinds, row_count, filled)
         if not row_count:
             raise DataError(f"{path}: the file has no rows: give one JSON object per line")
-        checked_columns(list(kinds), source=str(path))
+        names = checked_columns(list(kinds), source=str(path))
         if not kinds:
             raise DataError(f"{path}: the rows are empty objects: give each row its columns")
         rows = json_objects(path, encoding)
@@ -219,7 +220,7 @@ def json_batches(path: Path, *, encoding: str, tell: Callable[[str], None] = lam
             try:
                 if any(not row.keys() <= kinds.keys() for _, row in batch):
                     raise TypeError("a new key")
-                table = _table(batch, kinds)
+                table = _table(batch, kinds).rename_columns(names)
             except (TypeError, OverflowError, pa.ArrowException) as error:
                 raise DataError(f"{path}: the file changed while it was read ({error}): read it again") from error
             yield table
@@ -269,7 +270,7 @@ def json_objects(
             if isinstance(item, dict):
                 yield place, item
                 continue
-            error = DataError(f"{place}: not an object ({str(item)[:60]!r}): write one {{...}} per row")
+            error = DataError(f"{place}: not an object ({shortened(str(item), 60)!r}): write one {{...}} per row")
             if bad is None:
                 raise error
             bad(error)
@@ -325,7 +326,8 @@ def _parsed(text: str, place: str) -> Any:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
         raise DataError(
-            f"{place}: not JSON ({error}): {text[:60]!r}; write one whole object per line, or one list of objects"
+            f"{place}: not JSON ({error}): {shortened(text, 60)!r}; write one whole object per line, or one "
+            "list of objects"
         ) from error
 
 

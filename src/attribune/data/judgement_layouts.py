@@ -19,11 +19,12 @@ from typing import Any
 import pyarrow as pa
 
 from attribune.core.door import as_argument
+from attribune.core.wording import shortened
 from attribune.data.span_tags import are_spans
 from attribune.errors import ConfigError, DataError
 from attribune.schema.columns import MISSING, canonical, require_columns
 
-__all__ = ["SAMPLE", "Answer", "Layout", "Records", "chosen_classes", "find_export", "find_layout", "parsed_cell"]
+__all__ = ["SAMPLE", "GivenAnswer", "Layout", "Records", "chosen_classes", "find_export", "find_layout", "parsed_cell"]
 
 _PERSON = re.compile(
     r"(^|[^a-z])(annotator|user|username|judge|rater|coder|worker|turker|labeller|labeler|reviewer|expert|completed_by)s?"
@@ -45,7 +46,7 @@ _MOST = 0.9  # of the records: a few broken ones are named rather than hide the 
 
 
 @dataclass(frozen=True, kw_only=True)
-class Answer:
+class GivenAnswer:
     """What one judge says of a text.
 
     Attributes:
@@ -82,7 +83,7 @@ class Layout(ABC):
     is_plain: bool = False
 
     @abstractmethod
-    def answers(self, row: Mapping[str, Any], question: str) -> Iterator[Answer]:
+    def answers(self, row: Mapping[str, Any], question: str) -> Iterator[GivenAnswer]:
         """Read the judgements of a row, whose cells are parsed.
 
         Raises:
@@ -215,17 +216,17 @@ class LabelStudio(Layout):
                 return cls(words="an export of Label Studio", questions=tuple(found), used=(name,))
         return None
 
-    def answers(self, row: Mapping[str, Any], question: str) -> Iterator[Answer]:
+    def answers(self, row: Mapping[str, Any], question: str) -> Iterator[GivenAnswer]:
         """Read the annotations; cancelled ones and predictions are no judgements."""
         for one in row[self.used[0]] or ():
             judge = one.get("completed_by")
             if one.get("was_cancelled") or one.get("skipped"):
-                yield Answer(judge=judge, left_out="cancelled annotations")
+                yield GivenAnswer(judge=judge, left_out="cancelled annotations")
                 continue
             parts = [value for name, value in _results(one) if name == question]
-            yield Answer(judge=judge, label=parts[0] if len(parts) == 1 else parts or None)
+            yield GivenAnswer(judge=judge, label=parts[0] if len(parts) == 1 else parts or None)
         for _ in _list_in(row, "predictions"):
-            yield Answer(left_out="predictions of a model")
+            yield GivenAnswer(left_out="predictions of a model")
 
     def read(self, question: str) -> Sequence[str]:
         """Return annotations and predictions."""
@@ -282,7 +283,7 @@ class ResponseLists(Layout):
         present = tuple(name for name in used if name in cells.names)
         return cls(words="an export of Argilla", questions=tuple(questions), used=present) if questions else None
 
-    def answers(self, row: Mapping[str, Any], question: str) -> Iterator[Answer]:
+    def answers(self, row: Mapping[str, Any], question: str) -> Iterator[GivenAnswer]:
         """Read the responses; only those that were submitted are judgements."""
         name = f"{question}.responses"
         names = (name, f"{name}.users", f"{name}.status")
@@ -292,18 +293,18 @@ class ResponseLists(Layout):
         for label, user, state in zip(labels, users, states, strict=True):
             yield _response(user, label, state)
         if row.get(f"{question}.suggestion") is not None:
-            yield Answer(left_out="suggestions of a model")
+            yield GivenAnswer(left_out="suggestions of a model")
 
     def dropped(self, columns: Sequence[str]) -> list[str]:
         """Return the status and the key of the record on the server."""
         return [name for name in columns if name in ("status", "_server_id")]
 
 
-def _response(user: Any, label: Any, state: Any) -> Answer:
+def _response(user: Any, label: Any, state: Any) -> GivenAnswer:
     text = str(state or _SUBMITTED).rpartition(".")[2]
     if text != _SUBMITTED:
-        return Answer(judge=user, left_out=f"responses that are {text}")
-    return Answer(judge=user, label=label)
+        return GivenAnswer(judge=user, left_out=f"responses that are {text}")
+    return GivenAnswer(judge=user, label=label)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -327,7 +328,7 @@ class ObjectLists(Layout):
                 return cls(words="an export of Argilla", questions=found, used=("responses",), container="responses")
         return None
 
-    def answers(self, row: Mapping[str, Any], question: str) -> Iterator[Answer]:
+    def answers(self, row: Mapping[str, Any], question: str) -> Iterator[GivenAnswer]:
         """Read the objects; of those with a status only what was submitted."""
         cell = (row[self.container] or {}).get(question) if self.container else row[question]
         parts: dict[Any, list[Any]] = {}
@@ -338,7 +339,7 @@ class ObjectLists(Layout):
             else:
                 yield _response(one[person], one[content], one.get("status"))
         for person, spans in parts.items():
-            yield Answer(judge=person, label=spans)
+            yield GivenAnswer(judge=person, label=spans)
 
     def taken_apart(self) -> Sequence[str]:
         """Return the fields and metadata of records of Argilla."""
@@ -387,7 +388,7 @@ def _are_equal(lists: Any) -> bool:
 
 def _require_equal(lists: Mapping[str, Sequence[Any]]) -> None:
     if not _are_equal(lists.values()):
-        lengths = ", ".join(f"{name} {len(one)}: {str(list(one))[:50]}" for name, one in lists.items())
+        lengths = ", ".join(f"{name} {len(one)}: {shortened(str(list(one)), 50)}" for name, one in lists.items())
         raise DataError(f"the lists are not of one length ({lengths}): each answer needs its judge, correct the record")
 
 
@@ -436,7 +437,7 @@ class PairedLists(Layout):
             nested=nested,
         )
 
-    def answers(self, row: Mapping[str, Any], question: str) -> Iterator[Answer]:
+    def answers(self, row: Mapping[str, Any], question: str) -> Iterator[GivenAnswer]:
         """Read the lists side by side."""
         people = _entries(row[self.people])
         lists = {name: self._list(row, name) for name in self.questions}
@@ -447,7 +448,7 @@ class PairedLists(Layout):
             if name != question
         }
         for number, (judge, label) in enumerate(zip(people, lists[question], strict=True)):
-            yield Answer(judge=judge, label=label, more={name: one[number] for name, one in others.items()})
+            yield GivenAnswer(judge=judge, label=label, more={name: one[number] for name, one in others.items()})
 
     def _list(self, row: Mapping[str, Any], name: str) -> list[Any]:
         return _entries(_at(row, self.nested.get(name, (name,))))
@@ -578,10 +579,10 @@ class Records(Layout):
         is_plain = not (is_one or spans)
         return cls(words=words, questions=questions, used=questions, judge=people, is_plain=is_plain)
 
-    def answers(self, row: Mapping[str, Any], question: str) -> Iterator[Answer]:
+    def answers(self, row: Mapping[str, Any], question: str) -> Iterator[GivenAnswer]:
         """Read the one judgement."""
         judge = None if self.judge is None else row[self.judge]
-        yield Answer(judge=_one(judge), label=row[question])
+        yield GivenAnswer(judge=_one(judge), label=row[question])
 
     def of_judgements(self, question: str) -> Sequence[str]:
         """Return judge and answer; the other questions stay columns of the text."""
@@ -676,13 +677,13 @@ class Wide(Layout):
         """Return the columns."""
         return {"--judges": [name for name in self.used if name not in self.people.values()]}
 
-    def answers(self, row: Mapping[str, Any], question: str) -> Iterator[Answer]:
+    def answers(self, row: Mapping[str, Any], question: str) -> Iterator[GivenAnswer]:
         """Read the cells; an empty one is no judgement."""
         for name in self.used:
             text = row[name] if isinstance(row[name], list | dict) else canonical(row[name])
             if name in self.people.values() or text is None or (isinstance(text, str) and text in MISSING):
                 continue
-            yield Answer(judge=canonical(row[self.people[name]]) if self.people else name, label=row[name])
+            yield GivenAnswer(judge=canonical(row[self.people[name]]) if self.people else name, label=row[name])
 
 
 def _people_beside(answers: Sequence[str], names: Sequence[str]) -> dict[str, str]:

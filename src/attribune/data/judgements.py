@@ -12,12 +12,13 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from attribune.core.arrays import Array
 from attribune.core.wording import counted
 from attribune.data.clusters import TEXT, Clusters
 from attribune.data.text_columns import text_digests
 from attribune.errors import ConfigError, DataError
 from attribune.metrics.distributions import distribution_metrics, judge_metrics, shares
-from attribune.metrics.metric import Array, Metric
+from attribune.metrics.metric import Metric
 from attribune.schema.columns import canonical, column_batches, require_columns
 from attribune.tasks import Task
 from attribune.tasks.labels import label_texts

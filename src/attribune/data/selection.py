@@ -12,10 +12,11 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from attribune.core.wording import counted
+from attribune.core.arrays import BoolArray
+from attribune.core.wording import counted, shortened
 from attribune.data.text_columns import join_text
 from attribune.errors import DataError, RowError
-from attribune.schema.columns import Table, as_array, canonical, column_batches, words_of_none
+from attribune.schema.columns import Table, as_array, canonical, cell_text, column_batches, words_of_none
 from attribune.tasks.labels import number_of
 
 __all__ = [
@@ -60,7 +61,7 @@ def _weight(cell: Any, name: str, row: int) -> float:
         raise RowError(f"the weight (column {name!r}) of ", row, f" is missing: {_CURE}")
     number = number_of(text) if is_single else None
     if number is None or not (number == 0 or 1 / _LARGEST <= number <= _LARGEST):
-        raise RowError(f"the weight (column {name!r}) of ", row, f" is {text[:60]!r}: {_CURE}")
+        raise RowError(f"the weight (column {name!r}) of ", row, f" is {shortened(text, 60)!r}: {_CURE}")
     return number
 
 
@@ -70,8 +71,6 @@ _PLACEHOLDERS = frozenset(word.casefold() for word in _NO_TEXT)
 _MARKS = re.compile(r"[-_.?*/\u2013\u2014\u2026]{1,4}")
 _LONGEST_PLACEHOLDER = 30
 
-Mask = npt.NDArray[np.bool_]
-
 
 def rows_with_text(
     table: Table,
@@ -79,7 +78,7 @@ def rows_with_text(
     *,
     words: bool = False,
     enough: Callable[[Iterable[bool]], bool] = any,
-) -> Mask:
+) -> BoolArray:
     """Return (n,) whether `enough` of the text columns, ``any`` or ``all``, have more than blanks.
 
     Args:
@@ -136,7 +135,7 @@ def rows_with_label(
     missing: Collection[str],
     enough: Callable[[Iterable[bool]], bool] = all,
     objects: bool = False,
-) -> Mask:
+) -> BoolArray:
     """Return (n,) whether `enough` of the label columns, ``all`` or ``any``, have values that do not mean missing.
 
     Args:
@@ -147,8 +146,8 @@ def rows_with_label(
     def has(value: object) -> bool:
         if isinstance(value, dict) and not objects:
             raise DataError(
-                f"a label is the object {str(value)[:60]}: set task.soft_labels=true if it has the share of each "
-                "class, or name another column"
+                f"a label is the object {shortened(str(value), 60)}: set task.soft_labels=true if it has the share "
+                "of each class, or name another column"
             )
         return isinstance(value, kinds) or (canonical(value) or "") not in unusable
 
@@ -161,7 +160,7 @@ def rows_with_label(
     return np.array(has_label, dtype=bool)
 
 
-def missing_label_words(table: Table, names: Sequence[str], rows: Mask, *, missing: Collection[str]) -> str:
+def missing_label_words(table: Table, names: Sequence[str], rows: BoolArray, *, missing: Collection[str]) -> str:
     """List the words that stand for a missing label in some rows, with their numbers: ``'None' (25), 'NA' (15)``.
 
     Args:
@@ -182,7 +181,7 @@ def missing_label_words(table: Table, names: Sequence[str], rows: Mask, *, missi
     return ", ".join([*words, f"empty ({cells['']:,})"] if words and cells[""] else words)
 
 
-def listed_labels(column: Sequence[object], bad: Mask, rows: npt.NDArray[np.int64]) -> str:
+def listed_labels(column: Sequence[object], bad: BoolArray, rows: npt.NDArray[np.int64]) -> str:
     """List the most frequent labels that cannot be used, each with its number and its first row.
 
     Args:
@@ -192,7 +191,7 @@ def listed_labels(column: Sequence[object], bad: Mask, rows: npt.NDArray[np.int6
     """
     places: dict[str, list[int]] = {}
     for row in np.flatnonzero(bad).tolist():
-        places.setdefault(str(column[row]), []).append(int(rows[row]) + 1)
+        places.setdefault(cell_text(column[row]), []).append(int(rows[row]) + 1)
     examples = sorted(places.items(), key=lambda item: -len(item[1]))[:_EXAMPLES]
     listed = ", ".join(f"{text!r:.80} ({len(found):,}, first in row {found[0]:,})" for text, found in examples)
     return listed + (f", and {len(places) - _EXAMPLES:,} others" if len(places) > _EXAMPLES else "")

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from attribune.core.wording import shortened
 from attribune.errors import DataError
 
 __all__ = ["TaggedText", "are_spans", "tagged_text"]
@@ -81,7 +82,7 @@ def _read(span: Any, text: str) -> tuple[int, int, str]:
     is_place = str(start).isdecimal() and str(end).isdecimal() and int(start) < int(end) <= len(text)
     if not is_place or not isinstance(label, str | int) or not str(label).strip():
         raise DataError(
-            f"{str(span)[:80]} is no part of a text of {len(text):,} characters with one label: give its start, "
-            "its end and its label"
+            f"{shortened(str(span), 80)} is no part of a text of {len(text):,} characters with one label: give its "
+            "start, its end and its label"
         )
     return int(start), int(end), str(label).strip()

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from attribune.core.arguments import checked_arguments
+from attribune.core.arrays import IntArray
 from attribune.data.text_columns import text_digests
 from attribune.data.times import check_date_format, read_times
 from attribune.errors import ConfigError, DataError, RowError
@@ -19,7 +20,6 @@ from attribune.schema.reports import count_lines
 
 __all__ = ["SplitReport", "Splits", "parts_at_random", "split_table"]
 
-IntArray = npt.NDArray[np.int64]
 _TRAIN, _VALIDATION, _TEST, _OUT = range(4)
 
 

@@ -23,6 +23,7 @@ from attribune.core.door import as_argument
 from attribune.core.logs import show_note
 from attribune.core.process import is_out_of_memory, require_memory
 from attribune.core.terminal import one_line
+from attribune.core.wording import shortened
 from attribune.data.encodings import FoundEncoding, detect_encoding
 from attribune.data.file_options import AS_FOUND, FileForm, FileOptions
 from attribune.data.json_lines import json_batches
@@ -381,7 +382,7 @@ class _File:
             return list(self.options.columns)
         if self.ending == ".parquet":
             with open_parquet(self.path) as file:
-                return list(file.schema_arrow.names)
+                return checked_columns(file.schema_arrow.names, source=str(self.path))
         if self.ending in _BINARY:
             return list(next(self.batches()).column_names)
         if self.ending not in _DELIMITED:
@@ -465,9 +466,8 @@ def _doubtful_header(rows: pa.Table) -> str:
         is_value = pa.types.is_string(column.type) and pc.any(pc.equal(column, name)).as_py()
         if is_value or _PLAIN_NUMBER.fullmatch(name):
             what = "is also a value of the column" if is_value else "is a number"
-            return (
-                f"; {name[:40]!r} there {what}: if row 1 is data, name the columns with {as_argument('data.columns')}"
-            )
+            cure = f"if row 1 is data, name the columns with {as_argument('data.columns')}"
+            return f"; {shortened(name, 40)!r} there {what}: {cure}"
     return ""
 
 
@@ -554,9 +554,8 @@ def _read_parquet(path: Path) -> Iterator[pa.Table]:
 
 def plain_table(table: pa.Table, source: str) -> pa.Table:
     """Return the table with types that a Dataset can hold: categories become their values, nothing becomes text."""
-    checked_columns(table.column_names, source=source)
-    columns = []
-    for name, column in zip(table.column_names, table.columns, strict=True):
+    names, columns = checked_columns(table.column_names, source=source), []
+    for name, column in zip(names, table.columns, strict=True):
         what = f"{source}: column {name!r}"
         column = plain_column(column, what)
         kind = column.type
@@ -566,7 +565,7 @@ def plain_table(table: pa.Table, source: str) -> pa.Table:
         elif pa.types.is_null(kind):
             column = column.cast(pa.string())
         columns.append(column)
-    return pa.table(columns, names=table.column_names)
+    return pa.table(columns, names=names)
 
 
 def _decoded(column: pa.ChunkedArray) -> pa.ChunkedArray:

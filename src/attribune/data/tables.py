@@ -21,6 +21,7 @@ from attribune.core.files import temporary_folder
 from attribune.data.file_options import AS_FOUND, FileForm, FileOptions, Reading, ReadingOfAll
 from attribune.data.standard_input import STDIN, standard_input
 from attribune.data.table_files import ENDINGS, file_form, frame_table, plain_table, table_batches
+from attribune.data.text_files import checked_columns
 from attribune.errors import ConfigError, DataError
 from attribune.schema.columns import as_table
 
@@ -220,7 +221,7 @@ def options_of(source: Source, **reading: Unpack[Reading]) -> FileOptions:
 def _whole_table(source: Source, options: FileOptions, store: ArrowStore) -> datasets.Dataset:
     """Read a table; of a file the first rows that are wanted, and all of anything else."""
     if isinstance(source, datasets.Dataset):
-        return _named_classes(source.with_format(None))
+        return _trimmed(_named_classes(source.with_format(None)), table_source_name(source))
     if isinstance(source, dict):
         if not source:
             raise DataError("the source is an empty dict: give a path, a DataFrame or a Dataset")
@@ -259,6 +260,14 @@ def refuse_input_as_output(output: str | Path, sources: Iterable[object]) -> Non
     paths = [Path(file) for file in files if isinstance(file, str | Path)]
     if Path(output).exists() and any(path.exists() and path.samefile(output) for path in paths):
         raise ConfigError(f"{output} is the table that is read: choose another output file")
+
+
+def _trimmed(table: datasets.Dataset, source: str) -> datasets.Dataset:
+    """Return the table without blanks around the names of its columns, as all tables are read."""
+    if all(name == name.strip() for name in table.column_names):
+        return table
+    names = checked_columns(table.column_names, source=source)
+    return table.rename_columns({old: new for old, new in zip(table.column_names, names, strict=True) if old != new})
 
 
 def _named_classes(table: datasets.Dataset) -> datasets.Dataset:

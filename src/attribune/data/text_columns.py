@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 from typing import Any
 
 import pyarrow as pa
 
+from attribune.core.arguments import as_list
+from attribune.core.hashing import text_digest
 from attribune.errors import DataError
-from attribune.schema.columns import Table, as_array, canonical, column_batches
+from attribune.schema.columns import Table, as_array, as_written, column_batches
 
 __all__ = ["canonical_text", "join_text", "listed_text", "share_texts", "text_digests"]
 
@@ -26,7 +27,7 @@ def canonical_text(value: Any) -> str:
     """Trim a text; a missing one is "", and one of words has spaces between them."""
     if isinstance(value, list):
         return " ".join(filter(None, map(canonical_text, value)))
-    return value.strip() if isinstance(value, str) else canonical(value) or ""
+    return as_written(value).strip()
 
 
 def listed_text(values: Any, name: str, first_row: int) -> list[Any]:
@@ -39,11 +40,11 @@ def listed_text(values: Any, name: str, first_row: int) -> list[Any]:
 
 def text_digests(table: Table, text: Sequence[str]) -> list[bytes | None]:
     """Return a hash of 128 bits of each row's text (trimmed, columns joined); None for a row without text."""
-    names = [text] if isinstance(text, str) else list(text)
+    names = as_list(text)
     digests: list[bytes | None] = []
     for _, columns in column_batches(table, names, batch_size=2_000):
         texts = join_text([columns[name].to_pylist() for name in names])
-        digests += [hashlib.blake2b(joined.encode(), digest_size=16).digest() if joined else None for joined in texts]
+        digests += [text_digest(joined, size=16) if joined else None for joined in texts]
     return digests
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import bz2
 import codecs
 import csv
-import difflib
 import gzip
 import io
 import lzma
@@ -22,7 +21,7 @@ from typing import IO, TYPE_CHECKING, Any, Literal, cast
 import pyarrow as pa
 
 from attribune.core.door import as_argument
-from attribune.core.wording import counted
+from attribune.core.wording import closest, counted, shortened
 from attribune.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
@@ -81,8 +80,8 @@ def no_such_file(path: Path) -> DataError:
     if not path.parent.is_dir():
         return DataError(f"{path}: there is no such file, nor a folder {path.parent}: check the path")
     names = sorted(entry.name for entry in path.parent.iterdir())
-    close = difflib.get_close_matches(path.name, names, n=1)
-    hint = f"did you mean {str(path.parent / close[0])!r}?" if close else f"{path.parent} holds no similar name"
+    close = closest(path.name, names)
+    hint = f"did you mean {str(path.parent / close)!r}?" if close else f"{path.parent} holds no similar name"
     return DataError(f"{path}: there is no such file; {hint}")
 
 
@@ -204,9 +203,9 @@ def _csv_file(
         _, header = next(_rows(reader, path, delimiter), (0, []))
         if not header:
             raise DataError(f"{path}: the file is empty: give a file with a header line and rows")
-        stripped = [name.strip().lstrip("\ufeff") for name in header]
+        without_mark = [name.strip().lstrip("\ufeff") for name in header]
         or_else = f", or, if row 1 is data, name the columns with {as_argument('data.columns')}"
-        yield checked_columns(stripped, source=str(path), or_else=or_else), reader
+        yield checked_columns(without_mark, source=str(path), or_else=or_else), reader
 
 
 def is_text(value: str) -> bool:
@@ -218,11 +217,15 @@ def is_text(value: str) -> bool:
     return True
 
 
-def checked_columns(names: list[str], *, source: str, or_else: str = "") -> list[str]:
-    """Return the column names; a DataError says which is empty or given twice, with another cure to add, if any.
+def checked_columns(names: Sequence[str], *, source: str, or_else: str = "") -> list[str]:
+    """Return the column names without blanks around them; a DataError says which is empty or given twice.
 
     A first column that alone has no name is `UNNAMED`.
+
+    Args:
+        or_else: another cure, to be added.
     """
+    names = [name.strip() for name in names]
     if len(names) > 1 and not names[0] and all(names[1:]) and UNNAMED not in names:
         names = [UNNAMED, *names[1:]]
     seen = set[str]()
@@ -384,7 +387,7 @@ def _rows(reader: Reader, path: Path, delimiter: str) -> Iterator[tuple[int, lis
 def _wrong_width(
     path: Path, line: int, number: int, row: list[str], names: list[str], delimiter: str, *, is_named: bool
 ) -> DataError:
-    start = delimiter.join(row)[:60]
+    start = shortened(delimiter.join(row), 60)
     wanted = f"{len(names)} columns are named" if is_named else f"the header has {len(names)}"
     if len(row) > len(names):
         cure = f"put fields that contain {delimiter!r} or a line end in double quotes"

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY
 from typing import Any, Self
 
-from attribune.core.arguments import checked_arguments
+from attribune.core.arguments import as_list, checked_arguments
 from attribune.core.config import checked_dataclass
 from attribune.data.text_columns import join_text, listed_text
 from attribune.data.windows import Truncation, Window, parse_window
@@ -72,7 +72,7 @@ class TextInput:
     ) -> Self:
         """Make one from the name of a column, or several names."""
         given = {"columns": columns, "prompt": prompt, "pair": pair, "negative": negative}
-        names = {name: (value,) if isinstance(value, str) else tuple(value) for name, value in given.items()}
+        names = {name: tuple(as_list(value)) for name, value in given.items()}
         return cls(names.pop("columns"), separator=separator, window=window, chat=chat, truncation=truncation, **names)
 
     @classmethod

@@ -4,16 +4,26 @@ from __future__ import annotations
 
 import datetime as dt
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from itertools import islice
 from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from attribune.core.door import as_argument
+from attribune.core.door import as_argument, as_call
 from attribune.errors import ConfigError, RowError
+from attribune.tasks.labels import number_of
 
-__all__ = ["DATE_FORMATS", "check_date_format", "is_time", "read_moment", "read_times"]
+__all__ = [
+    "DATE_FORMATS",
+    "are_times",
+    "check_date_format",
+    "is_time",
+    "read_moment",
+    "read_times",
+    "time_split_words",
+]
 
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 _CURE = "correct or remove the row, or split by group or at random"
@@ -26,6 +36,7 @@ _NUMERIC_DATE = re.compile(
 )
 _ISO_VARIANT = re.compile(r"(?P<year>\d{4})(?P<mark>[./-])(?P<month>\d{2})(?P=mark)(?P<day>\d{2})(?P<rest>.*)")
 _ZONE = re.compile(r" (?=[+-]\d{2}:?\d{2}$)| ?(?P<name>UTC|GMT)$")
+_SAMPLE = 200  # cells that are tried as dates
 _SECONDS, _MILLISECONDS = (1e8, 1e10), (1e11, 1e13)  # of the years 1973 to 2286
 
 DATE_FORMATS = ("iso", "day-first", "month-first")
@@ -187,6 +198,18 @@ def read_moment(text: str, *, numeric: bool) -> float | int | None:
 def _microseconds(moment: dt.datetime) -> int:
     zoned = moment if moment.tzinfo is not None else moment.replace(tzinfo=dt.UTC)
     return (zoned - _EPOCH) // dt.timedelta(microseconds=1)
+
+
+def time_split_words(column: str) -> str:
+    """Return the note on a column of times in a table whose rows are split at random."""
+    by_time = as_call("train", **{"data.split.by": "time", "data.split.column": column})
+    return f"column {column!r} has times, and the rows are split at random: to test on the latest ones, use {by_time}"
+
+
+def are_times(cells: Iterable[str | None]) -> bool:
+    """Whether the first cells with a value are dates in one of the ways that are found by themselves."""
+    found = list(islice(filter(None, cells), _SAMPLE))
+    return bool(found) and all(number_of(text) is None and is_time(text) for text in found)
 
 
 def is_time(text: str) -> bool:

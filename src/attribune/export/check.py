@@ -15,7 +15,7 @@ from attribune.core.door import as_argument
 from attribune.data.readers.base import EncodedRows, TextRows
 from attribune.data.tables import read_table, table_source_name
 from attribune.errors import ConfigError, DataError, numbered_in_file
-from attribune.export.graph import Scorer
+from attribune.export.graph import ScoreFunction
 from attribune.models.base import ConditionedModel
 from attribune.models.predictor import Predictor
 from attribune.tasks import Task
@@ -91,7 +91,7 @@ def _fixed(own: npt.NDArray[np.int64], ids: npt.NDArray[np.int64] | None) -> npt
     return own if ids is None else np.repeat(ids[None], len(own), axis=0)
 
 
-def largest_difference(model: ConditionedModel, rows: Rows, score: Scorer, *, rounded: bool = False) -> float:
+def largest_difference(model: ConditionedModel, rows: Rows, score: ScoreFunction, *, rounded: bool = False) -> float:
     """Return the largest difference between a logit of the run's model, in float32, and of an export.
 
     Those of a model that writes are at the ids of the responses.

@@ -25,7 +25,7 @@ from attribune.data.tables import with_reading
 from attribune.errors import ConfigError, ModelFolderError
 from attribune.export import graph
 from attribune.export.check import Rows, largest_difference, random_rows, table_rows
-from attribune.export.graph import Scorer
+from attribune.export.graph import ScoreFunction
 from attribune.export.merged import merge_model, merged_model
 from attribune.export.peft_folder import HEAD, has_peft_form, load_peft, write_peft
 from attribune.methods import Plain
@@ -247,7 +247,7 @@ def _export_folder(source: _Source, path: Path, rows: Rows) -> tuple[str, float]
     return description, difference
 
 
-def _write_folder(source: _Source, folder: Path) -> tuple[str, Scorer]:
+def _write_folder(source: _Source, folder: Path) -> tuple[str, ScoreFunction]:
     """Write the folder, and return its description and what scores batches by it."""
     try:
         merged = source.merge()
@@ -271,7 +271,7 @@ def _logits(model: torch.nn.Module, batch: Mapping[str, torch.Tensor]) -> torch.
     return logits
 
 
-def _peft_scorer(source: _Source, folder: Path) -> Scorer:
+def _peft_scorer(source: _Source, folder: Path) -> ScoreFunction:
     from safetensors.torch import load_file
 
     config: AttributeConfig = source.model.config

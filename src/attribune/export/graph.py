@@ -21,9 +21,9 @@ from attribune.core.files import writing_temporarily
 from attribune.errors import ConfigError
 from attribune.models.model import AttributeModel
 
-__all__ = ["Scorer", "make_program", "onnx_bytes", "onnx_in_int8", "onnx_scorer", "torch_bytes", "torch_scorer"]
+__all__ = ["ScoreFunction", "make_program", "onnx_bytes", "onnx_in_int8", "onnx_scorer", "torch_bytes", "torch_scorer"]
 
-Scorer = Callable[[Mapping[str, Tensor]], Tensor]
+ScoreFunction = Callable[[Mapping[str, Tensor]], Tensor]
 """Returns the logits (B, outputs) of a batch."""
 
 _LARGEST = 2**31 - 2**20  # a file of protocol buffers holds 2 GiB, and the graph needs some of it
@@ -129,7 +129,7 @@ def torch_bytes(program: ExportedProgram, *, metadata: Mapping[str, str]) -> byt
     return buffer.getvalue()
 
 
-def torch_scorer(data: bytes) -> Scorer:
+def torch_scorer(data: bytes) -> ScoreFunction:
     """Load the bytes of `torch_bytes` to score batches."""
     with _quiet():
         program = torch.export.load(io.BytesIO(data))
@@ -211,7 +211,7 @@ def check_packages() -> None:
             raise ConfigError(f"{as_argument('kind', 'onnx')} needs {package}: pip install 'attribune[export]'")
 
 
-def onnx_scorer(data: bytes) -> Scorer:
+def onnx_scorer(data: bytes) -> ScoreFunction:
     """Load the bytes of `onnx_bytes` in onnxruntime, on the CPU, to score batches."""
     import onnxruntime
 

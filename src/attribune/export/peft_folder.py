@@ -118,6 +118,7 @@ def _lora(model: ConditionedModel, merged: MergedMethod) -> tuple[PeftConfig, di
         base_model_name_or_path=model.config.backbone,
         inference_mode=True,
     )
+    config.target_modules = paths  # peft makes a set of them, whose order differs from process to process
     return config, tensors
 
 

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import stats
 
-from attribune.metrics.metric import Array, Metric
+from attribune.core.arrays import Array
+from attribune.metrics.metric import Metric
 
 __all__ = [
     "ShrunkenMeans",

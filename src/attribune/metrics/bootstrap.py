@@ -21,9 +21,9 @@ from statistics import NormalDist
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from scipy import sparse, stats
 
+from attribune.core.arrays import Array
 from attribune.errors import ConfigError, DataError
 from attribune.metrics.definitions import metric_info
 from attribune.metrics.metric import Metric, cluster_codes, different_units, unit_count
@@ -100,8 +100,6 @@ def _end(is_beyond: Callable[[float], bool], inside: float, outside: float) -> f
         inside, outside = (inside, middle) if is_beyond(middle) else (middle, outside)
     return inside
 
-
-Array = npt.NDArray[Any]
 
 _CHUNK_CELLS = 2_000_000  # numbers in one array; a few of these arrays exist together, below 200 MB
 _CACHED_CELLS = 40_000_000  # counts of resampled rows that are cached for the next metric, at most two sets of 160 MB

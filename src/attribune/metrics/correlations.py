@@ -8,7 +8,8 @@ import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 
-from attribune.metrics.metric import Array, Formula, Metric, as_pair
+from attribune.core.arrays import Array
+from attribune.metrics.metric import Formula, Metric, as_pair
 
 __all__ = ["of_pairs", "pearson", "quotient", "spearman"]
 

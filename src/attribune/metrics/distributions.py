@@ -8,8 +8,9 @@ from __future__ import annotations
 import numpy as np
 from scipy import sparse, special
 
+from attribune.core.arrays import Array
 from attribune.metrics.formulas import mean_of
-from attribune.metrics.metric import Array, Metric
+from attribune.metrics.metric import Metric
 
 __all__ = ["disagreement", "distribution_metrics", "judge_metrics", "shares"]
 

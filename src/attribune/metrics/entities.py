@@ -7,14 +7,13 @@ The rules take IOB1, IOB2 (BIO) and, as the script's successors do, IOBES alike.
 from __future__ import annotations
 
 import re
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
+
+from attribune.core.arrays import Array
 
 __all__ = ["BEGIN", "END", "INSIDE", "OUTSIDE", "SINGLE", "count_entities", "split_tag"]
 
-Array = npt.NDArray[Any]
 
 OUTSIDE, BEGIN, INSIDE, END, SINGLE = range(5)
 """What a tag says of its word: no entity, the first word of one, one inside, the last one, or a whole entity."""

@@ -17,9 +17,10 @@ import numpy.typing as npt
 from scipy import sparse, special
 from scipy.special import digamma
 
+from attribune.core.arrays import Array
 from attribune.errors import DataError
 from attribune.metrics.correlations import pearson, quotient, spearman
-from attribune.metrics.metric import Array, Formula, Metric, as_pair
+from attribune.metrics.metric import Formula, Metric, as_pair
 
 __all__ = [
     "RECALL_AT",

@@ -13,11 +13,11 @@ import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 
+from attribune.core.arrays import Array
 from attribune.errors import DataError
 from attribune.metrics.definitions import metric_info
 
 __all__ = [
-    "Array",
     "Formula",
     "Metric",
     "as_pair",
@@ -26,7 +26,6 @@ __all__ = [
     "unit_count",
 ]
 
-Array = npt.NDArray[Any]
 Formula = Callable[[Array], Array]
 
 

@@ -9,9 +9,10 @@ import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 
+from attribune.core.arrays import Array
 from attribune.errors import DataError
 from attribune.metrics.correlations import of_pairs
-from attribune.metrics.metric import Array, Metric
+from attribune.metrics.metric import Metric
 
 __all__ = ["over_pairs", "pooled"]
 

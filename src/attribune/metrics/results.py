@@ -13,8 +13,8 @@ from attribune.metrics.bootstrap import Interval, PairedResult, interval, paired
 from attribune.metrics.metric import Metric
 
 __all__ = [
+    "AttributeUse",
     "Comparison",
-    "Condition",
     "GivenAndHidden",
     "ResultRow",
     "Scored",
@@ -24,7 +24,7 @@ __all__ = [
     "intervals",
 ]
 
-Condition = Literal["given", "hidden", "shuffled", "shuffled_hidden"]
+AttributeUse = Literal["given", "hidden", "shuffled", "shuffled_hidden"]
 """The attributes that a model read: those of the row (if it reads any); none, though it was trained with them; those of
 another row in training and scoring; or none after training with those of other rows."""
 
@@ -33,7 +33,7 @@ GivenAndHidden: TypeAlias = tuple[Sequence[Metric], Sequence[Metric]]
 """Metrics of the same rows with all of their attributes, and the same metrics with one of these hidden."""
 
 
-def condition_of(*, shuffled: bool, hidden: bool) -> Condition:
+def condition_of(*, shuffled: bool, hidden: bool) -> AttributeUse:
     """Return the condition of a model whose attributes were shuffled, or hidden when it was scored."""
     if shuffled:
         return "shuffled_hidden" if hidden else "shuffled"
@@ -53,7 +53,7 @@ class Scored:
     """
 
     name: str
-    condition: Condition = "given"
+    condition: AttributeUse = "given"
     metrics: Mapping[str, Mapping[str, Metric]]
     judgements: Mapping[str, Mapping[str, Metric]] = field(default_factory=dict)
     counts: Mapping[str, Mapping[str, npt.NDArray[np.int64]]] = field(default_factory=dict)

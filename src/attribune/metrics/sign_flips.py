@@ -16,8 +16,9 @@ from typing import Any
 import numpy as np
 from scipy import sparse, stats
 
+from attribune.core.arrays import Array
 from attribune.metrics.definitions import metric_info
-from attribune.metrics.metric import Array, Metric, cluster_codes, different_units
+from attribune.metrics.metric import Metric, cluster_codes, different_units
 from attribune.metrics.pooling import over_pairs
 
 __all__ = ["FEWEST_DIFFERING", "FlipTest", "flip_test", "flipped", "test_of_flips"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -10,19 +9,19 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from safetensors import SafetensorError
 from safetensors import numpy as safetensors
 
+from attribune.core.arrays import Array
 from attribune.core.checksums import check_files, write_checksums
 from attribune.core.files import read_json, replace_file, write_json
+from attribune.core.hashing import sha256
 from attribune.data.texts import TextInput
 from attribune.errors import ModelFolderError
 from attribune.schema import Schema
 
 __all__ = ["BaselineFiles", "StoredBaseline", "stored_text"]
 
-Array = npt.NDArray[Any]
 
 _SCHEMA = "schema.json"
 _VERSION = 1
@@ -126,7 +125,7 @@ class BaselineFiles:
             "format": f"attribune-{self.name}",
             "version": _VERSION,
             **settings,
-            "sha256": hashlib.sha256(data).hexdigest(),
+            "sha256": sha256([data]),
         }
         write_json(path.with_name(self.settings), content, what=self.what)
         names = {self.tensors, self.settings, _SCHEMA, *Schema.files_beside(path.with_name(_SCHEMA))}
@@ -162,7 +161,7 @@ class BaselineFiles:
             data = path.read_bytes()
         except OSError as error:
             raise ModelFolderError(f"{path}: cannot be read ({error.strerror or error}): {cure}") from error
-        if hashlib.sha256(data).hexdigest() != digest:
+        if sha256([data]) != digest:
             raise ModelFolderError(
                 f"{path}: is truncated, changed or of another model (its checksum is not the one in {self.settings}): "
                 f"{cure}"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping
 from inspect import get_annotations
 from typing import Annotated, Any, ClassVar, Literal
@@ -16,6 +15,7 @@ from attribune.backbones.added_tokens import is_added
 from attribune.backbones.architecture import ENCODER, LANGUAGE_MODEL, Architecture
 from attribune.core.config import short_repr
 from attribune.core.device import named_device
+from attribune.core.wording import closest
 from attribune.data.windows import Truncation
 from attribune.errors import ConfigError
 from attribune.tasks import TASKS, Task
@@ -214,8 +214,8 @@ def check_foreign(given: Mapping[str, Any]) -> None:
             continue
         if name in _REFUSED:
             raise ConfigError(f"{name} is {short_repr(value)}: {_REFUSED[name]}")
-        close = difflib.get_close_matches(name, (*_KNOWN, *_OUTPUTS), n=1)
-        hint = f"; did you mean {close[0]}?" if close else f": it takes {', '.join((*_KNOWN, *_OUTPUTS))}"
+        close = closest(name, (*_KNOWN, *_OUTPUTS))
+        hint = f"; did you mean {close}?" if close else f": it takes {', '.join((*_KNOWN, *_OUTPUTS))}"
         raise ConfigError(f"from_pretrained has no argument {name!r:.80}{hint}")
 
 

@@ -8,9 +8,9 @@ from functools import partial
 from typing import Any, Literal, get_args
 
 import numpy as np
-import numpy.typing as npt
 import torch
 
+from attribune.core.arrays import FloatArray
 from attribune.core.precision import computing_in
 from attribune.data.readers.base import EncodedRows
 from attribune.data.texts import TextInput
@@ -24,7 +24,6 @@ __all__ = ["DocumentReader", "TextOf", "encode_documents"]
 
 _ROWS = 4096  # encoded and sorted by length at once
 
-Vectors = npt.NDArray[np.float32]
 TextOf = Literal["text", "text_pair"]
 """Which of two texts that a model compares."""
 
@@ -96,7 +95,7 @@ def encode_documents(
     normalize: bool = False,
     of: TextOf = "text",
     run: Callable[[], AbstractContextManager[Any]] | None = None,
-) -> Vectors:
+) -> FloatArray:
     """Return the vectors (n, H) of what `Predictor.predict` takes, as the head of the model reads them.
 
     Args:
@@ -131,7 +130,7 @@ def _pass(model: ConditionedModel) -> Iterator[None]:
 
 def _vectors_of(
     model: ConditionedModel, rows: EncodedRows, *, size: int, run: Callable[[], AbstractContextManager[Any]]
-) -> Vectors:
+) -> FloatArray:
     found = np.zeros((len(rows), model.document_size), dtype=np.float32)
     was_training = model.training
     model.train(False)

@@ -13,6 +13,7 @@ import numpy.typing as npt
 from scipy import sparse
 
 from attribune.backbones.loading import load_tokenizer
+from attribune.core.arrays import Array
 from attribune.data.readers.base import Reader
 from attribune.data.readers.plain import PlainReader
 from attribune.data.texts import TextInput
@@ -34,7 +35,6 @@ __all__ = [
     "one_hot",
 ]
 
-Array = npt.NDArray[Any]
 _FEW_ROWS = 1_000
 
 

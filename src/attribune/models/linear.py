@@ -17,6 +17,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 import numpy.typing as npt
 
+from attribune.core.arrays import Array
 from attribune.data.readers.base import EncodedRows, Reader
 from attribune.data.texts import TextInput
 from attribune.errors import AttribuneWarning, ConfigError, DataError
@@ -33,7 +34,6 @@ from attribune.tasks.scores import LOSS, validation_score
 
 __all__ = ["LinearModel", "choose_c"]
 
-Array = npt.NDArray[Any]
 
 _GRID = (0.1, 0.3, 1.0, 3.0, 10.0)
 _ITERATIONS = 1_000

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
@@ -21,6 +20,7 @@ from attribune.core.device import named_device
 from attribune.core.locked import Locked
 from attribune.core.precision import check_precision, computing_in
 from attribune.core.threads import limit_threads
+from attribune.core.wording import did_you_mean
 from attribune.data.readers.base import EncodedRows, TextRows
 from attribune.data.texts import TextInput
 from attribune.errors import ConfigError
@@ -42,8 +42,7 @@ def check_quantisation(quantise: Quantisation | None) -> Quantisation | None:
     """Return what is known; ConfigError for anything else."""
     if quantise is None or quantise == "int8":
         return quantise
-    close = difflib.get_close_matches(str(quantise).lower(), ["int8"], n=1)
-    cure = "; did you mean 'int8'?" if close else ": choose int8, or leave it out"
+    cure = did_you_mean(str(quantise).lower(), ["int8"]) or ": choose int8, or leave it out"
     raise ConfigError(f"quantise is {short_repr(quantise)}{cure}")
 
 
@@ -275,7 +274,7 @@ class Predictor(Locked):
         for row, columns in column_batches(table, names, batch_size=_ROWS, first_row=first_row):
             rows = self._encode(columns, first_row=row)
             logits.append(self.score(rows.hide_attributes(hidden) if hidden else rows))
-            report = report + rows.report
+            report = report + rows.report.with_empty(rows.empty, first_row=row)
         return np.concatenate(logits), report
 
     def _hidden_columns(self, hide_attributes: bool | Collection[str]) -> list[slice]:

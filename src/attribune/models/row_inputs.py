@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -11,7 +10,7 @@ import datasets
 import numpy as np
 import pandas as pd
 
-from attribune.core.wording import counted
+from attribune.core.wording import counted, did_you_mean
 from attribune.errors import DataError
 from attribune.metrics.tables import text_cells
 from attribune.schema.columns import Table, as_table, column_names, missing_column
@@ -152,8 +151,7 @@ class Predictions(dict[str, Any]):
 
 def _unknown_name(name: Any, known: Collection[str], *, what: str) -> str:
     """Return the message for a name that is not known, with the closest one."""
-    close = difflib.get_close_matches(str(name), list(known), n=1)
-    hint = f"; did you mean {close[0]!r}?" if close else ""
+    hint = did_you_mean(str(name), known)
     return f"{what} have {name!r:.80}, which the model does not read{hint} (it reads: {', '.join(known) or 'nothing'})"
 
 
@@ -236,6 +234,10 @@ def _columns_of_rows(rows: Sequence[Any], names: RowNames) -> dict[str, list[Any
 
 
 def _checked_frame(frame: pd.DataFrame, names: RowNames) -> pd.DataFrame:
+    """Return a DataFrame whose columns are named as a training reads them, without blanks around the names."""
+    trimmed = {name: name.strip() for name in frame.columns if isinstance(name, str) and name not in names.all}
+    if any(name in names.all and name not in frame.columns for name in trimmed.values()):
+        frame = frame.rename(columns=trimmed)
     for name in names.needed:
         if list(frame.columns).count(name) > 1:
             raise DataError(f"the DataFrame has several columns {name!r}: rename all but one")

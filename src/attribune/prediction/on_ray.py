@@ -26,6 +26,7 @@ import pyarrow as pa
 
 from attribune import errors
 from attribune.core.cluster import Cluster, connect
+from attribune.core.door import Door, opened_door, present_door
 from attribune.core.logs import Said, recorded, say_again
 from attribune.errors import AttribuneError, AttribuneWarning, DataError
 from attribune.prediction.parts import Mark, PartsFolder
@@ -121,11 +122,11 @@ def _dataset(cluster: Cluster, job: Job, done: Mapping[int, Collection[int]]) ->
     `max_task_retries` of Ray Data are -1).
     """
     data: Any = importlib.import_module("ray.data")
-    begun_in = os.getcwd()
+    begun = {"begun_in": os.getcwd(), "door": present_door()}
     files = data.from_items([{"file": number} for number in done], override_num_blocks=len(done))
     parts = files.map_batches(
         _read,
-        fn_kwargs={"job": job, "done": dict(done), "begun_in": begun_in},
+        fn_kwargs={"job": job, "done": dict(done), **begun},
         batch_size=1,
         batch_format="pyarrow",
         # Reading is cheap, and must continue while the scorers occupy all cores.
@@ -134,7 +135,7 @@ def _dataset(cluster: Cluster, job: Job, done: Mapping[int, Collection[int]]) ->
     )
     return parts.map_batches(
         _Worker,
-        fn_constructor_kwargs={"job": job, "threads": cluster.cores, "begun_in": begun_in},
+        fn_constructor_kwargs={"job": job, "threads": cluster.cores, **begun},
         batch_size=1,
         batch_format="pyarrow",
         num_cpus=cluster.cores,
@@ -161,18 +162,20 @@ def _quiet_data(cluster: Cluster) -> Iterator[None]:
         logger.setLevel(level)
 
 
-def _read(batch: pa.Table, *, job: Job, done: dict[int, Collection[int]], begun_in: str) -> Iterator[pa.Table]:
+def _read(
+    batch: pa.Table, *, job: Job, done: dict[int, Collection[int]], begun_in: str, door: Door
+) -> Iterator[pa.Table]:
     """Read the files of a batch; yields rows with a part or a message."""
     os.chdir(begun_in)  # paths are relative to the user's working directory
     for number in batch.column("file").to_pylist():
-        yield from _rows(read_parts(job, number, done=done[number]))
+        yield from _rows(read_parts(job, number, done=done[number]), door)
 
 
-def _rows(parts: Iterator[FilePart]) -> Iterator[pa.Table]:
+def _rows(parts: Iterator[FilePart], door: Door) -> Iterator[pa.Table]:
     """Yield the rows of the parts of a file, each after what was said when it was read."""
     while True:
         end: dict[str, Any] = {}
-        with recorded() as said:
+        with opened_door(door), recorded() as said:
             try:
                 part = next(parts, None)
             except AttribuneError as error:
@@ -187,7 +190,7 @@ def _rows(parts: Iterator[FilePart]) -> Iterator[pa.Table]:
 class _Worker:
     """Score serialised parts, with one thread per core."""
 
-    def __init__(self, *, job: Job, threads: int, begun_in: str) -> None:
+    def __init__(self, *, job: Job, threads: int, begun_in: str, door: Door) -> None:
         # Imported here, since the reading processes need no torch.
         import torch
 
@@ -197,8 +200,8 @@ class _Worker:
         os.environ["RAYON_NUM_THREADS"] = str(threads)  # of the tokenizer
         torch.set_num_threads(threads)
         self._scorer: PartScorer | None = None
-        self._job, self._failure = job, dict[str, Any]()
-        with recorded() as self._said:
+        self._job, self._door, self._failure = job, door, dict[str, Any]()
+        with opened_door(door), recorded() as self._said:
             try:
                 self._scorer = PartScorer(job)
             except AttribuneError as error:
@@ -212,7 +215,7 @@ class _Worker:
         message: str | None = row["message"][0].as_py()
         if message is not None:
             return message
-        with recorded() as said:
+        with opened_door(self._door), recorded() as said:
             end = self._end(row)
         return json.dumps({"said": [*self._said, *said], **end})
 

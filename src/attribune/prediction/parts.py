@@ -10,6 +10,7 @@ import contextlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from dataclasses import fields as dataclass_fields
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -78,14 +79,15 @@ class Mark:
     def to_json(self) -> str:
         """Return the mark as JSON text."""
         fields = {name: getattr(self, name) for name in ("file", "first_row", "rows", "last", "columns")}
-        counts = {name: asdict(counts) for name, counts in self.report.attributes.items()}
-        return json.dumps({**fields, "attributes": counts}, ensure_ascii=False)
+        report = {name: value for name, value in asdict(self.report).items() if value or name == "attributes"}
+        return json.dumps({**fields, **report}, ensure_ascii=False)
 
     @staticmethod
     def from_json(text: str | bytes) -> Mark:
         """Read the result of `to_json`; ValueError or KeyError for other text."""
         fields = json.loads(text)
-        return _marks().validate_python(fields | {"report": {"attributes": fields.pop("attributes")}})
+        report = {one.name: fields.pop(one.name) for one in dataclass_fields(EncodingReport) if one.name in fields}
+        return _marks().validate_python(fields | {"report": report})
 
     def on(self, rows: pa.Table) -> pa.Table:
         """Return the rows with the mark in their metadata."""
@@ -196,8 +198,8 @@ class PartsFolder(JobFolder):
             return _Summary.from_dict(_read(self.summary_file)).model_dump()
         return None
 
-    def finish(self, job: Job, marks: Mapping[tuple[int, int], Mark]) -> EncodingReport:
-        """Check that no row is missing, write the summary, and return the report on the attributes.
+    def finish(self, job: Job, marks: Mapping[tuple[int, int], Mark]) -> dict[str, EncodingReport]:
+        """Check that no row is missing, write the summary, and return the report on each file.
 
         Raises:
             DataError: for a file with missing parts.
@@ -206,11 +208,12 @@ class PartsFolder(JobFolder):
         missing = [name for number, name in enumerate(job.files, start=1) if not is_whole(number, marks)]
         if missing:
             raise DataError(f"{self.path}: parts of {_shown(missing)} are missing: run the same command again")
-        report = EncodingReport({})
+        reports = {name: EncodingReport({}) for name in job.files}
         rows = dict.fromkeys(job.files, 0)
-        for mark in marks.values():
-            report = report + mark.report
+        for _, mark in sorted(marks.items()):
+            reports[job.files[mark.file - 1]] += mark.report
             rows[job.files[mark.file - 1]] += mark.rows
+        report = sum(reports.values(), EncodingReport({}))
         summary = {
             "rows": sum(rows.values()),
             "parts": len(marks),
@@ -220,7 +223,7 @@ class PartsFolder(JobFolder):
         write_json(self.summary_file, summary, what="summary of the predictions")
         for draft in self.path.glob(".part-*.tmp"):  # of a process that was killed
             draft.unlink(missing_ok=True)
-        return report
+        return reports
 
 
 def is_whole(file: int, marks: Mapping[tuple[int, int], Mark]) -> bool:

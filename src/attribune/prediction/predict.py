@@ -33,7 +33,7 @@ from attribune.models.predictor import Predictor, Quantisation
 from attribune.prediction.parts import PartsFolder
 from attribune.prediction.reading import Job
 from attribune.prediction.to_folder import predict_parts
-from attribune.prediction.worker import panel_rows, score_rows
+from attribune.prediction.worker import note_empty_texts, panel_rows, score_rows
 from attribune.runs.loading import load_predictor
 from attribune.schema import EncodingReport
 from attribune.values.panel import Panel
@@ -188,7 +188,7 @@ def _to_file(
             predictor.check_columns(table.column_names, source=name)
         report = EncodingReport({})
         for name, table in tables:
-            arrow = table.with_format("arrow")
+            arrow, own = table.with_format("arrow"), EncodingReport({})
             for start in range(0, len(table), _ROWS):
                 check_stored(table)
                 rows = arrow[start : start + _ROWS]
@@ -196,8 +196,10 @@ def _to_file(
                     scored, counted = score_rows(predictor, rows, source=name, first_row=start + 1)
                 else:
                     scored, counted = panel_rows(predictor, panel, rows, source=name, first_row=start + 1)
-                report = report + counted
+                own = own + counted
                 writer.write(scored if len(tables) == 1 else _cast(scored, schema, name))
+            note_empty_texts(own, name, reporter)
+            report = report + own
     for line in report.lines():
         reporter.note(line)
     return sum(len(table) for _, table in tables)

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-import hashlib
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 
+from attribune.core.hashing import file_sha256, sha256
 from attribune.core.progress import Reporter
 from attribune.core.wording import counted
 from attribune.data.table_files import header_columns
 from attribune.data.tables import check_same_columns
 from attribune.prediction.parts import Mark, PartsFolder, is_whole
 from attribune.prediction.reading import Job, read_parts
-from attribune.prediction.worker import PartScorer
+from attribune.prediction.worker import PartScorer, note_empty_texts
 from attribune.runs.folder import RunFolder
+from attribune.schema import EncodingReport
 
 __all__ = ["predict_parts"]
 
@@ -52,7 +53,10 @@ def _predict_parts(job: Job, folder: PartsFolder, *, engine: str, workers: int |
         if time.monotonic() - told > _NOTE_INTERVAL:
             told = time.monotonic()
             reporter.note(f"{_amount(_rows(marks.values()), len(marks))} done")
-    for line in folder.finish(job, marks).lines():
+    reports = folder.finish(job, marks)
+    for name, report in reports.items():
+        note_empty_texts(report, name, reporter)
+    for line in sum(reports.values(), EncodingReport({})).lines():
         reporter.note(line)
     reporter.note(f"{_amount(_rows(marks.values()), len(marks))} written to {job.output}")
     return _rows(marks.values())
@@ -85,15 +89,13 @@ def _here(job: Job, done: Mapping[int, Collection[int]]) -> Iterator[Mark]:
 def _digest(run: str) -> str:
     """Return a digest of a run's recipe and of all files of its model, or of those of a model alone."""
     folder = RunFolder.of(run)
-    digest, model, others = hashlib.sha256(), folder.path, list[Path]()
+    model, others = folder.path, list[Path]()
     if not folder.is_model_alone:
         folder.read_recipe()
         model, others = folder.model, [folder.plan_file]
-    for path in (*others, *sorted(path for path in model.rglob("*") if path.is_file())):
-        digest.update(path.relative_to(folder.path).as_posix().encode())
-        with path.open("rb") as file:
-            digest.update(hashlib.file_digest(file, "sha256").digest())
-    return digest.hexdigest()
+    files = (*others, *sorted(path for path in model.rglob("*") if path.is_file()))
+    named = ((path.relative_to(folder.path).as_posix().encode(), file_sha256(path)) for path in files)
+    return sha256(part for name, content in named for part in (name, bytes.fromhex(content)))
 
 
 def _amount(rows: int, parts: int) -> str:

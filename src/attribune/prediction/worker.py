@@ -8,6 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from attribune.core.progress import Reporter
 from attribune.data.writing import open_writer, prediction_array, prediction_field
 from attribune.errors import DataError, numbered_in_file
 from attribune.models.predictor import Predictor
@@ -17,7 +18,7 @@ from attribune.runs.loading import load_predictor
 from attribune.schema import EncodingReport
 from attribune.values.panel import Panel
 
-__all__ = ["PartScorer", "panel_rows", "score_rows"]
+__all__ = ["PartScorer", "note_empty_texts", "panel_rows", "score_rows"]
 
 
 class PartScorer:
@@ -67,13 +68,20 @@ def score_rows(predictor: Predictor, rows: pa.Table, *, source: str, first_row: 
     return _with_columns(rows, decoded.columns(), spaced=decoded.spaced, source=source), report
 
 
+def note_empty_texts(report: EncodingReport, source: str, reporter: Reporter) -> None:
+    """Say how many rows of a file have no text, if any has none."""
+    if words := report.rows_without_text:
+        reporter.note(f"{source}: {words}: such a prediction is not read from a text")
+
+
 def panel_rows(
     predictor: Predictor, panel: Panel, rows: pa.Table, *, source: str, first_row: int
 ) -> tuple[pa.Table, EncodingReport]:
     """Append what a panel says of the rows' texts; arguments and errors are those of `score_rows`."""
     with numbered_in_file(range(first_row - 1 + len(rows)), source):
         encoded = panel.encode(predictor, rows, first_row=first_row, source=source)
-    return _with_columns(rows, panel.ask(predictor, encoded), spaced=(), source=source), encoded.report
+    report = encoded.report.with_empty(encoded.empty, first_row=first_row)
+    return _with_columns(rows, panel.ask(predictor, encoded), spaced=(), source=source), report
 
 
 def _with_columns(rows: pa.Table, columns: Mapping[str, Any], *, spaced: Sequence[str], source: str) -> pa.Table:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 from datasets import Dataset
 
+from attribune.core.arrays import Array
 from attribune.data.clusters import Clusters, clustered
 from attribune.metrics.metric import Metric
 from attribune.metrics.results import GivenAndHidden
@@ -17,7 +16,6 @@ from attribune.tasks import Task
 
 __all__ = ["hidden_alone", "judged_metrics"]
 
-Array: TypeAlias = npt.NDArray[Any]
 _ROWS = 10_000  # are scored again for each attribute
 
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 import yaml
 from pydantic import BeforeValidator, Field, ValidationInfo, field_validator, model_validator
 
-from attribune.core.config import Settings
+from attribune.core.config import ONE_OR_SEVERAL, Settings
 from attribune.core.wording import did_you_mean_or
 from attribune.data.clusters import AUTO, ROWS, ClusterSettings
 from attribune.data.file_options import FileOptions
@@ -42,12 +42,8 @@ __all__ = [
 RECIPE_END = "...\n"
 
 
-def _as_tuple(value: Any) -> Any:
-    return (value,) if isinstance(value, str) else value
-
-
 Name = Annotated[str, Field(min_length=1)]
-Names = Annotated[tuple[Name, ...], BeforeValidator(_as_tuple)]
+Names = Annotated[tuple[Name, ...], ONE_OR_SEVERAL]
 Seed = Annotated[int, Field(ge=0, lt=2**32)]  # the range of NumPy
 
 
@@ -118,7 +114,7 @@ class DataRecipe(Settings):
     train: Name
     validation: Name | None = None
     test: Name | None = None
-    text: Annotated[tuple[Name, ...], Field(min_length=1), BeforeValidator(_as_tuple)]
+    text: Annotated[tuple[Name, ...], Field(min_length=1), ONE_OR_SEVERAL]
     text_pair: Names = ()
     text_negative: Names = ()
     truncation: Truncation = "longest_first"

@@ -16,8 +16,8 @@ from attribune.core.wording import counted
 from attribune.errors import ModelFolderError
 from attribune.metrics.bootstrap import Interval
 from attribune.metrics.results import (
+    AttributeUse,
     Comparison,
-    Condition,
     ResultRow,
     Scored,
     compare,
@@ -26,7 +26,7 @@ from attribune.metrics.results import (
     intervals,
 )
 from attribune.metrics.tables import ResultDict, comparison_lines, html_blocks, table_cells, text_table
-from attribune.runs.training_record import Record, TrainingRecord
+from attribune.runs.training_record import SavedRecord, TrainingRecord
 from attribune.runs.verdict import CountGain, Verdict, attribute_gains, gains_by_count, run_verdict
 from attribune.tasks import Task
 
@@ -39,7 +39,7 @@ _PACKAGES = ("attribune", "torch", "transformers", "datasets", "scikit-learn")
 _HIDDEN, _SHUFFLED = ", attributes hidden", ", attributes shuffled"
 
 
-class ModelResult(Record):
+class ModelResult(SavedRecord):
     """A model, or a baseline, and its metrics: part (``validation``, ``test``) to metric name to interval.
 
     Args:
@@ -48,7 +48,7 @@ class ModelResult(Record):
     """
 
     name: str
-    condition: Condition
+    condition: AttributeUse
     parts: dict[str, dict[str, Interval]]
     judgements: dict[str, dict[str, Interval]] = Field(default_factory=dict)
 
@@ -67,7 +67,7 @@ class ModelResult(Record):
         return {**result, "condition": condition_of(shuffled=_SHUFFLED in name, hidden=name.endswith(_HIDDEN))}
 
 
-class Environment(Record):
+class Environment(SavedRecord):
     """The machine and the versions of a training; `device` is the name of the GPU, or ``cpu``."""
 
     versions: dict[str, str]
@@ -78,7 +78,7 @@ class Environment(Record):
     precision: str
 
 
-class RunResults(Record):
+class RunResults(SavedRecord):
     """All results of a run.
 
     Args:

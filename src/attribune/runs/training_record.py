@@ -8,16 +8,16 @@ from pydantic import BaseModel, ConfigDict
 
 from attribune.models.sizes import Sizes
 
-__all__ = ["Record", "TrainingRecord"]
+__all__ = ["SavedRecord", "TrainingRecord"]
 
 
-class Record(BaseModel):
+class SavedRecord(BaseModel):
     """A part of the results of a run; fields that another version wrote are preserved."""
 
     model_config = ConfigDict(frozen=True, extra="allow")
 
 
-class TrainingRecord(Record):
+class TrainingRecord(SavedRecord):
     """How the training went; linear baselines have `C`, others the fields about steps.
 
     Args:

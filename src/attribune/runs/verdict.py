@@ -21,9 +21,9 @@ from attribune.metrics.bins import LEAST_ROWS, range_name
 from attribune.metrics.bootstrap import PairedResult, paired
 from attribune.metrics.definitions import metric_info
 from attribune.metrics.metric import Metric
-from attribune.metrics.results import Comparison, Condition, GivenAndHidden
+from attribune.metrics.results import AttributeUse, Comparison, GivenAndHidden
 from attribune.metrics.tables import could_be_shown, format_difference
-from attribune.runs.training_record import Record, TrainingRecord
+from attribune.runs.training_record import SavedRecord, TrainingRecord
 from attribune.schema import Schema
 from attribune.schema.attributes import counts_of_rows, read_cells
 from attribune.schema.columns import Table, canonical, column_batches
@@ -35,7 +35,6 @@ __all__ = [
     "MAJORITY",
     "TEXT_ONLY",
     "WHOLE_TEXTS",
-    "Answer",
     "AttributeEffect",
     "AttributeGain",
     "BaselineResult",
@@ -43,6 +42,7 @@ __all__ = [
     "GivenAway",
     "KeptWeights",
     "Verdict",
+    "YesOrNo",
     "attribute_gains",
     "gains_by_count",
     "holm",
@@ -50,7 +50,7 @@ __all__ = [
     "value_counts",
 ]
 
-Answer = Literal["yes", "no", "not shown"]
+YesOrNo = Literal["yes", "no", "not shown"]
 """Whether the first of two models is better: yes or no where the interval shows it."""
 
 MAJORITY, WHOLE_TEXTS, TEXT_ONLY = "majority", "linear, whole texts", "linear, text only"
@@ -64,7 +64,7 @@ _RIGHT, _USUAL = 0.99, 0.9  # what a baseline without texts reaches only if a co
 _ERROR_LEFT = 0.1  # of the majority's: 99 % of the variance is explained
 
 
-class KeptWeights(Record):
+class KeptWeights(SavedRecord):
     """The check on the validation rows whose weights the model has.
 
     Args:
@@ -109,7 +109,7 @@ class KeptWeights(Record):
         return f"validation {info.words}, {info.scale * self.value:.4g}{info.unit and f' {info.unit}'}"
 
 
-class BaselineResult(Record):
+class BaselineResult(SavedRecord):
     """The model against the best of the cheap baselines.
 
     Args:
@@ -119,7 +119,7 @@ class BaselineResult(Record):
         advice: what to try where it is not.
     """
 
-    answer: Answer
+    answer: YesOrNo
     comparison: Comparison
     readable: Comparison | None = None
     advice: list[str] = Field(default_factory=list)
@@ -159,7 +159,7 @@ class BaselineResult(Record):
             yield f"The model is not shown to differ from the cheap baseline '{name}': {shown.figures}.{least}"
 
 
-class AttributeEffect(Record):
+class AttributeEffect(SavedRecord):
     """The model against one that does not know the attributes.
 
     Args:
@@ -169,7 +169,7 @@ class AttributeEffect(Record):
         readable: by the main metric, if that is another one.
     """
 
-    answer: Answer
+    answer: YesOrNo
     against: Literal["hidden", "trained without"]
     comparison: Comparison
     readable: Comparison | None = None
@@ -216,7 +216,7 @@ class AttributeEffect(Record):
             )
 
 
-class AttributeGain(Record):
+class AttributeGain(SavedRecord):
     """What one attribute changes: the model with all attributes against the same one with this attribute hidden.
 
     Args:
@@ -230,7 +230,7 @@ class AttributeGain(Record):
 
     attribute: str
     metric: str
-    answer: Answer
+    answer: YesOrNo
     gain: PairedResult
     p_value: float
     readable_metric: str | None = None
@@ -253,7 +253,7 @@ _VERBS = {"yes": "help", "no": "hurt"}
 _VERBS_OF_ONE = {"yes": "helps", "no": "hurts", "not shown": "is not shown to help or hurt"}
 
 
-class CountGain(Record):
+class CountGain(SavedRecord):
     """What the attributes change in rows whose value of one attribute has some number of training rows.
 
     Args:
@@ -267,7 +267,7 @@ class CountGain(Record):
     low: int
     high: int
     rows: int
-    answer: Answer
+    answer: YesOrNo
     gain: PairedResult
 
     def sentence(self, metric: str) -> str:
@@ -281,7 +281,7 @@ class CountGain(Record):
         )
 
 
-class GivenAway(Record):
+class GivenAway(SavedRecord):
     """The baseline that reads no text is right nearly everywhere, since a column tells the label.
 
     Args:
@@ -307,7 +307,7 @@ class GivenAway(Record):
         )
 
 
-class Verdict(Record):
+class Verdict(SavedRecord):
     """What a run shows, in parts that are None or empty where it has no figures for them.
 
     Args:
@@ -401,7 +401,7 @@ def run_verdict(
     *,
     metric: str,
     comparisons: Sequence[Comparison],
-    conditions: Mapping[str, Condition],
+    conditions: Mapping[str, AttributeUse],
     proper: Sequence[Comparison] = (),
     by_attribute: Sequence[AttributeGain] = (),
     by_count: Sequence[CountGain] = (),
@@ -597,7 +597,7 @@ class _Pair:
         return None if self.proper is None or self.proper.metric == self.main.metric else self.main
 
     @property
-    def answer(self) -> Answer:
+    def answer(self) -> YesOrNo:
         answer = _answer(self.first.metric, self.first)
         return _answer(self.main.metric, self.main) if answer == "not shown" else answer
 
@@ -633,7 +633,9 @@ def _advice(recipe: Recipe, best: _Pair, kept: KeptWeights | None) -> Iterator[s
         yield f"or take the baseline, which costs less ({as_call('train', method=best.b.split(',')[0])}{without})"
 
 
-def _attributes(recipe: Recipe, pairs: Sequence[_Pair], conditions: Mapping[str, Condition]) -> AttributeEffect | None:
+def _attributes(
+    recipe: Recipe, pairs: Sequence[_Pair], conditions: Mapping[str, AttributeUse]
+) -> AttributeEffect | None:
     """Judge by the best model that was trained without attributes, or else by this one with its attributes hidden."""
     from attribune.methods import METHODS  # here, since results are also read without the models
 
@@ -654,7 +656,7 @@ def _hardest(pairs: Sequence[_Pair]) -> _Pair:
     return min(pairs, key=lambda pair: (pair.answer == "yes", pair.advantage))
 
 
-def _answer(metric: str, pair: PairedResult) -> Answer:
+def _answer(metric: str, pair: PairedResult) -> YesOrNo:
     if not pair.shows_difference:
         return "not shown"
     return "yes" if (pair.difference > 0) == metric_info(metric).higher_is_better else "no"

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from attribune.core.wording import did_you_mean
 from attribune.errors import ConfigError, DataError
 from attribune.schema.attributes import SEARCHABLE, FittedAttribute, NoNumberError
 from attribune.schema.kinds import MultiLabel
@@ -49,7 +49,7 @@ def assigned_ids(schema: Schema, assignments: Mapping[str, Sequence[str]]) -> np
     for name in assignments:
         if name not in schema.names:
             raise ConfigError(
-                f"the model has no attribute {name!r}{_closest(name, schema.names)} (attributes: "
+                f"the model has no attribute {name!r}{did_you_mean(name, schema.names, most=3)} (attributes: "
                 f"{', '.join(schema.names) or 'none'})"
             )
     columns = {attribute.name: _column(attribute, assignments.get(attribute.name, ())) for attribute in schema}
@@ -64,7 +64,7 @@ def assigned_ids(schema: Schema, assignments: Mapping[str, Sequence[str]]) -> np
         if counts.unseen:
             known = attribute.values
             new = next((value for value in values if value.strip() not in known), values[0])
-            hint = _closest(new, known) if len(known) <= SEARCHABLE else ""
+            hint = did_you_mean(new, known, most=3) if len(known) <= SEARCHABLE else ""
             cure = hint or ": correct it, or leave it out"
             raise ConfigError(f"attribute {name!r} has no value {new!r} in training{cure}")
         if counts.missing:
@@ -80,8 +80,3 @@ def _column(attribute: FittedAttribute, values: Sequence[str]) -> pa.Array:
     if len(values) > 1:
         raise ConfigError(f"attribute {attribute.name!r} has one value for each row, but {len(values)} are given")
     return pa.array([values[0] if values else None], type=pa.string())
-
-
-def _closest(word: str, known: Sequence[str]) -> str:
-    close = difflib.get_close_matches(word, known, n=3)
-    return f"; did you mean {' or '.join(map(repr, close))}?" if close else ""

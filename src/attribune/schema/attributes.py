@@ -5,15 +5,15 @@ Values are compared as canonical text (`attribune.schema.columns.canonical`). Id
 
 from __future__ import annotations
 
-import difflib
 from dataclasses import dataclass, replace
-from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from attribune.core.arrays import IntArray
 from attribune.core.door import as_argument, as_attribute
+from attribune.core.wording import did_you_mean
 from attribune.errors import ConfigError, DataError, RowError
 from attribune.schema.cells import Cells, distinct_pairs, list_cells, single_cells
 from attribune.schema.columns import words_of_none
@@ -26,7 +26,6 @@ from attribune.schema.vocabulary import Vocabulary
 
 __all__ = ["SEARCHABLE", "FittedAttribute", "counts_of_rows", "numbers_of", "read_cells"]
 
-IntArray: TypeAlias = npt.NDArray[np.int64]
 SEARCHABLE = 10_000  # above this many values, looking for the closest spelling takes too long
 
 
@@ -161,8 +160,7 @@ class FittedAttribute:
     def _unseen(self, cells: Cells, ids: IntArray, first_row: int) -> DataError:
         cell = int(np.argmax(ids[cells.codes] == 0))
         value = cells.texts[cells.codes[cell]]
-        close = difflib.get_close_matches(value, self.values, n=1) if len(self.values) <= SEARCHABLE else []
-        hint = f"; did you mean {close[0]!r}?" if close else ""
+        hint = did_you_mean(value, self.values) if len(self.values) <= SEARCHABLE else ""
         return RowError(
             f"attribute {self.name!r}, ",
             first_row + int(cells.rows[cell]),

@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from attribune.core.door import as_attribute
+from attribune.core.wording import shortened
 from attribune.errors import DataError, RowError
 from attribune.schema.columns import canonical, distinct
 
@@ -147,7 +148,7 @@ def _parsed(text: str, *, column: str, row: int) -> list[str | None]:
         raise RowError(
             f"column {column!r}, ",
             row,
-            f" holds text such as {text[:60]!r}, not a list: "
+            f" holds text such as {shortened(text, 60)!r}, not a list: "
             f"give the separator, {as_attribute('multi_label', column, separator)}",
         )
     try:
@@ -156,7 +157,8 @@ def _parsed(text: str, *, column: str, row: int) -> list[str | None]:
         raise RowError(
             f"column {column!r}, ",
             row,
-            f": {text[:60]!r} looks like a list but cannot be read as one: correct the row, or give a separator",
+            f": {shortened(text, 60)!r} looks like a list but cannot be read as one: correct the row, or give a "
+            "separator",
         ) from error
 
 

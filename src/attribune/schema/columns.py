@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-import difflib
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from decimal import Decimal
@@ -15,6 +14,7 @@ import pandas as pd
 import pyarrow as pa
 
 from attribune.core.door import as_attribute
+from attribune.core.wording import closest, did_you_mean, shortened
 from attribune.errors import DataError, RowError
 
 __all__ = [
@@ -24,6 +24,7 @@ __all__ = [
     "Table",
     "as_array",
     "as_table",
+    "as_written",
     "canonical",
     "cell_text",
     "column_batches",
@@ -62,6 +63,11 @@ def cell_text(value: Any) -> str:
     if isinstance(value, Mapping):
         return ", ".join(f"{name} {share:g}" for name, share in value.items() if share is not None)
     return ", ".join(map(str, value)) if isinstance(value, _LISTS) else canonical(value) or ""
+
+
+def as_written(value: object) -> str:
+    """Return a text as it stands, with blanks around it, and any other value as `canonical` writes it; "" for none."""
+    return value if isinstance(value, str) else canonical(value) or ""
 
 
 def canonical(value: object) -> str | None:
@@ -115,7 +121,7 @@ def _other(value: object) -> str | None:
         except UnicodeDecodeError as error:
             raise DataError(f"bytes {value[:40]!r} are not UTF-8 text: decode the column before use") from error
     if isinstance(value, (Mapping, *_LISTS)):
-        shown = repr(value)[:60]
+        shown = shortened(repr(value), 60)
         raise DataError(f"{shown} is not one value: use MultiLabel for a column of lists, or choose one of its parts")
     return str(value).strip() or None
 
@@ -164,7 +170,7 @@ def distinct(array: pa.Array, *, missing: frozenset[str], column: str, rows: np.
         raise RowError(
             f"column {column!r}, ",
             rows[index],
-            f": {str(array[index].as_py())[:60]} is not one value: "
+            f": {shortened(str(array[index].as_py()), 60)} is not one value: "
             f"use {as_attribute('multi_label', column)} for a column of lists",
         )
     encoded = array if pa.types.is_dictionary(array.type) else array.dictionary_encode()
@@ -224,14 +230,16 @@ def _mixed(values: list[object], column: str, first_row: int) -> pa.Array:
             elif canonical(value) is None:
                 cells.append(None)
             else:
-                raise DataError(f"{str(value)[:60]!r} is not a list, but other rows hold lists: make every row a list")
+                raise DataError(
+                    f"{shortened(str(value), 60)!r} is not a list, but other rows hold lists: make every row a list"
+                )
         except DataError as error:
             raise RowError(f"column {column!r}, ", row, f": {error}") from error
     try:
         return pa.array(cells, type=pa.list_(pa.string()) if lists else pa.string())
     except UnicodeEncodeError as error:
         raise DataError(
-            f"column {column!r} holds text with half of a character pair ({error.object[:40]!r}), "
+            f"column {column!r} holds text with half of a character pair ({shortened(error.object, 40)!r}), "
             "which no file can store: clean the column before use"
         ) from error
 
@@ -298,10 +306,10 @@ def column_batches(
 def missing_column(available: Sequence[str], name: str, *, source: str = "the table") -> DataError:
     """Make the error for a missing column; it names the closest one, and the columns of the table."""
     shown = ", ".join(map(repr, available[:40])) + (" ..." if len(available) > 40 else "")
-    close = difflib.get_close_matches(name, [str(column) for column in available], n=1)
-    hint = f"; did you mean {close[0]!r}?" if close else ""
-    if close and close[0].strip() == name.strip():
-        hint += " They differ in blanks at the ends, which are left out of the headers of files: rename the column"
+    names = list(map(str, available))
+    hint, close = did_you_mean(name, names), closest(name, names)
+    if close and close.strip() == name.strip():
+        hint += " They differ in blanks at the ends, which are left out of the names of columns: write it without them"
     return DataError(f"{source} has no column {name!r}{hint} (columns: {shown or 'none'})")
 
 

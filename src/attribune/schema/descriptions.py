@@ -12,6 +12,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from attribune.core.arrays import FloatArray
+from attribune.core.wording import shortened
 from attribune.errors import ConfigError, DataError, RowError
 from attribune.schema.attributes import FittedAttribute, numbers_of
 from attribune.schema.cells import single_cells
@@ -19,11 +21,11 @@ from attribune.schema.columns import Table, as_array, canonical, column_batches,
 from attribune.schema.description_kinds import Field, Number, Text, Vector, holds_numbers, infer_field
 from attribune.schema.fitting import LARGEST_NUMBER, AttributeFitter
 from attribune.schema.kinds import Categorical, Kind, MultiLabel, Numeric
-from attribune.schema.value_features import FittedField, Floats, ValueDescriptions
+from attribune.schema.value_features import FittedField, ValueDescriptions
 
 __all__ = ["TextVectors", "ValueTable", "describe", "fit_descriptions"]
 
-TextVectors = Callable[[Text, Sequence[str]], Floats]
+TextVectors = Callable[[Text, Sequence[str]], FloatArray]
 """Returns the vectors (n, H) of the texts of a column by its encoder."""
 
 _LARGEST = 1e4  # standardised figures are cut there
@@ -75,7 +77,7 @@ def fit_descriptions(
 
 def describe(
     description: ValueDescriptions, values: ValueTable, spec: Kind, *, missing: frozenset[str]
-) -> tuple[list[str], Floats]:
+) -> tuple[list[str], FloatArray]:
     """Read the descriptions of further values of an attribute; returns the values and their features (n, F).
 
     Raises:
@@ -199,7 +201,7 @@ def _fit_field(
     rows: npt.NDArray[np.int64],
     trained: npt.NDArray[np.int64],
     missing: frozenset[str],
-) -> tuple[FittedField, Floats]:
+) -> tuple[FittedField, FloatArray]:
     """Fit a column on the rows of training values; returns it, and the features of all rows."""
     column = _column(values.table, spec.name)
     if isinstance(spec, Categorical | MultiLabel):
@@ -236,7 +238,7 @@ def _empty(spec: Field, values: ValueTable) -> DataError:
     )
 
 
-def _encode(one: FittedField, values: ValueTable, rows: npt.NDArray[np.int64], missing: frozenset[str]) -> Floats:
+def _encode(one: FittedField, values: ValueTable, rows: npt.NDArray[np.int64], missing: frozenset[str]) -> FloatArray:
     """Return the features (n, width) of some rows of a table."""
     column = _column(values.table, one.spec.name)
     if isinstance(one.spec, Categorical | MultiLabel):
@@ -252,7 +254,7 @@ def _encode(one: FittedField, values: ValueTable, rows: npt.NDArray[np.int64], m
     return _standardised(one, figures, there)[rows]
 
 
-def _standardised(one: FittedField, figures: npt.NDArray[np.float64], there: npt.NDArray[np.bool_]) -> Floats:
+def _standardised(one: FittedField, figures: npt.NDArray[np.float64], there: npt.NDArray[np.bool_]) -> FloatArray:
     scaled = ((figures - one.mean) / one.scale).clip(-_LARGEST, _LARGEST)
     return np.concatenate([np.where(there[:, None], scaled, 0), there[:, None]], axis=1).astype(np.float32)
 
@@ -325,7 +327,7 @@ def _uneven(spec: Vector, values: ValueTable, lengths: list[int]) -> DataError:
 
 def _not_finite(spec: Vector, values: ValueTable, row: int, vector: Any) -> DataError:
     return DataError(
-        f"{values.source}: column {spec.name!r}, row {row + 1}: {str(vector)[:60]} is not a vector of finite "
+        f"{values.source}: column {spec.name!r}, row {row + 1}: {shortened(str(vector), 60)} is not a vector of finite "
         "numbers: correct it, or leave the cell empty"
     )
 
@@ -340,7 +342,8 @@ def _parsed_lists(spec: Vector, column: pa.Array, missing: frozenset[str]) -> pa
             lists.append([part.strip() for part in text[1:-1].split(",")])
         else:
             raise DataError(
-                f"column {spec.name!r}, row {row}: {text[:60]!r} is not a vector: write [0.1, 0.2], or leave it empty"
+                f"column {spec.name!r}, row {row}: {shortened(text, 60)!r} is not a vector: write [0.1, 0.2], or leave "
+                "it empty"
             )
     return pa.array(lists, type=pa.list_(pa.string()))
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
 
+from attribune.core.hashing import text_digest, text_number
 from attribune.errors import ConfigError
 from attribune.schema.kinds import ENVIRONMENT, Categorical, MultiLabel
 
@@ -27,15 +27,14 @@ def hashed_ids(spec: Categorical | MultiLabel, texts: Sequence[str], *, check: s
             f"attribute {spec.name!r}: the salt in {spec.salt} is not the one of training, so every id would be wrong: "
             "set the same value"
         )
-    digests = (hashlib.blake2b(text.encode(), key=key, digest_size=8).digest() for text in texts)
-    return np.array([int.from_bytes(digest, "little") % spec.buckets + 1 for digest in digests], dtype=np.int64)
+    return np.array([text_number(text, key=key) % spec.buckets + 1 for text in texts], dtype=np.int64)
 
 
 def salt_check(spec: Categorical | MultiLabel) -> str | None:
     """Return a value that recognises a salt from the environment; None for any other salt."""
     if spec.salt is None or not spec.salt.startswith(ENVIRONMENT):
         return None
-    return hashlib.blake2b(b"attribune", key=_key(spec), digest_size=8, person=b"check").hexdigest()
+    return text_digest("attribune", key=_key(spec), person=b"check").hex()
 
 
 def _key(spec: Categorical | MultiLabel) -> bytes:
@@ -48,4 +47,4 @@ def _key(spec: Categorical | MultiLabel) -> bytes:
                 f"attribute {spec.name!r}: the environment variable {variable!r} with the salt is not set: "
                 "set it to the value used in training"
             )
-    return hashlib.blake2b(salt.encode()).digest() if salt else b""
+    return text_digest(salt, size=64) if salt else b""

@@ -3,11 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
+
+import numpy as np
+import numpy.typing as npt
 
 from attribune.core.wording import counted
 
-__all__ = ["AttributeCounts", "AttributeFit", "EncodingReport", "FitReport", "count_lines", "missing_words"]
+__all__ = [
+    "FIRST_ROWS",
+    "AttributeCounts",
+    "AttributeFit",
+    "EncodingReport",
+    "FitReport",
+    "count_lines",
+    "missing_words",
+    "rows_without_text",
+]
+
+FIRST_ROWS = 5
+"""Rows whose numbers are named."""
 
 
 def count_lines(counts: object, words: Mapping[str, str]) -> list[str]:
@@ -101,24 +116,50 @@ class AttributeFit:
 
 @dataclass(frozen=True)
 class EncodingReport:
-    """What encoding did to each attribute; reports of several batches add up with `+`."""
+    """What encoding did to each attribute; reports of several batches add up with `+`.
+
+    Attributes:
+        no_text: the number of rows without a text, and `first_without` the numbers of the first ones.
+    """
 
     attributes: Mapping[str, AttributeCounts]
+    no_text: int = 0
+    first_without: tuple[int, ...] = ()
 
     def __add__(self, other: EncodingReport) -> EncodingReport:
         empty = AttributeCounts()
         names = dict.fromkeys([*self.attributes, *other.attributes])
         return EncodingReport(
-            {name: self.attributes.get(name, empty) + other.attributes.get(name, empty) for name in names}
+            {name: self.attributes.get(name, empty) + other.attributes.get(name, empty) for name in names},
+            no_text=self.no_text + other.no_text,
+            first_without=(self.first_without + other.first_without)[:FIRST_ROWS],
         )
 
     def without(self, names: Collection[str]) -> EncodingReport:
         """Return the report on the other attributes."""
-        return EncodingReport({name: counts for name, counts in self.attributes.items() if name not in names})
+        return replace(self, attributes={name: one for name, one in self.attributes.items() if name not in names})
+
+    def with_empty(self, empty: npt.NDArray[np.bool_], *, first_row: int) -> EncodingReport:
+        """Return the report with the rows that have no text, (rows,)."""
+        first = np.flatnonzero(empty)[:FIRST_ROWS] + first_row
+        return replace(self, no_text=int(empty.sum()), first_without=tuple(first.tolist()))
+
+    @property
+    def rows_without_text(self) -> str:
+        """The rows without a text in words, such as ``2 rows have no text (rows 3 and 8)``; empty if all have one."""
+        return rows_without_text(self.no_text, self.first_without)
 
     def lines(self) -> list[str]:
         """Describe in one line per attribute what is not zero."""
         return _lines(self.attributes)
+
+
+def rows_without_text(number: int, first: Sequence[int]) -> str:
+    """Return how many rows have no text, with the numbers of the first ones; nothing for 0 rows."""
+    if not number:
+        return ""
+    listed = ", ".join(f"{row:,}" for row in first[:FIRST_ROWS]) + (", ..." if number > len(first) else "")
+    return f"{counted(number, 'row has', 'rows have')} no text ({'row' if number == 1 else 'rows'} {listed})"
 
 
 @dataclass(frozen=True)

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass, field, replace
-from typing import Self, TypeAlias
+from typing import Self
 
 import numpy as np
 import numpy.typing as npt
 
+from attribune.core.arrays import FloatArray
+from attribune.core.hashing import checksum
 from attribune.schema.description_kinds import Field
 from attribune.schema.vocabulary import Vocabulary
 
-__all__ = ["FittedField", "Floats", "ValueDescriptions"]
-
-Floats: TypeAlias = npt.NDArray[np.float32]
+__all__ = ["FittedField", "ValueDescriptions"]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -31,8 +30,8 @@ class FittedField:
     spec: Field
     categories: Vocabulary = field(default_factory=Vocabulary)
     slots: int = 0
-    mean: Floats = field(default_factory=lambda: np.zeros(0, np.float32))
-    scale: Floats = field(default_factory=lambda: np.zeros(0, np.float32))
+    mean: FloatArray = field(default_factory=lambda: np.zeros(0, np.float32))
+    scale: FloatArray = field(default_factory=lambda: np.zeros(0, np.float32))
 
     @property
     def width(self) -> int:
@@ -53,10 +52,10 @@ class ValueDescriptions:
     """
 
     fields: tuple[FittedField, ...]
-    features: Floats
+    features: FloatArray
     own_vectors: bool = True
 
-    def take(self, ids: npt.NDArray[np.int64], features: Floats | None = None) -> Self:
+    def take(self, ids: npt.NDArray[np.int64], features: FloatArray | None = None) -> Self:
         """Return the descriptions of some ids, in another order; the last ones may have other features."""
         taken = self.features[ids]
         if features is not None:
@@ -79,4 +78,4 @@ class ValueDescriptions:
 
     def digest(self) -> str:
         """Return a checksum of the features."""
-        return hashlib.blake2b(np.ascontiguousarray(self.features).tobytes(), digest_size=8).hexdigest()
+        return checksum([np.ascontiguousarray(self.features).tobytes()])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -14,6 +13,7 @@ import pandas as pd
 import pyarrow as pa
 
 from attribune.core.files import draft_of, move_into_place
+from attribune.core.hashing import checksum
 from attribune.schema.columns import other_spellings
 
 __all__ = ["Vocabulary"]
@@ -55,10 +55,8 @@ class Vocabulary(Sequence[str]):
             OSError: when it cannot be written; there is no file then.
         """
         hashes, order = self._index
-        digest = hashlib.blake2b(digest_size=8)
-        for array in (hashes, order, counts):
-            digest.update(np.ascontiguousarray(array).data)
-        path = folder / f"{stem}-{digest.hexdigest()}.arrow"
+        digest = checksum(np.ascontiguousarray(array).data for array in (hashes, order, counts))
+        path = folder / f"{stem}-{digest}.arrow"
         columns = [self._texts, *(pa.array(array) for array in (counts, hashes, order))]
         batch = pa.record_batch(columns, names=list(_COLUMNS))
         draft = draft_of(path)

@@ -9,13 +9,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from attribune.core.wording import shortened
 from attribune.errors import DataError, RowError
-from attribune.schema.columns import canonical
+from attribune.schema.columns import as_written, canonical
 
-__all__ = ["Answer", "AnswerCells"]
+__all__ = ["AnswerCells", "AnswerSpan"]
 
 
-class Answer(NamedTuple):
+class AnswerSpan(NamedTuple):
     """A true answer and the number of characters before it in the text."""
 
     text: str
@@ -32,13 +33,13 @@ class AnswerCells:
 
     missing: Sequence[str]
 
-    def read(self, cells: Sequence[Any], context: Any, *, row: int) -> tuple[tuple[Answer, ...] | None, int]:
+    def read(self, cells: Sequence[Any], context: Any, *, row: int) -> tuple[tuple[AnswerSpan, ...] | None, int]:
         """Return the answers, None where the label is missing, and how many were found elsewhere than it says.
 
         Raises:
             RowError: for an answer that is not where it says, and not in the text exactly once.
         """
-        text = context if isinstance(context, str) else canonical(context) or ""
+        text = as_written(context)
         try:
             pairs = self._pairs(cells)
         except (DataError, TypeError, ValueError, OverflowError) as error:
@@ -49,7 +50,7 @@ class AnswerCells:
         for answer, start in pairs:
             found = _place(answer, start, text, row=row)
             moved += start is not None and found != start
-            answers.append(Answer(answer, found))
+            answers.append(AnswerSpan(answer, found))
         return tuple(answers), moved
 
     def _pairs(self, cells: Sequence[Any]) -> list[tuple[str, int | None]] | None:
@@ -113,7 +114,7 @@ def _place(answer: str, start: int | None, text: str, *, row: int) -> int:
     """Return where an answer stands."""
     if start is not None and start >= 0 and text.startswith(answer, start):
         return start
-    count, shown = text.count(answer), f"{answer[:60]!r}"
+    count, shown = text.count(answer), f"{shortened(answer, 60)!r}"
     if count == 1:
         return text.index(answer)
     where = "" if start is None else f", and not at {start:,}, which is the offset given"

@@ -11,6 +11,7 @@ import numpy as np
 from pydantic import BeforeValidator, ValidationInfo
 from scipy.special import log_softmax, softmax
 
+from attribune.core.arrays import Array
 from attribune.core.config import checked_dataclass
 from attribune.errors import ConfigError
 from attribune.metrics import formulas as metric
@@ -20,7 +21,6 @@ from attribune.tasks.base import Decoded, Task
 from attribune.tasks.codecs import Choice, LabelCodec, One, checked_logits, log_losses
 from attribune.tasks.inputs import InputSettings, SingleText, TaskInput
 from attribune.tasks.labels import (
-    Array,
     Column,
     MissingTexts,
     class_names,

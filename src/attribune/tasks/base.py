@@ -14,13 +14,14 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
 import numpy as np
 from pydantic import BeforeValidator
 
+from attribune.core.arrays import Array
 from attribune.errors import ConfigError
 from attribune.metrics.definitions import metric_info
 from attribune.metrics.metric import Metric
 from attribune.tasks.codecs import LabelCodec, checked_logits
 from attribune.tasks.heads import TaskHead
 from attribune.tasks.inputs import SingleText, TaskInput
-from attribune.tasks.labels import Array, Column
+from attribune.tasks.labels import Column
 
 if TYPE_CHECKING:
     from torch import Tensor

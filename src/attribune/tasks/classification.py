@@ -10,6 +10,7 @@ from typing import Annotated, Any, ClassVar, Self
 import numpy as np
 from pydantic import BeforeValidator, ValidationInfo
 
+from attribune.core.arrays import Array
 from attribune.core.config import checked_dataclass
 from attribune.errors import ConfigError
 from attribune.metrics import formulas as metric
@@ -18,7 +19,6 @@ from attribune.schema.columns import MISSING, canonical
 from attribune.tasks.base import Decoded, ScoreBy, Task, check_metrics, checked_logits
 from attribune.tasks.codecs import ClassCodec, One, Several, Shares, refuse_distributions
 from attribune.tasks.labels import (
-    Array,
     Column,
     Flag,
     MissingTexts,

@@ -20,6 +20,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from scipy.special import expit, softmax
 
+from attribune.core.arrays import Array
+from attribune.core.wording import shortened
 from attribune.errors import ConfigError, DataError, RowError
 from attribune.metrics import formulas
 from attribune.metrics.distributions import distribution_metrics
@@ -27,7 +29,6 @@ from attribune.metrics.metric import Metric
 from attribune.schema.columns import canonical
 from attribune.tasks.labels import (
     UNSEEN,
-    Array,
     Column,
     alike_notes,
     class_ids,
@@ -630,7 +631,7 @@ def refuse_distributions(names: Iterable[str | None]) -> None:
             continue
         with suppress(DataError):
             _shares(name, ())
-            raise ConfigError(f"the label {name[:60]!r} is a distribution: set task.soft_labels=true")
+            raise ConfigError(f"the label {shortened(name, 60)!r} is a distribution: set task.soft_labels=true")
 
 
 def _label_shares(column: Column, *, missing: Collection[str], first_row: int = 1) -> list[ShareOf | None]:
@@ -665,7 +666,9 @@ def _shares(cell: Any, missing: Collection[str]) -> ShareOf | None:
     for name, share in found:
         is_number = isinstance(share, numbers.Real) and not isinstance(share, bool | np.bool_)
         if not is_number or not 0 <= share <= 1 + _TOLERANCE:
-            raise DataError(f"gives the class {name!r} the share {str(share)[:40]}, not one from 0 to 1: {_EXAMPLE}")
+            raise DataError(
+                f"gives the class {name!r} the share {shortened(str(share), 40)}, not one from 0 to 1: {_EXAMPLE}"
+            )
     total = math.fsum(share for _, share in found)
     if abs(total - 1) > _TOLERANCE:
         raise DataError(f"has shares that sum to {total:.4g}, and not to 1: {_EXAMPLE}")
@@ -680,8 +683,8 @@ def _pairs(cell: Any) -> list[tuple[str, Any]]:
         pairs = None
     if not isinstance(pairs, _Pairs):
         raise DataError(
-            f"is {str(cell)[:60]!r}, not a distribution: {_EXAMPLE}, as `attribune data distributions` makes them of "
-            "single judgements, or leave soft_labels out"
+            f"is {shortened(str(cell), 60)!r}, not a distribution: {_EXAMPLE}, as `attribune data distributions` "
+            "makes them of single judgements, or leave soft_labels out"
         )
     return pairs
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Self
 
 import numpy as np
 
+from attribune.core.arrays import Array
 from attribune.core.config import checked_dataclass
+from attribune.core.hashing import text_numbers
 from attribune.errors import ConfigError
 from attribune.metrics import formulas as metric
 from attribune.metrics.metric import Metric
@@ -18,7 +19,7 @@ from attribune.tasks.base import Decoded, Task, checked_logits
 from attribune.tasks.codecs import PerToken
 from attribune.tasks.heads import TaskHead
 from attribune.tasks.inputs import TaskInput, WrittenText
-from attribune.tasks.labels import Array, Column, MissingTexts, label_texts
+from attribune.tasks.labels import Column, MissingTexts, label_texts
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -39,9 +40,8 @@ class Texts(PerToken):
         """Return a hash of each text, and the mask of rows in which every column has a text."""
         texts = [label_texts(column, missing=self.missing, first_row=first_row) for column in columns]
         rows = list(zip(*texts, strict=True))
-        hashes = [hashlib.blake2b(repr(row).encode(), digest_size=8).digest() for row in rows]
         has_text = np.array([None not in row for row in rows], dtype=bool)
-        return np.frombuffer(b"".join(hashes), dtype="<i8").astype(np.int64), has_text
+        return text_numbers(map(repr, rows)).view(np.int64), has_text
 
 
 @checked_dataclass(kw_only=True)

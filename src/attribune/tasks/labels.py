@@ -14,13 +14,16 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import BeforeValidator, ValidationInfo
 
+from attribune.core.arrays import Array
 from attribune.core.config import short_repr
 from attribune.core.door import as_argument
+from attribune.core.wording import shortened
 from attribune.errors import ConfigError, DataError, RowError
 from attribune.schema.cells import list_cells
-from attribune.schema.columns import NO_NUMBER, as_array, canonical, other_spellings
+from attribune.schema.columns import NO_NUMBER, as_array, as_written, canonical, other_spellings
 
 __all__ = [
+    "FEW_ROWS",
     "UNSEEN",
     "Flag",
     "MissingTexts",
@@ -36,6 +39,7 @@ __all__ = [
     "label_texts",
     "number_of",
     "outside_of",
+    "rare_classes",
     "require_columns",
     "require_flag",
     "sorted_classes",
@@ -43,6 +47,9 @@ __all__ = [
 
 UNSEEN = -100
 """Class id of a label that no training row has: ignored by the loss, an error in every metric."""
+
+FEW_ROWS = 5
+"""Rows from which on a class can be learned."""
 
 _FILLED, _EMPTY = "\u2605\u2b50", "\u2606"  # stars
 _STARS = re.compile(
@@ -54,7 +61,6 @@ _LARGEST_LABEL = float(np.finfo(np.float32).max)
 _EXAMPLES = 5  # of classes that are alike
 _MOST_CLASSES = 1_000_000  # with a probability of each in every row
 
-Array = npt.NDArray[Any]
 Column = Sequence[Any]
 LISTS = (list, tuple, set, frozenset, np.ndarray)
 
@@ -87,7 +93,7 @@ def label_texts(
             raise RowError(
                 "the label of ",
                 row,
-                f" is the list {str(value)[:60]}: use the classification task with "
+                f" is the list {shortened(str(value), 60)}: use the classification task with "
                 f"{as_argument('task.multi_label', True)}",
             )
         # 1, 1.0 and True are one key for a dictionary, but not one text.
@@ -107,7 +113,7 @@ def compared_texts(columns: Sequence[Column]) -> list[tuple[str, ...]]:
     def text(value: Any) -> str:
         if isinstance(value, LISTS):
             return " ".join(map(str, value))
-        return value.strip() if isinstance(value, str) else canonical(value) or ""
+        return as_written(value).strip()
 
     return [tuple(map(text, row)) for row in zip(*columns, strict=True)]
 
@@ -247,6 +253,11 @@ def count_classes(ids: Array, names: Sequence[str]) -> dict[str, int]:
     """Count the rows of each class: of class ids (n,), or of 0 and 1 for each class (n, C or more)."""
     counts = ids[:, : len(names)].sum(axis=0) if ids.ndim == 2 else np.bincount(ids[ids >= 0], minlength=len(names))
     return dict(zip(names, counts.astype(int).tolist(), strict=True))
+
+
+def rare_classes(counts: Mapping[str, int]) -> dict[str, int]:
+    """Return the classes with too few rows to be learned, with their numbers of rows."""
+    return {name: count for name, count in counts.items() if count < FEW_ROWS}
 
 
 def alike_notes(counts: Mapping[str, int]) -> list[str]:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
 import numpy as np
 from pydantic import BeforeValidator
 
+from attribune.core.arrays import Array
 from attribune.core.config import checked_dataclass
 from attribune.errors import ConfigError
 from attribune.metrics import formulas as metric
@@ -17,7 +18,7 @@ from attribune.metrics.metric import Metric
 from attribune.schema.columns import MISSING
 from attribune.tasks.base import Decoded, ScoreBy, check_metrics, checked_logits
 from attribune.tasks.heads import TaskHead
-from attribune.tasks.labels import UNSEEN, Array, Column, require_columns
+from attribune.tasks.labels import UNSEEN, Column, require_columns
 from attribune.tasks.rating import Rating
 
 if TYPE_CHECKING:

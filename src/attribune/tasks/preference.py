@@ -10,6 +10,7 @@ import numpy as np
 from pydantic import BeforeValidator
 from scipy.special import expit
 
+from attribune.core.arrays import Array
 from attribune.core.config import checked_dataclass
 from attribune.core.wording import counted
 from attribune.errors import ConfigError, DataError, RowError
@@ -20,7 +21,7 @@ from attribune.tasks.base import Decoded, ScoreBy, Task, check_metrics, checked_
 from attribune.tasks.codecs import LabelCodec
 from attribune.tasks.heads import TaskHead
 from attribune.tasks.inputs import ComparedTexts, TaskInput
-from attribune.tasks.labels import Array, Column, MissingTexts, class_ids, class_names, compared_texts, label_texts
+from attribune.tasks.labels import Column, MissingTexts, class_ids, class_names, compared_texts, label_texts
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -9,6 +9,7 @@ import numpy as np
 from pydantic import BeforeValidator
 from scipy.special import softmax
 
+from attribune.core.arrays import Array
 from attribune.core.config import checked_dataclass
 from attribune.errors import ConfigError
 from attribune.metrics import formulas as metric
@@ -18,7 +19,6 @@ from attribune.tasks.base import Decoded, ScoreBy, Task, check_metrics, checked_
 from attribune.tasks.codecs import ClassCodec, Number, Shares
 from attribune.tasks.labels import (
     UNSEEN,
-    Array,
     Column,
     Flag,
     MissingTexts,

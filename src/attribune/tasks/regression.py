@@ -9,6 +9,7 @@ from typing import Annotated, Any, ClassVar, Self
 import numpy as np
 from pydantic import BeforeValidator, ValidationInfo
 
+from attribune.core.arrays import Array
 from attribune.core.config import checked_dataclass
 from attribune.errors import ConfigError, DataError
 from attribune.metrics import formulas as metric
@@ -16,7 +17,7 @@ from attribune.metrics.metric import Metric
 from attribune.schema.columns import MISSING, NO_NUMBER
 from attribune.tasks.base import Decoded, ScoreBy, Task, check_metrics, checked_logits
 from attribune.tasks.codecs import Numbers
-from attribune.tasks.labels import Array, Column, MissingTexts, label_numbers, require_columns
+from attribune.tasks.labels import Column, MissingTexts, label_numbers, require_columns
 
 __all__ = ["Regression"]
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from attribune.core.arrays import Array
 from attribune.errors import ConfigError
 from attribune.metrics.metric import Metric
 from attribune.tasks.base import Task
-from attribune.tasks.labels import Array
 
 __all__ = [
     "AUTO",

@@ -5,14 +5,15 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from hashlib import blake2b
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, get_args
 
 import numpy as np
 from pydantic import BeforeValidator, PositiveFloat
 
+from attribune.core.arrays import Array
 from attribune.core.config import checked_dataclass
 from attribune.core.door import as_argument
+from attribune.core.hashing import text_number
 from attribune.core.wording import counted, did_you_mean
 from attribune.errors import ConfigError, DataError, RowError
 from attribune.metrics import formulas as metric
@@ -23,14 +24,7 @@ from attribune.tasks.base import Decoded, ScoreBy, Task, check_metrics, checked_
 from attribune.tasks.codecs import LabelCodec, Numbers
 from attribune.tasks.heads import TaskHead
 from attribune.tasks.inputs import ComparedTexts, InputSettings, TaskInput
-from attribune.tasks.labels import (
-    Array,
-    Column,
-    MissingTexts,
-    compared_texts,
-    label_numbers,
-    number_of,
-)
+from attribune.tasks.labels import Column, MissingTexts, compared_texts, label_numbers, number_of
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -485,5 +479,4 @@ def _differ(texts: Sequence[str]) -> bool | None:
 
 def _number(texts: Sequence[str]) -> int:
     """Return a number of 63 bits, not negative, that is the same for equal texts."""
-    digest = blake2b("\0".join(texts).encode(errors="surrogatepass"), digest_size=8).digest()
-    return int.from_bytes(digest, "little") >> 1
+    return text_number("\0".join(texts)) >> 1

@@ -10,17 +10,18 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NamedTuple, Self
 import numpy as np
 from pydantic import AfterValidator, ValidationInfo
 
+from attribune.core.arrays import Array
 from attribune.core.config import checked_dataclass
 from attribune.errors import ConfigError, DataError
 from attribune.metrics import formulas as metric
 from attribune.metrics.answers import answer_scores
 from attribune.metrics.metric import Metric
 from attribune.schema.columns import MISSING
-from attribune.tasks.answers import Answer, AnswerCells
+from attribune.tasks.answers import AnswerCells, AnswerSpan
 from attribune.tasks.base import Decoded
 from attribune.tasks.codecs import LabelCodec
 from attribune.tasks.inputs import QuestionAndContext, TaskInput
-from attribune.tasks.labels import UNSEEN, Array, Column, Flag, MissingTexts
+from attribune.tasks.labels import UNSEEN, Column, Flag, MissingTexts
 from attribune.tasks.tokens import TokenRow, TokenTask, TokenWindow, object_array
 
 if TYPE_CHECKING:
@@ -69,7 +70,7 @@ class Answers(LabelCodec):
                 "name the answers, or answer, answer_start and is_impossible"
             )
 
-    def _read(self, columns: Sequence[Column], first_row: int) -> list[tuple[tuple[Answer, ...] | None, int]]:
+    def _read(self, columns: Sequence[Column], first_row: int) -> list[tuple[tuple[AnswerSpan, ...] | None, int]]:
         cells = AnswerCells(missing=self.missing)
         rows = zip(*columns, strict=True)
         return [cells.read(row[:-1], row[-1], row=number) for number, row in enumerate(rows, start=first_row)]
@@ -117,7 +118,7 @@ class Answers(LabelCodec):
         """Undo `packed`."""
         scores, labels = (json.loads(arrays[name].tobytes()) for name in ("logits", "labels"))
         logits = [SpanScores(null, tuple(Candidate(*one) for one in best)) for null, best in scores]
-        answers = [tuple(Answer(*one) for one in label) for label in labels]
+        answers = [tuple(AnswerSpan(*one) for one in label) for label in labels]
         return {**arrays, "logits": object_array(logits), "labels": object_array(answers)}
 
 
@@ -207,7 +208,7 @@ class Spans(TokenTask):
         """What the labels of a row are."""
         return Answers(missing=self.missing)
 
-    def window_labels(self, window: TokenWindow, label: Sequence[Answer]) -> Array:
+    def window_labels(self, window: TokenWindow, label: Sequence[AnswerSpan]) -> Array:
         """Return 1 at the first token of the answer, plus 2 at the last one, 0 at others that may be, and `UNSEEN`.
 
         Where the window does not have the whole answer, both are the token that stands for none.
@@ -220,7 +221,7 @@ class Spans(TokenTask):
         labels[last] += 2
         return labels
 
-    def is_learned(self, windows: Sequence[TokenWindow], label: Sequence[Answer]) -> bool:
+    def is_learned(self, windows: Sequence[TokenWindow], label: Sequence[AnswerSpan]) -> bool:
         """Whether a window has the whole answer, if there is one."""
         return not label or any(_tokens_of(label[0], window) is not None for window in windows)
 
@@ -328,7 +329,7 @@ class Spans(TokenTask):
         return replace(self, null_score_diff_threshold=float((low + high) / 2 if np.isfinite(high) else low + 1))
 
 
-def _tokens_of(answer: Answer, window: TokenWindow) -> tuple[int, int] | None:
+def _tokens_of(answer: AnswerSpan, window: TokenWindow) -> tuple[int, int] | None:
     """Return the first and the last token of an answer; None in a window that does not have all of it."""
     starts, ends = window.marks.T
     begin = answer.start + len(answer.text) - len(answer.text.lstrip())
@@ -341,7 +342,7 @@ def _tokens_of(answer: Answer, window: TokenWindow) -> tuple[int, int] | None:
     return None
 
 
-def _texts(label: Sequence[Answer]) -> list[str]:
+def _texts(label: Sequence[AnswerSpan]) -> list[str]:
     return [answer.text for answer in label]
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -13,7 +12,9 @@ import numpy as np
 from pydantic import BeforeValidator
 from scipy.special import log_softmax, softmax
 
+from attribune.core.arrays import Array
 from attribune.core.config import checked_dataclass
+from attribune.core.hashing import text_number
 from attribune.errors import ConfigError, DataError, RowError
 from attribune.metrics import formulas as metric
 from attribune.metrics.entities import SINGLE, count_entities, split_tag
@@ -22,16 +23,7 @@ from attribune.schema.columns import MISSING, canonical
 from attribune.tasks.base import Decoded
 from attribune.tasks.codecs import PerToken, checked_logits, log_frequencies, log_losses
 from attribune.tasks.inputs import TaskInput, WordList
-from attribune.tasks.labels import (
-    UNSEEN,
-    Array,
-    Column,
-    MissingTexts,
-    alike_notes,
-    class_names,
-    count_classes,
-    sorted_classes,
-)
+from attribune.tasks.labels import UNSEEN, Column, MissingTexts, alike_notes, class_names, count_classes, sorted_classes
 from attribune.tasks.tokens import TokenRow, TokenTask, TokenWindow, object_array
 from attribune.tasks.words import word_list
 
@@ -43,7 +35,7 @@ __all__ = ["Tags"]
 Scheme = Literal["conll", "none"]
 _EXAMPLES = 5  # of tags that are named
 _POSITIONS = 8  # codes of positions in the id of an unseen tag, of which five are used
-_TYPE_BITS = 48
+_TYPE_BYTES = 6
 
 
 def _class_names(classes: Any) -> tuple[str, ...]:
@@ -91,7 +83,7 @@ class TagLists(PerToken):
         """Return the id of a tag that is no class: below `UNSEEN`, with its position and type."""
         position, name = split_tag(tag) or (SINGLE, tag)
         types = self._parts[2]
-        hashed = int.from_bytes(hashlib.blake2b(name.encode(), digest_size=_TYPE_BITS // 8).digest(), "little")
+        hashed = text_number(name, size=_TYPE_BYTES)
         return UNSEEN - 1 - (position + _POSITIONS * types.get(name, len(types) + hashed))
 
     def unseen(self, columns: Sequence[Column]) -> Counter[str]:

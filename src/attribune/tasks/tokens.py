@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
+from attribune.core.arrays import Array
 from attribune.tasks.base import Task
 from attribune.tasks.inputs import TaskInput, WordList
-from attribune.tasks.labels import Array
 
 if TYPE_CHECKING:
     pass

@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from attribune.core.wording import shortened
 from attribune.errors import DataError
-from attribune.schema.columns import canonical
+from attribune.schema.columns import as_written, canonical
 
 __all__ = ["word_list"]
 
@@ -27,8 +28,8 @@ def word_list(cell: Any) -> list[str] | None:
         text = canonical(cell)
         return None if text is None else [text]
     if any(isinstance(word, list | tuple | dict | np.ndarray) for word in cell):
-        raise DataError(f"{str(cell)[:60]} is a list of lists: give one list of words")
-    return [word if isinstance(word, str) else canonical(word) or "" for word in cell]
+        raise DataError(f"{shortened(str(cell), 60)} is a list of lists: give one list of words")
+    return list(map(as_written, cell))
 
 
 def _spelled(text: str) -> list[object] | None:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from attribune.core.arrays import Array
 from attribune.core.device import default_device
 from attribune.core.progress import Reporter
 from attribune.data.texts import TextInput
@@ -31,8 +32,6 @@ _C = (1e-5, 1e-4, 1e-3, 1e-2, 0.1, 1.0)
 _INTERCEPT_C = 0.1  # of the intercepts, while the C of the weights is chosen
 _INTERCEPT = (0.3, 3.0)  # over that
 _WEIGHTS = (0.03, 0.1, 0.3, 1.0)
-
-Array = npt.NDArray[Any]
 
 
 def chosen_rows(split: PreparedSplit) -> PreparedSplit:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -15,6 +14,7 @@ import pyarrow as pa
 from datasets import Dataset
 
 from attribune.core.door import as_argument
+from attribune.core.hashing import checksum
 from attribune.core.wording import counted, listed_counts
 from attribune.data.annotation_exports import naming_exports
 from attribune.data.checking.findings import attribute_finding, leak_finding
@@ -34,8 +34,9 @@ from attribune.data.selection import (
     shuffle_columns,
 )
 from attribune.data.splits import split_table
-from attribune.data.tables import read_table, table_source_name
+from attribune.data.tables import TableFile, read_table, table_source_name
 from attribune.data.text_columns import share_texts
+from attribune.data.times import are_times, time_split_words
 from attribune.errors import ConfigError, DataError, RowError, numbered_in_file, of_column
 from attribune.models.base import ConditionedModel
 from attribune.models.transfer import AttributeSource
@@ -43,11 +44,11 @@ from attribune.runs.folder import RunFolder
 from attribune.runs.recipe import Recipe, ValuesRecipe
 from attribune.runs.stored_scores import rows_of_training
 from attribune.schema import EncodingReport, MultiLabel, Schema
-from attribune.schema.columns import column_batches, require_columns
+from attribune.schema.columns import canonical, column_batches, require_columns
 from attribune.schema.kinds import Number, Numeric
 from attribune.schema.revision import Revision
 from attribune.tasks import Task, fit_task
-from attribune.tasks.labels import UNSEEN
+from attribune.tasks.labels import FEW_ROWS, UNSEEN, rare_classes
 from attribune.training.plan import DataPlan
 from attribune.values.reading import value_tables
 
@@ -108,7 +109,9 @@ def usable_rows(plan: DataPlan, source: Any, name: str) -> Noted:
         DataError: for a table without a usable row, naming file, column and the cure.
     """
     table = read_table(source, **plan.source.reading)
-    shown = table_source_name(source) if isinstance(source, str | Path) else name
+    shown = table_source_name(source)
+    if name != "train" and not isinstance(source, str | Path | TableFile):
+        shown += f" of {name} rows"
     weights = [plan.source.weight] if plan.source.weight is not None and name == "train" else []
     with naming_exports(table, shown):
         require_columns(table.column_names, [*plan.columns, *weights], source=shown)
@@ -216,6 +219,8 @@ def split_rows(plan: DataPlan, usable: dict[str, UsableRows]) -> tuple[dict[str,
             shared_texts=split.shared_texts,
         )
         notes.extend(cut.report.lines())
+        if split.by == "random":
+            notes.extend(map(time_split_words, _time_columns(plan, train.table)))
         for name, index in zip(("train", "validation", "test"), cut.rows, strict=True):
             if len(index):
                 parts[name] = train.take(index)
@@ -226,9 +231,20 @@ def split_rows(plan: DataPlan, usable: dict[str, UsableRows]) -> tuple[dict[str,
     return {name: parts[name] for name in ("train", "validation", "test") if name in parts}, notes
 
 
+def _time_columns(plan: DataPlan, table: Dataset) -> list[str]:
+    """Return the columns that the recipe names and that hold times."""
+    names = (name for name in plan.columns if name not in (*plan.source.texts, *plan.label_columns))
+    return [name for name in names if name in plan.times or are_times(_texts(table, name))]
+
+
+def _texts(table: Dataset, name: str) -> Iterator[str | None]:
+    for _, columns in column_batches(table, [name], batch_size=1_000):
+        for cell in columns[name].to_pylist():
+            yield None if isinstance(cell, list | dict) else canonical(cell)
+
+
 _EXAMPLES = 5  # of labels that are named
 _SHOWN_CLASSES = 20
-_FEW_ROWS = 5  # enough to learn a class
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -414,10 +430,10 @@ def _class_notes(splits: Mapping[str, PreparedSplit], task: Task) -> list[str]:
         notes = [f"train: {len(train):,} classes, of {min(train.values()):,} to {max(train.values()):,} rows", *odd]
     else:
         notes = [f"train: rows of each class: {listed_counts(train, most=_SHOWN_CLASSES)}", *odd]
-    if few := {name: count for name, count in train.items() if count < _FEW_ROWS}:
+    if few := rare_classes(train):
         some = counted(len(few), "class", "classes")
         notes.append(
-            f"train: {some} with fewer than {_FEW_ROWS} rows ({listed_counts(few, most=_SHOWN_CLASSES)}), "
+            f"train: {some} with fewer than {FEW_ROWS} rows ({listed_counts(few, most=_SHOWN_CLASSES)}), "
             "which a model can hardly learn: add rows, or join classes"
         )
     for name, found in counts.items():
@@ -564,18 +580,20 @@ def describe_as(data: PreparedData, values: Mapping[str, ValuesRecipe]) -> Prepa
 
 def rows_digest(data: PreparedData, plan: DataPlan) -> str:
     """Return a checksum of the texts, labels, attributes and weights of all splits."""
-    digest = hashlib.blake2b(digest_size=16)
+    return checksum(_content(data, plan), size=16)
+
+
+def _content(data: PreparedData, plan: DataPlan) -> Iterator[bytes]:
     columns = list(dict.fromkeys([*plan.columns, *data.schema.names]))
     for name, split in data.splits.items():
-        digest.update(name.encode() + split.rows.tobytes())
+        yield name.encode() + split.rows.tobytes()
         if split.weights is not None:
-            digest.update(split.weights.tobytes())
+            yield split.weights.tobytes()
         for _, batch in column_batches(split.table, columns):
-            digest.update(repr([array.to_pylist() for array in batch.values()]).encode())
+            yield repr([array.to_pylist() for array in batch.values()]).encode()
     for attribute in data.schema:
         if attribute.description is not None:
-            digest.update(attribute.description.digest().encode())
-    return digest.hexdigest()
+            yield attribute.description.digest().encode()
 
 
 def encode_split(name: str, data: PreparedData, plan: DataPlan, model: ConditionedModel) -> Dataset:

@@ -16,7 +16,7 @@ from typing import Any, Unpack
 import torch
 
 from attribune.backbones.loading import load_tokenizer
-from attribune.core.arguments import checked_arguments
+from attribune.core.arguments import as_list, checked_arguments
 from attribune.core.device import default_device
 from attribune.core.door import as_argument
 from attribune.core.files import read_json, write_json
@@ -165,7 +165,7 @@ def train(
         given["method"] = None
     recipe, tables = _recipe_of(data, given, settings, tables)
     reporter = (ProgressBar() if reporter is None else reporter) if is_main() else Reporter()
-    others = [compare] if isinstance(compare, str) else compare
+    others = as_list(compare)
     comparison_recipes(recipe, others)  # refuses wrong names before anything is written
     folder = RunFolder(Path(output))
     from_main(folder.refuse_foreign)

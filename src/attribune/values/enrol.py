@@ -18,7 +18,7 @@ from typing import Any, Unpack
 
 import pandas as pd
 
-from attribune.core.arguments import checked_arguments
+from attribune.core.arguments import as_list, checked_arguments
 from attribune.core.door import as_call, is_command_line
 from attribune.core.process_state import training_alone
 from attribune.core.progress import Reporter
@@ -154,7 +154,7 @@ def enrol(
             predictor,
             data if data is None else with_reading(data, reading),
             partial(folder.revised_model, backbone=backbone),
-            attributes=[attributes] if isinstance(attributes, str) else attributes,
+            attributes=None if attributes is None else as_list(attributes),
             values=values or {},
             reading=FileOptions(**reading),
             backbone=backbone,

@@ -10,6 +10,7 @@ from typing import Any, Self, Unpack
 import numpy as np
 import numpy.typing as npt
 
+from attribune.core.arrays import Array
 from attribune.core.door import as_call
 from attribune.core.wording import counted
 from attribune.data.file_options import FileOptions, Reading
@@ -26,8 +27,6 @@ __all__ = ["Panel", "check_panel"]
 _ALL = "all"
 _SCORES = 8192  # rows that are scored at once, of so many texts as make them with all members
 _DISSENTERS = 10  # members who are named of a text
-
-Array = npt.NDArray[Any]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -14,7 +14,6 @@ import base64
 import binascii
 import bz2
 import codecs
-import hashlib
 import html
 import io
 import json
@@ -38,6 +37,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from attribune.core.checksums import agrees
+from attribune.core.hashing import checksum, text_numbers
 from attribune.schema import Schema
 from attribune.schema.attributes import read_cells
 from attribune.schema.columns import Table, canonical, column_batches, other_spellings
@@ -360,7 +360,7 @@ def value_marks(table: Table, schema: Schema) -> Arrays:
         for first, columns in column_batches(table, [spec.name]):
             cells = read_cells(spec, columns[spec.name], missing=missing, first_row=first)
             rows.append(cells.rows + first - 1)
-            hashes.append(_hashes(cells.texts)[cells.codes])
+            hashes.append(text_numbers(cells.texts)[cells.codes])
         marks[f"{_START}{spec.name}{_ROWS}"] = np.concatenate(rows)
         marks[f"{_START}{spec.name}{_HASHES}"] = np.concatenate(hashes)
     return marks
@@ -371,7 +371,7 @@ def marked_rows(arrays: Mapping[str, npt.NDArray[Any]], attribute: str, values: 
     hashes = arrays.get(f"{_START}{attribute}{_HASHES}")
     if hashes is None:
         return None
-    return np.unique(arrays[f"{_START}{attribute}{_ROWS}"][np.isin(hashes, _hashes(values))])
+    return np.unique(arrays[f"{_START}{attribute}{_ROWS}"][np.isin(hashes, text_numbers(values))])
 
 
 def drop_rows(arrays: Mapping[str, npt.NDArray[Any]], positions: npt.NDArray[np.int64]) -> Arrays:
@@ -390,11 +390,6 @@ def drop_rows(arrays: Mapping[str, npt.NDArray[Any]], positions: npt.NDArray[np.
     return dropped
 
 
-def _hashes(texts: Iterable[str]) -> npt.NDArray[np.uint64]:
-    digests = [hashlib.blake2b(text.encode(), digest_size=8).digest() for text in texts]
-    return np.frombuffer(b"".join(digests), dtype=np.uint64)
-
-
 def export_marks(values: Mapping[str, Iterable[str]], files: Mapping[str, Any] | None = None) -> str:
     """Return the marks of the values whose vectors an export has, as JSON, with a checksum of themselves.
 
@@ -402,14 +397,14 @@ def export_marks(values: Mapping[str, Iterable[str]], files: Mapping[str, Any] |
         values: by attribute.
         files: the files of an exported folder, with the checksum of each.
     """
-    marks = {name: [f"{mark:016x}" for mark in _hashes(sorted(texts)).tolist()] for name, texts in values.items()}
+    marks = {name: [f"{mark:016x}" for mark in text_numbers(sorted(texts)).tolist()] for name, texts in values.items()}
     content = {"values": marks, "files": dict(sorted((files or {}).items()))}
     return json.dumps({"format": _EXPORT_FORMAT, **content, "checksum": _checksum(content)})
 
 
 def _checksum(content: Mapping[str, Any]) -> str:
     text = json.dumps([content["values"], content["files"]], sort_keys=True)
-    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+    return checksum([text.encode()], size=16)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -428,7 +423,7 @@ class MarkedExport:
 
     def has(self, attribute: str, values: Sequence[str]) -> bool:
         """Whether it has a vector of one of the values."""
-        return not {f"{mark:016x}" for mark in _hashes(values).tolist()}.isdisjoint(self.marks.get(attribute, ()))
+        return not {f"{mark:016x}" for mark in text_numbers(values).tolist()}.isdisjoint(self.marks.get(attribute, ()))
 
 
 def marked_exports(folder: Path) -> Iterator[MarkedExport]:

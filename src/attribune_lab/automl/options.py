@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
-from pydantic import BeforeValidator, Field, field_validator
+from pydantic import Field, field_validator
 
+from attribune.core.config import ONE_OR_SEVERAL
 from attribune.errors import ConfigError
 from attribune.models.baselines import BaselineConfig
 
 __all__ = ["AutoML"]
-
-
-def _as_tuple(value: Any) -> Any:
-    return (value,) if isinstance(value, str) else value
 
 
 class AutoML(BaselineConfig):
@@ -35,7 +32,7 @@ class AutoML(BaselineConfig):
 
     trials: int = Field(default=30, ge=1)
     minutes: float | None = Field(default=None, gt=0)
-    word_vectors: Annotated[tuple[str, ...], BeforeValidator(_as_tuple)] = ()
+    word_vectors: Annotated[tuple[str, ...], ONE_OR_SEVERAL] = ()
 
     @field_validator("word_vectors")
     @classmethod

@@ -6,7 +6,6 @@ leave open is decided in docs/decisions.md. Test rows are never read.
 
 from __future__ import annotations
 
-import hashlib
 import math
 import shutil
 import time
@@ -22,6 +21,7 @@ import torch
 from torch import Tensor, nn
 
 from attribune.core.files import read_json, write_json
+from attribune.core.hashing import checksum
 from attribune.core.process import keep_freed_memory
 from attribune.core.progress import Reporter
 from attribune.data.batching import LengthGroupedBatches, length_cuts
@@ -161,8 +161,7 @@ def _check_same_vectors(folder: RunFolder, vectors: Mapping[str, WordVectors]) -
     """Refuse to go on with other word vectors than those of earlier trials."""
     path = folder.trials / "word_vectors.json"
     marks = {
-        name: hashlib.blake2b(repr(read.words).encode() + read.matrix.tobytes(), digest_size=16).hexdigest()
-        for name, read in vectors.items()
+        name: checksum([repr(read.words).encode(), read.matrix.tobytes()], size=16) for name, read in vectors.items()
     }
     if not path.is_file():
         path.parent.mkdir(parents=True, exist_ok=True)

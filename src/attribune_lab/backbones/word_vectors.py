@@ -19,6 +19,7 @@ from typing import IO
 import numpy as np
 import numpy.typing as npt
 
+from attribune.core.wording import shortened
 from attribune.data.text_files import open_bytes, readable
 from attribune.errors import DataError
 
@@ -143,8 +144,8 @@ def _check_width(path: Path, number: int, name: bytes, fields: list[bytes], widt
     if len(fields) < width or extra:
         shown = len(fields) + len(extra)
         raise DataError(
-            f"{path}, line {number:,}: {shown:,} numbers behind {word.split(' ')[0][:40]!r}, but the vectors of this "
-            f"file have {width:,}: {_CURE}"
+            f"{path}, line {number:,}: {shown:,} numbers behind {shortened(word.split(' ')[0], 40)!r}, but the vectors "
+            f"of this file have {width:,}: {_CURE}"
         )
 
 

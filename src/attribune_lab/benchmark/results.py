@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from safetensors import SafetensorError
 from safetensors.numpy import load_file
 
+from attribune.core.arrays import Array
 from attribune.core.checksums import CheckedFiles
 from attribune.core.job_folder import JobFolder
 from attribune.core.records import read_record
@@ -32,7 +32,6 @@ __all__ = ["CELL", "IDENTITY", "BenchmarkFolder", "CellResult", "Group", "best_f
 
 CELL, METRICS = "cell.json", "metrics.json"
 IDENTITY = "identity"
-Array = npt.NDArray[Any]
 
 
 @dataclass(frozen=True)

@@ -12,10 +12,10 @@ from typing import Any
 
 import datasets
 import numpy as np
-import numpy.typing as npt
 import torch
 from safetensors.numpy import load_file, save
 
+from attribune.core.arrays import Array
 from attribune.core.checksums import CheckedFiles
 from attribune.core.files import write_json
 from attribune.core.job_folder import locked
@@ -36,7 +36,6 @@ from attribune_lab.datasets.row_log import words
 
 __all__ = ["check_experiment", "run_cell", "run_cells"]
 
-Array = npt.NDArray[Any]
 # Files that are removed from a finished cell; the predictions follow from the logits.
 _NOT_KEPT = ("checkpoints", "rows.json", "validation_predictions.parquet", "test_predictions.parquet")
 _PAUSE = 2.0

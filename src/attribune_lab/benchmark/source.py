@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import datasets
 import numpy as np
-import numpy.typing as npt
 
+from attribune.core.arguments import as_list
+from attribune.core.arrays import Array
+from attribune.core.hashing import sha256, text_digest
 from attribune.data.table_files import ENDINGS
 from attribune.errors import ConfigError, DataError
 from attribune.runs.recipe import Recipe
@@ -21,7 +22,6 @@ from attribune_lab.datasets.prepared import PreparedSet, load_prepared, sha256_o
 
 __all__ = ["SetSource", "value_files"]
 
-Array = npt.NDArray[Any]
 _MANY = 2**40
 
 
@@ -42,8 +42,7 @@ class SetSource:
         """All label columns."""
         if self.prepared is not None:
             return list(self.prepared.manifest["labels"])
-        labels = (self.plan.data or {}).get("label", [])
-        return [labels] if isinstance(labels, str) else list(labels)
+        return as_list((self.plan.data or {}).get("label"))
 
     def check_files(self) -> None:
         """Refuse a user's table that is missing, or that cannot be scored."""
@@ -155,7 +154,7 @@ class SetSource:
             sums = [sha256_of(path) for path in files if path.is_file()]
         described = [*value_files(self.plan.data or {}), *values]
         sums += [sha256_of(path) for path in map(Path, described) if path.is_file()]
-        return hashlib.sha256(" ".join(sums).encode()).hexdigest()
+        return sha256([" ".join(sums).encode()])
 
 
 def value_files(data: Mapping[str, Any]) -> list[str]:
@@ -166,8 +165,7 @@ def value_files(data: Mapping[str, Any]) -> list[str]:
 
 def _place(attribute: str, value: Any) -> float:
     """Return the place of a value in the random order of those of an attribute, from 0 to 1."""
-    digest = hashlib.blake2b(f"{attribute}\0{value}".encode(), digest_size=8).digest()
-    return int.from_bytes(digest, "big") / 2**64
+    return int.from_bytes(text_digest(f"{attribute}\0{value}"), "big") / 2**64
 
 
 def _drawn(row_count: int, most: int, *, seed: int) -> Array:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
 from array import array
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
@@ -19,6 +18,7 @@ import pyarrow.parquet as pq
 import yaml
 
 from attribune.core.door import as_argument
+from attribune.core.hashing import text_digest
 from attribune.core.wording import counted
 from attribune.data.writing import open_writer
 from attribune.errors import DataError
@@ -162,9 +162,9 @@ class _Rows:
         while batch := list(islice(rows, _BATCH)):
             for part, row in batch:
                 self.parts.append(-1 if part is None else PARTS.index(part))
-                digest = _digest(f"{row['text']}\0{row['text_pair']}" if card.pair else row["text"])
+                digest = text_digest(f"{row['text']}\0{row['text_pair']}" if card.pair else row["text"])
                 self.texts.append(self._numbers.setdefault(digest, len(self._numbers)))
-                self.hashes.append(int.from_bytes(digest if group is None else _digest(row[group]), "big"))
+                self.hashes.append(int.from_bytes(digest if group is None else text_digest(row[group]), "big"))
                 self.filled.update(name for name in names if row.get(name) and row[name] not in MISSING)
                 self._remember(card, row, log)
             yield pa.Table.from_pylist([row for _, row in batch], schema=schema)
@@ -179,10 +179,6 @@ class _Rows:
     def described(self, card: Card) -> Card:
         """Return the card without the attributes of which no row has a value."""
         return replace(card, attributes=tuple(spec for spec in card.attributes if str(spec["name"]) in self.filled))
-
-
-def _digest(text: str) -> bytes:
-    return hashlib.blake2b(text.encode(), digest_size=8).digest()
 
 
 def _schema(card: Card) -> pa.Schema:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from attribune.core.files import read_json, replace_file, write_json
+from attribune.core.hashing import file_sha256, sha256
 from attribune.core.job_folder import JobFolder
 from attribune.data.text_files import readable
 from attribune.errors import DataError, ModelFolderError
@@ -173,9 +173,9 @@ def sha256_of(path: Path) -> str:
     """Return the checksum of a file, or that of the names and checksums of the files in a folder."""
     if path.is_dir():
         listed = (f"{file.relative_to(path).as_posix()}\0{sha256_of(file)}\n" for file in _files_in(path))
-        return hashlib.sha256("".join(listed).encode()).hexdigest()
-    with readable(path), path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+        return sha256(map(str.encode, listed))
+    with readable(path):
+        return file_sha256(path)
 
 
 def size_of(path: Path) -> int:

@@ -6,20 +6,18 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import combinations
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from attribune.core.arrays import Array
 from attribune_lab.datasets.prepared import PARTS, PreparedSet
 from attribune_lab.datasets.row_log import words
 
 __all__ = ["SMOOTHING", "Figure", "best_subset", "class_divergence", "describe_set", "divergences", "values_of"]
 
-Array = npt.NDArray[Any]
 SMOOTHING = 2e-5
 """Added to every class of both distributions; with it the divergences of a uniform guess are the paper's to 1e-3."""
 _RARE = 10

@@ -7,9 +7,9 @@ from dataclasses import asdict
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from attribune.analysis.explain.scores import Rescored
+from attribune.core.arrays import Array
 from attribune.metrics.bootstrap import PairedResult, interval, paired
 from attribune.metrics.metric import Metric
 from attribune.metrics.pooling import pooled
@@ -18,7 +18,6 @@ from attribune.schema.attributes import FittedAttribute, counts_of_rows
 __all__ = ["attribute_importance", "importance_by_frequency"]
 
 _SHUFFLES = 3
-Array = npt.NDArray[Any]
 
 
 def attribute_importance(scores: Rescored, labels: Array) -> list[dict[str, Any]]:

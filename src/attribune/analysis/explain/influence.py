@@ -5,16 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from attribune.analysis.explain.scores import Rescored, numbers_of
+from attribune.core.arrays import Array
 from attribune.schema.attributes import FittedAttribute
 
 __all__ = ["influential_values"]
 
 _RESAMPLES = 2_000
 _NORMAL_ROWS = 2_000  # with more rows, the mean is normally distributed
-Array = npt.NDArray[Any]
 
 
 def influential_values(scores: Rescored, *, min_rows: int, top: int) -> list[dict[str, Any]]:

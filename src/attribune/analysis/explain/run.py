@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ from attribune.analysis.explain.importance import attribute_importance, importan
 from attribune.analysis.explain.influence import influential_values
 from attribune.analysis.explain.scores import Rescored
 from attribune.analysis.explain.single import counterfactuals, word_occlusion
+from attribune.core.arguments import as_list
 from attribune.data.tables import read_table
 from attribune.errors import ConfigError, DataError, numbered_in_file
 from attribune.models.predictor import Predictor
@@ -58,7 +59,7 @@ class Asked:
     def others(self) -> list[dict[str, list[Any]]]:
         """The sets of other values, each value in a list."""
         sets = [self.instead] if isinstance(self.instead, Mapping) else self.instead
-        return [{name: [x] if isinstance(x, str) else list(x) for name, x in one.items()} for one in sets]
+        return [{name: as_list(x) if isinstance(x, Iterable) else [x] for name, x in one.items()} for one in sets]
 
 
 def explain_run(run: str | Path, data: Any, asked: Asked, *, backbone: str | Path | None = None) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from attribune.core.arrays import FloatArray, IntArray
 from attribune.data.clusters import Clusters, clustered
 from attribune.data.readers.base import EncodedRows
 from attribune.metrics.metric import Metric
@@ -17,9 +18,6 @@ from attribune.schema.attributes import FittedAttribute
 
 __all__ = ["Rescored", "numbers_of"]
 
-Array = npt.NDArray[np.float32]
-Ids = npt.NDArray[np.int64]
-
 
 @dataclass(frozen=True, kw_only=True)
 class Rescored:
@@ -27,21 +25,21 @@ class Rescored:
 
     predictor: Predictor
     rows: EncodedRows
-    logits: Array
+    logits: FloatArray
     clusters: Clusters = field(default_factory=dict)
-    _hidden: dict[tuple[str, ...], Array] = field(default_factory=dict, compare=False, repr=False)
+    _hidden: dict[tuple[str, ...], FloatArray] = field(default_factory=dict, compare=False, repr=False)
 
     @classmethod
     def of(cls, predictor: Predictor, rows: EncodedRows, *, clusters: Clusters) -> Rescored:
         """Score the rows with their own attributes."""
         return cls(predictor=predictor, rows=rows, logits=predictor.score(rows), clusters=clusters)
 
-    def metrics(self, logits: Array, labels: npt.NDArray[Any], rows: Any = slice(None)) -> dict[str, Metric]:
+    def metrics(self, logits: FloatArray, labels: npt.NDArray[Any], rows: Any = slice(None)) -> dict[str, Metric]:
         """Return the metrics of logits of these rows, or of some of them."""
         clusters = {name: kind[rows] for name, kind in self.clusters.items()}
         return clustered(self.predictor.task.metrics(logits[rows], labels[rows]), clusters)
 
-    def with_ids(self, ids: Ids) -> Array:
+    def with_ids(self, ids: IntArray) -> FloatArray:
         """Return the logits (n, outputs) of the same texts with other ids (n, slots)."""
         logits = self.logits.copy()
         changed = np.flatnonzero((ids != self.rows.attribute_ids).any(axis=1))
@@ -49,7 +47,7 @@ class Rescored:
             logits[changed] = self.predictor.score(self.rows.take(changed).with_attribute_ids(ids[changed]))
         return logits
 
-    def hidden(self, attributes: Sequence[FittedAttribute]) -> Array:
+    def hidden(self, attributes: Sequence[FittedAttribute]) -> FloatArray:
         """Return the logits with attributes hidden in every row; they are cached, since several questions need them."""
         key = tuple(attribute.name for attribute in attributes)
         if key not in self._hidden:
@@ -59,7 +57,7 @@ class Rescored:
             self._hidden[key] = self.with_ids(ids)
         return self._hidden[key]
 
-    def shuffled(self, attributes: Sequence[FittedAttribute], *, seed: int) -> Array:
+    def shuffled(self, attributes: Sequence[FittedAttribute], *, seed: int) -> FloatArray:
         """Return the logits with the values of attributes permuted over the rows, those of one row together."""
         ids = self.rows.attribute_ids.copy()
         order = np.random.default_rng(seed).permutation(len(ids))
@@ -68,7 +66,7 @@ class Rescored:
         return self.with_ids(ids)
 
 
-def numbers_of(predictor: Predictor, logits: Array) -> tuple[npt.NDArray[np.float64], list[str]]:
+def numbers_of(predictor: Predictor, logits: FloatArray) -> tuple[npt.NDArray[np.float64], list[str]]:
     """Return predictions as numbers (n, k) with k names: probabilities, or the predicted number of a regression."""
     decoded = predictor.task.decode(logits)
     if decoded.probabilities is not None:

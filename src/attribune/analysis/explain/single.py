@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from attribune.analysis.explain.scores import numbers_of
+from attribune.core.arrays import IntArray
 from attribune.data.readers.base import EncodedRows
 from attribune.errors import ConfigError, DataError
 from attribune.models.predictor import Predictor
@@ -21,13 +22,12 @@ __all__ = ["counterfactuals", "word_occlusion"]
 
 _WORD_LIMIT = 400
 _BATCH_SIZE = 64
-Ids = npt.NDArray[np.int64]
 
 
 def counterfactuals(
     predictor: Predictor,
     text: str,
-    ids: Ids,
+    ids: IntArray,
     *,
     instead: Sequence[Mapping[str, Sequence[str]]],
     top: int,
@@ -75,7 +75,7 @@ def counterfactuals(
     ]
 
 
-def _replaced(ids: Ids, columns: slice, value: int) -> Ids:
+def _replaced(ids: IntArray, columns: slice, value: int) -> IntArray:
     """Return the ids with one value of an attribute; 0 hides it."""
     changed = ids.copy()
     changed[columns] = 0
@@ -87,7 +87,7 @@ def _plain(value: Any) -> Any:
     return value.item() if isinstance(value, np.generic) else value
 
 
-def rows_of(predictor: Predictor, texts: Sequence[tuple[str, str]], ids: Ids) -> EncodedRows:
+def rows_of(predictor: Predictor, texts: Sequence[tuple[str, str]], ids: IntArray) -> EncodedRows:
     """Encode texts, each with a second one that models without pairs do not read, with ids (n, slots) of attributes."""
     columns: dict[str, list[str | None]] = {name: [None] * len(texts) for name in predictor.columns}
     columns[predictor.text_input.columns[0]] = [text for text, _ in texts]
@@ -96,7 +96,7 @@ def rows_of(predictor: Predictor, texts: Sequence[tuple[str, str]], ids: Ids) ->
     return predictor.encode_rows(columns).with_attribute_ids(ids)
 
 
-def word_occlusion(predictor: Predictor, text: str, ids: Ids, *, second: str = "") -> dict[str, Any]:
+def word_occlusion(predictor: Predictor, text: str, ids: IntArray, *, second: str = "") -> dict[str, Any]:
     """Measure the effect of each word on the largest predicted number, with the attributes and without any.
 
     The effect of a word is that number less the one of the same text without the word (captum's feature ablation over
@@ -130,7 +130,7 @@ def word_occlusion(predictor: Predictor, text: str, ids: Ids, *, second: str = "
 
 
 def _word_effects(
-    predictor: Predictor, words: Sequence[tuple[str, int]], ids: Ids, target: int
+    predictor: Predictor, words: Sequence[tuple[str, int]], ids: IntArray, target: int
 ) -> npt.NDArray[np.float32]:
     from captum.attr import FeatureAblation
 

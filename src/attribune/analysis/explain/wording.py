@@ -17,7 +17,7 @@ __all__ = ["Section", "as_text", "headline", "sections"]
 _TOP_WORDS = 10
 _NUMBER_LIMIT = 5
 _SMALLEST = 0.001  # the smallest effect that the tables show
-Record = Mapping[str, Any]
+Explanation = Mapping[str, Any]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,7 +38,7 @@ class Section:
     note: str
 
 
-def sections(record: Record) -> list[Section]:
+def sections(record: Explanation) -> list[Section]:
     """Return the parts of a record of `explain`, in order."""
     parts = [_importance(record), _by_frequency(record), *_values(record)]
     if record["row"] is not None:
@@ -46,7 +46,7 @@ def sections(record: Record) -> list[Section]:
     return parts
 
 
-def headline(record: Record) -> str:
+def headline(record: Explanation) -> str:
     """Return what is shown to be lost without each attribute, in a sentence or two."""
     metric = record["metric"]
     losses = {loss["attribute"]: loss["hidden"][metric] for loss in record["losses"] if loss["attribute"]}
@@ -62,7 +62,7 @@ def headline(record: Record) -> str:
     return " ".join([*sentences, f"No difference is shown without {rest}."] if rest else sentences)
 
 
-def as_text(record: Record) -> str:
+def as_text(record: Explanation) -> str:
     """Return the explanation for a terminal."""
     blocks = [f"{record['data']}, {counted(record['rows'], 'row')}, {record['metric']}"]
     for section in sections(record):
@@ -73,9 +73,9 @@ def as_text(record: Record) -> str:
     return "\n\n".join(blocks)
 
 
-def _importance(record: Record) -> Section:
+def _importance(record: Explanation) -> Section:
     metric, lines = record["metric"], []
-    losses: dict[str, Record] = {}
+    losses: dict[str, Explanation] = {}
     for loss in record["losses"]:
         name = loss["attribute"] or "all attributes"
         hidden, shuffled = loss["hidden"][metric], loss["shuffled"][metric]
@@ -93,7 +93,7 @@ def _importance(record: Record) -> Section:
     )
 
 
-def _loss_sentences(metric: str, losses: Mapping[str, Record]) -> tuple[list[str], list[str]]:
+def _loss_sentences(metric: str, losses: Mapping[str, Explanation]) -> tuple[list[str], list[str]]:
     """Return a sentence for each loss, by what is missing: those that show a difference, and the others."""
     shown = [
         f"With {what}, {metric} is {_direction_of_loss(loss)} by {_difference_text(metric, loss, absolute=True)}."
@@ -108,14 +108,14 @@ def _loss_sentences(metric: str, losses: Mapping[str, Record]) -> tuple[list[str
     return shown, undecided
 
 
-def _direction_of_loss(loss: Record) -> str:
+def _direction_of_loss(loss: Explanation) -> str:
     return "worse" if loss["difference"] > 0 else "better"
 
 
-def _by_frequency(record: Record) -> Section:
+def _by_frequency(record: Explanation) -> Section:
     metric, rare = record["metric"], record["rare"]
     names = {"unseen": "unseen or missing", "rare": f"rare, 1 to {rare}", "frequent": f"frequent, over {rare}"}
-    losses: dict[str, Record] = {}
+    losses: dict[str, Explanation] = {}
     lines = []
     for one in record["bins"]:
         name = f"{one['attribute']}: {names[one['bin']]}"
@@ -138,7 +138,7 @@ def _by_frequency(record: Record) -> Section:
     )
 
 
-def _values(record: Record) -> Iterator[Section]:
+def _values(record: Explanation) -> Iterator[Section]:
     for attribute in record["values"]:
         lines, sentences = [], []
         for one in attribute["top"]:
@@ -160,7 +160,7 @@ def _values(record: Record) -> Iterator[Section]:
         )
 
 
-def _compared(attribute: Record, least_rows: int) -> str:
+def _compared(attribute: Explanation, least_rows: int) -> str:
     """Return how to read the effects of values, of which at least one is compared."""
     enough, all_values = attribute["enough_rows"], attribute["values"]
     if all_values == 1:
@@ -173,13 +173,13 @@ def _compared(attribute: Record, least_rows: int) -> str:
     return f"Each value is compared with the same rows without it. {which} at least {least_rows} rows.{chance}"
 
 
-def _direction(one: Record) -> str:
+def _direction(one: Explanation) -> str:
     if not _shows_difference(one):
         return ", in no direction that is shown"
     return f", {one['of']} {'up' if one['change'] > 0 else 'down'} by {abs(one['change']):.3f}"
 
 
-def _counterfactuals(record: Record) -> Section:
+def _counterfactuals(record: Explanation) -> Section:
     row = record["row"]
     given = row["predictions"][0]
     names = sorted(given["numbers"], key=lambda name: -abs(given["numbers"][name]))[:_NUMBER_LIMIT]
@@ -201,7 +201,7 @@ def _counterfactuals(record: Record) -> Section:
     )
 
 
-def _words(record: Record) -> Section:
+def _words(record: Explanation) -> Section:
     occlusion = record["row"]["words"]
     words, target = occlusion["words"], occlusion["of"]
     order = sorted(words, key=lambda one: -max(abs(one["given"]), abs(one["hidden"])))[:_TOP_WORDS]
@@ -223,12 +223,12 @@ def _words(record: Record) -> Section:
     )
 
 
-def _shows_difference(pair: Record) -> bool:
+def _shows_difference(pair: Explanation) -> bool:
     """Whether the interval lies on one side of zero, and the test of a paired difference agrees."""
     return bool(pair["low"] > 0 or pair["high"] < 0) and pair.get("p_value", 0.0) < 0.05
 
 
-def _difference_text(metric: str, pair: Record, *, absolute: bool = False) -> str:
+def _difference_text(metric: str, pair: Explanation, *, absolute: bool = False) -> str:
     """Return a difference with its interval, in points for shares; `absolute` turns it round to be positive."""
     info = metric_info(metric)
     places = 1 if info.is_share else 3

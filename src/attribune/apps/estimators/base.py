@@ -27,6 +27,7 @@ from attribune.apps.estimators.folder import (
 from attribune.apps.estimators.inputs import read_columns
 from attribune.apps.estimators.saved import PackedPredictor, saved_model
 from attribune.apps.report.explanation_page import shown_explanation
+from attribune.core.arguments import as_list
 from attribune.core.config import short_repr
 from attribune.core.process_state import training_alone
 from attribune.core.progress import Reporter
@@ -329,7 +330,7 @@ class AttributeEstimator(BaseEstimator, ABC):
                 self.predictor_,
                 table,
                 lambda change: revised_model(folder, change, backbone=self._moved_backbone),
-                attributes=[attributes] if isinstance(attributes, str) else attributes,
+                attributes=None if attributes is None else as_list(attributes),
                 settings=settings,
                 reporter=Reporter(),
             )

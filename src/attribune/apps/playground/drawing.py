@@ -4,19 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import matplotlib
 import numpy as np
-import numpy.typing as npt
 from jinja2 import Environment
 from matplotlib.colors import to_hex
 
-from attribune.core.wording import shortened
+from attribune.core.arrays import Array
+from attribune.core.wording import excerpt
 
 __all__ = ["map_svg"]
 
-Array = npt.NDArray[Any]
 _WIDTH, _HEIGHT, _MARGIN = 800, 440, 40
 _LETTER, _LINE = 7.5, 17  # size of a label
 _EDGE = 5  # values at each end of a component whose names are drawn
@@ -112,7 +110,7 @@ def _labels(values: Sequence[str], places: Array) -> Iterator[_Label]:
     taken: list[tuple[float, float, float]] = []
     for index in np.stack([order[:_EDGE] for order in orders], axis=1).reshape(-1).tolist():
         x, y = places[index].tolist()
-        name = shortened(values[index], _NAME)
+        name = excerpt(values[index], _NAME)
         is_right = x > _WIDTH / 2
         left = x - 9 - _LETTER * len(name) if is_right else x + 9
         right = left + _LETTER * len(name)

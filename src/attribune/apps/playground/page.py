@@ -16,7 +16,7 @@ from attribune.apps.playground.drawing import map_svg
 from attribune.apps.playground.guard import PageGuard
 from attribune.apps.playground.session import Session, is_listed, takes_several
 from attribune.apps.playground.values import ValueMap
-from attribune.core.wording import shortened
+from attribune.core.wording import excerpt
 from attribune.errors import AttribuneError
 from attribune.schema import FittedAttribute
 
@@ -115,7 +115,7 @@ def _text_tab(session: Session, page: gr.Blocks) -> tuple[gr.Textbox, list[Any]]
     gr.Markdown("What does the model say of a text? Pick or write one, choose the values it is read with, and predict.")
     examples = session.examples()
     if examples:
-        choices = [(shortened(one.text, _MAX_CHOICE), index) for index, one in enumerate(examples)]
+        choices = [(excerpt(one.text, _MAX_CHOICE), index) for index, one in enumerate(examples)]
         example = gr.Dropdown(choices=choices, value=0, label="A training row", elem_id="training-row")
         label = gr.HTML(elem_id="label")
     text = gr.Textbox(label="Text", lines=4, elem_id="text")

@@ -13,6 +13,7 @@ from datasets import Dataset
 
 from attribune.analysis.explain.single import counterfactuals, rows_of
 from attribune.apps.playground.values import AttributeValues
+from attribune.core.arrays import Array
 from attribune.core.wording import prediction_text
 from attribune.data.file_options import FileOptions
 from attribune.data.tables import TableFile
@@ -29,7 +30,6 @@ from attribune.values.panel import Panel, check_panel
 
 __all__ = ["Answer", "PanelAnswer", "Session", "TrainingRow"]
 
-Array = npt.NDArray[Any]
 _MAX_EXAMPLES = 40
 _MAX_TRAINING_ROWS = 200_000  # for the mean labels
 _MAX_TEXT_LENGTH = 100_000  # characters

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from attribune.core.arrays import Array
 from attribune.errors import ConfigError
 from attribune.models.predictor import Predictor
 from attribune.runs.labelled import LabelledRows
@@ -17,7 +16,6 @@ from attribune.tasks import Task
 
 __all__ = ["AttributeValues", "ValueMap"]
 
-Array = npt.NDArray[Any]
 _MAX_MAPPED = 2_000  # the most frequent values
 _MAX_MATCHES = 50
 

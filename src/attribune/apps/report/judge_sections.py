@@ -14,7 +14,7 @@ from attribune.analysis.judges import JudgeAnswers, JudgeMetric, RangedFigure, j
 from attribune.analysis.run_rows import RunRows
 from attribune.apps.report.page import Figure, Section
 from attribune.apps.report.plots import Estimate, calibration_plot, forest_plot
-from attribune.core.wording import shortened
+from attribune.core.wording import excerpt
 from attribune.data.clusters import TEXT
 from attribune.metrics.bootstrap import Interval
 from attribune.metrics.definitions import metric_info
@@ -178,7 +178,7 @@ def _counted(judges: int) -> str:
 
 def _bias_plot(units: _Units, judges: Sequence[tuple[str, RangedFigure]]) -> Figure:
     estimates = [
-        Estimate.of(shortened(name, _NAME), bias.interval, scale=units.scale, highlighted=bias.stands_out)
+        Estimate.of(excerpt(name, _NAME), bias.interval, scale=units.scale, highlighted=bias.stands_out)
         for name, bias in judges
     ]
     return Figure(
@@ -205,7 +205,7 @@ def _knowledge(rows: RunRows) -> Iterator[Section]:
     info = metric_info(metric)
     names, places = _names(rows, column, [one.row for one in found]), _both_ends(len(found))
     estimates = [
-        Estimate.of(shortened(names[at], _NAME), one.gain, scale=info.scale, highlighted=one.is_better or one.is_worse)
+        Estimate.of(excerpt(names[at], _NAME), one.gain, scale=info.scale, highlighted=one.is_better or one.is_worse)
         for at in places
         for one in [found[at]]
     ]
@@ -316,7 +316,7 @@ def _disputed_texts(rows: RunRows, judgements: Judgements, figures: TextFigures,
         for place, text in zip(places.tolist(), texts, strict=True):
             shown = [units.number(float(one[place])) for one in (figures.predicted, figures.seen)]
             answers = _answers_of(judgements, place)
-            lines.append([shortened(text, _EXCERPT), how, f"{figures.counts[place]:,}", *shown, answers])
+            lines.append([excerpt(text, _EXCERPT), how, f"{figures.counts[place]:,}", *shown, answers])
     return Section(title="Texts on which people disagree most", table=lines, notes=[_reading(units)])
 
 

@@ -14,7 +14,17 @@ from markupsafe import Markup, escape
 from attribune.core.files import replace_file
 from attribune.errors import ModelFolderError
 
-__all__ = ["Answer", "Example", "Figure", "Heading", "MarkedText", "Section", "render_page", "shown_time", "write_page"]
+__all__ = [
+    "Example",
+    "Figure",
+    "Heading",
+    "MarkedText",
+    "QuestionAndAnswer",
+    "Section",
+    "render_page",
+    "shown_time",
+    "write_page",
+]
 
 _THEME = {
     "#1f2933": "ink",
@@ -50,7 +60,7 @@ class Figure:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Answer:
+class QuestionAndAnswer:
     """A question about a run with its answer.
 
     Args:
@@ -94,7 +104,7 @@ class Section:
     """
 
     title: str
-    answers: Sequence[Answer] = ()
+    answers: Sequence[QuestionAndAnswer] = ()
     sentences: Sequence[str] = ()
     undecided: Sequence[str] = ()
     marked_texts: Sequence[MarkedText] = ()

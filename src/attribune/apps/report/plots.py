@@ -13,11 +13,11 @@ from typing import Any, Literal, Self
 
 import matplotlib
 import numpy as np
-import numpy.typing as npt
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from matplotlib.ticker import NullFormatter
 
+from attribune.core.arrays import Array
 from attribune.metrics.bootstrap import Interval, PairedResult
 
 __all__ = [
@@ -32,7 +32,6 @@ __all__ = [
     "span_plot",
 ]
 
-Array = npt.NDArray[Any]
 INK, GREY, PAPER, BLUE, ORANGE = "#1f2933", "#9aa5b1", "#ffffff", "#1864ab", "#d9480f"
 _MAX_NAME = 18  # characters of a class's name
 _DARK = 0.7  # opacity of a cell from which the colour of the page is more legible on it than ink

@@ -22,11 +22,20 @@ from attribune.analysis.diagnostics import (
 from attribune.analysis.mistakes import class_figures, largest_mistakes
 from attribune.analysis.run_rows import RunRows, rows_of_run
 from attribune.apps.report.judge_sections import judge_sections
-from attribune.apps.report.page import Answer, Example, Figure, Heading, Section, render_page, shown_time, write_page
+from attribune.apps.report.page import (
+    Example,
+    Figure,
+    Heading,
+    QuestionAndAnswer,
+    Section,
+    render_page,
+    shown_time,
+    write_page,
+)
 from attribune.apps.report.plots import Curve, Estimate, binned_plot, calibration_plot, confusion_plot, curve_plot
 from attribune.core.arguments import checked_arguments
 from attribune.core.progress import Reporter
-from attribune.core.wording import counted, shortened
+from attribune.core.wording import counted, excerpt
 from attribune.data.clusters import what_is_drawn
 from attribune.data.file_options import Reading
 from attribune.data.tables import refuse_input_as_output, with_reading
@@ -116,7 +125,7 @@ def _heading(rows: RunRows) -> Heading:
     return Heading(title=name, kind="What a run learned", headline=rows.verdict.headline, facts=facts)
 
 
-def _answers(verdict: Verdict) -> Iterator[Answer]:
+def _answers(verdict: Verdict) -> Iterator[QuestionAndAnswer]:
     """Yield the questions of a verdict with their answers, the attributes first."""
     if (effect := verdict.attributes) is not None:
         yield _answer("Do the attributes help?", effect.answer, list(effect.sentences()))
@@ -126,12 +135,16 @@ def _answers(verdict: Verdict) -> Iterator[Answer]:
     if (baseline := verdict.baseline) is not None:
         yield _answer("Is it better than a cheap baseline?", baseline.answer, list(baseline.sentences()))
     if verdict.kept is not None:
-        yield Answer(question="Which weights does it have?", sentences=list(verdict.kept.sentences()))
+        yield QuestionAndAnswer(question="Which weights does it have?", sentences=list(verdict.kept.sentences()))
 
 
-def _answer(question: str, answer: str, sentences: Sequence[str], *, undecided: Sequence[str] = ()) -> Answer:
+def _answer(
+    question: str, answer: str, sentences: Sequence[str], *, undecided: Sequence[str] = ()
+) -> QuestionAndAnswer:
     tone = {"yes": "good", "no": "bad"}.get(answer, "")
-    return Answer(question=question, answer=answer.capitalize(), tone=tone, sentences=sentences, undecided=undecided)
+    return QuestionAndAnswer(
+        question=question, answer=answer.capitalize(), tone=tone, sentences=sentences, undecided=undecided
+    )
 
 
 def _by_count(verdict: Verdict) -> Iterator[Section]:
@@ -299,11 +312,11 @@ def _mistakes(rows: RunRows) -> Iterator[Section]:
     columns = {name: [cell_text(cell) for cell in table[name]] for name in names}
     examples = []
     for number, (one, text) in enumerate(zip(mistakes, texts, strict=True)):
-        facts = {name: shortened(column[number] or "missing", _FACT) for name, column in columns.items()}
-        facts["predicted"] = shortened(one.predicted, _FACT)
+        facts = {name: excerpt(column[number] or "missing", _FACT) for name, column in columns.items()}
+        facts["predicted"] = excerpt(one.predicted, _FACT)
         if one.probability is not None:
             facts["probability of the label"] = f"{one.probability:.3f}"
-        examples.append(Example(text=shortened(text, _EXCERPT) or "(no text)", facts=facts))
+        examples.append(Example(text=excerpt(text, _EXCERPT) or "(no text)", facts=facts))
     of = "the rows that are predicted wrongly" if rows.scored_rows.task.codec.choices else "all rows"
     yield Section(
         title="Largest mistakes",

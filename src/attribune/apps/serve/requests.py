@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import gc
 import json
 import math
@@ -15,6 +14,7 @@ from pydantic import BaseModel, ValidationError
 from attribune.apps.serve.bodies import Fault, PredictRequest, Refused, Row
 from attribune.apps.serve.models import ServedModel
 from attribune.apps.serve.settings import ServeSettings
+from attribune.core.wording import closest
 from attribune.errors import ConfigError, DataError
 from attribune.schema import FittedAttribute, MultiLabel, Numeric, Schema
 from attribune.schema.columns import canonical
@@ -211,8 +211,8 @@ def _meant(name: str, fields: Collection[str], attributes: Collection[str], pref
     """Return the hint to what a field may mean: an attribute that is in the wrong place, or a similar name."""
     if "attributes" in fields and name in attributes:
         return f": did you mean {prefix}attributes.{as_name(name)}? Put it into the object `attributes`"
-    close = difflib.get_close_matches(name, list(fields), n=1) if len(name) <= _LONGEST_NAME else []
-    return f": did you mean {prefix}{close[0]}?" if close else ""
+    close = closest(name, fields) if len(name) <= _LONGEST_NAME else None
+    return f": did you mean {prefix}{close}?" if close else ""
 
 
 def _check_names(given: Any, known: Iterable[str], prefix: str, reason: str) -> None:

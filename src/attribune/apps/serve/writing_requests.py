@@ -21,6 +21,7 @@ from attribune.apps.serve.requests import (
     shown,
 )
 from attribune.apps.serve.settings import ServeSettings
+from attribune.core.arguments import as_list
 from attribune.models.writer import Decoding
 
 __all__ = ["ChatRequest", "CompletionAnswer", "CompletionRequest", "Writing", "read_writing"]
@@ -183,7 +184,7 @@ def read_writing(
     model = choose_model(writes, request.model)
     prompts = _conversations(request, model) if is_chat else _prompts(request)
     _check_sizes(prompts, request, settings)
-    stop = (request.stop,) if isinstance(request.stop, str) else tuple(request.stop or ())
+    stop = tuple(as_list(request.stop))
     if len(stop) > _MOST_STOPS or not all(stop):
         raise Refused(422, "stop", f"give up to {_MOST_STOPS} texts, none of them empty")
     read = read_row({"text": {}, "attributes": request.attributes}, "", model, settings)

@@ -11,15 +11,24 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from attribune.core.arrays import IntArray
 from attribune.core.wording import counted
-from attribune.data.checking.profiles import ColumnProfile, IntArray, column_codes, joint_codes
+from attribune.data.checking.profiles import ColumnProfile, column_codes, joint_codes
 from attribune.data.selection import placeholder_texts, placeholder_words
+from attribune.schema.reports import FIRST_ROWS, rows_without_text
 
 __all__ = ["copy_findings", "text_findings"]
 
 
-def text_findings(table: pa.Table, texts: Sequence[str]) -> Iterator[str]:
-    """Say how many texts look like a word for no text."""
+def text_findings(table: pa.Table, texts: Sequence[str], groups: IntArray | None) -> Iterator[str]:
+    """Say how many rows have no text, and how many texts look like a word for none.
+
+    Args:
+        groups: (n,) number of the text of each row, -1 for none.
+    """
+    without = np.flatnonzero([] if groups is None else groups < 0) + 1
+    if words := rows_without_text(len(without), without[:FIRST_ROWS].tolist()):
+        yield f"{words}, and {'is' if len(without) == 1 else 'are'} left out of a training"
     if found := placeholder_texts(table, texts):
         yield placeholder_words(found)
 

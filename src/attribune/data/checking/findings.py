@@ -8,10 +8,11 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow.compute as pc
 
+from attribune.core.arrays import IntArray
 from attribune.core.door import as_argument
 from attribune.core.wording import counted
 from attribune.data.checking.judgements import told_share
-from attribune.data.checking.profiles import Codes, IntArray
+from attribune.data.checking.profiles import Codes
 from attribune.schema.columns import MISSING
 
 __all__ = ["attribute_finding", "class_word_finding", "leak_finding", "shared_rows", "words_finding"]

@@ -9,7 +9,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from attribune.data.checking.profiles import ColumnProfile, IntArray
+from attribune.core.arrays import IntArray
+from attribune.data.checking.profiles import ColumnProfile
 
 __all__ = ["is_told_by", "judge_among", "never_twice", "numbers_the_texts", "told_share"]
 

@@ -9,10 +9,10 @@ from typing import Any, Literal, Self
 
 import datasets
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from attribune.core.arrays import IntArray
 from attribune.data.times import is_time
 from attribune.schema.cells import single_cells
 from attribune.schema.columns import MISSING, NO_NUMBER, canonical, words_of_none
@@ -21,7 +21,6 @@ from attribune.tasks.labels import label_number, number_of
 __all__ = [
     "Codes",
     "ColumnProfile",
-    "IntArray",
     "are_numbers",
     "are_stars",
     "arrow_columns",
@@ -31,7 +30,6 @@ __all__ = [
     "profile_column",
 ]
 
-IntArray = npt.NDArray[np.int64]
 Kind = Literal["text", "number", "time", "list", "other"]
 
 _NUMBER = r"^\s*[+-]?((0|[1-9]\d*)(\.\d*)?|\.\d+)([eE][+-]?\d+)?\s*$"  # zeros in front are those of a code

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from attribune.core.arguments import as_list
 from attribune.data.file_options import FileOptions
 from attribune.schema.kinds import Categorical, Kind, MultiLabel
 
@@ -51,20 +52,20 @@ class Proposal:
         """The words after ``attribune train FILE``."""
         given = self.arguments
         kinds = given.get("attributes", ())
-        listed: list[tuple[str, Sequence[str]]] = [(_as_flag(name), _names(given.get(name))) for name in _FLAGS]
+        listed: list[tuple[str, Sequence[str]]] = [(_as_flag(name), as_list(given.get(name))) for name in _FLAGS]
         listed += [
             ("--attributes", [one for one in kinds if isinstance(one, str)]),
             ("--multi-label", [_with_separator(one) for one in kinds if isinstance(one, MultiLabel)]),
             ("--number", [one.name for one in kinds if not isinstance(one, str | MultiLabel)]),
-            ("--weight", _names(given.get("weight"))),
+            ("--weight", as_list(given.get("weight"))),
             *self.reading.words().items(),
-            ("--method", _names(given.get("method"))),
+            ("--method", as_list(given.get("method"))),
         ]
         task = given.get("task")
         options = dict(task) if isinstance(task, Mapping) else {"kind": task}
         settings = {f"task.{name}": value for name, value in options.items() if name != "kind"} | self._missing
         listed += [
-            ("--task", _names(None if options["kind"] == "classification" else options["kind"])),
+            ("--task", as_list(None if options["kind"] == "classification" else options["kind"])),
             ("--set", [f"{path}={json.dumps(value, ensure_ascii=False)}" for path, value in settings.items()]),
         ]
         return [word for flag, names in listed for word in _flag(flag, names)]
@@ -93,10 +94,6 @@ class Proposal:
 
 def _as_flag(name: str) -> str:
     return f"--{name.replace('_', '-')}"
-
-
-def _names(given: Any) -> list[str]:
-    return [given] if isinstance(given, str) else list(given or ())
 
 
 def _plain(value: Any) -> Any:

@@ -8,10 +8,11 @@ from typing import Any, Literal
 
 import numpy as np
 
+from attribune.core.arrays import IntArray
 from attribune.data.checking.findings import attribute_finding, leak_finding
 from attribune.data.checking.judgements import is_told_by, numbers_the_texts
 from attribune.data.checking.names import ColumnName
-from attribune.data.checking.profiles import ColumnProfile, IntArray, are_stars, number_codes
+from attribune.data.checking.profiles import ColumnProfile, are_stars, number_codes
 from attribune.data.checking.whole_numbers import NumberKind, kind_of_numbers, numbers_of
 from attribune.data.text_files import UNNAMED
 from attribune.schema.columns import NO_NUMBER

@@ -13,20 +13,14 @@ import numpy.typing as npt
 import pandas as pd
 import pyarrow as pa
 
-from attribune.core.arguments import checked_arguments
+from attribune.core.arguments import as_list, checked_arguments
+from attribune.core.arrays import IntArray
 from attribune.core.door import as_argument, as_attribute, is_command_line
 from attribune.core.wording import counted, listed_counts
 from attribune.data.checking.copies import copy_findings, text_findings
 from attribune.data.checking.findings import class_word_finding, shared_rows, words_finding
 from attribune.data.checking.judgements import judge_among
-from attribune.data.checking.profiles import (
-    ColumnProfile,
-    IntArray,
-    arrow_columns,
-    column_codes,
-    joint_codes,
-    profile_column,
-)
+from attribune.data.checking.profiles import ColumnProfile, arrow_columns, column_codes, joint_codes, profile_column
 from attribune.data.checking.proposal import LACKING, Proposal
 from attribune.data.checking.roles import (
     Role,
@@ -43,11 +37,12 @@ from attribune.data.judgement_layouts import Layout, find_export
 from attribune.data.splits import parts_at_random
 from attribune.data.table_files import comma_columns
 from attribune.data.tables import TableFile, options_of, read_table, table_source_name
+from attribune.data.times import time_split_words
 from attribune.errors import DataError
 from attribune.metrics.tables import html_blocks, text_cells
 from attribune.schema.columns import MISSING, canonical, require_columns
 from attribune.schema.kinds import Kind, MultiLabel, Number
-from attribune.tasks.labels import alike_notes
+from attribune.tasks.labels import FEW_ROWS, alike_notes, rare_classes
 
 __all__ = ["ColumnCheck", "TableCheck", "check"]
 
@@ -55,7 +50,6 @@ _COMPARED = ("text", "text_pair", "text_negative")  # the arguments for an ancho
 _KINDS = ("categorical", "multi_label", "number")  # in the order of the flags
 _SHOWN = 40  # columns, and classes, in the tables that are printed
 _MOST_COLUMNS = 10_000
-_FEW_ROWS = 5
 _ENOUGH_ROWS = 100
 _LEAST_KNOWN = 0.02
 _JUDGEMENTS = RoleOf(role="left out", reason="holds judgements")
@@ -318,7 +312,7 @@ def check(
             f"{source} has {table.num_columns:,} columns, and each of at most {_MOST_COLUMNS:,} can be checked: write "
             "the texts, the labels and the attributes to a table of their own"
         )
-    texts = [text] if isinstance(text, str) else list(text or ())
+    texts = as_list(text)
     require_columns(table.column_names, [*texts, *([] if label is None else [label])], source=source)
     no_value = MISSING if missing is None else tuple(missing)
     found = _Columns.of(table, texts=texts, label=label, missing=no_value)
@@ -342,7 +336,9 @@ def check(
         export=None if layout is None else _export_words(source, layout),
         is_doubtful=layout is not None and layout.is_doubtful,
         convert="" if layout is None else layout.command(source, options_of(data, **reading).words()),
-        findings=() if layout is not None else tuple(_findings(table, found, classes, leaks, missing=no_value)),
+        findings=()
+        if layout is not None
+        else tuple(_findings(table, found, classes, leaks, missing=no_value, is_split=test is None)),
     )
 
 
@@ -430,16 +426,28 @@ def _comma_role(name: str, example: str) -> RoleOf:
 
 
 def _findings(
-    table: pa.Table, found: _Columns, classes: Mapping[str, int], leaks: Sequence[str], *, missing: Sequence[str]
+    table: pa.Table,
+    found: _Columns,
+    classes: Mapping[str, int],
+    leaks: Sequence[str],
+    *,
+    missing: Sequence[str],
+    is_split: bool,
 ) -> Iterator[str]:
-    """Say what is wrong, in the order in which it matters."""
+    """Say what is wrong, in the order in which it matters.
+
+    Args:
+        is_split: whether the test rows are to be split off.
+    """
     label = found.label
     yield from _general(table, found.texts, label, is_labelled=not found.compares)
     yield from _class_findings(classes)
     if label is not None and label.codes is label.spelled and label.no_values and label.kind != "list":
         yield class_word_finding(label.name, label.no_values)
-    yield from text_findings(table, found.texts)
+    yield from text_findings(table, found.texts, found.groups)
     yield from leaks
+    if is_split:
+        yield from (time_split_words(one.name) for one in found.with_role("time") if one.kind == "time")
     if found.groups is not None:
         ids = [one.name for one in found.with_role("id")]
         attributes = [one.codes.codes for one in found.with_role("attribute")]
@@ -575,9 +583,9 @@ def _general(table: pa.Table, texts: Sequence[str], label: ColumnProfile | None,
 def _class_findings(classes: Mapping[str, int]) -> list[str]:
     if len(classes) == 1:
         return [f"all labels are {next(iter(classes))!r}, of which nothing can be learned: name another column"]
-    few, alike = [name for name, count in classes.items() if count < _FEW_ROWS], alike_notes(classes)
+    few, alike = list(rare_classes(classes)), alike_notes(classes)
     if not few:
         return alike
     listed = ", ".join(map(repr, few[:5])) + (", ..." if len(few) > 5 else "")
     some = counted(len(few), "class", "classes")
-    return [*alike, f"{some} with fewer than {_FEW_ROWS} rows ({listed}): join classes, or correct the labels"]
+    return [*alike, f"{some} with fewer than {FEW_ROWS} rows ({listed}): join classes, or correct the labels"]

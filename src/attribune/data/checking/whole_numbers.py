@@ -16,14 +16,13 @@ import re
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
+from attribune.core.arrays import DoubleArray, IntArray
 from attribune.data.checking.judgements import never_twice
-from attribune.data.checking.profiles import Codes, ColumnProfile, IntArray
+from attribune.data.checking.profiles import Codes, ColumnProfile
 
 __all__ = ["NumberKind", "kind_of_numbers", "numbers_of"]
 
-Array = npt.NDArray[np.float64]
 
 _WINDOW = 10  # distinct numbers that follow each other
 _FEW = 100  # distinct numbers, below which a scale can have favourite answers
@@ -59,7 +58,7 @@ class _Shape:
     is_sure: bool = False
 
 
-def numbers_of(codes: Codes) -> Array:
+def numbers_of(codes: Codes) -> DoubleArray:
     """Return the number of each distinct value (m,), NaN for a value that is none."""
     return np.array([_number(value) for value in codes.values.to_pylist()], dtype=np.float64)
 
@@ -105,7 +104,7 @@ def kind_of_numbers(name: str, codes: Codes, *, texts: IntArray | None, label: C
     return NumberKind(kind="categorical", reason="all are about as frequent, as numbers that somebody gave out")
 
 
-def _shape_of(rows: Array) -> _Shape:
+def _shape_of(rows: DoubleArray) -> _Shape:
     """Compare the frequencies of the numbers (n,) with those of a smooth distribution."""
     values, counts = np.unique(rows.astype(np.int64), return_counts=True)
     if len(values) < 2 * _WINDOW:
@@ -177,7 +176,7 @@ def _peak(values: IntArray, counts: IntArray) -> str:
     return f"{values[most]} in {counts[most]:,} rows and {values[beside]} in {counts[beside]:,}"
 
 
-def _tried(rows: Array, texts: IntArray | None, label: ColumnProfile, known: IntArray) -> _Shape | None:
+def _tried(rows: DoubleArray, texts: IntArray | None, label: ColumnProfile, known: IntArray) -> _Shape | None:
     """Predict the label in rows that are not learned from, by each number for itself and by its size.
 
     Returns:
@@ -211,7 +210,7 @@ def _tried(rows: Array, texts: IntArray | None, label: ColumnProfile, known: Int
     return None
 
 
-def _targets(label: ColumnProfile, codes: IntArray) -> Array | None:
+def _targets(label: ColumnProfile, codes: IntArray) -> DoubleArray | None:
     """Return the label as numbers (n, K): itself, or one column for each of its classes; None where it is constant."""
     if len(codes) < 2 * _FOLDS:
         return None
@@ -229,7 +228,7 @@ def _groups(texts: IntArray) -> IntArray:
     return np.asarray(np.unique(alone, return_inverse=True)[1], dtype=np.int64)
 
 
-def _errors(codes: IntArray, targets: Array, fold: IntArray) -> Array:
+def _errors(codes: IntArray, targets: DoubleArray, fold: IntArray) -> DoubleArray:
     """Return the squared error (n,) of the means of cells, shrunk to the mean of all, in folds that are not learned.
 
     The shrinkage, a number of rows, is the best of four on all folds.
@@ -250,7 +249,7 @@ def _errors(codes: IntArray, targets: Array, fold: IntArray) -> Array:
     return min(tried.values(), key=_mean)
 
 
-def _errors_by_size(ranks: IntArray, targets: Array, fold: IntArray) -> Array:
+def _errors_by_size(ranks: IntArray, targets: DoubleArray, fold: IntArray) -> DoubleArray:
     """Return the squared error (n,) of a broken line over the share of rows below a number, in folds not learned.
 
     The number of its pieces is the best of three on all folds.
@@ -273,10 +272,10 @@ def _errors_by_size(ranks: IntArray, targets: Array, fold: IntArray) -> Array:
     return min(tried, key=_mean)
 
 
-def _mean(errors: Array) -> float:
+def _mean(errors: DoubleArray) -> float:
     return float(errors.mean())
 
 
-def _z(differences: Array) -> float:
+def _z(differences: DoubleArray) -> float:
     """Return a mean in standard errors."""
     return _mean(differences) / max(float(differences.std() / np.sqrt(len(differences))), 1e-12)

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from dataclasses import dataclass, field, fields, replace
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 from datasets import Dataset
 
+from attribune.core.arrays import Array, BoolArray
 from attribune.data.readers.collator import Collator, text_key
 from attribune.data.texts import TextInput
 from attribune.data.windows import Window
@@ -27,8 +28,7 @@ if TYPE_CHECKING:
 
 __all__ = ["MANY_CUT", "EncodedRows", "Pieces", "Reader", "Reading", "TextRows", "ids_column", "labels_column"]
 
-Array = npt.NDArray[Any]
-Flags = npt.NDArray[np.bool_]
+Rows = TypeVar("Rows", bound="EncodedRows")
 MANY_CUT = 0.05
 """If a larger share of the texts is cut to the window, a note says what to do."""
 
@@ -47,8 +47,8 @@ class EncodedRows(ABC):
 
     inputs: Sequence[Any]
     attribute_ids: npt.NDArray[np.int64]
-    empty: Flags
-    shortened: Flags
+    empty: BoolArray
+    shortened: BoolArray
     labels: Sequence[Any] | Array | None = None
     report: EncodingReport = field(default_factory=lambda: EncodingReport({}))
 
@@ -57,8 +57,8 @@ class EncodedRows(ABC):
         cls,
         inputs: Sequence[Any],
         *,
-        empty: Sequence[bool] | Flags | None = None,
-        shortened: Sequence[bool] | Flags | None = None,
+        empty: Sequence[bool] | BoolArray | None = None,
+        shortened: Sequence[bool] | BoolArray | None = None,
         **more: Any,
     ) -> Self:
         """Make rows of texts alone; by default none is empty or shortened.
@@ -77,6 +77,12 @@ class EncodedRows(ABC):
 
     def __len__(self) -> int:
         return len(self.inputs)
+
+    def as_kind(self, kind: type[Rows], **changes: Any) -> Rows:
+        """Return the same rows as rows of another kind: with some attributes changed, and without those it lacks."""
+        known = {one.name for one in fields(kind)}
+        kept = {one.name: getattr(self, one.name) for one in fields(self) if one.name in known}
+        return kind(**(kept | changes))
 
     def pieces(self) -> Pieces:
         """Return what a model reads at once; by default each row is one piece."""

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from hashlib import blake2b
 from typing import Any
 
 import numpy as np
 import torch
 
+from attribune.core.hashing import checksum
+from attribune.core.wording import shortened
 from attribune.data.windows import FILLER
 from attribune.errors import ConfigError, DataError
 from attribune.schema import Schema
@@ -23,12 +24,10 @@ def text_key(*texts: Any, segment_start: Any = None) -> int:
         texts: the ids of a text, or of each of several that are compared.
         segment_start: where the second of two texts begins, or of each.
     """
-    digest = blake2b(digest_size=8)
-    for part in (*texts, () if segment_start is None else segment_start):
-        numbers = np.atleast_1d(np.asarray(part, dtype=np.int64))
-        digest.update(len(numbers).to_bytes(8, "little"))
-        digest.update(numbers.tobytes())
-    return int.from_bytes(digest.digest(), "little", signed=True)
+    parts = (*texts, () if segment_start is None else segment_start)
+    numbers = [np.atleast_1d(np.asarray(part, dtype=np.int64)) for part in parts]
+    content = (piece for each in numbers for piece in (len(each).to_bytes(8, "little"), each.tobytes()))
+    return int.from_bytes(bytes.fromhex(checksum(content)), "little", signed=True)
 
 
 class Collator:
@@ -134,7 +133,9 @@ class Collator:
         except ValueError as error:
             raise DataError("the rows have different numbers of labels: encode them with one task") from error
         if labels.dtype.kind not in "iufb":
-            raise DataError(f"labels such as {str(labelled[0])[:40]!r} are not numbers: encode the rows with a task")
+            raise DataError(
+                f"labels such as {shortened(str(labelled[0]), 40)!r} are not numbers: encode the rows with a task"
+            )
         return torch.as_tensor(labels.astype(np.float32 if labels.dtype.kind == "f" else np.int64))
 
     def _attribute_ids(self, rows: Sequence[Mapping[str, Any]]) -> torch.Tensor:

@@ -15,7 +15,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from attribune.data.histories import Embed, Histories, mark_of, read_times
+from attribune.core.hashing import text_number
+from attribune.data.histories import Embed, Histories, read_times
 from attribune.data.readers.base import Pieces, Reader, Reading, TextRows
 from attribune.data.readers.text import TextEncoder
 from attribune.data.texts import TextInput
@@ -144,21 +145,14 @@ class HistoryEncoder(Reader):
         """
         rows = self.encoder.rows(text, columns, first_row=first_row)
         texts = text.read_all(columns, first_row=first_row)
-        marks = [mark_of(one) for one in texts]
+        marks = list(map(text_number, texts))
         queries = self._queries(texts, marks, columns, first_row)
         hidden = self._chance.random(len(texts)) < self._dropout if self._dropout else [False] * len(texts)
         inputs = [
             HistoryText(ids=ids, mark=mark, query=query, is_hidden=bool(is_hidden))
             for ids, mark, query, is_hidden in zip(rows.inputs, marks, queries, hidden, strict=True)
         ]
-        return HistoryRows(
-            inputs=inputs,
-            attribute_ids=rows.attribute_ids,
-            empty=rows.empty,
-            shortened=rows.shortened,
-            segment_starts=rows.segment_starts,
-            encoder=self,
-        )
+        return rows.as_kind(HistoryRows, inputs=inputs, encoder=self)
 
     def _queries(
         self, texts: Sequence[str], marks: Sequence[int], columns: Mapping[str, Any], first_row: int
@@ -197,15 +191,7 @@ class HistoryEncoder(Reader):
         inputs = [[*text.ids[:start], *ids, *text.ids[start:]] for text, ids in zip(rows.inputs, before, strict=True)]
         starts = rows.segment_starts
         moved = None if starts is None else starts + np.array([len(ids) for ids in before], dtype=np.int64)
-        return TextRows(
-            inputs=inputs,
-            attribute_ids=rows.attribute_ids,
-            empty=rows.empty,
-            shortened=rows.shortened,
-            labels=rows.labels,
-            segment_starts=moved,
-            report=rows.report,
-        )
+        return rows.as_kind(TextRows, inputs=inputs, segment_starts=moved)
 
     def _read(self, rows: Sequence[int]) -> None:
         """Tokenize rows, each cut to its share."""

@@ -6,21 +6,19 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Self, cast
 
 import numpy as np
-import numpy.typing as npt
 
+from attribune.core.arrays import IntArray
 from attribune.data.readers.base import Reading
 from attribune.data.readers.tokens import TokenReader, TokenRows, token_window, window_starts
 from attribune.data.text_columns import canonical_text, listed_text
 from attribune.data.texts import TextInput
 from attribune.data.windows import PairTokens, SpecialTokens, Window, content_ids, longest_input
 from attribune.errors import ConfigError
-from attribune.schema.columns import canonical
+from attribune.schema.columns import as_written
 from attribune.tasks.spans import NULL, Spans
 from attribune.tasks.tokens import TokenRow, TokenWindow
 
 __all__ = ["PassageEncoder"]
-
-Array = npt.NDArray[np.int64]
 
 
 class PassageEncoder(TokenReader):
@@ -88,7 +86,7 @@ class PassageEncoder(TokenReader):
         (question_name,), (context_name,) = text.columns, text.pair
         questions = list(map(canonical_text, listed_text(columns[question_name], question_name, first_row)))
         cells = listed_text(columns[context_name], context_name, first_row)
-        contexts = [cell if isinstance(cell, str) else canonical(cell) or "" for cell in cells]
+        contexts = list(map(as_written, cells))
         question_ids = content_ids(self.tokenizer, questions) if questions else []
         encoded = self._encoded(list(dict.fromkeys(contexts)))
         tokens = self._pair_tokens(text.separator)
@@ -134,7 +132,7 @@ class PassageEncoder(TokenReader):
             raise ConfigError("the tokenizer has no token that could stand for no answer: set tokenizer.eos_token")
         return int(token)
 
-    def _encoded(self, contexts: list[str]) -> dict[str, tuple[list[int], Array]]:
+    def _encoded(self, contexts: list[str]) -> dict[str, tuple[list[int], IntArray]]:
         """Return the ids of each context, and the characters (T, 2) of each token."""
         if not contexts:
             return {}
@@ -152,7 +150,7 @@ class PassageEncoder(TokenReader):
         return {context: (list(ids), _trimmed(context, offsets)) for context, ids, offsets in pairs}
 
     def _row(
-        self, question: list[int], context: str, content: list[int], offsets: Array, tokens: PairTokens
+        self, question: list[int], context: str, content: list[int], offsets: IntArray, tokens: PairTokens
     ) -> TokenRow:
         room = self._room(tokens) - len(question)
         step = self.task.doc_stride or max(1, self.window.length(self.special) // 3)
@@ -173,7 +171,7 @@ class PassageEncoder(TokenReader):
         return TokenRow(windows=tuple(windows), text=context)
 
 
-def _trimmed(text: str, offsets: Sequence[tuple[int, int]]) -> Array:
+def _trimmed(text: str, offsets: Sequence[tuple[int, int]]) -> IntArray:
     """Return the characters of each token without the spaces around them, -1 for a token of spaces alone."""
     trimmed = np.array(offsets, dtype=np.int64).reshape(-1, 2)
     for place, (start, end) in enumerate(offsets):

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
+from attribune.core.arrays import IntArray
 from attribune.data.readers.base import EncodedRows, Pieces, Reader, Reading, TextRows
 from attribune.data.readers.collator import Collator
 from attribune.data.texts import DEFAULT_LENGTH
@@ -20,8 +21,6 @@ from attribune.tasks.labels import UNSEEN
 from attribune.tasks.tokens import TokenRow, TokenTask, TokenWindow
 
 __all__ = ["TokenCollator", "TokenReader", "TokenRows", "token_window", "window_starts"]
-
-Array = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,7 +35,7 @@ class TokenRows(EncodedRows):
     task: TokenTask = field(repr=False)
 
     @property
-    def lengths(self) -> Array:
+    def lengths(self) -> IntArray:
         """Number of windows of each row, (rows,)."""
         return np.array([len(row.windows) for row in self.inputs], dtype=np.int64)
 
@@ -115,7 +114,7 @@ def token_window(tokenizer: Any, window: Window | None, *, limit: int | None) ->
     return window
 
 
-def window_starts(length: int, *, room: int, step: int) -> Array:
+def window_starts(length: int, *, room: int, step: int) -> IntArray:
     """Return where windows of `room` tokens begin; the last one ends with the text."""
     if length <= room:
         return np.zeros(1, dtype=np.int64)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import difflib
-
 from attribune.core.plugins import load_plugins
+from attribune.core.wording import did_you_mean
 from attribune.errors import ConfigError
 from attribune_lab.datasets.card import Card
 from attribune_lab.datasets.sets.aapr import AAPR
@@ -47,8 +46,7 @@ def find_card(name: str) -> Card:
         ConfigError: for an unknown name, listing the known ones.
     """
     if name not in CARDS:
-        close = difflib.get_close_matches(name, CARDS, n=1)
-        hint = f"; did you mean {close[0]!r}?" if close else ""
+        hint = did_you_mean(name, CARDS)
         raise ConfigError(f"unknown data set {name!r}: choose one of {', '.join(CARDS)}{hint}")
     return CARDS[name]
 
