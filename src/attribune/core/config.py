@@ -12,7 +12,6 @@ import pydantic.dataclasses
 import yaml
 from pydantic import BaseModel, ConfigDict, ValidationError, ValidationInfo, model_validator
 
-from attribune.core.deprecation import renamed_settings
 from attribune.errors import ConfigError
 
 __all__ = ["Settings", "checked_dataclass", "error_lines", "parse_yaml", "read_yaml", "short_repr"]
@@ -26,7 +25,7 @@ _LARGEST = 2**64  # beyond which no setting is a number
 class Settings(BaseModel):
     """A part of a tree of settings.
 
-    ``what`` is its name in messages; ``renamed`` holds the settings whose names have changed, old to new.
+    ``what`` is its name in messages; ``renamed`` has the new name by the old one, which saved folders may have.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
@@ -39,7 +38,7 @@ class Settings(BaseModel):
 
         Args:
             source: where the settings are from, for messages.
-            saved: whether this library wrote them, so that old names raise no warning.
+            saved: whether this library wrote them, perhaps an earlier version with old names.
 
         Raises:
             ConfigError: with every error at once.
@@ -55,9 +54,10 @@ class Settings(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _new_names(cls, settings: Any, info: ValidationInfo) -> Any:
-        if not cls.renamed or not isinstance(settings, Mapping):
+        if not cls.renamed or not isinstance(settings, Mapping) or not (info.context or {}).get("saved"):
             return settings
-        return renamed_settings(settings, cls.renamed, warn=not (info.context or {}).get("saved"))
+        new_names = {old: new for old, new in cls.renamed.items() if new not in settings}
+        return {new_names.get(name, name): value for name, value in settings.items()}
 
 
 @dataclass_transform(frozen_default=True)

@@ -22,14 +22,11 @@ from collections.abc import Sequence
 from importlib.util import find_spec
 from typing import Any
 
-from attribune.apps.cli.arguments import add_renamed_flag, add_shared, add_verb
+from attribune.apps.cli.arguments import add_shared, add_verb
 from attribune.apps.cli.output import open_console
 from attribune.errors import ConfigError
 
 __all__ = ["add_parser"]
-
-
-_RENAMED = {"--max-text": "--max-text-length", "--queue-rows": "--max-queue-size", "--connections": "--max-connections"}
 
 
 def add_parser(verbs: Any) -> None:
@@ -70,8 +67,6 @@ def add_parser(verbs: Any) -> None:
         metavar="NAME",
         help="host names that requests may use, such as example.org (default: on 127.0.0.1 its own names, else any)",
     )
-    for old, new in _RENAMED.items():
-        add_renamed_flag(parser, old, new)
 
 
 def _run(options: argparse.Namespace) -> None:

@@ -12,7 +12,6 @@ from prometheus_client.registry import Collector
 
 from attribune.apps.serve.batching import Batcher
 from attribune.apps.serve.models import Answer, ServedModel
-from attribune.apps.serve.renamed_metrics import RenamedMetrics
 from attribune.apps.serve.worker_metrics import WorkerMetrics
 
 __all__ = ["ServiceMetrics"]
@@ -52,15 +51,6 @@ class ServiceMetrics:
         self.removals = Counter("attribune_removals", "Values forgotten.", ("model",), registry=self.registry)
         self.tokens = Counter("attribune_tokens", "Tokens read and written.", ("model", "kind"), registry=self.registry)
         self._models = models
-        self._renamed = RenamedMetrics(
-            models,
-            {
-                "attribune_request_seconds": self.durations,
-                "attribune_batch_texts": self.batch_sizes,
-                "attribune_attribute_texts": self.attribute_values,
-            },
-        )
-        self.registry.register(self._renamed)
 
     def watch(self, batcher: Batcher) -> None:
         """Read the queue and the weight caches whenever the metrics are asked for."""
@@ -74,7 +64,6 @@ class ServiceMetrics:
                 status = "missing" if attribute.name in answer.missing else "known"
                 status = "unknown" if attribute.name in answer.unknown else status
                 self.attribute_values.labels(model.name, attribute.name, status).inc()
-                self._renamed.observe(model.name, attribute.name, status)
 
     def wrote(self, model: ServedModel, usage: Mapping[str, int]) -> None:
         """Count the tokens of a request for texts."""
@@ -99,9 +88,7 @@ class _State(Collector):
         self._batcher, self._models = batcher, models
 
     def collect(self) -> Iterator[Metric]:
-        size = self._batcher.waiting
-        yield GaugeMetricFamily("attribune_queue_size", "Texts that wait.", value=size)
-        yield GaugeMetricFamily("attribune_waiting_texts", "Deprecated: attribune_queue_size.", value=size)
+        yield GaugeMetricFamily("attribune_queue_size", "Texts that wait.", value=self._batcher.waiting)
         labels = ("model", "attribute")
         cached = GaugeMetricFamily("attribune_weight_cache_bytes", "Size of the weight cache.", labels=labels)
         hits = CounterMetricFamily("attribune_weight_cache_hits", "Values found in the weight cache.", labels=labels)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import ClassVar
 
 from pydantic import Field
@@ -45,11 +45,6 @@ class ServeSettings(Settings):
     """
 
     what: ClassVar[str] = "the service"
-    renamed: ClassVar[Mapping[str, str]] = {
-        "max_text": "max_text_length",
-        "queue_rows": "max_queue_size",
-        "connections": "max_connections",
-    }
 
     max_rows: int = Field(default=256, ge=1)
     max_text_length: int = Field(default=100_000, ge=1)
