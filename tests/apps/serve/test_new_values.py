@@ -340,7 +340,7 @@ def test_a_run_that_another_command_changed(run: Path, client: TestClient, tmp_p
 @pytest.mark.exhaustive
 def test_files_that_are_mapped(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither its own changes nor those of others stop the service, which reads on from the files that it had."""
-    monkeypatch.setattr("attribune.apps.serve.model_files._LARGEST_COPY", 0)
+    monkeypatch.setattr("attribune.apps.serve.models._LARGEST_COPY", 0)
     with serving(run) as client:
         before = outputs(client, OLD)
         mapped = client.models["injector"].files.stamps  # type: ignore[attr-defined]

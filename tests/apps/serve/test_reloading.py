@@ -11,7 +11,7 @@ from fastapi.testclient import TestClient
 from live_service import PATIENCE, broken, point, until
 
 from attribune.apps.serve import RunLoader, ServeSettings, create_app, named_runs, server
-from attribune.apps.serve.reloading import LiveModels, Reloader
+from attribune.apps.serve.models import LiveModels, Reloader
 from attribune.apps.serve.settings import ADMIN_KEYS
 
 pytestmark = pytest.mark.slow

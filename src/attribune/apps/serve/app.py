@@ -1,4 +1,4 @@
-"""The paths of the service: predictions, models, health and metrics."""
+"""The application: its paths, and what they answer besides predictions, texts and values."""
 
 from __future__ import annotations
 
@@ -18,9 +18,13 @@ from fastapi.routing import APIRoute
 from starlette.convertors import PathConvertor, register_url_convertor
 from starlette.exceptions import HTTPException
 
-from attribune.apps.serve.answering import in_time, while_connected
 from attribune.apps.serve.batching import Batcher
-from attribune.apps.serve.bodies import (
+from attribune.apps.serve.description import body_of, describe, documented_app
+from attribune.apps.serve.limits import ENROL, LEFT, RELOAD, VALUES, Gate
+from attribune.apps.serve.metrics import ServiceMetrics, WorkerMetrics
+from attribune.apps.serve.models import AlreadyLoadingError, Answer, Reload, ServedModel
+from attribune.apps.serve.predicting import LINES, LinePaths
+from attribune.apps.serve.requests import (
     ErrorAnswer,
     ModelsAnswer,
     NamedModel,
@@ -30,23 +34,18 @@ from attribune.apps.serve.bodies import (
     Refused,
     ReloadAnswer,
     ReloadRequest,
+    checked,
+    choose_model,
+    media_type,
+    parse_body,
+    read_request,
+    refusal,
+    refusals,
 )
-from attribune.apps.serve.description import body_of, describe
-from attribune.apps.serve.docs_page import documented_app
-from attribune.apps.serve.faults import refusal, refusals
-from attribune.apps.serve.limits import ENROL, LEFT, RELOAD, VALUES, Gate
-from attribune.apps.serve.lines import LINES, LinePaths
-from attribune.apps.serve.metrics import ServiceMetrics
-from attribune.apps.serve.models import Answer, ServedModel
-from attribune.apps.serve.reloading import AlreadyLoadingError, Reload
-from attribune.apps.serve.requests import checked, choose_model, media_type, parse_body, read_request
-from attribune.apps.serve.service import Service
+from attribune.apps.serve.service import Service, in_time, while_connected
 from attribune.apps.serve.settings import ServeSettings
-from attribune.apps.serve.value_paths import ValuePaths
-from attribune.apps.serve.value_requests import EnrolAnswer, EnrolRequest, RemoveAnswer
-from attribune.apps.serve.worker_metrics import WorkerMetrics
-from attribune.apps.serve.writing import WritingPaths
-from attribune.apps.serve.writing_requests import ChatRequest, CompletionAnswer, CompletionRequest
+from attribune.apps.serve.values import EnrolAnswer, EnrolRequest, RemoveAnswer, ValuePaths
+from attribune.apps.serve.writing import ChatRequest, CompletionAnswer, CompletionRequest, WritingPaths
 from attribune.errors import AttribuneError
 
 __all__ = ["create_app"]

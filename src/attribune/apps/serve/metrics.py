@@ -1,20 +1,64 @@
-"""Metrics of a service for Prometheus: requests, the queue, weight caches, and what is known of attributes."""
+"""Metrics of a service for Prometheus, of all its processes on one page."""
 
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.registry import Collector
 
 from attribune.apps.serve.batching import Batcher
 from attribune.apps.serve.models import Answer, ServedModel
-from attribune.apps.serve.worker_metrics import WorkerMetrics
 
-__all__ = ["ServiceMetrics"]
+__all__ = ["ServiceMetrics", "WorkerMetrics"]
+
+
+@dataclass(frozen=True)
+class WorkerMetrics(Collector):
+    """The last metrics of every process, which they leave in a folder, with a label ``worker``.
+
+    Args:
+        folder: of all processes.
+        number: of this one.
+    """
+
+    folder: Path
+    number: int
+
+    def write(self, text: bytes) -> None:
+        """Leave the metrics of this process for the others, in Prometheus' text format."""
+        path = self._path(self.number)
+        partial = path.with_suffix(".partial")
+        partial.write_bytes(text)
+        os.replace(partial, path)
+
+    def text(self, own: bytes) -> bytes:
+        """Render the metrics of all processes, given those of this one."""
+        self.write(own)
+        registry = CollectorRegistry()
+        registry.register(self)
+        return generate_latest(registry)
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield each metric with the samples of all processes."""
+        found: dict[str, Metric] = {}
+        for path in sorted(self.folder.glob("*.prom"), key=lambda path: int(path.stem)):
+            for metric in text_string_to_metric_families(path.read_text(encoding="utf-8")):
+                whole = found.setdefault(metric.name, Metric(metric.name, metric.documentation, metric.type))
+                for sample in metric.samples:
+                    whole.samples.append(sample._replace(labels={**sample.labels, "worker": path.stem}))
+        yield from found.values()
+
+    def _path(self, number: int) -> Path:
+        return self.folder / f"{number}.prom"
+
 
 _DURATIONS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)  # seconds
 _BEAT = 1  # seconds

@@ -13,12 +13,10 @@ from typing import Any, NamedTuple
 
 from fastapi.responses import Response, StreamingResponse
 
-from attribune.apps.serve.answering import in_time
 from attribune.apps.serve.batching import Overloaded
-from attribune.apps.serve.bodies import Refused
 from attribune.apps.serve.models import Answer, ServedModel
-from attribune.apps.serve.requests import parse_body, read_prediction
-from attribune.apps.serve.service import Service
+from attribune.apps.serve.requests import Refused, parse_body, read_prediction
+from attribune.apps.serve.service import Service, in_time
 
 __all__ = ["LINES", "LinePaths"]
 

@@ -1,18 +1,32 @@
-"""The bodies and paths of requests that add values to a served run, or take them from it."""
+"""The paths that change what a service knows: new values are learned from rows, and values are forgotten."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import asyncio
+import functools
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any, Literal
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal, TypeVar
 from urllib.parse import unquote
 
 import pyarrow as pa
+from datasets import Dataset
+from fastapi import Request
+from fastapi.responses import JSONResponse, Response
 from pydantic import BaseModel, Field, SkipValidation, StrictStr
 
-from attribune.apps.serve.bodies import Refused, RequestBody, Row, Scalar
-from attribune.apps.serve.models import ServedModel
+from attribune.apps.serve.batching import Batcher
+from attribune.apps.serve.limits import LEFT
+from attribune.apps.serve.models import ServedModel, compute
 from attribune.apps.serve.requests import (
+    Refused,
+    RequestBody,
+    Row,
+    Scalar,
     as_name,
     attribute_names,
     check_rows,
@@ -23,9 +37,12 @@ from attribune.apps.serve.requests import (
     read_text,
     shown,
 )
+from attribune.apps.serve.service import AbandonedError, Service, in_time, while_connected
 from attribune.apps.serve.settings import ServeSettings
-from attribune.errors import AttribuneError, ConfigError, DataError
-from attribune.runs.live_run import LiveRun
+from attribune.core.job_folder import HeldError
+from attribune.errors import AttribuneError, ConfigError, DataError, ModelFolderError
+from attribune.runs.forget import Forgotten
+from attribune.runs.live_run import Compute, LearnedValue, LiveRun
 from attribune.runs.value_learning import EnrolSettings
 from attribune.schema import FittedAttribute, MultiLabel
 from attribune.schema.revision import check_listed
@@ -35,6 +52,8 @@ __all__ = [
     "EnrolRequest",
     "Enrolment",
     "RemoveAnswer",
+    "ValuePaths",
+    "ValueWriter",
     "check_label",
     "check_new_value",
     "read_enrolment",
@@ -271,3 +290,187 @@ def read_removal(path: bytes, name: str | None, models: Mapping[str, ServedModel
 
 def _printable(text: str) -> str:
     return text.encode("ascii", "backslashreplace").decode()
+
+
+Result = TypeVar("Result")
+_Waiting = tuple[LearnedValue, Future[None]]
+
+
+class ValueWriter:
+    """Adds values to served runs, and takes them away: in the folder first, then in memory between two batches.
+
+    Args:
+        batcher: on whose thread the models are.
+    """
+
+    def __init__(self, models: Iterable[ServedModel], batcher: Batcher) -> None:
+        self._batcher, self._models = batcher, [model for model in models if model.live is not None]
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="attribune-writer")
+        self._waiting: dict[ServedModel, list[_Waiting]] = {}
+        self._changed = threading.Lock()
+        self._compute_by(self._between_batches)
+
+    def add(self, model: ServedModel, learned: LearnedValue) -> Future[None]:
+        """Add a value that was learned; the future ends when it is in the folder and in memory, or has the error."""
+        future = Future[None]()
+        with self._changed:
+            self._waiting.setdefault(model, []).append((learned, future))
+        self._thread.submit(self._write, model)
+        return future
+
+    def remove(self, model: ServedModel, attribute: str, value: str) -> Future[Forgotten]:
+        """Take a value away; the future has what was removed, or the error."""
+        assert model.live is not None
+        return self._thread.submit(_changing, model, partial(model.live.remove, attribute, value))
+
+    def close(self) -> None:
+        """Write what waits."""
+        self._thread.shutdown()
+        self._compute_by(compute)
+
+    def _compute_by(self, caller: Compute) -> None:
+        for model in self._models:
+            assert model.live is not None
+            model.live.compute = caller
+
+    def _between_batches(self, function: Callable[[], Result], /) -> Result:
+        return self._batcher.call(function).result()
+
+    def _write(self, model: ServedModel) -> None:
+        """Write all values of a model that wait; one that came with others may have been written with them."""
+        with self._changed:
+            waiting = self._waiting.pop(model, [])
+        group: dict[tuple[str, str], _Waiting] = {}
+        for learned, future in waiting:
+            if not future.set_running_or_notify_cancel():
+                continue
+            attribute, value = learned.enrolled.attribute, learned.enrolled.value
+            if (attribute, value) in group or value in model.predictor.schema[attribute].values:
+                future.set_exception(
+                    ConfigError(f"attribute {attribute!r} already has the value {value!r}: another request added it")
+                )
+            else:
+                group[attribute, value] = learned, future
+        if not group:
+            return
+        assert model.live is not None
+        try:
+            _changing(model, partial(model.live.add, [learned for learned, _ in group.values()]))
+        except Exception as error:
+            for _, future in group.values():
+                future.set_exception(error)
+        else:
+            for _, future in group.values():
+                future.set_result(None)
+
+
+def _changing(model: ServedModel, change: Callable[[], Result]) -> Result:
+    """Change the folder of a model that is served."""
+    assert model.live is not None
+    try:
+        return change()
+    except OSError as error:
+        raise ModelFolderError(
+            f"{model.source} cannot be written ({error.strerror or error}): free some space"
+        ) from error
+
+
+class ValuePaths:
+    """The handlers of the paths."""
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+        self._writer = ValueWriter(service.models.values(), service.batcher)
+        self._adding: set[tuple[str, str, str]] = set()
+
+    def close(self) -> None:
+        """Write what waits."""
+        self._writer.close()
+
+    async def enrol(self, request: Request) -> Response:
+        """Learn the vectors of a new value from the rows of a request."""
+        self._check_open()
+        body = await request.body()
+        async with in_time(self._service.settings):
+            answer = await while_connected(request, self._enrol(body, request.headers.get("content-type", "")))
+        return Response(status_code=LEFT) if answer is None else JSONResponse(answer)
+
+    async def remove(self, request: Request, model: str | None) -> Response:
+        """Forget the value that the path of a request names."""
+        self._check_open()
+        await request.body()
+        async with in_time(self._service.settings):
+            path = request.scope.get("raw_path") or request.url.path.encode()
+            answer = await while_connected(request, self._remove(path.partition(b"?")[0], model))
+        return Response(status_code=LEFT) if answer is None else JSONResponse(answer)
+
+    def _check_open(self) -> None:
+        if not self._service.settings.enrol:
+            raise Refused(403, "path", "this service changes no run: start it with `attribune serve --enrol`")
+
+    async def _enrol(self, body: bytes, content_type: str) -> dict[str, Any]:
+        read = functools.partial(read_enrolment, body, content_type, self._service.models, self._service.settings)
+        asked = await self._service.read(body, read)
+        key = (asked.model.name, asked.attribute, asked.value)
+        if key in self._adding:
+            raise Refused(409, "value", "another request is adding it now: try again later")
+        self._adding.add(key)
+        abandoned = threading.Event()
+        try:
+            learn = functools.partial(_learn, asked, functools.partial(self._give_way, abandoned))
+            learned = await asyncio.wrap_future(self._service.batcher.call(learn, rows=asked.rows))
+            await asyncio.wrap_future(self._writer.add(asked.model, learned))
+        finally:
+            abandoned.set()
+            self._adding.discard(key)
+        self._service.metrics.enrolments.labels(asked.model.name).inc()
+        enrolled = learned.enrolled
+        return {
+            "model": asked.model.name,
+            "attribute": enrolled.attribute,
+            "value": enrolled.value,
+            "rows": enrolled.rows,
+            "loss_before": enrolled.loss_before,
+            "loss_after": enrolled.loss_after,
+            "seconds": learned.seconds,
+            "stored": True,
+        }
+
+    def _give_way(self, abandoned: threading.Event) -> None:
+        """Answer those who wait, between two batches of what is learned."""
+        if abandoned.is_set():
+            raise AbandonedError
+        self._service.batcher.give_way()
+
+    async def _remove(self, path: bytes, name: str | None) -> dict[str, Any]:
+        model, attribute, value = read_removal(path, name, self._service.models)
+        assert model.live is not None
+        folder = model.live.folder.path
+        for other in self._service.models.values():
+            if folder in Path(other.source).resolve().parents and other is not model:
+                reason = f"model {other.name!r}, which was trained beside it, is served too, and would know the value: "
+                raise Refused(409, "model", f"{reason}stop the service, and use `attribune forget`")
+        try:
+            done = await asyncio.wrap_future(self._writer.remove(model, attribute, value))
+        except HeldError:
+            raise
+        except ConfigError as error:
+            raise Refused(404, "value", str(error).encode("ascii", "backslashreplace").decode()) from None
+        self._service.metrics.removals.labels(model.name).inc()
+        places = [str(Path(place).relative_to(folder)) for place in done.places]
+        return {
+            "model": model.name,
+            "attribute": attribute,
+            "value": value,
+            "models": len(done.models),
+            "predictions": done.predictions,
+            "checkpoints": len(done.checkpoints),
+            "notes": done.notes,
+            "remaining": [*places, *done.undecided],
+        }
+
+
+def _learn(asked: Enrolment, pause: Callable[[], None]) -> LearnedValue:
+    assert asked.model.live is not None
+    rows = Dataset.from_dict(dict(asked.columns))
+    return asked.model.live.learn(asked.attribute, asked.value, rows, settings=asked.settings, pause=pause)
