@@ -14,7 +14,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from attribune.apps.serve.metrics import ServiceMetrics
-from attribune.apps.serve.requests import refusal
+from attribune.apps.serve.requests import printable, refusal
 from attribune.apps.serve.settings import ADMIN_KEYS, VALUE_KEYS, ServeSettings
 from attribune.core.hosts import is_allowed
 
@@ -115,10 +115,8 @@ class Gate:
         """Return the body of a request, or a refusal of it; None when the caller has left."""
         hosts, host = self._settings.allowed_hosts, dict(scope["headers"]).get(b"host", b"").decode("latin-1")
         if hosts and not is_allowed(host, hosts):
-            named = host[:60].encode("ascii", "backslashreplace").decode()
-            reason = (
-                f"{named!r} is not a name of this service: use {' or '.join(hosts)}, or allow it by --allowed-hosts"
-            )
+            cure = f"use {' or '.join(hosts)}, or allow it by --allowed-hosts"
+            reason = f"{printable(host[:60])!r} is not a name of this service: {cure}"
             return refusal(scope["path"], 421, "header.host", reason, _CLOSE)
         # By how it begins: routes ignore a line end behind their path.
         reloads = scope["path"].startswith(RELOAD)

@@ -7,7 +7,7 @@ import gc
 import json
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, Self, TypeVar
 
 import pyarrow as pa
 from pydantic import (
@@ -54,6 +54,7 @@ __all__ = [
     "media_type",
     "openai_error",
     "parse_body",
+    "printable",
     "read_prediction",
     "read_request",
     "read_row",
@@ -187,6 +188,11 @@ class Refused(Exception):  # noqa: N818 - an answer, not a mistake
         self.status, self.faults = status, list(faults) or [Fault(field=field, reason=reason)]
         super().__init__(self.faults[0].reason)
 
+    @classmethod
+    def because_of(cls, error: Exception, status: int, field: str) -> Self:
+        """Return a refusal for an error of the library, which is the reason."""
+        return cls(status, field, printable(str(error)))
+
 
 OPENAI_PATHS = ("/v1/completions", "/v1/chat/completions")
 _CODES = {401: "invalid_api_key", 404: "model_not_found", 429: "rate_limit_exceeded"}
@@ -251,7 +257,7 @@ def _panel(name: str, model: ServedModel, columns: Mapping[str, Sequence[Any]], 
     try:
         panel = model.panel(name)
     except ConfigError as error:
-        raise Refused(422, "panel", str(error).encode("ascii", "backslashreplace").decode()) from None
+        raise Refused.because_of(error, 422, "panel") from None
     rows = len(next(iter(columns.values())))
     if rows * len(panel) > settings.max_queue_size:
         raise Refused(
@@ -468,7 +474,7 @@ def _check_value(text: str, attribute: FittedAttribute, field: str) -> None:
         try:
             unknown = attribute.unknown(pa.array([text]), missing=frozenset())[0]
         except DataError as error:
-            raise Refused(422, field, str(error).encode("ascii", "backslashreplace").decode()) from None
+            raise Refused.because_of(error, 422, field) from None
         if unknown and spec.unseen == "error":
             raise Refused(422, field, f"{shown(text)!r} was not seen in training, and this model refuses such values")
 
@@ -492,8 +498,12 @@ def check_characters(text: str, field: str) -> None:
 
 def shown(text: str) -> str:
     """Return text of the caller for a message: short, and in ASCII."""
-    short = text if len(text) <= 60 else f"{text[:57]}..."
-    return short.encode("ascii", "backslashreplace").decode()
+    return printable(text if len(text) <= 60 else f"{text[:57]}...")
+
+
+def printable(text: str) -> str:
+    """Return text in ASCII, as every log and terminal can show it."""
+    return text.encode("ascii", "backslashreplace").decode()
 
 
 def as_name(text: str) -> str:
@@ -512,7 +522,7 @@ def _faults(errors: Sequence[Any], prefix: str) -> list[Fault]:
                 field = f"{field.removesuffix('.')}[{part}]."
             elif not _is_branch(part):
                 field += f"{as_name(part)}."
-        faults.setdefault(field.removesuffix(".") or "body", error["msg"].encode("ascii", "backslashreplace").decode())
+        faults.setdefault(field.removesuffix(".") or "body", printable(error["msg"]))
     return [Fault(field=field, reason=reason) for field, reason in list(faults.items())[:_MAX_FAULTS]]
 
 

@@ -10,17 +10,16 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 from urllib.parse import unquote
 
 import pyarrow as pa
 from datasets import Dataset
-from fastapi import Request
+from fastapi import Query, Request
 from fastapi.responses import JSONResponse, Response
 from pydantic import BaseModel, Field, SkipValidation, StrictStr
 
 from attribune.apps.serve.batching import Batcher
-from attribune.apps.serve.limits import LEFT
 from attribune.apps.serve.models import ServedModel, compute
 from attribune.apps.serve.requests import (
     Refused,
@@ -33,11 +32,12 @@ from attribune.apps.serve.requests import (
     checked,
     choose_model,
     parse_body,
+    printable,
     read_row,
     read_text,
     shown,
 )
-from attribune.apps.serve.service import AbandonedError, Service, in_time, while_connected
+from attribune.apps.serve.service import AbandonedError, Service
 from attribune.apps.serve.settings import ServeSettings
 from attribune.core.job_folder import HeldError
 from attribune.errors import AttribuneError, ConfigError, DataError, ModelFolderError
@@ -143,7 +143,7 @@ def live_run(model: ServedModel) -> LiveRun:
         Refused: for a model whose values stay as they are.
     """
     if model.live is None:
-        raise Refused(422, "model", f"the values of model {model.name!r} cannot change: {_printable(model.fixed)}")
+        raise Refused(422, "model", f"the values of model {model.name!r} cannot change: {printable(model.fixed)}")
     return model.live
 
 
@@ -159,7 +159,7 @@ def read_enrolment(
     model = choose_model(models, request.model)
     live = live_run(model)
     if live.refusal is not None:
-        raise Refused(422, "model", f"model {model.name!r} learns no values: {_printable(live.refusal)}")
+        raise Refused(422, "model", f"model {model.name!r} learns no values: {printable(live.refusal)}")
     attribute = _attribute(request.attribute, model, status=422)
     text, value = check_new_value(request.value, attribute, model)
     check_rows(request.rows, settings)
@@ -185,7 +185,7 @@ def _attribute(name: str, model: ServedModel, *, status: int) -> FittedAttribute
     try:
         check_listed(found)
     except ConfigError as error:
-        raise Refused(422, "attribute", _printable(str(error))) from None
+        raise Refused.because_of(error, 422, "attribute") from None
     return found
 
 
@@ -210,7 +210,7 @@ def check_new_value(given: Any, attribute: FittedAttribute, model: ServedModel) 
     try:
         unknown = attribute.unknown(pa.array([cell]), missing=frozenset())[0]
     except DataError as error:
-        raise Refused(422, "value", _printable(str(error))) from None
+        raise Refused.because_of(error, 422, "value") from None
     if not unknown:
         reason = (
             f"attribute {attribute.name!r} has the value {shown(text)!r} already: forget it before you learn it again"
@@ -243,7 +243,7 @@ def check_label(given: Any, number: int, model: ServedModel) -> Any:
         is_there = bool(task.encode_labels([[given]], first_row=number + 1)[1][0])
         unseen = task.unseen_labels([[given]])
     except AttribuneError as error:
-        raise Refused(422, field, _printable(str(error))) from None
+        raise Refused.because_of(error, 422, field) from None
     if not is_there:
         raise Refused(422, field, "there is no label: give one, or leave the row out")
     if unseen:
@@ -288,10 +288,6 @@ def read_removal(path: bytes, name: str | None, models: Mapping[str, ServedModel
     return model, _attribute(attribute, model, status=404).name, value
 
 
-def _printable(text: str) -> str:
-    return text.encode("ascii", "backslashreplace").decode()
-
-
 Result = TypeVar("Result")
 _Waiting = tuple[LearnedValue, Future[None]]
 
@@ -308,6 +304,9 @@ class ValueWriter:
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="attribune-writer")
         self._waiting: dict[ServedModel, list[_Waiting]] = {}
         self._changed = threading.Lock()
+
+    def open(self) -> None:
+        """Let the models compute between two batches."""
         self._compute_by(self._between_batches)
 
     def add(self, model: ServedModel, learned: LearnedValue) -> Future[None]:
@@ -383,34 +382,46 @@ class ValuePaths:
         self._writer = ValueWriter(service.models.values(), service.batcher)
         self._adding: set[tuple[str, str, str]] = set()
 
+    def open(self) -> None:
+        """Let the models learn values between two batches."""
+        self._writer.open()
+
     def close(self) -> None:
         """Write what waits."""
         self._writer.close()
 
     async def enrol(self, request: Request) -> Response:
-        """Learn the vectors of a new value from the rows of a request."""
-        self._check_open()
-        body = await request.body()
-        async with in_time(self._service.settings):
-            answer = await while_connected(request, self._enrol(body, request.headers.get("content-type", "")))
-        return Response(status_code=LEFT) if answer is None else JSONResponse(answer)
+        """Learn a new value of an attribute from its rows with labels.
 
-    async def remove(self, request: Request, model: str | None) -> Response:
-        """Forget the value that the path of a request names."""
+        From the answer on every prediction knows it, also after the service was started again: it is stored with the
+        run. Predictions for other values do not change.
+        """
         self._check_open()
-        await request.body()
-        async with in_time(self._service.settings):
-            path = request.scope.get("raw_path") or request.url.path.encode()
-            answer = await while_connected(request, self._remove(path.partition(b"?")[0], model))
-        return Response(status_code=LEFT) if answer is None else JSONResponse(answer)
+        return JSONResponse(await self._service.answer(request, self._enrol(request)))
+
+    async def remove(
+        self,
+        request: Request,
+        attribute: str,
+        value: str,
+        model: Annotated[
+            str | None, Query(description="Name of the model; required if the service has several.")
+        ] = None,
+    ) -> Response:
+        """Forget a value of an attribute: its vectors, its name, and what the run has stored of its rows.
+
+        Names are percent-encoded, a slash as %2F. Weights that all values share stay as they are.
+        """
+        self._check_open()
+        path = request.scope.get("raw_path") or request.url.path.encode()
+        return JSONResponse(await self._service.answer(request, self._remove(path.partition(b"?")[0], model)))
 
     def _check_open(self) -> None:
         if not self._service.settings.enrol:
             raise Refused(403, "path", "this service changes no run: start it with `attribune serve --enrol`")
 
-    async def _enrol(self, body: bytes, content_type: str) -> dict[str, Any]:
-        read = functools.partial(read_enrolment, body, content_type, self._service.models, self._service.settings)
-        asked = await self._service.read(body, read)
+    async def _enrol(self, request: Request) -> dict[str, Any]:
+        asked = await self._service.read(request, read_enrolment)
         key = (asked.model.name, asked.attribute, asked.value)
         if key in self._adding:
             raise Refused(409, "value", "another request is adding it now: try again later")
@@ -455,7 +466,7 @@ class ValuePaths:
         except HeldError:
             raise
         except ConfigError as error:
-            raise Refused(404, "value", str(error).encode("ascii", "backslashreplace").decode()) from None
+            raise Refused.because_of(error, 404, "value") from None
         self._service.metrics.removals.labels(model.name).inc()
         places = [str(Path(place).relative_to(folder)) for place in done.places]
         return {

@@ -21,7 +21,6 @@ from fastapi.responses import JSONResponse, Response, StreamingResponse
 from pydantic import BaseModel, ConfigDict, Field, SkipValidation, StrictBool, StrictFloat, StrictInt, StrictStr
 
 from attribune.apps.serve.batching import Batcher
-from attribune.apps.serve.limits import LEFT
 from attribune.apps.serve.models import Answer, ServedModel
 from attribune.apps.serve.requests import (
     Refused,
@@ -36,7 +35,7 @@ from attribune.apps.serve.requests import (
     read_row,
     shown,
 )
-from attribune.apps.serve.service import AbandonedError, Service, in_time, while_connected
+from attribune.apps.serve.service import AbandonedError, Service
 from attribune.apps.serve.settings import ServeSettings
 from attribune.models.writer import Decoding, WrittenText
 from attribune.schema import Schema
@@ -325,39 +324,35 @@ class WritingPaths:
     def __init__(self, service: Service) -> None:
         self._service = service
 
-    async def write(self, request: Request, *, is_chat: bool) -> Response:
-        """Write the texts that a request asks for."""
-        body = await request.body()
-        read = functools.partial(
-            read_writing,
-            body,
-            request.headers.get("content-type", ""),
-            self._service.models,
-            self._service.settings,
-            is_chat=is_chat,
-        )
-        asked, loop = await self._service.read(body, read), asyncio.get_running_loop()
-        async with in_time(self._service.settings):
-            job = _Job(asked, self._service.batcher, hide_unknown=self._service.settings.hide_unknown)
-            job.future.add_done_callback(lambda _: loop.call_soon_threadsafe(self._count, job))
-            try:
-                if asked.streams:
-                    return await self._stream(request, job)
-                written = await while_connected(request, _result(job.future))
-            except BaseException:
-                job.abandon()
-                raise
-        job.abandon()
-        return Response(status_code=LEFT) if written is None else JSONResponse(job.answer(written))
+    async def complete(self, request: Request) -> Response:
+        """Write on from a prompt, by attributes, with a run of the task `generation`; as OpenAI's completions.
 
-    async def _stream(self, request: Request, job: _Job) -> Response:
-        """Answer with the first part at hand, so that what goes wrong before it has its own status."""
-        deadline = time.monotonic() + self._service.settings.timeout
-        first = await while_connected(request, _next(job))
-        if first is None:
+        With `stream` the text comes in parts, as events.
+        """
+        return await self._write(request, is_chat=False)
+
+    async def chat(self, request: Request) -> Response:
+        """Answer a conversation, by attributes, with a run of the task `generation`; as OpenAI's chat completions.
+
+        A model that was trained without a chat template takes one message, as its prompt.
+        """
+        return await self._write(request, is_chat=True)
+
+    async def _write(self, request: Request, *, is_chat: bool) -> Response:
+        """Write the texts that a request asks for."""
+        asked = await self._service.read(request, functools.partial(read_writing, is_chat=is_chat))
+        loop, deadline = asyncio.get_running_loop(), time.monotonic() + self._service.settings.timeout
+        async with self._service.in_time():
+            job = _Job(asked, self._service.batcher, hide_unknown=self._service.settings.hide_unknown)
+        job.future.add_done_callback(lambda _: loop.call_soon_threadsafe(self._count, job))
+        try:
+            if not asked.streams:
+                return JSONResponse(job.answer(await self._service.answer(request, _result(job.future))))
+            # With the first part at hand: what goes wrong before it has its own status.
+            events = self._events(job, await self._service.answer(request, job.next_part()), deadline)
+        except BaseException:
             job.abandon()
-            return Response(status_code=LEFT)
-        events = self._events(job, first[0], deadline)
+            raise
         return StreamingResponse(events, media_type=EVENTS, headers={"cache-control": "no-cache"})
 
     async def _events(self, job: _Job, part: _Part | None, deadline: float) -> AsyncIterator[str]:
@@ -366,7 +361,7 @@ class WritingPaths:
                 yield _event(job.chunk(index, {"role": "assistant", "content": ""}))
             while part is not None:
                 yield _event(job.chunk(part[0], part[1]))
-                async with in_time(self._service.settings):
+                async with self._service.in_time():
                     part = await asyncio.wait_for(job.next_part(), max(0.0, deadline - time.monotonic()))
             written = job.future.result()
             for index, text in enumerate(written.texts):
@@ -497,10 +492,6 @@ class _Job:
 
 async def _result(future: Future[_Written]) -> _Written:
     return await asyncio.wrap_future(future)
-
-
-async def _next(job: _Job) -> tuple[_Part | None]:
-    return (await job.next_part(),)
 
 
 def _reason(text: WrittenText) -> str:
