@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from importlib import metadata
 from typing import Any
@@ -13,6 +13,7 @@ from typing import Any
 from fastapi import FastAPI, Request
 from fastapi.responses import JSONResponse, RedirectResponse, Response
 from fastapi.routing import APIRoute
+from pydantic import BaseModel
 from starlette.convertors import PathConvertor, register_url_convertor
 from starlette.exceptions import HTTPException
 
@@ -47,7 +48,8 @@ __all__ = ["create_app"]
 
 _LOG = logging.getLogger(__name__)
 _RETRY = {"Retry-After": "1"}
-_FAULTS: dict[int | str, dict[str, Any]] = {
+_Faults = dict[int | str, dict[str, Any]]
+_FAULTS: _Faults = {
     status: {"model": ErrorAnswer, "description": text}
     for status, text in {
         400: "The body is not JSON, or cannot be used.",
@@ -149,40 +151,27 @@ register_url_convertor("any", _AnyText())
 def _add_paths(
     app: FastAPI, predictions: PredictionPaths, texts: WritingPaths, values: ValuePaths, service: _ServicePaths
 ) -> None:
+    def post(path: str, tag: str, body: type[BaseModel], answer: type[BaseModel], faults: _Faults) -> Any:
+        return app.post(path, tags=[tag], response_model=answer, responses=faults, openapi_extra=body_of(body))
+
+    def get(path: str, faults: Collection[int], **options: Any) -> Any:
+        return app.get(path, tags=[_SERVICE], responses={status: _FAULTS[status] for status in faults}, **options)
+
     faults = {status: fault for status, fault in _FAULTS.items() if status not in _OF_VALUES}
-    app.post(
-        "/v1/predict",
-        tags=[_PREDICTIONS],
-        response_model=PredictAnswer,
-        responses=faults,
-        openapi_extra=body_of(PredictRequest),
-    )(predictions.predict)
     written = {status: {**fault, "model": OpenAIErrorAnswer} for status, fault in faults.items() if status != 422}
-    for path, body, handler in (
-        ("/v1/completions", CompletionRequest, texts.complete),
-        ("/v1/chat/completions", ChatRequest, texts.chat),
-    ):
-        app.post(path, tags=[_TEXTS], response_model=CompletionAnswer, responses=written, openapi_extra=body_of(body))(
-            handler
-        )
-    app.post(ENROL, tags=[_VALUES], response_model=EnrolAnswer, responses=_FAULTS, openapi_extra=body_of(EnrolRequest))(
-        values.enrol
-    )
-    faults = {status: fault for status, fault in _FAULTS.items() if status != 400}
-    app.delete(f"{VALUES}/{{attribute}}/{{value:any}}", tags=[_VALUES], response_model=RemoveAnswer, responses=faults)(
-        values.remove
-    )
-    app.post(
-        RELOAD, tags=[_SERVICE], response_model=ReloadAnswer, responses=_FAULTS, openapi_extra=body_of(ReloadRequest)
-    )(service.reload)
-    closed: dict[int | str, Any] = {status: _FAULTS[status] for status in (401, 421)}
-    app.get("/v1/models", tags=[_SERVICE], response_model=ModelsAnswer, responses=closed)(service.list_models)
-    app.get(
-        "/v1/models/{model:any}", tags=[_SERVICE], response_model=NamedModel, responses={**closed, 404: _FAULTS[404]}
-    )(service.find_model)
-    app.get("/health", tags=[_SERVICE], responses={status: _FAULTS[status] for status in (421, 503)})(service.health)
-    app.add_api_route("/health", service.health, methods=["HEAD"], include_in_schema=False)  # as probes ask
-    app.get("/metrics", tags=[_SERVICE], response_class=Response, responses=closed)(service.metrics)
+    without_body = {status: fault for status, fault in _FAULTS.items() if status != 400}
+    post("/v1/predict", _PREDICTIONS, PredictRequest, PredictAnswer, faults)(predictions.predict)
+    post("/v1/completions", _TEXTS, CompletionRequest, CompletionAnswer, written)(texts.complete)
+    post("/v1/chat/completions", _TEXTS, ChatRequest, CompletionAnswer, written)(texts.chat)
+    post(ENROL, _VALUES, EnrolRequest, EnrolAnswer, _FAULTS)(values.enrol)
+    remove = f"{VALUES}/{{attribute}}/{{value:any}}"
+    app.delete(remove, tags=[_VALUES], response_model=RemoveAnswer, responses=without_body)(values.remove)
+    post(RELOAD, _SERVICE, ReloadRequest, ReloadAnswer, _FAULTS)(service.reload)
+    get("/v1/models", (401, 421), response_model=ModelsAnswer)(service.list_models)
+    get("/v1/models/{model:any}", (401, 421, 404), response_model=NamedModel)(service.find_model)
+    get("/health", (421, 503))(service.health)
+    app.head("/health", include_in_schema=False)(service.health)  # as probes ask
+    get("/metrics", (401, 421), response_class=Response)(service.metrics)
     app.get("/", include_in_schema=False)(_to_docs)
     for route in app.routes:
         if isinstance(route, APIRoute) and route.description:

@@ -25,32 +25,34 @@ from attribune.schema.revision import check_listed
 
 __all__ = [
     "body_of",
-    "chat_example",
-    "completion_example",
     "describe",
     "documented_app",
-    "enrolment_example",
-    "prediction_example",
 ]
 
+_BODIES = (PredictRequest, EnrolRequest, ReloadRequest, CompletionRequest, ChatRequest)
+_SCHEMAS = "#/components/schemas/{model}"
+_ASSETS = "/static-offline-docs"  # of fastapi_offline
+_TEMPLATES = Environment(
+    loader=PackageLoader("attribune.apps.serve"), autoescape=True, undefined=StrictUndefined, trim_blocks=True
+)
 _TEXT = "A joy from start to end."
 _NEW = "a new one"
 
 
-def prediction_example(model: ServedModel, settings: ServeSettings) -> dict[str, Any]:
+def _prediction_example(model: ServedModel, settings: ServeSettings) -> dict[str, Any]:
     """Return a text with attributes of a model, each with its most frequent value, unless those are hidden."""
     names = model.predictor.text_input.names
     text: Any = _TEXT if len(names) == 1 else dict.fromkeys(names, _TEXT)
     return {"text": text, "attributes": _attributes(model, settings)}
 
 
-def completion_example(model: ServedModel, settings: ServeSettings) -> dict[str, Any] | None:
+def _completion_example(model: ServedModel, settings: ServeSettings) -> dict[str, Any] | None:
     """Return a prompt with attributes; None for a model that writes no text."""
-    example = chat_example(model, settings)
+    example = _chat_example(model, settings)
     return None if example is None else {"prompt": example.pop("messages")[0]["content"], **example}
 
 
-def chat_example(model: ServedModel, settings: ServeSettings) -> dict[str, Any] | None:
+def _chat_example(model: ServedModel, settings: ServeSettings) -> dict[str, Any] | None:
     """Return a message with attributes; None for a model that writes no text."""
     if model.writer is None:
         return None
@@ -58,25 +60,28 @@ def chat_example(model: ServedModel, settings: ServeSettings) -> dict[str, Any] 
     return {"messages": messages, "attributes": _attributes(model, settings), "max_tokens": 8}
 
 
-def enrolment_example(model: ServedModel, settings: ServeSettings) -> dict[str, Any] | None:
+def _enrolment_example(model: ServedModel, settings: ServeSettings) -> dict[str, Any] | None:
     """Return a new value of an attribute with a labelled text; None for a model that learns none."""
-    attribute = next((one for one in model.attributes if _is_listed(one)), None)
+    attribute = next((one for one in model.attributes if _passes(check_listed, one)), None)
     if model.live is None or model.live.refusal is not None or attribute is None:
         return None
-    row = prediction_example(model, settings)
+    row = _prediction_example(model, settings)
     row["attributes"].pop(attribute.name, None)
-    label = next((label for label in _labels(model) if _is_label(label, model)), None)
-    if label is None or not _is_new(attribute, model):
+    label = next((label for label in _labels(model) if _passes(check_label, label, 0, model)), None)
+    if label is None or not _passes(check_new_value, _NEW, attribute, model):
         return None
     return {"attribute": attribute.name, "value": _NEW, "rows": [{**row, "label": label}]}
 
 
 def _attributes(model: ServedModel, settings: ServeSettings) -> dict[str, Any]:
     attributes = [one for one in model.attributes if isinstance(one.spec, Numeric) or not settings.hide_unknown]
-    values = {attribute.name: _value(attribute) for attribute in attributes}
-    return {
-        name: value for name, value in values.items() if value is not None and _is_read(name, value, model, settings)
-    }
+    found: dict[str, Any] = {}
+    for attribute in attributes:
+        value = _value(attribute)
+        row = {"text": {}, "attributes": {attribute.name: value}}
+        if value is not None and _passes(read_row, row, "", model, settings):  # others are derived from what is written
+            found[attribute.name] = value
+    return found
 
 
 def _value(attribute: FittedAttribute) -> Any:
@@ -89,11 +94,10 @@ def _value(attribute: FittedAttribute) -> Any:
     return [value] if isinstance(attribute.spec, MultiLabel) else value
 
 
-def _is_read(name: str, value: Any, model: ServedModel, settings: ServeSettings) -> bool:
-    """Whether a value means itself; those of other kinds may be derived from what a caller writes."""
+def _passes(check: Callable[..., Any], *given: Any) -> bool:
     try:
-        read_row({"text": {}, "attributes": {name: value}}, "", model, settings)
-    except Refused:
+        check(*given)
+    except (Refused, ConfigError):
         return False
     return True
 
@@ -106,37 +110,11 @@ def _labels(model: ServedModel) -> list[Any]:
     return [*classes[:1], [*classes[:1]], *([predicted] if isinstance(predicted, str | float | int) else []), 1.0]
 
 
-def _is_listed(attribute: FittedAttribute) -> bool:
-    try:
-        check_listed(attribute)
-    except ConfigError:
-        return False
-    return True
-
-
-def _is_label(label: Any, model: ServedModel) -> bool:
-    try:
-        check_label(label, 0, model)
-    except Refused:
-        return False
-    return True
-
-
-def _is_new(attribute: FittedAttribute, model: ServedModel) -> bool:
-    try:
-        check_new_value(_NEW, attribute, model)
-    except Refused:
-        return False
-    return True
-
-
-_BODIES = (PredictRequest, EnrolRequest, ReloadRequest, CompletionRequest, ChatRequest)
-_SCHEMAS = "#/components/schemas/{model}"
 _EXAMPLES: dict[str, Callable[[ServedModel, ServeSettings], dict[str, Any] | None]] = {
-    "/v1/predict": prediction_example,
-    "/v1/enrol": enrolment_example,
-    "/v1/completions": completion_example,
-    "/v1/chat/completions": chat_example,
+    "/v1/predict": _prediction_example,
+    "/v1/enrol": _enrolment_example,
+    "/v1/completions": _completion_example,
+    "/v1/chat/completions": _chat_example,
 }
 
 
@@ -204,12 +182,6 @@ def _add_examples(paths: dict[str, Any], models: Mapping[str, ServedModel], sett
             }
             if LINES in content:
                 content[LINES]["example"] = "".join(f"{json.dumps(value)}\n" for value in values.values())
-
-
-_ASSETS = "/static-offline-docs"  # of fastapi_offline
-_TEMPLATES = Environment(
-    loader=PackageLoader("attribune.apps.serve"), autoescape=True, undefined=StrictUndefined, trim_blocks=True
-)
 
 
 def documented_app(**options: Any) -> FastAPI:

@@ -34,8 +34,11 @@ _OPEN = ("/health",)  # a container's probe sends no key
 
 _CLOSE = {"connection": "close"}
 _BODIES = 32  # of the largest size, which there is memory for at once
+_MAX_AHEAD = 1 << 21  # bytes of the requests that a caller sends before it has the answer to the last one
 
 
+# Starlette's `TrustedHostMiddleware` does not say which names are allowed, and nothing of its limits or times a body.
+# uvicorn's `limit_concurrency` counts connections that only wait, and refuses the probes of /health with the others.
 class Gate:
     """Passes on requests with an allowed host, a valid key and a complete body within the limits; counts and times all.
 
@@ -187,9 +190,8 @@ def _replay(body: bytes, receive: Receive) -> Receive:
     return replay
 
 
-_MAX_AHEAD = 1 << 21  # bytes of the requests that a caller sends before it has the answer to the last one
-
-
+# uvicorn's `timeout_keep_alive` runs after an answer alone: not before the first request, within its head, or while the
+# caller does not read.
 class LimitedConnection(H11Protocol):
     """A connection that waits for its caller for a limited time, and no longer than there is room.
 

@@ -19,7 +19,13 @@ from attribune.apps.serve.models import Answer, ServedModel
 
 __all__ = ["ServiceMetrics", "WorkerMetrics"]
 
+_DURATIONS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)  # seconds
+_BEAT = 1  # seconds
+_SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 
+
+# The multi-process mode of prometheus_client has no collectors that are read when they are asked for, such as those of
+# the queue and the caches, and adds up counters of all processes.
 @dataclass(frozen=True)
 class WorkerMetrics(Collector):
     """The last metrics of every process, which they leave in a folder, with a label ``worker``.
@@ -58,11 +64,6 @@ class WorkerMetrics(Collector):
 
     def _path(self, number: int) -> Path:
         return self.folder / f"{number}.prom"
-
-
-_DURATIONS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)  # seconds
-_BEAT = 1  # seconds
-_SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 
 
 class ServiceMetrics:

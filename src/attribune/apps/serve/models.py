@@ -60,6 +60,15 @@ Result = TypeVar("Result")
 # spin: models that had been loaded, and had predicted once, on the main thread lost a third of their throughput.
 _NAME = "attribune-model"
 _THREAD = ThreadPoolExecutor(max_workers=1, thread_name_prefix=_NAME)
+_LARGEST_COPY = 1 << 28  # bytes of a tensor; larger ones, such as tables of millions of values, stay in their files
+_SMALL_FILE = 1 << 26  # bytes; below, a copy in each process is worth its independence of the file
+_SUFFIXES = (".safetensors", ".arrow")
+_LISTS_FILES = hasattr(psutil.Process, "memory_maps")  # not on macOS
+Columns = Mapping[str, Sequence[Any]]
+Marks = Mapping[str, tuple[Any, ...]]
+_LOG = logging.getLogger(__name__)
+Reload = Callable[[Sequence[str] | None], list[str]]
+"""Loads runs, or the same as before, in place of the models that are served; returns a line on each."""
 
 
 def start(function: Callable[[], Result]) -> Future[Result]:
@@ -70,12 +79,6 @@ def start(function: Callable[[], Result]) -> Future[Result]:
 def compute(function: Callable[[], Result]) -> Result:
     """Call a function on the thread and wait for its result."""
     return function() if threading.current_thread().name.startswith(_NAME) else start(function).result()
-
-
-_LARGEST_COPY = 1 << 28  # bytes of a tensor; larger ones, such as tables of millions of values, stay in their files
-_SMALL_FILE = 1 << 26  # bytes; below, a copy in each process is worth its independence of the file
-_SUFFIXES = (".safetensors", ".arrow")
-_LISTS_FILES = hasattr(psutil.Process, "memory_maps")  # not on macOS
 
 
 def copy_into_memory(models: Sequence[nn.Module], *, below: Sequence[Path] | None = None) -> None:
@@ -186,10 +189,6 @@ class Answer(NamedTuple):
     def shown(self, *, hide_unknown: bool) -> dict[str, Any]:
         """Return what a caller sees of it."""
         return {"output": self.output} if hide_unknown else {"output": self.output, "unknown": self.unknown}
-
-
-Columns = Mapping[str, Sequence[Any]]
-Marks = Mapping[str, tuple[Any, ...]]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -517,12 +516,6 @@ def _parse_run(run: str) -> tuple[str, str]:
             raise ConfigError(f"{run!r}: write NAME=FOLDER, or the folder alone")
         return name, source
     return Path(run).resolve().name, run
-
-
-_LOG = logging.getLogger(__name__)
-
-Reload = Callable[[Sequence[str] | None], list[str]]
-"""Loads runs, or the same as before, in place of the models that are served; returns a line on each."""
 
 
 class AlreadyLoadingError(ConfigError):

@@ -66,6 +66,13 @@ __all__ = [
 
 Scalar = StrictStr | StrictBool | StrictInt | StrictFloat | None
 Words = StrictStr | list[StrictStr]
+OPENAI_PATHS = ("/v1/completions", "/v1/chat/completions")
+_CODES = {401: "invalid_api_key", 404: "model_not_found", 429: "rate_limit_exceeded"}
+Body = TypeVar("Body", bound=BaseModel)
+_MAX_VALUES = 1_000  # of one attribute of one text
+_MAX_FAULTS = 10  # in an answer
+_LONGEST_NAME = 60  # characters of a field for which a similar one is sought
+_FORM = "application/x-www-form-urlencoded"  # the type that curl gives a body by default
 
 
 class RequestBody(BaseModel):
@@ -194,10 +201,6 @@ class Refused(Exception):  # noqa: N818 - an answer, not a mistake
         return cls(status, field, printable(str(error)))
 
 
-OPENAI_PATHS = ("/v1/completions", "/v1/chat/completions")
-_CODES = {401: "invalid_api_key", 404: "model_not_found", 429: "rate_limit_exceeded"}
-
-
 def refusal(path: str, status: int, field: str, reason: str, headers: Mapping[str, str] | None = None) -> JSONResponse:
     """Make the answer that refuses a request for one reason."""
     return refusals(path, status, [Fault(field=field, reason=reason)], headers)
@@ -215,13 +218,6 @@ def openai_error(status: int, fault: Fault) -> dict[str, Any]:
     kind = "server_error" if status >= 500 else "invalid_request_error"
     message = f"{fault.field}: {fault.reason}"
     return {"error": {"message": message, "type": kind, "param": fault.field, "code": _CODES.get(status)}}
-
-
-Body = TypeVar("Body", bound=BaseModel)
-_MAX_VALUES = 1_000  # of one attribute of one text
-_MAX_FAULTS = 10  # in an answer
-_LONGEST_NAME = 60  # characters of a field for which a similar one is sought
-_FORM = "application/x-www-form-urlencoded"  # the type that curl gives a body by default
 
 
 def read_request(

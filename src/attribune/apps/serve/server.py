@@ -51,6 +51,11 @@ __all__ = [
     "url",
 ]
 
+_LOG = logging.getLogger(__name__)
+_CONTEXT = multiprocessing.get_context("spawn")  # a fork of a process with OpenMP's threads hangs
+_THREADS = "OMP_NUM_THREADS"
+_FIRST_PAUSE, _LONGEST_PAUSE = 2.0, 60.0  # seconds between attempts to start a process
+
 
 def serve(
     models: Mapping[str, ServedModel],
@@ -218,12 +223,6 @@ def listen(host: str, port: int) -> socket.socket:
         ) from error
 
 
-_LOG = logging.getLogger(__name__)
-_CONTEXT = multiprocessing.get_context("spawn")  # a fork of a process with OpenMP's threads hangs
-_THREADS = "OMP_NUM_THREADS"
-_FIRST_PAUSE, _LONGEST_PAUSE = 2.0, 60.0  # seconds between attempts to start a process
-
-
 def serve_in_workers(
     loader: RunLoader,
     *,
@@ -344,6 +343,8 @@ class _Missing:
     due: float = 0.0
 
 
+# uvicorn's own supervisor restarts processes one by one, with whatever model there is by then; these serve the same one,
+# exchange it together, and go on with it where it cannot be loaded again.
 @dataclass
 class _Workers:
     loader: RunLoader

@@ -63,6 +63,8 @@ __all__ = [
 _PATH = b"/v1/values/"
 _LONGEST = 1_000  # characters of a new value
 _STEPS = (".", "..")  # which clients take for steps in a path, also when encoded
+Result = TypeVar("Result")
+_Waiting = tuple[LearnedValue, Future[None]]
 
 
 class LabelledRow(Row):
@@ -286,10 +288,6 @@ def read_removal(path: bytes, name: str | None, models: Mapping[str, ServedModel
     if value is None:
         raise Refused(422, "value", "it is empty: name a value")
     return model, _attribute(attribute, model, status=404).name, value
-
-
-Result = TypeVar("Result")
-_Waiting = tuple[LearnedValue, Future[None]]
 
 
 class ValueWriter:

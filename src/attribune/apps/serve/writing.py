@@ -71,6 +71,8 @@ _NOTES = ("metadata", "prompt_cache_key", "safety_identifier", "user")
 """Fields of OpenAI's that say who asks and what for, and change no text."""
 _MOST_STOPS = 4
 _SEEDS = 2**32
+EVENTS = "text/event-stream"
+_Part = tuple[int, str]
 
 
 class StreamOptions(RequestBody):
@@ -295,9 +297,6 @@ def _max_tokens(request: Any, settings: ServeSettings) -> int | None:
     return given
 
 
-EVENTS = "text/event-stream"
-
-
 @dataclass(frozen=True)
 class _Written:
     """All texts of a request, and how many ids its prompts had."""
@@ -313,9 +312,6 @@ class _Written:
             "completion_tokens": written,
             "total_tokens": self.prompt_tokens + written,
         }
-
-
-_Part = tuple[int, str]
 
 
 class WritingPaths:
