@@ -343,7 +343,7 @@ class _Missing:
     due: float = 0.0
 
 
-# uvicorn's own supervisor restarts processes one by one, with whatever model there is by then; these serve the same one,
+# uvicorn's own supervisor restarts processes one by one, with whatever model there is by then; these serve one model,
 # exchange it together, and go on with it where it cannot be loaded again.
 @dataclass
 class _Workers:
