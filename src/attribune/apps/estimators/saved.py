@@ -1,4 +1,4 @@
-"""Estimators as they are kept: in the folder of their model with ``estimator.json`` beside it, and packed for pickles."""
+"""Estimators as they are kept: in the folder of their model, with ``estimator.json``, and packed for pickles."""
 
 from __future__ import annotations
 

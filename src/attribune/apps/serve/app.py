@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping
 from contextlib import asynccontextmanager
 from importlib import metadata
 from typing import Any
@@ -39,7 +39,7 @@ from attribune.apps.serve.requests import (
     refusals,
 )
 from attribune.apps.serve.service import Service
-from attribune.apps.serve.settings import ServeSettings
+from attribune.apps.serve.settings import Keys, ServeSettings
 from attribune.apps.serve.values import EnrolAnswer, EnrolRequest, RemoveAnswer, ValuePaths
 from attribune.apps.serve.writing import ChatRequest, CompletionAnswer, CompletionRequest, WritingPaths
 from attribune.errors import AttribuneError
@@ -81,9 +81,7 @@ def create_app(
     models: Mapping[str, ServedModel],
     *,
     settings: ServeSettings | None = None,
-    keys: Sequence[str] = (),
-    admin_keys: Sequence[str] = (),
-    value_keys: Sequence[str] = (),
+    keys: Keys | None = None,
     workers: WorkerMetrics | None = None,
     reload: Reload | None = None,
 ) -> FastAPI:
@@ -91,10 +89,7 @@ def create_app(
 
     Args:
         models: by name, as `load_models` returns them.
-        keys: callers must send one of them as a bearer token; none is required if empty.
-        admin_keys: one of them must be sent to have the runs loaded again; nobody may if empty.
-        value_keys: one of them must be sent to add and forget values. If empty, nobody may where `keys` are required,
-            and everybody where none are.
+        keys: which callers must send; none by default.
         workers: where the processes of the service leave their metrics, if there are several.
         reload: loads the runs again.
     """
@@ -122,6 +117,7 @@ def create_app(
         lifespan=lifespan,
     )
     _add_paths(app, PredictionPaths(service), WritingPaths(service), values, _ServicePaths(service, reload))
+    app.state.service, app.state.values = service, values
     app.add_exception_handler(Refused, _refused)
     app.add_exception_handler(HTTPException, _http_error)
     app.add_exception_handler(Exception, _failed)
@@ -130,9 +126,7 @@ def create_app(
     app.add_middleware(
         Gate,
         settings=settings,
-        keys=keys,
-        admin_keys=admin_keys,
-        value_keys=value_keys,
+        keys=keys or Keys(),
         metrics=metrics,
         paths=paths,
     )

@@ -15,7 +15,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from attribune.apps.serve.metrics import ServiceMetrics
 from attribune.apps.serve.requests import printable, refusal
-from attribune.apps.serve.settings import ADMIN_KEYS, VALUE_KEYS, ServeSettings
+from attribune.apps.serve.settings import ADMIN_KEYS, VALUE_KEYS, Keys, ServeSettings
 from attribune.core.hosts import is_allowed
 
 __all__ = [
@@ -44,9 +44,7 @@ class Gate:
 
     Args:
         app: the application behind it.
-        keys: callers must send one of them as a bearer token; none is required if empty.
-        admin_keys: one of them must be sent to have the runs loaded again; nobody may if empty.
-        value_keys: one of them must be sent to add and forget values; if empty, whoever needs no key may, if any.
+        keys: of which callers must send one as a bearer token.
         paths: of the service; others are counted together.
     """
 
@@ -55,18 +53,13 @@ class Gate:
         app: ASGIApp,
         *,
         settings: ServeSettings,
-        keys: Sequence[str],
-        admin_keys: Sequence[str] = (),
-        value_keys: Sequence[str] = (),
+        keys: Keys,
         metrics: ServiceMetrics,
         paths: set[str],
     ) -> None:
-        self._app, self._settings, self._metrics, self._paths = app, settings, metrics, paths
+        self._app, self._settings, self._keys, self._metrics, self._paths = app, settings, keys, metrics, paths
         self._answering = self._held = 0
         self._largest = int(settings.max_body_mb * 2**20)
-        self._keys, self._admin_keys, self._value_keys = (
-            [key.encode() for key in some] for some in (keys, admin_keys, value_keys)
-        )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle a request."""
@@ -124,17 +117,17 @@ class Gate:
         # By how it begins: routes ignore a line end behind their path.
         reloads = scope["path"].startswith(RELOAD)
         changes_values = self._settings.enrol and scope["path"].startswith((ENROL, VALUES))
-        if reloads and not self._admin_keys:
+        if reloads and not self._keys.admins:
             reason = f"reloading is disabled: set {ADMIN_KEYS}, or send the process SIGHUP"
             return refusal(RELOAD, 403, "path", reason)
-        if changes_values and self._keys and not self._value_keys:
+        if changes_values and self._keys.callers and not self._keys.values:
             reason = f"the keys of all callers do not change values: set {VALUE_KEYS} for those who may"
             return refusal(scope["path"], 403, "path", reason)
-        keys, whose = self._keys, "one of the service's keys"
+        keys, whose = self._keys.callers, "one of the service's keys"
         if reloads:
-            keys, whose = self._admin_keys, "an administrator's key"
+            keys, whose = self._keys.admins, "an administrator's key"
         elif changes_values:
-            keys, whose = self._value_keys, f"a key for values, one of {VALUE_KEYS}"
+            keys, whose = self._keys.values, f"a key for values, one of {VALUE_KEYS}"
         if scope["path"] not in _OPEN and not _is_authorized(scope, keys):
             reason = f"send {whose}, as in 'Authorization: Bearer KEY'"
             return refusal(scope["path"], 401, "header.authorization", reason, {"www-authenticate": "Bearer"})
@@ -173,10 +166,10 @@ class Gate:
         return refusal(path, 413, "body", reason, _CLOSE)
 
 
-def _is_authorized(scope: Scope, keys: Sequence[bytes]) -> bool:
+def _is_authorized(scope: Scope, keys: Sequence[str]) -> bool:
     """Whether a request has one of the keys, or there are none."""
     scheme, _, given = dict(scope["headers"]).get(b"authorization", b"").partition(b" ")
-    matches = [hmac.compare_digest(given, key) for key in keys]  # all of them, in constant time
+    matches = [hmac.compare_digest(given, key.encode()) for key in keys]  # all of them, in constant time
     return (any(matches) and scheme.lower() == b"bearer") or not keys
 
 

@@ -37,7 +37,7 @@ from attribune.apps.serve.models import (
     ServedModel,
     in_background,
 )
-from attribune.apps.serve.settings import ServeSettings, admin_keys, hosts_for, keys_for, value_keys
+from attribune.apps.serve.settings import Keys, ServeSettings, hosts_for
 from attribune.core.threads import core_count
 from attribune.errors import AttribuneError, ConfigError, ModelFolderError
 
@@ -126,14 +126,11 @@ def make_server(
     settings = settings.model_copy(update={"allowed_hosts": hosts_for(host, settings.allowed_hosts)})
     limit = settings.max_connections + max(settings.max_connections // 2, 16)  # some ask, others wait
     connection: Any = functools.partial(LimitedConnection, timeout=settings.timeout, limit=limit)
-    keys = keys_for(host)
     config = uvicorn.Config(
         create_app(
             models,
             settings=settings,
-            keys=keys,
-            admin_keys=admin_keys(),
-            value_keys=value_keys(keys, enrol=settings.enrol),
+            keys=Keys.of_environment(host, enrol=settings.enrol),
             workers=workers,
             reload=reload,
         ),
@@ -261,7 +258,7 @@ def serve_in_workers(
             f"--workers {workers} with --enrol: a value learned in one process would be unknown to the others, so "
             "leave one of them out"
         )
-    keys_for(host)
+    Keys.of_environment(host, enrol=False)
     with listen(host, port) as listener, tempfile.TemporaryDirectory(prefix="attribune-serve-") as folder:
         stopped_by = _Workers(loader, workers, listener, host, settings, Path(folder), on_reload).run(on_start)
     if stopped_by is not None:
