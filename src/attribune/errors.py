@@ -11,7 +11,6 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
 __all__ = [
-    "AttribuneDeprecationWarning",
     "AttribuneError",
     "AttribuneWarning",
     "ConfigError",
@@ -80,7 +79,3 @@ class ModelFolderError(AttribuneError):
 
 class AttribuneWarning(UserWarning):
     """Something was trimmed, dropped or replaced; the message counts it and says what to do."""
-
-
-class AttribuneDeprecationWarning(AttribuneWarning, FutureWarning):
-    """A name has changed; the old one works for one more release."""

@@ -86,7 +86,7 @@ def until(true: Callable[[], bool], *, seconds: float = PATIENCE) -> None:
 
 def service_of(app: Any) -> Service:
     """What the handlers of an application share while it runs."""
-    found: Service = app.router.lifespan_context.__self__._service
+    found: Service = app.state.service
     return found
 
 

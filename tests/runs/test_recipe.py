@@ -7,7 +7,7 @@ import pytest
 
 from attribune.core.config import read_yaml
 from attribune.data.windows import HeadTail
-from attribune.errors import AttribuneDeprecationWarning, ConfigError
+from attribune.errors import ConfigError
 from attribune.runs.presets import preset_names, read_preset
 from attribune.runs.recipe import RECIPE_END, Recipe
 from attribune.runs.settings_tree import override, put
@@ -147,14 +147,14 @@ def test_the_recipes_of_the_papers_are_recipes(name: str) -> None:
     assert recipe.learner.name == settings["method"]["name"]
 
 
-def test_a_setting_by_its_old_name_is_read_with_a_warning() -> None:
+def test_old_names_of_settings_are_read_in_saved_folders_alone() -> None:
     data = {"train": "t.csv", "text": "text", "label": "stars", "attributes": [{"name": "user"}]}
     settings = {"data": data, "transfer": {"run": "runs/a", "frozen": False, "everything": True}}
-    with pytest.warns(AttribuneDeprecationWarning, match="the setting everything is now called full_model"):
-        recipe = Recipe.from_dict(settings)
+    recipe = Recipe.from_dict(settings, saved=True)
     assert recipe.transfer is not None
     assert recipe.transfer.full_model
-    assert Recipe.from_dict(settings, saved=True) == recipe  # a file of an earlier version is nobody's mistake
+    with pytest.raises(ConfigError, match=r"transfer\.everything: there is no such setting"):
+        Recipe.from_dict(settings)
 
 
 def test_a_task_of_ones_own_says_what_of_a_row_it_reads(monkeypatch: pytest.MonkeyPatch) -> None:

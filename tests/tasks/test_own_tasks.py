@@ -13,7 +13,7 @@ import torch
 from attribune.errors import ConfigError
 from attribune.metrics import formulas
 from attribune.metrics.metric import Metric
-from attribune.tasks import TASKS, Classification, Decoded, Task, fit_task
+from attribune.tasks import Classification, Decoded, Task
 from attribune.tasks.codecs import Numbers, One
 from attribune.tasks.labels import UNSEEN
 
@@ -65,18 +65,6 @@ def test_a_codec_stands_for_all_that_depends_on_labels() -> None:
     proper = task.proper_score(logits.numpy(), known.numpy())
     assert proper is not None
     assert proper.name == "log_loss"
-
-
-def test_a_task_of_an_earlier_version_is_told_what_to_change(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Preferred(Known):
-        compares = True
-        candidates = 2
-
-    monkeypatch.setitem(TASKS, "preferred", Preferred)
-    with pytest.raises(
-        ConfigError, match="Preferred, the task 'preferred', has candidates, compares, which are no longer"
-    ):
-        fit_task("preferred", [["yes", "no"]])
 
 
 def test_a_loss_of_its_own_is_that_of_each_row() -> None:

@@ -11,7 +11,6 @@ import pydantic.dataclasses
 import yaml
 from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError, ValidationInfo, model_validator
 
-from attribune.core.deprecation import renamed_settings
 from attribune.core.wording import closest, shortened
 from attribune.errors import ConfigError
 
@@ -34,8 +33,8 @@ ONE_OR_SEVERAL = BeforeValidator(_as_tuple)
 class Settings(BaseModel):
     """A part of a tree of settings.
 
-    ``what`` is its name in messages; ``renamed`` holds the settings whose names have changed, old to new; ``removed``
-    those that are gone, with the cure.
+    ``what`` is its name in messages; ``renamed`` has the new name by the old one, which saved folders may have;
+    ``removed`` has those that are gone, with the cure.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
@@ -49,7 +48,7 @@ class Settings(BaseModel):
 
         Args:
             source: where the settings are from, for messages.
-            saved: whether this library wrote them, so that old names raise no warning.
+            saved: whether this library wrote them, perhaps an earlier version with old names.
 
         Raises:
             ConfigError: with every error at once.
@@ -72,7 +71,8 @@ class Settings(BaseModel):
             if settings[name] and not is_saved:
                 raise ConfigError(f"{name} is gone: {cls.removed[name]}")
         known = {name: value for name, value in settings.items() if name not in cls.removed}
-        return renamed_settings(known, cls.renamed, warn=not is_saved)
+        new_names = {old: new for old, new in cls.renamed.items() if new not in known} if is_saved else {}
+        return {new_names.get(name, name): value for name, value in known.items()}
 
 
 @dataclass_transform(frozen_default=True)

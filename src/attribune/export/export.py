@@ -17,7 +17,6 @@ import torch
 
 from attribune.core.arguments import checked_arguments
 from attribune.core.checksums import checksum_of
-from attribune.core.deprecation import renamed_arguments
 from attribune.core.door import as_argument
 from attribune.core.files import clear_drafts, draft_of, move_into_place, replace_file
 from attribune.data.file_options import Reading
@@ -69,7 +68,6 @@ class Exported:
     quantise: Quantisation | None = None
 
 
-@renamed_arguments(given="assignments")
 @checked_arguments
 def export(
     run: str | Path,

@@ -31,7 +31,6 @@ from attribune.backbones.sites import find_layers, first_position, most_position
 from attribune.backbones.sparse_attention import prepare_sparse_attention
 from attribune.backbones.tuning import tune_backbone
 from attribune.core.config import short_repr
-from attribune.core.deprecation import warn_renamed
 from attribune.core.precision import default_float32
 from attribune.core.process import require_memory
 from attribune.data.batching import batches_by_length
@@ -452,11 +451,6 @@ class ConditionedModel(PreTrainedModel):
         if not cache_mb >= 0:
             raise ConfigError(f"cache_mb is {cache_mb}: give 0 or more")
         self.method.enable_weight_cache(cache_mb)
-
-    def keep_weights(self, megabytes: float) -> None:
-        """Call `enable_weight_cache`; deprecated."""
-        warn_renamed("keep_weights", "enable_weight_cache")
-        self.enable_weight_cache(megabytes)
 
     def longest_text(self) -> int | None:
         """Return the maximum length of a text in ids, special tokens included; None without a limit.

@@ -15,7 +15,6 @@ from attribune.backbones.int8 import check_int8, quantise_backbone
 from attribune.backbones.sharing import SharedBackbones, with_same_tensors
 from attribune.core.arguments import checked_arguments
 from attribune.core.config import short_repr
-from attribune.core.deprecation import renamed_arguments
 from attribune.core.device import named_device
 from attribune.core.locked import Locked
 from attribune.core.precision import check_precision, computing_in
@@ -98,7 +97,6 @@ class Predictor(Locked):
         ConfigError: for a model without a tokenizer, or one whose text columns are not known, or that has no int8.
     """
 
-    @renamed_arguments(kept_megabytes="cache_mb")
     def __init__(
         self,
         model: Scorer,
@@ -173,7 +171,6 @@ class Predictor(Locked):
         return self._encoder.columns_in(table, self.columns)
 
     @classmethod
-    @renamed_arguments(kept_megabytes="cache_mb")
     @checked_arguments
     def from_pretrained(
         cls,

@@ -13,7 +13,6 @@ from torch import Tensor
 from transformers import StoppingCriteria
 
 from attribune.core.config import checked_dataclass
-from attribune.core.deprecation import renamed_arguments
 from attribune.core.locked import Locked
 from attribune.core.precision import computing_in
 from attribune.data.readers.prompts import PromptEncoder
@@ -188,7 +187,6 @@ class Decoding:
 class Writer(Locked):
     """Generate texts with a trained model. Arguments, errors and use by threads are those of `Predictor`."""
 
-    @renamed_arguments(kept_megabytes="cache_mb")
     def __init__(
         self,
         model: AttributeGenerator,

@@ -48,8 +48,6 @@ __all__ = [
     "task_from_dict",
 ]
 
-_FORMER = {"compares", "reads_words", "reads_tokens", "candidates", "head_outputs"}
-"""What tasks of earlier versions said of the texts of a row."""
 TASKS: dict[str, type[Task]] = {
     task.kind: task
     for task in (Classification, Rating, Ordinal, Regression, Aspects, Preference, Similarity, Generation, Tags, Spans)
@@ -91,11 +89,6 @@ def _task_class(kind: Any) -> type[Task]:
         absent = f"has no {', '.join(sorted(lacking))}" if lacking else "is no dataclass"
         raise ConfigError(
             f"{task.__name__}, the task {kind!r}, {absent}: a task is a frozen dataclass with all of Task"
-        )
-    if former := sorted(own.intersection(_FORMER)):
-        raise ConfigError(
-            f"{task.__name__}, the task {kind!r}, has {', '.join(former)}, which are no longer asked: its input and "
-            "its head say this now, as in attribune/tasks/preference.py"
         )
     return task
 

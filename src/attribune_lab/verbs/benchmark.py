@@ -19,7 +19,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from attribune.apps.cli.arguments import add_renamed_flag, add_verb
+from attribune.apps.cli.arguments import add_verb
 from attribune.apps.cli.output import open_console, show
 from attribune.core.wording import counted
 from attribune.errors import ConfigError
@@ -48,7 +48,6 @@ def add_parser(verbs: Any) -> None:
         action.add_argument("folder", metavar="DIR", help=f"folder of the benchmark{also}")
     table.add_argument("--format", default="markdown", metavar="FORMAT", help="markdown, latex, csv or html")
     table.add_argument("--split", choices=("test", "validation"), help="rows to show (default: test, or the record's)")
-    add_renamed_flag(table, "--part", "--split")
     table.add_argument("--json", metavar="FILE", help="write a record of the tables to a file, and print its path")
     report.add_argument("--output", metavar="FILE", help="HTML file to write (default: report.html in the folder)")
     for action in (table, report):

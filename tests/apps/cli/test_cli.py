@@ -25,7 +25,6 @@ from trained_runs import ROWS, TrainedRuns
 
 from attribune.analysis.evaluate import evaluate
 from attribune.apps.cli import build_parser, main
-from attribune.apps.cli.arguments import add_renamed_flag
 from attribune.apps.cli.train import add_parser, recipe_of
 from attribune.data.tables import read_table
 from attribune.runs.loading import load_run
@@ -492,30 +491,6 @@ def test_methods_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["methods", "linear"]) == 0
     assert main(["methods", "e3ln"]) == 1
     assert "did you mean 'e2ln'" in capsys.readouterr().err
-
-
-@pytest.mark.filterwarnings("default::attribune.errors.AttribuneDeprecationWarning")
-def test_flags_have_their_old_names_for_one_release(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["train", str(data), "--recipe", "holsby", "--output", "other"]) == 1
-    error = capsys.readouterr().err
-    assert "warning: --recipe is now called --preset" in error
-    assert "'holsby'" in error, "the value is that of the new flag"
-    with pytest.raises(SystemExit):
-        main(["train", "--help"])
-    assert "--recipe" not in capsys.readouterr().out
-
-
-def test_a_renamed_flag_takes_what_the_new_one_takes() -> None:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--size", type=int, default=3)
-    parser.add_argument("--name", nargs="+", action="extend")
-    add_renamed_flag(parser, "--length", "--size")
-    add_renamed_flag(parser, "--called", "--name")
-    options = parser.parse_args(["--length", "5", "--called", "a", "b", "--name", "c"])
-    assert (options.size, options.name) == (5, ["a", "b", "c"])
-    assert options.renamed_flags == [("--length", "--size"), ("--called", "--name")]
-    assert not hasattr(parser.parse_args([]), "renamed_flags")
-    assert parser.parse_args([]).size == 3
 
 
 def test_no_module_of_a_verb_hides_a_word_of_python() -> None:

@@ -17,18 +17,17 @@ from packaging.requirements import Requirement
 
 from attribune.apps import doctor
 from attribune.apps.cli import main
-from attribune.apps.doctor import folders, machine, packages
-from attribune.apps.doctor.packages import Package
+from attribune.apps.doctor import Package
 from attribune.backbones.loading import DEFAULT_BACKBONE
 from attribune.core import threads
 
-SRC = Path(doctor.__file__).parents[3]
+SRC = Path(doctor.__file__).parents[2]
 
 
 @pytest.fixture
 def few_packages(monkeypatch: pytest.MonkeyPatch) -> None:
     """One needed package and none of the extras: importing all of them takes seconds."""
-    monkeypatch.setattr(packages.metadata, "requires", lambda _: ["torch>=2.8", 'captum>=0.8; extra == "explain"'])
+    monkeypatch.setattr(doctor.metadata, "requires", lambda _: ["torch>=2.8", 'captum>=0.8; extra == "explain"'])
 
 
 @pytest.fixture(autouse=True)
@@ -47,7 +46,7 @@ def in_a_process(folder: Path, *words: str, **environment: str) -> subprocess.Co
 
 def test_every_extra_for_users_is_explained() -> None:
     project = tomllib.loads((SRC.parent / "pyproject.toml").read_text())["project"]
-    assert set(packages.EXTRAS) == set(project["optional-dependencies"]) - {"test", "lint"}
+    assert set(doctor.EXTRAS) == set(project["optional-dependencies"]) - {"test", "lint"}
 
 
 def test_what_is_said_here(few_packages: None, capsys: pytest.CaptureFixture[str]) -> None:
@@ -70,7 +69,7 @@ def test_json_holds_what_the_lines_say(few_packages: None, capsys: pytest.Captur
     assert found["used"]["threads"] == torch.get_num_threads() == 1
     assert found["used"]["precision"] in ("bf16", "float32")
     assert found["machine"]["memory_gb"]["total"] > 0.1
-    assert {extra["name"] for extra in found["extras"]} == set(packages.EXTRAS)
+    assert {extra["name"] for extra in found["extras"]} == set(doctor.EXTRAS)
     assert found["usable"] is True
 
 
@@ -79,7 +78,7 @@ def test_json_holds_what_the_lines_say(few_packages: None, capsys: pytest.Captur
 def test_it_runs_where_nothing_can_be_imported(form: str, tmp_path: Path) -> None:
     for line in metadata.requires("attribune") or ():
         name = Requirement(line).name
-        module = packages._MODULES.get(name.lower(), name.replace("-", "_"))
+        module = doctor._MODULES.get(name.lower(), name.replace("-", "_"))
         (tmp_path / f"{module}.py").write_text("raise SystemExit('no')\n")
     (tmp_path / "torch.py").write_text("raise OSError('libcudart.so.12: cannot open shared object file')\n")
     (tmp_path / "attribune.py").unlink()  # extras may name each other
@@ -117,9 +116,9 @@ def test_states_of_a_package() -> None:
 def test_requirements_are_read_whatever_their_form(monkeypatch: pytest.MonkeyPatch) -> None:
     lines = ["torch>=2.8", "x.y", 'ray[data]>=2.60,!=2.61; extra == "ray"', 'a-b; extra == "serve"']
     lines += ['c; sys_platform == "none" and extra == "serve"', 'd>1; extra == "test"', 'e; python_version > "3"']
-    monkeypatch.setattr(packages.metadata, "requires", lambda _: lines)
-    monkeypatch.setattr(packages, "_inspect_package", lambda name, specifier: (name, specifier))
-    needed, extras = packages.inspect_packages()
+    monkeypatch.setattr(doctor.metadata, "requires", lambda _: lines)
+    monkeypatch.setattr(doctor, "_inspect_package", lambda name, specifier: (name, specifier))
+    needed, extras = doctor.inspect_packages()
     assert list(needed) == [("torch", ">=2.8"), ("x.y", ""), ("e", "")]
     found = {extra.name: list(extra.packages) for extra in extras if extra.packages}
     assert found == {"ray": [("ray", "!=2.61,>=2.60")], "serve": [("a-b", "")]}
@@ -127,10 +126,10 @@ def test_requirements_are_read_whatever_their_form(monkeypatch: pytest.MonkeyPat
 
 def test_missing_and_old_packages_have_a_cure(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        packages.metadata, "requires", lambda _: ["torch>=99", "no-such-package>=1.2", 'optuna>=99; extra == "search"']
+        doctor.metadata, "requires", lambda _: ["torch>=99", "no-such-package>=1.2", 'optuna>=99; extra == "search"']
     )
-    needed, extras = packages.inspect_packages()
-    found = [*packages.problems_of_packages(needed), *packages.problems_of_extras(extras)]
+    needed, extras = doctor.inspect_packages()
+    found = [*doctor.problems_of_packages(needed), *doctor.problems_of_extras(extras)]
     assert [(problem.cure, problem.fatal) for problem in found] == [
         ("pip install -U 'torch>=99'", False),
         ("pip install 'no-such-package>=1.2'", True),
@@ -143,8 +142,8 @@ def test_packages_that_do_not_go_together(monkeypatch: pytest.MonkeyPatch) -> No
     def fail(_: str) -> None:
         raise AttributeError("module 'transformers' has no attribute 'Trainer'")
 
-    monkeypatch.setattr(packages.importlib, "import_module", fail)
-    (problem,) = packages.problems_of_own_modules()
+    monkeypatch.setattr(doctor.importlib, "import_module", fail)
+    (problem,) = doctor.problems_of_own_modules()
     assert problem.fatal
     assert "has no attribute 'Trainer'" in problem.what
 
@@ -154,21 +153,21 @@ USED: dict[str, Any] = {"device": "cpu", "threads": 1, "precision": "float32", "
 
 def test_one_thread_on_many_cores(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
-    monkeypatch.setattr(machine, "_idle_gpu_problems", lambda: ())
-    (problem,) = machine.problems_of_machine({"cores": 16, "gpus": []}, USED)
+    monkeypatch.setattr(doctor, "_idle_gpu_problems", lambda: ())
+    (problem,) = doctor.problems_of_machine({"cores": 16, "gpus": []}, USED)
     assert problem.what == "PyTorch uses 1 thread of 16 cores, since OMP_NUM_THREADS is 1"
     assert problem.cure == "unset OMP_NUM_THREADS"
-    assert not list(machine.problems_of_machine({"cores": 2, "gpus": []}, USED))
-    assert not list(machine.problems_of_machine({"cores": 16, "gpus": []}, {**USED, "threads": 16}))
+    assert not list(doctor.problems_of_machine({"cores": 2, "gpus": []}, USED))
+    assert not list(doctor.problems_of_machine({"cores": 16, "gpus": []}, {**USED, "threads": 16}))
 
 
 def test_a_busy_machine(
     monkeypatch: pytest.MonkeyPatch, few_packages: None, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(threads, "busy_cores", lambda: 99.0)
-    monkeypatch.setattr(machine, "quota_cores", lambda: 1.5)
-    monkeypatch.setattr(machine, "busy_cores", lambda: 7.25)
-    monkeypatch.setattr(machine, "_threads", lambda: 2)
+    monkeypatch.setattr(doctor, "quota_cores", lambda: 1.5)
+    monkeypatch.setattr(doctor, "busy_cores", lambda: 7.25)
+    monkeypatch.setattr(doctor, "_threads", lambda: 2)
     for name in ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME"):
         monkeypatch.delenv(name, raising=False)
     assert main(["doctor"]) == 0
@@ -183,22 +182,22 @@ def test_a_busy_machine(
 
 def test_a_gpu_that_pytorch_does_not_use(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    monkeypatch.setattr(machine.shutil, "which", lambda name: f"/usr/bin/{name}")
+    monkeypatch.setattr(doctor.shutil, "which", lambda name: f"/usr/bin/{name}")
     monkeypatch.setattr(torch.version, "cuda", None)
-    (problem,) = machine.problems_of_machine({"cores": 2, "gpus": []}, USED)
+    (problem,) = doctor.problems_of_machine({"cores": 2, "gpus": []}, USED)
     assert problem.what == "there is an NVIDIA driver, but PyTorch was built without CUDA"
     monkeypatch.setattr(torch.version, "cuda", "13.0")
-    (problem,) = machine.problems_of_machine({"cores": 2, "gpus": []}, USED)
+    (problem,) = doctor.problems_of_machine({"cores": 2, "gpus": []}, USED)
     assert "with CUDA 13.0, which finds no device" in problem.what
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
-    assert not list(machine.problems_of_machine({"cores": 2, "gpus": []}, USED))
+    assert not list(doctor.problems_of_machine({"cores": 2, "gpus": []}, USED))
 
 
 def test_gpus_are_listed(
     monkeypatch: pytest.MonkeyPatch, few_packages: None, capsys: pytest.CaptureFixture[str]
 ) -> None:
     gpu = {"name": "NVIDIA Something", "memory_gb": 24.0, "capability": "8.9"}
-    monkeypatch.setattr(machine, "_gpus", lambda: [gpu])
+    monkeypatch.setattr(doctor, "_gpus", lambda: [gpu])
     assert main(["doctor"]) == 0
     out = capsys.readouterr().out
     assert "GPU 0   NVIDIA Something, 24.0 GB, compute capability 8.9" in out
@@ -209,14 +208,14 @@ def test_the_default_backbone_offline(monkeypatch: pytest.MonkeyPatch, tmp_path:
     monkeypatch.setattr("attribune.backbones.loading.locate_backbone", lambda name: name)
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
     monkeypatch.setattr("huggingface_hub.try_to_load_from_cache", lambda *_: None)
-    backbone = machine._backbone()
+    backbone = doctor._backbone()
     assert backbone == {"name": DEFAULT_BACKBONE, "path": None}
     monkeypatch.setenv("HF_HUB_OFFLINE", "0")
     monkeypatch.delenv("TRANSFORMERS_OFFLINE", raising=False)
     used = {**USED, "threads": 2, "backbone": backbone}
-    assert not list(machine.problems_of_machine({"cores": 2, "gpus": ["one"]}, used))
+    assert not list(doctor.problems_of_machine({"cores": 2, "gpus": ["one"]}, used))
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    (problem,) = machine.problems_of_machine({"cores": 2, "gpus": ["one"]}, used)
+    (problem,) = doctor.problems_of_machine({"cores": 2, "gpus": ["one"]}, used)
     assert "is not here, and HF_HUB_OFFLINE forbids the network" in problem.what
     assert "--backbone" in problem.cure
 
@@ -224,20 +223,20 @@ def test_the_default_backbone_offline(monkeypatch: pytest.MonkeyPatch, tmp_path:
 def test_folders_that_cannot_be_written_or_are_full(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "file" / "hub"))
-    found = folders.inspect_folders()
-    (problem,) = [problem for problem in folders.problems_of_folders(found) if str(tmp_path) in problem.what]
+    found = doctor.inspect_folders()
+    (problem,) = [problem for problem in doctor.problems_of_folders(found) if str(tmp_path) in problem.what]
     assert problem.what.startswith(f"{tmp_path}/file/hub cannot be written (")
     assert problem.cure == "set HF_HOME to a folder that you may write to, on a disk with free space"
     assert not (tmp_path / "file" / "hub").exists()
     assert sorted(os.listdir(tmp_path)) == ["file"]
 
-    monkeypatch.setattr(folders, "_MIN_FREE", 1e9)
-    full = list(folders.problems_of_folders(found))
+    monkeypatch.setattr(doctor, "_MIN_FREE", 1e9)
+    full = list(doctor.problems_of_folders(found))
     assert len(full) == len(found) == 4
     assert any("GB free; it is for runs" in problem.what for problem in full)
 
 
 def test_the_page_names_every_extra() -> None:
     page = (SRC.parent / "docs" / "command_line.md").read_text(encoding="utf-8")
-    for name, purpose in packages.EXTRAS.items():
+    for name, purpose in doctor.EXTRAS.items():
         assert f"| `{name}` | {purpose} |" in page

@@ -12,8 +12,7 @@ from trained_runs import ROWS, TrainedRuns
 
 from attribune import load_run
 from attribune.apps.playground import PanelAnswer, Session
-from attribune.apps.playground.answers import answer_html, panel_html
-from attribune.apps.playground.drawing import map_svg
+from attribune.apps.playground.drawing import answer_html, map_svg, panel_html
 from attribune.core.checksums import CheckedFiles
 from attribune.errors import ConfigError
 

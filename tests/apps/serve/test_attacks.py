@@ -25,8 +25,8 @@ from tally import tell
 from torch import nn
 
 from attribune.apps.serve import ServedModel, ServeSettings, create_app, load_models, requests
-from attribune.apps.serve.app import read_request
-from attribune.apps.serve.model_files import copy_into_memory
+from attribune.apps.serve.models import copy_into_memory
+from attribune.apps.serve.requests import read_request
 from attribune.apps.serve.settings import KEYS, hosts_for
 
 pytestmark = pytest.mark.slow
@@ -148,7 +148,7 @@ def test_health_is_answered_while_large_bodies_are_read(
         assert free.wait(PATIENCE)
         return read_request(*given)
 
-    monkeypatch.setattr("attribune.apps.serve.app.read_request", read)
+    monkeypatch.setattr("attribune.apps.serve.predicting.read_request", read)
     with listening({"none": models["none"]}) as (host, port), httpx.Client(timeout=PATIENCE) as client:
         url, body = f"http://{host}:{port}", body_of("rows", VALUES["row"], 100_000)
         post = lambda: httpx.post(f"{url}/v1/predict", content=body, headers=JSON, timeout=PATIENCE)  # noqa: E731
@@ -542,7 +542,7 @@ def test_a_change_of_a_file_that_is_too_large_to_copy_is_noticed(served: Path, m
     psutil = pytest.importorskip("psutil")
     if not hasattr(psutil.Process, "memory_maps"):
         pytest.skip("without a list of mapped files all is copied")
-    monkeypatch.setattr("attribune.apps.serve.model_files._LARGEST_COPY", 0)
+    monkeypatch.setattr("attribune.apps.serve.models._LARGEST_COPY", 0)
     models = load_models([str(served / "injector")], backbone=str(served / "backbone"))
     mapped = [Path(path) for path in models["injector"].files.stamps]
     files = [

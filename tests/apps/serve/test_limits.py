@@ -19,7 +19,7 @@ from live_service import PATIENCE, Clock, Gated, service_of, until
 from attribune.apps.cli import main
 from attribune.apps.serve import ServedModel, ServeSettings, create_app, load_models
 from attribune.apps.serve.batching import Batcher, Overloaded, Stopping
-from attribune.apps.serve.settings import KEYS, VALUE_KEYS, keys_for, value_keys
+from attribune.apps.serve.settings import KEYS, VALUE_KEYS, Keys
 from attribune.errors import ConfigError, DataError
 from attribune.models.shared_pass import SharedPass
 
@@ -247,7 +247,7 @@ async def _close(app: Any) -> None:
 @pytest.fixture(scope="module")
 def locked(models: dict[str, ServedModel]) -> Iterator[TestClient]:
     """A service with two keys."""
-    with TestClient(create_app({"none": models["none"]}, keys=(KEY, KEY[::-1]))) as client:
+    with TestClient(create_app({"none": models["none"]}, keys=Keys(callers=(KEY, KEY[::-1])))) as client:
         yield client
 
 
@@ -284,7 +284,7 @@ def test_keys(header: Any, status: int, locked: TestClient) -> None:
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.1.2.3", "::1", "localhost"])
 def test_this_machine_needs_no_key(host: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(KEYS, raising=False)
-    assert keys_for(host) == ()
+    assert Keys.of_environment(host, enrol=False).callers == ()
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.1", "example.org", ""])
@@ -294,16 +294,16 @@ def test_other_machines_need_a_key(host: str, keys: str | None, monkeypatch: pyt
     if keys is not None:
         monkeypatch.setenv(KEYS, keys)
     with pytest.raises(ConfigError, match=f"can be reached from other machines: set {KEYS}"):
-        keys_for(host)
+        Keys.of_environment(host, enrol=False)
     monkeypatch.setenv(KEYS, f"{KEY}, {KEY[::-1]}")
-    assert keys_for(host) == (KEY, KEY[::-1])
+    assert Keys.of_environment(host, enrol=False).callers == (KEY, KEY[::-1])
 
 
 @pytest.mark.parametrize("key", ["short", "ключключключключ"])
 def test_keys_that_will_not_do(key: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(KEYS, f"{KEY},{key}")
     with pytest.raises(ConfigError, match=r"key 2 of ATTRIBUNE_SERVE_KEYS has .* use 16 or more") as error:
-        keys_for("127.0.0.1")
+        Keys.of_environment("127.0.0.1", enrol=False)
     assert key not in str(error.value)
 
 
@@ -453,12 +453,13 @@ def test_a_service_needs_a_run() -> None:
 def test_keys_for_values(
     callers: tuple[str, ...], own: str, enrol: bool, reason: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv(KEYS, ",".join(callers))
     monkeypatch.setenv(VALUE_KEYS, own)
     if reason is None:
-        assert value_keys(callers, enrol=enrol) == tuple(filter(None, [own]))
+        assert Keys.of_environment("127.0.0.1", enrol=enrol).values == tuple(filter(None, [own]))
     else:
         with pytest.raises(ConfigError, match=reason):
-            value_keys(callers, enrol=enrol)
+            Keys.of_environment("127.0.0.1", enrol=enrol)
 
 
 @pytest.mark.slow

@@ -25,6 +25,7 @@ from trained_runs import TrainedRuns
 from attribune.apps.cli import main
 from attribune.apps.serve import ServedModel, ServeSettings, create_app, load_models
 from attribune.apps.serve.batching import Batcher
+from attribune.apps.serve.settings import Keys
 from attribune.errors import ConfigError, DataError, ModelFolderError
 from attribune.models.base import ConditionedModel
 from attribune.models.predictor import Predictor
@@ -232,9 +233,8 @@ def test_those_who_come_together_are_written_together(
         twice = fault(client.post("/v1/enrol", json=body(value="first")), 409)
         assert twice == ("value", "another request is adding it now: try again later")
         more = [pool.submit(client.post, "/v1/enrol", json=body(value=f"more{number}")) for number in range(4)]
-        writer: Any = client.app.router.lifespan_context  # type: ignore[attr-defined]
-        service = writer.__self__
-        until(lambda: sum(map(len, service._values._writer._waiting.values())) == 4)
+        writer = client.app.state.values._writer  # type: ignore[attr-defined]
+        until(lambda: sum(map(len, writer._waiting.values())) == 4)
         free.set()
         assert [one.result().status_code for one in (first, *more)] == [200] * 5
     assert writes == [0, 1]
@@ -341,7 +341,7 @@ def test_a_run_that_another_command_changed(run: Path, client: TestClient, tmp_p
 @pytest.mark.exhaustive
 def test_files_that_are_mapped(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither its own changes nor those of others stop the service, which reads on from the files that it had."""
-    monkeypatch.setattr("attribune.apps.serve.model_files._LARGEST_COPY", 0)
+    monkeypatch.setattr("attribune.apps.serve.models._LARGEST_COPY", 0)
     with serving(run) as client:
         before = outputs(client, OLD)
         mapped = client.models["injector"].files.stamps  # type: ignore[attr-defined]
@@ -526,7 +526,7 @@ CALLER, OWNER = "0123456789abcdef", "fedcba9876543210"
 @pytest.mark.parametrize("own", [(), (OWNER,)], ids=["without a key for values", "with one"])
 def test_the_key_of_every_caller_changes_no_values(own: tuple[str, ...], run: Path) -> None:
     models = load_models([str(run)], enrol=True)
-    app = create_app(models, settings=ServeSettings(enrol=True), keys=[CALLER], value_keys=own)
+    app = create_app(models, settings=ServeSettings(enrol=True), keys=Keys(callers=(CALLER,), values=own))
     keys: list[dict[str, str]] = [{}, *({"authorization": f"Bearer {key}"} for key in (CALLER, OWNER, f"{OWNER} "))]
     mark = RunFolder(run).model_mark
     with TestClient(app, raise_server_exceptions=False) as client:

@@ -243,33 +243,6 @@ def test_figures_say_what_was_asked(models: dict[str, ServedModel]) -> None:
     assert hits > 0 < misses
 
 
-def test_figures_have_their_old_names_for_one_release(models: dict[str, ServedModel]) -> None:
-    with TestClient(create_app(models)) as client:
-        for user in ("u1", "u2", "u77", None):
-            body = {"model": "injector", "text": "a film", "attributes": {"user": user}}
-            client.post("/v1/predict", json=body).raise_for_status()
-        lines = client.get("/metrics").text.splitlines()
-    figures = dict(line.rsplit(" ", 1) for line in lines if not line.startswith("#"))
-    for old, new in (
-        (
-            'attribune_request_seconds_count{path="/v1/predict"}',
-            'attribune_request_duration_seconds_count{path="/v1/predict"}',
-        ),
-        ("attribune_batch_texts_count", "attribune_batch_size_count"),
-        ('attribune_batch_texts_bucket{le="1.0"}', 'attribune_batch_size_bucket{le="1.0"}'),
-        ("attribune_waiting_texts", "attribune_queue_size"),
-        (
-            'attribune_attribute_texts_total{attribute="user",model="injector",value="unknown"}',
-            'attribune_attribute_values_total{attribute="user",model="injector",status="unknown"}',
-        ),
-    ):
-        assert figures[old] == figures[new]
-    share = 'attribune_attribute_share{attribute="user",model="injector",value='
-    assert (figures[f'{share}"unknown"}}'], figures[f'{share}"missing"}}']) == ("0.25", "0.25")
-    assert float(figures['attribune_cache_megabytes{attribute="user",model="injector"}']) > 0
-    assert 0 < float(figures['attribune_cache_hit_share{attribute="user",model="injector"}']) < 1
-
-
 def test_a_service_can_keep_who_is_known_to_itself(models: dict[str, ServedModel]) -> None:
     row = {"text": "a great film", "model": "injector", "attributes": {"user": "u1"}}
     other = {**row, "attributes": {"user": "nobody"}}

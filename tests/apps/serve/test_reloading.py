@@ -11,8 +11,8 @@ from fastapi.testclient import TestClient
 from live_service import PATIENCE, broken, point, until
 
 from attribune.apps.serve import RunLoader, ServeSettings, create_app, named_runs, server
-from attribune.apps.serve.reloading import LiveModels, Reloader
-from attribune.apps.serve.settings import ADMIN_KEYS
+from attribune.apps.serve.models import LiveModels, Reloader
+from attribune.apps.serve.settings import ADMIN_KEYS, Keys
 
 pytestmark = pytest.mark.slow
 
@@ -37,7 +37,9 @@ def service_of(link: Path, **options: bool) -> tuple[LiveModels, Reloader]:
 def test_another_run_takes_over_while_requests_are_answered(link: Path, runs: Path, tmp_path: Path) -> None:
     live, reload = service_of(link)
     settings = ServeSettings(timeout=PATIENCE)
-    app = create_app(live, settings=settings, keys=("key-of-callers-012345",), admin_keys=(ADMIN,), reload=reload)
+    app = create_app(
+        live, settings=settings, keys=Keys(callers=("key-of-callers-012345",), admins=(ADMIN,)), reload=reload
+    )
     statuses, outputs, over = list[int](), list[float](), threading.Event()
     caller = {"authorization": "Bearer key-of-callers-012345"}
     with TestClient(app, raise_server_exceptions=False) as client:
@@ -91,15 +93,17 @@ def test_who_may_have_the_runs_loaded(link: Path) -> None:
             403,
             f"reloading is disabled: set {ADMIN_KEYS}, or send the process SIGHUP",
         )
-    with TestClient(create_app(live, admin_keys=(ADMIN,))) as client:
+    with TestClient(create_app(live, keys=Keys(admins=(ADMIN,)))) as client:
         assert client.post("/v1/reload", headers=KEY).status_code == 403
     callers = "key-of-callers-012345"
-    with TestClient(create_app(live, keys=(callers,), admin_keys=(ADMIN,), reload=reload)) as client:
+    with TestClient(create_app(live, keys=Keys(callers=(callers,), admins=(ADMIN,)), reload=reload)) as client:
         for end in ("", "%0A", "/", "%0A/"):  # routes ignore a line end
             answer = client.post(f"/v1/reload{end}", headers={"authorization": f"Bearer {callers}"})
             assert answer.status_code == 401
     live, reload = service_of(link, enrol=True)
-    app = create_app(live, settings=ServeSettings(enrol=True, timeout=PATIENCE), admin_keys=(ADMIN,), reload=reload)
+    app = create_app(
+        live, settings=ServeSettings(enrol=True, timeout=PATIENCE), keys=Keys(admins=(ADMIN,)), reload=reload
+    )
     with TestClient(app) as client:
         answer = client.post("/v1/reload", headers=KEY)
         assert answer.status_code == 422

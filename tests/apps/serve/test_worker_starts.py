@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from attribune.apps.serve import ServeSettings, workers
+from attribune.apps.serve import ServeSettings, server
 from attribune.apps.serve.models import RunLoader
-from attribune.apps.serve.workers import _Loaded, _Missing, _Workers
+from attribune.apps.serve.server import _Loaded, _Missing, _Workers
 from attribune.core.checksums import CHECKSUMS
 from attribune.core.logs import logging_to_stderr
 from attribune.errors import AttribuneError, ModelFolderError
@@ -106,7 +106,7 @@ class Started:
         self.parent = _Workers(loader, 2, None, "127.0.0.1", ServeSettings(), Path(), lambda _: None)  # type: ignore[arg-type]
         self.parent.running = {number: self.worker() for number in range(running)}
         self.parent.missing = {number: _Missing() for number in range(running, 2)}
-        patch.setattr(workers, "time", SimpleNamespace(monotonic=lambda: self.now))
+        patch.setattr(server, "time", SimpleNamespace(monotonic=lambda: self.now))
         patch.setattr(_Workers, "_start", self.start)
         patch.setattr(_Workers, "_started", self.started)
         self.is_whole = False
@@ -188,5 +188,5 @@ def test_what_happens_again_is_said_again(capsys: pytest.CaptureFixture[str]) ->
     """A process that ends a second time ends with the same words."""
     with logging_to_stderr(logging.WARNING):
         for _ in range(2):
-            workers._say("process %d of the service was started", 0)
+            server._say("process %d of the service was started", 0)
     assert capsys.readouterr().err == "warning: process 0 of the service was started\n" * 2

@@ -26,9 +26,9 @@ from live_service import PATIENCE, broken, point, until
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
 
 from attribune.apps.cli import main
-from attribune.apps.serve import RunLoader, ServedModel, ServeSettings, named_runs, workers
+from attribune.apps.serve import RunLoader, ServedModel, ServeSettings, named_runs, server
+from attribune.apps.serve.metrics import WorkerMetrics
 from attribune.apps.serve.settings import ADMIN_KEYS, KEYS
-from attribune.apps.serve.worker_metrics import WorkerMetrics
 
 ADMIN = "administrator-of-0123456789"
 SIGNALS = hasattr(signal, "SIGHUP")
@@ -261,7 +261,7 @@ class Parent:
 
     def __init__(self, run: Path, patch: pytest.MonkeyPatch) -> None:
         self.processes, self.raised, self.url, self.reloaded = list[OnThread](), list[int](), "", list[list[str]]()
-        make_server, work = workers.make_server, workers._Workers.run
+        make_server, work = server.make_server, server._Workers.run
 
         def process(**given: Any) -> OnThread:
             self.processes.append(OnThread(**given))
@@ -272,13 +272,13 @@ class Parent:
             threading.current_thread().process.server = server  # type: ignore[attr-defined]
             return server
 
-        def noted_run(parent: workers._Workers, on_start: Any) -> int | None:
+        def noted_run(parent: server._Workers, on_start: Any) -> int | None:
             self.parent = parent
             return work(parent, on_start)
 
-        patch.setattr(workers, "_CONTEXT", SimpleNamespace(Pipe=multiprocessing.Pipe, Process=process))
-        patch.setattr(workers, "make_server", noted_server)
-        patch.setattr(workers._Workers, "run", noted_run)
+        patch.setattr(server, "_CONTEXT", SimpleNamespace(Pipe=multiprocessing.Pipe, Process=process))
+        patch.setattr(server, "make_server", noted_server)
+        patch.setattr(server._Workers, "run", noted_run)
         patch.setattr(os, "setsid", lambda: None, raising=False)
         patch.setattr(signal, "raise_signal", self.raised.append)
         patch.setenv(ADMIN_KEYS, ADMIN)
@@ -289,7 +289,7 @@ class Parent:
         def started(url: str, _: list[str]) -> None:
             self.url = url
 
-        workers.serve_in_workers(
+        server.serve_in_workers(
             RunLoader(sources=named_runs([f"stars={run}"]), mapped=True),
             workers=2,
             port=0,

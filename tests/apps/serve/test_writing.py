@@ -19,6 +19,7 @@ from transformers import AutoTokenizer
 
 from attribune.apps.serve import ServedModel, ServeSettings, create_app, load_models, writing
 from attribune.apps.serve.batching import Batcher
+from attribune.apps.serve.settings import Keys
 from attribune.data.texts import TextInput
 from attribune.methods import Injector
 from attribune.models.generator import AttributeGenerator
@@ -243,7 +244,7 @@ def test_what_changes_nothing_is_taken(client: TestClient, models: dict[str, Ser
     assert client.get("/v1/models/plain").json() == listed["data"][0]
     assert client.get("/v1/models/other").status_code == 404
     assert client.get("/v1/completions").json()["error"]["param"] == "path"
-    with TestClient(create_app(models, keys=("0123456789abcdef",))) as other:
+    with TestClient(create_app(models, keys=Keys(callers=("0123456789abcdef",)))) as other:
         assert other.post("/v1/completions", json=ASKED).json()["error"]["code"] == "invalid_api_key"
         key = {"authorization": "Bearer 0123456789abcdef"}
         answer = other.post("/v1/completions", json=ASKED, headers=key)

@@ -11,7 +11,6 @@ from collections.abc import Callable, Sequence
 from importlib import import_module, metadata
 from typing import Any, NoReturn
 
-from attribune.apps.cli.arguments import warn_of_renamed_flags
 from attribune.apps.cli.door import CommandLine
 from attribune.apps.cli.early import refuse_early
 from attribune.apps.cli.parser import VerbParser
@@ -56,7 +55,6 @@ def _run(options: argparse.Namespace, name: str) -> int:
     try:
         with logging_to_stderr(level_of(options)):
             try:
-                warn_of_renamed_flags(options)
                 wait_passively()
                 require_addresses()
                 refuse_early(options)

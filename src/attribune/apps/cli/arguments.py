@@ -1,4 +1,4 @@
-"""What the verbs share: how one is added, arguments that several have, and flags that have been renamed."""
+"""What the verbs share: how one is added, and arguments that several have."""
 
 from __future__ import annotations
 
@@ -7,20 +7,17 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from attribune.apps.cli.parser import VerbParser
-from attribune.core.deprecation import warn_renamed
 from attribune.data.file_options import FileOptions
 from attribune.errors import ConfigError
 
 __all__ = [
     "SEVERAL",
     "add_reading",
-    "add_renamed_flag",
     "add_shared",
     "add_verb",
     "attribute_values",
     "reading_of",
     "table_of",
-    "warn_of_renamed_flags",
 ]
 
 Run = Callable[[argparse.Namespace], None]
@@ -121,42 +118,6 @@ def table_of(options: argparse.Namespace, flag: str = "data") -> Any:
     from attribune.data.tables import TableFile
 
     return TableFile(table, reading)
-
-
-def add_renamed_flag(parser: argparse.ArgumentParser, old: str, new: str) -> None:
-    """Accept a flag, such as ``--preset``, by its old name as well, for one release: hidden, and with a warning."""
-    parser.add_argument(old, action=_RenamedFlag, renamed=parser._option_string_actions[new])
-
-
-class _RenamedFlag(argparse.Action):
-    """Does what another flag does, and notes that it was given by its old name."""
-
-    def __init__(self, option_strings: list[str], dest: str, *, renamed: argparse.Action, **_: Any) -> None:
-        super().__init__(
-            option_strings,
-            dest=renamed.dest,
-            nargs=renamed.nargs,
-            type=renamed.type,  # type: ignore[arg-type] # typeshed reads more than it takes
-            choices=renamed.choices,
-            default=argparse.SUPPRESS,
-            help=argparse.SUPPRESS,
-        )
-        self._renamed = renamed
-
-    def __call__(
-        self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, values: Any, option_string: Any = None
-    ) -> None:
-        self._renamed(parser, namespace, values, option_string)
-        namespace.renamed_flags = [
-            *getattr(namespace, "renamed_flags", ()),
-            (option_string, self._renamed.option_strings[-1]),
-        ]
-
-
-def warn_of_renamed_flags(options: argparse.Namespace) -> None:
-    """Warn of every flag that was given by its old name."""
-    for old, new in getattr(options, "renamed_flags", ()):
-        warn_renamed(old, new)
 
 
 def attribute_values(words: Sequence[str]) -> dict[str, Any]:

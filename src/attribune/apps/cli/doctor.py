@@ -22,8 +22,7 @@ from attribune.core.threads import find_busy_machine
 from attribune.errors import ConfigError
 
 if TYPE_CHECKING:
-    from attribune.apps.doctor import Examination
-    from attribune.apps.doctor.packages import Package
+    from attribune.apps.doctor import Examination, Package
 
 __all__ = ["add_parser"]
 

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from attribune.apps.cli.arguments import SEVERAL, add_reading, add_renamed_flag, add_shared, reading_of
+from attribune.apps.cli.arguments import SEVERAL, add_reading, add_shared, reading_of
 from attribune.apps.cli.output import tell
 from attribune.errors import ConfigError
 from attribune.runs.settings_tree import SETTINGS, method_name, override, put
@@ -33,7 +33,6 @@ def add_recipe_flags(parser: argparse.ArgumentParser) -> None:
     settings = parser.add_argument_group("settings")
     add = settings.add_argument
     add("--preset", metavar="NAME", help="settings of a paper: injectors-2022, ma-bert, e2ln or houlsby")
-    add_renamed_flag(parser, "--recipe", "--preset")
     add("--config", metavar="FILE", help="recipe in YAML; flags override it")
     add("--set", **SEVERAL, metavar="KEY=VALUE", default=[], help="any setting of the recipe")
 

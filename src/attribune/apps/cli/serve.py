@@ -22,14 +22,11 @@ from collections.abc import Sequence
 from importlib.util import find_spec
 from typing import Any
 
-from attribune.apps.cli.arguments import add_renamed_flag, add_shared, add_verb
+from attribune.apps.cli.arguments import add_shared, add_verb
 from attribune.apps.cli.output import open_console
 from attribune.errors import ConfigError
 
 __all__ = ["add_parser"]
-
-
-_RENAMED = {"--max-text": "--max-text-length", "--queue-rows": "--max-queue-size", "--connections": "--max-connections"}
 
 
 def add_parser(verbs: Any) -> None:
@@ -70,8 +67,6 @@ def add_parser(verbs: Any) -> None:
         metavar="NAME",
         help="host names that requests may use, such as example.org (default: on 127.0.0.1 its own names, else any)",
     )
-    for old, new in _RENAMED.items():
-        add_renamed_flag(parser, old, new)
 
 
 def _run(options: argparse.Namespace) -> None:
@@ -88,14 +83,13 @@ def _serve(options: argparse.Namespace) -> None:
     if any(find_spec(name) is None for name in ("fastapi", "fastapi_offline", "uvicorn", "prometheus_client")):
         raise ConfigError("attribune serve needs packages of its own: pip install 'attribune[serve]'")
     from attribune.apps.serve import RunLoader, ServeSettings, named_runs, serve, serve_in_workers
-    from attribune.apps.serve.settings import admin_keys, keys_for, value_keys
+    from attribune.apps.serve.settings import Keys
 
     if not 0 <= options.port < 2**16:
         raise ConfigError(f"--port {options.port}: give a number from 0 to 65,535")
     flags = {name: getattr(options, name) for name in ServeSettings.model_fields}
     settings = ServeSettings.from_dict({name: value for name, value in flags.items() if value is not None})
-    value_keys(keys_for(options.host), enrol=settings.enrol)  # before a large model is loaded
-    admin_keys()
+    Keys.of_environment(options.host, enrol=settings.enrol)  # before a large model is loaded
     console = open_console()
     loader = RunLoader(
         sources=named_runs(options.runs),

@@ -17,15 +17,16 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, column_or_1d
 
 from attribune.analysis.explain.run import Asked, check_explains, explain_rows
-from attribune.apps.estimators.folder import (
+from attribune.apps.estimators.inputs import read_columns
+from attribune.apps.estimators.saved import (
     ESTIMATOR,
+    PackedPredictor,
     plain_parameters,
     read_estimator,
     restored_parameters,
+    saved_model,
     write_estimator,
 )
-from attribune.apps.estimators.inputs import read_columns
-from attribune.apps.estimators.saved import PackedPredictor, saved_model
 from attribune.apps.report.explanation_page import shown_explanation
 from attribune.core.arguments import as_list
 from attribune.core.config import short_repr

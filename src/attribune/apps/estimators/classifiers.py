@@ -14,7 +14,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import column_or_1d, validate_data
 
 from attribune.apps.estimators.base import AttributeEstimator, can_continue
-from attribune.apps.estimators.folder import plain_classes, restored_classes
+from attribune.apps.estimators.saved import plain_classes, restored_classes
 from attribune.errors import ConfigError
 from attribune.schema.columns import canonical
 from attribune.tasks.labels import number_of

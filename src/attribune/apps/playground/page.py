@@ -11,11 +11,9 @@ import gradio as gr
 import numpy as np
 from starlette.middleware import Middleware
 
-from attribune.apps.playground.answers import answer_html, matches_html, panel_html
-from attribune.apps.playground.drawing import map_svg
+from attribune.apps.playground.drawing import answer_html, map_svg, matches_html, panel_html
 from attribune.apps.playground.guard import PageGuard
-from attribune.apps.playground.session import Session, is_listed, takes_several
-from attribune.apps.playground.values import ValueMap
+from attribune.apps.playground.session import Session, ValueMap, is_listed, takes_several
 from attribune.core.wording import excerpt
 from attribune.errors import AttribuneError
 from attribune.schema import FittedAttribute

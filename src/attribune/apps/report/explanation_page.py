@@ -11,7 +11,6 @@ from attribune.analysis.explain.wording import as_text, headline, sections
 from attribune.apps.report.page import Figure, Heading, MarkedText, Section, render_page, write_page
 from attribune.apps.report.plots import Estimate, forest_plot
 from attribune.core.arguments import checked_arguments
-from attribune.core.deprecation import renamed_arguments
 from attribune.core.terminal import one_line
 from attribune.data.file_options import Reading
 from attribune.data.tables import refuse_input_as_output, with_reading
@@ -26,7 +25,6 @@ _FAINTEST = 0.03  # weight of a word from which it is shaded
 _STRONG = 0.05  # effect that has full weight, or more if a word has more: small effects stay faint
 
 
-@renamed_arguments(least="min_rows", most="top")
 @checked_arguments
 def explain(
     run: str | Path,

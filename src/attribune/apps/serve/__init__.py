@@ -2,9 +2,8 @@
 
 from attribune.apps.serve.app import create_app
 from attribune.apps.serve.models import RunLoader, ServedModel, load_models, named_runs
-from attribune.apps.serve.server import serve
+from attribune.apps.serve.server import serve, serve_in_workers
 from attribune.apps.serve.settings import ServeSettings
-from attribune.apps.serve.workers import serve_in_workers
 
 __all__ = [
     "RunLoader",

@@ -1,26 +1,28 @@
-"""The paths of the service: predictions, models, health and metrics."""
+"""The application: its paths, and what they answer besides predictions, texts and values."""
 
 from __future__ import annotations
 
 import asyncio
-import functools
 import logging
 import time
-from collections.abc import AsyncIterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import AsyncIterator, Collection, Mapping
 from contextlib import asynccontextmanager
 from importlib import metadata
-from typing import Annotated, Any
+from typing import Any
 
-from fastapi import FastAPI, Query, Request
+from fastapi import FastAPI, Request
 from fastapi.responses import JSONResponse, RedirectResponse, Response
 from fastapi.routing import APIRoute
+from pydantic import BaseModel
 from starlette.convertors import PathConvertor, register_url_convertor
 from starlette.exceptions import HTTPException
 
-from attribune.apps.serve.answering import in_time, while_connected
-from attribune.apps.serve.batching import Batcher
-from attribune.apps.serve.bodies import (
+from attribune.apps.serve.description import body_of, describe, documented_app
+from attribune.apps.serve.limits import ENROL, RELOAD, VALUES, Gate
+from attribune.apps.serve.metrics import ServiceMetrics, WorkerMetrics
+from attribune.apps.serve.models import AlreadyLoadingError, Reload, ServedModel
+from attribune.apps.serve.predicting import PredictionPaths
+from attribune.apps.serve.requests import (
     ErrorAnswer,
     ModelsAnswer,
     NamedModel,
@@ -30,30 +32,24 @@ from attribune.apps.serve.bodies import (
     Refused,
     ReloadAnswer,
     ReloadRequest,
+    checked,
+    choose_model,
+    parse_body,
+    refusal,
+    refusals,
 )
-from attribune.apps.serve.description import body_of, describe
-from attribune.apps.serve.docs_page import documented_app
-from attribune.apps.serve.faults import refusal, refusals
-from attribune.apps.serve.limits import ENROL, LEFT, RELOAD, VALUES, Gate
-from attribune.apps.serve.lines import LINES, LinePaths
-from attribune.apps.serve.metrics import ServiceMetrics
-from attribune.apps.serve.models import Answer, ServedModel
-from attribune.apps.serve.reloading import AlreadyLoadingError, Reload
-from attribune.apps.serve.requests import checked, choose_model, media_type, parse_body, read_request
 from attribune.apps.serve.service import Service
-from attribune.apps.serve.settings import ServeSettings
-from attribune.apps.serve.value_paths import ValuePaths
-from attribune.apps.serve.value_requests import EnrolAnswer, EnrolRequest, RemoveAnswer
-from attribune.apps.serve.worker_metrics import WorkerMetrics
-from attribune.apps.serve.writing import WritingPaths
-from attribune.apps.serve.writing_requests import ChatRequest, CompletionAnswer, CompletionRequest
+from attribune.apps.serve.settings import Keys, ServeSettings
+from attribune.apps.serve.values import EnrolAnswer, EnrolRequest, RemoveAnswer, ValuePaths
+from attribune.apps.serve.writing import ChatRequest, CompletionAnswer, CompletionRequest, WritingPaths
 from attribune.errors import AttribuneError
 
 __all__ = ["create_app"]
 
 _LOG = logging.getLogger(__name__)
 _RETRY = {"Retry-After": "1"}
-_FAULTS: dict[int | str, dict[str, Any]] = {
+_Faults = dict[int | str, dict[str, Any]]
+_FAULTS: _Faults = {
     status: {"model": ErrorAnswer, "description": text}
     for status, text in {
         400: "The body is not JSON, or cannot be used.",
@@ -85,9 +81,7 @@ def create_app(
     models: Mapping[str, ServedModel],
     *,
     settings: ServeSettings | None = None,
-    keys: Sequence[str] = (),
-    admin_keys: Sequence[str] = (),
-    value_keys: Sequence[str] = (),
+    keys: Keys | None = None,
     workers: WorkerMetrics | None = None,
     reload: Reload | None = None,
 ) -> FastAPI:
@@ -95,24 +89,35 @@ def create_app(
 
     Args:
         models: by name, as `load_models` returns them.
-        keys: callers must send one of them as a bearer token; none is required if empty.
-        admin_keys: one of them must be sent to have the runs loaded again; nobody may if empty.
-        value_keys: one of them must be sent to add and forget values. If empty, nobody may where `keys` are required,
-            and everybody where none are.
+        keys: which callers must send; none by default.
         workers: where the processes of the service leave their metrics, if there are several.
         reload: loads the runs again.
     """
     settings = settings or ServeSettings()
     metrics = ServiceMetrics(models, workers)
-    handlers = _Handlers(models, settings, metrics, reload)
+    service = Service(models, settings, metrics)
+    values = ValuePaths(service)
+
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        """Answer, and at the end answer what waits."""
+        values.open()
+        beat = asyncio.create_task(metrics.keep_written())
+        yield
+        beat.cancel()
+        service.reader.shutdown(wait=False, cancel_futures=True)
+        await asyncio.to_thread(values.close)
+        await asyncio.to_thread(service.batcher.close)
+
     app = documented_app(
         title="Attribune",
         version=metadata.version("attribune"),
         summary="Predictions and generated texts that depend on the attributes of a text.",
         openapi_tags=[{"name": name, "description": text} for name, text in _TAGS.items()],
-        lifespan=handlers.lifespan,
+        lifespan=lifespan,
     )
-    _add_paths(app, handlers)
+    _add_paths(app, PredictionPaths(service), WritingPaths(service), values, _ServicePaths(service, reload))
+    app.state.service, app.state.values = service, values
     app.add_exception_handler(Refused, _refused)
     app.add_exception_handler(HTTPException, _http_error)
     app.add_exception_handler(Exception, _failed)
@@ -121,9 +126,7 @@ def create_app(
     app.add_middleware(
         Gate,
         settings=settings,
-        keys=keys,
-        admin_keys=admin_keys,
-        value_keys=value_keys,
+        keys=keys or Keys(),
         metrics=metrics,
         paths=paths,
     )
@@ -139,125 +142,42 @@ class _AnyText(PathConvertor):
 register_url_convertor("any", _AnyText())
 
 
-def _add_paths(app: FastAPI, handlers: _Handlers) -> None:
+def _add_paths(
+    app: FastAPI, predictions: PredictionPaths, texts: WritingPaths, values: ValuePaths, service: _ServicePaths
+) -> None:
+    def post(path: str, tag: str, body: type[BaseModel], answer: type[BaseModel], faults: _Faults) -> Any:
+        return app.post(path, tags=[tag], response_model=answer, responses=faults, openapi_extra=body_of(body))
+
+    def get(path: str, faults: Collection[int], **options: Any) -> Any:
+        return app.get(path, tags=[_SERVICE], responses={status: _FAULTS[status] for status in faults}, **options)
+
     faults = {status: fault for status, fault in _FAULTS.items() if status not in _OF_VALUES}
-    app.post(
-        "/v1/predict",
-        tags=[_PREDICTIONS],
-        response_model=PredictAnswer,
-        responses=faults,
-        openapi_extra=body_of(PredictRequest),
-    )(handlers.predict)
     written = {status: {**fault, "model": OpenAIErrorAnswer} for status, fault in faults.items() if status != 422}
-    for path, body, handler in (
-        ("/v1/completions", CompletionRequest, handlers.complete),
-        ("/v1/chat/completions", ChatRequest, handlers.chat),
-    ):
-        app.post(path, tags=[_TEXTS], response_model=CompletionAnswer, responses=written, openapi_extra=body_of(body))(
-            handler
-        )
-    app.post(ENROL, tags=[_VALUES], response_model=EnrolAnswer, responses=_FAULTS, openapi_extra=body_of(EnrolRequest))(
-        handlers.enrol
-    )
-    faults = {status: fault for status, fault in _FAULTS.items() if status != 400}
-    app.delete(f"{VALUES}/{{attribute}}/{{value:any}}", tags=[_VALUES], response_model=RemoveAnswer, responses=faults)(
-        handlers.remove
-    )
-    app.post(
-        RELOAD, tags=[_SERVICE], response_model=ReloadAnswer, responses=_FAULTS, openapi_extra=body_of(ReloadRequest)
-    )(handlers.reload)
-    closed: dict[int | str, Any] = {status: _FAULTS[status] for status in (401, 421)}
-    app.get("/v1/models", tags=[_SERVICE], response_model=ModelsAnswer, responses=closed)(handlers.list_models)
-    app.get(
-        "/v1/models/{model:any}", tags=[_SERVICE], response_model=NamedModel, responses={**closed, 404: _FAULTS[404]}
-    )(handlers.find_model)
-    app.get("/health", tags=[_SERVICE], responses={status: _FAULTS[status] for status in (421, 503)})(handlers.health)
-    app.add_api_route("/health", handlers.health, methods=["HEAD"], include_in_schema=False)  # as probes ask
-    app.get("/metrics", tags=[_SERVICE], response_class=Response, responses=closed)(handlers.metrics)
+    without_body = {status: fault for status, fault in _FAULTS.items() if status != 400}
+    post("/v1/predict", _PREDICTIONS, PredictRequest, PredictAnswer, faults)(predictions.predict)
+    post("/v1/completions", _TEXTS, CompletionRequest, CompletionAnswer, written)(texts.complete)
+    post("/v1/chat/completions", _TEXTS, ChatRequest, CompletionAnswer, written)(texts.chat)
+    post(ENROL, _VALUES, EnrolRequest, EnrolAnswer, _FAULTS)(values.enrol)
+    remove = f"{VALUES}/{{attribute}}/{{value:any}}"
+    app.delete(remove, tags=[_VALUES], response_model=RemoveAnswer, responses=without_body)(values.remove)
+    post(RELOAD, _SERVICE, ReloadRequest, ReloadAnswer, _FAULTS)(service.reload)
+    get("/v1/models", (401, 421), response_model=ModelsAnswer)(service.list_models)
+    get("/v1/models/{model:any}", (401, 421, 404), response_model=NamedModel)(service.find_model)
+    get("/health", (421, 503))(service.health)
+    app.head("/health", include_in_schema=False)(service.health)  # as probes ask
+    get("/metrics", (401, 421), response_class=Response)(service.metrics)
     app.get("/", include_in_schema=False)(_to_docs)
     for route in app.routes:
         if isinstance(route, APIRoute) and route.description:
             route.summary = route.description.splitlines()[0].rstrip(".")
 
 
-class _Handlers:
-    """The handlers of the paths."""
+class _ServicePaths:
+    """The handlers of the paths about the service itself."""
 
-    def __init__(
-        self,
-        models: Mapping[str, ServedModel],
-        settings: ServeSettings,
-        metrics: ServiceMetrics,
-        reload: Reload | None = None,
-    ) -> None:
-        self._models, self._settings, self._metrics, self._reload = models, settings, metrics, reload
+    def __init__(self, service: Service, reload: Reload | None) -> None:
+        self._service, self._reload = service, reload
         self._started = int(time.time())
-        self._service: Service | None = None
-        self._values: ValuePaths | None = None
-        self._writing: WritingPaths | None = None
-        self._lines: LinePaths | None = None
-
-    @asynccontextmanager
-    async def lifespan(self, _: FastAPI) -> AsyncIterator[None]:
-        """Start the batcher, and at the end let it answer what waits."""
-        batcher = Batcher(max_queue_size=self._settings.max_queue_size, observe=self._metrics.batch_sizes.observe)
-        self._metrics.watch(batcher)
-        reader = ThreadPoolExecutor(max_workers=1, thread_name_prefix="attribune-reader")
-        service = Service(
-            models=self._models, settings=self._settings, metrics=self._metrics, batcher=batcher, reader=reader
-        )
-        self._service, self._values = service, ValuePaths(service)
-        self._writing, self._lines = WritingPaths(service), LinePaths(service)
-        beat = asyncio.create_task(self._metrics.keep_written())
-        yield
-        beat.cancel()
-        reader.shutdown(wait=False, cancel_futures=True)
-        await asyncio.to_thread(self._values.close)
-        await asyncio.to_thread(batcher.close)
-
-    async def predict(self, request: Request) -> Response:
-        """Predict one text with its attributes, or many rows.
-
-        Attributes may be left out, and values that the model has never seen are accepted: the answer lists them under
-        `unknown`, unless the service hides that, and is the prediction for a text without them. With
-        `content-type: application/x-ndjson` there is a request on each line, and an answer on each line of the same
-        type.
-        """
-        body = await request.body()  # what comes after it says that the caller has left
-        if media_type(request.headers.get("content-type", "")) == LINES:
-            assert self._lines is not None
-            return await self._lines.predict(body)
-        async with in_time(self._settings):
-            answered = await while_connected(request, self._answer(body, request.headers.get("content-type", "")))
-        if answered is None:
-            return Response(status_code=LEFT)
-        model, answers = answered
-        self._metrics.answered(model, answers)
-        predictions = [answer.shown(hide_unknown=self._settings.hide_unknown) for answer in answers]
-        return JSONResponse({"model": model.name, "predictions": predictions})
-
-    async def _answer(self, body: bytes, content_type: str) -> tuple[ServedModel, list[Answer]]:
-        """Read a request and wait for its answers."""
-        read = functools.partial(read_request, body, content_type, self._models, self._settings)
-        assert self._service is not None
-        request = await self._service.read(body, read)
-        return request[0], await asyncio.wrap_future(self._service.batcher.submit(*request))
-
-    async def complete(self, request: Request) -> Response:
-        """Write on from a prompt, by attributes, with a run of the task `generation`; as OpenAI's completions.
-
-        With `stream` the text comes in parts, as events.
-        """
-        assert self._writing is not None
-        return await self._writing.write(request, is_chat=False)
-
-    async def chat(self, request: Request) -> Response:
-        """Answer a conversation, by attributes, with a run of the task `generation`; as OpenAI's chat completions.
-
-        A model that was trained without a chat template takes one message, as its prompt.
-        """
-        assert self._writing is not None
-        return await self._writing.write(request, is_chat=True)
 
     async def reload(self, request: Request) -> Response:
         """Load the runs again, or others, and serve them once they are loaded; needs an administrator's key.
@@ -273,58 +193,33 @@ class _Handlers:
         except AlreadyLoadingError as error:
             raise Refused(409, "path", str(error)) from None
         except AttribuneError as error:
-            raise Refused(422, "runs", str(error).encode("ascii", "backslashreplace").decode()) from None
+            raise Refused.because_of(error, 422, "runs") from None
         return JSONResponse({"models": lines})
-
-    async def enrol(self, request: Request) -> Response:
-        """Learn a new value of an attribute from its rows with labels.
-
-        From the answer on every prediction knows it, also after the service was started again: it is stored with the
-        run. Predictions for other values do not change.
-        """
-        assert self._values is not None
-        return await self._values.enrol(request)
-
-    async def remove(
-        self,
-        request: Request,
-        attribute: str,
-        value: str,
-        model: Annotated[
-            str | None, Query(description="Name of the model; required if the service has several.")
-        ] = None,
-    ) -> Response:
-        """Forget a value of an attribute: its vectors, its name, and what the run has stored of its rows.
-
-        Names are percent-encoded, a slash as %2F. Weights that all values share stay as they are.
-        """
-        assert self._values is not None
-        return await self._values.remove(request, model)
 
     async def list_models(self) -> Response:
         """List the models, with the texts and attributes that each reads."""
-        models = [model.describe() for model in self._models.values()]
+        models = [model.describe() for model in self._service.models.values()]
         return JSONResponse(
             {"object": "list", "data": [self._named(model["name"]) for model in models], "models": models}
         )
 
     async def find_model(self, model: str) -> Response:
         """Name a model, as OpenAI's clients read it, if it is served."""
-        return JSONResponse(self._named(choose_model(self._models, model).name))
+        return JSONResponse(self._named(choose_model(self._service.models, model).name))
 
     def _named(self, name: str) -> dict[str, Any]:
         return NamedModel(id=name, created=self._started).model_dump()
 
     async def health(self) -> Response:
         """Say whether requests are answered."""
-        status = "ok" if self._service is not None and self._service.batcher.alive else "stopping"
-        if any(model.changed_files() for model in self._models.values()):
+        status = "ok" if self._service.batcher.alive else "stopping"
+        if any(model.changed_files() for model in self._service.models.values()):
             status = "the files of a model were written to"
         return JSONResponse({"status": status}, status_code=200 if status == "ok" else 503)
 
     async def metrics(self) -> Response:
         """Return metrics in Prometheus' text format."""
-        return Response(self._metrics.text(), media_type="text/plain; version=1.0.0; charset=utf-8")
+        return Response(self._service.metrics.text(), media_type="text/plain; version=1.0.0; charset=utf-8")
 
 
 async def _to_docs(_: Request) -> Response:

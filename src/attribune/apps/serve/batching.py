@@ -11,8 +11,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from attribune.apps.serve.compute import start
-from attribune.apps.serve.models import Answer, ServedModel
+from attribune.apps.serve.models import Answer, ServedModel, start
 from attribune.core.process import return_freed_memory
 from attribune.errors import AttribuneError
 from attribune.values.panel import Panel

@@ -1,4 +1,4 @@
-"""The OpenAPI description of a service, with the names, limits and attributes of the models that it serves now."""
+"""How a service describes itself: OpenAPI with the limits and attributes of its models, examples, and /docs."""
 
 from __future__ import annotations
 
@@ -7,28 +7,113 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from fastapi import FastAPI
+from fastapi import FastAPI, Request
+from fastapi.responses import HTMLResponse
+from fastapi_offline import FastAPIOffline
+from jinja2 import Environment, PackageLoader, StrictUndefined
 from pydantic import BaseModel
 
-from attribune.apps.serve.bodies import PredictRequest, ReloadRequest
-from attribune.apps.serve.examples import chat_example, completion_example, enrolment_example, prediction_example
-from attribune.apps.serve.faults import OPENAI_PATHS
-from attribune.apps.serve.lines import LINES
 from attribune.apps.serve.models import ServedModel
+from attribune.apps.serve.predicting import LINES
+from attribune.apps.serve.requests import OPENAI_PATHS, PredictRequest, Refused, ReloadRequest, read_row
 from attribune.apps.serve.settings import ServeSettings
-from attribune.apps.serve.value_requests import EnrolRequest
-from attribune.apps.serve.writing import EVENTS
-from attribune.apps.serve.writing_requests import ChatRequest, CompletionRequest
+from attribune.apps.serve.values import EnrolRequest, check_label, check_new_value
+from attribune.apps.serve.writing import EVENTS, ChatRequest, CompletionRequest
+from attribune.errors import ConfigError
+from attribune.schema import FittedAttribute, MultiLabel, Numeric
 
-__all__ = ["body_of", "describe"]
+__all__ = [
+    "body_of",
+    "describe",
+    "documented_app",
+]
 
 _BODIES = (PredictRequest, EnrolRequest, ReloadRequest, CompletionRequest, ChatRequest)
 _SCHEMAS = "#/components/schemas/{model}"
+_ASSETS = "/static-offline-docs"  # of fastapi_offline
+_TEMPLATES = Environment(
+    loader=PackageLoader("attribune.apps.serve"), autoescape=True, undefined=StrictUndefined, trim_blocks=True
+)
+_TEXT = "A joy from start to end."
+_NEW = "a new one"
+
+
+def _prediction_example(model: ServedModel, settings: ServeSettings) -> dict[str, Any]:
+    """Return a text with attributes of a model, each with its most frequent value, unless those are hidden."""
+    names = model.predictor.text_input.names
+    text: Any = _TEXT if len(names) == 1 else dict.fromkeys(names, _TEXT)
+    return {"text": text, "attributes": _attributes(model, settings)}
+
+
+def _completion_example(model: ServedModel, settings: ServeSettings) -> dict[str, Any] | None:
+    """Return a prompt with attributes; None for a model that writes no text."""
+    example = _chat_example(model, settings)
+    return None if example is None else {"prompt": example.pop("messages")[0]["content"], **example}
+
+
+def _chat_example(model: ServedModel, settings: ServeSettings) -> dict[str, Any] | None:
+    """Return a message with attributes; None for a model that writes no text."""
+    if model.writer is None:
+        return None
+    messages = [{"role": "user", "content": "A joy"}]
+    return {"messages": messages, "attributes": _attributes(model, settings), "max_tokens": 8}
+
+
+def _enrolment_example(model: ServedModel, settings: ServeSettings) -> dict[str, Any] | None:
+    """Return a new value of an attribute with a labelled text; None for a model that learns none."""
+    attribute = next((one for one in model.attributes if one.spec.lists_values), None)
+    if model.live is None or model.live.refusal is not None or attribute is None:
+        return None
+    row = _prediction_example(model, settings)
+    row["attributes"].pop(attribute.name, None)
+    label = next((label for label in _labels(model) if _passes(check_label, label, 0, model)), None)
+    if label is None or not _passes(check_new_value, _NEW, attribute, model):
+        return None
+    return {"attribute": attribute.name, "value": _NEW, "rows": [{**row, "label": label}]}
+
+
+def _attributes(model: ServedModel, settings: ServeSettings) -> dict[str, Any]:
+    attributes = [one for one in model.attributes if isinstance(one.spec, Numeric) or not settings.hide_unknown]
+    found: dict[str, Any] = {}
+    for attribute in attributes:
+        value = _value(attribute)
+        row = {"text": {}, "attributes": {attribute.name: value}}
+        if value is not None and _passes(read_row, row, "", model, settings):  # others are derived from what is written
+            found[attribute.name] = value
+    return found
+
+
+def _value(attribute: FittedAttribute) -> Any:
+    """Return the most frequent value of an attribute; None where none is listed."""
+    if isinstance(attribute.spec, Numeric):
+        return attribute.edges[0] if attribute.edges else 0.0
+    if not len(attribute.values):
+        return None
+    value = attribute.values[int(attribute.counts[1:].argmax())]
+    return [value] if isinstance(attribute.spec, MultiLabel) else value
+
+
+def _passes(check: Callable[..., Any], *given: Any) -> bool:
+    try:
+        check(*given)
+    except (Refused, ConfigError):
+        return False
+    return True
+
+
+def _labels(model: ServedModel) -> list[Any]:
+    """Return what may be a label: a class, several, or what is predicted when all scores are 0."""
+    task = model.predictor.task
+    classes: Any = getattr(task, "class_names", ())
+    predicted = task.decode(task.empty_scores(1)).columns().get("prediction", [None])[0]
+    return [*classes[:1], [*classes[:1]], *([predicted] if isinstance(predicted, str | float | int) else []), 1.0]
+
+
 _EXAMPLES: dict[str, Callable[[ServedModel, ServeSettings], dict[str, Any] | None]] = {
-    "/v1/predict": prediction_example,
-    "/v1/enrol": enrolment_example,
-    "/v1/completions": completion_example,
-    "/v1/chat/completions": chat_example,
+    "/v1/predict": _prediction_example,
+    "/v1/enrol": _enrolment_example,
+    "/v1/completions": _completion_example,
+    "/v1/chat/completions": _chat_example,
 }
 
 
@@ -96,3 +181,18 @@ def _add_examples(paths: dict[str, Any], models: Mapping[str, ServedModel], sett
             }
             if LINES in content:
                 content[LINES]["example"] = "".join(f"{json.dumps(value)}\n" for value in values.values())
+
+
+def documented_app(**options: Any) -> FastAPI:
+    """Make an application with its page at ``/docs``; options are those of FastAPI."""
+    app = FastAPIOffline(docs_url=None, **options)
+
+    async def page(request: Request) -> HTMLResponse:
+        root = request.scope.get("root_path", "")
+        text = _TEMPLATES.get_template("docs.html.j2").render(
+            title=app.title, assets=f"{root}{_ASSETS}", description=f"{root}{app.openapi_url}"
+        )
+        return HTMLResponse(text)
+
+    app.get("/docs", include_in_schema=False)(page)
+    return app

@@ -1,4 +1,4 @@
-"""The middleware in front of the service: hosts, keys, limits of size and time, counts of requests."""
+"""What stands in front of the application: hosts, keys, limits of size, time and connections, and counts."""
 
 from __future__ import annotations
 
@@ -7,16 +7,25 @@ import hmac
 import sys
 import time
 from collections.abc import Sequence
+from typing import Any
 
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from attribune.apps.serve.faults import refusal
 from attribune.apps.serve.metrics import ServiceMetrics
-from attribune.apps.serve.settings import ADMIN_KEYS, VALUE_KEYS, ServeSettings
+from attribune.apps.serve.requests import printable, refusal
+from attribune.apps.serve.settings import ADMIN_KEYS, VALUE_KEYS, Keys, ServeSettings
 from attribune.core.hosts import is_allowed
 
-__all__ = ["ENROL", "LEFT", "RELOAD", "VALUES", "Gate"]
+__all__ = [
+    "ENROL",
+    "LEFT",
+    "RELOAD",
+    "VALUES",
+    "Gate",
+    "LimitedConnection",
+]
 
 LEFT = 499  # what logs and metrics show of a request whose caller left; it is never sent
 RELOAD = "/v1/reload"  # which takes the keys of administrators alone
@@ -25,16 +34,17 @@ _OPEN = ("/health",)  # a container's probe sends no key
 
 _CLOSE = {"connection": "close"}
 _BODIES = 32  # of the largest size, which there is memory for at once
+_MAX_AHEAD = 1 << 21  # bytes of the requests that a caller sends before it has the answer to the last one
 
 
+# Starlette's `TrustedHostMiddleware` does not say which names are allowed, and nothing of its limits or times a body.
+# uvicorn's `limit_concurrency` counts connections that only wait, and refuses the probes of /health with the others.
 class Gate:
     """Passes on requests with an allowed host, a valid key and a complete body within the limits; counts and times all.
 
     Args:
         app: the application behind it.
-        keys: callers must send one of them as a bearer token; none is required if empty.
-        admin_keys: one of them must be sent to have the runs loaded again; nobody may if empty.
-        value_keys: one of them must be sent to add and forget values; if empty, whoever needs no key may, if any.
+        keys: of which callers must send one as a bearer token.
         paths: of the service; others are counted together.
     """
 
@@ -43,18 +53,13 @@ class Gate:
         app: ASGIApp,
         *,
         settings: ServeSettings,
-        keys: Sequence[str],
-        admin_keys: Sequence[str] = (),
-        value_keys: Sequence[str] = (),
+        keys: Keys,
         metrics: ServiceMetrics,
         paths: set[str],
     ) -> None:
-        self._app, self._settings, self._metrics, self._paths = app, settings, metrics, paths
+        self._app, self._settings, self._keys, self._metrics, self._paths = app, settings, keys, metrics, paths
         self._answering = self._held = 0
         self._largest = int(settings.max_body_mb * 2**20)
-        self._keys, self._admin_keys, self._value_keys = (
-            [key.encode() for key in some] for some in (keys, admin_keys, value_keys)
-        )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle a request."""
@@ -106,25 +111,23 @@ class Gate:
         """Return the body of a request, or a refusal of it; None when the caller has left."""
         hosts, host = self._settings.allowed_hosts, dict(scope["headers"]).get(b"host", b"").decode("latin-1")
         if hosts and not is_allowed(host, hosts):
-            named = host[:60].encode("ascii", "backslashreplace").decode()
-            reason = (
-                f"{named!r} is not a name of this service: use {' or '.join(hosts)}, or allow it by --allowed-hosts"
-            )
+            cure = f"use {' or '.join(hosts)}, or allow it by --allowed-hosts"
+            reason = f"{printable(host[:60])!r} is not a name of this service: {cure}"
             return refusal(scope["path"], 421, "header.host", reason, _CLOSE)
         # By how it begins: routes ignore a line end behind their path.
         reloads = scope["path"].startswith(RELOAD)
         changes_values = self._settings.enrol and scope["path"].startswith((ENROL, VALUES))
-        if reloads and not self._admin_keys:
+        if reloads and not self._keys.admins:
             reason = f"reloading is disabled: set {ADMIN_KEYS}, or send the process SIGHUP"
             return refusal(RELOAD, 403, "path", reason)
-        if changes_values and self._keys and not self._value_keys:
+        if changes_values and self._keys.callers and not self._keys.values:
             reason = f"the keys of all callers do not change values: set {VALUE_KEYS} for those who may"
             return refusal(scope["path"], 403, "path", reason)
-        keys, whose = self._keys, "one of the service's keys"
+        keys, whose = self._keys.callers, "one of the service's keys"
         if reloads:
-            keys, whose = self._admin_keys, "an administrator's key"
+            keys, whose = self._keys.admins, "an administrator's key"
         elif changes_values:
-            keys, whose = self._value_keys, f"a key for values, one of {VALUE_KEYS}"
+            keys, whose = self._keys.values, f"a key for values, one of {VALUE_KEYS}"
         if scope["path"] not in _OPEN and not _is_authorized(scope, keys):
             reason = f"send {whose}, as in 'Authorization: Bearer KEY'"
             return refusal(scope["path"], 401, "header.authorization", reason, {"www-authenticate": "Bearer"})
@@ -163,10 +166,10 @@ class Gate:
         return refusal(path, 413, "body", reason, _CLOSE)
 
 
-def _is_authorized(scope: Scope, keys: Sequence[bytes]) -> bool:
+def _is_authorized(scope: Scope, keys: Sequence[str]) -> bool:
     """Whether a request has one of the keys, or there are none."""
     scheme, _, given = dict(scope["headers"]).get(b"authorization", b"").partition(b" ")
-    matches = [hmac.compare_digest(given, key) for key in keys]  # all of them, in constant time
+    matches = [hmac.compare_digest(given, key.encode()) for key in keys]  # all of them, in constant time
     return (any(matches) and scheme.lower() == b"bearer") or not keys
 
 
@@ -178,3 +181,91 @@ def _replay(body: bytes, receive: Receive) -> Receive:
         return messages.pop() if messages else await receive()
 
     return replay
+
+
+# uvicorn's `timeout_keep_alive` runs after an answer alone: not before the first request, within its head, or while the
+# caller does not read.
+class LimitedConnection(H11Protocol):
+    """A connection that waits for its caller for a limited time, and no longer than there is room.
+
+    It is closed when the head of a request has not come within the time since the connection was made, or since the
+    last answer; and when the caller does not read what it is sent. The time of the body and of the answer is the
+    application's.
+
+    Args:
+        timeout: seconds.
+        limit: connections open at once. Beyond it those that wait for their callers are closed, from the one that has
+            waited longest.
+    """
+
+    def __init__(self, *args: Any, timeout: float, limit: int, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self._timeout, self._limit = timeout, limit
+        self._timer: asyncio.TimerHandle | None = None
+        self._since = 0.0  # when it began to wait
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Begin to wait for a request, in the place of others if need be."""
+        super().connection_made(transport)
+        self._wait()
+        others = [
+            one for one in self.connections if isinstance(one, LimitedConnection) and one is not self and one.is_waiting
+        ]
+        others.sort(key=lambda one: one._since)
+        for one in others[: max(0, len(self.connections) - self._limit)]:
+            one._close()
+
+    def data_received(self, data: bytes) -> None:
+        """Handle a part of a request."""
+        super().data_received(data)
+        if len(self.conn.trailing_data[0]) > _MAX_AHEAD:
+            self._close()
+        if self._is_asking and not self.flow.write_paused:
+            self._stop_timer()
+
+    def on_response_complete(self) -> None:
+        """Begin to wait for the next request, if it is not there yet."""
+        super().on_response_complete()
+        if not self._is_asking:
+            self._wait()
+
+    def pause_writing(self) -> None:
+        """Begin to wait until the caller reads."""
+        super().pause_writing()
+        self._wait()
+
+    def resume_writing(self) -> None:
+        """Write on."""
+        super().resume_writing()
+        if self._is_asking:
+            self._stop_timer()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Forget the connection."""
+        super().connection_lost(exc)
+        self._stop_timer()
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether the connection waits for its caller, to ask or to send the rest of a body."""
+        flushed = not self.transport.get_write_buffer_size()
+        return flushed and (not self._is_asking or self.cycle.more_body)
+
+    @property
+    def _is_asking(self) -> bool:
+        """Whether the head of a request has come, and not yet all of its answer gone."""
+        return self.cycle is not None and not self.cycle.response_complete
+
+    def _wait(self) -> None:
+        self._stop_timer()
+        self._since = time.monotonic()
+        self._timer = self.loop.call_later(self._timeout, self._close)
+
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _close(self) -> None:
+        self.connections.discard(self)
+        self.transport.abort()

@@ -1,25 +1,69 @@
-"""Metrics of a service for Prometheus: requests, the queue, weight caches, and what is known of attributes."""
+"""Metrics of a service for Prometheus, of all its processes on one page."""
 
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.registry import Collector
 
 from attribune.apps.serve.batching import Batcher
 from attribune.apps.serve.models import Answer, ServedModel
-from attribune.apps.serve.renamed_metrics import RenamedMetrics
-from attribune.apps.serve.worker_metrics import WorkerMetrics
 
-__all__ = ["ServiceMetrics"]
+__all__ = ["ServiceMetrics", "WorkerMetrics"]
 
 _DURATIONS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)  # seconds
 _BEAT = 1  # seconds
 _SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
+
+
+# The multi-process mode of prometheus_client has no collectors that are read when they are asked for, such as those of
+# the queue and the caches, and adds up counters of all processes.
+@dataclass(frozen=True)
+class WorkerMetrics(Collector):
+    """The last metrics of every process, which they leave in a folder, with a label ``worker``.
+
+    Args:
+        folder: of all processes.
+        number: of this one.
+    """
+
+    folder: Path
+    number: int
+
+    def write(self, text: bytes) -> None:
+        """Leave the metrics of this process for the others, in Prometheus' text format."""
+        path = self._path(self.number)
+        partial = path.with_suffix(".partial")
+        partial.write_bytes(text)
+        os.replace(partial, path)
+
+    def text(self, own: bytes) -> bytes:
+        """Render the metrics of all processes, given those of this one."""
+        self.write(own)
+        registry = CollectorRegistry()
+        registry.register(self)
+        return generate_latest(registry)
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield each metric with the samples of all processes."""
+        found: dict[str, Metric] = {}
+        for path in sorted(self.folder.glob("*.prom"), key=lambda path: int(path.stem)):
+            for metric in text_string_to_metric_families(path.read_text(encoding="utf-8")):
+                whole = found.setdefault(metric.name, Metric(metric.name, metric.documentation, metric.type))
+                for sample in metric.samples:
+                    whole.samples.append(sample._replace(labels={**sample.labels, "worker": path.stem}))
+        yield from found.values()
+
+    def _path(self, number: int) -> Path:
+        return self.folder / f"{number}.prom"
 
 
 class ServiceMetrics:
@@ -52,15 +96,6 @@ class ServiceMetrics:
         self.removals = Counter("attribune_removals", "Values forgotten.", ("model",), registry=self.registry)
         self.tokens = Counter("attribune_tokens", "Tokens read and written.", ("model", "kind"), registry=self.registry)
         self._models = models
-        self._renamed = RenamedMetrics(
-            models,
-            {
-                "attribune_request_seconds": self.durations,
-                "attribune_batch_texts": self.batch_sizes,
-                "attribune_attribute_texts": self.attribute_values,
-            },
-        )
-        self.registry.register(self._renamed)
 
     def watch(self, batcher: Batcher) -> None:
         """Read the queue and the weight caches whenever the metrics are asked for."""
@@ -74,7 +109,6 @@ class ServiceMetrics:
                 status = "missing" if attribute.name in answer.missing else "known"
                 status = "unknown" if attribute.name in answer.unknown else status
                 self.attribute_values.labels(model.name, attribute.name, status).inc()
-                self._renamed.observe(model.name, attribute.name, status)
 
     def wrote(self, model: ServedModel, usage: Mapping[str, int]) -> None:
         """Count the tokens of a request for texts."""
@@ -99,9 +133,7 @@ class _State(Collector):
         self._batcher, self._models = batcher, models
 
     def collect(self) -> Iterator[Metric]:
-        size = self._batcher.waiting
-        yield GaugeMetricFamily("attribune_queue_size", "Texts that wait.", value=size)
-        yield GaugeMetricFamily("attribune_waiting_texts", "Deprecated: attribune_queue_size.", value=size)
+        yield GaugeMetricFamily("attribune_queue_size", "Texts that wait.", value=self._batcher.waiting)
         labels = ("model", "attribute")
         cached = GaugeMetricFamily("attribune_weight_cache_bytes", "Size of the weight cache.", labels=labels)
         hits = CounterMetricFamily("attribune_weight_cache_hits", "Values found in the weight cache.", labels=labels)

@@ -1,20 +1,22 @@
-"""The models of a service: loaded over shared weights, and asked for several requests at once."""
+"""The models of a service: loaded over shared weights, kept apart from their files, asked together, and exchanged."""
 
 from __future__ import annotations
 
 import gc
-from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+import logging
+import threading
+from collections.abc import Callable, ItemsView, Iterator, Mapping, Sequence, ValuesView
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple, Self, TypeVar
 
 import numpy as np
 import numpy.typing as npt
+import psutil
 import pyarrow as pa
+from torch import Tensor, nn
 
-from attribune.apps.serve.compute import compute
-from attribune.apps.serve.model_files import MappedFiles, copy_into_memory, stamp_of
 from attribune.backbones.sharing import SharedBackbones
 from attribune.core.checksums import CHECKSUMS
 from attribune.core.device import default_device
@@ -33,7 +35,142 @@ from attribune.tasks.capabilities import GENERATE, can
 from attribune.values.live_run import LiveRun
 from attribune.values.panel import Panel
 
-__all__ = ["Answer", "Marks", "RunLoader", "ServedModel", "load_models", "named_runs"]
+__all__ = [
+    "AlreadyLoadingError",
+    "Answer",
+    "LiveModels",
+    "MappedFiles",
+    "Marks",
+    "Reload",
+    "Reloader",
+    "RunLoader",
+    "ServedModel",
+    "compute",
+    "copy_into_memory",
+    "in_background",
+    "load_models",
+    "named_runs",
+    "stamp_of",
+    "start",
+]
+
+Result = TypeVar("Result")
+# Models are loaded and predict on one thread. OpenMP keeps a team of threads for every thread that computes. With a
+# second team there are more threads than cores, and libgomp then lets those that wait for each other sleep instead of
+# spin: models that had been loaded, and had predicted once, on the main thread lost a third of their throughput.
+_NAME = "attribune-model"
+_THREAD = ThreadPoolExecutor(max_workers=1, thread_name_prefix=_NAME)
+_LARGEST_COPY = 1 << 28  # bytes of a tensor; larger ones, such as tables of millions of values, stay in their files
+_SMALL_FILE = 1 << 26  # bytes; below, a copy in each process is worth its independence of the file
+_SUFFIXES = (".safetensors", ".arrow")
+_LISTS_FILES = hasattr(psutil.Process, "memory_maps")  # not on macOS
+Columns = Mapping[str, Sequence[Any]]
+Marks = Mapping[str, tuple[Any, ...]]
+_LOG = logging.getLogger(__name__)
+Reload = Callable[[Sequence[str] | None], list[str]]
+"""Loads runs, or the same as before, in place of the models that are served; returns a line on each."""
+
+
+def start(function: Callable[[], Result]) -> Future[Result]:
+    """Schedule a function on the thread, after those scheduled before."""
+    return _THREAD.submit(function)
+
+
+def compute(function: Callable[[], Result]) -> Result:
+    """Call a function on the thread and wait for its result."""
+    return function() if threading.current_thread().name.startswith(_NAME) else start(function).result()
+
+
+def copy_into_memory(models: Sequence[nn.Module], *, below: Sequence[Path] | None = None) -> None:
+    """Copy the tensors of models, which the system otherwise reads from their files when they are needed.
+
+    Tensors that are shared between models stay shared. Large ones are not copied, where `MappedFiles` can watch them.
+
+    Args:
+        below: folders; only what is read from their small files is copied.
+    """
+    if below is None:
+        _copy(models, lambda tensor: tensor.nbytes <= _LARGEST_COPY or not _LISTS_FILES)
+        return
+    mapped = [one for one in _maps() if any(Path(one.path).is_relative_to(folder.resolve()) for folder in below)]
+    small = [one for one in mapped if (stamp := stamp_of(one.path)) is not None and stamp.state[0] <= _SMALL_FILE]
+    places = [[int(end, 16) for end in one.addr.split("-")] for one in small]
+    _copy(models, lambda tensor: any(start <= tensor.data_ptr() < end for start, end in places))
+
+
+def _copy(models: Sequence[nn.Module], is_copied: Callable[[Tensor], bool]) -> None:
+    copies: dict[tuple[object, ...], Tensor] = {}
+    originals = []  # as long as they are there, no copy gets the address of one
+    for model in models:
+        for tensor in (*model.parameters(), *model.buffers()):
+            # A packed int8 weight has no address: it was made in memory, and reads from no file.
+            if tensor.device.type == "cpu" and not tensor.is_mkldnn and is_copied(tensor):
+                original = tensor.data
+                if _place(original) not in copies:
+                    originals.append(original)
+                    copy = original.clone()
+                    copies[_place(original)] = copies[_place(copy)] = copy
+                tensor.data = copies[_place(original)]
+
+
+def _place(tensor: Tensor) -> tuple[object, ...]:
+    return tensor.data_ptr(), tensor.shape, tensor.stride(), tensor.dtype
+
+
+@dataclass(frozen=True)
+class MappedFiles:
+    """Files from which the system reads while a process runs, and what they were when it began.
+
+    Args:
+        stamps: by path, which file it was, and its size and the time of its last change.
+        places: where in memory they are.
+    """
+
+    stamps: dict[str, _Stamp | None] = field(default_factory=dict)
+    places: frozenset[str] = frozenset()
+
+    @classmethod
+    def of_this_process(cls, *, apart_from: Self | None = None) -> Self:
+        """Find the files of models that this process has mapped, apart from what it had mapped before.
+
+        A file that it maps anew is found, also where a model that is there already reads from it.
+        """
+        known = apart_from.places if apart_from else frozenset()
+        new = {one.addr: one.path for one in _maps() if one.addr not in known}
+        return cls({path: stamp_of(path) for path in sorted(set(new.values()))}, frozenset(new))
+
+    def changed(self) -> list[str]:
+        """Return the files that were written to since.
+
+        A file that was removed or renamed, or in whose place there is another, is still what the process reads.
+        """
+        return [path for path, stamp in self.stamps.items() if _written_to(stamp, stamp_of(path))]
+
+
+def _maps() -> list[Any]:
+    """Return where this process has mapped files of models."""
+    maps = psutil.Process().memory_maps(grouped=False) if _LISTS_FILES else []
+    return [one for one in maps if one.path.endswith(_SUFFIXES)]
+
+
+class _Stamp(NamedTuple):
+    """A file, and its state."""
+
+    file: tuple[int, int]
+    state: tuple[int, int]
+
+
+def stamp_of(path: str | Path) -> _Stamp | None:
+    """Return which file is at a path, with its size and the time of its last change; None without one."""
+    try:
+        status = Path(path).stat()
+    except OSError:
+        return None
+    return _Stamp((status.st_dev, status.st_ino), (status.st_size, status.st_mtime_ns))
+
+
+def _written_to(before: _Stamp | None, now: _Stamp | None) -> bool:
+    return before is not None and now is not None and before.file == now.file and before.state != now.state
 
 
 class Answer(NamedTuple):
@@ -52,10 +189,6 @@ class Answer(NamedTuple):
     def shown(self, *, hide_unknown: bool) -> dict[str, Any]:
         """Return what a caller sees of it."""
         return {"output": self.output} if hide_unknown else {"output": self.output, "unknown": self.unknown}
-
-
-Columns = Mapping[str, Sequence[Any]]
-Marks = Mapping[str, tuple[Any, ...]]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -383,3 +516,110 @@ def _parse_run(run: str) -> tuple[str, str]:
             raise ConfigError(f"{run!r}: write NAME=FOLDER, or the folder alone")
         return name, source
     return Path(run).resolve().name, run
+
+
+class AlreadyLoadingError(ConfigError):
+    """The runs are being loaded again just now."""
+
+    def __init__(self) -> None:
+        super().__init__("the runs are being loaded already: wait for that")
+
+
+class LiveModels(Mapping[str, ServedModel]):
+    """The models by name, which can be replaced all at once; requests that have theirs keep them."""
+
+    def __init__(self, models: Mapping[str, ServedModel]) -> None:
+        self.current = dict(models)
+
+    def replace(self, models: Mapping[str, ServedModel]) -> None:
+        """Serve other models from the next request on."""
+        self.current = dict(models)
+
+    def __getitem__(self, name: str) -> ServedModel:
+        return self.current[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.current)
+
+    def __len__(self) -> int:
+        return len(self.current)
+
+    def values(self) -> ValuesView[ServedModel]:
+        """Return the models, all of one time."""
+        return self.current.values()
+
+    def items(self) -> ItemsView[str, ServedModel]:
+        """Return the models by name, all of one time."""
+        return self.current.items()
+
+
+class Reloader:
+    """Loads runs beside the models that answer, and puts them in their place; where that fails, nothing changes.
+
+    Args:
+        models: those that are served, under which requests find them.
+        loader: loaded them.
+    """
+
+    def __init__(self, models: LiveModels, loader: RunLoader) -> None:
+        self._models, self._loader = models, loader
+        self._prepared: tuple[RunLoader, dict[str, ServedModel]] | None = None
+        self._busy = threading.Lock()
+
+    def __call__(self, runs: Sequence[str] | None = None) -> list[str]:
+        """Load runs, as on the command line, or the same again, and serve them; returns a line on each.
+
+        Raises:
+            AttribuneError: for a run that cannot be loaded, or while another reload is under way.
+        """
+        if not self._busy.acquire(blocking=False):
+            raise AlreadyLoadingError
+        try:
+            lines = self.prepare(runs)
+            self.swap()
+            return lines
+        finally:
+            self._busy.release()
+
+    def prepare(self, runs: Sequence[str] | None = None) -> list[str]:
+        """Load runs beside those that answer; returns a line on each, or raises AttribuneError."""
+        if self._loader.enrol:
+            raise ConfigError(
+                "with --enrol the service itself changes its runs, and a value learned during a reload would be "
+                "lost: stop the service, and start it again"
+            )
+        loader = self.loader_of(runs)
+        self._prepared = loader, loader.load_beside()
+        return [model.summary() for model in self._prepared[1].values()]
+
+    def loader_of(self, runs: Sequence[str] | None) -> RunLoader:
+        """Return what loads runs, or the same as before; ConfigError for two of one name."""
+        return self._loader.of(runs)
+
+    def swap(self) -> None:
+        """Serve what was prepared."""
+        if self._prepared is not None:
+            self._loader, models = self._prepared
+            self._models.replace(models)
+        self._prepared = None
+
+    def drop(self) -> None:
+        """Forget what was prepared."""
+        self._prepared = None
+
+
+def in_background(reload: Reload, say: Callable[[list[str]], None]) -> None:
+    """Load the runs again on a thread of its own.
+
+    Args:
+        say: is given the lines on the models; where there are none, the log says why.
+    """
+
+    def run() -> None:
+        try:
+            say(reload(None))
+        except Exception as error:
+            is_bug = not isinstance(error, AttribuneError)
+            _LOG.warning("the runs were not reloaded, and the old ones are still served: %s", error, exc_info=is_bug)
+
+    threading.Thread(target=run, name="attribune-reload", daemon=True).start()

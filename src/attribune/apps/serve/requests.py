@@ -1,4 +1,4 @@
-"""The columns that a model reads from the body of a request."""
+"""The bodies of requests and answers: read into the columns of a model, or refused."""
 
 from __future__ import annotations
 
@@ -6,12 +6,22 @@ import gc
 import json
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any, Literal, Self, TypeVar
 
 import pyarrow as pa
-from pydantic import BaseModel, ValidationError
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    SkipValidation,
+    StrictBool,
+    StrictFloat,
+    StrictInt,
+    StrictStr,
+    ValidationError,
+)
+from starlette.responses import JSONResponse
 
-from attribune.apps.serve.bodies import Fault, PredictRequest, Refused, Row
 from attribune.apps.serve.models import ServedModel
 from attribune.apps.serve.settings import ServeSettings
 from attribune.core.wording import closest
@@ -21,6 +31,20 @@ from attribune.schema.columns import canonical
 from attribune.values.panel import Panel
 
 __all__ = [
+    "OPENAI_PATHS",
+    "ErrorAnswer",
+    "Fault",
+    "ModelsAnswer",
+    "NamedModel",
+    "OpenAIErrorAnswer",
+    "PredictAnswer",
+    "PredictRequest",
+    "Refused",
+    "ReloadAnswer",
+    "ReloadRequest",
+    "RequestBody",
+    "Row",
+    "Scalar",
     "as_name",
     "attribute_names",
     "check_characters",
@@ -28,19 +52,172 @@ __all__ = [
     "checked",
     "choose_model",
     "media_type",
+    "openai_error",
     "parse_body",
+    "printable",
     "read_prediction",
     "read_request",
     "read_row",
     "read_text",
+    "refusal",
+    "refusals",
     "shown",
 ]
 
+Scalar = StrictStr | StrictBool | StrictInt | StrictFloat | None
+Words = StrictStr | list[StrictStr]
+OPENAI_PATHS = ("/v1/completions", "/v1/chat/completions")
+_CODES = {401: "invalid_api_key", 404: "model_not_found", 429: "rate_limit_exceeded"}
 Body = TypeVar("Body", bound=BaseModel)
 _MAX_VALUES = 1_000  # of one attribute of one text
 _MAX_FAULTS = 10  # in an answer
 _LONGEST_NAME = 60  # characters of a field for which a similar one is sought
 _FORM = "application/x-www-form-urlencoded"  # the type that curl gives a body by default
+
+
+class RequestBody(BaseModel):
+    """A body, or a part of one, with no other fields than its own."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+class Row(RequestBody):
+    """A text with its attributes."""
+
+    text: Words | dict[str, Words | None] = Field(
+        description="The text; for a model of several text columns, an object with each one's text; for a model of "
+        "words, a list of words, or text with spaces between them."
+    )
+    attributes: dict[str, Scalar | list[Scalar]] = Field(
+        default_factory=dict,
+        description="Values by attribute, any subset; use null, or leave out, unknown values; a list for an "
+        "attribute with several values.",
+    )
+
+
+class PredictRequest(RequestBody):
+    """One text with its attributes, or many as `rows`."""
+
+    # What is skipped here is checked row by row, so that a body is refused at its first bad row.
+
+    model: StrictStr | None = Field(default=None, description="Name of the model; required if the service has several.")
+    text: SkipValidation[Words | dict[str, Words | None] | None] = Field(
+        default=None, description="The text; leave it out if you send `rows`."
+    )
+    attributes: SkipValidation[dict[str, Scalar | list[Scalar]]] = Field(
+        default_factory=dict, description="Values of `text` by attribute, any subset."
+    )
+    rows: SkipValidation[list[Row] | None] = Field(
+        default=None, description="Many texts, instead of `text` and `attributes`."
+    )
+    panel: StrictStr | None = Field(
+        default=None,
+        description="An attribute: predict what all of its values together would say of each text. The output is "
+        "that of `attribune predict --panel`, without names.",
+    )
+
+
+class Prediction(BaseModel):
+    """The prediction for one text."""
+
+    output: dict[str, Any] = Field(
+        description="Prediction and probabilities, by the column names that `attribune predict` writes."
+    )
+    unknown: dict[str, list[str]] = Field(
+        default_factory=dict,
+        description="Values that the model does not know, by attribute; it answered as if they were missing. Left out "
+        "by a service with `--hide-unknown`.",
+    )
+
+
+class PredictAnswer(BaseModel):
+    """A prediction for each text, in the order of the request."""
+
+    model: str
+    predictions: list[Prediction]
+
+
+class NamedModel(BaseModel):
+    """A model, as OpenAI's clients read it."""
+
+    id: str
+    object: Literal["model"] = "model"
+    created: int = Field(description="When the service started, in seconds since 1970.")
+    owned_by: Literal["attribune"] = "attribune"
+
+
+class ModelsAnswer(BaseModel):
+    """The models of this service, for OpenAI's clients as `data` too."""
+
+    object: Literal["list"] = "list"
+    data: list[NamedModel]
+    models: list[dict[str, Any]]
+
+
+class ReloadRequest(RequestBody):
+    """Which runs to load in place of those that are served."""
+
+    runs: list[StrictStr] | None = Field(
+        default=None,
+        description="Folders, or NAME=FOLDER, as on the command line; by default those that are served, loaded again.",
+    )
+
+
+class ReloadAnswer(BaseModel):
+    """What is served from now on."""
+
+    models: list[str] = Field(description="A line on each model.")
+
+
+class Fault(BaseModel):
+    """Why a request is refused."""
+
+    field: str = Field(description="The place in the request, such as rows[3].attributes.user.")
+    reason: str
+
+
+class ErrorAnswer(BaseModel):
+    """Why a request is refused."""
+
+    errors: list[Fault]
+
+
+class OpenAIErrorAnswer(BaseModel):
+    """Why a request is refused, as OpenAI's clients read it."""
+
+    error: dict[str, Any]
+
+
+class Refused(Exception):  # noqa: N818 - an answer, not a mistake
+    """A request that is answered with an HTTP status and faults: the field and the reason of each, with the cure."""
+
+    def __init__(self, status: int, field: str = "body", reason: str = "", faults: Sequence[Fault] = ()) -> None:
+        self.status, self.faults = status, list(faults) or [Fault(field=field, reason=reason)]
+        super().__init__(self.faults[0].reason)
+
+    @classmethod
+    def because_of(cls, error: Exception, status: int, field: str) -> Self:
+        """Return a refusal for an error of the library, which is the reason."""
+        return cls(status, field, printable(str(error)))
+
+
+def refusal(path: str, status: int, field: str, reason: str, headers: Mapping[str, str] | None = None) -> JSONResponse:
+    """Make the answer that refuses a request for one reason."""
+    return refusals(path, status, [Fault(field=field, reason=reason)], headers)
+
+
+def refusals(path: str, status: int, faults: Sequence[Fault], headers: Mapping[str, str] | None = None) -> JSONResponse:
+    """Make the answer that refuses a request of a path."""
+    if path not in OPENAI_PATHS:
+        return JSONResponse({"errors": [fault.model_dump() for fault in faults]}, status, headers)
+    return JSONResponse(openai_error(status, faults[0]), 400 if status == 422 else status, headers)
+
+
+def openai_error(status: int, fault: Fault) -> dict[str, Any]:
+    """Return a fault as OpenAI's clients read it."""
+    kind = "server_error" if status >= 500 else "invalid_request_error"
+    message = f"{fault.field}: {fault.reason}"
+    return {"error": {"message": message, "type": kind, "param": fault.field, "code": _CODES.get(status)}}
 
 
 def read_request(
@@ -76,7 +253,7 @@ def _panel(name: str, model: ServedModel, columns: Mapping[str, Sequence[Any]], 
     try:
         panel = model.panel(name)
     except ConfigError as error:
-        raise Refused(422, "panel", str(error).encode("ascii", "backslashreplace").decode()) from None
+        raise Refused.because_of(error, 422, "panel") from None
     rows = len(next(iter(columns.values())))
     if rows * len(panel) > settings.max_queue_size:
         raise Refused(
@@ -293,7 +470,7 @@ def _check_value(text: str, attribute: FittedAttribute, field: str) -> None:
         try:
             unknown = attribute.unknown(pa.array([text]), missing=frozenset())[0]
         except DataError as error:
-            raise Refused(422, field, str(error).encode("ascii", "backslashreplace").decode()) from None
+            raise Refused.because_of(error, 422, field) from None
         if unknown and spec.unseen == "error":
             raise Refused(422, field, f"{shown(text)!r} was not seen in training, and this model refuses such values")
 
@@ -317,8 +494,12 @@ def check_characters(text: str, field: str) -> None:
 
 def shown(text: str) -> str:
     """Return text of the caller for a message: short, and in ASCII."""
-    short = text if len(text) <= 60 else f"{text[:57]}..."
-    return short.encode("ascii", "backslashreplace").decode()
+    return printable(text if len(text) <= 60 else f"{text[:57]}...")
+
+
+def printable(text: str) -> str:
+    """Return text in ASCII, as every log and terminal can show it."""
+    return text.encode("ascii", "backslashreplace").decode()
 
 
 def as_name(text: str) -> str:
@@ -337,7 +518,7 @@ def _faults(errors: Sequence[Any], prefix: str) -> list[Fault]:
                 field = f"{field.removesuffix('.')}[{part}]."
             elif not _is_branch(part):
                 field += f"{as_name(part)}."
-        faults.setdefault(field.removesuffix(".") or "body", error["msg"].encode("ascii", "backslashreplace").decode())
+        faults.setdefault(field.removesuffix(".") or "body", printable(error["msg"]))
     return [Fault(field=field, reason=reason) for field, reason in list(faults.items())[:_MAX_FAULTS]]
 
 

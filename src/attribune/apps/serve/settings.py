@@ -1,10 +1,10 @@
-"""The limits of a service."""
+"""The limits and the keys of a service."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
-from typing import ClassVar
+from dataclasses import dataclass
+from typing import ClassVar, Self
 
 from pydantic import Field
 
@@ -12,7 +12,7 @@ from attribune.core.config import Settings
 from attribune.core.hosts import LOOPBACK, is_loopback
 from attribune.errors import ConfigError
 
-__all__ = ["ADMIN_KEYS", "KEYS", "VALUE_KEYS", "ServeSettings", "admin_keys", "hosts_for", "keys_for", "value_keys"]
+__all__ = ["ADMIN_KEYS", "KEYS", "VALUE_KEYS", "Keys", "ServeSettings", "hosts_for"]
 
 KEYS = "ATTRIBUNE_SERVE_KEYS"
 """The environment variable with the keys that callers may send, separated by commas."""
@@ -45,11 +45,6 @@ class ServeSettings(Settings):
     """
 
     what: ClassVar[str] = "the service"
-    renamed: ClassVar[Mapping[str, str]] = {
-        "max_text": "max_text_length",
-        "queue_rows": "max_queue_size",
-        "connections": "max_connections",
-    }
 
     max_rows: int = Field(default=256, ge=1)
     max_text_length: int = Field(default=100_000, ge=1)
@@ -65,47 +60,50 @@ class ServeSettings(Settings):
     allowed_hosts: tuple[str, ...] = ()
 
 
-def keys_for(host: str) -> tuple[str, ...]:
-    """Read the keys of the environment, which a host that other machines can reach needs.
-
-    Raises:
-        ConfigError: for a host beyond this machine without keys, or a key that is easily guessed.
-    """
-    keys = _keys_of(KEYS)
-    if not keys and not is_loopback(host):
-        raise ConfigError(
-            f"--host {host} can be reached from other machines: set {KEYS} to one or several keys, separated by "
-            "commas, that callers must send; or listen on 127.0.0.1"
-        )
-    return keys
-
-
-def admin_keys() -> tuple[str, ...]:
-    """Read the administrators' keys of the environment; ConfigError for one that is easily guessed."""
-    return _keys_of(ADMIN_KEYS)
-
-
-def value_keys(keys: Sequence[str], *, enrol: bool) -> tuple[str, ...]:
-    """Read the keys of the environment with which values may be added and forgotten.
+@dataclass(frozen=True, kw_only=True)
+class Keys:
+    """The keys of a service, of which callers send one as a bearer token.
 
     Args:
-        keys: with which callers may ask for predictions.
-        enrol: whether values may be added and forgotten at all.
-
-    Raises:
-        ConfigError: for keys that are needed and missing, easily guessed, or those of all callers.
+        callers: for predictions and all else that reads; none is required if empty.
+        admins: to have the runs loaded again; nobody may if empty.
+        values: to add and forget values. If empty, nobody may where keys of callers are required, and everybody where
+            none are.
     """
-    own = _keys_of(VALUE_KEYS)
-    if enrol and keys and not own:
-        raise ConfigError(
-            f"--enrol lets requests add values to the runs and delete them for good, which the keys of {KEYS} do not "
-            f"allow: set {VALUE_KEYS} to one or several other keys for those who may; or leave --enrol out"
-        )
-    if enrol and set(own).intersection(keys):
-        raise ConfigError(
-            f"a key of {VALUE_KEYS} is also one of {KEYS}, so that every caller could delete values: use another one"
-        )
-    return own
+
+    callers: tuple[str, ...] = ()
+    admins: tuple[str, ...] = ()
+    values: tuple[str, ...] = ()
+
+    @classmethod
+    def of_environment(cls, host: str, *, enrol: bool) -> Self:
+        """Read the keys of the environment, which a host that other machines can reach needs.
+
+        Args:
+            enrol: whether values may be added and forgotten at all.
+
+        Raises:
+            ConfigError: for a host beyond this machine without keys, for keys that are needed to change values and are
+                missing, or those of all callers, or for a key that is easily guessed.
+        """
+        callers = _keys_of(KEYS)
+        if not callers and not is_loopback(host):
+            raise ConfigError(
+                f"--host {host} can be reached from other machines: set {KEYS} to one or several keys, separated by "
+                "commas, that callers must send; or listen on 127.0.0.1"
+            )
+        values = _keys_of(VALUE_KEYS)
+        if enrol and callers and not values:
+            raise ConfigError(
+                f"--enrol lets requests add values to the runs and delete them for good, which the keys of {KEYS} do "
+                f"not allow: set {VALUE_KEYS} to one or several other keys for those who may; or leave --enrol out"
+            )
+        if enrol and set(values).intersection(callers):
+            raise ConfigError(
+                f"a key of {VALUE_KEYS} is also one of {KEYS}, so that every caller could delete values: use another "
+                "one"
+            )
+        return cls(callers=callers, admins=_keys_of(ADMIN_KEYS), values=values)
 
 
 def _keys_of(variable: str) -> tuple[str, ...]:

@@ -8,31 +8,294 @@ import json
 import secrets
 import threading
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from concurrent.futures import CancelledError, Future
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
 from fastapi import Request
 from fastapi.responses import JSONResponse, Response, StreamingResponse
+from pydantic import BaseModel, ConfigDict, Field, SkipValidation, StrictBool, StrictFloat, StrictInt, StrictStr
 
-from attribune.apps.serve.answering import AbandonedError, in_time, while_connected
 from attribune.apps.serve.batching import Batcher
-from attribune.apps.serve.bodies import Refused
-from attribune.apps.serve.faults import openai_error
-from attribune.apps.serve.limits import LEFT
-from attribune.apps.serve.models import Answer
-from attribune.apps.serve.service import Service
-from attribune.apps.serve.writing_requests import Writing, read_writing
-from attribune.models.writer import WrittenText
+from attribune.apps.serve.models import Answer, ServedModel
+from attribune.apps.serve.requests import (
+    Refused,
+    RequestBody,
+    Scalar,
+    attribute_names,
+    check_characters,
+    checked,
+    choose_model,
+    openai_error,
+    parse_body,
+    read_row,
+    shown,
+)
+from attribune.apps.serve.service import AbandonedError, Service
+from attribune.apps.serve.settings import ServeSettings
+from attribune.core.arguments import as_list
+from attribune.models.writer import Decoding, WrittenText
 from attribune.schema import Schema
 
-__all__ = ["EVENTS", "WritingPaths"]
+__all__ = [
+    "EVENTS",
+    "ChatRequest",
+    "CompletionAnswer",
+    "CompletionRequest",
+    "Writing",
+    "WritingPaths",
+    "read_writing",
+]
 
+_NEUTRAL: dict[str, tuple[Any, ...]] = {  # fields of OpenAI's that change nothing with these values
+    "best_of": (None, 1),
+    "echo": (None, False),
+    "frequency_penalty": (None, 0),
+    "logit_bias": (None, {}),
+    "logprobs": (None, False),
+    "modalities": (None, ["text"]),
+    "parallel_tool_calls": (None, False, True),
+    "presence_penalty": (None, 0),
+    "response_format": (None, {"type": "text"}),
+    "service_tier": (None, "auto", "default"),
+    "store": (None, False),
+    "suffix": (None, ""),
+    "tool_choice": (None, "auto", "none"),
+    "tools": (None, []),
+    "top_logprobs": (None,),
+}
+_NOTES = ("metadata", "prompt_cache_key", "safety_identifier", "user")
+"""Fields of OpenAI's that say who asks and what for, and change no text."""
+_MOST_STOPS = 4
+_SEEDS = 2**32
 EVENTS = "text/event-stream"
+_Part = tuple[int, str]
+
+
+class StreamOptions(RequestBody):
+    """What a stream has beside the text."""
+
+    include_usage: StrictBool = Field(default=False, description="Whether the last part reports the number of tokens.")
+
+
+class _WritingRequest(RequestBody):
+    """What requests for a text and for an answer have in common."""
+
+    model: StrictStr | None = Field(default=None, description="Name of the model; required if the service has several.")
+    attributes: SkipValidation[dict[str, Scalar | list[Scalar]]] = Field(
+        default_factory=dict, description="Values of the text by attribute, any subset."
+    )
+    max_tokens: StrictInt | None = Field(
+        default=None, ge=1, description="Maximum number of tokens; by default 64, or what fits."
+    )
+    temperature: StrictFloat | StrictInt = Field(
+        default=1.0, ge=0, le=2, description="Sampling temperature; 0 takes the most likely token."
+    )
+    top_p: StrictFloat | StrictInt = Field(default=1.0, gt=0, le=1)
+    n: StrictInt = Field(default=1, ge=1, description="Number of texts for each prompt.")
+    seed: StrictInt | None = Field(default=None, description="Seed of the draw; the same seed gives the same text.")
+    stop: StrictStr | list[StrictStr] | None = Field(
+        default=None, description="Strings at which the text ends, before them; at most 4."
+    )
+    stream: StrictBool = Field(default=False, description="Whether to send parts of the text as they are written.")
+    stream_options: StreamOptions | None = None
+
+
+class CompletionRequest(_WritingRequest):
+    """A prompt, or several, that the model writes on from."""
+
+    prompt: StrictStr | list[StrictStr] = Field(default="", description="Beginning of the text, or what it is about.")
+
+
+class TextPart(RequestBody):
+    """A part of a message."""
+
+    type: Literal["text"]
+    text: StrictStr
+
+
+class Message(RequestBody):
+    """A message of a conversation."""
+
+    role: StrictStr
+    content: StrictStr | list[TextPart]
+
+
+class ChatRequest(_WritingRequest):
+    """A conversation that the model answers; one message for a model that was trained without a chat template."""
+
+    messages: list[Message] = Field(min_length=1)
+    max_completion_tokens: StrictInt | None = Field(default=None, ge=1, description="Another name of `max_tokens`.")
+
+
+class CompletionAnswer(BaseModel):
+    """The texts, as OpenAI's clients read them, with the values that the model does not know."""
+
+    model_config = ConfigDict(extra="allow")
+
+    id: str
+    object: str
+    created: int
+    model: str
+    choices: list[dict[str, Any]]
+    usage: dict[str, int]
+    unknown: dict[str, list[str]] = Field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Writing:
+    """A request for texts.
+
+    Attributes:
+        is_chat: whether it is answered as a conversation.
+        prompts: texts, or conversations as pairs of role and text.
+        attributes: a value of each attribute that is given.
+        max_tokens: maximum length of a text, if the request gives one.
+    """
+
+    model: ServedModel
+    is_chat: bool
+    prompts: list[str | list[tuple[str, str]]]
+    attributes: Mapping[str, Any]
+    temperature: float
+    top_p: float
+    n: int
+    seed: int
+    max_tokens: int | None
+    stop: tuple[str, ...]
+    streams: bool
+    includes_usage: bool
+
+    @property
+    def count(self) -> int:
+        """How many texts are written."""
+        return len(self.prompts) * self.n
+
+    def decoding(self, *, number: int, room: int | None) -> Decoding:
+        """Return how the tokens of a prompt are chosen.
+
+        Args:
+            number: of the prompt, from 0; each has its own draws.
+            room: new tokens that the backbone has positions for.
+        """
+        default = Decoding().max_new_tokens
+        fitting = default if room is None else max(1, min(default, room))
+        return Decoding(
+            sample=self.temperature > 0,
+            temperature=self.temperature or 1.0,
+            top_p=self.top_p if self.temperature else 1.0,
+            n=self.n,
+            seed=(self.seed + number) % _SEEDS,
+            max_new_tokens=self.max_tokens or fitting,
+        )
+
+
+def read_writing(
+    body: bytes, content_type: str, models: Mapping[str, ServedModel], settings: ServeSettings, *, is_chat: bool
+) -> Writing:
+    """Read the body of a request for texts.
+
+    Raises:
+        Refused: naming the field, the value seen and the cure.
+    """
+    kind, names = ChatRequest if is_chat else CompletionRequest, attribute_names(models)
+    given = _without_neutral(parse_body(body, content_type), kind, names)
+    request: Any = checked(kind, given, "", attributes=names)
+    writes = {name: model for name, model in models.items() if model.writer is not None}
+    if not writes:
+        raise Refused(404, "model", "no model of this service writes text: serve a run of the task generation")
+    model = choose_model(writes, request.model)
+    prompts = _conversations(request, model) if is_chat else _prompts(request)
+    _check_sizes(prompts, request, settings)
+    stop = tuple(as_list(request.stop))
+    if len(stop) > _MOST_STOPS or not all(stop):
+        raise Refused(422, "stop", f"give up to {_MOST_STOPS} texts, none of them empty")
+    read = read_row({"text": {}, "attributes": request.attributes}, "", model, settings)
+    return Writing(
+        model=model,
+        is_chat=is_chat,
+        prompts=prompts,
+        attributes=read,
+        temperature=request.temperature,
+        top_p=request.top_p,
+        n=request.n,
+        seed=secrets.randbelow(_SEEDS) if request.seed is None else request.seed % _SEEDS,
+        max_tokens=_max_tokens(request, settings),
+        stop=stop,
+        streams=request.stream,
+        includes_usage=request.stream_options is not None and request.stream_options.include_usage,
+    )
+
+
+def _without_neutral(given: Any, kind: type[BaseModel], attributes: Collection[str]) -> Any:
+    """Leave out what changes nothing, such as a field that is null, and refuse what would.
+
+    Args:
+        attributes: their names; a note of such a name is an attribute at the wrong place, which `checked` refuses.
+    """
+    if not isinstance(given, dict):
+        return given
+    for name, values in _NEUTRAL.items():
+        if name in given and given[name] not in values:
+            raise Refused(422, name, "this service does not have it: leave it out")
+    left_out = {*_NEUTRAL, *_NOTES} - set(attributes)
+    unset = {name for name in (*kind.model_fields, *_NOTES) if given.get(name) is None}
+    return {name: value for name, value in given.items() if name not in left_out | unset}
+
+
+def _prompts(request: CompletionRequest) -> list[str | list[tuple[str, str]]]:
+    prompts = [request.prompt] if isinstance(request.prompt, str) else list(request.prompt)
+    if not prompts:
+        raise Refused(422, "prompt", "the list is empty: give a prompt")
+    for number, prompt in enumerate(prompts):
+        check_characters(prompt, "prompt" if isinstance(request.prompt, str) else f"prompt[{number}]")
+    return [*prompts]
+
+
+def _conversations(request: ChatRequest, model: ServedModel) -> list[str | list[tuple[str, str]]]:
+    """Return the conversation, or for a model without a chat template its one message as a prompt."""
+    assert model.writer is not None
+    turns = [(message.role, _content(message)) for message in request.messages]
+    for number, (_, text) in enumerate(turns):
+        check_characters(text, f"messages[{number}].content")
+    if model.writer.text_input.chat:
+        return [turns]
+    if len(turns) > 1 or turns[0][0] != "user":
+        roles = ", ".join(shown(role) for role, _ in turns[:5])
+        raise Refused(
+            422, "messages", f"roles {roles}, but this model was trained without a chat template: send one of role user"
+        )
+    return [turns[0][1]]
+
+
+def _content(message: Message) -> str:
+    return message.content if isinstance(message.content, str) else "".join(part.text for part in message.content)
+
+
+def _check_sizes(prompts: list[Any], request: _WritingRequest, settings: ServeSettings) -> None:
+    field = "messages" if isinstance(request, ChatRequest) else "prompt"
+    for prompt in prompts:
+        length = len(prompt) if isinstance(prompt, str) else sum(len(text) for _, text in prompt)
+        if length > settings.max_text_length:
+            limit = f"at most {settings.max_text_length:,} are read"
+            raise Refused(422, field, f"{length:,} characters, but {limit}: shorten it")
+    if len(prompts) * request.n > settings.max_rows:
+        raise Refused(
+            422, "n", f"{len(prompts)} prompts, {request.n} texts each, but at most {settings.max_rows} in a request"
+        )
+    if request.n > 1 and not request.temperature:
+        raise Refused(422, "n", f"at temperature 0 these would be {request.n} equal texts: raise it, or ask for one")
+
+
+def _max_tokens(request: Any, settings: ServeSettings) -> int | None:
+    given: int | None = getattr(request, "max_completion_tokens", None) or request.max_tokens
+    if given is not None and given > settings.max_new_tokens:
+        raise Refused(422, "max_tokens", f"{given:,}, but at most {settings.max_new_tokens:,} are written")
+    return given
 
 
 @dataclass(frozen=True)
@@ -52,48 +315,41 @@ class _Written:
         }
 
 
-_Part = tuple[int, str]
-
-
 class WritingPaths:
     """The handlers of the paths. Requests are written one after the other; between two tokens others are predicted."""
 
     def __init__(self, service: Service) -> None:
         self._service = service
 
-    async def write(self, request: Request, *, is_chat: bool) -> Response:
-        """Write the texts that a request asks for."""
-        body = await request.body()
-        read = functools.partial(
-            read_writing,
-            body,
-            request.headers.get("content-type", ""),
-            self._service.models,
-            self._service.settings,
-            is_chat=is_chat,
-        )
-        asked, loop = await self._service.read(body, read), asyncio.get_running_loop()
-        async with in_time(self._service.settings):
-            job = _Job(asked, self._service.batcher, hide_unknown=self._service.settings.hide_unknown)
-            job.future.add_done_callback(lambda _: loop.call_soon_threadsafe(self._count, job))
-            try:
-                if asked.streams:
-                    return await self._stream(request, job)
-                written = await while_connected(request, _result(job.future))
-            except BaseException:
-                job.abandon()
-                raise
-        job.abandon()
-        return Response(status_code=LEFT) if written is None else JSONResponse(job.answer(written))
+    async def complete(self, request: Request) -> Response:
+        """Write on from a prompt, by attributes, with a run of the task `generation`; as OpenAI's completions.
 
-    async def _stream(self, request: Request, job: _Job) -> Response:
-        """Answer with the first part at hand, so that what goes wrong before it has its own status."""
-        deadline = time.monotonic() + self._service.settings.timeout
-        first = await while_connected(request, _next(job))
-        if first is None:
+        With `stream` the text comes in parts, as events.
+        """
+        return await self._write(request, is_chat=False)
+
+    async def chat(self, request: Request) -> Response:
+        """Answer a conversation, by attributes, with a run of the task `generation`; as OpenAI's chat completions.
+
+        A model that was trained without a chat template takes one message, as its prompt.
+        """
+        return await self._write(request, is_chat=True)
+
+    async def _write(self, request: Request, *, is_chat: bool) -> Response:
+        """Write the texts that a request asks for."""
+        asked = await self._service.read(request, functools.partial(read_writing, is_chat=is_chat))
+        loop, deadline = asyncio.get_running_loop(), time.monotonic() + self._service.settings.timeout
+        async with self._service.in_time():
+            job = _Job(asked, self._service.batcher, hide_unknown=self._service.settings.hide_unknown)
+        job.future.add_done_callback(lambda _: loop.call_soon_threadsafe(self._count, job))
+        try:
+            if not asked.streams:
+                return JSONResponse(job.answer(await self._service.answer(request, _result(job.future))))
+            # With the first part at hand: what goes wrong before it has its own status.
+            events = self._events(job, await self._service.answer(request, job.next_part()), deadline)
+        except BaseException:
             job.abandon()
-            return Response(status_code=LEFT)
-        events = self._events(job, first[0], deadline)
+            raise
         return StreamingResponse(events, media_type=EVENTS, headers={"cache-control": "no-cache"})
 
     async def _events(self, job: _Job, part: _Part | None, deadline: float) -> AsyncIterator[str]:
@@ -102,7 +358,7 @@ class WritingPaths:
                 yield _event(job.chunk(index, {"role": "assistant", "content": ""}))
             while part is not None:
                 yield _event(job.chunk(part[0], part[1]))
-                async with in_time(self._service.settings):
+                async with self._service.in_time():
                     part = await asyncio.wait_for(job.next_part(), max(0.0, deadline - time.monotonic()))
             written = job.future.result()
             for index, text in enumerate(written.texts):
@@ -233,10 +489,6 @@ class _Job:
 
 async def _result(future: Future[_Written]) -> _Written:
     return await asyncio.wrap_future(future)
-
-
-async def _next(job: _Job) -> tuple[_Part | None]:
-    return (await job.next_part(),)
 
 
 def _reason(text: WrittenText) -> str:

@@ -1,39 +1,58 @@
-"""The bodies and paths of requests that add values to a served run, or take them from it."""
+"""The paths that change what a service knows: new values are learned from rows, and values are forgotten."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import asyncio
+import functools
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Any, TypeVar
 from urllib.parse import unquote
 
 import pyarrow as pa
+from datasets import Dataset
+from fastapi import Query, Request
+from fastapi.responses import JSONResponse, Response
 from pydantic import BaseModel, Field, SkipValidation, StrictStr
 
-from attribune.apps.serve.bodies import Refused, RequestBody, Row, Scalar
-from attribune.apps.serve.models import ServedModel
+from attribune.apps.serve.batching import Batcher
+from attribune.apps.serve.models import ServedModel, compute
 from attribune.apps.serve.requests import (
+    Refused,
+    RequestBody,
+    Row,
+    Scalar,
     as_name,
     attribute_names,
     check_rows,
     checked,
     choose_model,
     parse_body,
+    printable,
     read_row,
     read_text,
     shown,
 )
+from attribune.apps.serve.service import AbandonedError, Service
 from attribune.apps.serve.settings import ServeSettings
-from attribune.errors import AttribuneError, ConfigError, DataError
+from attribune.core.job_folder import HeldError
+from attribune.errors import AttribuneError, ConfigError, DataError, ModelFolderError
 from attribune.schema import FittedAttribute, MultiLabel
 from attribune.schema.revision import check_listed
-from attribune.values.live_run import LiveRun
+from attribune.values.forget import Forgotten
+from attribune.values.live_run import Compute, LearnedValue, LiveRun
 
 __all__ = [
     "EnrolAnswer",
     "EnrolRequest",
     "Enrolment",
     "RemoveAnswer",
+    "ValuePaths",
+    "ValueWriter",
     "check_label",
     "check_new_value",
     "read_enrolment",
@@ -43,6 +62,8 @@ __all__ = [
 _PATH = b"/v1/values/"
 _LONGEST = 1_000  # characters of a new value
 _STEPS = (".", "..")  # which clients take for steps in a path, also when encoded
+Result = TypeVar("Result")
+_Waiting = tuple[LearnedValue, Future[None]]
 
 
 class LabelledRow(Row):
@@ -117,7 +138,7 @@ def live_run(model: ServedModel) -> LiveRun:
         Refused: for a model whose values stay as they are.
     """
     if model.live is None:
-        raise Refused(422, "model", f"the values of model {model.name!r} cannot change: {_printable(model.fixed)}")
+        raise Refused(422, "model", f"the values of model {model.name!r} cannot change: {printable(model.fixed)}")
     return model.live
 
 
@@ -133,7 +154,7 @@ def read_enrolment(
     model = choose_model(models, request.model)
     live = live_run(model)
     if live.refusal is not None:
-        raise Refused(422, "model", f"model {model.name!r} learns no values: {_printable(live.refusal)}")
+        raise Refused(422, "model", f"model {model.name!r} learns no values: {printable(live.refusal)}")
     attribute = _attribute(request.attribute, model, status=422)
     text, value = check_new_value(request.value, attribute, model)
     check_rows(request.rows, settings)
@@ -157,7 +178,7 @@ def _attribute(name: str, model: ServedModel, *, status: int) -> FittedAttribute
     try:
         check_listed(found)
     except ConfigError as error:
-        raise Refused(422, "attribute", _printable(str(error))) from None
+        raise Refused.because_of(error, 422, "attribute") from None
     return found
 
 
@@ -182,7 +203,7 @@ def check_new_value(given: Any, attribute: FittedAttribute, model: ServedModel) 
     try:
         unknown = attribute.unknown(pa.array([cell]), missing=frozenset())[0]
     except DataError as error:
-        raise Refused(422, "value", _printable(str(error))) from None
+        raise Refused.because_of(error, 422, "value") from None
     if not unknown:
         reason = (
             f"attribute {attribute.name!r} has the value {shown(text)!r} already: forget it before you learn it again"
@@ -215,7 +236,7 @@ def check_label(given: Any, number: int, model: ServedModel) -> Any:
         is_there = bool(task.encode_labels([[given]], first_row=number + 1)[1][0])
         unseen = task.unseen_labels([[given]])
     except AttribuneError as error:
-        raise Refused(422, field, _printable(str(error))) from None
+        raise Refused.because_of(error, 422, field) from None
     if not is_there:
         raise Refused(422, field, "there is no label: give one, or leave the row out")
     if unseen:
@@ -260,5 +281,196 @@ def read_removal(path: bytes, name: str | None, models: Mapping[str, ServedModel
     return model, _attribute(attribute, model, status=404).name, value
 
 
-def _printable(text: str) -> str:
-    return text.encode("ascii", "backslashreplace").decode()
+class ValueWriter:
+    """Adds values to served runs, and takes them away: in the folder first, then in memory between two batches.
+
+    Args:
+        batcher: on whose thread the models are.
+    """
+
+    def __init__(self, models: Iterable[ServedModel], batcher: Batcher) -> None:
+        self._batcher, self._models = batcher, [model for model in models if model.live is not None]
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="attribune-writer")
+        self._waiting: dict[ServedModel, list[_Waiting]] = {}
+        self._changed = threading.Lock()
+
+    def open(self) -> None:
+        """Let the models compute between two batches."""
+        self._compute_by(self._between_batches)
+
+    def add(self, model: ServedModel, learned: LearnedValue) -> Future[None]:
+        """Add a value that was learned; the future ends when it is in the folder and in memory, or has the error."""
+        future = Future[None]()
+        with self._changed:
+            self._waiting.setdefault(model, []).append((learned, future))
+        self._thread.submit(self._write, model)
+        return future
+
+    def remove(self, model: ServedModel, attribute: str, value: str) -> Future[Forgotten]:
+        """Take a value away; the future has what was removed, or the error."""
+        assert model.live is not None
+        return self._thread.submit(_changing, model, partial(model.live.remove, attribute, value))
+
+    def close(self) -> None:
+        """Write what waits."""
+        self._thread.shutdown()
+        self._compute_by(compute)
+
+    def _compute_by(self, caller: Compute) -> None:
+        for model in self._models:
+            assert model.live is not None
+            model.live.compute = caller
+
+    def _between_batches(self, function: Callable[[], Result], /) -> Result:
+        return self._batcher.call(function).result()
+
+    def _write(self, model: ServedModel) -> None:
+        """Write all values of a model that wait; one that came with others may have been written with them."""
+        with self._changed:
+            waiting = self._waiting.pop(model, [])
+        group: dict[tuple[str, str], _Waiting] = {}
+        for learned, future in waiting:
+            if not future.set_running_or_notify_cancel():
+                continue
+            attribute, value = learned.enrolled.attribute, learned.enrolled.value
+            if (attribute, value) in group or value in model.predictor.schema[attribute].values:
+                future.set_exception(
+                    ConfigError(f"attribute {attribute!r} already has the value {value!r}: another request added it")
+                )
+            else:
+                group[attribute, value] = learned, future
+        if not group:
+            return
+        assert model.live is not None
+        try:
+            _changing(model, partial(model.live.add, [learned for learned, _ in group.values()]))
+        except Exception as error:
+            for _, future in group.values():
+                future.set_exception(error)
+        else:
+            for _, future in group.values():
+                future.set_result(None)
+
+
+def _changing(model: ServedModel, change: Callable[[], Result]) -> Result:
+    """Change the folder of a model that is served."""
+    assert model.live is not None
+    try:
+        return change()
+    except OSError as error:
+        raise ModelFolderError(
+            f"{model.source} cannot be written ({error.strerror or error}): free some space"
+        ) from error
+
+
+class ValuePaths:
+    """The handlers of the paths."""
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+        self._writer = ValueWriter(service.models.values(), service.batcher)
+        self._adding: set[tuple[str, str, str]] = set()
+
+    def open(self) -> None:
+        """Let the models learn values between two batches."""
+        self._writer.open()
+
+    def close(self) -> None:
+        """Write what waits."""
+        self._writer.close()
+
+    async def enrol(self, request: Request) -> Response:
+        """Learn a new value of an attribute from its rows with labels.
+
+        From the answer on every prediction knows it, also after the service was started again: it is stored with the
+        run. Predictions for other values do not change.
+        """
+        self._check_open()
+        return JSONResponse(await self._service.answer(request, self._enrol(request)))
+
+    async def remove(
+        self,
+        request: Request,
+        attribute: str,
+        value: str,
+        model: Annotated[
+            str | None, Query(description="Name of the model; required if the service has several.")
+        ] = None,
+    ) -> Response:
+        """Forget a value of an attribute: its vectors, its name, and what the run has stored of its rows.
+
+        Names are percent-encoded, a slash as %2F. Weights that all values share stay as they are.
+        """
+        self._check_open()
+        path = request.scope.get("raw_path") or request.url.path.encode()
+        return JSONResponse(await self._service.answer(request, self._remove(path.partition(b"?")[0], model)))
+
+    def _check_open(self) -> None:
+        if not self._service.settings.enrol:
+            raise Refused(403, "path", "this service changes no run: start it with `attribune serve --enrol`")
+
+    async def _enrol(self, request: Request) -> dict[str, Any]:
+        asked = await self._service.read(request, read_enrolment)
+        key = (asked.model.name, asked.attribute, asked.value)
+        if key in self._adding:
+            raise Refused(409, "value", "another request is adding it now: try again later")
+        self._adding.add(key)
+        abandoned = threading.Event()
+        try:
+            learn = functools.partial(_learn, asked, functools.partial(self._give_way, abandoned))
+            learned = await asyncio.wrap_future(self._service.batcher.call(learn, rows=asked.rows))
+            await asyncio.wrap_future(self._writer.add(asked.model, learned))
+        finally:
+            abandoned.set()
+            self._adding.discard(key)
+        self._service.metrics.enrolments.labels(asked.model.name).inc()
+        enrolled = learned.enrolled
+        return {
+            "model": asked.model.name,
+            "attribute": enrolled.attribute,
+            "value": enrolled.value,
+            "rows": enrolled.rows,
+            "loss_before": enrolled.loss_before,
+            "loss_after": enrolled.loss_after,
+            "seconds": learned.seconds,
+            "stored": True,
+        }
+
+    def _give_way(self, abandoned: threading.Event) -> None:
+        """Answer those who wait, between two batches of what is learned."""
+        if abandoned.is_set():
+            raise AbandonedError
+        self._service.batcher.give_way()
+
+    async def _remove(self, path: bytes, name: str | None) -> dict[str, Any]:
+        model, attribute, value = read_removal(path, name, self._service.models)
+        assert model.live is not None
+        folder = model.live.folder.path
+        for other in self._service.models.values():
+            if folder in Path(other.source).resolve().parents and other is not model:
+                reason = f"model {other.name!r}, which was trained beside it, is served too, and would know the value: "
+                raise Refused(409, "model", f"{reason}stop the service, and use `attribune forget`")
+        try:
+            done = await asyncio.wrap_future(self._writer.remove(model, attribute, value))
+        except HeldError:
+            raise
+        except ConfigError as error:
+            raise Refused.because_of(error, 404, "value") from None
+        self._service.metrics.removals.labels(model.name).inc()
+        places = [str(Path(place).relative_to(folder)) for place in done.places]
+        return {
+            "model": model.name,
+            "attribute": attribute,
+            "value": value,
+            "models": len(done.models),
+            "predictions": done.predictions,
+            "checkpoints": len(done.checkpoints),
+            "notes": done.notes,
+            "remaining": [*places, *done.undecided],
+        }
+
+
+def _learn(asked: Enrolment, pause: Callable[[], None]) -> LearnedValue:
+    assert asked.model.live is not None
+    rows = Dataset.from_dict(dict(asked.columns))
+    return asked.model.live.learn(asked.attribute, asked.value, rows, pause=pause)

@@ -1,4 +1,4 @@
-"""Batches of requests, one on a line, whose answers are sent line by line."""
+"""Predictions: of the rows of a request, or of a batch of requests, one on a line, answered line by line."""
 
 from __future__ import annotations
 
@@ -11,16 +11,15 @@ from concurrent.futures import Future
 from contextlib import suppress
 from typing import Any, NamedTuple
 
-from fastapi.responses import Response, StreamingResponse
+from fastapi import Request
+from fastapi.responses import JSONResponse, Response, StreamingResponse
 
-from attribune.apps.serve.answering import in_time
 from attribune.apps.serve.batching import Overloaded
-from attribune.apps.serve.bodies import Refused
 from attribune.apps.serve.models import Answer, ServedModel
-from attribune.apps.serve.requests import parse_body, read_prediction
+from attribune.apps.serve.requests import Refused, media_type, parse_body, read_prediction, read_request
 from attribune.apps.serve.service import Service
 
-__all__ = ["LINES", "LinePaths"]
+__all__ = ["LINES", "PredictionPaths"]
 
 LINES = "application/x-ndjson"
 _PAUSE = 0.02  # seconds until the next look whether there is room in the queue
@@ -34,13 +33,32 @@ class _Line(NamedTuple):
     asked: _Request | Refused
 
 
-class LinePaths:
-    """The handler of batches."""
+class PredictionPaths:
+    """The handler of the path."""
 
     def __init__(self, service: Service) -> None:
         self._service = service
 
-    async def predict(self, body: bytes) -> Response:
+    async def predict(self, request: Request) -> Response:
+        """Predict one text with its attributes, or many rows.
+
+        Attributes may be left out, and values that the model has never seen are accepted: the answer lists them under
+        `unknown`, unless the service hides that, and is the prediction for a text without them. With
+        `content-type: application/x-ndjson` there is a request on each line, and an answer on each line of the same
+        type.
+        """
+        if media_type(request.headers.get("content-type", "")) == LINES:
+            return self._predict_lines(await request.body())
+        model, answers = await self._service.answer(request, self._predict(request))
+        self._service.metrics.answered(model, answers)
+        predictions = [answer.shown(hide_unknown=self._service.settings.hide_unknown) for answer in answers]
+        return JSONResponse({"model": model.name, "predictions": predictions})
+
+    async def _predict(self, request: Request) -> tuple[ServedModel, list[Answer]]:
+        asked = await self._service.read(request, read_request)
+        return asked[0], await asyncio.wrap_future(self._service.batcher.submit(*asked))
+
+    def _predict_lines(self, body: bytes) -> Response:
         """Predict the text on each line; the answers come in their order, and a bad line has its errors as its answer.
 
         As many lines as a request may have rows are read and scored together. Where the queue is full, they wait.
@@ -84,7 +102,7 @@ class LinePaths:
             refused.set_exception(line.asked)
             return refused
         try:
-            async with in_time(self._service.settings):
+            async with self._service.in_time():
                 while True:
                     with suppress(Overloaded):
                         return self._service.batcher.submit(*line.asked)
@@ -95,7 +113,7 @@ class LinePaths:
 
     async def _answer(self, line: _Line, future: Future[list[Answer]]) -> dict[str, Any]:
         try:
-            async with in_time(self._service.settings):
+            async with self._service.in_time():
                 (answer,) = await asyncio.wrap_future(future)
         except Refused as refused:
             return {"errors": [fault.model_dump() for fault in refused.faults]}
