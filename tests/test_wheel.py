@@ -75,7 +75,7 @@ def test_it_holds_the_package_and_nothing_else(wheel: Path) -> None:
     assert {"METADATA", "entry_points.txt", "licenses/LICENSE"} <= notes
     for name in ("py.typed", "__init__.pyi", "runs/presets/injectors-2022.yaml"):
         assert f"attribune/{name}" in files
-    assert "attribune_lab/benchmark/experiments/small.yaml" in files
+    assert {"attribune_lab/benchmark/experiments/small.yaml", "attribune_lab/datasets/cards/glue.toml"} <= files
     assert {"attribune/models/templates/card.md.j2", "attribune/runs/templates/run_card.md.j2"} <= files
     assert not [name for name in files if "test" in Path(name).stem.split("_") or name.startswith("benchmarks/")]
 

@@ -22,8 +22,6 @@ __all__ = [
     "Shuffled",
     "SourceFile",
     "Split",
-    "categorical",
-    "table_1",
 ]
 
 NOT_STATED = "not stated by the source"
@@ -190,8 +188,8 @@ class Card:
     values: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     window: str = "head+tail:250+250"
     recipe: str | None = "injectors-2022"
-    published: Mapping[str, float] = field(default_factory=dict)
-    divergence: Mapping[str, float] = field(default_factory=dict)
+    published: Mapping[str, int | float] = field(default_factory=dict)
+    divergence: Mapping[str, int | float] = field(default_factory=dict)
     notes: str = ""
 
     def names(self) -> tuple[str, ...]:
@@ -204,13 +202,3 @@ class Card:
         if not self.classes:
             return "answers" if self.task["kind"] == "spans" else "numbers"
         return f"{self.classes}" if len(self.labels) == 1 else f"{len(self.labels)} x {self.classes}"
-
-
-def categorical(*names: str) -> tuple[Mapping[str, Any], ...]:
-    """Return attributes with one value per row, as a recipe has them."""
-    return tuple({"kind": "categorical", "name": name} for name in names)
-
-
-def table_1(*, words: tuple[int, int], **figures: float) -> dict[str, float]:
-    """Return a row of table 1 of Amplayo, Yoo and Lee 2022, of which `words` are mean and standard deviation."""
-    return {**figures, "words": words[0], "words_sd": words[1]}

@@ -19,7 +19,6 @@ from attribune.errors import DataError
 
 __all__ = [
     "GET_AGAIN",
-    "REVIEW_WORDS",
     "Row",
     "RowLog",
     "SplitName",
@@ -28,7 +27,6 @@ __all__ = [
     "read_json_lines",
     "read_json_object",
     "read_parquet",
-    "read_reviews",
     "read_tsv",
     "separated",
     "whole_number",
@@ -38,8 +36,6 @@ __all__ = [
 SplitName = Literal["train", "validation", "test"]
 Row: TypeAlias = dict[str, Any]
 GET_AGAIN = "get the file again"
-REVIEW_WORDS = range(32, 257)
-"""Lengths of the reviews that the papers keep of GOOD and BEER."""
 _WORD = re.compile(r"https?://\S+|\w+(?:['\u2019-]\w+)*|[^\w\s]")
 
 
@@ -295,33 +291,6 @@ def whole_number(text: Any, *, low: int, high: int) -> int | None:
     except (TypeError, ValueError, OverflowError):
         return None
     return int(number) if number.is_integer() and low <= number <= high else None
-
-
-def read_reviews(
-    files: Mapping[str, Path], log: RowLog, *, lowest: int, columns: Mapping[str, str]
-) -> Iterator[tuple[SplitName | None, Row]]:
-    """Yield reviews of a CSV file with a rating of at most 5; those without a text, or rated 0, are left out.
-
-    Args:
-        files: the file, by the role ``reviews``.
-        lowest: the lowest rating in the file; 0 stands for none.
-        columns: those of the file, by the names ``text``, ``rating`` and the attributes; each pair of attributes has
-            one review.
-    """
-    attributes = [name for name in columns if name not in ("text", "rating")]
-    for place, row in read_csv(files["reviews"], role="reviews", log=log, needs=tuple(columns.values())):
-        text, cell = row[columns["text"]].strip(), row[columns["rating"]]
-        rating = whole_number(cell, low=lowest, high=5)
-        values = {name: row[columns[name]] for name in attributes}
-        if rating is None:
-            reason = f"{columns['rating']} is not a rating from {lowest} to 5"
-            log.broken(place, reason, GET_AGAIN, found=repr(cell[:30]))
-        elif not rating:
-            log.leave_out("reviews without a rating (0)")
-        elif not text:
-            log.leave_out("reviews without a text")
-        elif log.first("review", tuple(values.values()), place):
-            yield None, {"text": text, "rating": str(rating), **values}
 
 
 def words(text: str) -> int:
