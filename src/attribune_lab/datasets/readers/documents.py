@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from attribune_lab.datasets.duplicates import without_duplicates
 from attribune_lab.datasets.row_log import (
     GET_AGAIN,
     Row,
@@ -18,6 +17,7 @@ from attribune_lab.datasets.row_log import (
     read_csv,
     read_json_object,
     whole_number,
+    without_duplicates,
     words,
 )
 

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from attribune.errors import DataError
-from attribune_lab.datasets.duplicates import without_test_texts
 from attribune_lab.datasets.row_log import (
     GET_AGAIN,
     Row,
@@ -18,6 +17,7 @@ from attribune_lab.datasets.row_log import (
     read_json_lines,
     read_json_object,
     read_tsv,
+    without_test_texts,
 )
 
 __all__ = ["Glue"]

@@ -9,8 +9,7 @@ from typing import Any
 
 from attribune.errors import DataError
 from attribune.tasks.answers import AnswerCells
-from attribune_lab.datasets.duplicates import without_test_texts
-from attribune_lab.datasets.row_log import GET_AGAIN, Row, RowLog, SplitName, read_json_lines
+from attribune_lab.datasets.row_log import GET_AGAIN, Row, RowLog, SplitName, read_json_lines, without_test_texts
 
 __all__ = ["squad"]
 

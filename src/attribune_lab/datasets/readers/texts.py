@@ -12,8 +12,16 @@ from pydantic import BeforeValidator
 
 from attribune.data.text_files import csv_header, readable
 from attribune.errors import DataError
-from attribune_lab.datasets.duplicates import without_duplicates
-from attribune_lab.datasets.row_log import GET_AGAIN, Row, RowLog, SplitName, read_csv, read_tsv, separated
+from attribune_lab.datasets.row_log import (
+    GET_AGAIN,
+    Row,
+    RowLog,
+    SplitName,
+    read_csv,
+    read_tsv,
+    separated,
+    without_duplicates,
+)
 
 __all__ = ["TextTable", "messages", "news", "posts", "titles"]
 
