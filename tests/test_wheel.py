@@ -90,7 +90,7 @@ def test_the_command_works(installed: Path, tmp_path: Path) -> None:
 def test_every_public_name_is_there(installed: Path, tmp_path: Path) -> None:
     code = """
 import attribune
-from attribune_lab.benchmark.presets import experiment_names, read_experiment
+from attribune_lab.benchmark.experiment import experiment_names, read_experiment
 from attribune.runs.presets import preset_names, read_preset
 
 print(attribune.__file__)
