@@ -21,7 +21,7 @@ from typing import Any, TypeVar
 import torch
 
 from attribune import sample_data
-from attribune_lab.benchmark.summary import readable_json
+from attribune_lab.benchmark.tables import readable_json
 
 ROOT = Path(__file__).resolve().parent
 RESULTS, RUNS = ROOT / "results", ROOT / "runs"  # what is kept, and what a fresh run writes and nobody keeps

@@ -23,8 +23,7 @@ from attribune.runs.recipe import Recipe
 from attribune.training.neural import build_model
 from attribune.training.plan import TrainingPlan
 from attribune.training.preparation import encode_split, prepare
-from attribune_lab.benchmark.experiment import Cell, Experiment, SetPlan
-from attribune_lab.benchmark.presets import read_experiment
+from attribune_lab.benchmark.experiment import Cell, Experiment, SetPlan, read_experiment
 from attribune_lab.benchmark.source import SetSource
 
 MIB = 2**20 / 1e6  # in MB

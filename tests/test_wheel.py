@@ -75,7 +75,7 @@ def test_it_holds_the_package_and_nothing_else(wheel: Path) -> None:
     assert {"METADATA", "entry_points.txt", "licenses/LICENSE"} <= notes
     for name in ("py.typed", "__init__.pyi", "runs/presets/injectors-2022.yaml"):
         assert f"attribune/{name}" in files
-    assert "attribune_lab/benchmark/experiments/small.yaml" in files
+    assert {"attribune_lab/benchmark/experiments/small.yaml", "attribune_lab/datasets/cards/glue.toml"} <= files
     assert {"attribune/models/templates/card.md.j2", "attribune/runs/templates/run_card.md.j2"} <= files
     assert not [name for name in files if "test" in Path(name).stem.split("_") or name.startswith("benchmarks/")]
 
@@ -90,7 +90,7 @@ def test_the_command_works(installed: Path, tmp_path: Path) -> None:
 def test_every_public_name_is_there(installed: Path, tmp_path: Path) -> None:
     code = """
 import attribune
-from attribune_lab.benchmark.presets import experiment_names, read_experiment
+from attribune_lab.benchmark.experiment import experiment_names, read_experiment
 from attribune.runs.presets import preset_names, read_preset
 
 print(attribune.__file__)

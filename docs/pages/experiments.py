@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from attribune.apps.report.plots import band_plot
 from attribune.metrics.tables import format_difference, format_value
-from attribune_lab.benchmark.overall import trade_off
 from attribune_lab.benchmark.rendering import overall_cells
-from attribune_lab.benchmark.summary import Summary
-from attribune_lab.benchmark.tables import Line, SetTable
+from attribune_lab.benchmark.tables import Line, SetTable, Summary, trade_off
 from pages.cells import RESULTS, table
 
 

@@ -10,8 +10,7 @@ from attribune.methods import METHODS
 from attribune.metrics.bootstrap import Interval
 from attribune.metrics.tables import ResultRow, markdown_table
 from attribune_lab.benchmark.rendering import render
-from attribune_lab.benchmark.summary import Summary
-from attribune_lab.benchmark.tables import Line
+from attribune_lab.benchmark.tables import Line, Summary
 from pages import forests
 from pages.cells import RESULTS, between, machine_line, measured, table
 

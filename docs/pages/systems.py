@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from attribune.metrics.tables import format_difference, format_value
-from attribune_lab.benchmark.summary import Summary
-from attribune_lab.benchmark.tables import Line
+from attribune_lab.benchmark.tables import Line, Summary
 from pages import forests
 from pages.cells import machine_line, measured, table
 from pages.experiments import difference, record, score, scores

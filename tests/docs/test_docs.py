@@ -37,9 +37,8 @@ from attribune.schema.kinds import KINDS
 from attribune.tasks import TASKS
 from attribune.training.trials import read_space
 from attribune_lab.automl.search import network_space
-from attribune_lab.benchmark.experiment import Experiment
-from attribune_lab.benchmark.presets import experiment_names, read_experiment
-from attribune_lab.benchmark.summary import Summary
+from attribune_lab.benchmark.experiment import Experiment, experiment_names, read_experiment
+from attribune_lab.benchmark.tables import Summary
 
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 TUTORIALS = sorted((ROOT / "docs" / "tutorials").glob("*.md"))

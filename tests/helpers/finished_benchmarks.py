@@ -17,7 +17,7 @@ from attribune_lab.benchmark.results import BenchmarkFolder
 
 __all__ = ["PROCESSES", "finished_folder", "killed", "names", "scores"]
 
-PROCESSES = "attribune_lab.benchmark.processes.Processes"
+PROCESSES = "attribune_lab.benchmark.engines.Processes"
 """What starts a process for each cell, and takes longer than a small cell: `small_runs.CellsHere` may stand for it."""
 
 

@@ -8,10 +8,12 @@ import tarfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from attribune_lab.datasets.sets.crowdflower import STANCE
-
 __all__ = ["COLUMNS", "archive", "glue_row", "squad_question", "squad_text", "table_row", "text_files", "tsv_text"]
 
+STANCE = (
+    "q1_from_reading_the_tweet_which_of_the_options_below_is_most_likely_to_be_true_about_the_stance_or_outlook_of_the_"
+    "tweeter_towards_the_target"
+)
 MNLI_BEFORE = ("index", "promptID", "pairID", "genre", "sentence1_binary_parse", "sentence2_binary_parse")
 MNLI = (*MNLI_BEFORE, "sentence1_parse", "sentence2_parse", "sentence1", "sentence2", "label1")
 RELATION = ("index", "sentence1", "sentence2", "label")

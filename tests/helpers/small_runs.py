@@ -20,9 +20,9 @@ from troubles import Trouble
 
 from attribune.apps.cli import main
 from attribune.core.progress import Reporter
-from attribune_lab.benchmark import processes
-from attribune_lab.benchmark.engine import Outcome
+from attribune_lab.benchmark import engines
 from attribune_lab.benchmark.results import BenchmarkFolder
+from attribune_lab.benchmark.runner import Outcome
 
 __all__ = ["COLUMNS", "Command", "reviews", "save_backbone", "train_command", "write_csv"]
 
@@ -129,7 +129,7 @@ def _run(
         os.dup2(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND), stream)
     sys.stdout, sys.stderr = open(1, "w", closefd=False), open(2, "w", buffering=1, closefd=False)  # noqa: SIM115
     if trouble is not None and words[0] == "benchmark":
-        processes.Processes = CellsHere  # type: ignore[assignment, misc]
+        engines.Processes = CellsHere  # type: ignore[assignment, misc]
     with trouble or contextlib.nullcontext():
         code = main(words)
     sys.exit(code)
@@ -145,7 +145,7 @@ class CellsHere:
         return not self.ended
 
     def start(self, path: str) -> None:
-        self.ended.append(processes.run_in_this_process(str(self.folder.path), path, 1, Reporter(), os.getcwd()))
+        self.ended.append(engines.run_in_this_process(str(self.folder.path), path, 1, Reporter(), os.getcwd()))
 
     def wait(self) -> list[Outcome]:
         ended, self.ended = self.ended, []

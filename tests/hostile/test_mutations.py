@@ -117,7 +117,7 @@ def base(runs: Path, trained_runs: TrainedRuns, tmp_path_factory: pytest.TempPat
     assert main([str(word) for word in _into_parts(folder)]) == 0
     write_experiment(folder, folder / "experiment.yaml")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("attribune_lab.benchmark.processes.Processes", small_runs.CellsHere)
+        patch.setattr("attribune_lab.benchmark.engines.Processes", small_runs.CellsHere)
         patch.chdir(folder)
         assert main(VERBS["benchmark"].words(folder)) == 0
         assert main([str(word) for word in SEARCH]) == 0

@@ -15,9 +15,9 @@ import pytest
 from attribune.errors import DataError
 from attribune_lab.datasets.preparation import prepare
 from attribune_lab.datasets.prepared import PreparedSet
+from attribune_lab.datasets.readers.reviews import read_pairs
 from attribune_lab.datasets.row_log import RowLog, words
 from attribune_lab.datasets.sets import ADDITIONAL, CARDS
-from attribune_lab.datasets.sets.tang import read_pairs
 from attribune_lab.datasets.statistics import best_subset, describe_set, divergences
 
 pytestmark = [pytest.mark.slow, pytest.mark.exhaustive]

@@ -16,11 +16,9 @@ from attribune.metrics.bootstrap import paired
 from attribune.metrics.definitions import metric_info
 from attribune.metrics.tables import format_difference
 from attribune_lab.benchmark.experiment import Experiment, Setting
-from attribune_lab.benchmark.overall import Overall, overall_table, trade_off
 from attribune_lab.benchmark.rendering import html_table, notes_of, overall_cells, overall_notes
-from attribune_lab.benchmark.results import BenchmarkFolder, Group
-from attribune_lab.benchmark.status import duration
-from attribune_lab.benchmark.tables import Line, SetTable, benchmark_tables, verdict
+from attribune_lab.benchmark.results import BenchmarkFolder, Group, duration
+from attribune_lab.benchmark.tables import Line, Overall, SetTable, benchmark_tables, overall_table, trade_off, verdict
 
 __all__ = ["benchmark_page"]
 

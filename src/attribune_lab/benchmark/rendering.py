@@ -13,8 +13,7 @@ from attribune.data.clusters import what_is_drawn
 from attribune.errors import ConfigError
 from attribune.metrics.bootstrap import PairedResult
 from attribune.metrics.tables import format_difference, format_interval, format_value, markdown_cells
-from attribune_lab.benchmark.overall import Overall
-from attribune_lab.benchmark.tables import LOSS, Line, SetTable, verdict
+from attribune_lab.benchmark.tables import LOSS, Line, Overall, SetTable, verdict
 
 __all__ = ["FORMATS", "html_table", "notes_of", "overall_cells", "overall_notes", "render"]
 

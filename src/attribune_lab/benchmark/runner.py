@@ -6,9 +6,10 @@ import os
 import shutil
 import time
 import traceback
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import datasets
 import numpy as np
@@ -28,17 +29,41 @@ from attribune.schema import Schema
 from attribune.schema.attributes import counts_of_rows
 from attribune.training.distributed import refuse_processes
 from attribune.training.train import train
-from attribune_lab.benchmark.engine import Engine, Outcome
 from attribune_lab.benchmark.experiment import Cell, Experiment
 from attribune_lab.benchmark.results import CELL, IDENTITY, BenchmarkFolder, best_factor
 from attribune_lab.benchmark.source import SetSource, value_files
 from attribune_lab.datasets.row_log import words
 
-__all__ = ["check_experiment", "run_cell", "run_cells"]
+__all__ = ["Engine", "Outcome", "check_experiment", "run_cell", "run_cells"]
 
 # Files that are removed from a finished cell; the predictions follow from the logits.
 _NOT_KEPT = ("checkpoints", "rows.json", "validation_predictions.parquet", "test_predictions.parquet")
 _PAUSE = 2.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """The outcome of a cell, with a word for the user; `done` is None if another process has or had the cell."""
+
+    path: str
+    done: bool | None
+    word: str
+
+
+class Engine(Protocol):
+    """Runs cells, some at a time."""
+
+    def has_room(self) -> bool:
+        """Whether another cell may be started."""
+
+    def start(self, path: str) -> None:
+        """Start a cell."""
+
+    def wait(self) -> Sequence[Outcome]:
+        """Wait until a cell has ended."""
+
+    def close(self) -> None:
+        """Stop the running cells; they resume from their checkpoints when they are started again."""
 
 
 def check_experiment(experiment: Experiment) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,8 +23,6 @@ __all__ = [
     "Shuffled",
     "SourceFile",
     "Split",
-    "categorical",
-    "table_1",
 ]
 
 NOT_STATED = "not stated by the source"
@@ -67,12 +66,44 @@ class SourceFile:
 
 
 @dataclass(frozen=True)
-class Given:
+class Split(ABC):
+    """How the rows of a set become parts."""
+
+    @property
+    def fold_count(self) -> int:
+        """Number of folds of a cross-validation; 0 for parts."""
+        return 0
+
+    @abstractmethod
+    def text(self, *, pair: bool) -> str:
+        """Return it in words, for a set of pairs of texts or of texts."""
+
+    @abstractmethod
+    def parts(self, given: Sequence[int], texts: Sequence[int], hashes: Sequence[int]) -> npt.NDArray[np.int8]:
+        """Return the part of each row: 0 train, 1 validation, 2 test.
+
+        Args:
+            given: part of each row by the files, -1 for none.
+            texts: a number for the text of each row, the same for equal texts.
+            hashes: of 64 bits, of the text of each row, or of its group.
+        """
+
+
+@dataclass(frozen=True)
+class Given(Split):
     """The files say which row is in which part."""
+
+    def text(self, *, pair: bool) -> str:
+        """Return it in words."""
+        return "as published"
+
+    def parts(self, given: Sequence[int], texts: Sequence[int], hashes: Sequence[int]) -> npt.NDArray[np.int8]:
+        """Return the part of each row."""
+        return np.asarray(given, dtype=np.int8)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Shuffled:
+class Shuffled(Split):
     """Validation and test take a number or a share of the rows each, at random, at most a tenth; the rest trains.
 
     Args:
@@ -87,8 +118,14 @@ class Shuffled:
     seed: int = 0
     whole_texts: bool = False
 
-    def parts(self, texts: Sequence[int]) -> npt.NDArray[np.int8]:
-        """Return the part of each row: 0 train, 1 validation, 2 test; rows with the same text have the same number."""
+    def text(self, *, pair: bool) -> str:
+        """Return it in words."""
+        size = f"{self.rows:,} rows" if self.share is None else f"{100 * self.share:g} % of the rows"
+        grouped = "; equal texts stay together" if self.whole_texts else ""
+        return f"at random, seed {self.seed}: {size} each for validation and test{grouped}"
+
+    def parts(self, given: Sequence[int], texts: Sequence[int], hashes: Sequence[int]) -> npt.NDArray[np.int8]:
+        """Return the part of each row."""
         groups = np.unique(np.asarray(texts), return_inverse=True)[1] if self.whole_texts else np.arange(len(texts))
         part_size = int(len(groups) * self.share) if self.share is not None else int(self.rows or 0)
         part_size = min(part_size, max(1, len(groups) // 10))
@@ -102,11 +139,24 @@ class Shuffled:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Folds:
+class Folds(Split):
     """Cross-validation: every row has the number of the fold that tests on it."""
 
     number: int = 10
     seed: int = 0
+
+    @property
+    def fold_count(self) -> int:
+        """Number of folds."""
+        return self.number
+
+    def text(self, *, pair: bool) -> str:
+        """Return it in words."""
+        return f"{self.number} folds, seed {self.seed}"
+
+    def parts(self, given: Sequence[int], texts: Sequence[int], hashes: Sequence[int]) -> npt.NDArray[np.int8]:
+        """Return 0 for each row: all are in one file."""
+        return np.zeros(len(given), dtype=np.int8)
 
     def folds(self, rows: int) -> npt.NDArray[np.int8]:
         """Return the fold of each row."""
@@ -118,7 +168,7 @@ class Folds:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Hashed:
+class Hashed(Split):
     """A hash of the texts decides, so that equal texts share a part, whatever other rows there are.
 
     Args:
@@ -131,20 +181,19 @@ class Hashed:
     test: float = 0.1
     group: str | None = None
 
-    def parts(self, given: Sequence[int], hashes: Sequence[int]) -> npt.NDArray[np.int8]:
-        """Return the part of each row: 0 train, 1 validation, 2 test.
+    def text(self, *, pair: bool) -> str:
+        """Return it in words."""
+        of = f"the {self.group}" if self.group else "the texts" if pair else "the text"
+        share = f"{100 * self.validation:g} % of the rows"
+        size = f"{share} each for validation and test" if self.test else f"{share} for validation; test as published"
+        return f"by a hash of {of}: {size}"
 
-        Args:
-            given: part of each row by the files, -1 for none.
-            hashes: of 64 bits.
-        """
+    def parts(self, given: Sequence[int], texts: Sequence[int], hashes: Sequence[int]) -> npt.NDArray[np.int8]:
+        """Return the part of each row: that of the files, where they say one."""
         place = np.asarray(hashes, dtype=np.uint64) / 2.0**64
         drawn = np.where(place < self.test, 2, np.where(place < self.test + self.validation, 1, 0))
         parts = np.asarray(given, dtype=np.int8)
         return np.where(parts < 0, drawn, parts).astype(np.int8)
-
-
-Split: TypeAlias = Given | Shuffled | Hashed | Folds
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -190,8 +239,8 @@ class Card:
     values: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     window: str = "head+tail:250+250"
     recipe: str | None = "injectors-2022"
-    published: Mapping[str, float] = field(default_factory=dict)
-    divergence: Mapping[str, float] = field(default_factory=dict)
+    published: Mapping[str, int | float] = field(default_factory=dict)
+    divergence: Mapping[str, int | float] = field(default_factory=dict)
     notes: str = ""
 
     def names(self) -> tuple[str, ...]:
@@ -204,13 +253,3 @@ class Card:
         if not self.classes:
             return "answers" if self.task["kind"] == "spans" else "numbers"
         return f"{self.classes}" if len(self.labels) == 1 else f"{len(self.labels)} x {self.classes}"
-
-
-def categorical(*names: str) -> tuple[Mapping[str, Any], ...]:
-    """Return attributes with one value per row, as a recipe has them."""
-    return tuple({"kind": "categorical", "name": name} for name in names)
-
-
-def table_1(*, words: tuple[int, int], **figures: float) -> dict[str, float]:
-    """Return a row of table 1 of Amplayo, Yoo and Lee 2022, of which `words` are mean and standard deviation."""
-    return {**figures, "words": words[0], "words_sd": words[1]}

@@ -25,7 +25,7 @@ from attribune.errors import DataError
 from attribune.schema.columns import MISSING
 from attribune.schema.kinds import KINDS, MultiLabel
 from attribune.tasks.labels import sorted_classes
-from attribune_lab.datasets.card import Card, Folds, Hashed, Shuffled
+from attribune_lab.datasets.card import Card, Folds, Hashed
 from attribune_lab.datasets.prepared import ALL, PARTS, RECIPE, PreparedFolder, PreparedSet, sha256_of, size_of
 from attribune_lab.datasets.row_log import GET_AGAIN, Row, RowLog
 
@@ -103,7 +103,7 @@ def _manifest_of(
     return {
         "name": card.name,
         "title": card.title,
-        "folds": card.split.number if isinstance(card.split, Folds) else 0,
+        "folds": card.split.fold_count,
         "origin": origin,
         "rows_read": dict(log.read),
         "left_out": dict(log.left_out),
@@ -283,18 +283,13 @@ def _values_file(attribute: str) -> str:
 def _assign_parts(card: Card, rows: _Rows) -> tuple[tuple[str, ...], npt.NDArray[np.int8], npt.NDArray[np.int8] | None]:
     """Return the names of the parts, the number of each row's part and, for cross-validation, each row's fold."""
     row_count = len(rows.parts)
+    part_of_row = card.split.parts(rows.parts, rows.texts, rows.hashes)
     if isinstance(card.split, Folds):
         if row_count < card.split.number:
             raise DataError(
                 f"{card.name}: {row_count:,} rows are too few for {card.split.number} folds: give the whole files"
             )
-        return (ALL,), np.zeros(row_count, dtype=np.int8), card.split.folds(row_count)
-    if isinstance(card.split, Shuffled):
-        part_of_row = card.split.parts(rows.texts)
-    elif isinstance(card.split, Hashed):
-        part_of_row = card.split.parts(rows.parts, rows.hashes)
-    else:
-        part_of_row = np.array(rows.parts, dtype=np.int8)
+        return (ALL,), part_of_row, card.split.folds(row_count)
     if empty := [name for number, name in enumerate(PARTS) if not (part_of_row == number).any()]:
         raise DataError(f"{card.name}: of {row_count:,} rows none is left for {empty[0]}: give the whole files")
     return PARTS, part_of_row, None
@@ -310,7 +305,7 @@ def _classes(card: Card, files: Sequence[Path]) -> dict[str, list[str]]:
 
 def _recipe(card: Card, output: Path) -> str:
     """Return the data and task parts of a recipe, with which the set can be trained on."""
-    files = {ALL: "train"} if isinstance(card.split, Folds) else {part: part for part in PARTS}
+    files = {ALL: "train"} if card.split.fold_count else {part: part for part in PARTS}
     data: dict[str, Any] = {ours: str(output / f"{name}.parquet") for name, ours in files.items()}
     data |= {
         "text": "text",

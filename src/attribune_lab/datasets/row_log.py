@@ -19,7 +19,6 @@ from attribune.errors import DataError
 
 __all__ = [
     "GET_AGAIN",
-    "REVIEW_WORDS",
     "Row",
     "RowLog",
     "SplitName",
@@ -28,18 +27,17 @@ __all__ = [
     "read_json_lines",
     "read_json_object",
     "read_parquet",
-    "read_reviews",
     "read_tsv",
     "separated",
     "whole_number",
+    "without_duplicates",
+    "without_test_texts",
     "words",
 ]
 
 SplitName = Literal["train", "validation", "test"]
 Row: TypeAlias = dict[str, Any]
 GET_AGAIN = "get the file again"
-REVIEW_WORDS = range(32, 257)
-"""Lengths of the reviews that the papers keep of GOOD and BEER."""
 _WORD = re.compile(r"https?://\S+|\w+(?:['\u2019-]\w+)*|[^\w\s]")
 
 
@@ -288,6 +286,45 @@ def _bad_row(log: RowLog, role: str, error: DataError) -> None:
     log.read[role] += 1
 
 
+def without_duplicates(
+    rows: Iterable[tuple[SplitName | None, Row]], log: RowLog, *, label: str
+) -> Iterator[tuple[SplitName | None, Row]]:
+    """Yield the first row of each text; a text that has several labels is left out, all its rows.
+
+    All rows are held in memory, since the last one may contradict the first.
+    """
+    kept: dict[str, tuple[SplitName | None, Row]] = {}
+    disputed: set[str] = set()
+    for part, row in rows:
+        text = row["text"]
+        if text in disputed:
+            log.leave_out("texts with several labels")
+        elif text not in kept:
+            kept[text] = part, row
+        elif kept[text][1][label] == row[label]:
+            log.leave_out("texts that stand earlier in the files")
+        else:
+            disputed.add(text)
+            del kept[text]
+            log.left_out["texts with several labels"] += 2
+    yield from kept.values()
+
+
+def without_test_texts(
+    rows: Iterable[tuple[SplitName | None, Row]], log: RowLog
+) -> Iterator[tuple[SplitName | None, Row]]:
+    """Yield rows, those of the test part first, but no others with the texts of a test row."""
+    tested: set[tuple[str, str]] = set()
+    for part, row in rows:
+        texts = row["text"], row.get("text_pair", "")
+        if part == "test":
+            tested.add(texts)
+        elif texts in tested:
+            log.leave_out("training rows with the texts of a test row")
+            continue
+        yield part, row
+
+
 def whole_number(text: Any, *, low: int, high: int) -> int | None:
     """Return a whole number in a range, however it is written (4, "4", "4.0"); None for anything else."""
     try:
@@ -295,33 +332,6 @@ def whole_number(text: Any, *, low: int, high: int) -> int | None:
     except (TypeError, ValueError, OverflowError):
         return None
     return int(number) if number.is_integer() and low <= number <= high else None
-
-
-def read_reviews(
-    files: Mapping[str, Path], log: RowLog, *, lowest: int, columns: Mapping[str, str]
-) -> Iterator[tuple[SplitName | None, Row]]:
-    """Yield reviews of a CSV file with a rating of at most 5; those without a text, or rated 0, are left out.
-
-    Args:
-        files: the file, by the role ``reviews``.
-        lowest: the lowest rating in the file; 0 stands for none.
-        columns: those of the file, by the names ``text``, ``rating`` and the attributes; each pair of attributes has
-            one review.
-    """
-    attributes = [name for name in columns if name not in ("text", "rating")]
-    for place, row in read_csv(files["reviews"], role="reviews", log=log, needs=tuple(columns.values())):
-        text, cell = row[columns["text"]].strip(), row[columns["rating"]]
-        rating = whole_number(cell, low=lowest, high=5)
-        values = {name: row[columns[name]] for name in attributes}
-        if rating is None:
-            reason = f"{columns['rating']} is not a rating from {lowest} to 5"
-            log.broken(place, reason, GET_AGAIN, found=repr(cell[:30]))
-        elif not rating:
-            log.leave_out("reviews without a rating (0)")
-        elif not text:
-            log.leave_out("reviews without a text")
-        elif log.first("review", tuple(values.values()), place):
-            yield None, {"text": text, "rating": str(rating), **values}
 
 
 def words(text: str) -> int:

@@ -25,10 +25,10 @@ from attribune.core.wording import counted
 from attribune.errors import ConfigError
 
 if TYPE_CHECKING:
-    from attribune_lab.benchmark.engine import Engine
     from attribune_lab.benchmark.experiment import Cell, Experiment
     from attribune_lab.benchmark.results import BenchmarkFolder
-    from attribune_lab.benchmark.summary import Summary
+    from attribune_lab.benchmark.runner import Engine
+    from attribune_lab.benchmark.tables import Summary
 
 __all__ = ["add_parser"]
 
@@ -90,8 +90,7 @@ def _add_new(actions: Any) -> None:
 
 def _read_experiment(options: argparse.Namespace) -> Experiment | None:
     """Read RECIPE or --preset; None where the folder's own experiment is to be resumed."""
-    from attribune_lab.benchmark.experiment import Experiment
-    from attribune_lab.benchmark.presets import read_experiment
+    from attribune_lab.benchmark.experiment import Experiment, read_experiment
 
     if options.recipe is not None and options.preset is not None:
         raise ConfigError(f"RECIPE {options.recipe} and --preset {options.preset} cannot be combined: pass one of them")
@@ -103,9 +102,8 @@ def _read_experiment(options: argparse.Namespace) -> Experiment | None:
 
 
 def _run(options: argparse.Namespace) -> None:
-    from attribune_lab.benchmark.results import BenchmarkFolder
+    from attribune_lab.benchmark.results import BenchmarkFolder, status_of
     from attribune_lab.benchmark.runner import check_experiment, run_cells
-    from attribune_lab.benchmark.status import status_of
 
     if options.workers < 1:
         raise ConfigError(f"--workers {options.workers}: give at least 1")
@@ -134,8 +132,7 @@ def _run(options: argparse.Namespace) -> None:
 
 
 def _engine(options: argparse.Namespace, folder: BenchmarkFolder) -> Engine:
-    from attribune_lab.benchmark.processes import Processes
-    from attribune_lab.benchmark.ray_cluster import RayCluster
+    from attribune_lab.benchmark.engines import Processes, RayCluster
 
     if options.engine == "ray":
         return RayCluster(folder, workers=options.workers)
@@ -145,7 +142,7 @@ def _engine(options: argparse.Namespace, folder: BenchmarkFolder) -> Engine:
 def _new(options: argparse.Namespace) -> None:
     from attribune.apps.cli.recipe_flags import attribute_list, value_files
     from attribune.core.console import ConsoleReporter
-    from attribune_lab.benchmark.presets import own_experiment
+    from attribune_lab.benchmark.experiment import own_experiment
 
     output = Path(options.output)
     if output.suffix not in (".yaml", ".yml"):
@@ -169,8 +166,7 @@ def _new(options: argparse.Namespace) -> None:
 
 
 def _status(options: argparse.Namespace) -> None:
-    from attribune_lab.benchmark.results import BenchmarkFolder
-    from attribune_lab.benchmark.status import status_of
+    from attribune_lab.benchmark.results import BenchmarkFolder, status_of
 
     status = status_of(BenchmarkFolder(Path(options.folder)))
     lines = [status.text(), *(f"left: {cell.path}" for cell in status.left[:_LISTED_CELLS])]
@@ -197,7 +193,7 @@ def _table(options: argparse.Namespace) -> None:
 def _summary(path: Path, split: Literal["test", "validation"] | None, reference: str | None) -> Summary:
     """Summarize a benchmark's folder, or read a record."""
     from attribune_lab.benchmark.results import BenchmarkFolder
-    from attribune_lab.benchmark.summary import Summary, summarize
+    from attribune_lab.benchmark.tables import Summary, summarize
 
     if not path.is_file():
         return summarize(BenchmarkFolder(path), part=split or "test", reference=reference)

@@ -13,7 +13,6 @@ from attribune.apps.cli.output import show, show_json
 from attribune.core.wording import counted
 
 if TYPE_CHECKING:
-    from attribune_lab.datasets.card import Card
     from attribune_lab.datasets.prepared import PreparedSet
     from attribune_lab.datasets.statistics import Figure
 
@@ -87,7 +86,7 @@ def _info(options: argparse.Namespace) -> None:
         "metric": card.metric,
         "window": card.window,
         "recipe": card.recipe or "none of a paper",
-        "split": _split_text(card),
+        "split": card.split.text(pair=card.pair),
         "notes": card.notes,
     }
     lines = [f"{card.name}: {card.title}"]
@@ -107,25 +106,6 @@ def _info(options: argparse.Namespace) -> None:
 def _file_text(file: Any) -> str:
     rows = "" if file.rows is None else f", {counted(file.rows, 'row')}"
     return f"{file.names[0]}{rows}{', where there is one' if file.optional else ''}"
-
-
-def _split_text(card: Card) -> str:
-    from attribune_lab.datasets.card import Folds, Hashed, Shuffled
-
-    if isinstance(card.split, Folds):
-        return f"{card.split.number} folds, seed {card.split.seed}"
-    if isinstance(card.split, Shuffled):
-        size = f"{card.split.rows:,} rows" if card.split.share is None else f"{100 * card.split.share:g} % of the rows"
-        grouped = "; equal texts stay together" if card.split.whole_texts else ""
-        return f"at random, seed {card.split.seed}: {size} each for validation and test{grouped}"
-    if isinstance(card.split, Hashed):
-        of = f"the {card.split.group}" if card.split.group else "the texts" if card.pair else "the text"
-        share = f"{100 * card.split.validation:g} % of the rows"
-        size = (
-            f"{share} each for validation and test" if card.split.test else f"{share} for validation; test as published"
-        )
-        return f"by a hash of {of}: {size}"
-    return "as published"
 
 
 def _prepare(options: argparse.Namespace) -> None:

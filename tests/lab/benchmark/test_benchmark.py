@@ -31,14 +31,12 @@ from attribune.metrics.formulas import log_loss
 from attribune.runs.recipe import Recipe
 from attribune.training.plan import DataPlan
 from attribune.training.preparation import prepare
-from attribune_lab.benchmark.engine import Outcome
 from attribune_lab.benchmark.experiment import Choice, Experiment
 from attribune_lab.benchmark.page import benchmark_page
 from attribune_lab.benchmark.rendering import FORMATS, notes_of
 from attribune_lab.benchmark.results import BenchmarkFolder, CellResult, Group, best_factor
-from attribune_lab.benchmark.runner import training_counts
-from attribune_lab.benchmark.summary import Summary, summarize
-from attribune_lab.benchmark.tables import _chosen, benchmark_tables
+from attribune_lab.benchmark.runner import Outcome, training_counts
+from attribune_lab.benchmark.tables import Summary, _chosen, benchmark_tables, summarize
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("cells_here")]
 MARKS = {"markdown": "### Small reviews", "latex": r"\begin{tabular}", "html": "<table>"}

@@ -18,11 +18,9 @@ from attribune.metrics.bins import count_ranges
 from attribune.metrics.bootstrap import PairedResult, interval
 from attribune.metrics.formulas import accuracy, macro_f1
 from attribune.metrics.pooling import pooled
-from attribune_lab.benchmark.experiment import Experiment
-from attribune_lab.benchmark.presets import experiment_names
+from attribune_lab.benchmark.experiment import Experiment, experiment_names
 from attribune_lab.benchmark.runner import check_experiment
-from attribune_lab.benchmark.summary import readable_json
-from attribune_lab.benchmark.tables import verdict
+from attribune_lab.benchmark.tables import readable_json, verdict
 
 
 def test_rates_of_each_fold_are_tried_on_it_alone(experiment: dict[str, Any]) -> None:

@@ -20,14 +20,21 @@ from attribune.apps.cli import main
 from attribune.apps.report.plots import band_plot
 from attribune.errors import ConfigError
 from attribune.metrics.bootstrap import Interval
-from attribune_lab.benchmark.experiment import Experiment, SetPlan
-from attribune_lab.benchmark.overall import Overall, Point, overall_table, trade_off
+from attribune_lab.benchmark.experiment import Experiment, SetPlan, experiment_names, read_experiment
 from attribune_lab.benchmark.page import benchmark_page
-from attribune_lab.benchmark.presets import experiment_names, read_experiment
 from attribune_lab.benchmark.rendering import FORMATS, render
 from attribune_lab.benchmark.results import BenchmarkFolder
-from attribune_lab.benchmark.summary import Summary, summarize
-from attribune_lab.benchmark.tables import Line, SetTable, benchmark_tables
+from attribune_lab.benchmark.tables import (
+    Line,
+    Overall,
+    Point,
+    SetTable,
+    Summary,
+    benchmark_tables,
+    overall_table,
+    summarize,
+    trade_off,
+)
 
 pytestmark = pytest.mark.slow
 

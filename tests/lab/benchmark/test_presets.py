@@ -9,8 +9,7 @@ import yaml
 
 from attribune.runs.recipe import Recipe
 from attribune_lab.backbones.options import WORD_MODELS
-from attribune_lab.benchmark.experiment import Experiment
-from attribune_lab.benchmark.presets import experiment_names, read_experiment
+from attribune_lab.benchmark.experiment import Experiment, experiment_names, read_experiment
 from attribune_lab.datasets.sets import CARDS
 
 EXPERIMENTS = {

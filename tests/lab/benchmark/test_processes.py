@@ -21,7 +21,7 @@ from live_service import until
 from safetensors.numpy import load_file
 
 from attribune.apps.cli import main
-from attribune_lab.benchmark import processes
+from attribune_lab.benchmark import engines
 from attribune_lab.benchmark.results import BenchmarkFolder
 
 pytestmark = pytest.mark.slow
@@ -49,8 +49,8 @@ def test_processes_share_the_cells(
 def test_a_process_that_is_killed_is_named_with_the_likely_cause(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(processes, "_in_process", killed)
-    engine = processes.Processes(BenchmarkFolder(tmp_path), workers=1, show=False)
+    monkeypatch.setattr(engines, "_in_process", killed)
+    engine = engines.Processes(BenchmarkFolder(tmp_path), workers=1, show=False)
     engine.start("reviews/none/0")
     assert not engine.has_room()
     (outcome,) = engine.wait()

@@ -9,10 +9,9 @@ import pytest
 from filelock import FileLock
 
 from attribune_lab.benchmark import runner
-from attribune_lab.benchmark.engine import Outcome
 from attribune_lab.benchmark.experiment import Cell, Experiment
 from attribune_lab.benchmark.results import CELL, BenchmarkFolder
-from attribune_lab.benchmark.runner import run_cells
+from attribune_lab.benchmark.runner import Outcome, run_cells
 
 EXPERIMENT = {
     "name": "tiny",

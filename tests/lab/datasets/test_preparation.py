@@ -211,12 +211,12 @@ class TestShuffled:
         ],
     )
     def test_sizes_are_those_asked_for(self, split: Shuffled, rows: int, held: int) -> None:
-        assert np.bincount(split.parts(range(rows))).tolist() == [rows - 2 * held, held, held]
+        assert np.bincount(split.parts([], range(rows), [])).tolist() == [rows - 2 * held, held, held]
 
     def test_a_seed_gives_one_shuffle_and_another_seed_another(self) -> None:
-        one = Shuffled(rows=50).parts(range(1000))
-        assert (one == Shuffled(rows=50).parts(range(1000))).all()
-        assert (one != Shuffled(rows=50, seed=1).parts(range(1000))).any()
+        one = Shuffled(rows=50).parts([], range(1000), [])
+        assert (one == Shuffled(rows=50).parts([], range(1000), [])).all()
+        assert (one != Shuffled(rows=50, seed=1).parts([], range(1000), [])).any()
         held = np.flatnonzero(one)
         assert held.min() < 100  # from everywhere
         assert held.max() > 900
@@ -225,10 +225,10 @@ class TestShuffled:
         numbers = np.random.default_rng(0).integers(200, size=1000)
         for seed in range(5):
             split = Shuffled(share=0.1, whole_texts=True, seed=seed)
-            parts = split.parts(numbers.tolist())
+            parts = split.parts([], numbers.tolist(), [])
             assert all(len(set(parts[numbers == number])) <= 1 for number in range(200))
             assert all(90 <= size <= 110 for size in np.bincount(parts)[1:])
-            apart = replace(split, whole_texts=False).parts(numbers.tolist())
+            apart = replace(split, whole_texts=False).parts([], numbers.tolist(), [])
             assert any(len(set(apart[numbers == number])) > 1 for number in range(200))
 
     def test_a_quote_that_repeats_stays_in_one_part(self, prepared: Prepare) -> None:

@@ -30,9 +30,9 @@ from published import (
 
 from attribune.errors import ConfigError, DataError
 from attribune_lab.datasets.card import Folds, Given, Hashed
+from attribune_lab.datasets.readers.reviews import ASPECTS
 from attribune_lab.datasets.row_log import whole_number, words
 from attribune_lab.datasets.sets import ATTRIB, CARDS, find_card
-from attribune_lab.datasets.sets.beer import ASPECTS
 
 TANG_FILES = {
     "yelp-2013": "yelp-2013-seg-20-20.{}.ss",

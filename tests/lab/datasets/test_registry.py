@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import dataclasses
 import re
+import tomllib
 from collections import Counter
+from pathlib import Path
 
 import pytest
 
+from attribune.errors import ConfigError
 from attribune_lab.datasets import sets
-from attribune_lab.datasets.card import NOT_STATED, Card
+from attribune_lab.datasets.card import NOT_STATED, Card, Shuffled
+from attribune_lab.datasets.card_files import read_cards
 from attribune_lab.datasets.sets import ADDITIONAL, ATTRIB, CARDS, GLUE, TEXT_SETS
 
+CARD_FILES = Path(sets.__file__).with_name("cards")
 COMMIT = re.compile(r"\bat [0-9a-f]{40}\b")
 
 
@@ -29,15 +34,11 @@ def test_names_and_titles_are_unique() -> None:
 
 
 def test_every_card_that_is_written_is_registered() -> None:
-    modules = [value for name, value in vars(sets).items() if getattr(value, "__package__", None) == sets.__name__]
-    assert modules
-    written = [card for module in modules for value in vars(module).values() for card in cards_in(value)]
-    assert {card.name for card in written} == set(CARDS)
-
-
-def cards_in(value: object) -> list[Card]:
-    several = value if isinstance(value, tuple) else (value,)
-    return [one for one in several if isinstance(one, Card)]
+    files = [tomllib.loads(path.read_text(encoding="utf-8")) for path in CARD_FILES.glob("*.toml")]
+    assert {name for file in files for name in file["sets"]} == set(CARDS)
+    shared = [name for file in files for name in file.get("shared", {})]
+    tables = [table for file in files for table in (file, *file["sets"].values())]
+    assert Counter(shared) == Counter({name for table in tables for name in table.get("like", ())})
 
 
 @pytest.mark.slow
@@ -109,3 +110,67 @@ def test_roles_and_columns_are_unique(card: Card) -> None:
     assert card.names() or card in TEXT_SETS
     assert not set(card.names()) & {*card.labels, "text", "text_pair"}
     assert not card.classes if card.task["kind"] in ("regression", "spans") else card.classes > 1
+
+
+WINE = """
+terms = "For teaching."
+citation = "The {fair} 2024, Notes of the tasters"
+[shared.fair]
+words.fair = "wine fair"
+files.notes = { names = ["{name}.csv"], rows = 200 }
+attributes = ["taster", { kind = "multi_label", name = "grape" }]
+[sets.wine]
+like = ["fair"]
+title = "Wine notes"
+source = "The archive of the {fair}"
+obtain = "Get {file[notes]}."
+folders = ["", "wine/"]
+files.notes = { rows = 201 }
+reader = "reviews.Reviews"
+options = { lowest = 1, columns = { text = "note", rating = "points", taster = "taster" } }
+split = { kind = "shuffled", share = 0.1 }
+labels = ["points"]
+task = { kind = "rating" }
+classes = 5
+metric = "accuracy"
+preparation = "Nothing is left out."
+"""
+
+
+def test_a_card_is_what_its_file_and_its_shared_parts_and_the_set_say(tmp_path: Path) -> None:
+    (tmp_path / "fair.toml").write_text(WINE, encoding="utf-8")
+    ((wine,),) = read_cards(tmp_path).values()
+    assert (wine.name, wine.source, wine.obtain) == ("wine", "The archive of the wine fair", "Get wine.csv.")
+    assert wine.citation == "The wine fair 2024, Notes of the tasters"
+    (file,) = wine.files
+    assert (file.role, file.names, file.rows) == ("notes", ("wine.csv", "wine/wine.csv"), 201)
+    assert wine.attributes == (
+        {"kind": "categorical", "name": "taster"},
+        {"kind": "multi_label", "name": "grape"},
+    )
+    assert (wine.revision, wine.licence, wine.recipe, wine.split) == (NOT_STATED, NOT_STATED, None, Shuffled(share=0.1))
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ('metric = "', 'metrik = "', r"fair\.toml, wine: there is no key 'metrik': choose of name, title, "),
+        ("rows = 201", "row = 201", r"wine, file notes: there is no key 'row': choose of role, names, rows"),
+        ("share = 0.1", "part = 0.1", r"wine, split: there is no key 'part': choose of rows, share"),
+        ("lowest = 1", "highest = 1", r"wine, options: there is no key 'highest': choose of lowest, columns"),
+        ("classes = 5", "classes = 'five'", r"wine: classes: .*it is 'five'"),
+        ('title = "Wine notes"', "", r"wine: title: this setting is required"),
+        ("split = ", "# ", r"wine: there is no 'split', which the card needs or names"),
+        ('"shuffled"', '"drawn"', r"wine: there is no 'drawn'"),
+        ('["fair"]', '["market"]', r"wine: there is no 'market'"),
+        ("{file[notes]}", "{file[rows]}", r"wine: there is no 'rows'"),
+        ("reviews.Reviews", "reviews.Wine", r"wine: there is no reader 'reviews\.Wine': name a function or class"),
+        ("reviews.Reviews", "reviews.beer", r"the reader reviews\.beer has no options, but lowest, columns are given"),
+        ("[sets.wine]", "[sets.wine", r"fair\.toml cannot be read: .*line"),
+    ],
+)
+def test_what_is_wrong_in_a_card_is_named_with_its_file(old: str, new: str, message: str, tmp_path: Path) -> None:
+    assert old in WINE
+    (tmp_path / "fair.toml").write_text(WINE.replace(old, new), encoding="utf-8")
+    with pytest.raises(ConfigError, match=message):
+        read_cards(tmp_path)

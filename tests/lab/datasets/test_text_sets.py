@@ -289,16 +289,16 @@ def test_tab_separated_files_without_rows_yield_nothing(tmp_path: Path) -> None:
 class TestHashed:
     def test_shares_are_those_of_the_hashes(self) -> None:
         hashes = np.random.default_rng(0).integers(2**64, size=20_000, dtype=np.uint64).tolist()
-        parts = Hashed(validation=0.1, test=0.2).parts([-1] * len(hashes), hashes)
+        parts = Hashed(validation=0.1, test=0.2).parts([-1] * len(hashes), [], hashes)
         assert np.bincount(parts) / len(parts) == pytest.approx([0.7, 0.1, 0.2], abs=0.01)
         given = [2, -1] * 10_000
-        parts = Hashed(validation=0.1, test=0.0).parts(given, hashes)
+        parts = Hashed(validation=0.1, test=0.0).parts(given, [], hashes)
         assert (parts[::2] == 2).all()
         assert np.bincount(parts[1::2]) / 10_000 == pytest.approx([0.9, 0.1], abs=0.01)
 
     def test_the_ends_of_the_range_are_in_the_outer_parts(self) -> None:
-        assert Hashed().parts([-1, -1], [0, 2**64 - 1]).tolist() == [2, 0]
-        assert Hashed().parts([0, 1, 2], [0, 0, 2**64 - 1]).tolist() == [0, 1, 2]  # what the files say stays
+        assert Hashed().parts([-1, -1], [], [0, 2**64 - 1]).tolist() == [2, 0]
+        assert Hashed().parts([0, 1, 2], [], [0, 0, 2**64 - 1]).tolist() == [0, 1, 2]  # what the files say stays
 
     def test_a_row_keeps_its_part_when_others_are_gone(self, tmp_path: Path, prepared: Prepare) -> None:
         rows = [table_row("airline", number) for number in range(200)]

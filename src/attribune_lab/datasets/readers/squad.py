@@ -1,4 +1,4 @@
-"""SQuAD 1.1 and 2.0: questions about paragraphs of Wikipedia, answered by a part of the paragraph."""
+"""The reader of SQuAD 1.1 and 2.0: questions about paragraphs of Wikipedia, answered by a part of the paragraph."""
 
 from __future__ import annotations
 
@@ -9,17 +9,16 @@ from typing import Any
 
 from attribune.errors import DataError
 from attribune.tasks.answers import AnswerCells
-from attribune_lab.datasets.card import Card, Hashed, SourceFile
-from attribune_lab.datasets.duplicates import without_test_texts
-from attribune_lab.datasets.row_log import GET_AGAIN, Row, RowLog, SplitName, read_json_lines
+from attribune_lab.datasets.row_log import GET_AGAIN, Row, RowLog, SplitName, read_json_lines, without_test_texts
 
-__all__ = ["SQUAD"]
+__all__ = ["squad"]
 
 _PARAGRAPHS = "paragraphs"
 _CELLS = AnswerCells(missing=())
 
 
-def _read(files: Mapping[str, Path], log: RowLog) -> Iterator[tuple[SplitName | None, Row]]:
+def squad(files: Mapping[str, Path], log: RowLog) -> Iterator[tuple[SplitName | None, Row]]:
+    """Yield the questions with their parts; training rows with the texts of test rows are left out."""
     yield from without_test_texts(_all_rows(files, log), log)
 
 
@@ -78,68 +77,3 @@ def _row(place: str, item: Mapping[str, Any], log: RowLog) -> Row | None:
     label = {"text": [answer.text for answer in found or ()], "answer_start": [one.start for one in found or ()]}
     row = {"text": question, "text_pair": context, "answers": json.dumps(label, ensure_ascii=False)}
     return row if log.writable(place, row) else None
-
-
-def _card(*, name: str, version: str, train: SourceFile, test: SourceFile, **texts: Any) -> Card:
-    more = SourceFile(role=_PARAGRAPHS, names=("train-800-paragraphs.jsonl",), optional=True)
-    return Card(
-        name=name,
-        title=f"SQuAD {version}",
-        source="SQuAD (rajpurkar.github.io/SQuAD-explorer)",
-        obtain=(
-            f"Get {train.names[0]} and {test.names[0]} (https://rajpurkar.github.io/SQuAD-explorer). The folder given "
-            "is theirs."
-        ),
-        revision=f"version {version}",
-        licence="CC BY-SA 4.0",
-        terms="Paragraphs of Wikipedia, with attribution.",
-        files=(train, test, more) if version == "1.1" else (train, test),
-        read=_read,
-        split=Hashed(validation=0.1, test=0.0, group="title"),
-        attributes=(),
-        labels=("answers",),
-        task={"kind": "spans"},
-        classes=0,
-        metric="f1",
-        pair=True,
-        window="head",
-        recipe="houlsby",
-        preparation=(
-            "`text` is the question, `text_pair` the paragraph, `answers` all true answers and where they begin, as "
-            "JSON. SQuAD keeps its test rows: its development rows are the test part; a hash of the title draws a "
-            "tenth of the articles for validation. Training rows with the texts of a test row are left out."
-        ),
-        **texts,
-    )
-
-
-SQUAD: tuple[Card, ...] = (
-    _card(
-        name="squad",
-        version="1.1",
-        train=SourceFile(role="train", names=("train-v1.1.json", "train-v1.1-first-11-articles.json"), rows=87_599),
-        test=SourceFile(
-            role="test",
-            names=("dev-v1.1.json",),
-            rows=10_570,
-            sha256="95aa6a52d5d6a735563366753ca50492a658031da74f301ac5238b03966972c9",
-        ),
-        citation=(
-            "Rajpurkar, Zhang, Lopyrev and Liang 2016, SQuAD: 100,000+ Questions for Machine Comprehension of Text, "
-            "EMNLP"
-        ),
-        notes=(
-            "QNLI is made of it: do not tune on the one and test on the other. A part of the training articles, and a "
-            "file of paragraphs without places of answers, are taken with `partial`."
-        ),
-    ),
-    _card(
-        name="squad-v2",
-        version="2.0",
-        train=SourceFile(role="train", names=("train-v2.0.json",), rows=130_319),
-        test=SourceFile(role="test", names=("dev-v2.0.json",), rows=11_873),
-        citation="Rajpurkar, Jia and Liang 2018, Know What You Don't Know: Unanswerable Questions for SQuAD, ACL",
-        notes="A third of the training questions and half of the development questions have no answer.",
-    ),
-)
-"""Both versions of SQuAD."""
