@@ -44,11 +44,12 @@ class Chim(VectorMethodConfig):
     is tuned in full by default.
 
     Args:
-        places: of the maps.
+        places: of the maps: one or several of ``embedding``, ``encoder``, ``attention``, ``classifier``.
         representation: ``chim``; or, to compare with, ``matrix``, whose whole W is made of c, or ``bias``, a bias made
             of c in place of b.
-        repeats: r, a divisor of the sizes of all maps; by default the one nearest to the paper's 15.
-        attention_size: A, the inner size of the attention; by default half the hidden size.
+        repeats: r, a divisor of both sizes of all maps (at the classifier, only of the number of features); by default
+            the one nearest to the paper's 15.
+        attention_size: A, the inner size of the attention; by default half the hidden size, as in the paper.
     """
 
     name: ClassVar[str] = "chim"

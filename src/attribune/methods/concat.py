@@ -26,8 +26,8 @@ class _ConcatConfig(AttributeMethodConfig):
     """Settings of both methods.
 
     Args:
-        vector_size: of the attributes' vectors; null for the hidden size.
-        initial_vector: the vectors start uniform between minus this and this.
+        vector_size: size of the attributes' vectors; null for the hidden size.
+        initial_vector: r of the initial vectors, drawn from U(-r, r).
         attribute_dropout: probability of hiding an attribute of a row in training, which trains the vector of the
             unknown.
     """
@@ -61,9 +61,9 @@ class ConcatWord(_ConcatConfig):
 
     Args:
         layers: N, the number of layers.
-        heads: of their attention; null for as many as the backbone has.
+        heads: number of their attention heads; null for as many as the backbone has.
         inner: size of their feed-forward parts; null for that of the backbone.
-        dropout: inside the layers.
+        dropout: dropout inside the layers.
     """
 
     name: ClassVar[str] = "concat-word"

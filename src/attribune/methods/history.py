@@ -25,13 +25,14 @@ class History(AttributeMethodConfig):
     in full by default.
 
     Args:
-        attribute: whose values have histories; by default the first categorical one, or the first of all.
-        k: earlier rows of the value that are read at most, the nearest right in front of the text.
-        time: column of times, a number or an ISO date: the k rows before the row's own time are read, or the last ones
+        attribute: the attribute whose values have histories; by default the first categorical one, or the first of all.
+        k: maximum number of rows of the value that are read, the nearest right in front of the text.
+        time: a column of times, numbers or ISO dates: the k rows before the row's own time are read, or the last ones
             of all where it has none; null for the k most similar by the cosine of their sentence vectors.
-        tokens: ids of the whole history at most; each earlier text is cut to its share of them.
-        separator: stands behind each earlier row.
-        attribute_dropout: probability that a training row is read without its history, drawn once.
+        tokens: maximum number of tokens of the history, in addition to `data.max_length`; each earlier row, with its
+            label, is cut to ``tokens / k`` of them.
+        separator: text after each earlier row.
+        attribute_dropout: probability that a training row is read without its history, drawn once for each row.
     """
 
     name: ClassVar[str] = "history"

@@ -54,8 +54,10 @@ class Injector(LayerMethodConfig, GeneratorSettings):
         arrangement: ``sequential``, where an adapter changes what the one before it has returned, as in the paper;
             ``parallel``, where all adapters of a site read the same states, ``h + sum_j f(h W_j + b_j) U_j + c``, as
             one adapter of their widths together.
-        low_rank: whether the generated matrices come from outer products.
-        phm: whether they are sums of Kronecker products.
+        low_rank: whether the generated matrices come from outer products; if not, from a full map S_o of z:
+            ``tanh(S_o ⊗ A_o)``.
+        phm: whether they are sums of Kronecker products; if not, ``tanh((sigma z) s^T)``, transposed, or, without
+            `low_rank` as well, one full linear map.
         initial_scale: standard deviation of the initial C, W_down and W_up.
         initial_vector: standard deviation of the initial vectors. Small, so that a value seen in few rows stays close
             to the unknown one.

@@ -32,12 +32,13 @@ class StackConfig(AttributeMethodConfig):
 
     Args:
         layers: N, the number of layers.
-        heads: K, of each attribute; null for as many as the backbone has.
-        size: of queries, keys, values and the attributes' vectors; null for the hidden size.
+        heads: K, the number of heads of each attribute; null for as many as the backbone has.
+        size: size of queries, keys, values and the attributes' vectors; null for the hidden size.
         inner: size of the feed-forward parts; null for that of the backbone.
-        dropout: inside the layers.
-        initial: whether the matrices start at random or, if of the same sizes, as those of the backbone's last layers.
-        initial_vector: the vectors start uniform between minus this and this.
+        dropout: dropout inside the layers.
+        initial: ``random``, or ``backbone``, where the matrices start as copies of those of the backbone's last N
+            layers, whose sizes they must have.
+        initial_vector: r of the initial vectors, drawn from U(-r, r).
         attribute_dropout: probability of hiding an attribute of a row in training, which trains the vector of the
             unknown.
     """

@@ -32,9 +32,10 @@ class LowRankConfig(LayerMethodConfig, AttributeMethodConfig):
 
     Args:
         rank: r.
-        alpha: of the scale alpha / r.
+        alpha: alpha, in the scale alpha / r.
         vector_size: Z, the size of the attributes' vectors.
-        target_modules: the projections of the attention that are adapted.
+        target_modules: the projections of the attention that are adapted: ``q_proj``, ``k_proj``, ``v_proj``,
+            ``o_proj``.
     """
 
     rank: PositiveInt = 8

@@ -33,8 +33,8 @@ class Poly(LayerMethodConfig, AttributeMethodConfig):
 
     Args:
         rank: r, of each map.
-        skills: the number of maps in the mixture.
-        splits: the number of parts of a map with weights of their own.
+        skills: number of maps in the mixture.
+        splits: number of parts of a map, each mixed with its own weights.
         attribute_dropout: probability of hiding an attribute of a row in training, which trains the unknown.
     """
 

@@ -44,7 +44,7 @@ class Basis(AttributeMethodConfig):
     ``bias``, its bias, ``Y theta``. The backbone is tuned in full by default.
 
     Args:
-        place: of the parameter.
+        place: place of the parameter: ``word``, ``encoder``, ``attention``, ``linear`` or ``bias``.
         bases: N.
         direct: the paper's ``cust`` models, in which a value's own vector is the parameter; those of several
             attributes add up, or stand side by side for ``attention`` and ``bias``.
