@@ -41,7 +41,7 @@ class Chim(VectorMethodConfig):
     classifier, of the columns of W, which is tiled over W. The maps are at one or several places: the ``classifier``;
     the attention that pools the states, ``e_t = v^T tanh(h_t (I ⊙ W_h) + b)``; and on the backbone ``bilstm`` the
     ``embedding``, a layer ``tanh(W_e x_t + b_e)`` of the words, and the ``encoder``, the recurrent layer. The backbone
-    is tuned in full by default.
+    is fine-tuned by default.
 
     Args:
         places: of the maps: one or several of ``embedding``, ``encoder``, ``attention``, ``classifier``.

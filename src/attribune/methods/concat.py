@@ -41,7 +41,7 @@ class _ConcatConfig(AttributeMethodConfig):
 class ConcatText(_ConcatConfig):
     """The document vector h becomes ``tanh(W [h; a_1; ...; a_M])``.
 
-    MA-BERT's baseline "BERT Concat (text)". The backbone is tuned in full by default; the paper's is frozen, as with
+    MA-BERT's baseline "BERT Concat (text)". The backbone is fine-tuned by default; the paper's is frozen, as with
     ``tuning: frozen``.
     """
 
@@ -56,7 +56,7 @@ class ConcatText(_ConcatConfig):
 class ConcatWord(_ConcatConfig):
     """Every state h_t becomes ``tanh(W [h_t; a_1; ...; a_M])``, followed by plain Transformer layers.
 
-    MA-BERT's baseline "BERT Concat (word)". The backbone is tuned in full by default; the paper's is frozen, as with
+    MA-BERT's baseline "BERT Concat (word)". The backbone is fine-tuned by default; the paper's is frozen, as with
     ``tuning: frozen``.
 
     Args:

@@ -64,7 +64,7 @@ class Maa(StackConfig):
     """Transformer layers whose queries, keys and values are multiplied by the attributes' vectors.
 
     MA-BERT, equations 2 to 7: ``Q_m = (T W_{q,m}) ⊙ e_m`` and so on, one attention per attribute, side by side into
-    one output map; then norm, feed-forward and norm. The backbone is tuned in full by default.
+    one output map; then norm, feed-forward and norm. The backbone is fine-tuned by default.
     """
 
     name: ClassVar[str] = "maa"
@@ -73,7 +73,7 @@ class Maa(StackConfig):
 class AttentionBias(StackConfig):
     """The layers of ``maa`` with the attributes in queries and keys only.
 
-    MA-BERT's baseline "BERT Attention (bias)". The backbone is tuned in full by default; the paper's is frozen, as with
+    MA-BERT's baseline "BERT Attention (bias)". The backbone is fine-tuned by default; the paper's is frozen, as with
     ``tuning: frozen``.
     """
 

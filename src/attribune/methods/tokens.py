@@ -44,7 +44,7 @@ class Tokens(FrontMethodConfig):
 
     The baseline of that name of Amplayo, Yoo and Lee 2022. The values' tokens have positions of their own and count
     towards the length limit; a missing value has attention mask 0. The document vector is pooled from the text's tokens
-    only, which attend to the values. The backbone is tuned in full by default.
+    only, which attend to the values. The backbone is fine-tuned by default.
 
     Args:
         initial_vector: standard deviation of the initial embeddings.

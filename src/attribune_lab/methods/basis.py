@@ -41,7 +41,7 @@ class Basis(AttributeMethodConfig):
     the softmax of ``K tanh(W_q [a_1; ...; a_M] + b_q)``. The states are pooled by the softmax of ``z^T h_t``. The
     parameter is at one `place`: ``word``, words become ``x_t + tanh(x_t theta)``; ``encoder``, all weights of the
     recurrent layer of the backbone ``bilstm``, without B_0; ``attention``, z; ``linear``, the classifier's weight;
-    ``bias``, its bias, ``Y theta``. The backbone is tuned in full by default.
+    ``bias``, its bias, ``Y theta``. The backbone is fine-tuned by default.
 
     Args:
         place: place of the parameter: ``word``, ``encoder``, ``attention``, ``linear`` or ``bias``.
