@@ -30,7 +30,10 @@ PAGES = sorted((Path(__file__).parents[1] / "methods").glob("*.md"))
 ALL: dict[str, Settings] = {**METHODS, **BASELINES}
 LIBRARY = [name for name, settings in ALL.items() if settings.__module__.startswith("attribune.")]
 LAB = [name for name in ALL if name not in LIBRARY]
-ON_PAGE = {page.name: re.findall(r"^<!-- ([\w-]+) -->$", page.read_text(encoding="utf-8"), re.M) for page in PAGES}
+ON_PAGE = {
+    page.name: [name for name in re.findall(r"^<!-- (\S+) -->$", page.read_text(encoding="utf-8"), re.M) if name in ALL]
+    for page in PAGES
+}
 POINTS = {
     "text": "the text, before it is split into tokens",
     "embed": "the embeddings of the tokens",

@@ -11,7 +11,7 @@ from attribune_lab.benchmark.tables import Line
 from pages.cells import between, measured, table
 from pages.counts import counts, tunings
 from pages.experiments import difference, record, score
-from pages.method_pages import ALL, LAB, LIBRARY, ON_PAGE, block, overview
+from pages.method_pages import LAB, LIBRARY, ON_PAGE, block, overview
 
 
 def recommended(columns: int | None = None) -> list[str]:
@@ -85,7 +85,7 @@ TABLES: dict[str, dict[str, Callable[[], list[str]]]] = {
     "../README.md": {"recommended": recommended},
 }
 for _page, _names in ON_PAGE.items():
-    TABLES[f"methods/{_page}"] = {name: partial(block, name, _names[0]) for name in _names if name in ALL}
+    TABLES[f"methods/{_page}"] = {name: partial(block, name, _names[0]) for name in _names}
 TABLES["methods/none.md"] |= {"tunings": tunings}
 TABLES["methods/injector.md"] |= {"cheap": cheap}
 TABLES["methods/lab.md"] = {"methods": partial(overview, LAB, "")}

@@ -31,11 +31,11 @@ _ACTIVATIONS: dict[str, functional.Activation] = {
 
 
 class Adapter(LayerMethodConfig):
-    """Two adapters per layer: ``h + f(h W_down + b_down) W_up + b_up`` (Houlsby et al. 2019, section 2.1).
+    """Two bottleneck adapters per layer, without attributes (Houlsby et al. 2019, section 2.1).
 
-    One follows the attention and one the feed-forward sub-layer, each before the residual addition; by default the
-    layers' norms learn too, as in the paper. The options from `sites` on are the extensions of section 3.6, which the
-    paper found no better.
+    An adapter is ``h + f(h W_down + b_down) W_up + b_up``. One follows the attention and one the feed-forward
+    sub-layer, each before the residual addition; by default the layers' norms learn too, as in the paper. The options
+    from `sites` on are the extensions of section 3.6, which the paper found no better.
 
     Args:
         bottleneck: A, the inner size.

@@ -34,8 +34,9 @@ _POINTS: dict[Place, Point] = {"attention": "pool", "classifier": "classify"}
 
 
 class Chim(VectorMethodConfig):
-    """Maps ``y = x (I ⊙ W) + b``: the attributes determine the importance of each weight.
+    """Importance matrices at the classifier, the attention, the words or a recurrent layer (Amplayo 2019).
 
+    Maps ``y = x (I ⊙ W) + b``: the attributes determine the importance of each weight.
     Amplayo 2019, *Rethinking Attribute Representation and Injection for Sentiment Classification*. The importance I is
     a chunk, ``sigmoid(reshape(Q c + b_q))`` of the attributes' vectors c, of an r-th of the rows and, except at the
     classifier, of the columns of W, which is tiled over W. The maps are at one or several places: the ``classifier``;

@@ -39,8 +39,9 @@ class _ConcatConfig(AttributeMethodConfig):
 
 
 class ConcatText(_ConcatConfig):
-    """The document vector h becomes ``tanh(W [h; a_1; ...; a_M])``.
+    """Attributes concatenated to the document vector (Zhang et al. 2021).
 
+    The document vector h becomes ``tanh(W [h; a_1; ...; a_M])``.
     MA-BERT's baseline "BERT Concat (text)". The backbone is fine-tuned by default; the paper's is frozen, as with
     ``tuning: frozen``.
     """
@@ -54,8 +55,9 @@ class ConcatText(_ConcatConfig):
 
 
 class ConcatWord(_ConcatConfig):
-    """Every state h_t becomes ``tanh(W [h_t; a_1; ...; a_M])``, followed by plain Transformer layers.
+    """Attributes concatenated to every token, with plain Transformer layers on top (Zhang et al. 2021).
 
+    Every state h_t becomes ``tanh(W [h_t; a_1; ...; a_M])``.
     MA-BERT's baseline "BERT Concat (word)". The backbone is fine-tuned by default; the paper's is frozen, as with
     ``tuning: frozen``.
 

@@ -37,10 +37,11 @@ _KINDS: tuple[SiteKind, ...] = ("attention", "feed_forward")
 
 
 class Injector(LayerMethodConfig, GeneratorSettings):
-    """At both sites of every layer: a task adapter, then one attribute adapter per attribute, in schema order.
+    """Adapters whose weights and biases are generated from the attributes (Amplayo, Yoo and Lee 2022).
 
+    At both sites of every layer: a task adapter, then one attribute adapter per attribute, in schema order.
     ``h_j = h_{j-1} + f(h_{j-1} W_{z_j} + b_{z_j}) W_up + b_up`` with ``b = sum_k G z_k + c`` and
-    ``W = sum_k g(z_k) + C`` (Injectors eq. 1-11). Every switch of the paper's table 3 is an option.
+    ``W = sum_k g(z_k) + C`` (eq. 1-11). Every switch of the paper's table 3 is an option.
 
     Args:
         bottleneck: A.

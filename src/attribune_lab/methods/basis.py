@@ -35,8 +35,9 @@ _POINTS: dict[str, tuple[Point, ...]] = {
 
 
 class Basis(AttributeMethodConfig):
-    """One parameter of the model is ``theta = sum_n s_n B_n + B_0``, with shares s by the attributes.
+    """One parameter of the model as a mixture of a few, with shares by the attributes (Kim, Amplayo et al. 2019).
 
+    The parameter is ``theta = sum_n s_n B_n + B_0``, with shares s.
     Kim, Amplayo et al. 2019, *Categorical Metadata Representation for Customized Text Classification*. The shares are
     the softmax of ``K tanh(W_q [a_1; ...; a_M] + b_q)``. The states are pooled by the softmax of ``z^T h_t``. The
     parameter is at one `place`: ``word``, words become ``x_t + tanh(x_t theta)``; ``encoder``, all weights of the

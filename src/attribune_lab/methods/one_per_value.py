@@ -28,10 +28,11 @@ __all__ = ["OnePerValue", "OnePerValueMethod"]
 
 
 class OnePerValue(LayerMethodConfig):
-    """Queries and values become ``W x + b + (alpha / r) B_u A_u x``: LoRA with factors of each value's own.
+    """LoRA for all rows, then a copy of it trained further for each value.
 
-    A baseline: the factors are trained for all rows, with the head, then copied for each value and trained further on
-    its rows alone. Values with few rows, and the unknown, have those of all.
+    Queries and values become ``W x + b + (alpha / r) B_u A_u x``. A baseline: the factors are trained for all rows,
+    with the head, then copied for each value and trained further on its rows alone. Values with few rows, and the
+    unknown, have those of all.
 
     Args:
         attribute: the attribute whose values have factors; by default the first with one value in a row.
