@@ -15,8 +15,8 @@ from small_runs import save_backbone
 
 from attribune import sample_data
 from attribune.backbones.loading import DEFAULT_BACKBONE, locate_backbone
+from attribune.data import sample
 from attribune.errors import ConfigError, DataError
-from attribune_lab.datasets import sample
 
 NOTEBOOKS = sorted((ROOT / "examples" / "notebooks").glob("*.ipynb"))
 FEWER = {"films=None": "films=12", "max_length=64": "max_length=32"}  # rows in the tests
