@@ -73,7 +73,7 @@ def _facts(settings: Settings) -> Iterator[str]:
             yield "**Attributes**: read without their [descriptions](../new_values.md#described-values)."
         yield from _limits(settings)
     if tasks := dict.fromkeys(f"`{task.kind}`" for task in TASKS.values() if not _can_learn(settings, task)):
-        yield f"**Not for the tasks** {', '.join(tasks)}."
+        yield f"**Not for the tasks**: {', '.join(tasks)}."
     if (count := count_of(settings.name)) is not None:
         yield f"**Parameters** on BERT-base with two attributes: {count}."
     exported = settings.__name__ in attribune.__all__
@@ -140,15 +140,16 @@ def _functions(settings: Settings) -> list[str]:
 def overview(names: list[str], folder: str) -> list[str]:
     """Methods with links to their pages, what they do, and what of the backbone learns."""
     rows = [
-        [
-            f"[`{name}`]({folder}{_place(name)})",
-            described(ALL[name]).text.split("\n\n")[0],
-            TUNINGS[settings.default_tuning] if issubclass(settings, MethodConfig) else "none",
-        ]
-        for name, settings in ALL.items()
-        if name in names
+        [f"[`{name}`]({folder}{_place(name)})", described(ALL[name]).text.split("\n\n")[0], _backbone(ALL[name])]
+        for name in names
     ]
     return table(["`--method`", "what it does", "backbone"], rows, words=range(3))
+
+
+def _backbone(settings: Settings) -> str:
+    if issubclass(settings, MethodConfig):
+        return TUNINGS[settings.default_tuning]
+    return "frozen" if settings.reads_vectors else "none"
 
 
 def _place(name: str) -> str:
