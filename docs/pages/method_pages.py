@@ -80,7 +80,7 @@ def _facts(settings: Settings) -> Iterator[str]:
     place = f"`attribune.{settings.__name__}` ([API](../api/methods.md)) or " if exported else ""
     yield f'**In Python**: {place}`method="{settings.name}"`.'
     if functions := _functions(settings):
-        yield "\n    - ".join(["**[Equations](../equations.md)** in `attribune.functional`:", *functions])
+        yield "\n    - ".join(["**[Equations](../equations.md)**:", *functions])
 
 
 def _limits(settings: type[MethodConfig]) -> Iterator[str]:
@@ -126,15 +126,18 @@ def _can_learn(settings: Settings, task: Task) -> bool:
 
 
 def _functions(settings: Settings) -> list[str]:
-    """The functions that the file of a method calls, and the files of methods that it is made of, with their papers."""
+    """The functions that the file of a method calls, and those of its base classes and parts, with their papers."""
     source = inspect.getsource(inspect.getmodule(settings))  # type: ignore[arg-type]
-    modules = {settings.__module__, *re.findall(r"^from (attribune(?:_lab)?\.methods\.\w+) import", source, re.M)}
-    places = {module.removeprefix("attribune.") for module in modules}
-    return [
-        f"`{name}`: {'; '.join(f'{paper}, {equation}' for paper, equation in sources(name))}"
-        for name in FUNCTIONS
-        if any(caller.strip("`").rpartition(".")[0] in places for caller in callers(name))
-    ]
+    parts = set(re.findall(r"^from (attribune(?:_lab)?\.methods\.\w+) import", source, re.M))
+    parts -= {other.__module__ for other in METHODS.values()}
+    places = {module.removeprefix("attribune.") for module in parts | {base.__module__ for base in settings.__mro__}}
+    found = []
+    for name, function in FUNCTIONS.items():
+        if any(caller.strip("`").rpartition(".")[0] in places for caller in callers(name)):
+            package = function.__module__.partition(".")[0]
+            papers = "; ".join(f"{paper}, {equation}" for paper, equation in sources(name))
+            found.append(f"`{package}.functional.{name}`: {papers}")
+    return found
 
 
 def overview(names: list[str], folder: str) -> list[str]:
