@@ -21,8 +21,8 @@ class History(AttributeMethodConfig):
     """The plain backbone reads training rows of the row's value in front of its text, each as "text → label".
 
     A baseline that learns nothing for a value: its rows are stored with the model, texts and labels, and read again
-    for each prediction. Rows with the same text as the one that is scored are never among them. The backbone is tuned
-    in full by default.
+    for each prediction. Rows with the same text as the one that is scored are never among them. The backbone is
+    fine-tuned by default.
 
     Args:
         attribute: the attribute whose values have histories; by default the first categorical one, or the first of all.
