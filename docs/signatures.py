@@ -18,8 +18,8 @@ class FieldSignatures(griffe.Extension):
     """Gives the public classes of pydantic the parameters that Python sees."""
 
     def on_package(self, *, pkg: griffe.Module, **_: Any) -> None:
-        """Replace their constructors once the package is read."""
-        for name in attribune.__all__:
+        """Replace their constructors once the package is read; the lab exports none."""
+        for name in attribune.__all__ if pkg.name == "attribune" else ():
             public = getattr(attribune, name)
             if hasattr(public, "__pydantic_validator__"):
                 room = public.__module__.removeprefix("attribune.")

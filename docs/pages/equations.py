@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[2]
 _GENERAL = ("first_token", "last_token", "max_tokens", "mean_tokens")  # of no paper
 
 
-_FUNCTIONS = {
+FUNCTIONS = {
     name: getattr(module, name)
     for module in (attribune.functional, attribune_lab.functional)
     for name in module.__all__
@@ -29,7 +29,7 @@ def equations() -> list[str]:
     """A line for each function of `functional`, the library's and the lab's, and each paper it is from."""
     rows = [
         [paper, equation, f"`functional.{name}`", "<br>".join(callers(name)), "<br>".join(parity_tests(name))]
-        for name in _FUNCTIONS
+        for name in FUNCTIONS
         for paper, equation in sources(name)
     ]
     head = ["paper", "equation", "function", "called by", "parity test"]
@@ -38,7 +38,7 @@ def equations() -> list[str]:
 
 def sources(name: str) -> Iterator[tuple[str, str]]:
     """The papers of a function and the places in them."""
-    docstring = inspect.getdoc(_FUNCTIONS[name]) or ""
+    docstring = inspect.getdoc(FUNCTIONS[name]) or ""
     found = re.search(r"^Source: (.+?)\.$", docstring, re.MULTILINE)
     if found is None:
         raise ValueError(f"functional.{name} has no line 'Source: PAPER YEAR, PLACE.' in its docstring")
@@ -47,6 +47,7 @@ def sources(name: str) -> Iterator[tuple[str, str]]:
         yield paper, equation
 
 
+@cache
 def callers(name: str) -> list[str]:
     """The classes and functions outside `functional` that call a function, or the functions where none does."""
     outside = [
@@ -113,7 +114,7 @@ def parity_tests(name: str) -> list[str]:
         if re.search(rf"\b(functional|lab)\.{name}\(", _source(file))
         or any(f"import {helper}" in _source(file) for helper in helpers)
     ]
-    stem = _FUNCTIONS[name].__module__.rpartition(".")[2]
+    stem = FUNCTIONS[name].__module__.rpartition(".")[2]
     of_file = [file for file in tests if file.stem == f"test_{stem}"]
     chosen = direct or of_file or [file for file in tests if f"{stem.capitalize()}(" in _source(file)]
     if not chosen:

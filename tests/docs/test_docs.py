@@ -41,9 +41,10 @@ from attribune_lab.benchmark.experiment import Experiment, experiment_names, rea
 from attribune_lab.benchmark.tables import Summary
 
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+METHOD_PAGES = sorted((ROOT / "docs" / "methods").glob("*.md"))
 TUTORIALS = sorted((ROOT / "docs" / "tutorials").glob("*.md"))
 API = sorted((ROOT / "docs" / "api").glob("*.md"))
-OTHERS = [*TUTORIALS, *API, ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md"]
+OTHERS = [*METHOD_PAGES, *TUTORIALS, *API, ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md"]
 SHOWN = ("text", "console", "yaml", "math")
 DATA = Path(os.environ.get("ATTRIBUNE_DATA", ROOT.parent / "shared" / "data"))
 DOWNLOADS = {"judges.md": "politeness"}  # files that a tutorial asks its reader to download, by folder of the data
@@ -138,7 +139,7 @@ def test_tutorials_run_and_show_what_comes_out(
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.*pin_memory.*")
-@pytest.mark.parametrize("page", executed(PAGES))
+@pytest.mark.parametrize("page", executed([*PAGES, *METHOD_PAGES]))
 def test_code_and_commands_run(page: Path, tables: Path) -> None:
     run_page(page)
 
@@ -264,23 +265,17 @@ def test_recipes_in_yaml_are_recipes(block: Block) -> None:
             read_space(tree)
 
 
-@pytest.mark.parametrize("name", METHODS)
-def test_methods_name_every_option_with_its_default(name: str) -> None:
-    text = section((ROOT / "docs" / "methods.md").read_text(encoding="utf-8"), f"`{name}`")
-    options = {option: field.default for option, field in METHODS[name].model_fields.items()}
-    expected = {option: value if isinstance(value, str) else shown(value) for option, value in options.items()}
-    assert {row[0]: row[1] for row in rows_of_tables(text)} == expected
-
-
-@pytest.mark.parametrize("name", BASELINES)
-def test_methods_name_every_option_of_baselines(name: str) -> None:
-    lines = (ROOT / "docs" / "methods.md").read_text(encoding="utf-8").splitlines()
-    for option, field in BASELINES[name].model_fields.items():
-        assert any(line.startswith(f"| `{option}` | `{shown(field.default)}` |") for line in lines), option
+def test_every_method_has_one_page_which_is_up_to_date(tables_of_pages: dict[str, Any]) -> None:
+    methods = tables_of_pages["methods"]
+    assert sorted(name for names in methods.ON_PAGE.values() for name in names) == sorted({*METHODS, *BASELINES})
+    for page in METHOD_PAGES:
+        text = page.read_text(encoding="utf-8")
+        name = f"methods/{page.name}"
+        assert text == tables_of_pages["written"](name, text), f"python docs/tables.py {name}"
 
 
 def test_the_space_of_automl_is_that_of_the_docs() -> None:
-    text = section((ROOT / "docs" / "methods.md").read_text(encoding="utf-8"), "`automl`")
+    text = (ROOT / "docs" / "methods" / "automl.md").read_text(encoding="utf-8")
     table = text[text.index("| | setting | values |") :]
     places = [table.index(f"`{name}`") for name in network_space([])]
     assert len(places) == 21
@@ -339,11 +334,6 @@ def test_the_page_of_the_benchmark() -> None:
             Experiment.from_dict(yaml.safe_load(block.code))
     named = {row[0] for row in rows_of_tables(section(text, "Experiments"))}
     assert named == set(experiment_names())
-
-
-def test_the_page_of_methods_names_every_method() -> None:
-    text = section((ROOT / "docs" / "methods.md").read_text(encoding="utf-8"), "All methods")
-    assert {row[0] for row in rows_of_tables(text)} == {*METHODS, *BASELINES}
 
 
 def placement_row(row: Placement) -> str:

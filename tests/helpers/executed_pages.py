@@ -26,6 +26,7 @@ VERBS = ROOT / "src" / "attribune" / "apps" / "cli"
 EXECUTED = [
     ROOT / "README.md",
     *sorted((ROOT / "docs").glob("*.md")),
+    *sorted((ROOT / "docs" / "methods").glob("*.md")),
     *sorted((ROOT / "docs" / "tutorials").glob("*.md")),
     *sorted((ROOT / "examples" / "notebooks").glob("*.ipynb")),
 ]

@@ -31,23 +31,25 @@ _ACTIVATIONS: dict[str, functional.Activation] = {
 
 
 class Adapter(LayerMethodConfig):
-    """Two adapters per layer: ``h + f(h W_down + b_down) W_up + b_up`` (Houlsby et al. 2019, section 2.1).
+    """Two bottleneck adapters per layer, without attributes (Houlsby et al. 2019, section 2.1).
 
-    One follows the attention and one the feed-forward sub-layer, each before the residual addition; by default the
-    layers' norms learn too, as in the paper. The options from `sites` on are the extensions of section 3.6, which the
-    paper found no better.
+    An adapter is ``h + f(h W_down + b_down) W_up + b_up``. One follows the attention and one the feed-forward
+    sub-layer, each before the residual addition; by default the layers' norms learn too, as in the paper. The options
+    from `sites` on are the extensions of section 3.6, which the paper found no better.
 
     Args:
         bottleneck: A, the inner size.
-        initial_scale: standard deviation of the initial weights; small, so that training starts near the identity.
-        stacked: number of adapters in sequence; a merged Injector has several.
+        initial_scale: standard deviation of the initial weights, drawn from a normal distribution truncated at two
+            standard deviations; small, so that training starts near the identity.
+        stacked: number of adapters in sequence at each site, each of which reads the output of the one before; a merged
+            Injector has several.
         sites: the sub-layers with adapters: ``attention``, ``feed_forward`` or ``both``.
-        joined: ``serial``, after the sub-layer; ``parallel``, with the input of the sub-layer, and added to its output;
-            ``multiplied``, the same with ``h (1 + d(x))``.
+        joined: ``serial``: after the sub-layer; ``parallel``: ``h + d(x)``, where d is the adapter without its residual
+            and x the input of the sub-layer; ``multiplied``: ``h (1 + d(x))``.
         inner_norm: whether a LayerNorm comes between the down projection and the activation.
         layers: maps before the up projection: the down projection and ``layers - 1`` from A to A, each followed by the
             activation; their initial standard deviation is ``1 / sqrt(A)``.
-        activation: f.
+        activation: f: ``gelu``, ``relu``, ``silu`` or ``tanh``.
     """
 
     name: ClassVar[str] = "adapter"

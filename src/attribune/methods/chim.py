@@ -34,21 +34,23 @@ _POINTS: dict[Place, Point] = {"attention": "pool", "classifier": "classify"}
 
 
 class Chim(VectorMethodConfig):
-    """Maps ``y = x (I ⊙ W) + b``: the attributes determine the importance of each weight.
+    """Importance matrices at the classifier, the attention, the words or a recurrent layer (Amplayo 2019).
 
+    Maps ``y = x (I ⊙ W) + b``: the attributes determine the importance of each weight.
     Amplayo 2019, *Rethinking Attribute Representation and Injection for Sentiment Classification*. The importance I is
     a chunk, ``sigmoid(reshape(Q c + b_q))`` of the attributes' vectors c, of an r-th of the rows and, except at the
     classifier, of the columns of W, which is tiled over W. The maps are at one or several places: the ``classifier``;
     the attention that pools the states, ``e_t = v^T tanh(h_t (I ⊙ W_h) + b)``; and on the backbone ``bilstm`` the
     ``embedding``, a layer ``tanh(W_e x_t + b_e)`` of the words, and the ``encoder``, the recurrent layer. The backbone
-    is tuned in full by default.
+    is fine-tuned by default.
 
     Args:
-        places: of the maps.
+        places: of the maps: one or several of ``embedding``, ``encoder``, ``attention``, ``classifier``.
         representation: ``chim``; or, to compare with, ``matrix``, whose whole W is made of c, or ``bias``, a bias made
             of c in place of b.
-        repeats: r, a divisor of the sizes of all maps; by default the one nearest to the paper's 15.
-        attention_size: A, the inner size of the attention; by default half the hidden size.
+        repeats: r, a divisor of both sizes of all maps (at the classifier, only of the number of features); by default
+            the one nearest to the paper's 15.
+        attention_size: A, the inner size of the attention; by default half the hidden size, as in the paper.
     """
 
     name: ClassVar[str] = "chim"

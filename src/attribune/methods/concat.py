@@ -26,8 +26,8 @@ class _ConcatConfig(AttributeMethodConfig):
     """Settings of both methods.
 
     Args:
-        vector_size: of the attributes' vectors; null for the hidden size.
-        initial_vector: the vectors start uniform between minus this and this.
+        vector_size: size of the attributes' vectors; null for the hidden size.
+        initial_vector: r of the initial vectors, drawn from U(-r, r).
         attribute_dropout: probability of hiding an attribute of a row in training, which trains the vector of the
             unknown.
     """
@@ -39,9 +39,10 @@ class _ConcatConfig(AttributeMethodConfig):
 
 
 class ConcatText(_ConcatConfig):
-    """The document vector h becomes ``tanh(W [h; a_1; ...; a_M])``.
+    """Attributes concatenated to the document vector (Zhang et al. 2021).
 
-    MA-BERT's baseline "BERT Concat (text)". The backbone is tuned in full by default; the paper's is frozen, as with
+    The document vector h becomes ``tanh(W [h; a_1; ...; a_M])``.
+    MA-BERT's baseline "BERT Concat (text)". The backbone is fine-tuned by default; the paper's is frozen, as with
     ``tuning: frozen``.
     """
 
@@ -54,16 +55,17 @@ class ConcatText(_ConcatConfig):
 
 
 class ConcatWord(_ConcatConfig):
-    """Every state h_t becomes ``tanh(W [h_t; a_1; ...; a_M])``, followed by plain Transformer layers.
+    """Attributes concatenated to every token, with plain Transformer layers on top (Zhang et al. 2021).
 
-    MA-BERT's baseline "BERT Concat (word)". The backbone is tuned in full by default; the paper's is frozen, as with
+    Every state h_t becomes ``tanh(W [h_t; a_1; ...; a_M])``.
+    MA-BERT's baseline "BERT Concat (word)". The backbone is fine-tuned by default; the paper's is frozen, as with
     ``tuning: frozen``.
 
     Args:
         layers: N, the number of layers.
-        heads: of their attention; null for as many as the backbone has.
+        heads: number of their attention heads; null for as many as the backbone has.
         inner: size of their feed-forward parts; null for that of the backbone.
-        dropout: inside the layers.
+        dropout: dropout inside the layers.
     """
 
     name: ClassVar[str] = "concat-word"

@@ -35,7 +35,7 @@ class E2ln(NormConfig):
     Zhang et al. 2024, equations 1 to 8. The backbone reads each chunk of the document by itself; at the end of every
     layer its tokens are pooled to a summary, and the summaries of all chunks are extra keys and values of the next
     layer's attention. The attributes' vectors start at zero, so that training starts from the model without attributes,
-    which ``norms`` and ``bias_terms`` both ``none`` give. The backbone is tuned in full by default. Chunks are a
+    which ``norms`` and ``bias_terms`` both ``none`` give. The backbone is fine-tuned by default. Chunks are a
     window, such as ``chunks:512x4``; a text in another window is one chunk.
 
     Args:

@@ -21,17 +21,18 @@ class History(AttributeMethodConfig):
     """The plain backbone reads training rows of the row's value in front of its text, each as "text → label".
 
     A baseline that learns nothing for a value: its rows are stored with the model, texts and labels, and read again
-    for each prediction. Rows with the same text as the one that is scored are never among them. The backbone is tuned
-    in full by default.
+    for each prediction. Rows with the same text as the one that is scored are never among them. The backbone is
+    fine-tuned by default.
 
     Args:
-        attribute: whose values have histories; by default the first categorical one, or the first of all.
-        k: earlier rows of the value that are read at most, the nearest right in front of the text.
-        time: column of times, a number or an ISO date: the k rows before the row's own time are read, or the last ones
+        attribute: the attribute whose values have histories; by default the first categorical one, or the first of all.
+        k: maximum number of rows of the value that are read, the nearest right in front of the text.
+        time: a column of times, numbers or ISO dates: the k rows before the row's own time are read, or the last ones
             of all where it has none; null for the k most similar by the cosine of their sentence vectors.
-        tokens: ids of the whole history at most; each earlier text is cut to its share of them.
-        separator: stands behind each earlier row.
-        attribute_dropout: probability that a training row is read without its history, drawn once.
+        tokens: maximum number of tokens of the history, in addition to `data.max_length`; each earlier row, with its
+            label, is cut to ``tokens / k`` of them.
+        separator: text after each earlier row.
+        attribute_dropout: probability that a training row is read without its history, drawn once for each row.
     """
 
     name: ClassVar[str] = "history"

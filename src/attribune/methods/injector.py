@@ -37,10 +37,11 @@ _KINDS: tuple[SiteKind, ...] = ("attention", "feed_forward")
 
 
 class Injector(LayerMethodConfig, GeneratorSettings):
-    """At both sites of every layer: a task adapter, then one attribute adapter per attribute, in schema order.
+    """Adapters whose weights and biases are generated from the attributes (Amplayo, Yoo and Lee 2022).
 
+    At both sites of every layer: a task adapter, then one attribute adapter per attribute, in schema order.
     ``h_j = h_{j-1} + f(h_{j-1} W_{z_j} + b_{z_j}) W_up + b_up`` with ``b = sum_k G z_k + c`` and
-    ``W = sum_k g(z_k) + C`` (Injectors eq. 1-11). Every switch of the paper's table 3 is an option.
+    ``W = sum_k g(z_k) + C`` (eq. 1-11). Every switch of the paper's table 3 is an option.
 
     Args:
         bottleneck: A.
@@ -54,8 +55,10 @@ class Injector(LayerMethodConfig, GeneratorSettings):
         arrangement: ``sequential``, where an adapter changes what the one before it has returned, as in the paper;
             ``parallel``, where all adapters of a site read the same states, ``h + sum_j f(h W_j + b_j) U_j + c``, as
             one adapter of their widths together.
-        low_rank: whether the generated matrices come from outer products.
-        phm: whether they are sums of Kronecker products.
+        low_rank: whether the generated matrices come from outer products; if not, from a full map S_o of z:
+            ``tanh(S_o ⊗ A_o)``.
+        phm: whether they are sums of Kronecker products; if not, ``tanh((sigma z) s^T)``, transposed, or, without
+            `low_rank` as well, one full linear map.
         initial_scale: standard deviation of the initial C, W_down and W_up.
         initial_vector: standard deviation of the initial vectors. Small, so that a value seen in few rows stays close
             to the unknown one.

@@ -32,12 +32,13 @@ class StackConfig(AttributeMethodConfig):
 
     Args:
         layers: N, the number of layers.
-        heads: K, of each attribute; null for as many as the backbone has.
-        size: of queries, keys, values and the attributes' vectors; null for the hidden size.
+        heads: K, the number of heads of each attribute; null for as many as the backbone has.
+        size: size of queries, keys, values and the attributes' vectors; null for the hidden size.
         inner: size of the feed-forward parts; null for that of the backbone.
-        dropout: inside the layers.
-        initial: whether the matrices start at random or, if of the same sizes, as those of the backbone's last layers.
-        initial_vector: the vectors start uniform between minus this and this.
+        dropout: dropout inside the layers.
+        initial: ``random``, or ``backbone``, where the matrices start as copies of those of the backbone's last N
+            layers, whose sizes they must have.
+        initial_vector: r of the initial vectors, drawn from U(-r, r).
         attribute_dropout: probability of hiding an attribute of a row in training, which trains the vector of the
             unknown.
     """
@@ -63,7 +64,7 @@ class Maa(StackConfig):
     """Transformer layers whose queries, keys and values are multiplied by the attributes' vectors.
 
     MA-BERT, equations 2 to 7: ``Q_m = (T W_{q,m}) ⊙ e_m`` and so on, one attention per attribute, side by side into
-    one output map; then norm, feed-forward and norm. The backbone is tuned in full by default.
+    one output map; then norm, feed-forward and norm. The backbone is fine-tuned by default.
     """
 
     name: ClassVar[str] = "maa"
@@ -72,7 +73,7 @@ class Maa(StackConfig):
 class AttentionBias(StackConfig):
     """The layers of ``maa`` with the attributes in queries and keys only.
 
-    MA-BERT's baseline "BERT Attention (bias)". The backbone is tuned in full by default; the paper's is frozen, as with
+    MA-BERT's baseline "BERT Attention (bias)". The backbone is fine-tuned by default; the paper's is frozen, as with
     ``tuning: frozen``.
     """
 

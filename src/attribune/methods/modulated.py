@@ -20,11 +20,11 @@ __all__ = ["Modulated", "ModulatedSite"]
 
 
 class Modulated(LowRankConfig):
-    """Queries and values become ``W x + b + (alpha / r) B ((1 + sum_j M_j a_j) ⊙ (A x) + sum_j P_j a_j)``.
+    """`plora` whose inner features the attributes also scale (after IA3, Liu et al. 2022).
 
-    `Plora` (Zhang et al. 2024), whose inner features the attributes also scale, as IA3 scales activations (Liu et al.
-    2022): each value has a LoRA of its own, of 2 r numbers for each projection, and no row has a matrix product of its
-    own. B and the attributes' vectors start at zero, so that training starts from the plain model.
+    Queries and values become ``W x + b + (alpha / r) B ((1 + sum_j M_j a_j) ⊙ (A x) + sum_j P_j a_j)``: each value has
+    a LoRA of its own, of 2 r numbers for each projection, and no row has a matrix product of its own. B and the
+    attributes' vectors start at zero, so that training starts from the plain model.
     """
 
     name: ClassVar[str] = "modulated"

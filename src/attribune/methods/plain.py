@@ -12,7 +12,7 @@ __all__ = ["Plain"]
 
 
 class Plain(MethodConfig):
-    """The plain backbone with its classifier; attributes are not read. Tuned in full by default."""
+    """The plain backbone with its classifier; attributes are not read."""
 
     name: ClassVar[str] = "none"
     points: ClassVar[tuple[Point, ...]] = ()

@@ -88,11 +88,11 @@ class NormConfig(AttributeMethodConfig):
 
 
 class Pln(LayerMethodConfig, NormConfig):
-    """Gains and biases of LayerNorms depend on the attributes: ``LN(x; (1 + L_g e) ⊙ gain, L_b e + bias)``.
+    """LayerNorms whose gains and biases depend on the attributes (Zhang et al. 2024, E2LN).
 
-    Zhang et al. 2024 (E2LN), equations 5 and 6, without chunks and their memory. The attributes' vectors e start at
-    zero, so that training starts from the plain model. An RMSNorm has the bias 0. The backbone is tuned in full by
-    default.
+    ``LN(x; (1 + L_g e) ⊙ gain, L_b e + bias)``: equations 5 and 6, without chunks and their memory. The attributes'
+    vectors e start at zero, so that training starts from the plain model. An RMSNorm has the bias 0. The backbone is
+    fine-tuned by default.
     """
 
     name: ClassVar[str] = "pln"

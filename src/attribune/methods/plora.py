@@ -32,9 +32,10 @@ class LowRankConfig(LayerMethodConfig, AttributeMethodConfig):
 
     Args:
         rank: r.
-        alpha: of the scale alpha / r.
+        alpha: alpha, in the scale alpha / r.
         vector_size: Z, the size of the attributes' vectors.
-        target_modules: the projections of the attention that are adapted.
+        target_modules: the projections of the attention that are adapted: ``q_proj``, ``k_proj``, ``v_proj``,
+            ``o_proj``.
     """
 
     rank: PositiveInt = 8
@@ -44,8 +45,9 @@ class LowRankConfig(LayerMethodConfig, AttributeMethodConfig):
 
 
 class Plora(LowRankConfig):
-    """Queries and values become ``W x + b + (alpha / r) B (A x + sum_j P_j a_j)``.
+    """Low-rank adaptation with attributes inside (Zhang et al. 2024).
 
+    Queries and values become ``W x + b + (alpha / r) B (A x + sum_j P_j a_j)``.
     Zhang et al. 2024, *Personalized LoRA for Human-Centered Text Understanding*, with attribute dropout as its
     personalised dropout and without its mutual-information objective. B and the attributes' vectors start at zero, so
     that training starts from the plain model.

@@ -25,16 +25,17 @@ __all__ = ["Poly"]
 
 
 class Poly(LayerMethodConfig, AttributeMethodConfig):
-    """Queries and values get a mixture of low-rank maps, weighted by the value of the first attribute.
+    """A mixture of low-rank maps of the peft library for each value of the first attribute (Ponti et al. 2022).
 
+    The maps are added to queries and values.
     Ponti et al. 2022, *Combining Modular Skills in Multitask Learning*, in the layers of the peft library, every value
     of the first attribute of the schema being a task, and the unknown another; other attributes are not read, and only
     the first of several values counts.
 
     Args:
         rank: r, of each map.
-        skills: the number of maps in the mixture.
-        splits: the number of parts of a map with weights of their own.
+        skills: number of maps in the mixture.
+        splits: number of parts of a map, each mixed with its own weights.
         attribute_dropout: probability of hiding an attribute of a row in training, which trains the unknown.
     """
 

@@ -30,14 +30,15 @@ _POINTS: dict[Place, tuple[Point, ...]] = {"input": ("embed",), "attention": ("s
 
 
 class Prefix(FrontMethodConfig, VectorMethodConfig):
-    """The text stands behind k vectors ``P_i = P_0i + sum_j Q_ij a_j``, at the input or in the attention of each layer.
+    """Vectors in front of the text that depend on the attributes, at the input or in the attention of each layer.
 
-    At the ``input`` they have the places of token embeddings: prompt tuning (Lester, Al-Rfou and Constant 2021) with a
-    part that depends on the attributes; with one vector it is Embedding-to-Prefix (Huber et al. 2025). The vectors have
-    positions of their own and count towards the length limit. The document vector is pooled from the text's tokens
-    only, which attend to them. In the ``attention`` every layer has k further keys and values, each with P_0 and Q of
-    its own: prefix tuning (Li and Liang 2021), as in Control Prefixes (Clive, Cao and Rei 2022). These have no
-    positions, and all tokens attend to them. Q starts at zero, so that all values begin with the same prefix.
+    They are k vectors ``P_i = P_0i + sum_j Q_ij a_j``. At the ``input`` they have the places of token embeddings:
+    prompt tuning (Lester, Al-Rfou and Constant 2021) with a part that depends on the attributes; with one vector it is
+    Embedding-to-Prefix (Huber et al. 2025). The vectors have positions of their own and count towards the length limit.
+    The document vector is pooled from the text's tokens only, which attend to them. In the ``attention`` every layer
+    has k further keys and values, each with P_0 and Q of its own: prefix tuning (Li and Liang 2021), as in Control
+    Prefixes (Clive, Cao and Rei 2022). These have no positions, and all tokens attend to them. Q starts at zero, so
+    that all values begin with the same prefix.
 
     Args:
         place: ``input`` or ``attention``.

@@ -38,13 +38,12 @@ class FrontMethodConfig(AttributeMethodConfig):
 
 
 class Tokens(FrontMethodConfig):
-    """Every value is a token with a learned embedding, right after the first special token of the text.
+    """Every value is a token in front of the text (Amplayo, Yoo and Lee 2022).
 
-    In a model that writes it stands before that token, whose state chooses the first one written.
-
-    The baseline of that name of Amplayo, Yoo and Lee 2022. The values' tokens have positions of their own and count
-    towards the length limit; a missing value has attention mask 0. The document vector is pooled from the text's tokens
-    only, which attend to the values. The backbone is tuned in full by default.
+    The token has a learned embedding and is right after the first special token of the text; in a model that writes,
+    before it, since the state of that token chooses the first one written. The values' tokens have positions of their
+    own and count towards the length limit; a missing value has attention mask 0. The document vector is pooled from the
+    text's tokens only, which attend to the values. The backbone is fine-tuned by default.
 
     Args:
         initial_vector: standard deviation of the initial embeddings.

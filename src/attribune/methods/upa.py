@@ -22,10 +22,11 @@ __all__ = ["La", "Upa", "WordAttention"]
 
 
 class Upa(VectorMethodConfig):
-    """The document vector is ``sum_t alpha_t h_t``, alpha the softmax of ``v^T tanh(W_h h_t + sum_j W_j a_j + b)``.
+    """Attention pooling that depends on the attributes (Chen et al. 2016).
 
+    The document vector is ``sum_t alpha_t h_t``, alpha the softmax of ``v^T tanh(W_h h_t + sum_j W_j a_j + b)``.
     Chen et al. 2016, *Neural Sentiment Classification with User and Product Attention*, equations 2 and 3, on the last
-    states of the backbone, which is tuned in full by default. On the backbone ``hierarchical`` the words of a sentence
+    states of the backbone, which is fine-tuned by default. On the backbone ``hierarchical`` the words of a sentence
     are pooled in the same way, with parameters of their own and the same attribute vectors.
 
     Args:
@@ -45,10 +46,11 @@ class Upa(VectorMethodConfig):
 
 
 class La(MethodConfig):
-    """The document vector is ``sum_t alpha_t h_t``, alpha the softmax of ``v^T tanh(W_h h_t + b)``.
+    """Attention pooling without attributes (Chen et al. 2016).
 
+    The document vector is ``sum_t alpha_t h_t``, alpha the softmax of ``v^T tanh(W_h h_t + b)``.
     The "local semantic attention" of Chen et al. 2016, equation 2 without user and product: a method without
-    attributes, to compare with ``upa``. The backbone is tuned in full by default.
+    attributes, to compare with ``upa``. The backbone is fine-tuned by default.
 
     Args:
         attention_size: A, the inner size; by default the hidden size.

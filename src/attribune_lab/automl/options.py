@@ -18,10 +18,11 @@ class AutoML(BaselineConfig):
     """The best of many small networks over word vectors, by a search on the validation rows (Houlsby et al. 2019).
 
     Args:
-        trials: networks that are trained.
-        minutes: time after which no other is begun, and the one in hand ends with its next check; None for no limit.
+        trials: number of networks that are trained; ``--trials`` sets it as well.
+        minutes: time after which no other is begun, and the current one ends with its next check; null for no limit;
+            ``--minutes`` sets it as well.
         word_vectors: files of pretrained word vectors, among which the search chooses, as GloVe, word2vec and fastText
-            publish them; without any, word vectors are trained from random ones.
+            publish them; without any, word vectors are trained from random ones; ``--word-vectors`` sets it as well.
     """
 
     name = "automl"

@@ -35,16 +35,17 @@ _POINTS: dict[str, tuple[Point, ...]] = {
 
 
 class Basis(AttributeMethodConfig):
-    """One parameter of the model is ``theta = sum_n s_n B_n + B_0``, with shares s by the attributes.
+    """One parameter of the model as a mixture of a few, with shares by the attributes (Kim, Amplayo et al. 2019).
 
+    The parameter is ``theta = sum_n s_n B_n + B_0``, with shares s.
     Kim, Amplayo et al. 2019, *Categorical Metadata Representation for Customized Text Classification*. The shares are
     the softmax of ``K tanh(W_q [a_1; ...; a_M] + b_q)``. The states are pooled by the softmax of ``z^T h_t``. The
     parameter is at one `place`: ``word``, words become ``x_t + tanh(x_t theta)``; ``encoder``, all weights of the
     recurrent layer of the backbone ``bilstm``, without B_0; ``attention``, z; ``linear``, the classifier's weight;
-    ``bias``, its bias, ``Y theta``. The backbone is tuned in full by default.
+    ``bias``, its bias, ``Y theta``. The backbone is fine-tuned by default.
 
     Args:
-        place: of the parameter.
+        place: place of the parameter: ``word``, ``encoder``, ``attention``, ``linear`` or ``bias``.
         bases: N.
         direct: the paper's ``cust`` models, in which a value's own vector is the parameter; those of several
             attributes add up, or stand side by side for ``attention`` and ``bias``.

@@ -33,7 +33,7 @@ class Hcsc(AttributeMethodConfig):
     the states are pooled twice, by the value's own vector (s) and by a vector composed of those of all values (t); the
     document is ``g ⊙ s + (1 - g) ⊙ t``, where g grows with the number of the value's training rows, and is 0 for a
     value that has none. A gate joins the attributes. In training the same classifier also reads s, t and the gated
-    vector of each attribute, each with a loss of weight 1. The backbone is tuned in full by default.
+    vector of each attribute, each with a loss of weight 1. The backbone is fine-tuned by default.
 
     Args:
         attention_size: A, the inner size of the attention; by default the hidden size.

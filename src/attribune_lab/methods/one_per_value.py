@@ -28,19 +28,20 @@ __all__ = ["OnePerValue", "OnePerValueMethod"]
 
 
 class OnePerValue(LayerMethodConfig):
-    """Queries and values become ``W x + b + (alpha / r) B_u A_u x``: LoRA with factors of each value's own.
+    """LoRA for all rows, then a copy of it trained further for each value.
 
-    A baseline: the factors are trained for all rows, with the head, then copied for each value and trained further on
-    its rows alone. Values with few rows, and the unknown, have those of all.
+    Queries and values become ``W x + b + (alpha / r) B_u A_u x``. A baseline: the factors are trained for all rows,
+    with the head, then copied for each value and trained further on its rows alone. Values with few rows, and the
+    unknown, have those of all.
 
     Args:
-        attribute: whose values have factors; by default the first with one value in a row.
+        attribute: the attribute whose values have factors; by default the first with one value in a row.
         rank: r.
-        alpha: of the scale alpha / r.
+        alpha: alpha, in the scale alpha / r.
         min_rows: training rows of a value that are needed for factors of its own; windows where the task scores
             tokens.
-        epochs: passes over the rows of a value.
-        rate: learning rate of these passes, over that of the training for all.
+        epochs: number of epochs over the rows of a value.
+        rate: learning rate in these epochs, as a multiple of `training.learning_rate`.
     """
 
     name: ClassVar[str] = "one-per-value"

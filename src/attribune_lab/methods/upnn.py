@@ -26,8 +26,9 @@ _WORD_TYPES = tuple(options.model_type for options in WORD_MODELS.values())
 
 
 class Upnn(AttributeMethodConfig):
-    """A word x_t becomes ``[U_1 x_t; ...; U_M x_t]``, with a matrix for the value of each attribute.
+    """A matrix for each value, which transforms the words (Tang, Qin and Liu 2015).
 
+    A word x_t becomes ``[U_1 x_t; ...; U_M x_t]``.
     Tang, Qin and Liu 2015, *Learning Semantic Representations of Users and Products for Document Level Sentiment
     Classification*. A matrix is of rank R and a diagonal, and begins near the identity, which is also that of a row
     without a value; the matrices of several values add up. The classifier reads a vector of each value beside the

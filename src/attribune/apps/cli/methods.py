@@ -15,7 +15,7 @@ import argparse
 import inspect
 import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from attribune.apps.cli.arguments import add_verb
 from attribune.apps.cli.output import show, wrapped, wrapped_table
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from attribune.methods import MethodConfig
     from attribune.models.baselines import BaselineConfig
 
-__all__ = ["add_parser"]
+__all__ = ["add_parser", "described"]
 
 _ARGUMENT = re.compile(r" {4}(\w+): (.*)")
 
@@ -73,30 +73,24 @@ def _parts(name: str) -> list[type[MethodConfig]]:
     return [type(part) for part in settings.parts] if isinstance(settings, Combined) else [type(settings)]
 
 
-def _show_options(parts: Sequence[type[MethodConfig] | type[BaselineConfig]]) -> None:
-    """Show what methods do, and their settings with defaults and meaning."""
+class Described(NamedTuple):
+    """What settings say of themselves.
+
+    Args:
+        text: paragraphs on what the method does.
+        facts: where it acts, what learns, and whether attributes are read; none for a baseline.
+        options: name, default and meaning of each.
+    """
+
+    text: str
+    facts: list[tuple[str, str]]
+    options: list[tuple[str, str, str]]
+
+
+def described(part: type[MethodConfig] | type[BaselineConfig]) -> Described:
+    """Return what the settings of a method or baseline say of themselves."""
     from attribune.models.baselines import BaselineConfig
 
-    blocks = []
-    for part in parts:
-        prefix = "method" if len(parts) == 1 else f"method.{part.name}"
-        text, meanings = _documentation(part)
-        blocks.append(wrapped(text))
-        if not issubclass(part, BaselineConfig):
-            acts = ", ".join(part.points) or "nowhere"
-            reads = "read" if part.uses_attributes else "not read"
-            facts = [("acts at", acts), ("backbone", f"{part.default_tuning} by default"), ("attributes", reads)]
-            blocks.append(wrapped_table(facts, has_head=False))
-        lines = [
-            [f"{prefix}.{name}={_default(field)}", meanings.get(name, "")] for name, field in part.model_fields.items()
-        ]
-        if lines:
-            blocks.append(wrapped_table([["--set, with the default", "meaning"], *lines]))
-    show("\n\n".join(blocks))
-
-
-def _documentation(part: type) -> tuple[str, dict[str, str]]:
-    """Return what a class says of itself in paragraphs, and the meaning of each argument."""
     text, _, arguments = (inspect.getdoc(part) or "").replace("``", "`").partition("\nArgs:\n")
     meanings: dict[str, str] = {}
     for line in arguments.split("\n\n")[0].splitlines():
@@ -105,7 +99,28 @@ def _documentation(part: type) -> tuple[str, dict[str, str]]:
             meanings[name] = match[2]
         else:
             meanings[name] += f" {line.strip()}"
-    return text.strip(), meanings
+    facts = []
+    if not issubclass(part, BaselineConfig):
+        reads = "read" if part.uses_attributes else "not read"
+        acts = ", ".join(part.points) or "nowhere"
+        facts = [("acts at", acts), ("backbone", f"{part.default_tuning} by default"), ("attributes", reads)]
+    options = [(name, _default(field), meanings.get(name, "")) for name, field in part.model_fields.items()]
+    return Described(text.strip(), facts, options)
+
+
+def _show_options(parts: Sequence[type[MethodConfig] | type[BaselineConfig]]) -> None:
+    """Show what methods do, and their settings with defaults and meaning."""
+    blocks = []
+    for part in parts:
+        prefix = "method" if len(parts) == 1 else f"method.{part.name}"
+        text, facts, options = described(part)
+        blocks.append(wrapped(text))
+        if facts:
+            blocks.append(wrapped_table(facts, has_head=False))
+        if options:
+            lines = [(f"{prefix}.{name}={default}", meaning) for name, default, meaning in options]
+            blocks.append(wrapped_table([("--set, with the default", "meaning"), *lines]))
+    show("\n\n".join(blocks))
 
 
 def _default(field: Any) -> str:
