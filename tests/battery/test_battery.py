@@ -26,7 +26,6 @@ from attribune.methods import (
     ConcatText,
     ConcatWord,
     E2ln,
-    History,
     Injector,
     La,
     Maa,
@@ -45,6 +44,7 @@ from attribune.methods.attribute_method import AttributeMethod
 from attribune.models.model import AttributeModel
 from attribune.schema import Categorical, MultiLabel, Schema, ValueTable
 from attribune.tasks import Classification
+from attribune_lab.history.method import History
 from attribune_lab.methods import Basis, Hcsc, Huapa, Iaa, OnePerValue, Upnn
 
 pytestmark = pytest.mark.slow

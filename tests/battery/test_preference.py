@@ -11,10 +11,11 @@ from families import EACH_KIND, FAMILIES, KIN, VOCABULARY, WORD_FAMILIES, assert
 
 from attribune.backbones.families import placement_for
 from attribune.errors import ConfigError, DataError
-from attribune.methods import METHODS, Combined, E2ln, History, Injector, MethodConfig, Plora, Tokens
+from attribune.methods import METHODS, Combined, E2ln, Injector, MethodConfig, Plora, Tokens
 from attribune.models.model import AttributeModel
 from attribune.schema import Categorical, Schema
 from attribune.tasks import Preference, Regression, Task
+from attribune_lab.history.method import History
 
 ROWS, LENGTH = 5, 9
 SIZES = torch.tensor([[9, 4], [2, 7], [7, 7], [1, 3], [5, 9]])

@@ -11,10 +11,11 @@ from families import EACH_KIND, FAMILIES, KIN, VOCABULARY, WORD_FAMILIES, assert
 
 from attribune.backbones.families import placement_for
 from attribune.errors import ConfigError, DataError
-from attribune.methods import METHODS, Combined, History, Injector, MethodConfig
+from attribune.methods import METHODS, Combined, Injector, MethodConfig
 from attribune.models.model import AttributeModel
 from attribune.schema import Categorical, Schema
 from attribune.tasks import Similarity
+from attribune_lab.history.method import History
 
 ROWS, LENGTH = 5, 9
 SIZES = torch.tensor([[9, 4, 3], [2, 7, 5], [7, 7, 9], [1, 3, 2], [5, 9, 6]])

@@ -35,7 +35,7 @@ from attribune.models.baselines import BASELINES
 from attribune.runs.recipe import Recipe
 from attribune.schema.kinds import KINDS
 from attribune.tasks import TASKS
-from attribune.training.trials import read_space
+from attribune.training.study import read_space
 from attribune_lab.automl.search import network_space
 from attribune_lab.benchmark.experiment import Experiment, experiment_names, read_experiment
 from attribune_lab.benchmark.tables import Summary

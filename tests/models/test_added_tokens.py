@@ -25,11 +25,11 @@ from attribune.methods import Injector, Plain
 from attribune.methods.merging import MergedMethod
 from attribune.models.model import AttributeModel
 from attribune.models.predictor import Predictor
-from attribune.models.text_vectors import frozen_vectors
 from attribune.runs.recipe import Recipe, TrainingRecipe
 from attribune.schema import Categorical, Schema
 from attribune.tasks import Classification
 from attribune.training.optimizer import build_optimizer
+from attribune_lab.history.vectors import FrozenVectors
 
 Factory = Callable[..., PreTrainedModel]
 SCHEMA = Schema.fit({"user": ["a", "b", "a"]}, [Categorical("user")])
@@ -152,7 +152,7 @@ def test_histories_are_compared_by_the_same_tokens(tiny_backbone: Factory, tmp_p
     backbone.save_pretrained(tmp_path)
     tokenizer.save_pretrained(tmp_path)
     model = built(str(tmp_path), tokenizer)
-    assert frozen_vectors(model).of_texts(["w5 <title>", "w5"]).shape == (2, 48)
+    assert FrozenVectors(model).of_texts(["w5 <title>", "w5"]).shape == (2, 48)
 
 
 def test_what_cannot_have_them_says_so(tiny_backbone: Factory) -> None:

@@ -20,7 +20,7 @@ from attribune.errors import ConfigError
 from attribune.runs.recipe import Recipe
 from attribune.training import search as searching
 from attribune.training.search import default_space, search
-from attribune.training.trials import read_space
+from attribune.training.study import read_space
 
 SPACE = {
     "training.learning_rate": {"low": 1e-4, "high": 1e-2, "log": True},

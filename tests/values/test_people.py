@@ -250,7 +250,7 @@ def test_every_method(method: str, trained_runs: TrainedRuns, new: Path, tmp_pat
     before, everything = logits(run, old), bytes_of(run)
     model = load_run(run)[1].model
     assert isinstance(model, ConditionedModel)
-    if model.histories is not None:
+    if model.memory is not None:
         assert [value.value for value in enrol(run, new).values]
         np.testing.assert_array_equal(logits(run, old), before)
     elif "user" not in model.rows_of_values().values():

@@ -167,10 +167,10 @@ class _Source:
         refusal = f"method {recipe.method['name']!r} has no backbone: only neural models are exported"
         model: ConditionedModel = predictor.model.neural(refusal)
         require(predictor.task, EXPORT)
-        if model.histories is not None:
+        if model.memory is not None:
             raise ConfigError(
-                "method 'history' reads rows that are stored with the model, which no other program puts in front of a "
-                "text: train another method for an export"
+                f"method {model.method_config.name!r} reads rows that are stored with the model, which no other "
+                "program puts in front of a text: train another method for an export"
             )
         if assignments and not predictor.reads_attributes:
             raise ConfigError(

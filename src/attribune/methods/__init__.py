@@ -16,7 +16,6 @@ from attribune.methods.combined import Combined
 from attribune.methods.concat import ConcatText, ConcatWord
 from attribune.methods.config import MethodConfig
 from attribune.methods.e2ln import E2ln
-from attribune.methods.history import History
 from attribune.methods.host import Host
 from attribune.methods.injector import Injector
 from attribune.methods.ma_bert import AttentionBias, Maa, TinyMaa
@@ -39,7 +38,6 @@ __all__ = [
     "ConcatText",
     "ConcatWord",
     "E2ln",
-    "History",
     "Host",
     "Injector",
     "La",
@@ -83,7 +81,6 @@ METHODS: dict[str, type[MethodConfig]] = {
         Plora,
         Modulated,
         Poly,
-        History,
     )
 }
 DEFAULT_METHOD = Injector.name

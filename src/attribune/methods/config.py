@@ -36,10 +36,11 @@ class MethodConfig(Settings):
     ``name`` is the word for ``--method``, ``points`` says where the method acts, ``weighs_states`` whether all that it
     does is to weigh the states of a text, ``default_tuning`` what of the backbone learns by default, ``stands_alone``
     whether it cannot be added to other methods, ``reads_descriptions`` whether its vectors of values may be described,
-    ``has_classifiers`` whether it learns by classifiers of its own, ``reader`` the name of its reader where it reads
-    more than the task does, ``reads_chunks`` whether texts may be read chunk by chunk, ``further_training`` a
-    reference to the function that trains further, in one process, what was trained for all rows, and ``stored_texts``
-    what a saved model has of the training texts, as a sentence for its card.
+    ``has_classifiers`` whether it learns by classifiers of its own, ``reads_chunks`` whether texts may be read chunk by
+    chunk, and ``stored_texts`` what a saved model has of the training texts, as a sentence for its card.
+    Three are references, as ``module:name``, which are loaded when they are needed: ``reader`` to its `Reader` where it
+    reads more than the task does, ``memory`` to the `attribune.data.memory.Memory` of training rows that a model keeps,
+    and ``further_training`` to the function that trains further, in one process, what was trained for all rows.
     The docstring of a subclass describes its own options, as ``Args:`` at its end; the descriptions of inherited ones
     are appended.
 
@@ -58,6 +59,7 @@ class MethodConfig(Settings):
     reads_descriptions: ClassVar[bool] = False
     has_classifiers: ClassVar[bool] = False
     reader: ClassVar[str] = ""
+    memory: ClassVar[str] = ""
     reads_chunks: ClassVar[bool] = True
     further_training: ClassVar[str] = ""
     stored_texts: ClassVar[str] = ""

@@ -34,7 +34,7 @@ from attribune.core.config import short_repr
 from attribune.core.precision import default_float32
 from attribune.core.process import require_memory
 from attribune.data.batching import batches_by_length
-from attribune.data.histories import Embed, Histories
+from attribune.data.memory import Memory, memory_of
 from attribune.data.readers import reader_of
 from attribune.data.readers.base import EncodedRows, Reader, Reading
 from attribune.data.readers.collator import Collator
@@ -56,7 +56,6 @@ from attribune.models.checks import claim
 from attribune.models.config import AttributeConfig, check_foreign, device_of, dtype_of, with_outputs
 from attribune.models.folder import ModelFolder, ModelSnapshot
 from attribune.models.sizes import Sizes
-from attribune.models.text_vectors import TextVectors, frozen_vectors
 from attribune.models.value_tables import AttributeVectors, KnownValues, ValueTables
 from attribune.schema import Schema
 from attribune.schema.revision import Revision
@@ -91,10 +90,8 @@ class ConditionedModel(PreTrainedModel):
     placement: Placement
     head: nn.Linear | None
     link: Link | None
-    histories: Histories | None = None
-    text_vectors: TextVectors | None = None
+    memory: Memory | None = None
     reader: type[Reader]
-    moved_backbone: str | Path | None = None
     quantised: str | None = None
 
     @default_float32()
@@ -289,15 +286,8 @@ class ConditionedModel(PreTrainedModel):
             is_causal=self.placement.pooling == "last",
             is_encoder_decoder=bool(self.config.is_encoder_decoder),
             chunk=self.config.chunk,
-            histories=self.histories,
-            embedder=self._text_embedder,
+            memory=self.memory,
         )
-
-    def _text_embedder(self) -> Embed:
-        """Return what computes the vectors of texts by which histories are chosen."""
-        if self.text_vectors is None:
-            self.text_vectors = frozen_vectors(self)
-        return self.text_vectors.of_texts
 
     @property
     def _tells_segments_apart(self) -> bool:
@@ -332,8 +322,8 @@ class ConditionedModel(PreTrainedModel):
         if self.quantised is not None:
             check_int8(device)
         self.to(device).eval()
-        if self.text_vectors is not None:
-            self.text_vectors.to(device)
+        if self.memory is not None:
+            self.memory.to(device)
         if cache_mb is not None:
             self.enable_weight_cache(cache_mb)
 
@@ -647,7 +637,7 @@ class ConditionedModel(PreTrainedModel):
             schema=known.schema,
             tokenizer=self.tokenizer,
             sizes=self.sizes(),
-            histories=self.histories,
+            memory=self.memory,
         )
 
     def push_to_hub(
@@ -756,8 +746,8 @@ class ConditionedModel(PreTrainedModel):
         model = cls.from_pretrained(folder, backbone=backbone)
         revision = change(model.schema)
         model.values.use(model.values.known().revised(revision))
-        if model.histories is not None:
-            model.histories = model.histories.revised(revision)
+        if model.memory is not None:
+            model.memory = model.memory.revised(revision)
         return model
 
     @classmethod
@@ -783,7 +773,6 @@ class ConditionedModel(PreTrainedModel):
                 parameter = model.get_parameter(name)
                 parameter.data = parameter.data.clone()
         model.load_state_dict(tensors | model.values.load(tensors))
-        if (known := model.reader.no_histories(model.method_config, schema)) is not None:
-            model.histories = Histories.load(folder.path, known.config, schema)
-            model.moved_backbone = backbone
+        if (kind := memory_of(model.method_config)) is not None:
+            model.memory = kind.empty(model, backbone=backbone).loaded(folder.path, schema)
         return cast(Self, model.eval())

@@ -32,8 +32,9 @@ from attribune.core.files import clear_drafts, draft_of, move_into_place, read_j
 from attribune.core.logs import show_note
 from attribune.core.records import checked_record
 from attribune.core.terminal import one_line
-from attribune.data.histories import HISTORY_FILES, Histories
+from attribune.data.memory import Memory, memory_files
 from attribune.errors import ModelFolderError
+from attribune.methods import method_from_dict
 from attribune.metrics.tables import markdown_cell
 from attribune.models.baselines import files_of_baselines
 from attribune.models.config import SET_ENCODERS, AttributeConfig, SavedSettings
@@ -70,10 +71,12 @@ _PIPELINES = {
 def model_card(config: AttributeConfig, schema: Schema, sizes: Sizes) -> str:
     """Render the card of a saved model; it names the attributes and counts their values, but lists none."""
     base, task = public_name(config.backbone), task_from_dict(config.task or {})
+    method = method_from_dict(config.method or {})
     return render_card(
         "models/templates/model_card.md.j2",
         base=base,
-        method=str((config.method or {}).get("name")),
+        method=method.name,
+        stored_texts=method.stored_texts,
         backbone=base or (Path(config.backbone).name if config.backbone else "a backbone built in memory"),
         task_kind=task.kind,
         pooling=config.pooling if task.input.scores == "texts" else None,
@@ -219,7 +222,7 @@ class ModelFolder:
             paths = {file: Path(str(get(file))) for file in (CONFIG, SCHEMA, TENSORS)}
             for file in Schema.files_beside(paths[SCHEMA]):
                 get(file)
-            for file in (CHECKSUMS, *HISTORY_FILES):
+            for file in (CHECKSUMS, *memory_files()):
                 get(file, _raise_exceptions_for_missing_entries=False)
         except OSError as error:
             reason = str(error).strip().splitlines()[0]
@@ -335,7 +338,7 @@ class ModelFolder:
         """
         if shared is None or self.hub_name is not None:
             return self._loaded_tokenizer()
-        own = {CONFIG, SCHEMA, TENSORS, CARD, CHECKSUMS, *HISTORY_FILES, *Schema.files_beside(self.schema)}
+        own = {CONFIG, SCHEMA, TENSORS, CARD, CHECKSUMS, *memory_files(), *Schema.files_beside(self.schema)}
         theirs = sorted(path for path in self.path.iterdir() if path.is_file() and path.name not in own)
         key = tuple((path.name, checksum_of(path)["xxh3_128"]) for path in theirs)
         if key not in shared.tokenizers:
@@ -379,7 +382,7 @@ class ModelSnapshot:
     schema: Schema
     tokenizer: PreTrainedTokenizerBase | None
     sizes: Sizes
-    histories: Histories | None = None
+    memory: Memory | None = None
 
     def save_pretrained(self, folder: Path, /) -> None:
         """Write the folder that `ConditionedModel.from_pretrained` reads.
@@ -397,8 +400,8 @@ class ModelSnapshot:
             replace_file(folder / CONFIG, self.config.to_json_string().encode())
             self.schema.save(folder / SCHEMA)
             replace_file(folder / CARD, model_card(self.config, self.schema, self.sizes).encode())
-            if self.histories is not None:
-                names |= {*self.histories.save(folder)}
+            if self.memory is not None:
+                names |= {*self.memory.save(folder)}
             if self.tokenizer is not None:
                 written = map(Path, self.tokenizer.save_pretrained(str(folder)))
                 names |= {file.name for file in written if file.is_file()}

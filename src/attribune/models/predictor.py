@@ -66,7 +66,7 @@ def quantised(model: Model, quantise: Quantisation | None, *, shared: SharedBack
     if not neural.placement.has_sites:
         kind = neural.backbone.config.model_type
         raise ConfigError(f"quantise='int8' is for Transformers, and {kind!r} is not one: leave it out")
-    own = (neural.schema, neural.tokenizer, neural.histories, neural.text_vectors)
+    own = (neural.schema, neural.tokenizer, neural.memory)
     copy = with_same_tensors(neural, shared=[one for one in own if one is not None])
     quantise_backbone(copy.backbone, {} if shared is None else shared.int8)
     copy.quantised = quantise

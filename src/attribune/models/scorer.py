@@ -12,7 +12,7 @@ import numpy.typing as npt
 import torch
 from transformers import PreTrainedModel
 
-from attribune.data.histories import Histories
+from attribune.data.memory import Memory
 from attribune.data.readers.base import EncodedRows, Reader
 from attribune.data.texts import TextInput
 from attribune.errors import ConfigError
@@ -63,8 +63,8 @@ class Scorer(Protocol):
         """The vectors of values; baselines have none."""
 
     @property
-    def histories(self) -> Histories | None:
-        """The training rows that are read in front of others, if any are."""
+    def memory(self) -> Memory | None:
+        """The training rows that are kept with the model, if any are."""
 
     @property
     def quantised(self) -> str | None:
@@ -131,7 +131,7 @@ class Baseline:
     files: ClassVar[BaselineFiles]
     reads_attributes: ClassVar[bool] = True
     precision: ClassVar[None] = None
-    histories: ClassVar[None] = None
+    memory: ClassVar[None] = None
     quantised: ClassVar[None] = None
     method: ClassVar[Method] = Method()
     values: ClassVar[ValueTables] = ValueTables(method)

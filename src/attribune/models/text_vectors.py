@@ -3,23 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import torch
 
-from attribune.backbones.fingerprint import check_fingerprint
-from attribune.backbones.loading import load_tokenizer
 from attribune.data.readers.base import TextRows
 from attribune.data.texts import TextInput
-from attribune.errors import ConfigError
-from attribune.methods import Plain
-from attribune.schema import Schema
-from attribune.tasks import Regression
 
-__all__ = ["TextVectors", "frozen_vectors"]
+__all__ = ["TextVectors"]
 
 _BATCH = 64
 _TEXT = TextInput(("text",))
@@ -58,28 +51,3 @@ class TextVectors:
         vectors = self.encode(self._model.row_encoder(_TEXT).rows(_TEXT, {"text": list(texts)}).inputs)
         lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
         return np.asarray(vectors / np.maximum(lengths, 1e-12), dtype=np.float32)
-
-
-def frozen_vectors(model: Any) -> TextVectors:
-    """Return the vectors of texts by the backbone of a model as it was before any training.
-
-    Raises:
-        ConfigError: for a backbone without pretrained weights, or without a name.
-        ModelFolderError: for other weights than those of the training.
-    """
-    config, moved = model.config, model.moved_backbone
-    name, revision = moved or config.backbone, None if moved else config.revision
-    if not name or not model.placement.is_pretrained:
-        raise ConfigError(
-            "history: similar texts are found by a pretrained backbone, and this model has none that can be loaded by "
-            "its name: choose one, or name a column of times (method.time)"
-        )
-    tokenizer = load_tokenizer(name, revision=revision)
-    options: dict[str, Any] = {"task": Regression(), "method": Plain(), "tuning": "frozen"}
-    if config.added_tokens:
-        options |= {"tokenizer": tokenizer, "added_tokens": "train"}
-    plain = type(model).build(name, Schema([]), revision=revision, **options)
-    plain.tokenizer = tokenizer
-    expected = config.backbone_fingerprint
-    check_fingerprint(plain.config.backbone_fingerprint, expected, name=name, folder=Path("the model"))
-    return TextVectors(plain)

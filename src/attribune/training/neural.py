@@ -43,7 +43,7 @@ from attribune.training.callbacks.profile import ProfileSteps
 from attribune.training.callbacks.progress import Progress
 from attribune.training.callbacks.trackers import run_name, trackers
 from attribune.training.distributed import is_main, last_checkpoint, process_count, process_number, read_state
-from attribune.training.histories import fit_histories
+from attribune.training.memory import fill_memory
 from attribune.training.optimizer import MaxHeadNorm, update_rows_alone
 from attribune.training.plan import DataPlan, ModelPlan, TrainingPlan
 from attribune.training.preparation import (
@@ -85,7 +85,7 @@ def train_neural(
     transformers.set_seed(settings.seed)
     model = build_model(plan, source, data, reporter)
     model.config.precision = settings.precision
-    fit_histories(model, source, data, reporter)
+    fill_memory(model, source, data, reporter)
     _check_checkpointing(model, settings)
     note_count = len(data.notes)
     train = encode_split("train", data, source, model)

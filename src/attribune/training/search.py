@@ -30,8 +30,8 @@ from attribune.training.callbacks.trackers import check_trackers
 from attribune.training.distributed import refuse_processes
 from attribune.training.plan import DataPlan
 from attribune.training.preparation import prepare, rows_digest
+from attribune.training.study import Range, Study, Trial, listed, read_space, require_optuna
 from attribune.training.train import train
-from attribune.training.trials import KILLED, Range, Trial, TrialFolder, listed, read_space, require_optuna
 
 __all__ = ["SearchResult", "default_space", "search"]
 
@@ -120,20 +120,16 @@ def search(
         folder.begin(plan)
         # All trials use the same rows, and no test rows.
         tables = {name: split.table for name, split in prepared.splits.items() if name != "test"}
-        tried: list[Trial] = []
-        for number in range(max(trials, TrialFolder.finished(folder.path))):
-            trial = TrialFolder(folder.path, number)
-            if not trial.result.is_file():
-                values = trial.begin(checked, tried, seed=seed)
-                reporter.note(f"trial {number + 1} of {trials}: {listed(values)}")
-                trial.end(_try(Trial(number=number, values=values), recipe, trial, tables, reporter))
-            shutil.rmtree(trial.path / "run", ignore_errors=True)
-            tried.append(trial.read(Trial))
-        scored = [(trial.score, trial.number, trial) for trial in tried if trial.score is not None]
-        best = min(scored)[2] if scored else None
-        if best is not None:
-            replace_file(folder.path / "recipe.yaml", _with_values(recipe, best.values).to_yaml().encode())
-        return SearchResult(folder=folder.path, tried=tuple(tried), best=best)
+        study = Study(folder.path, Trial, checked, seed=seed)
+        for number in range(max(trials, study.recorded)):
+            study.next(
+                lambda trial, path: _run(trial, recipe, RunFolder(path / "run"), tables, reporter),
+                announce=lambda new: reporter.note(f"trial {new.number + 1} of {trials}: {listed(new.values)}"),
+            )
+            shutil.rmtree(study.path(number) / "run", ignore_errors=True)
+        if study.best is not None:
+            replace_file(folder.path / "recipe.yaml", _with_values(recipe, study.best.values).to_yaml().encode())
+        return SearchResult(folder=folder.path, tried=tuple(study.tried), best=study.best)
 
 
 def _check(recipe: Recipe, trials: int) -> None:
@@ -153,14 +149,6 @@ def _check_values(recipe: Recipe, space: Mapping[str, Any]) -> None:
         _with_values(recipe, {name: int(first) if isinstance(values, Range) and values.integer else first})
     if recipe.backbone.is_pretrained:
         load_tokenizer(recipe.backbone.name, revision=recipe.backbone.revision)
-
-
-def _try(trial: Trial, recipe: Recipe, folder: TrialFolder, tables: Mapping[str, Any], reporter: Reporter) -> Trial:
-    """Run a trial, unless its process was killed too often before."""
-    with folder.attempt() as is_worth_it:
-        if is_worth_it:
-            return _run(trial, recipe, RunFolder(folder.path / "run"), tables, reporter)
-    return replace(trial, error=KILLED)
 
 
 def _run(trial: Trial, recipe: Recipe, folder: RunFolder, tables: Mapping[str, Any], reporter: Reporter) -> Trial:

@@ -26,7 +26,7 @@ from attribune.core.terminal import printable
 from attribune.core.wording import counted
 from attribune.data.file_options import AS_FOUND, FileOptions, Reading
 from attribune.data.tables import with_reading
-from attribune.errors import ConfigError
+from attribune.errors import ConfigError, numbered_in_file
 from attribune.methods import DEFAULT_METHOD
 from attribune.models.base import ConditionedModel
 from attribune.models.predictor import Predictor
@@ -37,7 +37,7 @@ from attribune.runs.recipe import Recipe, ValuesRecipe
 from attribune.schema import Schema, ValueTable
 from attribune.schema.revision import Revision
 from attribune.tasks.capabilities import ENROL, require
-from attribune.values.learning import EnrolSettings, ValueLearner, add_histories, history_attribute
+from attribune.values.learning import EnrolSettings, ValueLearner
 from attribune.values.reading import NewValues, read_value_table
 from attribune.values.record import Enrolled, enrolments, replace_with, revise_run, without
 
@@ -185,18 +185,25 @@ def learn_values(
 
     Arguments that are not described here, and errors, are those of `enrol`.
     """
-    histories = history_attribute(predictor.model, attributes)
-    if histories is None:
+    if predictor.model.memory is None:
         check_takes_values(recipe, predictor)
+    else:
+        attributes = [predictor.model.memory.attribute_among(attributes)]
     tables = _described_by(values or {}, recipe, predictor, reading=reading, backbone=backbone)
     rows = None if data is None else _labelled(recipe, predictor, data, reporter)
-    names = attributes if histories is None else [histories]
-    new = _new_values(tables, rows, predictor, names, min_rows=settings.min_rows)
+    new = _new_values(tables, rows, predictor, attributes, min_rows=settings.min_rows)
     model = revised(new.revision)
     started = time.perf_counter()
-    if histories is not None and rows is not None:
-        first_id = predictor.schema[histories].size
-        add_histories(model, rows, new.rows, recipe=recipe, first_id=first_id, device=predictor.device)
+    if model.memory is not None and rows is not None:
+        model.memory.to(predictor.device)
+        with numbered_in_file(rows.numbers[new.rows], rows.source):
+            model.memory = model.memory.added(
+                rows.rows.select(new.rows),
+                text=recipe.data.text_input(),
+                labels=recipe.data.label,
+                missing=recipe.missing_labels,
+                first_id=predictor.schema[model.memory.attribute].size,  # known values keep the rows that they have
+            )
     found = ValueLearner(predictor_of(recipe, model), rows, new, settings).learn(reporter)
     return model, Enrolment(values=tuple(found), skipped=new.skipped, seconds=time.perf_counter() - started)
 

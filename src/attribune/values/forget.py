@@ -31,6 +31,7 @@ from attribune.core.door import as_call
 from attribune.core.files import read_json
 from attribune.core.terminal import printable
 from attribune.core.wording import counted
+from attribune.data.memory import memories
 from attribune.data.tables import read_table
 from attribune.errors import AttribuneError, ConfigError, DataError, ModelFolderError
 from attribune.models.auto import baseline_in, load_baseline
@@ -100,8 +101,9 @@ def texts_of_run(folder: RunFolder, recipe: Recipe) -> Iterator[tuple[Path, str,
         words = [word for field in kind.words for word in settings.get(field) or ()]
         yield model / kind.file, "words of the training texts", "\n".join(map(str, words))
     yield from _words_of_tokenizer(model / _TOKENIZER, recipe)
-    if (history := model / "history.parquet").is_file():
-        yield history, "texts of other rows", "\n".join(map(str, pq.read_table(history, columns=["text"])["text"]))
+    for kind_of_rows in memories():
+        for path, rows in kind_of_rows.written_texts(model):
+            yield path, "texts of other rows", rows
     for part in ("validation", "test"):
         if recipe.task_input.writes and folder.predictions(part).is_file():
             columns = pq.read_table(folder.predictions(part)).to_pydict().values()

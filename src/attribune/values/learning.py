@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Annotated, Any
+from typing import Annotated
 
 import numpy as np
 import numpy.typing as npt
@@ -19,11 +19,8 @@ from attribune.data.readers.base import EncodedRows, TextRows
 from attribune.errors import ConfigError, numbered_in_file
 from attribune.models.base import ConditionedModel
 from attribune.models.predictor import Predictor
-from attribune.models.scorer import Scorer
-from attribune.models.text_vectors import frozen_vectors
 from attribune.models.value_tables import value_spread
 from attribune.runs.labelled import LabelledRows
-from attribune.runs.recipe import Recipe
 from attribune.tasks.capabilities import VALUE_PRIORS, can
 from attribune.values.posterior import MOST_DERIVATIVES, value_mode, value_slopes
 from attribune.values.reading import NewValues
@@ -32,8 +29,6 @@ from attribune.values.record import Enrolled
 __all__ = [
     "EnrolSettings",
     "ValueLearner",
-    "add_histories",
-    "history_attribute",
 ]
 
 _LARGEST_PRIOR = 1e12  # with which new values stay where they start
@@ -181,8 +176,8 @@ class ValueLearner:
 
     def learn(self, reporter: Reporter) -> tuple[Enrolled, ...]:
         """Learn the vectors, if the model has any; returns the values with their losses."""
-        if self._batches and self._model.histories is not None:
-            return tuple(self._enrolled(*self._losses_with_histories()))
+        if self._batches and self._model.memory is not None:
+            return tuple(self._enrolled(*self._losses_with_memory()))
         if not self._batches or not self._tables:
             with torch.no_grad():
                 losses = self._losses(learn=False)
@@ -259,7 +254,7 @@ class ValueLearner:
             reporter.started(done=0, total=steps)
             optimizer.step(objective)  # type: ignore[no-untyped-call]
 
-    def _losses_with_histories(self) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+    def _losses_with_memory(self) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
         """Return the losses of the rows with their values unknown, and of a model that reads the rows of the values."""
         known = self._rows
         with torch.no_grad():
@@ -312,48 +307,3 @@ def _groups(sets: Sequence[npt.NDArray[np.intp]], *, limit: int) -> Iterator[lis
             rows += len(one)
     if group:
         yield group
-
-
-def history_attribute(model: Scorer, attributes: Sequence[str] | None) -> str | None:
-    """Return the attribute whose rows a model reads; None for one that reads no histories.
-
-    Args:
-        attributes: those whose values are to be added; ConfigError for any other.
-    """
-    if model.histories is None:
-        return None
-    name = model.histories.attribute
-    if other := [attribute for attribute in attributes or () if attribute != name]:
-        raise ConfigError(f"method 'history' reads the rows of {name!r}, not of {other[0]!r}: name {name!r} alone")
-    return name
-
-
-def add_histories(
-    model: ConditionedModel,
-    rows: LabelledRows,
-    index: npt.NDArray[np.int64],
-    *,
-    recipe: Recipe,
-    first_id: int,
-    device: Any,
-) -> None:
-    """Store rows with a model; values of ids below `first_id` keep the histories that they have.
-
-    Raises:
-        DataError: for a column of times that is missing, or a time that cannot be read.
-    """
-    assert model.histories is not None
-    embed = None
-    if model.histories.config.time is None:
-        model.text_vectors = frozen_vectors(model)
-        model.text_vectors.to(device)
-        embed = model.text_vectors.of_texts
-    with numbered_in_file(rows.numbers[index], rows.source):
-        model.histories = model.histories.added(
-            rows.rows.select(index),
-            text=recipe.data.text_input(),
-            labels=recipe.data.label,
-            missing=recipe.missing_labels,
-            embed=embed,
-            first_id=first_id,
-        )

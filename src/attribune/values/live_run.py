@@ -103,7 +103,7 @@ class LiveRun:
             "`attribune enrol` and `attribune forget`, and load the run again"
         )
         model: ConditionedModel = predictor.model.neural(refusal)
-        if model.histories is not None:
+        if model.memory is not None:
             raise ConfigError(refusal)
         self.folder, self.recipe, self.predictor = RunFolder.of(path), recipe, predictor
         self.folder.refuse_links()

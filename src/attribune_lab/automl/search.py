@@ -34,7 +34,7 @@ from attribune.tasks.capabilities import LINEAR, require
 from attribune.tasks.scores import selection_score
 from attribune.training.plan import TrainingPlan
 from attribune.training.preparation import PreparedData
-from attribune.training.trials import KILLED, Space, Trial, TrialFolder, read_space, require_optuna
+from attribune.training.study import Space, Study, Trial, read_space, require_optuna
 from attribune_lab.automl.model import ACTIVATIONS, AutoMLModel, NetworkSettings, WordNetwork, WordRows, read_words
 from attribune_lab.automl.options import AutoML
 from attribune_lab.backbones.word_vectors import WordVectors, read_word_vectors
@@ -443,8 +443,8 @@ def train_automl(
     keep_freed_memory()
     texts = NetworkTexts.read(config, plan, data, folder, reporter)
     budget = None if config.minutes is None else 60 * config.minutes
-    tried = list(_trials(config.trials, budget, texts, data, plan.training, folder, reporter))
-    best = _best(tried)
+    study = _study(config.trials, budget, texts, data, plan.training, folder, reporter)
+    tried, best = study.tried, study.best
     if best is None:
         raise DataError(f"all {len(tried)} trials of automl failed, the first with: {tried[0].error}")
     model = AutoMLModel.load(_weights(folder, best.number))
@@ -464,18 +464,12 @@ def train_automl(
     }
 
 
-def _best(tried: Sequence[NetworkTrial]) -> NetworkTrial | None:
-    """Return the trial with the lowest score, of equal ones the first."""
-    scored = [(trial.score, trial.number, trial) for trial in tried if trial.score is not None]
-    return min(scored)[2] if scored else None
-
-
 def _selected_by(trial: NetworkTrial, task: Task) -> str:
     """Return the metric by which a trial is compared; records of earlier releases do not name it."""
     return trial.selected_by or task.main_metric
 
 
-def _trials(
+def _study(
     count: int,
     budget: float | None,
     texts: NetworkTexts,
@@ -483,34 +477,30 @@ def _trials(
     training: TrainingRecipe,
     folder: RunFolder,
     reporter: Reporter,
-) -> Iterator[NetworkTrial]:
-    """Yield the trials of earlier attempts, then new ones, until there are enough or the time is over.
+) -> Study[NetworkTrial]:
+    """Go on with the trials of earlier attempts until there are enough or the time is over.
 
     Of the weights those of the best trial are kept.
     """
-    space, tried = network_space(list(texts.vectors)), list[NetworkTrial]()
-    for number in range(count):
-        trial = TrialFolder(folder.path, number)
-        if not trial.result.is_file():
-            left = math.inf if budget is None else budget - sum(one.seconds for one in tried)
-            if tried and left <= 0:
-                reporter.note(f"time is up after {len(tried)} of {count} trials")
-                return
-            values = trial.begin(space, tried, seed=training.seed)
-            new = NetworkTrial(number=number, values=values)
-            with trial.attempt() as is_worth_it:
-                if is_worth_it:
-                    new = _try(new, _weights(folder, number), texts, data.task, training, tried, left=left)
-                else:
-                    new = replace(new, error=KILLED)
-            trial.end(new)
-            reporter.note(_line(new, count, _best([*tried, new]), data.task))
-        tried.append(trial.read(NetworkTrial))
-        best = _best(tried)
-        for one in tried:
-            if one is not best:
+    study = Study(folder.path, NetworkTrial, network_space(list(texts.vectors)), seed=training.seed)
+    while len(study.tried) < count:
+        is_new = not study.is_recorded
+        left = math.inf if budget is None else budget - sum(one.seconds for one in study.tried)
+        if is_new and study.tried and left <= 0:
+            reporter.note(f"time is up after {len(study.tried)} of {count} trials")
+            break
+
+        def run(trial: NetworkTrial, _: Path, left: float = left) -> NetworkTrial:
+            weights = _weights(folder, trial.number)
+            return _try(trial, weights, texts, data.task, training, study.tried, left=left)
+
+        trial = study.next(run)
+        if is_new:
+            reporter.note(_line(trial, count, study.best, data.task))
+        for one in study.tried:
+            if one is not study.best:
                 shutil.rmtree(_weights(folder, one.number), ignore_errors=True)
-        yield tried[-1]
+    return study
 
 
 def _weights(folder: RunFolder, number: int) -> Path:

@@ -42,7 +42,7 @@ def add_parser(verbs: Any) -> None:
 def _run(options: argparse.Namespace) -> None:
     from attribune.core.config import read_yaml
     from attribune.training.search import search
-    from attribune.training.trials import listed
+    from attribune.training.study import listed
 
     console = open_console()
     recipe = recipe_of(options)

@@ -5,9 +5,10 @@ A reader is chosen once, from the task and the method; what depends on the backb
 
 from __future__ import annotations
 
+from pkgutil import resolve_name
+
 from attribune.data.readers.base import Reader
 from attribune.data.readers.compared import CandidateEncoder
-from attribune.data.readers.history import HistoryEncoder
 from attribune.data.readers.passages import PassageEncoder
 from attribune.data.readers.prompts import PromptEncoder
 from attribune.data.readers.text import TextEncoder
@@ -18,12 +19,12 @@ from attribune.tasks.base import Task
 __all__ = ["READERS", "reader_of"]
 
 READERS: dict[str, type[Reader]] = {
-    reader.name: reader
-    for reader in (TextEncoder, CandidateEncoder, WordEncoder, PassageEncoder, PromptEncoder, HistoryEncoder)
+    reader.name: reader for reader in (TextEncoder, CandidateEncoder, WordEncoder, PassageEncoder, PromptEncoder)
 }
 """The readers by the names of what they read."""
 
 
 def reader_of(task: Task | type[Task], method: MethodConfig) -> type[Reader]:
     """Return the reader of a model: that of the task's input, unless the method has a reader of its own."""
-    return READERS[method.reader or task.input.name]
+    reader: type[Reader] = resolve_name(method.reader) if method.reader else READERS[task.input.name]
+    return reader

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
+from typing import Any, ClassVar, Self, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -13,18 +13,15 @@ import pyarrow as pa
 from datasets import Dataset
 
 from attribune.core.arrays import Array, BoolArray
+from attribune.data.memory import Memory
 from attribune.data.readers.collator import Collator, text_key
 from attribune.data.texts import TextInput
 from attribune.data.windows import Window
 from attribune.errors import ConfigError
-from attribune.methods.config import MethodConfig
 from attribune.schema import EncodingReport, Schema
 from attribune.schema.columns import Table, column_names, require_columns
 from attribune.tasks.base import Task
 from attribune.tasks.inputs import InputSettings
-
-if TYPE_CHECKING:
-    from attribune.data.histories import Embed, Histories
 
 __all__ = ["MANY_CUT", "EncodedRows", "Pieces", "Reader", "Reading", "TextRows", "ids_column", "labels_column"]
 
@@ -271,8 +268,7 @@ class Reading:
         is_causal: whether it reads from left to right.
         is_encoder_decoder: whether an encoder reads what is before the text that is written.
         chunk: ids that it reads at once, where texts are cut into chunks.
-        histories: the rows that texts are read behind, if the method reads any.
-        embedder: returns what computes the vectors of texts by which histories are chosen.
+        memory: the training rows that are kept with the model, if the method reads any.
     """
 
     tokenizer: Any
@@ -282,8 +278,7 @@ class Reading:
     is_causal: bool = False
     is_encoder_decoder: bool = False
     chunk: int | None = None
-    histories: Histories | None = None
-    embedder: Callable[[], Embed] | None = None
+    memory: Memory | None = None
 
 
 class Reader(ABC):
@@ -323,11 +318,6 @@ class Reader(ABC):
     @classmethod
     def refusal(cls, settings: InputSettings) -> str | None:
         """Return why the method of a recipe cannot read its rows, with the cure; None if it can."""
-        return None
-
-    @classmethod
-    def no_histories(cls, method: MethodConfig, schema: Schema) -> Histories | None:
-        """Return the histories that texts are read behind, without rows; None for a reader without any."""
         return None
 
     @abstractmethod

@@ -44,7 +44,8 @@ class History(AttributeMethodConfig):
     )
     stands_alone: ClassVar[bool] = True
     reads_descriptions: ClassVar[bool] = False
-    reader: ClassVar[str] = "history"
+    reader: ClassVar[str] = "attribune_lab.history.reader:HistoryEncoder"
+    memory: ClassVar[str] = "attribune_lab.history.rows:Histories"
     reads_chunks: ClassVar[bool] = False
 
     attribute: str | None = Field(default=None, description="the name of an attribute, or null for the default")

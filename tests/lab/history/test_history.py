@@ -20,11 +20,8 @@ from attribune.analysis.evaluate import evaluate
 from attribune.apps.cli import main
 from attribune.apps.serve import create_app, load_models
 from attribune.core.progress import Reporter
-from attribune.data.histories import Histories
 from attribune.data.readers.base import EncodedRows
-from attribune.data.readers.history import HistoryEncoder
 from attribune.errors import ConfigError, DataError, ModelFolderError
-from attribune.methods.history import History
 from attribune.models.features import SentenceVectors
 from attribune.models.predictor import Predictor
 from attribune.models.predictor_group import PredictorGroup
@@ -33,6 +30,9 @@ from attribune.runs.loading import load_run
 from attribune.schema import Categorical, MultiLabel, Schema
 from attribune.schema.revision import Revision
 from attribune.training.train import train
+from attribune_lab.history.method import History
+from attribune_lab.history.reader import HistoryEncoder
+from attribune_lab.history.rows import Histories
 
 TEXT = TextInput.of("text")
 
@@ -77,10 +77,23 @@ def vectors_of(texts: Any) -> Any:
     return (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float32)
 
 
+class Vectors:
+    """Those of `vectors_of`."""
+
+    def load(self) -> Any:
+        pass
+
+    def to(self, device: Any) -> None:
+        pass
+
+    def of_texts(self, texts: Any) -> Any:
+        return vectors_of(texts)
+
+
 def fitted(table: dict[str, list[Any]], **options: Any) -> Histories:
     schema = Schema.fit(table, [Categorical("user"), MultiLabel("tags")])
-    empty = Histories.of_none(History(**options), schema)
-    return empty.added(table, text=TEXT, labels=["label"], embed=vectors_of)
+    empty = Histories.of_none(History(**options), schema, vectors=Vectors())
+    return empty.added(table, text=TEXT, labels=["label"])
 
 
 @pytest.mark.parametrize("attribute", ["user", "tags"])
@@ -127,7 +140,7 @@ def behind_histories(rows: EncodedRows) -> EncodedRows:
 def fake_encoder(histories: Histories) -> HistoryEncoder:
     from attribune.data.readers.text import TextEncoder
 
-    return HistoryEncoder(TextEncoder(tokenizer_of(), limit=300), histories, embed=vectors_of)
+    return HistoryEncoder(TextEncoder(tokenizer_of(), limit=300), histories)
 
 
 def tokenizer_of() -> Any:
@@ -199,17 +212,17 @@ def test_labels_are_texts() -> None:
     table = {"text": ["text 1", "text 2"], "user": ["a", "a"], "tags": [["x"], ["y"]]}
     table |= {"look": [3.0, None], "score": [0.123456, 2.5]}  # type: ignore[dict-item]
     schema = Schema.fit(table, [Categorical("user"), MultiLabel("tags")])
-    empty = Histories.of_none(History(), schema)
-    found = empty.added(table, text=TEXT, labels=["look", "score"], embed=vectors_of)
+    empty = Histories.of_none(History(), schema, vectors=Vectors())
+    found = empty.added(table, text=TEXT, labels=["look", "score"])
     assert found.labels == ["look: 3, score: 0.1235", "score: 2.5"]
-    assert empty.added(table, text=TEXT, labels=["score"], missing=["2.5"], embed=vectors_of).labels == ["0.1235"]
+    assert empty.added(table, text=TEXT, labels=["score"], missing=["2.5"]).labels == ["0.1235"]
 
 
 def test_rows_that_could_not_be_forgotten_are_not_stored() -> None:
     table = table_of(80, seed=5)
     schema = Schema.fit(table, [Categorical("user", max_values=2), MultiLabel("tags")])
-    empty = Histories.of_none(History(attribute="tags"), schema)
-    found = empty.added(table, text=TEXT, labels=["label"], embed=vectors_of)
+    empty = Histories.of_none(History(attribute="tags"), schema, vectors=Vectors())
+    found = empty.added(table, text=TEXT, labels=["label"])
     known = {None, *schema["user"].values}
     stay = [row for row in range(80) if table["tags"][row] and table["user"][row] in known]
     assert found.texts == [table["text"][row] for row in stay]
@@ -279,10 +292,10 @@ def test_hidden_it_is_the_plain_model(run: Path) -> None:
 def test_the_vectors_are_those_of_the_backbone_before_training(run: Path, trained_runs: TrainedRuns) -> None:
     model = load_run(run)[1].model
     assert isinstance(model, AttributeModel)
-    assert model.histories is not None
-    vectors = SentenceVectors(str(trained_runs.backbone())).of_texts(model.histories.texts[:5])
+    assert isinstance(model.memory, Histories)
+    vectors = SentenceVectors(str(trained_runs.backbone())).of_texts(model.memory.texts[:5])
     np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1, rtol=1e-5)
-    np.testing.assert_allclose(model.histories.order[:5].astype(np.float32), vectors, atol=1e-3)
+    np.testing.assert_allclose(model.memory.order[:5].astype(np.float32), vectors, atol=1e-3)
 
 
 @pytest.mark.exhaustive
@@ -337,9 +350,9 @@ def test_rows_of_new_values_are_added_and_taken_back(timed: Path, tmp_path: Path
     np.testing.assert_array_equal(load_run(run)[1].logits(old)[0], before)
     model = load_run(run)[1].model
     assert isinstance(model, AttributeModel)
-    assert model.histories is not None
-    ids = model.histories.attribute_ids[
-        model.histories.order > np.datetime64("2025-01-01").astype("datetime64[us]").astype(int)
+    assert isinstance(model.memory, Histories)
+    ids = model.memory.attribute_ids[
+        model.memory.order > np.datetime64("2025-01-01").astype("datetime64[us]").astype(int)
     ]
     assert {model.schema["user"].values[number - 1] for number in ids[:, 0]} == {"u7", "u8", "u9"}
     assert main(["enrol", str(run), "--undo"]) == 0
@@ -367,8 +380,8 @@ def test_time(timed: Path) -> None:
     predictor = load_run(timed)[1]
     model = predictor.model
     assert isinstance(model, AttributeModel)
-    assert model.histories is not None
-    assert model.histories.order.dtype == np.int64
+    assert isinstance(model.memory, Histories)
+    assert model.memory.order.dtype == np.int64
     row = {"text": ["great film"], "user": ["u0"]}
     now, later = predictor.logits(row)[0], predictor.logits(row | {"day": ["2030-01-01"]})[0]
     np.testing.assert_array_equal(now, later)
@@ -516,10 +529,10 @@ def test_without_attributes_or_rows(
     )
     with pytest.raises(ConfigError, match="reads rows that are stored with the model, and this one has none"):
         model.row_encoder(TEXT)
-    model.histories = Histories.of_none(History(tokens=20), schema)
+    model.memory = Histories.of_none(History(tokens=20), schema)
     assert Predictor(model, text_input=TEXT).logits({"text": ["a"], "user": ["a"]})[0].shape == (1, 2)
-    with pytest.raises(ConfigError, match="give embed, or name a column of times"):
-        model.histories.added({"text": ["a"], "user": ["a"], "y": ["b"]}, text=TEXT, labels=["y"])
+    with pytest.raises(ConfigError, match="give vectors, or name a column of times"):
+        model.memory.added({"text": ["a"], "user": ["a"], "y": ["b"]}, text=TEXT, labels=["y"])
 
 
 @pytest.mark.slow

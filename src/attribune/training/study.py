@@ -1,6 +1,6 @@
-"""The records of a search: each trial is a folder with its values, written before it begins, and its result.
+"""Trials of settings in a folder: each has its values, written before it begins, and its result.
 
-An interrupted search goes on with them as an uninterrupted one would have: the values of a trial depend on the results
+An interrupted study goes on with them as an uninterrupted one would have: the values of a trial depend on the results
 of those before it, and on the seed.
 """
 
@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import contextlib
 import importlib.util
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, Generic, TypeVar
 
 from pydantic import Field, TypeAdapter, ValidationError
 
@@ -20,12 +20,12 @@ from attribune.core.files import write_json
 from attribune.core.records import read_record
 from attribune.errors import ConfigError
 
-__all__ = ["KILLED", "Range", "Space", "Trial", "TrialFolder", "listed", "read_space", "require_optuna"]
+__all__ = ["Range", "Space", "Study", "Trial", "listed", "read_space", "require_optuna"]
 
 T = TypeVar("T", bound="Trial")
 
 _MAX_ATTEMPTS = 3
-KILLED = f"its process was killed {_MAX_ATTEMPTS} times, as the system does when memory runs out"
+_KILLED = f"its process was killed {_MAX_ATTEMPTS} times, as the system does when memory runs out"
 _STARTUP_TRIALS = 8  # random ones, before Optuna uses their scores
 
 
@@ -60,17 +60,73 @@ class Trial:
     error: str | None = None
 
 
-@dataclass(frozen=True)
-class TrialFolder:
-    """The folder of one trial of a search in `search`."""
+class Study(Generic[T]):
+    """Trials one after the other, whose values are drawn from a space by the results of those before.
 
-    search: Path
-    number: int
+    A second study of the same folder begins with what is recorded there.
+
+    Args:
+        folder: has the trials in ``trials``.
+        kind: of trials.
+        seed: of the draws.
+
+    Attributes:
+        tried: the trials that have ended, in their order.
+    """
+
+    def __init__(self, folder: Path, kind: type[T], space: Space, *, seed: int) -> None:
+        self.tried: list[T] = []
+        self._folder, self._kind, self._space, self._seed = folder, kind, space, seed
 
     @property
-    def path(self) -> Path:
-        """Where the records of the trial are."""
-        return self.search / "trials" / f"{self.number:04d}"
+    def recorded(self) -> int:
+        """How many trials have a result, those of earlier calls included."""
+        return len(list(self._folder.glob("trials/*/result.json")))
+
+    @property
+    def is_recorded(self) -> bool:
+        """Whether the next trial has its result already."""
+        return self._next.result.is_file()
+
+    @property
+    def best(self) -> T | None:
+        """The trial with the lowest score, of equal ones the first; None if all failed."""
+        scored = [trial for trial in self.tried if trial.score is not None]
+        return min(scored, key=lambda trial: (trial.score, trial.number), default=None)
+
+    def path(self, number: int) -> Path:
+        """Return the folder of a trial."""
+        return self._folder / "trials" / f"{number:04d}"
+
+    @property
+    def _next(self) -> _TrialFolder:
+        return _TrialFolder(self.path(len(self.tried)))
+
+    def next(self, run: Callable[[T, Path], T], *, announce: Callable[[T], None] = lambda _: None) -> T:
+        """Return the next trial with its result: the recorded one, or else what comes of running it.
+
+        Args:
+            run: runs a trial and returns it with its result, or with the reason of its failure; it has the trial's
+                folder for itself. A trial whose process was killed too often has failed, and is not run.
+            announce: is told a new trial before it is run.
+        """
+        folder = self._next
+        if not folder.result.is_file():
+            values = folder.begin(self._space, self.tried, seed=self._seed + len(self.tried))
+            trial = self._kind(number=len(self.tried), values=values)
+            announce(trial)
+            with folder.attempt() as is_worth_it:
+                trial = run(trial, folder.path) if is_worth_it else replace(trial, error=_KILLED)
+            folder.end(trial)
+        self.tried.append(folder.read(self._kind))
+        return self.tried[-1]
+
+
+@dataclass(frozen=True)
+class _TrialFolder:
+    """The folder of one trial."""
+
+    path: Path
 
     @property
     def result(self) -> Path:
@@ -85,11 +141,6 @@ class TrialFolder:
     def _attempts(self) -> Path:
         return self.path / "attempts.json"
 
-    @staticmethod
-    def finished(search: Path) -> int:
-        """Count the trials that have a result."""
-        return len(list(search.glob("trials/*/result.json")))
-
     def begin(self, space: Space, tried: Sequence[Trial], *, seed: int) -> dict[str, Any]:
         """Draw and write the values of the trial, or read those of an interrupted one.
 
@@ -98,7 +149,7 @@ class TrialFolder:
         """
         if not self._values.is_file():
             self.path.mkdir(parents=True, exist_ok=True)
-            write_json(self._values, _draw(space, tried, seed + self.number), what="values of the trial")
+            write_json(self._values, _draw(space, tried, seed), what="values of the trial")
         return read_record(self._values, dict[str, Any], what="values of the trial")
 
     @contextlib.contextmanager

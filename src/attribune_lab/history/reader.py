@@ -16,16 +16,14 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from attribune.core.hashing import text_number
-from attribune.data.histories import Embed, Histories, read_times
 from attribune.data.readers.base import Pieces, Reader, Reading, TextRows
 from attribune.data.readers.text import TextEncoder
 from attribune.data.texts import TextInput
 from attribune.data.windows import content_ids
 from attribune.errors import ConfigError
-from attribune.methods.config import MethodConfig
-from attribune.methods.history import History
-from attribune.schema import Schema
 from attribune.tasks.inputs import InputSettings
+from attribune_lab.history.method import History
+from attribune_lab.history.rows import Histories, read_times
 
 __all__ = ["HistoryEncoder", "HistoryRows", "HistoryText"]
 
@@ -62,7 +60,6 @@ class HistoryEncoder(Reader):
 
     Args:
         encoder: of the texts.
-        embed: computes the vectors of texts; needed by histories of similar texts.
 
     Raises:
         ConfigError: for a share of the ids in which a label does not fit.
@@ -70,9 +67,9 @@ class HistoryEncoder(Reader):
 
     name: ClassVar[str] = "history"
 
-    def __init__(self, encoder: TextEncoder, histories: Histories, *, embed: Embed | None = None) -> None:
+    def __init__(self, encoder: TextEncoder, histories: Histories) -> None:
         config = histories.config
-        self.encoder, self.window, self.histories, self._embed = encoder, encoder.window, histories, embed
+        self.encoder, self.window, self.histories = encoder, encoder.window, histories
         self.columns = config.times
         self._share = config.tokens // config.k
         labels = list(dict.fromkeys(histories.labels))
@@ -95,14 +92,15 @@ class HistoryEncoder(Reader):
             ConfigError: for a model without histories.
         """
         encoder = TextEncoder.of(reading, text)
-        if reading.histories is None:
+        histories = cast(Histories | None, reading.memory)
+        if histories is None:
             raise ConfigError(
                 "method 'history' reads rows that are stored with the model, and this one has none: set "
-                "model.histories to those of the training rows (`Histories.added`)"
+                "model.memory to those of the training rows (`Histories.added`)"
             )
-        is_by_time = reading.histories.config.time is not None
-        embed = None if is_by_time or reading.embedder is None else reading.embedder()
-        return cls(encoder, reading.histories, embed=embed)
+        if histories.vectors is not None:
+            histories.vectors.load()  # what is wrong with the backbone is said before any row is read
+        return cls(encoder, histories)
 
     @classmethod
     def refusal(cls, settings: InputSettings) -> str | None:
@@ -126,14 +124,9 @@ class HistoryEncoder(Reader):
             )
         return None
 
-    @classmethod
-    def no_histories(cls, method: MethodConfig, schema: Schema) -> Histories:
-        """Return histories without rows."""
-        return Histories.of_none(cast(History, method), schema)
-
     def for_training(self, *, seed: int) -> HistoryEncoder:
         """Return a reader that leaves rows without their history at random, as the method drops attributes."""
-        reader = HistoryEncoder(self.encoder, self.histories, embed=self._embed)
+        reader = HistoryEncoder(self.encoder, self.histories)
         reader._dropout, reader._chance = self.histories.config.attribute_dropout, np.random.default_rng(seed)
         return reader
 
@@ -169,8 +162,8 @@ class HistoryEncoder(Reader):
         vectors = np.zeros((len(texts), self.histories.order.shape[1]), dtype=np.float32)
         new = [place for place, row in enumerate(known) if row is None]
         if new:
-            assert self._embed is not None
-            vectors[new] = self._embed([texts[place] for place in new])
+            assert self.histories.vectors is not None
+            vectors[new] = self.histories.vectors.of_texts([texts[place] for place in new])
         old = [place for place, row in enumerate(known) if row is not None]
         vectors[old] = self.histories.order[[row for row in known if row is not None]]
         return vectors

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, ClassVar, Protocol, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -19,33 +19,47 @@ from safetensors.numpy import load_file, save
 from attribune.core.arrays import Array
 from attribune.core.files import replace_file
 from attribune.core.hashing import text_numbers
+from attribune.data.memory import Memory
 from attribune.data.texts import TextInput
 from attribune.data.times import read_moment
 from attribune.errors import ConfigError, DataError, ModelFolderError, RowError
-from attribune.methods.history import History
 from attribune.schema import Schema, canonical
 from attribune.schema.columns import Table, column_batches
 from attribune.schema.revision import Revision
+from attribune_lab.history.method import History
+from attribune_lab.history.vectors import FrozenVectors
 
-__all__ = ["HISTORY_FILES", "Embed", "Histories", "read_times"]
-
-Embed = Callable[[Sequence[str]], npt.NDArray[np.float32]]
-"""Returns vectors (n, H) of length 1 of texts."""
+__all__ = ["Histories", "Vectors", "read_times"]
 
 _ROWS, _VECTORS = "history.parquet", "history.safetensors"
-HISTORY_FILES = (_ROWS, _VECTORS)
 _NOW = np.inf
 
 
+class Vectors(Protocol):
+    """Computes vectors of texts, by which similar ones are found."""
+
+    def load(self) -> Any:
+        """Make ready, which raises the errors of what is loaded."""
+
+    def to(self, device: Any) -> None:
+        """Compute on another device."""
+
+    def of_texts(self, texts: Sequence[str]) -> npt.NDArray[np.float32]:
+        """Return the vectors (n, H) of texts, of length 1."""
+
+
 @dataclass(frozen=True, kw_only=True)
-class Histories:
+class Histories(Memory):
     """The rows that can be read in front of others.
 
     Args:
         texts: (n,) and `labels` as they are read.
         attribute_ids: (n, slots).
         order: (n,) times, numbers or microseconds since 1970; or (n, H), sentence vectors.
+        vectors: computes those of other texts; needed unless there is a column of times.
     """
+
+    files: ClassVar[tuple[str, ...]] = (_ROWS, _VECTORS)
 
     config: History
     schema: Schema
@@ -53,22 +67,31 @@ class Histories:
     labels: list[str]
     attribute_ids: npt.NDArray[np.int64]
     order: Array
+    vectors: Vectors | None = None
 
     @classmethod
-    def of_none(cls, config: History, schema: Schema) -> Self:
+    def empty(cls, model: Any, *, backbone: str | Path | None = None) -> Self:
+        """Return histories of a model without rows; see `Memory.empty`."""
+        config = model.method_config
+        vectors = FrozenVectors(model, backbone=backbone) if config.time is None else None
+        return cls.of_none(config, model.schema, vectors=vectors)
+
+    @classmethod
+    def of_none(cls, config: History, schema: Schema, *, vectors: Vectors | None = None) -> Self:
         """Return histories without rows, to which `added` adds some."""
         nothing = np.zeros((0, schema.slots), dtype=np.int64)
-        return cls(config=config, schema=schema, texts=[], labels=[], attribute_ids=nothing, order=np.zeros(0))
+        return cls(
+            config=config,
+            schema=schema,
+            texts=[],
+            labels=[],
+            attribute_ids=nothing,
+            order=np.zeros(0),
+            vectors=vectors,
+        )
 
     def added(
-        self,
-        table: Table,
-        *,
-        text: TextInput,
-        labels: Sequence[str],
-        missing: Sequence[str] = (),
-        embed: Embed | None = None,
-        first_id: int = 1,
+        self, table: Table, *, text: TextInput, labels: Sequence[str], missing: Sequence[str] = (), first_id: int = 1
     ) -> Self:
         """Return these and the rows of a table that have a value of the attribute, and a label.
 
@@ -77,16 +100,15 @@ class Histories:
         Args:
             labels: the columns of the labels; the names of several stand in front of them.
             missing: texts that mean no label.
-            embed: computes the vectors of texts; needed unless there is a column of times.
             first_id: rows with a value of the attribute of a smaller id are left out.
 
         Raises:
-            ConfigError: for similar texts without `embed`.
+            ConfigError: for similar texts without `vectors`, or without a pretrained backbone.
             DataError: for a missing column, or a time that cannot be read.
         """
         time = self.config.time
-        if time is None and embed is None:
-            raise ConfigError("similar texts are found by their vectors: give embed, or name a column of times")
+        if time is None and self.vectors is None:
+            raise ConfigError("similar texts are found by their vectors: give vectors, or name a column of times")
         is_number = self.has_numbers if len(self) else None
         names = [*text.names, *labels, *self.schema.names, *(() if time is None else (time,))]
         parts = [self] if len(self) else []
@@ -105,8 +127,8 @@ class Histories:
                 is_number = _reads_numbers(cells) if is_number is None else is_number
                 order = read_times(cells, time, first, is_number=is_number, needed=True)[index]
             else:
-                assert embed is not None
-                order = embed([texts[row] for row in index]).astype(np.float16)
+                assert self.vectors is not None
+                order = self.vectors.of_texts([texts[row] for row in index]).astype(np.float16)
             told, texts = [told[row] for row in index], [texts[row] for row in index]
             parts.append(replace(self, texts=texts, labels=told, attribute_ids=ids[index], order=order))
         return self._joined(parts) if parts else self
@@ -212,7 +234,7 @@ class Histories:
             "label": pa.array(self.labels, pa.string()),
         }
         columns["attribute_ids"] = pa.array(self.attribute_ids.tolist(), pa.list_(pa.int64()))
-        names = HISTORY_FILES if self.config.time is None else HISTORY_FILES[:1]
+        names = self.files if self.config.time is None else (_ROWS,)
         if self.config.time is not None:
             columns["time"] = pa.array(self.order)
         else:
@@ -222,8 +244,7 @@ class Histories:
         replace_file(folder / _ROWS, sink.getvalue().to_pybytes())
         return names
 
-    @classmethod
-    def load(cls, folder: Path, config: History, schema: Schema) -> Self | None:
+    def loaded(self, folder: Path, schema: Schema) -> Self | None:
         """Read what `save` wrote; None where it wrote nothing.
 
         Raises:
@@ -235,7 +256,7 @@ class Histories:
         try:
             table = pq.read_table(path)
             ids = np.array(table["attribute_ids"].to_pylist(), dtype=np.int64).reshape(len(table), -1)
-            order = load_file(folder / _VECTORS)["vectors"] if config.time is None else table["time"].to_numpy()
+            order = load_file(folder / _VECTORS)["vectors"] if self.config.time is None else table["time"].to_numpy()
             texts, labels = table["text"].to_pylist(), table["label"].to_pylist()
         except (pa.ArrowException, SafetensorError, OSError, KeyError, TypeError, ValueError) as error:
             raise ModelFolderError(f"{path}: the histories cannot be read ({error}): copy the folder again") from error
@@ -246,7 +267,25 @@ class Histories:
                 f"{path}: has rows of other values than the schema: the files come from two different saves; copy the "
                 "folder again"
             )
-        return cls(config=config, schema=schema, texts=texts, labels=labels, attribute_ids=ids, order=order)
+        return replace(self, schema=schema, texts=texts, labels=labels, attribute_ids=ids, order=order)
+
+    @classmethod
+    def written_texts(cls, folder: Path) -> Iterator[tuple[Path, str]]:
+        """Yield the file of the rows, and their texts."""
+        if (path := folder / _ROWS).is_file():
+            yield path, "\n".join(map(str, pq.read_table(path, columns=["text"])["text"]))
+
+    def note(self) -> str:
+        """Say how many rows are stored, and what for."""
+        return (
+            f"history: texts and labels of {len(self):,} training rows are stored with the model, to be read in front "
+            f"of texts of the same {self.attribute!r}"
+        )
+
+    def to(self, device: Any) -> None:
+        """Compute vectors on another device."""
+        if self.vectors is not None:
+            self.vectors.to(device)
 
 
 def _label_texts(columns: Mapping[str, pa.Array], names: Sequence[str], missing: Sequence[str]) -> list[str]:

@@ -1,0 +1,1 @@
+"""The method ``history``: training rows of the same value are kept with the model, and read in front of a text."""
