@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from pydantic import Field, ValidationError, model_validator
 
-from attribune.core.door import as_call
+from attribune.core.door import as_call, written_to_file
 from attribune.core.files import read_json
 from attribune.core.wording import counted
 from attribune.errors import ModelFolderError
@@ -259,6 +259,8 @@ def run_results(
         by_count=_gains(scored, metric=metric, part=part),
         figures={model.name: model.parts[part][metric].value for model in models if part in model.parts},
     )
+    with written_to_file():
+        findings = [FindingRecord(**one.to_dict()) for one in verdict.findings()]
     results = RunResults(
         method=str(recipe.method["name"]),
         task=task.to_dict(),
@@ -269,7 +271,7 @@ def run_results(
         proper=proper,
         training=training,
         verdict=verdict,
-        findings=[FindingRecord(**one.to_dict()) for one in verdict.findings()],
+        findings=findings,
         notes=list(notes),
         environment=Environment(
             versions={name: metadata.version(name) for name in _PACKAGES},
