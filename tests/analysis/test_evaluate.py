@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -20,6 +21,7 @@ from attribune.apps.cli import main
 from attribune.apps.report.explanation_page import explain
 from attribune.core.checksums import CheckedFiles
 from attribune.errors import ConfigError, DataError
+from attribune.runs.folder import RunFolder
 from attribune.runs.loading import load_run
 from attribune.runs.stored_scores import StoredScores
 
@@ -48,6 +50,19 @@ def test_rows_of_the_training_are_counted_and_show_nothing_of_the_attributes(run
     assert "shown whether the attributes" not in found.verdict.text()
     page = rows_of_run(run, table)
     assert any("among the training texts" in note for note in page.notes)
+
+
+def test_findings_are_the_sentences_of_the_verdict_in_python_and_in_the_file(run: Path, tmp_path: Path) -> None:
+    small_runs.write_csv(tmp_path / "other.csv", small_runs.reviews(20, seed=9))
+    found = evaluate(run, tmp_path / "other.csv")
+    assert [one.text for one in found.findings] == found.verdict.sentences()
+    assert {one.code for one in found.findings} >= {"hidden-overstates", "sign-of-differences"}
+    stored = RunFolder(run).read_results()
+    assert stored.verdict is not None
+    assert [one.code for one in stored.findings] == [one.code for one in stored.verdict.findings()]
+    written = json.loads((run / "metrics.json").read_text(encoding="utf-8"))["findings"]
+    assert [one["text"] for one in written] == [one.text for one in stored.findings]
+    assert all(set(one) == {"code", "values", "text"} for one in written)
 
 
 def test_rows_that_were_held_out_are_not(run: Path, tmp_path: Path) -> None:

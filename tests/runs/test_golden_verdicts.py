@@ -5,12 +5,14 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from attribune.findings import Finding
 from attribune.metrics.bootstrap import PairedResult
 from attribune.metrics.results import AttributeUse, Comparison
 from attribune.models.sizes import Sizes
@@ -188,6 +190,14 @@ def verdict_of(case: Case) -> Verdict:
 def test_a_verdict_reads_as_before(name: str) -> None:
     found = verdict_of(CASES[name])
     assert found.text() + "\n" == (FOLDER / f"{name}.txt").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_finding_of_a_file_is_said_as_the_verdict_says_it(name: str) -> None:
+    found = verdict_of(CASES[name])
+    read = json.loads(json.dumps([finding.to_dict() for finding in found.findings()]))
+    assert [Finding(one["code"], one["values"]).text for one in read] == found.sentences()
+    assert [one["text"] for one in read] == found.sentences()
 
 
 @pytest.mark.parametrize("name", CASES)

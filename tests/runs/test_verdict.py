@@ -243,7 +243,7 @@ def test_the_score_that_decides_is_named_where_the_other_one_differs(
 ) -> None:
     other = PairedResult(difference=-0.2, low=low, high=high, p_value=p_value, resamples=10)
     found = gain("user", answer).model_copy(update={"readable_metric": "rmse", "readable": other})
-    assert ("(log loss decides)" in found.sentence()) == said
+    assert ("(log loss decides)" in found.sentences()[0]) == said
 
 
 def test_baselines_without_a_proper_score_are_compared_by_the_main_metric() -> None:
@@ -283,7 +283,7 @@ def test_one_attribute_of_three_is_named() -> None:
     ]
     assert [gain.rows for gain in gains] == [300] * 3
     found = verdict(pair("injector, attributes hidden", BETTER), by_attribute=gains)
-    lines = found.attribute_sentences()
+    lines = [one.text for one in found.attribute_findings()]
     assert [line.split(":")[0] for line in lines] == [
         "Each attribute hidden alone in the trained model (p-values are corrected for 3 attributes, intervals are not)",
         "customer is not shown to help or hurt",
@@ -292,8 +292,8 @@ def test_one_attribute_of_three_is_named() -> None:
     ]
     assert "accuracy +0.0 points" in lines[1]
     assert set(lines) <= set(found.sentences())
-    assert verdict(pair("injector, attributes hidden", BETTER), by_attribute=gains[:1]).attribute_sentences() == []
-    assert len(verdict(pair("adapter", BETTER), by_attribute=gains[:1]).attribute_sentences()) == 2
+    assert verdict(pair("injector, attributes hidden", BETTER), by_attribute=gains[:1]).attribute_findings() == []
+    assert len(verdict(pair("adapter", BETTER), by_attribute=gains[:1]).attribute_findings()) == 2
     assert Verdict.model_validate(json.loads(found.model_dump_json())) == found
 
 

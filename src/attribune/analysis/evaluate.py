@@ -19,6 +19,7 @@ from attribune.data.file_options import Reading
 from attribune.data.judgements import judgement_metrics
 from attribune.data.tables import with_reading
 from attribune.errors import DataError, numbered_in_file
+from attribune.findings import Finding
 from attribune.metrics.bootstrap import Interval
 from attribune.metrics.metric import Metric
 from attribune.metrics.results import Comparison, ResultRow, compare_metrics, intervals
@@ -126,6 +127,11 @@ class Evaluation:
             by_attribute=by_attribute,
             by_count=by_count,
         )
+
+    @property
+    def findings(self) -> list[Finding]:
+        """The sentences of the verdict as data."""
+        return self.verdict.findings()
 
     def _are_known(self) -> bool:
         """Whether so many texts are of the training that the rows show nothing of the attributes."""

@@ -14,7 +14,7 @@ row counts as often as its text times its judge (the pigeonhole bootstrap, Owen 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from statistics import NormalDist
@@ -144,6 +144,11 @@ class PairedResult:
     resamples: int
     differing: int | None = None
     smallest: float | None = None
+
+    @classmethod
+    def from_record(cls, record: Mapping[str, Any]) -> PairedResult:
+        """Take the figures out of a record that has other keys as well, such as that of a comparison."""
+        return PairedResult(**{name: record[name] for name in PairedResult.__dataclass_fields__ if name in record})
 
     @property
     def shows_difference(self) -> bool:

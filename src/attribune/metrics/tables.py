@@ -196,10 +196,8 @@ class Comparisons(list[dict[str, Any]]):
     def _cells(self) -> list[list[str]]:
         lines = [["metric", "part", "difference", "p"]]
         for pair in self:
-            result = PairedResult(**{name: pair[name] for name in PairedResult.__dataclass_fields__ if name in pair})
-            lines.append(
-                [pair["metric"], pair["part"], format_difference(pair["metric"], result), f"{pair['p_value']:.4f}"]
-            )
+            difference = format_difference(pair["metric"], PairedResult.from_record(pair))
+            lines.append([pair["metric"], pair["part"], difference, f"{pair['p_value']:.4f}"])
         return lines
 
     def _caption(self) -> str:

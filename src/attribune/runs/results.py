@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from pydantic import Field, ValidationError, model_validator
 
-from attribune.core.door import as_call
+from attribune.core.door import as_call, written_to_file
 from attribune.core.files import read_json
 from attribune.core.wording import counted
 from attribune.errors import ModelFolderError
@@ -33,7 +33,7 @@ from attribune.tasks import Task
 if TYPE_CHECKING:
     from attribune.runs.recipe import Recipe
 
-__all__ = ["Environment", "ModelResult", "RunResults", "run_results"]
+__all__ = ["Environment", "FindingRecord", "ModelResult", "RunResults", "run_results"]
 
 _PACKAGES = ("attribune", "torch", "transformers", "datasets", "scikit-learn")
 _HIDDEN, _SHUFFLED = ", attributes hidden", ", attributes shuffled"
@@ -78,6 +78,14 @@ class Environment(SavedRecord):
     precision: str
 
 
+class FindingRecord(SavedRecord):
+    """A `Finding` as it was written, with its text, since another version may know codes that this one does not."""
+
+    code: str
+    values: dict[str, Any]
+    text: str
+
+
 class RunResults(SavedRecord):
     """All results of a run.
 
@@ -90,6 +98,7 @@ class RunResults(SavedRecord):
         proper: the same by the proper score of the task, where there is one beside the main metric.
         training: of the first model.
         verdict: what all of it shows, see `Verdict`; None in early files.
+        findings: the sentences of the verdict as data; empty in early files.
         metrics_note: what the metrics are of, where one prediction has several forms.
         chosen_by: sentences about the bake-off that chose the method, if one did.
     """
@@ -104,6 +113,7 @@ class RunResults(SavedRecord):
     notes: list[str]
     environment: Environment
     verdict: Verdict | None = None
+    findings: list[FindingRecord] = Field(default_factory=list)
     metrics_note: str = ""
     chosen_by: list[str] = Field(default_factory=list)
     proper: list[Comparison] = Field(default_factory=list)
@@ -238,6 +248,19 @@ def run_results(
     part, metric = "test" if "test" in rows else "validation", task.main_metric
     comparisons = compare(scored, metric=metric, part=part)
     proper = _proper(scored, metric=metric, part=part)
+    verdict = run_verdict(
+        recipe,
+        training,
+        metric=metric,
+        comparisons=comparisons,
+        conditions={model.name: model.condition for model in scored},
+        proper=proper,
+        by_attribute=attribute_gains(scored[0].alone),
+        by_count=_gains(scored, metric=metric, part=part),
+        figures={model.name: model.parts[part][metric].value for model in models if part in model.parts},
+    )
+    with written_to_file():
+        findings = [FindingRecord(**one.to_dict()) for one in verdict.findings()]
     results = RunResults(
         method=str(recipe.method["name"]),
         task=task.to_dict(),
@@ -247,17 +270,8 @@ def run_results(
         comparisons=comparisons,
         proper=proper,
         training=training,
-        verdict=run_verdict(
-            recipe,
-            training,
-            metric=metric,
-            comparisons=comparisons,
-            conditions={model.name: model.condition for model in scored},
-            proper=proper,
-            by_attribute=attribute_gains(scored[0].alone),
-            by_count=_gains(scored, metric=metric, part=part),
-            figures={model.name: model.parts[part][metric].value for model in models if part in model.parts},
-        ),
+        verdict=verdict,
+        findings=findings,
         notes=list(notes),
         environment=Environment(
             versions={name: metadata.version(name) for name in _PACKAGES},

@@ -7,22 +7,20 @@ metric, and none says more than they show.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 from pydantic import Field
 
-from attribune.core.door import as_call
-from attribune.core.wording import counted
-from attribune.metrics.bins import LEAST_ROWS, range_name
+from attribune.findings import Finding
+from attribune.metrics.bins import LEAST_ROWS
 from attribune.metrics.bootstrap import PairedResult, paired
 from attribune.metrics.definitions import metric_info
 from attribune.metrics.metric import Metric
 from attribune.metrics.results import AttributeUse, Comparison, GivenAndHidden
-from attribune.metrics.tables import could_be_shown, format_difference
 from attribune.runs.training_record import SavedRecord, TrainingRecord
 from attribune.schema import Schema
 from attribune.schema.attributes import counts_of_rows, read_cells
@@ -64,7 +62,24 @@ _RIGHT, _USUAL = 0.99, 0.9  # what a baseline without texts reaches only if a co
 _ERROR_LEFT = 0.1  # of the majority's: 99 % of the variance is explained
 
 
-class KeptWeights(SavedRecord):
+class _Part(SavedRecord):
+    """A part of a verdict, whose first finding is its answer."""
+
+    def findings(self) -> Iterator[Finding]:
+        """Yield what the part shows."""
+        raise NotImplementedError
+
+    def sentences(self) -> list[str]:
+        """Return the findings in sentences."""
+        return [finding.text for finding in self.findings()]
+
+    @property
+    def headline(self) -> str:
+        """The answer without figures."""
+        return next(self.findings()).headline
+
+
+class KeptWeights(_Part):
     """The check on the validation rows whose weights the model has.
 
     Args:
@@ -86,30 +101,63 @@ class KeptWeights(SavedRecord):
     setting: Literal["training.epochs", "training.steps"]
     limit: float
 
-    def sentences(self) -> Iterator[str]:
-        """Say which weights were kept, and whether a longer training may be better."""
-        when = f"epoch {self.epoch:.3g} of {self.epochs:.3g}"
-        raised = f"raise {self.setting} (now {self.limit:g})"
-        if self.checks == 1:
-            yield (
-                f"The weights are those after {when}, the only check ({self._figure()}). To see whether the model "
-                f"still improves, {raised}."
-            )
-            return
-        yield f"The weights are those after {when}, which had the best {self._figure()}."
-        if self.is_last:
-            yield f"That was the last check, so the model may still improve: {raised}."
-        elif self.stopped_early:
-            yield "The training stopped early, since no later check was better (training.patience)."
-
-    def _figure(self) -> str:
-        info = metric_info(self.metric)
-        if self.value is None:
-            return f"validation {info.words}"
-        return f"validation {info.words}, {info.scale * self.value:.4g}{info.unit and f' {info.unit}'}"
+    def findings(self) -> Iterator[Finding]:
+        """Yield which weights were kept, and whether a longer training may be better."""
+        is_only = self.checks == 1
+        yield Finding.of(
+            "only-check" if is_only else "weights-kept",
+            epoch=self.epoch,
+            epochs=self.epochs,
+            metric=self.metric,
+            value=self.value,
+            setting=self.setting,
+            limit=self.limit,
+        )
+        if self.is_last and not is_only:
+            yield Finding.of("last-check-best", setting=self.setting, limit=self.limit)
+        elif self.stopped_early and not is_only:
+            yield Finding("stopped-early")
 
 
-class BaselineResult(SavedRecord):
+class _Compared(_Part):
+    """The model against another one.
+
+    Args:
+        answer: whether the model is better.
+        comparison: by the proper score of the task, or by the main metric if there is none.
+        readable: by the main metric, if that is another one.
+    """
+
+    answer: YesOrNo
+    comparison: Comparison
+    readable: Comparison | None = None
+
+    @property
+    def _figures(self) -> list[Comparison]:
+        """The comparison that decides first: the proper score, unless only the other metric shows a difference."""
+        if self.readable is None:
+            return [self.comparison]
+        is_other = self.readable.shows_difference and not self.comparison.shows_difference
+        return [self.readable, self.comparison] if is_other else [self.comparison, self.readable]
+
+    @property
+    def is_mixed(self) -> bool:
+        """Whether the model is better by one of the two metrics and worse by the other."""
+        return {"yes", "no"} <= {_answer(pair.metric, pair) for pair in self._figures}
+
+    def _found(self, code: str, **values: Any) -> Finding:
+        answers = {_answer(pair.metric, pair): pair.metric for pair in self._figures}
+        return Finding.of(
+            code,
+            **values,
+            figures=[asdict(pair) for pair in self._figures],
+            shown_on=[pair.metric for pair in self._figures if pair.shows_difference],
+            better_on=answers.get("yes"),
+            worse_on=answers.get("no") if self.is_mixed else None,
+        )
+
+
+class BaselineResult(_Compared):
     """The model against the best of the cheap baselines.
 
     Args:
@@ -119,47 +167,15 @@ class BaselineResult(SavedRecord):
         advice: what to try where it is not.
     """
 
-    answer: YesOrNo
-    comparison: Comparison
-    readable: Comparison | None = None
     advice: list[str] = Field(default_factory=list)
 
-    @property
-    def is_mixed(self) -> bool:
-        """Whether the model is better by one of the two metrics and worse by the other."""
-        return _Shown.of(self.comparison, self.readable).is_mixed
-
-    @property
-    def headline(self) -> str:
-        """The answer without figures."""
-        return {
-            "yes": "The model is better than every cheap baseline.",
-            "no": f"The cheap baseline {self.comparison.b} is better than the model.",
-            "not shown": f"The cheap baseline {self.comparison.b} may be as good as the model.",
-        }[self.answer]
-
-    def sentences(self) -> Iterator[str]:
-        """Say whether the model is better, and what to try otherwise."""
-        name, shown = self.comparison.b, _Shown.of(self.comparison, self.readable)
-        if shown.is_mixed:
-            better, worse = shown.words if self.answer == "yes" else shown.words[::-1]
-            yield (
-                f"The model is better than the cheap baseline '{name}' on {better} and worse on {worse}: "
-                f"{shown.figures}. Take the one that is better on what counts for you."
-            )
-        elif self.answer == "yes":
-            yield (
-                f"The model is better than every cheap baseline on {shown.on}; the best of them is '{name}': "
-                f"{shown.figures}."
-            )
-        elif self.answer == "no":
-            yield f"The model is worse than the cheap baseline '{name}' on {shown.on}: {shown.figures}."
-        else:
-            least = _could_be_shown(self.comparison)
-            yield f"The model is not shown to differ from the cheap baseline '{name}': {shown.figures}.{least}"
+    def findings(self) -> Iterator[Finding]:
+        """Yield whether the model is better."""
+        codes = {"yes": "better-than-baselines", "no": "worse-than-baseline", "not shown": "baseline-not-shown"}
+        yield self._found(codes[self.answer], baseline=self.comparison.b)
 
 
-class AttributeEffect(SavedRecord):
+class AttributeEffect(_Compared):
     """The model against one that does not know the attributes.
 
     Args:
@@ -169,54 +185,17 @@ class AttributeEffect(SavedRecord):
         readable: by the main metric, if that is another one.
     """
 
-    answer: YesOrNo
     against: Literal["hidden", "trained without"]
-    comparison: Comparison
-    readable: Comparison | None = None
 
-    @property
-    def is_mixed(self) -> bool:
-        """Whether the attributes help by one of the two metrics and hurt by the other."""
-        return _Shown.of(self.comparison, self.readable).is_mixed
-
-    @property
-    def headline(self) -> str:
-        """The answer without figures."""
-        return {
-            "yes": "The attributes help.",
-            "no": "The model is worse with its attributes.",
-            "not shown": "It is not shown whether the attributes help.",
-        }[self.answer]
-
-    def sentences(self) -> Iterator[str]:
-        """Say whether the attributes help."""
-        other = (
-            "the same model with its attributes hidden"
-            if self.against == "hidden"
-            else f"{self.comparison.b}, trained without attributes"
-        )
-        shown = _Shown.of(self.comparison, self.readable)
-        compared = f"Against {other},"
-        if shown.is_mixed:
-            better, worse = shown.words if self.answer == "yes" else shown.words[::-1]
-            yield (
-                f"{compared} the attributes help on {better} and hurt on {worse}: {shown.figures}. "
-                f"Keep them if {better} counts more for you."
-            )
-        elif self.answer == "not shown":
-            least = _could_be_shown(self.comparison)
-            yield f"{compared} the attributes are not shown to help or hurt: {shown.figures}.{least}"
-        else:
-            yield f"{compared} the attributes {_VERBS[self.answer]} on {shown.on}: {shown.figures}."
+    def findings(self) -> Iterator[Finding]:
+        """Yield whether the attributes help."""
+        codes = {"yes": "attributes-help", "no": "attributes-hurt", "not shown": "attributes-not-shown"}
+        yield self._found(codes[self.answer], against=self.against, other=self.comparison.b)
         if self.against == "hidden":
-            yield (
-                "With its attributes hidden, the model lacks values on which it has learned to rely, which can "
-                "overstate what they are worth. To compare with a model that is trained without them, use "
-                f"{as_call('train', compare='adapter')}."
-            )
+            yield Finding("hidden-overstates")
 
 
-class AttributeGain(SavedRecord):
+class AttributeGain(_Part):
     """What one attribute changes: the model with all attributes against the same one with this attribute hidden.
 
     Args:
@@ -237,20 +216,22 @@ class AttributeGain(SavedRecord):
     readable: PairedResult | None = None
     rows: int
 
-    def sentence(self) -> str:
-        """Say what the attribute changes."""
-        figures = _figures(self.metric, self.gain, p_value=self.p_value)
-        if self.answer == "not shown" and not self.gain.low <= 0 <= self.gain.high:
-            figures += " (not conclusive after the correction)"
+    def findings(self) -> Iterator[Finding]:
+        """Yield what the attribute changes."""
+        figures, contradicted = [{"metric": self.metric, **asdict(self.gain)}], False
         if self.readable is not None and self.readable_metric is not None:
-            figures += f"; {_figures(self.readable_metric, self.readable)}"
-            if _answer(self.readable_metric, self.readable) not in ("not shown", self.answer):
-                figures += f" ({metric_info(self.metric).words} decides)"
-        return f"{self.attribute} {_VERBS_OF_ONE[self.answer]}: {figures}."
-
-
-_VERBS = {"yes": "help", "no": "hurt"}
-_VERBS_OF_ONE = {"yes": "helps", "no": "hurts", "not shown": "is not shown to help or hurt"}
+            figures.append({"metric": self.readable_metric, **asdict(self.readable)})
+            contradicted = _answer(self.readable_metric, self.readable) not in ("not shown", self.answer)
+        codes = {"yes": "attribute-helps", "no": "attribute-hurts", "not shown": "attribute-not-shown"}
+        yield Finding.of(
+            codes[self.answer],
+            attribute=self.attribute,
+            rows=self.rows,
+            figures=figures,
+            corrected_p_value=self.p_value,
+            lost_by_correction=self.answer == "not shown" and not self.gain.low <= 0 <= self.gain.high,
+            contradicted=contradicted,
+        )
 
 
 class CountGain(SavedRecord):
@@ -271,17 +252,12 @@ class CountGain(SavedRecord):
     gain: PairedResult
 
     def sentence(self, metric: str) -> str:
-        """Say what the rows show."""
-        count = "no training row" if self.high == 0 else f"{range_name(self.low, self.high)} training rows"
-        count = count.removesuffix("s") if (self.low, self.high) == (1, 1) else count
-        said = {"yes": "the attributes help", "no": "the model is worse with them", "not shown": "no difference shown"}
-        return (
-            f"Where the {self.attribute} has {count} ({counted(self.rows, 'row')}): {said[self.answer]}, "
-            f"{_figures(metric, self.gain)}, against hidden attributes."
-        )
+        """Say what the rows show by the main metric."""
+        shown = {"figures": [{"metric": metric, **asdict(self.gain)}], **self.model_dump(exclude={"gain"})}
+        return Finding("attributes-by-count", shown).text
 
 
-class GivenAway(SavedRecord):
+class GivenAway(_Part):
     """The baseline that reads no text is right nearly everywhere, since a column tells the label.
 
     Args:
@@ -295,16 +271,9 @@ class GivenAway(SavedRecord):
     majority: float
     columns: list[str]
 
-    def sentence(self) -> str:
-        """Say it, and what to do."""
-        info = metric_info(self.metric)
-        figures = [f"{info.scale * one:.4g}{info.unit and f' {info.unit}'}" for one in (self.value, self.majority)]
-        one_of = "the column" if len(self.columns) == 1 else "one of the columns"
-        return (
-            f"A column gives the label away: the baseline attributes-only, which reads no text, has the {info.words} "
-            f"{figures[0]}, and the majority {figures[1]}. Look at {one_of} {', '.join(map(repr, self.columns))}: "
-            "leave out what is not known before the label, and train again; until then no other figure says anything."
-        )
+    def findings(self) -> Iterator[Finding]:
+        """Yield it."""
+        yield Finding("label-given-away", self.model_dump())
 
 
 class Verdict(SavedRecord):
@@ -330,64 +299,65 @@ class Verdict(SavedRecord):
     def headline(self) -> str:
         """The answers without figures, about the attributes first; empty without any."""
         if self.given_away is not None:
-            return "A column gives the label away."
+            return self.given_away.headline
         return " ".join(part.headline for part in (self.attributes, self.baseline) if part is not None)
 
-    def attribute_sentences(self) -> list[str]:
-        """Return a sentence for each attribute; none for a single one whose effect was already compared."""
-        if len(self.by_attribute) == 1 and (self.attributes is None or self.attributes.against == "hidden"):
+    def attribute_findings(self) -> list[Finding]:
+        """Return a finding for each attribute; none for a single one whose effect was already compared."""
+        gains = self.by_attribute
+        if not gains or (len(gains) == 1 and (self.attributes is None or self.attributes.against == "hidden")):
             return []
-        lines = [one.sentence() for one in self.by_attribute]
-        if not lines:
-            return []
-        corrected = f" (p-values are corrected for {len(lines)} attributes, intervals are not)"
-        begin = f"Each attribute hidden alone in the trained model{corrected if len(lines) > 1 else ''}:"
+        found = [Finding.of("each-attribute", attributes=len(gains))]
+        found += [one for gain in gains for one in gain.findings()]
         helps = self.attributes is not None and self.attributes.answer == "yes"
-        if helps and len(lines) > 1 and all(one.answer == "not shown" for one in self.by_attribute):
-            lines.append("Together they help, and these rows do not show which one does: keep them all.")
-        return [begin, *lines]
+        if helps and len(gains) > 1 and all(one.answer == "not shown" for one in gains):
+            found.append(Finding("attributes-together"))
+        return found
 
-    def _next(self) -> Iterator[str]:
-        """Say what to do, unless a column gives the label away, which says it."""
+    def _next(self) -> Iterator[Finding]:
+        """Yield what to do, unless a column gives the label away, which says it."""
         if self.given_away is not None:
             return
         hurting = [one.attribute for one in self.by_attribute if one.answer == "no"]
         if hurting:
-            yield f"What to do first: leave out {', '.join(hurting)}, and train again."
+            yield Finding.of("leave-out", attributes=hurting)
         elif self.attributes is not None and self.attributes.answer == "no" and not self.attributes.is_mixed:
-            yield "What to do first: leave the columns of the attributes out, and train again."
+            yield Finding("leave-out-all")
         if self.baseline is None:
             return
         if self.baseline.advice:
-            yield f"What to try: {'; '.join(self.baseline.advice)}."
+            yield Finding.of("what-to-try", advice="; ".join(self.baseline.advice))
         elif self.baseline.answer == "yes" and not (hurting or self.baseline.is_mixed):
             is_open = self.attributes is not None and self.attributes.answer == "not shown"
-            yield f"What to do: use this model{', which may be as good without its attributes' if is_open else ''}."
+            yield Finding.of("use-model", attributes_not_shown=is_open)
 
-    def _legend(self) -> Iterator[str]:
-        """Say what the signs of the differences mean."""
+    def _signs(self) -> Iterator[Finding]:
+        """Yield what the signs of the differences mean."""
         pairs = [pair for part in (self.attributes, self.baseline) if part for pair in (part.comparison, part.readable)]
         metrics = dict.fromkeys(pair.metric for pair in pairs if pair is not None)
         if metrics:
-            better = {
-                word: [metric_info(name).words for name in metrics if metric_info(name).higher_is_better == is_higher]
-                for word, is_higher in (("less", False), ("more", True))
-            }
-            said = ", ".join(f"{word} is better for {' and '.join(names)}" for word, names in better.items() if names)
-            yield f"Differences are the model minus what it is compared with; {said}."
+            more = [name for name in metrics if metric_info(name).higher_is_better]
+            yield Finding.of("sign-of-differences", less=[name for name in metrics if name not in more], more=more)
+
+    def findings(self) -> list[Finding]:
+        """Return what the run shows: the answers first, then which weights were kept."""
+
+        def of(part: _Part | None) -> Iterator[Finding]:
+            return iter(()) if part is None else part.findings()
+
+        return [
+            *of(self.given_away),
+            *of(self.attributes),
+            *self.attribute_findings(),
+            *of(self.baseline),
+            *self._next(),
+            *self._signs(),
+            *of(self.kept),
+        ]
 
     def sentences(self) -> list[str]:
-        """Return the verdict as plain sentences: the answers first, then which weights were kept."""
-        of_attributes = [] if self.attributes is None else list(self.attributes.sentences())
-        return [
-            *([] if self.given_away is None else [self.given_away.sentence()]),
-            *of_attributes,
-            *self.attribute_sentences(),
-            *([] if self.baseline is None else self.baseline.sentences()),
-            *self._next(),
-            *self._legend(),
-            *([] if self.kept is None else self.kept.sentences()),
-        ]
+        """Return the findings as plain sentences."""
+        return [finding.text for finding in self.findings()]
 
     def text(self) -> str:
         """Return the sentences as a list for a terminal; empty without any."""
@@ -613,24 +583,27 @@ def _baseline(recipe: Recipe, pairs: Sequence[_Pair], kept: KeptWeights | None) 
     if not cheap:
         return None
     best = _hardest(cheap)
-    advice = [] if best.answer == "yes" or not recipe.learner.has_settings else list(_advice(recipe, best, kept))
+    result = BaselineResult(answer=best.answer, comparison=best.first, readable=best.readable, advice=[])
     if best.first.can_show_none and best.main.can_show_none:
-        advice = ["several hundred test rows, before anything else"]
-    return BaselineResult(answer=best.answer, comparison=best.first, readable=best.readable, advice=advice)
+        advice = [Finding("try-more-rows")]
+    elif best.answer != "yes" and recipe.learner.has_settings:
+        advice = list(_advice(recipe, best.b, kept, is_mixed=result.is_mixed))
+    else:
+        return result
+    return result.model_copy(update={"advice": [one.text for one in advice]})
 
 
-def _advice(recipe: Recipe, best: _Pair, kept: KeptWeights | None) -> Iterator[str]:
-    if best.b == TEXT_ONLY:
-        yield "a training without the attributes, which this baseline does not read"
+def _advice(recipe: Recipe, baseline: str, kept: KeptWeights | None, *, is_mixed: bool) -> Iterator[Finding]:
+    if baseline == TEXT_ONLY:
+        yield Finding("try-without-attributes")
     if kept is not None and kept.is_last:
-        yield f"a longer training ({kept.setting}, now {kept.limit:,g})"
-    if best.b == WHOLE_TEXTS:
-        yield f"a longer window (data.max_length, now {recipe.data.max_length:,})"
+        yield Finding.of("try-longer-training", setting=kept.setting, limit=kept.limit)
+    if baseline == WHOLE_TEXTS:
+        yield Finding.of("try-longer-window", limit=recipe.data.max_length)
     if recipe.learner.tuning == "frozen":
-        yield "a backbone that is trained as well (backbone.tuning=lora or full; it is frozen)"
-    if best.b != MAJORITY and not _Shown.of(best.first, best.readable).is_mixed:
-        without = ", without attributes" if best.b == TEXT_ONLY else ""
-        yield f"or take the baseline, which costs less ({as_call('train', method=best.b.split(',')[0])}{without})"
+        yield Finding("try-trained-backbone")
+    if baseline != MAJORITY and not is_mixed:
+        yield Finding.of("try-baseline", method=baseline.split(",")[0], with_attributes=baseline != TEXT_ONLY)
 
 
 def _attributes(
@@ -660,65 +633,3 @@ def _answer(metric: str, pair: PairedResult) -> YesOrNo:
     if not pair.shows_difference:
         return "not shown"
     return "yes" if (pair.difference > 0) == metric_info(metric).higher_is_better else "no"
-
-
-@dataclass(frozen=True)
-class _Shown:
-    """What two comparisons of the same models show: first the one that decides, then by another metric, if any."""
-
-    first: Comparison
-    other: Comparison | None
-
-    @classmethod
-    def of(cls, proper: Comparison, readable: Comparison | None) -> _Shown:
-        """The proper score decides, unless only the other metric shows a difference."""
-        if readable is not None and not proper.shows_difference and readable.shows_difference:
-            return cls(readable, proper)
-        return cls(proper, readable)
-
-    @property
-    def words(self) -> list[str]:
-        """The metrics that show a difference."""
-        pairs = [self.first] if self.other is None or not self.other.shows_difference else [self.first, self.other]
-        return [metric_info(pair.metric).words for pair in pairs]
-
-    @property
-    def on(self) -> str:
-        """The same in a sentence."""
-        return " and ".join(self.words)
-
-    @property
-    def is_mixed(self) -> bool:
-        """Whether one metric shows that the model is better, and the other one that it is worse."""
-        if self.other is None:
-            return False
-        return {_answer(pair.metric, pair) for pair in (self.first, self.other)} == {"yes", "no"}
-
-    @property
-    def figures(self) -> str:
-        """The figures of both."""
-        figures = _figures(self.first.metric, self.first)
-        if self.other is None:
-            return figures
-        others = _figures(self.other.metric, self.other)
-        is_open = self.first.shows_difference and not self.other.shows_difference
-        return f"{figures}; {others}{' (not conclusive)' if is_open else ''}"
-
-
-def _could_be_shown(pair: Comparison) -> str:
-    least = could_be_shown(pair.metric, pair)
-    if pair.can_show_none:
-        return f" These are {least}."
-    return least and f" On {metric_info(pair.metric).words}, {least}."
-
-
-def _figures(metric: str, pair: PairedResult, *, p_value: float | None = None) -> str:
-    """Return a difference with its interval and p-value as a sentence has them.
-
-    Args:
-        p_value: another one than that of the pair.
-    """
-    info, p_value = metric_info(metric), pair.p_value if p_value is None else p_value
-    difference, rest = format_difference(metric, pair).split(" ", 1)
-    p = f"p = {p_value:.3f}" if p_value >= 0.001 else "p < 0.001"
-    return f"{info.words} {difference}{' points' if info.is_share else ''} {rest}, {p}"

@@ -46,6 +46,7 @@ def _run(options: argparse.Namespace) -> None:
         comparisons = [asdict(pair) for pair in result.comparisons]
         shown = {"rows": result.rows, "metrics": metrics, "comparisons": comparisons}
         shown["verdict"] = result.verdict.model_dump(mode="json")
+        shown["findings"] = [finding.to_dict() for finding in result.findings]
         show_json(shown | ({"judgements": judgements} if judgements else {}))
     else:
         show(result.text())

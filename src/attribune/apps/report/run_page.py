@@ -128,14 +128,14 @@ def _heading(rows: RunRows) -> Heading:
 def _answers(verdict: Verdict) -> Iterator[QuestionAndAnswer]:
     """Yield the questions of a verdict with their answers, the attributes first."""
     if (effect := verdict.attributes) is not None:
-        yield _answer("Do the attributes help?", effect.answer, list(effect.sentences()))
-    if lines := verdict.attribute_sentences():
+        yield _answer("Do the attributes help?", effect.answer, effect.sentences())
+    if lines := [one.text for one in verdict.attribute_findings()]:
         answers = {gain.answer for gain in verdict.by_attribute}
         yield _answer("Which of them?", answers.pop() if len(answers) == 1 else "", lines)
     if (baseline := verdict.baseline) is not None:
-        yield _answer("Is it better than a cheap baseline?", baseline.answer, list(baseline.sentences()))
+        yield _answer("Is it better than a cheap baseline?", baseline.answer, baseline.sentences())
     if verdict.kept is not None:
-        yield QuestionAndAnswer(question="Which weights does it have?", sentences=list(verdict.kept.sentences()))
+        yield QuestionAndAnswer(question="Which weights does it have?", sentences=verdict.kept.sentences())
 
 
 def _answer(

@@ -1,0 +1,25 @@
+"""The table of report.md: the codes of findings."""
+
+from __future__ import annotations
+
+from attribune.findings import meanings
+from pages.cells import table
+
+
+def codes() -> list[str]:
+    """Each code with what it means."""
+    cells = [[f"`{code}`", text.replace("{", "`").replace("}", "`")] for code, text in _plain().items()]
+    return table(["code", "meaning"], cells, words=range(2))
+
+
+def _plain() -> dict[str, str]:
+    """The meanings without how values are formatted."""
+    found = {}
+    for code, text in meanings().items():
+        for spec in (":list", ":g", ":,g", ":,"):
+            text = text.replace(f"{spec}}}", "}")
+        found[code] = text
+    return found
+
+
+TABLES = {"report.md": {"findings": codes}}

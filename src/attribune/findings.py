@@ -1,0 +1,347 @@
+"""Findings as data, such as those of a verdict, and the one sentence for each of them.
+
+A terminal, a page, a file and Python say the same of a finding, since all of them ask `said`.
+"""
+
+from __future__ import annotations
+
+import string
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from attribune.core.door import as_call
+from attribune.core.wording import counted
+from attribune.metrics.bins import range_name
+from attribune.metrics.bootstrap import PairedResult
+from attribune.metrics.definitions import metric_info
+from attribune.metrics.tables import could_be_shown, format_difference
+
+__all__ = ["CODES", "Finding", "meanings", "said"]
+
+Values = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Something that was found, for programs and, by `text`, for people.
+
+    Args:
+        code: a short name that stays the same, one of `CODES`.
+        values: the figures and names of the finding, as JSON has them.
+    """
+
+    code: str
+    values: Values = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, code: str, **values: Any) -> Finding:
+        """Make a finding of values, of which numpy's numbers become Python's."""
+        plain = {name: value.item() if isinstance(value, np.generic) else value for name, value in values.items()}
+        return cls(code, plain)
+
+    @property
+    def text(self) -> str:
+        """The finding in a sentence, see `said`."""
+        return said(self)
+
+    @property
+    def headline(self) -> str:
+        """The answer of a finding of a verdict without figures; empty for others."""
+        return _WORDS.format(_HEADLINES.get(self.code, ""), **self.values)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return ``code``, ``values`` and ``text``."""
+        return {"code": self.code, "values": dict(self.values), "text": self.text}
+
+
+def said(finding: Finding) -> str:
+    """Return a finding in a sentence, in which settings and calls are those of where the user stands.
+
+    Raises:
+        KeyError: for a code that is none of `CODES`.
+    """
+    sentence = _SENTENCES[finding.code]
+    return _WORDS.format(sentence, **finding.values) if isinstance(sentence, str) else sentence(finding.values)
+
+
+def meanings() -> dict[str, str]:
+    """Return what each code means: its sentence with the names of its values, or what the sentence says."""
+    return {
+        code: sentence if isinstance(sentence, str) else str(sentence.__doc__).partition("\n")[0].rstrip(".")
+        for code, sentence in _SENTENCES.items()
+    }
+
+
+class _Words(string.Formatter):
+    """Formats ``{rows:# row}`` as a number of rows, ``{names:list}`` with commas and ``{names:quoted}`` in quotes."""
+
+    def format_field(self, value: Any, format_spec: str) -> str:
+        """Return a value as its specification wants it, which may be any that Python knows as well."""
+        if format_spec.startswith("# "):
+            return counted(value, format_spec[2:])
+        if format_spec in ("list", "quoted"):
+            return ", ".join(map(repr if format_spec == "quoted" else str, value))
+        if format_spec == "metric":
+            return metric_info(value).words
+        return str(super().format_field(value, format_spec))
+
+
+_WORDS = _Words()
+
+
+def _figure(values: Values) -> str:
+    """Return a difference with its interval and p-value as a sentence has them."""
+    metric, pair = str(values["metric"]), PairedResult.from_record(values)
+    info = metric_info(metric)
+    difference, rest = format_difference(metric, pair).split(" ", 1)
+    p = f"p = {pair.p_value:.3f}" if pair.p_value >= 0.001 else "p < 0.001"
+    return f"{info.words} {difference}{' points' if info.is_share else ''} {rest}, {p}"
+
+
+def _figures(values: Values) -> str:
+    """Return the figures of both metrics, the one that decides first."""
+    first, *others = values["figures"]
+    is_open = values["shown_on"] == [first["metric"]]
+    return "; ".join([_figure(first), *(f"{_figure(one)}{' (not conclusive)' if is_open else ''}" for one in others)])
+
+
+def _metrics(names: list[str]) -> str:
+    return " and ".join(metric_info(name).words for name in names)
+
+
+def _value(metric: str, value: float) -> str:
+    info = metric_info(metric)
+    return f"{info.scale * value:.4g}{info.unit and f' {info.unit}'}"
+
+
+def _could_be_shown(values: Values) -> str:
+    """Say which difference the rows could have shown."""
+    first = values["figures"][0]
+    pair = PairedResult.from_record(first)
+    least = could_be_shown(first["metric"], pair)
+    if pair.can_show_none:
+        return f" These are {least}."
+    return least and f" On {metric_info(first['metric']).words}, {least}."
+
+
+def _given_away(values: Values) -> str:
+    """A column gives the label away: the baseline that reads no text is right nearly everywhere."""
+    metric, columns = values["metric"], values["columns"]
+    one_of = "the column" if len(columns) == 1 else "one of the columns"
+    return (
+        f"A column gives the label away: the baseline attributes-only, which reads no text, has the "
+        f"{metric_info(metric).words} {_value(metric, values['value'])}, and the majority "
+        f"{_value(metric, values['majority'])}. Look at {one_of} {', '.join(map(repr, columns))}: leave out what is "
+        "not known before the label, and train again; until then no other figure says anything."
+    )
+
+
+def _against(values: Values) -> str:
+    other = "the same model with its attributes hidden"
+    if values["against"] != "hidden":
+        other = f"{values['other']}, trained without attributes"
+    return f"Against {other}, the attributes"
+
+
+def _attributes_help(values: Values) -> str:
+    """The attributes help, by one metric at least."""
+    return _attributes(values, "help")
+
+
+def _attributes_hurt(values: Values) -> str:
+    """The model is worse with its attributes, by one metric at least."""
+    return _attributes(values, "hurt")
+
+
+def _attributes(values: Values, verb: str) -> str:
+    if values["worse_on"] is None:
+        return f"{_against(values)} {verb} on {_metrics(values['shown_on'])}: {_figures(values)}."
+    better, worse = (metric_info(values[name]).words for name in ("better_on", "worse_on"))
+    return (
+        f"{_against(values)} help on {better} and hurt on {worse}: {_figures(values)}. "
+        f"Keep them if {better} counts more for you."
+    )
+
+
+def _attributes_not_shown(values: Values) -> str:
+    """It is not shown whether the attributes help."""
+    return f"{_against(values)} are not shown to help or hurt: {_figures(values)}.{_could_be_shown(values)}"
+
+
+def _hidden_overstates(values: Values) -> str:
+    """The comparison was with hidden attributes, which can overstate what they are worth."""
+    return (
+        "With its attributes hidden, the model lacks values on which it has learned to rely, which can overstate what "
+        "they are worth. To compare with a model that is trained without them, use "
+        f"{as_call('train', compare='adapter')}."
+    )
+
+
+def _each_attribute(values: Values) -> str:
+    """The effects of single attributes follow."""
+    number = values["attributes"]
+    corrected = f" (p-values are corrected for {number} attributes, intervals are not)" if number > 1 else ""
+    return f"Each attribute hidden alone in the trained model{corrected}:"
+
+
+def _attribute_helps(values: Values) -> str:
+    """One attribute helps."""
+    return _attribute(values, "helps")
+
+
+def _attribute_hurts(values: Values) -> str:
+    """The model is worse with one attribute."""
+    return _attribute(values, "hurts")
+
+
+def _attribute_not_shown(values: Values) -> str:
+    """It is not shown whether one attribute helps."""
+    return _attribute(values, "is not shown to help or hurt")
+
+
+def _attribute(values: Values, verb: str) -> str:
+    first, *others = values["figures"]
+    figures = _figure({**first, "p_value": values["corrected_p_value"]})
+    if values["lost_by_correction"]:
+        figures += " (not conclusive after the correction)"
+    figures = "; ".join([figures, *map(_figure, others)])
+    decides = f" ({metric_info(first['metric']).words} decides)" if values["contradicted"] else ""
+    return f"{values['attribute']} {verb}: {figures}{decides}."
+
+
+def _attributes_by_count(values: Values) -> str:
+    """What the attributes change in rows whose value has few or many training rows."""
+    low, high = values["low"], values["high"]
+    number = "no training row" if high == 0 else f"{range_name(low, high)} training rows"
+    number = number.removesuffix("s") if (low, high) == (1, 1) else number
+    answers = {"yes": "the attributes help", "no": "the model is worse with them", "not shown": "no difference shown"}
+    return (
+        f"Where the {values['attribute']} has {number} ({counted(values['rows'], 'row')}): "
+        f"{answers[values['answer']]}, {_figure(values['figures'][0])}, against hidden attributes."
+    )
+
+
+def _better_than_baselines(values: Values) -> str:
+    """The model is better than every cheap baseline."""
+    return _mixed_baseline(values) or (
+        f"The model is better than every cheap baseline on {_metrics(values['shown_on'])}; the best of them is "
+        f"'{values['baseline']}': {_figures(values)}."
+    )
+
+
+def _worse_than_baseline(values: Values) -> str:
+    """A cheap baseline is better than the model."""
+    return _mixed_baseline(values) or (
+        f"The model is worse than the cheap baseline '{values['baseline']}' on {_metrics(values['shown_on'])}: "
+        f"{_figures(values)}."
+    )
+
+
+def _mixed_baseline(values: Values) -> str:
+    """Say that the two metrics disagree; nothing where they do not."""
+    if values["worse_on"] is None:
+        return ""
+    better, worse = (metric_info(values[name]).words for name in ("better_on", "worse_on"))
+    return (
+        f"The model is better than the cheap baseline '{values['baseline']}' on {better} and worse on {worse}: "
+        f"{_figures(values)}. Take the one that is better on what counts for you."
+    )
+
+
+def _baseline_not_shown(values: Values) -> str:
+    """A cheap baseline may be as good as the model."""
+    return (
+        f"The model is not shown to differ from the cheap baseline '{values['baseline']}': {_figures(values)}."
+        f"{_could_be_shown(values)}"
+    )
+
+
+def _take_baseline(values: Values) -> str:
+    """Advice: the baseline costs less."""
+    without = "" if values["with_attributes"] else ", without attributes"
+    return f"or take the baseline, which costs less ({as_call('train', method=values['method'])}{without})"
+
+
+def _use_model(values: Values) -> str:
+    """Use this model, which is better than the baselines."""
+    is_open = values["attributes_not_shown"]
+    return f"What to do: use this model{', which may be as good without its attributes' if is_open else ''}."
+
+
+def _signs(values: Values) -> str:
+    """What the signs of the differences mean."""
+    better = [f"{word} is better for {_metrics(values[word])}" for word in ("less", "more") if values[word]]
+    return f"Differences are the model minus what it is compared with; {', '.join(better)}."
+
+
+def _weights_kept(values: Values) -> str:
+    """Which weights the model has."""
+    return f"The weights are those after {_epoch(values)}, which had the best {_checked(values)}."
+
+
+def _only_check(values: Values) -> str:
+    """Which weights the model has, where there was one check only."""
+    return (
+        f"The weights are those after {_epoch(values)}, the only check ({_checked(values)}). To see whether the model "
+        f"still improves, raise {values['setting']} (now {values['limit']:g})."
+    )
+
+
+def _epoch(values: Values) -> str:
+    return f"epoch {values['epoch']:.3g} of {values['epochs']:.3g}"
+
+
+def _checked(values: Values) -> str:
+    metric, value = values["metric"], values["value"]
+    return f"validation {metric_info(metric).words}{'' if value is None else f', {_value(metric, value)}'}"
+
+
+_SENTENCES: dict[str, str | Callable[[Values], str]] = {
+    # of a verdict
+    "label-given-away": _given_away,
+    "attributes-help": _attributes_help,
+    "attributes-hurt": _attributes_hurt,
+    "attributes-not-shown": _attributes_not_shown,
+    "hidden-overstates": _hidden_overstates,
+    "each-attribute": _each_attribute,
+    "attribute-helps": _attribute_helps,
+    "attribute-hurts": _attribute_hurts,
+    "attribute-not-shown": _attribute_not_shown,
+    "attributes-together": "Together they help, and these rows do not show which one does: keep them all.",
+    "attributes-by-count": _attributes_by_count,
+    "better-than-baselines": _better_than_baselines,
+    "worse-than-baseline": _worse_than_baseline,
+    "baseline-not-shown": _baseline_not_shown,
+    "leave-out": "What to do first: leave out {attributes:list}, and train again.",
+    "leave-out-all": "What to do first: leave the columns of the attributes out, and train again.",
+    "what-to-try": "What to try: {advice}.",
+    "use-model": _use_model,
+    "sign-of-differences": _signs,
+    "only-check": _only_check,
+    "weights-kept": _weights_kept,
+    "last-check-best": "That was the last check, so the model may still improve: raise {setting} (now {limit:g}).",
+    "stopped-early": "The training stopped early, since no later check was better (training.patience).",
+    # advice of a verdict
+    "try-more-rows": "several hundred test rows, before anything else",
+    "try-without-attributes": "a training without the attributes, which this baseline does not read",
+    "try-longer-training": "a longer training ({setting}, now {limit:,g})",
+    "try-longer-window": "a longer window (data.max_length, now {limit:,})",
+    "try-trained-backbone": "a backbone that is trained as well (backbone.tuning=lora or full; it is frozen)",
+    "try-baseline": _take_baseline,
+}
+
+CODES = tuple(_SENTENCES)
+"""The codes of findings."""
+
+_HEADLINES = {
+    "label-given-away": "A column gives the label away.",
+    "attributes-help": "The attributes help.",
+    "attributes-hurt": "The model is worse with its attributes.",
+    "attributes-not-shown": "It is not shown whether the attributes help.",
+    "better-than-baselines": "The model is better than every cheap baseline.",
+    "worse-than-baseline": "The cheap baseline {baseline} is better than the model.",
+    "baseline-not-shown": "The cheap baseline {baseline} may be as good as the model.",
+}
