@@ -37,6 +37,7 @@ from attribune.runs.folder import RunFolder
 from attribune.runs.loading import predictor_of
 from attribune.runs.recipe import Recipe
 from attribune.runs.results import RunResults, run_results
+from attribune.runs.settings_tree import SETTINGS
 from attribune.runs.table_recipe import table_recipe
 from attribune.runs.training_record import TrainingRecord
 from attribune.tasks.capabilities import MAJORITY, PROCESSES, can, require
@@ -59,24 +60,7 @@ __all__ = ["train"]
 _log = logging.getLogger(__name__)
 _BUDGET = "10m"
 _MANY_ROWS = 1_000  # whose scoring takes long enough to be announced
-_TABLE_ARGUMENTS = (
-    *(
-        "text",
-        "text_pair",
-        "text_negative",
-        "label",
-        "attributes",
-        "values",
-        "weight",
-        "missing",
-        "validation",
-        "test",
-        "task",
-        "method",
-    ),
-    *Reading.__annotations__,
-    *("backbone", "tuning", "epochs", "batch_size", "learning_rate", "max_length", "seed"),
-)
+_TABLE_ARGUMENTS = {*SETTINGS, "attributes", "values", "seed"} - {"data"}
 """The arguments of `train` that stand for settings of a recipe."""
 
 

@@ -43,6 +43,7 @@ from attribune.runs.labelled import LabelledRows
 from attribune.runs.loading import load_run, predictor_of
 from attribune.runs.recipe import Recipe
 from attribune.runs.results import RunResults
+from attribune.runs.settings_tree import SETTINGS
 from attribune.schema.kinds import Kind, as_kinds
 from attribune.training.train import train
 from attribune.values.enrol import Enrolment, learn_values
@@ -188,8 +189,8 @@ class AttributeEstimator(BaseEstimator, ABC):
 
     def _train_arguments(self, epochs: float | None) -> dict[str, Any]:
         """Return the arguments of `train` that have the names of parameters."""
-        names = ("text", "attributes", "text_pair", "values", "method", "backbone", "tuning", "batch_size")
-        given = {name: getattr(self, name) for name in (*names, "learning_rate", "max_length")}
+        names = {*SETTINGS, "attributes", "values"}.intersection(self._get_param_names())
+        given = {name: getattr(self, name) for name in names}
         return {**given, "epochs": self.epochs if epochs is None else epochs}
 
     @property
