@@ -55,11 +55,10 @@ def callers(name: str) -> list[str]:
         for place, defined, code in definitions()
         if not _is_functional(place) and re.search(rf"(?<![\w.])(functional\.)?{name}\(", code) and _reads(place, name)
     ]
-    return outside or [
-        f"`functional.{defined}`"
-        for place, defined, code in definitions()
-        if _is_functional(place) and defined != name and re.search(rf"\b{name}\(", code)
-    ]
+    inside = [(defined, code) for place, defined, code in definitions() if _is_functional(place) and defined != name]
+    calls = [defined for defined, code in inside if re.search(rf"\b{name}\(", code)]
+    same = [defined for defined, code in inside if f"`{name}`" in code]  # it computes the same otherwise
+    return outside or [f"`functional.{defined}`" for defined in calls or same]
 
 
 @cache

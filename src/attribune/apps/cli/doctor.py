@@ -117,7 +117,7 @@ _PRECISIONS = {
 
 
 def _block(title: str, lines: list[tuple[str, Any]]) -> Iterator[str]:
-    width = max(len(name) for name, _ in lines)
+    width = max((len(name) for name, _ in lines), default=0)
     yield f"\n{title}"
     for name, value in lines:
         yield f"  {name:{width}}  {value}".rstrip()
