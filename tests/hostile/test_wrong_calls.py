@@ -44,7 +44,7 @@ WRONG: dict[str, Any] = {
     "nul": "a\0b",
     "lists of lists": [["a"], ["b", None]],
 }
-OTHERS = ("self", "cls", "options", "args", "kwargs", "reporter", "profile", "tell", "shared")  # not of a user's call
+OTHERS = ("self", "cls", "options", "args", "kwargs", "reporter", "tell", "shared")  # not of a user's call
 SOME = 2  # wrong values that each parameter is given in every suite
 SEEDS = ("random_state",)  # which scikit-learn checks, and names
 

@@ -305,5 +305,5 @@ def test_tables_are_sharded_on_the_device_that_trains(tmp_path: Path, monkeypatc
     model, settings = make_model("bert", METHODS["pln"]()), TrainingRecipe(table_updates="rows")
     rows: Any = {"length": [3, 4]}
     with pytest.raises(InterruptedError):
-        neural.fit(model, rows, rows, settings, RunFolder(tmp_path), Reporter(), profile=False)
+        neural.fit(model, rows, rows, settings, RunFolder(tmp_path), Reporter())
     assert devices == ["meta", "meta"]

@@ -99,11 +99,6 @@ class RunFolder(JobFolder):
         return self.path / ".bake_off"
 
     @property
-    def profile(self) -> Path:
-        """The trace and the time summary of some steps, if profiled."""
-        return self.path / "profile"
-
-    @property
     def page(self) -> Path:
         """The HTML report, if there is one."""
         return self.path / "report.html"

@@ -39,7 +39,6 @@ from attribune.runs.folder import RunFolder
 from attribune.runs.recipe import TrainingRecipe
 from attribune.tasks.capabilities import VALUE_PRIORS, can
 from attribune.training.callbacks.early_stopping import EarlyStopping
-from attribune.training.callbacks.profile import ProfileSteps
 from attribune.training.callbacks.progress import Progress
 from attribune.training.callbacks.trackers import run_name, trackers
 from attribune.training.distributed import is_main, last_checkpoint, process_count, process_number, read_state
@@ -72,8 +71,6 @@ def train_neural(
     folder: RunFolder,
     data: PreparedData,
     reporter: Reporter,
-    *,
-    profile: bool,
     before_training: Callable[[ConditionedModel], None] | None = None,
 ) -> None:
     """Build the model of a training, encode the rows, train, and save the model.
@@ -94,7 +91,7 @@ def train_neural(
         reporter.note(note)
     if before_training is not None:
         before_training(model)
-    outcome = fit(model, train, validation, settings, folder, reporter, profile=profile)
+    outcome = fit(model, train, validation, settings, folder, reporter)
     if plan.method.further_training:
         train_further = resolve_name(plan.method.further_training)
         outcome["seconds"] += train_further(model, train, settings, reporter, run=_precision(model, settings))
@@ -201,8 +198,6 @@ def fit(
     settings: TrainingRecipe,
     folder: RunFolder,
     reporter: Reporter,
-    *,
-    profile: bool,
 ) -> dict[str, Any]:
     """Train until the last epoch or until patience runs out, and load the best weights into the model.
 
@@ -232,7 +227,6 @@ def fit(
             progress,
             *trackers(settings.report_to, folder),
             *([] if settings.max_head_norm is None else [MaxHeadNorm(model, settings.max_head_norm)]),
-            *([ProfileSteps(model, folder.profile)] if profile and is_main() else []),
         ],
         sharded=sharded,
     )

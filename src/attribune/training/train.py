@@ -95,7 +95,6 @@ def train(
     resume: bool = False,
     tables: Mapping[str, Any] | None = None,
     reporter: Reporter | None = None,
-    profile: bool = False,
     **reading: Unpack[Reading],
 ) -> dict[str, Any]:
     """Train, evaluate and save; the same as ``attribune train``.
@@ -133,7 +132,6 @@ def train(
         resume: whether to continue an interrupted run in the folder.
         tables: with a recipe, ``train``, ``validation`` and ``test`` instead of its files.
         reporter: shows progress; by default a bar in a terminal or notebook.
-        profile: profile a few steps, and write a trace and a time summary to ``profile``.
         **reading: how files are read, as in `read_table`.
 
     Returns:
@@ -155,7 +153,7 @@ def train(
     from_main(folder.refuse_foreign)
     with training_alone(), ExitStack() as stack:
         from_main(lambda: stack.enter_context(folder.held()))
-        options: dict[str, Any] = {"baselines": baselines, "resume": resume, "profile": profile}
+        options: dict[str, Any] = {"baselines": baselines, "resume": resume}
         if seconds is None:
             return _train(recipe, folder, others, tables, reporter, **options)
         choice = _choose(recipe, folder, tables, reporter, budget=seconds, resume=resume)
@@ -197,9 +195,7 @@ def _choose(
     def train_one(other: Recipe, path: Path, parts: Mapping[str, Any]) -> object:
         run = RunFolder(path)
         resume = run.is_begun
-        return _train(
-            other, run, [], parts, Reporter(), baselines=False, resume=resume, profile=False, is_candidate=True
-        )
+        return _train(other, run, [], parts, Reporter(), baselines=False, resume=resume, is_candidate=True)
 
     recipe = settled(recipe)
     return choose_method(recipe, folder.bake_off_runs, tables=tables, budget=budget, train=train_one, reporter=reporter)
@@ -245,7 +241,6 @@ def _train(
     *,
     baselines: bool,
     resume: bool,
-    profile: bool,
     choice: Choice | None = None,
     is_candidate: bool = False,
 ) -> dict[str, Any]:
@@ -268,9 +263,7 @@ def _train(
         plan = replace(TrainingPlan.of(recipe), is_candidate=is_candidate)
         comparisons = {name: TrainingPlan.of(other, name) for name, other in comparison_recipes(recipe, others).items()}
         chosen_by = () if choice is None else choice.lines
-        results = _run(
-            plan, comparisons, folder, tables, reporter, baselines=baselines, profile=profile, chosen_by=chosen_by
-        )
+        results = _run(plan, comparisons, folder, tables, reporter, baselines=baselines, chosen_by=chosen_by)
         return from_main(lambda: results)
     except AttribuneError:
         if is_new and is_main():
@@ -286,7 +279,6 @@ def _run(
     reporter: Reporter,
     *,
     baselines: bool,
-    profile: bool,
     chosen_by: Sequence[str],
 ) -> dict[str, Any]:
     """Read the rows, train every method on them, compare, and write the results."""
@@ -308,9 +300,7 @@ def _run(
             by = plan.training.select_by
             fitted.extend(score_baselines(plan.data, rows, reporter, encoder=encoder, exclude=exclude, by=by))
 
-    scored, record, predictor = _train_and_score(
-        plan, folder, rows, reporter, profile=profile, before_training=fit_baselines
-    )
+    scored, record, predictor = _train_and_score(plan, folder, rows, reporter, before_training=fit_baselines)
     for name, other in comparisons.items():
         reporter.note(f"training {name} for comparison")
         is_described = other.data.source.values == plan.data.source.values
@@ -383,7 +373,6 @@ def _train_and_score(
     data: PreparedData,
     reporter: Reporter,
     *,
-    profile: bool = False,
     before_training: Callable[[Scorer], None] | None = None,
 ) -> tuple[list[Scored], TrainingRecord | None, Predictor | None]:
     """Train one method, unless its model exists, and score it with and without its attributes.
@@ -396,7 +385,7 @@ def _train_and_score(
     """
     is_trained = from_main(folder.outcome.is_file)
     if plan.model is not None and not is_trained:
-        train_neural(plan, plan.model, folder, data, reporter, profile=profile, before_training=before_training)
+        train_neural(plan, plan.model, folder, data, reporter, before_training=before_training)
     if not is_main():
         return [], None, None
     if (baseline := plan.learner.baseline) is not None and not is_trained:

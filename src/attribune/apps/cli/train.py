@@ -40,7 +40,6 @@ def add_parser(verbs: Any) -> None:
     add("--output", required=True, metavar="DIR", help="folder of the run")
     add("--budget", metavar="TIME", help="with --method auto: time for its bake-off, such as 90s or 2h (default: 10m)")
     add("--resume", action="store_true", help="resume an interrupted run")
-    add("--profile", action="store_true", help="profile some steps and write where their time went to DIR/profile")
     add = parser.add_argument_group("comparison").add_argument
     add(
         "--compare",
@@ -91,11 +90,8 @@ def _run(options: argparse.Namespace) -> None:
         baselines=options.baselines,
         resume=options.resume,
         reporter=console,
-        profile=options.profile,
     )
     if not is_main():
         return
     show(results_text(options.output))
     console.note(f"the run is in {options.output}")
-    if options.profile:
-        console.note(f"where the time went: {options.output}/profile/summary.md")
