@@ -32,7 +32,6 @@ EXTRAS = {
     "explain": "why a prediction came out as it did",
     "export": "models for ONNX Runtime",
     "playground": "a page in the browser to try a model",
-    "ray": "prediction and benchmarks on a cluster",
     "search": "search of hyperparameters",
     "sentences": "models as modules of sentence-transformers",
     "serve": "a prediction service",
@@ -59,7 +58,7 @@ _CURES = {
 _VARIABLES = (
     *("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE", "HF_DATASETS_OFFLINE", "HF_HOME", "HF_HUB_CACHE", "HF_DATASETS_CACHE"),
     *("OMP_NUM_THREADS", "OMP_WAIT_POLICY", "MKL_NUM_THREADS", "CUDA_VISIBLE_DEVICES", "TOKENIZERS_PARALLELISM"),
-    *("TMPDIR", "WORLD_SIZE", "RANK", "RAY_ADDRESS", "ATTRIBUNE_LOG"),
+    *("TMPDIR", "WORLD_SIZE", "RANK", "ATTRIBUNE_LOG"),
 )
 
 

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import io
 import logging
-import os
-import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, redirect_stdout
+from contextlib import contextmanager
 
 import datasets
 import transformers
@@ -18,7 +15,7 @@ from attribune.core.logs import LOGGER, is_quiet
 from attribune.core.progress import Reporter, epoch_name
 from attribune.core.terminal import one_line
 
-__all__ = ["ConsoleReporter", "quiet_libraries", "quiet_ray"]
+__all__ = ["ConsoleReporter", "quiet_libraries"]
 
 _STEPS_PER_LINE = 50  # without a terminal for a bar
 
@@ -31,30 +28,6 @@ def quiet_libraries() -> None:
     transformers.utils.logging.set_verbosity(level)
     transformers.utils.logging.disable_progress_bar()
     logging.getLogger("accelerate").setLevel(level)
-
-
-@contextmanager
-def quiet_ray() -> Iterator[None]:
-    """Hide what Ray writes to stdout, and what its core writes to stderr past Python; its log files have it.
-
-    What Python writes to stderr is shown as before.
-    """
-    stderr, devnull = os.dup(2), os.open(os.devnull, os.O_WRONLY)
-    python = sys.stderr
-    try:
-        if python is sys.__stderr__ and python is not None:
-            python.flush()
-            sys.stderr = os.fdopen(
-                stderr, "w", buffering=1, encoding=python.encoding, errors=python.errors, closefd=False
-            )
-        os.dup2(devnull, 2)
-        with redirect_stdout(io.StringIO()):
-            yield
-    finally:
-        os.dup2(stderr, 2)
-        sys.stderr = python
-        os.close(stderr)
-        os.close(devnull)
 
 
 class ConsoleReporter(Reporter):

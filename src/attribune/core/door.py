@@ -21,8 +21,6 @@ __all__ = [
     "called",
     "is_command_line",
     "opened_command_line",
-    "opened_door",
-    "present_door",
     "written_to_file",
 ]
 
@@ -109,21 +107,6 @@ def written_to_file() -> Iterator[None]:
         yield
     finally:
         _is_file.reset(token)
-
-
-def present_door() -> Door:
-    """Return where the user stands now, for a worker in another process that opens it (`opened_door`)."""
-    return _door()
-
-
-@contextmanager
-def opened_door(door: Door) -> Iterator[None]:
-    """Let messages speak as at a door that was found elsewhere (`present_door`), within the block."""
-    token = _function.set(door)
-    try:
-        yield
-    finally:
-        _function.reset(token)
 
 
 @contextmanager

@@ -8,7 +8,7 @@ import sys
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, TypeAlias
+from typing import Any
 
 from attribune.core.terminal import one_line
 from attribune.errors import AttribuneWarning
@@ -17,18 +17,13 @@ __all__ = [
     "LEVELS",
     "LOGGER",
     "VARIABLE",
-    "Said",
     "is_quiet",
     "logging_to_stderr",
-    "recorded",
-    "say_again",
     "show_note",
 ]
 
 VARIABLE = "ATTRIBUNE_LOG"
 LOGGER = logging.getLogger("attribune")
-Said: TypeAlias = "tuple[str, str]"
-"""What was said, ``note`` or ``warning``, and its text."""
 LEVELS = {"error": logging.ERROR, "warning": logging.WARNING, "info": logging.INFO, "debug": logging.DEBUG}
 
 
@@ -59,24 +54,6 @@ def logging_to_stderr(level: int) -> Iterator[None]:
 
 
 @contextmanager
-def recorded() -> Iterator[list[Said]]:
-    """Record the notes and warnings of this library while the block runs: they are for the user of another process."""
-    recorder = _Recorder(logging.WARNING)
-    with warnings.catch_warnings(), _logging_to(recorder, logging.WARNING):
-        warnings.simplefilter("always", AttribuneWarning)  # what is shown of them is decided where they are said again
-        yield recorder.said
-
-
-def say_again(said: Said) -> None:
-    """Say here what was recorded elsewhere."""
-    kind, text = said
-    if kind == "note":
-        show_note(text)
-    else:
-        warnings.warn(text, AttribuneWarning, stacklevel=2)
-
-
-@contextmanager
 def _logging_to(handler: logging.Handler, level: int) -> Iterator[None]:
     earlier_level, showwarning = LOGGER.level, warnings.showwarning
     LOGGER.addHandler(handler)
@@ -88,17 +65,6 @@ def _logging_to(handler: logging.Handler, level: int) -> Iterator[None]:
         warnings.showwarning = showwarning
         LOGGER.setLevel(earlier_level)
         LOGGER.removeHandler(handler)
-
-
-class _Recorder(logging.Handler):
-    """Keeps the messages in their order."""
-
-    def __init__(self, level: int) -> None:
-        super().__init__(level)
-        self.said: list[Said] = []
-
-    def emit(self, record: logging.LogRecord) -> None:
-        self.said.append(("note" if getattr(record, "is_note", False) else "warning", record.getMessage()))
 
 
 class _OnStderr(logging.Handler):

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal, Unpack
+from typing import Any, Unpack
 
 import pyarrow as pa
 
@@ -50,8 +50,6 @@ def predict(
     output: str | Path,
     *,
     backbone: str | Path | None = None,
-    engine: Literal["local", "ray"] = "local",
-    workers: int | None = None,
     part_rows: int | None = None,
     escape_formulas: bool = False,
     panel: Any = None,
@@ -69,8 +67,6 @@ def predict(
             Without a suffix it is a folder of Parquet files of `part_rows` rows; parts that an earlier call with the
             same arguments wrote are kept.
         backbone: new location of the backbone's weights, if they were moved.
-        engine: for a folder: ``local`` is this process, ``ray`` the cluster of ``RAY_ADDRESS``, or one started here.
-        workers: workers of ``ray``; by default one per GPU, or per core, of the cluster.
         part_rows: rows per part; by default 16,384, or the value with which the folder was started.
         panel: what `Panel.of` takes: predictions are those of a panel for each text, in one file.
         quantise: ``int8`` computes in int8, on CPUs; see `attribune.models.predictor.quantised`.
@@ -89,7 +85,7 @@ def predict(
         reporter.note(f"at most the first {options.rows:,} rows of each table are read")
     if not sources:
         raise ConfigError("no table is given to predict: name a file")
-    _check_options(output, engine=engine, workers=workers, part_rows=part_rows, escape_formulas=escape_formulas)
+    _check_options(output, part_rows=part_rows, escape_formulas=escape_formulas)
     if panel is not None and _is_folder(output):
         raise ConfigError(f"a panel writes one file: give an output with an ending, such as {output}.parquet")
     if _is_folder(output):
@@ -102,7 +98,7 @@ def predict(
             output=str(output),
             quantise=quantise,
         )
-        return predict_parts(job, engine=engine, workers=workers, reporter=reporter)
+        return predict_parts(job, reporter=reporter)
     load = partial(load_predictor, run, backbone=backbone, quantise=quantise)
     open_output = partial(open_writer, output, escape_formulas=escape_formulas)
     return _to_file(load, sources, output, open_output, panel, reading=options, reporter=reporter)
@@ -113,23 +109,9 @@ def _is_folder(output: str | Path) -> bool:
     return str(output) != "" and not Path(output).suffix
 
 
-def _check_options(
-    output: str | Path, *, engine: str, workers: int | None, part_rows: int | None, escape_formulas: bool
-) -> None:
-    if engine not in ("local", "ray"):
-        raise ConfigError(f"unknown engine {engine!r}: choose local or ray")
-    if engine == "ray" and not _is_folder(output):
-        raise ConfigError(
-            f"{as_argument('engine', 'ray')} writes a folder of parts: give an output without an ending, not "
-            f"{output!s:.200}"
-        )
-    if workers is not None and engine == "local":
-        raise ConfigError(
-            f"{as_argument('workers', workers)} is for {as_argument('engine', 'ray')}: add that, or leave it out"
-        )
-    for name, number in (("workers", workers), ("part_rows", part_rows)):
-        if number is not None and number < 1:
-            raise ConfigError(f"{as_argument(name, number)}: give at least 1")
+def _check_options(output: str | Path, *, part_rows: int | None, escape_formulas: bool) -> None:
+    if part_rows is not None and part_rows < 1:
+        raise ConfigError(f"{as_argument('part_rows', part_rows)}: give at least 1")
     if escape_formulas and _is_folder(output):
         raise ConfigError(
             f"{as_argument('escape_formulas')} is for .csv and .tsv; {output} is a folder of Parquet files"

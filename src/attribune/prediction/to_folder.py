@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from attribune.core.hashing import file_sha256, sha256
@@ -22,7 +22,7 @@ __all__ = ["predict_parts"]
 _NOTE_INTERVAL = 60  # seconds between notes about the progress
 
 
-def predict_parts(job: Job, *, engine: str, workers: int | None, reporter: Reporter) -> int:
+def predict_parts(job: Job, *, reporter: Reporter) -> int:
     """Make the missing parts of a folder; returns the number of rows of all parts.
 
     Arguments and errors are those of `predict`.
@@ -32,10 +32,10 @@ def predict_parts(job: Job, *, engine: str, workers: int | None, reporter: Repor
     folder = PartsFolder(Path(job.output))
     folder.refuse_foreign()
     with folder.held():
-        return _predict_parts(job, folder, engine=engine, workers=workers, reporter=reporter)
+        return _predict_parts(job, folder, reporter)
 
 
-def _predict_parts(job: Job, folder: PartsFolder, *, engine: str, workers: int | None, reporter: Reporter) -> int:
+def _predict_parts(job: Job, folder: PartsFolder, reporter: Reporter) -> int:
     marks = folder.begin(job, digest=_digest(job.run))
     summary = folder.finished()
     if summary is not None:
@@ -45,7 +45,7 @@ def _predict_parts(job: Job, folder: PartsFolder, *, engine: str, workers: int |
     if marks:
         reporter.note(f"resuming after {_amount(_rows(marks.values()), len(marks))}")
     told = time.monotonic()
-    for mark in _missing(job, marks, engine=engine, workers=workers):
+    for mark in _missing(job, marks):
         # `header_columns` does not know the columns of all files beforehand.
         other = next(iter(marks.values()), mark)
         check_same_columns([(job.files[one.file - 1], one.columns) for one in (other, mark)])
@@ -62,27 +62,13 @@ def _predict_parts(job: Job, folder: PartsFolder, *, engine: str, workers: int |
     return _rows(marks.values())
 
 
-def _missing(job: Job, marks: Mapping[tuple[int, int], Mark], *, engine: str, workers: int | None) -> Iterator[Mark]:
-    """Make the missing parts, in any order."""
-    # Fixed at the start: a file that is read again after the loss of a worker must be cut in the same way.
-    done = {
-        number: frozenset(row for file, row in marks if file == number)
-        for number in range(1, len(job.files) + 1)
-        if not is_whole(number, marks)
-    }
-    if not done:
-        return iter(())
-    if engine == "local":
-        return _here(job, done)
-    from attribune.prediction.on_ray import score_on_cluster
-
-    return score_on_cluster(job, done, workers=workers)
-
-
-def _here(job: Job, done: Mapping[int, Collection[int]]) -> Iterator[Mark]:
-    scorer = PartScorer(job)
-    for file, rows in done.items():
-        for part in read_parts(job, file, done=rows):
+def _missing(job: Job, marks: Mapping[tuple[int, int], Mark]) -> Iterator[Mark]:
+    """Make the missing parts."""
+    numbers = [number for number in range(1, len(job.files) + 1) if not is_whole(number, marks)]
+    scorer = PartScorer(job) if numbers else None
+    for number in numbers:
+        done = {row for file, row in marks if file == number}
+        for part in read_parts(job, number, done=done):
             yield scorer.score(part)
 
 

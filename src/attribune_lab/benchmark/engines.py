@@ -1,4 +1,4 @@
-"""Engines, which run the cells of a benchmark: processes of this machine, or tasks of a Ray cluster.
+"""The engine that runs the cells of a benchmark: processes of this machine.
 
 Each cell has its own process, so that one that runs out of memory ends no other, and its memory can be measured.
 """
@@ -17,7 +17,6 @@ from typing import Any
 
 import torch
 
-from attribune.core.cluster import connect
 from attribune.core.console import ConsoleReporter, quiet_libraries
 from attribune.core.logs import logging_to_stderr
 from attribune.core.progress import Reporter
@@ -25,7 +24,7 @@ from attribune.core.threads import core_count
 from attribune_lab.benchmark.results import BenchmarkFolder
 from attribune_lab.benchmark.runner import Outcome, run_cell
 
-__all__ = ["Processes", "RayCluster", "run_in_this_process"]
+__all__ = ["Processes"]
 
 
 class Processes:
@@ -110,7 +109,9 @@ def _in_process(
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides
     threading.Thread(target=_leave_with, args=(connection,), daemon=True).start()
     with logging_to_stderr(level):
-        connection.send(run_in_this_process(folder, path, threads, ConsoleReporter() if show else Reporter(), begun_in))
+        connection.send(
+            _run_in_this_process(folder, path, threads, ConsoleReporter() if show else Reporter(), begun_in)
+        )
 
 
 def _leave_with(connection: Connection) -> None:
@@ -120,7 +121,7 @@ def _leave_with(connection: Connection) -> None:
         os._exit(1)
 
 
-def run_in_this_process(folder: str, path: str, threads: int, reporter: Reporter, begun_in: str) -> Outcome:
+def _run_in_this_process(folder: str, path: str, threads: int, reporter: Reporter, begun_in: str) -> Outcome:
     """Run one cell here, with the working directory of the process that started the benchmark."""
     os.chdir(begun_in)  # paths of an experiment are relative to it
     torch.set_num_threads(threads)
@@ -129,51 +130,3 @@ def run_in_this_process(folder: str, path: str, threads: int, reporter: Reporter
     experiment = benchmark.experiment()
     cell = next(cell for cell in experiment.cells() if cell.path == path)
     return run_cell(experiment, cell, benchmark, reporter=reporter)
-
-
-class RayCluster:
-    """Tasks of the Ray cluster of ``RAY_ADDRESS``, or of one on this machine.
-
-    The folder and the data must have the same paths on all nodes. If a worker dies, Ray restarts its task, which
-    resumes from the cell's last checkpoint.
-
-    Args:
-        workers: tasks at a time, which share the cores and the devices of the cluster.
-
-    Raises:
-        ConfigError: if Ray is not installed, or the cluster has no node with a core.
-    """
-
-    def __init__(self, folder: BenchmarkFolder, *, workers: int) -> None:
-        self._cluster = cluster = connect(workers=workers)
-        self._ray = cluster.ray
-        self._task = self._ray.remote(num_cpus=cluster.cores, num_gpus=cluster.devices, max_retries=5, max_calls=1)(
-            run_in_this_process
-        )
-        self._folder, self._workers = folder, workers
-        self._threads = cluster.cores
-        self._running: dict[Any, str] = {}
-
-    def has_room(self) -> bool:
-        """Whether fewer than `workers` run."""
-        return len(self._running) < self._workers
-
-    def start(self, path: str) -> None:
-        """Start a cell."""
-        folder = str(self._folder.path.resolve())
-        reference = self._task.remote(folder, path, self._threads, Reporter(), os.getcwd())
-        self._running[reference] = path
-
-    def wait(self) -> list[Outcome]:
-        """Wait until a task has ended, or has failed after all retries."""
-        (ended, *_), _ = self._ray.wait(list(self._running), num_returns=1)
-        path = self._running.pop(ended)
-        try:
-            return [self._ray.get(ended)]
-        except self._ray.exceptions.RayError as error:
-            first = str(error).strip().splitlines()[0]
-            return [Outcome(path=path, done=False, word=f"failed: {type(error).__name__}: {first}")]
-
-    def close(self) -> None:
-        """Leave the cluster."""
-        self._cluster.close()

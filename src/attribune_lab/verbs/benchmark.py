@@ -65,12 +65,6 @@ def _add_run(actions: Any) -> None:
     add("--sets", nargs="+", metavar="NAME", help="run only these data sets of the experiment")
     add("--output", metavar="DIR", required=True, help="folder of the benchmark, new or to be resumed")
     add("--workers", type=int, default=1, metavar="N", help="trainings in parallel (default: 1)")
-    add(
-        "--engine",
-        choices=("processes", "ray"),
-        default="processes",
-        help="processes on this machine, or Ray, on the cluster of RAY_ADDRESS or on this machine",
-    )
 
 
 def _add_new(actions: Any) -> None:

@@ -13,13 +13,11 @@ Examples:
   attribune predict runs/stars texts.csv --panel user --output opinions.csv
   attribune predict runs/stars reviews/ --output predictions
   zcat reviews.csv.gz | attribune predict runs/stars - --output predictions.csv
-  attribune predict runs/stars reviews/ --output predictions --engine ray --workers 8
 """
 
 from __future__ import annotations
 
 import argparse
-from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -45,13 +43,6 @@ def add_parser(verbs: Any) -> None:
     add("--output", metavar="PATH", help="file ending in .csv, .tsv, .jsonl or .parquet, or a folder")
     add_reading(parser)
     add_shared(parser, "--backbone", "--quantise")
-    add(
-        "--engine",
-        choices=("local", "ray"),
-        default="local",
-        help="how to fill a folder: in this process, or with Ray, on the cluster of RAY_ADDRESS or on this machine",
-    )
-    add("--workers", type=int, metavar="N", help="with --engine ray (default: one per GPU, or per core without one)")
     members = (
         "predict what several people would say of each text, and their panel: `all`, an attribute for all its values, "
         "or a table of members"
@@ -76,24 +67,20 @@ def _run(options: argparse.Namespace) -> None:
         _show_texts(options)
         return
     _check_tables(options)
-    from attribune.core.console import quiet_ray
     from attribune.prediction.predict import predict
 
     console = open_console()
-    with quiet_ray() if options.engine == "ray" else nullcontext():
-        rows = predict(
-            options.run_folder,
-            options.data,
-            options.output,
-            backbone=options.backbone,
-            **reading_of(options).given(),
-            engine=options.engine,
-            workers=options.workers,
-            escape_formulas=options.escape_formulas,
-            panel=options.panel,
-            quantise=options.quantise,
-            reporter=console,
-        )
+    rows = predict(
+        options.run_folder,
+        options.data,
+        options.output,
+        backbone=options.backbone,
+        **reading_of(options).given(),
+        escape_formulas=options.escape_formulas,
+        panel=options.panel,
+        quantise=options.quantise,
+        reporter=console,
+    )
     if Path(options.output).suffix:  # for a folder, `predict` has noted its parts
         console.note(f"{counted(rows, 'row')} written to {options.output}")
 
