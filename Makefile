@@ -61,7 +61,6 @@ bench: $(READY)
 	$(BIN)/python benchmarks/training_step.py
 	$(BIN)/python benchmarks/generated_weights.py
 	$(BIN)/python benchmarks/prediction.py
-	$(BIN)/python benchmarks/predict_engines.py
 	$(BIN)/python benchmarks/large_table.py
 	$(BIN)/python benchmarks/reading.py
 	$(BIN)/python benchmarks/two_processes.py

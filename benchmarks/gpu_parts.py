@@ -21,7 +21,7 @@ import torch
 import transformers
 from harness import ROOT, by_turns, milliseconds, seconds, snippets, write_csv
 from models import SHAPES, Shape, batch, build, inputs_of
-from predict_engines import COLUMNS, train
+from snippets_run import COLUMNS, train
 from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode

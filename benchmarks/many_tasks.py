@@ -29,7 +29,7 @@ from typing import Any
 import numpy as np
 import torch
 from harness import Child, arguments, by_turns, ratio, seconds, snippets, write_csv, write_result
-from predict_engines import COLUMNS, train
+from snippets_run import COLUMNS, train
 from yardstick import BarePredictor
 
 from attribune import AttributeModel, Plain, Predictor, PredictorGroup, Schema, load_tokenizer

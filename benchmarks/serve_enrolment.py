@@ -32,7 +32,7 @@ from pathlib import Path
 from typing import Any
 
 from harness import arguments, child, snippets, write_csv, write_result
-from predict_engines import COLUMNS, train
+from snippets_run import COLUMNS, train
 
 TEXT, LABEL, FILM = COLUMNS
 PREDICTIONS = 100

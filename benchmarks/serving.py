@@ -43,7 +43,7 @@ import numpy as np
 import psutil
 import torch
 from harness import Child, arguments, ratio, seconds, snippets, write_csv, write_result
-from predict_engines import COLUMNS, MAX_LENGTH, train
+from snippets_run import COLUMNS, MAX_LENGTH, train
 from yardstick import BarePredictor
 from zipf import Zipf
 

@@ -22,7 +22,7 @@ import torch
 import torch.distributed as dist
 from harness import WARM, arguments, child, machine, ratio, resident, snippets, write_csv, write_result
 from models import Point, Training
-from predict_engines import COLUMNS
+from snippets_run import COLUMNS
 
 from attribune import Injector
 from attribune.apps.cli import main as attribune

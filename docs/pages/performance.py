@@ -214,26 +214,6 @@ def tables_accuracy() -> list[str]:
     return [machine_line(found), "", *table(head, rows, words=(0, 1))]
 
 
-def engines() -> list[str]:
-    """Prediction into a folder by one process and on Ray."""
-    found = measured("predict_engines")
-    names = {
-        "ray 1": "Ray, one worker of one thread",
-        "ray 2": "Ray, two workers",
-        "local 1": "one process, one thread",
-        "local 2": "one process, two threads",
-    }
-    remarks = {
-        "ray 2": f"{found['two_workers_of_one']:.2f} x one worker",
-        "ray 1": f"{found['one_worker_of_local']:.2f} x the process with one thread",
-    }
-    rows = []
-    for case, name in names.items():
-        one = found["median"][case]
-        rows.append([name, f"{one['rows_per_second']:.0f}", f"{one['begin']:.1f}", remarks.get(case, "")])
-    return [machine_line(found), "", *table(["", "rows/s", "seconds to the first row", ""], rows, words=(0, 3))]
-
-
 def scaling() -> list[str]:
     """Time and memory of a step along each axis, with exponents."""
     found = measured("scaling")
@@ -406,7 +386,6 @@ TABLES = {
         "reading": reading,
         "two processes": two_processes,
         "tables accuracy": tables_accuracy,
-        "engines": engines,
         "scaling": scaling,
         "gpu": gpu,
     },

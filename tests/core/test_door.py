@@ -22,8 +22,6 @@ from attribune.core.door import (
     as_call,
     called,
     opened_command_line,
-    opened_door,
-    present_door,
 )
 from attribune.runs.recipe import Recipe
 from attribune.runs.settings_tree import SETTINGS
@@ -88,21 +86,6 @@ def test_a_function_has_its_own_arguments_and_else_names_the_function_that_has_o
 ) -> None:
     with called(arguments), called(["another", "that", "is", "called", "inside"]):
         assert as_argument(*given) == words
-
-
-def test_a_worker_in_another_process_speaks_as_where_it_was_asked() -> None:
-    cloudpickle = pytest.importorskip("ray.cloudpickle")
-    with at("predict r t.csv --output o"):
-        command = cloudpickle.dumps(present_door())
-    with called({"engine": ..., "path": ...}):
-        function = cloudpickle.dumps(present_door())
-    for sent, words, attribute in (
-        (command, "--engine ray", "--multi-label tags"),
-        (function, "engine='ray'", "MultiLabel('tags')"),
-    ):
-        with opened_door(cloudpickle.loads(sent)):
-            assert as_argument("engine", "ray") == words
-            assert as_attribute("multi_label", "tags") == attribute
 
 
 def test_calls_and_kinds_of_attributes() -> None:

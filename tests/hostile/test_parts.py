@@ -224,25 +224,13 @@ class TestOutputs:
 
 
 class TestOptions:
-    def test_engines(
-        self, fails: Callable[..., str], runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_rows_of_a_part(self, runs: Path, tmp_path: Path) -> None:
         data = small_runs.write_csv(tmp_path / "a.csv", ROWS[:30])
-        words = ("predict", runs / "none", data, "--output")
-        for output in (tmp_path / "p.csv", ""):
-            assert "--engine ray writes a folder of parts" in fails(*words, output, "--engine", "ray")
-        assert "--workers 2 is for --engine ray" in fails(*words, tmp_path / "out", "--workers", "2")
-        assert "--workers 0: give at least 1" in fails(*words, tmp_path / "out", "--engine", "ray", "--workers", "0")
-        with pytest.raises(ConfigError, match="unknown engine 'spark': choose local or ray"):
-            predict(runs / "none", data, tmp_path / "out", engine="spark")  # type: ignore[arg-type]
         with pytest.raises(ConfigError, match="part_rows=0: give at least 1"):
             predict(runs / "none", data, tmp_path / "out", part_rows=0)
         with pytest.raises(ConfigError, match=r"part_rows=5 is for an output without an ending"):
             predict(runs / "none", data, tmp_path / "p.csv", part_rows=5)
         assert sorted(os.listdir(tmp_path)) == ["a.csv"]
-        monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
-        message = fails(*words, tmp_path / "out", "--engine", "ray")
-        assert "--engine ray needs Ray: pip install 'attribune[ray]'" in message
 
     def test_several_tables_and_the_file_that_is_written(
         self, fails: Callable[..., str], runs: Path, tmp_path: Path

@@ -11,10 +11,12 @@ from attribune.core.progress import Reporter
 from attribune.core.wording import counted
 from attribune.data.table_files import header_columns
 from attribune.data.tables import check_same_columns
-from attribune.prediction.parts import Mark, PartsFolder, is_whole
-from attribune.prediction.reading import Job, read_parts
-from attribune.prediction.worker import PartScorer, note_empty_texts
+from attribune.data.writing import open_writer
+from attribune.models.predictor import Predictor
+from attribune.prediction.parts import FilePart, Job, Mark, PartsFolder, is_whole, read_parts
+from attribune.prediction.rows import note_empty_texts, score_rows
 from attribune.runs.folder import RunFolder
+from attribune.runs.loading import load_predictor
 from attribune.schema import EncodingReport
 
 __all__ = ["predict_parts"]
@@ -65,11 +67,29 @@ def _predict_parts(job: Job, folder: PartsFolder, reporter: Reporter) -> int:
 def _missing(job: Job, marks: Mapping[tuple[int, int], Mark]) -> Iterator[Mark]:
     """Make the missing parts."""
     numbers = [number for number in range(1, len(job.files) + 1) if not is_whole(number, marks)]
-    scorer = PartScorer(job) if numbers else None
+    if not numbers:
+        return
+    predictor = load_predictor(job.run, backbone=job.backbone, quantise=job.quantise)
     for number in numbers:
         done = {row for file, row in marks if file == number}
         for part in read_parts(job, number, done=done):
-            yield scorer.score(part)
+            yield _write_part(part, job, predictor)
+
+
+def _write_part(part: FilePart, job: Job, predictor: Predictor) -> Mark:
+    """Score a part and write it; returns its mark."""
+    scored, report = score_rows(predictor, part.rows, source=job.files[part.file - 1], first_row=part.first_row)
+    mark = Mark(
+        file=part.file,
+        first_row=part.first_row,
+        rows=len(part.rows),
+        last=part.last,
+        columns=tuple(part.rows.column_names),
+        report=report,
+    )
+    with open_writer(PartsFolder(Path(job.output)).part(part.file, part.first_row)) as writer:
+        writer.write(mark.on(scored))
+    return mark
 
 
 def _digest(run: str) -> str:

@@ -45,7 +45,7 @@ def test_bash_completes_verbs_flags_and_files(script: Path) -> None:
     assert {"list", "info", "prepare", "stats"} <= set(completed(script, "attribune", "data", ""))
     assert completed(script, "attribune", "train", "--attr") == ["--attributes"]
     assert completed(script, "attribune", "train", "--verb") == ["--verbose"]
-    assert completed(script, "attribune", "predict", "--engine", "r") == ["ray"]
+    assert completed(script, "attribune", "predict", "--quantise", "i") == ["int8"]
     assert completed(script, "attribune", "train", "re") == ["reviews.csv"]
     assert completed(script, "attribune", "train", "--output", "r") == ["runs"]
     assert completed(script, "attribune", "train", "nothing-like-this") == []

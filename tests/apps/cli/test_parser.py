@@ -26,7 +26,7 @@ DATA = {"train": "rows.csv", "text": "text", "label": "stars", "attributes": ["u
         (["train", "--output", "o", "--presset", "a"], "unrecognized arguments: --presset; did you mean '--preset'?"),
         (["data", "info", "polmed", "-zzz"], "attribune data info: error: unrecognized arguments: -zzz"),
         (["train"], "attribune train: error: the following arguments are required: --output"),
-        (["predict", "r", "d", "--engine", "rya"], "invalid choice: 'rya'; did you mean 'ray'?"),
+        (["predict", "r", "d", "--quantise", "int9"], "invalid choice: 'int9'; did you mean 'int8'?"),
         (["completion", "dash"], "invalid choice: 'dash'; did you mean 'bash'?"),
         (["completion", "x"], "invalid choice: 'x' (choose from bash, zsh, fish, tcsh)"),
     ],

@@ -114,14 +114,14 @@ def test_states_of_a_package() -> None:
 
 
 def test_requirements_are_read_whatever_their_form(monkeypatch: pytest.MonkeyPatch) -> None:
-    lines = ["torch>=2.8", "x.y", 'ray[data]>=2.60,!=2.61; extra == "ray"', 'a-b; extra == "serve"']
+    lines = ["torch>=2.8", "x.y", 'optuna[all]>=4.5,!=4.6; extra == "search"', 'a-b; extra == "serve"']
     lines += ['c; sys_platform == "none" and extra == "serve"', 'd>1; extra == "test"', 'e; python_version > "3"']
     monkeypatch.setattr(doctor.metadata, "requires", lambda _: lines)
     monkeypatch.setattr(doctor, "_inspect_package", lambda name, specifier: (name, specifier))
     needed, extras = doctor.inspect_packages()
     assert list(needed) == [("torch", ">=2.8"), ("x.y", ""), ("e", "")]
     found = {extra.name: list(extra.packages) for extra in extras if extra.packages}
-    assert found == {"ray": [("ray", "!=2.61,>=2.60")], "serve": [("a-b", "")]}
+    assert found == {"search": [("optuna", "!=4.6,>=4.5")], "serve": [("a-b", "")]}
 
 
 def test_missing_and_old_packages_have_a_cure(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,29 +3,24 @@
 from __future__ import annotations
 
 import contextlib
-import importlib.util
 import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import small_runs
 import yaml
 from finished_benchmarks import killed, names, scores
 from live_service import until
-from safetensors.numpy import load_file
 
 from attribune.apps.cli import main
 from attribune_lab.benchmark import engines
 from attribune_lab.benchmark.results import BenchmarkFolder
 
 pytestmark = pytest.mark.slow
-RAY = importlib.util.find_spec("ray") is not None
 
 
 @pytest.mark.exhaustive
@@ -58,38 +53,6 @@ def test_a_process_that_is_killed_is_named_with_the_likely_cause(
     assert (outcome.path, outcome.done) == ("reviews/none/0", False)
     assert outcome.word.startswith("failed: its process was killed, as the system does when memory runs out")
     engine.close()
-
-
-@pytest.mark.exhaustive
-@pytest.mark.skipif(not RAY, reason="Ray is not installed: pip install 'attribune[ray]'")
-def test_a_cluster_of_two_workers_one_of_which_is_killed(
-    finished: BenchmarkFolder, experiment: dict[str, Any], tmp_path: Path
-) -> None:
-    """In a process of its own, since Ray leaves threads and warnings behind."""
-    alone = next(entry for entry in experiment["settings"] if isinstance(entry, dict) and entry["name"] == "user alone")
-    (tmp_path / "tiny.yaml").write_text(
-        yaml.safe_dump({**experiment, "settings": [alone, "linear"], "reference": "linear"})
-    )
-    folder = BenchmarkFolder(tmp_path / "out")
-    words = ["benchmark", "run", str(tmp_path / "tiny.yaml"), "--output", str(folder.path)]
-    command = [sys.executable, "-m", "attribune", *words, "--engine", "ray", "--workers", "2"]
-    environment = {name: value for name, value in os.environ.items() if name != "RAY_ADDRESS"}
-    running = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment)
-    victim = 0
-    while running.poll() is None and not victim:  # until a worker is met at its work, or the command has ended
-        if list(folder.path.glob("work/*/*/*/recipe.yaml")):
-            victim = kill_a_worker(folder)
-        time.sleep(0.05)
-    _, messages = running.communicate(timeout=600)
-    assert running.returncode == 0, messages
-    assert victim, "no worker was met at its work"
-    assert len(names(folder)) == 4
-    for cell in names(folder):
-        ours, theirs = (load_file(one.path / "cells" / cell / "test_logits.safetensors") for one in (folder, finished))
-        assert ours["rows"].tolist() == theirs["rows"].tolist()
-        np.testing.assert_allclose(ours["logits"], theirs["logits"], atol=1e-3)  # of other numbers of threads
-    told = [line.split(": ")[0] for line in messages.splitlines() if ": done" in line]
-    assert sorted(told) == names(folder), "each cell is done once"
 
 
 def kill_a_worker(folder: BenchmarkFolder) -> int:

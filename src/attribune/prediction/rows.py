@@ -1,55 +1,20 @@
-"""Scoring of rows, and of the parts of a file."""
+"""Predictions beside the columns of rows."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
 from attribune.core.progress import Reporter
-from attribune.data.writing import open_writer, prediction_array, prediction_field
+from attribune.data.writing import prediction_array, prediction_field
 from attribune.errors import DataError, numbered_in_file
 from attribune.models.predictor import Predictor
-from attribune.prediction.parts import Mark, PartsFolder
-from attribune.prediction.reading import FilePart, Job
-from attribune.runs.loading import load_predictor
 from attribune.schema import EncodingReport
 from attribune.values.panel import Panel
 
-__all__ = ["PartScorer", "note_empty_texts", "panel_rows", "score_rows"]
-
-
-class PartScorer:
-    """Score parts with a run and write them; errors of the constructor are those of `load_predictor`."""
-
-    def __init__(self, job: Job) -> None:
-        self._job, self._folder = job, PartsFolder(Path(job.output))
-        self._predictor = load_predictor(job.run, backbone=job.backbone, quantise=job.quantise)
-
-    def score(self, part: FilePart) -> Mark:
-        """Score a part and write it, unless it exists; returns its mark.
-
-        Raises:
-            DataError: as `score_rows`, or naming a file that cannot be written.
-        """
-        path = self._folder.part(part.file, part.first_row)
-        if (existing := Mark.of(path)) is not None:
-            return existing
-        source = self._job.files[part.file - 1]
-        scored, report = score_rows(self._predictor, part.rows, source=source, first_row=part.first_row)
-        mark = Mark(
-            file=part.file,
-            first_row=part.first_row,
-            rows=len(part.rows),
-            last=part.last,
-            columns=tuple(part.rows.column_names),
-            report=report,
-        )
-        with open_writer(path) as writer:
-            writer.write(mark.on(scored))
-        return mark
+__all__ = ["note_empty_texts", "panel_rows", "score_rows"]
 
 
 def score_rows(predictor: Predictor, rows: pa.Table, *, source: str, first_row: int) -> tuple[pa.Table, EncodingReport]:
