@@ -27,7 +27,6 @@ from attribune.errors import ConfigError
 if TYPE_CHECKING:
     from attribune_lab.benchmark.experiment import Cell, Experiment
     from attribune_lab.benchmark.results import BenchmarkFolder
-    from attribune_lab.benchmark.runner import Engine
     from attribune_lab.benchmark.tables import Summary
 
 __all__ = ["add_parser"]
@@ -96,6 +95,7 @@ def _read_experiment(options: argparse.Namespace) -> Experiment | None:
 
 
 def _run(options: argparse.Namespace) -> None:
+    from attribune_lab.benchmark.engines import Processes
     from attribune_lab.benchmark.results import BenchmarkFolder, status_of
     from attribune_lab.benchmark.runner import check_experiment, run_cells
 
@@ -115,7 +115,8 @@ def _run(options: argparse.Namespace) -> None:
         console.note(f"{cell.path}: {state}" + (f"; {progress()}" if state == "done" else ""))
 
     console.note(f"{folder.path}: {progress()}")
-    run_cells(folder.experiment().on(sets), folder, _engine(options, folder), tell=note_cell)
+    engine = Processes(folder, workers=options.workers, show=options.workers == 1)
+    run_cells(folder.experiment().on(sets), folder, engine, tell=note_cell)
     console.note(f"{folder.path}: {progress()}")
     if left := status_of(folder, sets).left:
         raise ConfigError(
@@ -123,14 +124,6 @@ def _run(options: argparse.Namespace) -> None:
             "messages above, fix the cause and run the same command again"
         )
     show(str(folder.path))
-
-
-def _engine(options: argparse.Namespace, folder: BenchmarkFolder) -> Engine:
-    from attribune_lab.benchmark.engines import Processes, RayCluster
-
-    if options.engine == "ray":
-        return RayCluster(folder, workers=options.workers)
-    return Processes(folder, workers=options.workers, show=options.workers == 1)
 
 
 def _new(options: argparse.Namespace) -> None:
