@@ -26,7 +26,6 @@ from attribune.errors import ConfigError
 
 if TYPE_CHECKING:
     from attribune_lab.benchmark.experiment import Cell, Experiment
-    from attribune_lab.benchmark.results import BenchmarkFolder
     from attribune_lab.benchmark.tables import Summary
 
 __all__ = ["add_parser"]
