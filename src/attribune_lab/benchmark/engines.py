@@ -24,7 +24,7 @@ from attribune.core.threads import core_count
 from attribune_lab.benchmark.results import BenchmarkFolder
 from attribune_lab.benchmark.runner import Outcome, run_cell
 
-__all__ = ["Processes"]
+__all__ = ["Processes", "run_in_this_process"]
 
 
 class Processes:
@@ -109,9 +109,7 @@ def _in_process(
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides
     threading.Thread(target=_leave_with, args=(connection,), daemon=True).start()
     with logging_to_stderr(level):
-        connection.send(
-            _run_in_this_process(folder, path, threads, ConsoleReporter() if show else Reporter(), begun_in)
-        )
+        connection.send(run_in_this_process(folder, path, threads, ConsoleReporter() if show else Reporter(), begun_in))
 
 
 def _leave_with(connection: Connection) -> None:
@@ -121,7 +119,7 @@ def _leave_with(connection: Connection) -> None:
         os._exit(1)
 
 
-def _run_in_this_process(folder: str, path: str, threads: int, reporter: Reporter, begun_in: str) -> Outcome:
+def run_in_this_process(folder: str, path: str, threads: int, reporter: Reporter, begun_in: str) -> Outcome:
     """Run one cell here, with the working directory of the process that started the benchmark."""
     os.chdir(begun_in)  # paths of an experiment are relative to it
     torch.set_num_threads(threads)
