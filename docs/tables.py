@@ -15,7 +15,6 @@ FOLDER = Path(__file__).parent
 sys.path.insert(0, str(FOLDER))
 from pages import (  # noqa: E402
     benchmark,
-    capabilities,
     equations,
     experiments,
     explain,
@@ -27,6 +26,7 @@ from pages import (  # noqa: E402
     methods,
     performance,
     promises,
+    recipes,
     results,
     service,
     systems,
@@ -35,7 +35,7 @@ from pages import (  # noqa: E402
 
 MODULES = (
     methods,
-    capabilities,
+    recipes,
     equations,
     benchmark,
     explain,
