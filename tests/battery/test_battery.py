@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import lab_methods
 import pytest
 import shape_checks
 import torch
@@ -44,8 +45,6 @@ from attribune.methods.attribute_method import AttributeMethod
 from attribune.models.model import AttributeModel
 from attribune.schema import Categorical, MultiLabel, Schema, ValueTable
 from attribune.tasks import Classification
-from attribune_lab.history.method import History
-from attribune_lab.methods import Basis, Hcsc, Huapa, Iaa, OnePerValue, Upnn
 
 pytestmark = pytest.mark.slow
 
@@ -73,13 +72,7 @@ SETTINGS: dict[str, MethodConfig] = {
     "plora": Plora(rank=3, vector_size=13),
     "modulated": Modulated(rank=3, vector_size=13),
     "poly": Poly(rank=3),
-    "hcsc": Hcsc(attention_size=7, vector_size=13, attribute_dropout=0.2),
-    "basis": Basis(vector_size=13, initial_vector=0.1, attribute_dropout=0.2),
-    "upnn": Upnn(rank=2, vector_size=7, attribute_dropout=0.2),
-    "huapa": Huapa(attention_size=7, vector_size=13, initial_vector=0.1, attribute_dropout=0.2),
-    "iaa": Iaa(attention_size=7, vector_size=13, initial_vector=0.1, attribute_dropout=0.2),
-    "history": History(k=3, tokens=20),
-    "one-per-value": OnePerValue(rank=3),
+    **lab_methods.SETTINGS,
     "injector+chim": Combined(parts=(Injector(bottleneck=5, vector_size=13), Chim(vector_size=7))),
 }
 SIZES = {"bottleneck": 5, "vector_size": 13}
@@ -100,17 +93,9 @@ VARIANTS: dict[str, MethodConfig] = {
     "maa from the backbone": Maa(layers=2, initial="backbone"),
     "concat-word small": ConcatWord(vector_size=13, layers=1, heads=2, inner=23),
     "poly splits": Poly(rank=3, skills=3, splits=2),
-    "chim everywhere": Chim(vector_size=13, places=("embedding", "encoder", "attention", "classifier"), repeats=1),
     "chim attention": Chim(vector_size=13, places=("attention",), repeats=4),
     "chim matrix": Chim(vector_size=13, places=("attention", "classifier"), representation="matrix"),
-    "chim bias": Chim(vector_size=13, places=("encoder", "classifier"), representation="bias"),
-    "basis word": Basis(place="word", vector_size=13, initial_vector=0.1),
-    "basis encoder": Basis(place="encoder", vector_size=13, initial_vector=0.1, bases=2),
-    "basis attention": Basis(place="attention", vector_size=13, initial_vector=0.1),
-    "basis bias": Basis(place="bias", vector_size=13, initial_vector=0.1),
-    "basis direct": Basis(place="linear", direct=True, initial_vector=0.1),
-    "basis direct attention": Basis(place="attention", direct=True, initial_vector=0.1),
-    "upnn fused": Upnn(rank=2, vector_size=7, fused=True),
+    **lab_methods.VARIANTS,
     "prefix attention": Prefix(place="attention", length=2, vector_size=13),
     "prefix of nobody": Prefix(length=2, personal=False),
     "prefix attention of nobody": Prefix(place="attention", length=2, personal=False),
@@ -124,13 +109,7 @@ OPTIONS: dict[str, dict[str, Any]] = {"e2ln": {"chunk": 4}, "adapter": {"tuning"
 }
 
 
-# What methods need of backbones without pretraining.
-NEEDS: dict[str, dict[str, Any]] = {
-    "huapa": {"branches": 2, "hidden_size": 24},
-    "iaa": {"branches": 3, "hidden_size": 16},
-    "upnn": {"input_vectors": 2},
-    "chim everywhere": {"projection": True},
-}
+NEEDS = lab_methods.NEEDS
 
 
 # The last state of the first token depends on the global projections alone.
@@ -623,7 +602,7 @@ COMPILED = (
     "pln",
     "e2ln",
     "plora",
-    "hcsc",
+    *(["hcsc"] if lab_methods.HAS_LAB else []),
 )
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from itertools import product
 from typing import Any, Literal, get_args, get_origin
 
+import lab_methods
 import pytest
 import torch
 from families import HIDDEN, WORD_FAMILIES, tiny_backbone
@@ -31,12 +32,7 @@ BESIDE: dict[str, dict[str, Any]] = {
     "e2ln fusion=weighted": {"vector_size": HIDDEN},
 }
 """What further options a value of an option needs."""
-NEEDS: dict[str, dict[str, Any]] = {
-    "huapa": {"branches": 2, "hidden_size": 24},
-    "iaa": {"branches": 3, "hidden_size": 16},
-    "upnn": {"input_vectors": 2},
-    "chim": {"projection": True},
-}
+NEEDS: dict[str, dict[str, Any]] = lab_methods.NEEDS | {"chim": {"projection": True}}
 """What methods need of backbones without pretraining."""
 
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import lab_methods
 import pytest
 import torch
 from families import EACH_KIND, FAMILIES, KIN, VOCABULARY, WORD_FAMILIES, assert_learns, tiny_backbone
+from lab_methods import needs_lab
 
 from attribune.backbones.families import placement_for
 from attribune.errors import ConfigError, DataError
@@ -15,7 +17,6 @@ from attribune.methods import METHODS, Combined, E2ln, Injector, MethodConfig, P
 from attribune.models.model import AttributeModel
 from attribune.schema import Categorical, Schema
 from attribune.tasks import Preference, Regression, Task
-from attribune_lab.history.method import History
 
 ROWS, LENGTH = 5, 9
 SIZES = torch.tensor([[9, 4], [2, 7], [7, 7], [1, 3], [5, 9]])
@@ -28,7 +29,8 @@ def fits(method: MethodConfig) -> bool:
 
 
 FITTING = [(name, "bert") for name, kind in METHODS.items() if fits(kind())]
-FITTING += [("basis", "word-bilstm"), ("hcsc", "word-bilstm"), ("concat-text", "word-tang-cnn")]
+if lab_methods.HAS_LAB:
+    FITTING += [("basis", "word-bilstm"), ("hcsc", "word-bilstm"), ("concat-text", "word-tang-cnn")]
 OTHER = ("injector", "upa", "concat-text")  # the first that fits a family
 EVERY_FAMILY = [
     pytest.param(family, marks=[] if family in EACH_KIND else pytest.mark.exhaustive)
@@ -69,9 +71,10 @@ def alone(given: dict[str, torch.Tensor], place: int) -> dict[str, torch.Tensor]
     return texts | {"attribute_ids": given["attribute_ids"]}
 
 
+@needs_lab
 def test_other_rows_are_not_read_in_front_of_two_texts() -> None:
     with pytest.raises(ConfigError, match="'history' reads other rows in front of one text, and the task 'preference'"):
-        build("bert", History())
+        build("bert", lab_methods.SETTINGS["history"])
 
 
 def saved_backbone(family: str, folder: Path) -> str:

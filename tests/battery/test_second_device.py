@@ -6,10 +6,11 @@ import os
 from typing import Any
 from unittest import mock
 
+import lab_methods
 import pytest
 import second_device
 import torch
-from families import VOCABULARY, tiny_backbone
+from families import VOCABULARY, WORD_FAMILIES, tiny_backbone
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -30,12 +31,7 @@ OTHERS: dict[str, MethodConfig] = {
     "injector+upa": Combined(parts=(Injector(), Upa())),
 }
 CASES: dict[str, MethodConfig] = {name: kind() for name, kind in METHODS.items()} | OTHERS
-OPTIONS: dict[str, dict[str, Any]] = {
-    "huapa": {"branches": 2, "hidden_size": 24},
-    "iaa": {"branches": 3, "hidden_size": 16},
-    "upnn": {"input_vectors": 2},
-}
-FAMILIES = ("bert", "word-hierarchical", "word-tang-cnn")
+FAMILIES = ("bert", *(name for name in ("word-hierarchical", "word-tang-cnn") if name in WORD_FAMILIES))
 
 
 def model_of(name: str) -> AttributeModel:
@@ -44,7 +40,7 @@ def model_of(name: str) -> AttributeModel:
     family = next(family for family in FAMILIES if config.refusal(placement_for(family)) is None)
     table = {"user": ["a", "b", "c"], "film": ["x", "y", "z"]}
     schema = Schema.fit(table, [Categorical(attribute) for attribute in table])
-    backbone = tiny_backbone(family, options=OPTIONS.get(name))
+    backbone = tiny_backbone(family, options=lab_methods.NEEDS.get(name))
     return AttributeModel.build(backbone, schema, task=Classification(classes=3), method=config)
 
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import lab_methods
 import pytest
 import torch
 from families import EACH_KIND, FAMILIES, KIN, VOCABULARY, WORD_FAMILIES, assert_learns, tiny_backbone
+from lab_methods import needs_lab
 
 from attribune.backbones.families import placement_for
 from attribune.errors import ConfigError, DataError
@@ -15,12 +17,13 @@ from attribune.methods import METHODS, Combined, Injector, MethodConfig
 from attribune.models.model import AttributeModel
 from attribune.schema import Categorical, Schema
 from attribune.tasks import Similarity
-from attribune_lab.history.method import History
 
 ROWS, LENGTH = 5, 9
 SIZES = torch.tensor([[9, 4, 3], [2, 7, 5], [7, 7, 9], [1, 3, 2], [5, 9, 6]])
 METHOD = Injector(bottleneck=5, vector_size=13)
-CLASSIFYING = {"chim": "bert", "basis": "word-bilstm", "upnn": "word-tang-cnn", "huapa": "word-hierarchical"}
+CLASSIFYING = {"chim": "bert"}
+if lab_methods.HAS_LAB:
+    CLASSIFYING |= {"basis": "word-bilstm", "upnn": "word-tang-cnn", "huapa": "word-hierarchical"}
 OTHER = ("injector", "upa", "concat-text")  # the first that fits a family
 EVERY_FAMILY = [
     pytest.param(family, marks=[] if family in EACH_KIND else pytest.mark.exhaustive)
@@ -36,7 +39,8 @@ def compares(method: MethodConfig) -> bool:
 
 
 FITTING = [(name, "bert") for name, kind in METHODS.items() if compares(kind())]
-FITTING += [("hcsc", "word-bilstm"), ("concat-text", "word-tang-cnn"), ("la", "word-hierarchical")]
+if lab_methods.HAS_LAB:
+    FITTING += [("hcsc", "word-bilstm"), ("concat-text", "word-tang-cnn"), ("la", "word-hierarchical")]
 
 
 def build(family: str, method: MethodConfig = METHOD, *, task: Similarity | None = None) -> AttributeModel:
@@ -79,9 +83,10 @@ def test_methods_at_a_classifier_are_refused(name: str) -> None:
         build(CLASSIFYING.get(name, "bert"), method)
 
 
+@needs_lab
 def test_other_rows_are_not_read_in_front_of_two_texts() -> None:
     with pytest.raises(ConfigError, match="'history' reads other rows in front of one text"):
-        build("bert", History())
+        build("bert", lab_methods.SETTINGS["history"])
 
 
 @pytest.mark.slow

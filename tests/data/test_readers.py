@@ -21,17 +21,13 @@ from attribune.data.readers.text import TextEncoder
 from attribune.data.texts import TextInput
 from attribune.data.windows import content_ids
 from attribune.errors import ConfigError
-from attribune.methods import METHODS, Injector
+from attribune.methods import Injector
 from attribune.tasks import TASKS, Classification
 from attribune.tasks.inputs import InputSettings, SingleText, TaskInput
-from attribune_lab.history.reader import HistoryEncoder
 
 
 def test_every_task_and_method_has_a_reader() -> None:
     assert {reader_of(task, Injector()) for task in TASKS.values()} == {*READERS.values()}
-    assert {name: reader_of(Classification, kind()) for name, kind in METHODS.items() if kind.reader} == {
-        "history": HistoryEncoder
-    }
 
 
 class ClaimEvidenceCaption(SingleText):

@@ -31,7 +31,6 @@ from attribune.methods import (
     Upa,
 )
 from attribune.models.model import AttributeModel
-from attribune_lab.methods import Basis, Hcsc, Upnn
 
 INJECTOR = Injector(bottleneck=5, vector_size=13)
 PLN, CHIM, PLORA = Pln(vector_size=13), Chim(vector_size=7), Plora(rank=3, vector_size=11)
@@ -183,10 +182,6 @@ def test_kept_weights_stay_right() -> None:
     ("family", "method", "reason"),
     [
         ("bert", Tokens(), "method 'tokens' acts at the point 'embed' with layers of its own"),
-        ("bert", Upnn(fused=True), "'upnn' acts at the point 'embed' and 'classify'"),
-        ("bert", Hcsc(), "'hcsc' acts at the point 'pool'"),
-        ("bert", Basis(), "'basis' acts at the point 'pool' and 'classify'"),
-        ("bert", Basis(place="word"), "'basis' acts at the point 'embed' and 'pool'"),
         ("bert", Chim(places=("attention",)), "'chim' acts at the point 'pool'"),
         ("bert", Chim(places=("classifier", "attention")), "'chim' acts at the point 'classify' and 'pool'"),
         ("bert", Chim(representation="bias"), "'chim' acts at the point 'classify'"),

@@ -17,6 +17,7 @@ from typing import Any, Literal
 
 import small_runs
 import yaml
+from lab_methods import HAS_LAB
 from tally import Outcome, tell
 from troubles import FileFault, Trouble
 
@@ -74,22 +75,26 @@ VERBS = {
     "export": Verb(
         lambda folder: ["export", str(folder / "run"), "--for", "user=u1", "--output", str(folder / "exported")]
     ),
-    "data prepare": Verb(
-        lambda folder: [
-            *("data", "prepare", "critics", "--partial"),
-            *("--source", str(folder / "source"), "--output", str(folder / "set")),
-        ]
-    ),
     "search": Verb(lambda folder: ["search", *_small_training(folder)[1:], "--trials", "2"]),
     "train with others": Verb(
         lambda folder: [*_small_training(folder), "--compare", "none", "--resume"],
     ),
     "train tags": Verb(lambda folder: [*_token_training(folder, "tags"), "--resume"]),
     "train spans": Verb(lambda folder: [*_token_training(folder, "spans"), "--resume"]),
+}
+VERBS_OF_THE_LAB = {
+    "data prepare": Verb(
+        lambda folder: [
+            *("data", "prepare", "critics", "--partial"),
+            *("--source", str(folder / "source"), "--output", str(folder / "set")),
+        ]
+    ),
     "benchmark": Verb(
         lambda folder: ["benchmark", "run", str(folder / "experiment.yaml"), "--output", str(folder / "cells")]
     ),
 }
+if HAS_LAB:
+    VERBS |= VERBS_OF_THE_LAB
 
 
 def write_experiment(folder: Path, file: Path) -> None:

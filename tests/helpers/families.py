@@ -13,6 +13,7 @@ from transformers import AutoConfig, PreTrainedConfig, PreTrainedModel
 from attribune.backbones.architecture import ENCODER, LANGUAGE_MODEL
 from attribune.backbones.families import placement_for
 from attribune.backbones.loading import build_backbone
+from attribune.backbones.untrained import UNTRAINED
 from attribune.methods import METHODS
 from attribune.models.model import AttributeModel
 
@@ -188,10 +189,11 @@ KIN = (
     *("jina_embeddings_v3", "modernbert-decoder", "olmo2", "bart", "t5gemma"),
 )
 """Those whose rows of the placement table differ from another's in names alone."""
-EACH_KIND = ("bert", "gpt2", "modernbert", "t5", "word-bilstm")
-"""One family of each kind, for what holds of all families in the same way."""
-WORD_FAMILIES = ("word-cnn", "word-tang-cnn", "word-bilstm", "word-bilstm-cnn", "word-hierarchical")
+_WORD_FAMILIES = ("word-cnn", "word-tang-cnn", "word-bilstm", "word-bilstm-cnn", "word-hierarchical")
+WORD_FAMILIES = tuple(name for name in _WORD_FAMILIES if name.removeprefix("word-") in UNTRAINED)
 """Those without pretraining, and without Transformer layers."""
+EACH_KIND = ("bert", "gpt2", "modernbert", "t5", *(name for name in WORD_FAMILIES if name == "word-bilstm"))
+"""One family of each kind, for what holds of all families in the same way."""
 _SETTINGS |= {
     "word-cnn": {"options": {"embedding_size": 31, "widths": [1, 2, 3], "filters": 16}},
     "word-tang-cnn": {"options": {"embedding_size": 31, "filters": HIDDEN}},

@@ -19,10 +19,6 @@ from transformers import PreTrainedTokenizerFast
 from troubles import Trouble
 
 from attribune.apps.cli import main
-from attribune.core.progress import Reporter
-from attribune_lab.benchmark import engines
-from attribune_lab.benchmark.results import BenchmarkFolder
-from attribune_lab.benchmark.runner import Outcome
 
 __all__ = ["COLUMNS", "Command", "reviews", "save_backbone", "train_command", "write_csv"]
 
@@ -129,30 +125,12 @@ def _run(
         os.dup2(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND), stream)
     sys.stdout, sys.stderr = open(1, "w", closefd=False), open(2, "w", buffering=1, closefd=False)  # noqa: SIM115
     if trouble is not None and words[0] == "benchmark":
-        engines.Processes = CellsHere  # type: ignore[assignment, misc]
+        import finished_benchmarks
+
+        finished_benchmarks.engines.Processes = finished_benchmarks.CellsHere  # type: ignore[assignment, misc]
     with trouble or contextlib.nullcontext():
         code = main(words)
     sys.exit(code)
-
-
-class CellsHere:
-    """Trains the cells of a benchmark in its own process, where its trouble reaches them."""
-
-    def __init__(self, folder: BenchmarkFolder, **_: object) -> None:
-        self.folder, self.ended = folder, list[Outcome]()
-
-    def has_room(self) -> bool:
-        return not self.ended
-
-    def start(self, path: str) -> None:
-        self.ended.append(engines.run_in_this_process(str(self.folder.path), path, 1, Reporter(), os.getcwd()))
-
-    def wait(self) -> list[Outcome]:
-        ended, self.ended = self.ended, []
-        return ended
-
-    def close(self) -> None:
-        pass
 
 
 def save_backbone(folder: Path, *, model_type: str = "bert", seed: int = 0, is_generative: bool = False) -> Path:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import small_runs
 from attacks import NEW, write_experiment
-from published import write_source
+from lab_methods import HAS_LAB
 from token_tables import questions, tagged_words, write_json_lines
 from trained_runs import ROWS, TrainedRuns
 
@@ -43,8 +43,11 @@ def attacked(trained_runs: TrainedRuns, backbone: Path, tmp_path_factory: pytest
     small_runs.write_csv(folder / "new.csv", NEW)
     write_json_lines(folder / "tags.jsonl", tagged_words(40))
     write_json_lines(folder / "spans.jsonl", questions(40, unanswerable=0.25))
-    write_source(folder / "source", "critics")
-    write_experiment(folder, folder / "experiment.yaml")
+    if HAS_LAB:
+        import published
+
+        published.write_source(folder / "source", "critics")
+        write_experiment(folder, folder / "experiment.yaml")
     return folder
 
 

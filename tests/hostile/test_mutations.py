@@ -19,6 +19,7 @@ import pytest
 import small_runs
 import yaml
 from attacks import NEW, VERBS, write_experiment
+from lab_methods import HAS_LAB
 from trained_runs import TrainedRuns
 from troubles import Limits
 
@@ -69,16 +70,20 @@ FILES: dict[str, list[Words]] = {
     "parts/_manifest.json": [lambda base: _into_parts(base)],
     "parts/_summary.json": [lambda base: _into_parts(base)],
     "backbone/config.json": [predict("injector", "--backbone", "backbone")],
+    "new/search.json": [lambda base: SEARCH],
+    "new/trials/0000/values.json": [lambda base: _tried_again(base)],
+    "new/trials/0000/result.json": [lambda base: SEARCH],
+}
+OF_THE_LAB: dict[str, list[Words]] = {
     "cells/cells/reviews/none/0/cell.json": [
         lambda base: ["benchmark", "table", base / "cells"],
         lambda base: ["benchmark", "status", base / "cells"],
     ],
     "cells/cells/reviews/none/0/metrics.json": [lambda base: ["benchmark", "report", base / "cells"]],
     "cells/experiment.yaml": [lambda base: ["benchmark", "table", base / "cells"]],
-    "new/search.json": [lambda base: SEARCH],
-    "new/trials/0000/values.json": [lambda base: _tried_again(base)],
-    "new/trials/0000/result.json": [lambda base: SEARCH],
 }
+if HAS_LAB:
+    FILES |= OF_THE_LAB
 SEARCHED: dict[str, list[Words]] = {
     "automl/model/automl.json": [predict("automl")],
     "automl/trials/0000/values.json": [lambda base: _searched_again(base, "0000")],
@@ -115,11 +120,14 @@ def base(runs: Path, trained_runs: TrainedRuns, tmp_path_factory: pytest.TempPat
     small_runs.write_csv(folder / "new.csv", NEW)
     assert main(["enrol", str(folder / "injector"), str(folder / "new.csv")]) == 0
     assert main([str(word) for word in _into_parts(folder)]) == 0
-    write_experiment(folder, folder / "experiment.yaml")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("attribune_lab.benchmark.engines.Processes", small_runs.CellsHere)
         patch.chdir(folder)
-        assert main(VERBS["benchmark"].words(folder)) == 0
+        if HAS_LAB:
+            import finished_benchmarks
+
+            write_experiment(folder, folder / "experiment.yaml")
+            patch.setattr(finished_benchmarks.PROCESSES, finished_benchmarks.CellsHere)
+            assert main(VERBS["benchmark"].words(folder)) == 0
         assert main([str(word) for word in SEARCH]) == 0
     return folder
 

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 import small_runs
 from attacks import ATTACKS, VERBS, Attacks
+from lab_methods import HAS_LAB
 from live_service import until
 from tally import tell
 from troubles import Pause
@@ -32,7 +33,7 @@ PAIRS = [
 ]
 SAME = [
     "predict to a folder",
-    "data prepare",
+    *(["data prepare"] if HAS_LAB else []),
     *(
         pytest.param(name, marks=pytest.mark.exhaustive)
         for name in ["train", "train linear", "predict", "report", "search"]

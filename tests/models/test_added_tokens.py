@@ -29,7 +29,6 @@ from attribune.runs.recipe import Recipe, TrainingRecipe
 from attribune.schema import Categorical, Schema
 from attribune.tasks import Classification
 from attribune.training.optimizer import build_optimizer
-from attribune_lab.history.vectors import FrozenVectors
 
 Factory = Callable[..., PreTrainedModel]
 SCHEMA = Schema.fit({"user": ["a", "b", "a"]}, [Categorical("user")])
@@ -144,15 +143,6 @@ def test_a_predictor_reads_texts_with_them(tiny_backbone: Factory, tmp_path: Pat
     predictor = Predictor.from_pretrained(tmp_path / "model")
     found = predictor.predict({"text": ["w5 <title> w6", "w5 <body> w6"], "user": ["a", "a"]})
     assert len(set(found["probability_1"])) == 2
-
-
-def test_histories_are_compared_by_the_same_tokens(tiny_backbone: Factory, tmp_path: Path) -> None:
-    backbone = tiny_backbone("bert")
-    tokenizer = tokenizer_of(backbone)
-    backbone.save_pretrained(tmp_path)
-    tokenizer.save_pretrained(tmp_path)
-    model = built(str(tmp_path), tokenizer)
-    assert FrozenVectors(model).of_texts(["w5 <title>", "w5"]).shape == (2, 48)
 
 
 def test_what_cannot_have_them_says_so(tiny_backbone: Factory) -> None:

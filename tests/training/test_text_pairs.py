@@ -15,6 +15,7 @@ import small_runs
 import torch
 import yaml
 from families import BERT_METHODS
+from lab_methods import needs_lab
 from trained_runs import TrainedRuns
 
 from attribune.apps.cli import main
@@ -22,8 +23,6 @@ from attribune.errors import DataError
 from attribune.models.auto import load_model
 from attribune.models.predictor import Predictor
 from attribune.runs.loading import load_run
-from attribune_lab.benchmark.results import BenchmarkFolder
-from attribune_lab.benchmark.tables import benchmark_tables
 
 pytestmark = pytest.mark.slow
 
@@ -111,8 +110,12 @@ def test_a_graph_reads_both_texts(kind: str, pair_run: Path, data: Path, tmp_pat
         assert [one.name for one in session.get_inputs()] == ["input_ids", "attention_mask", "token_type_ids"]
 
 
+@needs_lab
 @pytest.mark.exhaustive
 def test_a_benchmark_of_pairs(data: Path, backbone: Path, tmp_path: Path) -> None:
+    from attribune_lab.benchmark.results import BenchmarkFolder
+    from attribune_lab.benchmark.tables import benchmark_tables
+
     words = ["benchmark", "new", "--data", str(data), "--text", "one", "--text-pair", "two", "--label", "stars"]
     assert main([*words, "--attributes", "user", "--steps", "2", "--output", str(tmp_path / "mine.yaml")]) == 0
     experiment = yaml.safe_load((tmp_path / "mine.yaml").read_text())

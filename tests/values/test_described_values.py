@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import small_runs
 from datasets import Dataset
+from lab_methods import needs_lab
 from trained_runs import TrainedRuns
 
 from attribune.apps.cli import main
@@ -21,8 +22,6 @@ from attribune.values.enrol import enrol
 from attribune.values.learning import EnrolSettings
 from attribune.values.live_run import LiveRun
 from attribune.values.record import enrolments
-from attribune_lab.benchmark.experiment import Experiment, SetPlan
-from attribune_lab.benchmark.source import SetSource
 
 pytestmark = pytest.mark.slow
 
@@ -337,7 +336,10 @@ def test_parts_that_are_not_there_are_not_compared(
     assert part in capsys.readouterr().err
 
 
+@needs_lab
 def test_an_experiment_has_each_part_alone(folder: Path, tmp_path: Path) -> None:
+    from attribune_lab.benchmark.experiment import Experiment
+
     file = tmp_path / "mine.yaml"
     command = ["benchmark", "new", "--data", str(folder / "data.csv"), "--text", "text", "--label", "stars"]
     command += ["--attributes", "user", "tags", "--values", f"user={folder / 'users.csv'}", "--output", str(file)]
@@ -417,7 +419,11 @@ def test_what_goes_on_keeps_its_descriptions(
     assert part in capsys.readouterr().err
 
 
+@needs_lab
 def test_an_experiment_knows_its_tables_of_values(folder: Path, tmp_path: Path) -> None:
+    from attribune_lab.benchmark.experiment import SetPlan
+    from attribune_lab.benchmark.source import SetSource
+
     table = write(tmp_path / "users.csv", users(USERS))
     data = {"train": str(folder / "data.csv"), "text": ["text"], "label": ["stars"], "attributes": [{"name": "user"}]}
     plan = SetPlan(name="mine", data=data | {"values": {"user": str(table)}}, folds=(0,))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import finished_benchmarks
 import pytest
 import small_runs
 from finished_benchmarks import PROCESSES, finished_folder
@@ -15,7 +16,7 @@ from attribune_lab.benchmark.results import BenchmarkFolder
 @pytest.fixture
 def cells_here(monkeypatch: pytest.MonkeyPatch) -> None:
     """Cells are trained in the process of the test."""
-    monkeypatch.setattr(PROCESSES, small_runs.CellsHere)
+    monkeypatch.setattr(PROCESSES, finished_benchmarks.CellsHere)
 
 
 @pytest.fixture

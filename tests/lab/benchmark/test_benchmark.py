@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import browser
+import finished_benchmarks
 import numpy as np
 import pandas as pd
 import pytest
@@ -304,7 +305,7 @@ def test_training_counts_come_from_training_rows_alone(finished: BenchmarkFolder
 def test_an_interrupt_says_how_to_continue(
     experiment: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    class Interrupted(small_runs.CellsHere):
+    class Interrupted(finished_benchmarks.CellsHere):
         def wait(self) -> list[Outcome]:
             raise KeyboardInterrupt
 
