@@ -9,7 +9,7 @@ from typing import Any
 from attribune.methods.recommended import RECOMMENDED
 from attribune_lab.benchmark.tables import SetTable
 from pages.cells import measured, table
-from pages.counts import counts, tunings
+from pages.counts import tunings
 from pages.experiments import difference, record, score
 from pages.method_pages import LAB, LIBRARY, ON_PAGE, block, overview
 
@@ -79,7 +79,6 @@ TABLES: dict[str, dict[str, Callable[[], list[str]]]] = {
     "methods.md": {
         "recommended": partial(recommended, explained=False),
         "methods": partial(overview, LIBRARY, "methods/"),
-        "counts": counts,
     },
     "../README.md": {"recommended": partial(recommended, explained=True)},
 }

@@ -306,7 +306,6 @@ def test_the_record_of_every_method_is_that_of_the_preset() -> None:
         "systems.md",
         "performance.md",
         "large_scale.md",
-        "explain.md",
         "generation.md",
         "serving.md",
         "judges.md",
