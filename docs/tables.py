@@ -15,6 +15,7 @@ FOLDER = Path(__file__).parent
 sys.path.insert(0, str(FOLDER))
 from pages import (  # noqa: E402
     benchmark,
+    capabilities,
     equations,
     experiments,
     findings,
@@ -25,7 +26,6 @@ from pages import (  # noqa: E402
     methods,
     performance,
     promises,
-    recipes,
     results,
     service,
     systems,
@@ -34,7 +34,7 @@ from pages import (  # noqa: E402
 
 MODULES = (
     methods,
-    recipes,
+    capabilities,
     equations,
     benchmark,
     findings,

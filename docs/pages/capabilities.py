@@ -42,3 +42,6 @@ def capabilities() -> list[str]:
     rows = [[verb.name, *cells] for verb, *cells in zip(VERBS, *columns, strict=True)]
     head = ["", *(", ".join(names) for names in columns.values())]
     return table(head, rows, words=range(len(head)))
+
+
+TABLES = {"recipes.md": {"capabilities": capabilities}}

@@ -24,6 +24,7 @@ from attribune.core.door import (
     opened_command_line,
 )
 from attribune.runs.recipe import Recipe
+from attribune.runs.settings_tree import SETTINGS
 
 SOURCE = Path(attribune.__file__).parent
 FLAG = re.compile(r"(^|[^\w-])--[a-z]")
@@ -109,14 +110,9 @@ def test_a_command_is_the_door_of_its_threads_too() -> None:
     assert found == ["--encoding"]
 
 
-def test_a_setting_with_an_argument_of_another_name_is_called_so() -> None:
-    assert argument_of("data.train") == "data"
-    assert argument_of("transfer.run") == "init_attributes"
-    assert argument_of("method.trials") == "trials"
-    assert argument_of("method.vector_size") == "method.vector_size"
-    assert argument_of("backbone.pooling") == "pooling"
-    with at("train t.csv --output o"):
-        assert as_argument("transfer.run", "r") == "--init-attributes r"
+def test_the_argument_of_a_setting_is_that_of_train() -> None:
+    named_otherwise = {"data", "init_attributes", "method_trials", "method_minutes"}
+    assert {name for name, path in SETTINGS.items() if argument_of(path) != name} == named_otherwise
 
 
 def texts_of(tree: ast.Module) -> Iterator[tuple[int, str]]:

@@ -9,22 +9,12 @@ from typing import Any, ClassVar, Self, TypeVar, cast, dataclass_transform, get_
 
 import pydantic.dataclasses
 import yaml
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, ValidationInfo, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError, ValidationInfo, model_validator
 
 from attribune.core.wording import closest, shortened
 from attribune.errors import ConfigError
-from attribune.flags import FLAGS
 
-__all__ = [
-    "ONE_OR_SEVERAL",
-    "Settings",
-    "checked_dataclass",
-    "error_lines",
-    "parse_yaml",
-    "read_yaml",
-    "setting",
-    "short_repr",
-]
+__all__ = ["ONE_OR_SEVERAL", "Settings", "checked_dataclass", "error_lines", "parse_yaml", "read_yaml", "short_repr"]
 
 T = TypeVar("T")
 _MOST_BYTES = 1 << 20  # of a file of settings
@@ -83,16 +73,6 @@ class Settings(BaseModel):
         known = {name: value for name, value in settings.items() if name not in cls.removed}
         new_names = {old: new for old, new in cls.renamed.items() if new not in known} if is_saved else {}
         return {new_names.get(name, name): value for name, value in known.items()}
-
-
-def setting(path: str, **more: Any) -> Any:
-    """Return the field of a setting that has a flag, where its default and its meaning are declared.
-
-    Args:
-        more: the constraints; or a default that a flag does not know.
-    """
-    flag = FLAGS[path]
-    return Field(**{"default": flag.default, "description": flag.meaning} | more)
 
 
 @dataclass_transform(frozen_default=True)

@@ -12,8 +12,6 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
 
-from attribune.flags import FLAGS
-
 __all__ = [
     "Door",
     "argument_of",
@@ -26,16 +24,18 @@ __all__ = [
     "written_to_file",
 ]
 
+_SHORT = ("name", "kind")  # method.name is the argument method, task.kind the argument task
+
 
 def argument_of(path: str) -> str:
-    """Return the argument that stands for a setting of a recipe where there is one.
+    """Return the argument, and the end of the flag, that stands for a setting of a recipe where there is one.
 
     The options of a task or a method have none, and are called by their path.
     """
-    if path in FLAGS:
-        return FLAGS[path].name
-    group, _, last = path.rpartition(".")
-    return path if group in ("task", "method") else last
+    *groups, last = path.split(".")
+    if groups and last in _SHORT:
+        return groups[-1]
+    return path if groups[:1] in (["task"], ["method"]) else last
 
 
 class Door:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Self, TypedDict, cast
 
 from attribune.errors import ConfigError
-from attribune.flags import FLAGS
 
 __all__ = ["AS_FOUND", "FORMATS", "FileForm", "FileOptions", "Reading", "ReadingOfAll"]
 
@@ -35,6 +34,10 @@ class Reading(ReadingOfAll, total=False):
     rows: int | None
 
 
+def _flag(words: str, **more: Any) -> Any:
+    return field(default=None, metadata={"help": words, **more})
+
+
 @dataclass(frozen=True, kw_only=True)
 class FileOptions:
     """How a file is read; what is None is found.
@@ -56,13 +59,22 @@ class FileOptions:
         ConfigError: for a delimiter, format or number that is none.
     """
 
-    encoding: str | None = None
-    delimiter: str | None = None
-    quoting: bool | None = None
-    decimal: str | None = None
-    columns: Sequence[str] | None = None
-    file_format: str | None = None
-    rows: int | None = None
+    encoding: str | None = _flag("encoding of the table; detected by default")
+    delimiter: str | None = _flag("delimiter of CSV fields, or tab; detected by default", metavar="CHAR")
+    quoting: bool | None = _flag(
+        "whether double quotes enclose CSV fields, or are plain characters (none)", choices=("double", "none")
+    )
+    decimal: str | None = _flag(
+        "what stands in front of decimals in CSV fields, a comma or a point; a comma is detected where semicolons "
+        "separate fields",
+        choices=_DECIMALS,
+        metavar="CHAR",
+    )
+    columns: Sequence[str] | None = _flag(
+        "names of the columns of a table without a header row", nargs="+", action="extend", metavar="NAME"
+    )
+    file_format: str | None = _flag("format of the table, such as csv or parquet, whatever its name ends in")
+    rows: int | None = _flag("read only the first N rows of each table", type=int, metavar="N")
 
     def __post_init__(self) -> None:
         """Check the options."""
@@ -84,6 +96,11 @@ class FileOptions:
         """Take the options from an object that has attributes of these names, and perhaps others."""
         return cls(**{name: getattr(source, name) for name in Reading.__annotations__})
 
+    @classmethod
+    def flags(cls) -> dict[str, dict[str, Any]]:
+        """Return the flag of each option, such as ``--file-format``, with its options for argparse."""
+        return {f"--{one.name.replace('_', '-')}": dict(one.metadata) for one in fields(cls)}
+
     @property
     def field_delimiter(self) -> str:
         """The delimiter as a character."""
@@ -102,7 +119,7 @@ class FileOptions:
         if self.quoting is not None:
             given["quoting"] = "double" if self.quoting else "none"
         values = {name: list(value) if name == "columns" else [str(value)] for name, value in given.items()}
-        return {FLAGS[f"data.{name}"].words: listed for name, listed in values.items()}
+        return {f"--{name.replace('_', '-')}": listed for name, listed in values.items()}
 
     def beside(self, source: object) -> FileOptions:
         """Return how another table than that of the rows is read, such as one that describes values.

@@ -9,7 +9,6 @@ from attribune.core.door import as_attribute
 from attribune.core.plugins import absent_plugins, load_plugins
 from attribune.core.wording import did_you_mean_or
 from attribune.errors import ConfigError
-from attribune.flags import FLAGS
 from attribune.methods.adapter import Adapter
 from attribune.methods.base import Method
 from attribune.methods.chim import Chim
@@ -84,7 +83,7 @@ METHODS: dict[str, type[MethodConfig]] = {
         Poly,
     )
 }
-DEFAULT_METHOD: str = FLAGS["method.name"].default
+DEFAULT_METHOD = Injector.name
 _WHOLE_POINTS = {"text": "text", "pool": "vector", "classify": "vector"}
 """The points that are not at a token, and what of a document they are at."""
 

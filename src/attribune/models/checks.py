@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Annotated
 
-from pydantic import Field
 from torch import Tensor
 from transformers import PreTrainedModel
 
@@ -20,8 +18,6 @@ from attribune.methods import MethodConfig, check_gives_vectors
 from attribune.tasks import Task
 
 __all__ = [
-    "Dropout",
-    "HeadSize",
     "check_head",
     "check_length",
     "check_task",
@@ -30,10 +26,6 @@ __all__ = [
     "own_pooling",
     "pooling_named",
 ]
-
-
-Dropout = Annotated[float, Field(ge=0, lt=1)]
-HeadSize = Annotated[int | None, Field(ge=1, le=100_000)]
 
 
 def claim(backbone: PreTrainedModel, *, acting: bool) -> None:

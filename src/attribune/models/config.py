@@ -18,7 +18,6 @@ from attribune.core.device import named_device
 from attribune.core.wording import closest
 from attribune.data.windows import Truncation
 from attribune.errors import ConfigError
-from attribune.models.checks import Dropout, HeadSize
 from attribune.tasks import TASKS, Task
 from attribune.tasks.inputs import WrittenText
 
@@ -79,8 +78,8 @@ class AttributeConfig(PreTrainedConfig):
     task: dict[str, Any] | None = None
     tuning: str | None = None
     pooling: str | None = None
-    dropout: Dropout = 0.2
-    head_size: HeadSize = None
+    dropout: Annotated[float, Field(ge=0, lt=1)] = 0.2
+    head_size: Annotated[int | None, Field(ge=1)] = None
     chunk: Annotated[int | None, Field(ge=1)] = None
     chunk_encoder: dict[str, Any] | None = None
     text_input: dict[str, Any] | None = None

@@ -28,7 +28,6 @@ from attribune.data.checking.table_check import TableCheck
 from attribune.data.file_options import Reading
 from attribune.data.standard_input import STDIN
 from attribune.errors import AttribuneError, ConfigError
-from attribune.flags import SETTINGS
 from attribune.metrics.results import Scored
 from attribune.models.auto import load_scorer
 from attribune.models.predictor import Predictor
@@ -38,6 +37,7 @@ from attribune.runs.folder import RunFolder
 from attribune.runs.loading import predictor_of
 from attribune.runs.recipe import Recipe
 from attribune.runs.results import RunResults, run_results
+from attribune.runs.settings_tree import SETTINGS
 from attribune.runs.table_recipe import table_recipe
 from attribune.runs.training_record import TrainingRecord
 from attribune.tasks.capabilities import MAJORITY, PROCESSES, can, require
@@ -60,7 +60,7 @@ __all__ = ["train"]
 _log = logging.getLogger(__name__)
 _BUDGET = "10m"
 _MANY_ROWS = 1_000  # whose scoring takes long enough to be announced
-_TABLE_ARGUMENTS = SETTINGS.keys() - {"data"}
+_TABLE_ARGUMENTS = {*SETTINGS, "attributes", "values", "seed"} - {"data"}
 """The arguments of `train` that stand for settings of a recipe."""
 
 
@@ -124,11 +124,6 @@ def train(
             ``auto``, the best of several in a bake-off on the validation rows, also beside a recipe.
         backbone: name or folder of the pretrained model, or a backbone without pretraining.
         tuning: which parameters of the backbone are trained.
-        epochs: maximum number of epochs.
-        batch_size: rows per batch.
-        learning_rate: peak learning rate of the method and the classifier.
-        max_length: maximum number of tokens read per text.
-        seed: seed of initialisation, batches and split.
         settings: any setting of the recipe by its path, such as ``{"training.weight_decay": 0.1}``.
         compare: methods to train for comparison, with the same recipe, rows and budget; ``shuffled`` is the same method
             on shuffled attributes, ``ids`` and ``descriptions`` use only this part of the described values.

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import argparse
-import inspect
 import io
 import re
 
 import pytest
 
 from attribune.apps.cli import build_parser, main
-from attribune.apps.cli.parser import _shows_colours
-from attribune.apps.estimators import AttributeClassifier, AttributeRegressor
+from attribune.apps.cli.parser import VerbParser, _shows_colours
 from attribune.errors import ConfigError
-from attribune.flags import FLAGS, SETTINGS
 from attribune.runs.recipe import Recipe
-from attribune.training.train import train
+from attribune.runs.settings_tree import SETTINGS
 
 DATA = {"train": "rows.csv", "text": "text", "label": "stars", "attributes": ["user"]}
 
@@ -100,34 +97,18 @@ def test_colours_change_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
     assert re.sub("\x1b\\[[0-9;]*m", "", text) == parser.format_help()
 
 
-def test_help_names_defaults() -> None:
-    help_of = {path: flag.help for path, flag in FLAGS.items()}
-    assert help_of["training.learning_rate"].endswith("the classifier (default: 0.0005)")
-    assert help_of["training.seed"].endswith("split (default: 0)")
-    assert help_of["method.name"].endswith("(default: injector)")
-    assert help_of["data.validation"] == "validation rows (default: a tenth of the data)"
-    assert "default" not in help_of["data.chat"] + help_of["data.text_pair"] + help_of["data.values"]
-
-
-def test_every_setting_with_a_flag_is_one_of_the_recipe() -> None:
-    recipe = Recipe.from_dict({"data": DATA, "transfer": {"run": "r"}})
-    for path, flag in FLAGS.items():
-        group, name = path.split(".")
-        if group in ("method", "task"):  # options of some methods and tasks
-            continue
-        field = type(getattr(recipe, group)).model_fields[name]
-        assert field.description == flag.meaning
-        assert field.is_required() if flag.default is ... else flag.default in (None, field.default), path
-
-
-def test_arguments_of_train_that_are_settings_are_described() -> None:
-    described = set(re.findall(r"^ {4}(\w+): ", inspect.getdoc(train) or "", re.MULTILINE))
-    settings = {name for name in inspect.signature(train).parameters if name in SETTINGS}
-    # Of two tables one line tells.
-    assert settings - described == {"test"}
-
-
-def test_estimators_have_the_names_of_settings() -> None:
-    names = {*AttributeClassifier()._get_param_names(), *AttributeRegressor()._get_param_names()}
-    others = {"random_state", "settings", "validation_fraction", "verbose", "warm_start"}
-    assert names - SETTINGS.keys() == others | (names & {"classes"})
+def test_the_defaults_in_the_help_are_those_of_a_recipe() -> None:
+    recipe = Recipe.from_dict({"data": DATA})
+    (verbs,) = (action for action in build_parser()._actions if isinstance(action, argparse._SubParsersAction))
+    train: VerbParser = verbs.choices["train"]
+    named = {
+        action.dest: match[1]
+        for action in train._actions
+        if (match := re.search(r"\(default: ([^ ]+)\)$", action.help or "")) and action.dest in (*SETTINGS, "seed")
+    }
+    assert set(named) == {"method", "backbone", "epochs", "batch_size", "learning_rate", "max_length", "seed"}
+    settings = recipe.model_dump()
+    for dest, default in named.items():
+        group, name = SETTINGS.get(dest, "training.seed").split(".")
+        value = settings[group][name]
+        assert default == (value if isinstance(value, str) else f"{value:g}")

@@ -7,14 +7,12 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from attribune.apps.cli.parser import VerbParser
-from attribune.data.file_options import FileOptions, Reading
+from attribune.data.file_options import FileOptions
 from attribune.errors import ConfigError
-from attribune.flags import FLAGS
 
 __all__ = [
     "SEVERAL",
     "add_reading",
-    "add_setting",
     "add_shared",
     "add_verb",
     "attribute_values",
@@ -88,17 +86,10 @@ def add_shared(parser: argparse._ActionsContainer, *names: str, **changes: Any) 
         parser.add_argument(options.pop("dest", name), **options)
 
 
-def add_setting(parser: argparse._ActionsContainer, path: str) -> None:
-    """Add the flag of a setting of a recipe."""
-    flag = FLAGS[path]
-    parser.add_argument(flag.words, **flag.options())
-
-
 def add_reading(parser: argparse._ActionsContainer, *, has_rows: bool = True) -> None:
     """Add the flags that say how files are read; without ``--rows`` to a verb that has such a flag of its own."""
-    names = [name for name in Reading.__annotations__ if has_rows or name != "rows"]
-    for name in names:
-        add_setting(parser, f"data.{name}")
+    flags = {flag: words for flag, words in FileOptions.flags().items() if has_rows or flag != "--rows"}
+    names = [parser.add_argument(flag, **words).dest for flag, words in flags.items()]
     parser.set_defaults(reading=names)
 
 

@@ -26,7 +26,7 @@ from typing import Any
 
 from attribune.apps.cli.arguments import SEVERAL, add_verb
 from attribune.apps.cli.output import open_console, results_text, show
-from attribune.apps.cli.recipe_flags import add_network_flags, add_recipe_flags, recipe_of
+from attribune.apps.cli.recipe_flags import add_recipe_flags, recipe_of
 
 __all__ = ["add_parser"]
 
@@ -55,7 +55,21 @@ def add_parser(verbs: Any) -> None:
         action="store_false",
         help="skip the baselines linear, attributes-only and majority",
     )
-    add_network_flags(parser)
+    add = parser.add_argument_group("networks and word vectors").add_argument
+    add("--trials", dest="method_trials", type=int, metavar="N", help="with --method automl: networks to try")
+    add(
+        "--minutes",
+        dest="method_minutes",
+        type=float,
+        metavar="N",
+        help="with --method automl: time for the trials, in minutes",
+    )
+    add(
+        "--word-vectors",
+        **SEVERAL,
+        metavar="FILE",
+        help="GloVe, word2vec or fastText files, for automl and for backbones without pretraining",
+    )
 
 
 def _run(options: argparse.Namespace) -> None:

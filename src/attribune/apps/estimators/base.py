@@ -35,7 +35,6 @@ from attribune.core.progress import Reporter
 from attribune.data.clusters import ROWS
 from attribune.data.tables import read_table
 from attribune.errors import AttribuneError, ConfigError, ModelFolderError
-from attribune.flags import SETTINGS
 from attribune.models.auto import load_saved, revised_model
 from attribune.models.baselines import BASELINES
 from attribune.models.predictor import Predictor
@@ -44,6 +43,7 @@ from attribune.runs.labelled import LabelledRows
 from attribune.runs.loading import load_run, predictor_of
 from attribune.runs.recipe import Recipe
 from attribune.runs.results import RunResults
+from attribune.runs.settings_tree import SETTINGS
 from attribune.schema.kinds import Kind, as_kinds
 from attribune.training.train import train
 from attribune.values.enrol import Enrolment, learn_values
@@ -189,7 +189,7 @@ class AttributeEstimator(BaseEstimator, ABC):
 
     def _train_arguments(self, epochs: float | None) -> dict[str, Any]:
         """Return the arguments of `train` that have the names of parameters."""
-        names = SETTINGS.keys() & self._get_param_names()
+        names = {*SETTINGS, "attributes", "values"}.intersection(self._get_param_names())
         given = {name: getattr(self, name) for name in names}
         return {**given, "epochs": self.epochs if epochs is None else epochs}
 
