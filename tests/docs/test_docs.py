@@ -14,13 +14,12 @@ import shutil
 import subprocess
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import pytest
 import yaml
 from doc_pages import ROOT, RUN, Block, blocks_of, run_block, run_page
 from executed_pages import executed
-from pydantic import BaseModel
 
 import attribune
 from attribune import functional
@@ -197,26 +196,6 @@ def test_the_api_pages_have_every_public_name_once() -> None:
         if name != "Activation"
     }
     assert sorted(named) == sorted({"functional", *public, *files})
-
-
-def settings_of(model: type[BaseModel], prefix: str) -> dict[str, str]:
-    found: dict[str, str] = {}
-    for name, field in model.model_fields.items():
-        if isinstance(field.default, BaseModel):
-            found |= settings_of(type(field.default), f"{prefix}{name}.")
-        else:
-            found[prefix + name] = "" if field.is_required() else shown(field.default)
-    return found
-
-
-@pytest.mark.parametrize("part", ["data", "backbone", "training", "transfer"])
-def test_recipes_name_every_setting_with_its_default(part: str) -> None:
-    text = section((ROOT / "docs" / "recipes.md").read_text(encoding="utf-8"), f"`{part}`")
-    annotation = Recipe.model_fields[part].annotation
-    annotation = next((choice for choice in get_args(annotation) if choice is not type(None)), annotation)
-    assert annotation is not None
-    documented = {row[0]: row[1] for row in rows_of_tables(text) if row[0].startswith(f"{part}.")}
-    assert documented == settings_of(annotation, f"{part}.")
 
 
 def test_recipes_name_every_part() -> None:
