@@ -19,6 +19,7 @@ __all__ = [
     "ONE_OR_SEVERAL",
     "Settings",
     "checked_dataclass",
+    "described",
     "error_lines",
     "parse_yaml",
     "read_yaml",
@@ -51,7 +52,13 @@ def setting(path: str, more: str = "", **options: Any) -> Any:
     flag = FLAGS[path]
     if flag.default is not ... and "default" in options:
         raise ValueError(f"{path} has two defaults, {flag.default!r} and {options['default']!r}: leave the second out")
-    return Field(**{"default": flag.default, "description": "; ".join(filter(None, (flag.meaning, more))), **options})
+    default = options.pop("default", flag.default)
+    return described(default, f"{flag.meaning}; {more}" if more else flag.meaning, **options)
+
+
+def described(default: Any, meaning: str, **options: Any) -> Any:
+    """Return a field with its meaning, which the documentation shows; a default of ``...`` is none."""
+    return Field(default=default, description=meaning, **options)
 
 
 class Settings(BaseModel):

@@ -101,11 +101,6 @@ class FileOptions:
         """Return the flag of each option, such as ``--file-format``, with its options for argparse."""
         return {f"--{one.name.replace('_', '-')}": dict(one.metadata) for one in fields(cls)}
 
-    @classmethod
-    def meanings(cls) -> dict[str, str]:
-        """Return what each option means, in one sentence."""
-        return {one.name: one.metadata["help"] for one in fields(cls)}
-
     @property
     def field_delimiter(self) -> str:
         """The delimiter as a character."""

@@ -7,14 +7,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import field_validator, model_validator
 
 from attribune.backbones.added_tokens import AddedTokens
 from attribune.backbones.families import placement_for
 from attribune.backbones.placement import Pooling
 from attribune.backbones.tuning import Tuning
 from attribune.backbones.untrained import UNTRAINED
-from attribune.core.config import Settings, setting
+from attribune.core.config import Settings, described, setting
 from attribune.core.door import as_argument
 from attribune.core.plugins import absent_plugins
 from attribune.core.wording import did_you_mean_or
@@ -34,32 +34,30 @@ class BackboneRecipe(Settings):
     """The backbone and how it is tuned. Empty fields take the default of the method or of the family."""
 
     name: str = setting("backbone.name")
-    revision: str | None = Field(default=None, description="branch, tag or commit on the hub")
+    revision: str | None = described(None, "branch, tag or commit on the hub")
     tuning: str | None = setting("backbone.tuning")
-    pooling: Pooling | None = Field(
-        default=None,
-        description="`first`, `mean`, `last` or `max`; by default the pooling with which the weights were trained",
+    pooling: Pooling | None = described(
+        None, "`first`, `mean`, `last` or `max`; by default the pooling with which the weights were trained"
     )
-    dropout: Dropout = Field(default=DROPOUT, description="dropout on the document vector before the classifier")
-    head_size: HeadSize | None = Field(
-        default=None,
-        description="size of a tanh layer between the document vector and the classifier; by default there is none",
+    dropout: Dropout = described(DROPOUT, "dropout on the document vector before the classifier")
+    head_size: HeadSize | None = described(
+        None, "size of a tanh layer between the document vector and the classifier; by default there is none"
     )
-    chunk_encoder: dict[str, Any] | str | None = Field(
-        default=None,
-        description="how the vectors of chunks are combined: `robert`, `tobert`, `hibert`, or a tree of its settings; "
+    chunk_encoder: dict[str, Any] | str | None = described(
+        None,
+        "how the vectors of chunks are combined: `robert`, `tobert`, `hibert`, or a tree of its settings; "
         "by default their mean",
     )
-    attention_dropout: Dropout | None = Field(
-        default=None,
-        description="dropout on the backbone's attention weights in training; by default that of the pretrained model; "
+    attention_dropout: Dropout | None = described(
+        None,
+        "dropout on the backbone's attention weights in training; by default that of the pretrained model; "
         "0 is faster for long texts on a CPU, since attention is then fused",
     )
-    options: dict[str, Any] = Field(default={}, description="of backbones without pretraining")
-    word_vectors: str | None = Field(default=None, description="file of initial word vectors for such a backbone")
-    added_tokens: AddedTokens = Field(
-        default="refuse",
-        description="`train` gives tokens that were added to the tokenizer, and that the backbone has no embeddings "
+    options: dict[str, Any] = described({}, "of backbones without pretraining")
+    word_vectors: str | None = described(None, "file of initial word vectors for such a backbone")
+    added_tokens: AddedTokens = described(
+        "refuse",
+        "`train` gives tokens that were added to the tokenizer, and that the backbone has no embeddings "
         "for, some that learn with every tuning; not for models that write text",
     )
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 import yaml
 from pydantic import BeforeValidator, Field, ValidationInfo, field_validator, model_validator
 
-from attribune.core.config import ONE_OR_SEVERAL, Settings, setting
+from attribune.core.config import ONE_OR_SEVERAL, Settings, described, setting
 from attribune.core.flags import FLAGS
 from attribune.core.wording import did_you_mean_or
 from attribune.data.clusters import AUTO, ROWS, ClusterSettings
@@ -54,24 +54,20 @@ class SplitRecipe(Settings):
     Rows with the same text always stay in one part, unless a split by group has ``shared_texts``.
     """
 
-    by: Literal["random", "group", "time", "both"] = Field(
-        default="random",
-        description="`random`, `group` (all rows with one value of the column stay together), `time` (the earliest "
+    by: Literal["random", "group", "time", "both"] = described(
+        "random",
+        "`random`, `group` (all rows with one value of the column stay together), `time` (the earliest "
         "rows train, the latest test) or `both` (validation and test have other texts and other values)",
     )
-    column: str | None = Field(default=None, description="column with the groups or times")
-    date_format: str | None = Field(
-        default=None,
-        description="format of the times: `iso`, `day-first`, `month-first`, or `strptime` format codes; detected by "
+    column: str | None = described(None, "column with the groups or times")
+    date_format: str | None = described(
+        None,
+        "format of the times: `iso`, `day-first`, `month-first`, or `strptime` format codes; detected by "
         "default where it is clear",
     )
-    shared_texts: bool = Field(
-        default=False, description="when splitting by group: whether a text may occur in several parts"
-    )
-    fractions: tuple[float, float, float] = Field(
-        default=(0.8, 0.1, 0.1), description="shares of training, validation and test rows"
-    )
-    seed: Seed = Field(default=FLAGS["training.seed"].default, description="seed of the shuffling")
+    shared_texts: bool = described(False, "when splitting by group: whether a text may occur in several parts")
+    fractions: tuple[float, float, float] = described((0.8, 0.1, 0.1), "shares of training, validation and test rows")
+    seed: Seed = described(FLAGS["training.seed"].default, "seed of the shuffling")
 
     @field_validator("date_format")
     @classmethod
@@ -84,14 +80,14 @@ class SplitRecipe(Settings):
 class ValuesRecipe(Settings):
     """A table that describes the values of an attribute, with a row for each."""
 
-    table: Name = Field(description="a file")
-    key: Name | None = Field(default=None, description="column with the values; by default the attribute's name")
-    fields: tuple[dict[str, Any], ...] = Field(
-        default=(),
-        description="names of the columns to read and their kinds (`categorical`, `multi_label`, `number`, `vector`, "
+    table: Name = described(..., "a file")
+    key: Name | None = described(None, "column with the values; by default the attribute's name")
+    fields: tuple[dict[str, Any], ...] = described(
+        (),
+        "names of the columns to read and their kinds (`categorical`, `multi_label`, `number`, `vector`, "
         "`text`); by default all columns, with kinds inferred from their cells",
     )
-    own_vectors: bool = Field(default=True, description="whether a value has a vector besides its description")
+    own_vectors: bool = described(True, "whether a value has a vector besides its description")
 
     @field_validator("fields", mode="before")
     @classmethod
@@ -106,7 +102,7 @@ def _as_values(value: Any) -> Any:
 
 def _reading(option: str) -> Any:
     """Return the field of an option with which tables are read."""
-    return Field(default=None, description=FileOptions.meanings()[option])
+    return described(None, FileOptions.flags()[f"--{option.replace('_', '-')}"]["help"])
 
 
 class DataRecipe(Settings):
@@ -122,9 +118,8 @@ class DataRecipe(Settings):
     )
     text_pair: Names = setting("data.text_pair", "for the tasks `preference` and `similarity`, the second text")
     text_negative: Names = setting("data.text_negative")
-    truncation: Truncation = Field(
-        default="longest_first",
-        description="which of two texts is truncated: `longest_first`, `only_first` or `only_second`",
+    truncation: Truncation = described(
+        "longest_first", "which of two texts is truncated: `longest_first`, `only_first` or `only_second`"
     )
     label: Names = setting(
         "data.label",
@@ -148,20 +143,18 @@ class DataRecipe(Settings):
     rows: int | None = _reading("rows")
     missing: tuple[str, ...] = setting("data.missing", default=MISSING)
     split: SplitRecipe = SplitRecipe()
-    window: str = Field(default="head", description="how long texts are truncated or chunked")
+    window: str = described("head", "how long texts are truncated or chunked")
     max_length: int = setting("data.max_length", "special tokens count", ge=4)
-    text_separator: str = Field(
-        default="\n", description="separator between joined text columns, and between prompt and text"
-    )
+    text_separator: str = described("\n", "separator between joined text columns, and between prompt and text")
     shuffled: bool = setting("data.shuffled", "any gain that remains is not due to them")
-    bad_labels: Literal["error", "drop"] = Field(
-        default="error",
-        description="what to do with rows whose label is outside the scale (not a number where one is needed, or not "
+    bad_labels: Literal["error", "drop"] = described(
+        "error",
+        "what to do with rows whose label is outside the scale (not a number where one is needed, or not "
         "one of the given classes): `error` or `drop`",
     )
-    partial_labels: bool = Field(
-        default=False,
-        description="also train on rows that have only some of several labels; you must then give validation and test "
+    partial_labels: bool = described(
+        False,
+        "also train on rows that have only some of several labels; you must then give validation and test "
         "tables, with all labels",
     )
 
@@ -259,64 +252,61 @@ class TrainingRecipe(Settings):
     }
 
     epochs: float = setting("training.epochs", gt=0)
-    steps: int | None = Field(default=None, ge=1, description="maximum number of steps, instead of epochs")
+    steps: int | None = described(None, "maximum number of steps, instead of epochs", ge=1)
     batch_size: int = setting("training.batch_size", ge=1, lt=2**31)
     learning_rate: float = setting("training.learning_rate", "the highest, after the warm-up", gt=0, le=1_000)
-    backbone_learning_rate: float | None = Field(
-        default=None,
+    backbone_learning_rate: float | None = described(
+        None,
+        "learning rate of the backbone; by default 5e-5 if any of its pretrained matrices learn, otherwise "
+        "`training.learning_rate`",
         gt=0,
         le=1_000,
-        description="learning rate of the backbone; by default 5e-5 if any of its pretrained matrices learn, otherwise "
-        "`training.learning_rate`",
     )
-    optimizer: OptimizerName = Field(default="adamw", description="or `adam`, `adadelta`, `sgd`")
-    optimizer_options: dict[str, float] = Field(
-        default={}, description="in PyTorch's terms: `beta1`, `beta2`, `eps`; `rho`, `eps`; `momentum`"
+    optimizer: OptimizerName = described("adamw", "or `adam`, `adadelta`, `sgd`")
+    optimizer_options: dict[str, float] = described(
+        {}, "in PyTorch's terms: `beta1`, `beta2`, `eps`; `rho`, `eps`; `momentum`"
     )
-    schedule: Literal["linear", "constant"] = Field(default="linear", description="or `constant`, after the warm-up")
-    warmup: float = Field(
-        default=0.1,
+    schedule: Literal["linear", "constant"] = described("linear", "or `constant`, after the warm-up")
+    warmup: float = described(
+        0.1,
+        "share of the steps in which the learning rate rises; it then falls linearly or stays constant "
+        "(`training.schedule`)",
         ge=0,
         lt=1,
-        description="share of the steps in which the learning rate rises; it then falls linearly or stays constant "
-        "(`training.schedule`)",
     )
-    weight_decay: float = Field(
-        default=0.01,
-        ge=0,
-        description="weight decay of matrices; vectors do not decay. With an optimizer other than `adamw`, it is an L2 "
+    weight_decay: float = described(
+        0.01,
+        "weight decay of matrices; vectors do not decay. With an optimizer other than `adamw`, it is an L2 "
         "penalty in the loss, and tables of attributes and words do not decay",
+        ge=0,
     )
-    max_grad_norm: float = Field(default=1.0, ge=0, description="gradients are clipped to this norm")
-    max_head_norm: float | None = Field(
-        default=None,
-        gt=0,
-        description="maximum norm of the weights of each class in the classifier; larger weights are rescaled after "
+    max_grad_norm: float = described(1.0, "gradients are clipped to this norm", ge=0)
+    max_head_norm: float | None = described(
+        None,
+        "maximum norm of the weights of each class in the classifier; larger weights are rescaled after "
         "each step (Kim 2014)",
+        gt=0,
     )
-    gradient_accumulation: int = Field(default=1, ge=1, lt=2**31, description="batches per step")
-    gradient_checkpointing: bool = Field(default=False, description="use less memory, but more time")
-    precision: Literal["auto", "float32", "bf16"] = Field(
-        default="auto",
-        description="`float32` or `bf16`; `auto` uses the faster one on this device; a run's recipe has the one used",
+    gradient_accumulation: int = described(1, "batches per step", ge=1, lt=2**31)
+    gradient_checkpointing: bool = described(False, "use less memory, but more time")
+    precision: Literal["auto", "float32", "bf16"] = described(
+        "auto", "`float32` or `bf16`; `auto` uses the faster one on this device; a run's recipe has the one used"
     )
-    table_updates: Literal["auto", "all", "rows"] = Field(
-        default="auto",
-        description="rows of the attribute tables that a step updates: `all`, or `rows` (only those of the batch, with "
+    table_updates: Literal["auto", "all", "rows"] = described(
+        "auto",
+        "rows of the attribute tables that a step updates: `all`, or `rows` (only those of the batch, with "
         "`adamw`); `auto` uses `rows` from 2^24 numbers",
     )
-    evaluate_every: Literal["epoch"] | int = Field(
-        default="epoch", description="`epoch`, or the number of steps between evaluations and checkpoints"
+    evaluate_every: Literal["epoch"] | int = described(
+        "epoch", "`epoch`, or the number of steps between evaluations and checkpoints"
     )
-    select_by: Name = Field(
-        default=AUTO,
-        description="what selects the saved weights on the validation rows, and the penalty of linear models: `loss`, "
+    select_by: Name = described(
+        AUTO,
+        "what selects the saved weights on the validation rows, and the penalty of linear models: `loss`, "
         "`main_metric`, or a metric of the task; `auto` is the loss, which changes while an accuracy still "
         "stands, and for the similarity of pairs and triplets the main metric",
     )
-    patience: int = Field(
-        default=3, ge=1, description="early stopping: number of evaluations in a row without a better model"
-    )
+    patience: int = described(3, "early stopping: number of evaluations in a row without a better model", ge=1)
     seed: Seed = setting("training.seed", "that of the split alone is `data.split.seed`")
     report_to: Names = setting("training.report_to")
 
@@ -346,14 +336,14 @@ class EvaluationRecipe(Settings):
     A run's folder then has a hash of each scored row's text and judge.
     """
 
-    cluster: str | Annotated[tuple[Name, ...], Field(min_length=1, max_length=2)] = Field(
-        default=AUTO,
-        description="what is resampled for intervals: `rows`, `text`, a column, or two of these, such as `[text, "
+    cluster: str | Annotated[tuple[Name, ...], Field(min_length=1, max_length=2)] = described(
+        AUTO,
+        "what is resampled for intervals: `rows`, `text`, a column, or two of these, such as `[text, "
         "judge]`; `auto` resamples texts and their judges if several rows share a text",
     )
-    judges: Names = Field(
-        default=(),
-        description="for `auto`: columns that may name the judge, of which the first that distinguishes the rows of a "
+    judges: Names = described(
+        (),
+        "for `auto`: columns that may name the judge, of which the first that distinguishes the rows of a "
         "text is taken; by default the categorical attributes whose values are not hashed",
     )
 
@@ -374,15 +364,14 @@ class TransferRecipe(Settings):
     run: str = setting("transfer.run")
     renamed: ClassVar[Mapping[str, str]] = {"everything": "full_model"}
 
-    frozen: bool = Field(
-        default=True,
-        description="whether these parameters stay as they are, and values that the run does not know stay unknown; "
+    frozen: bool = described(
+        True,
+        "whether these parameters stay as they are, and values that the run does not know stay unknown; "
         "otherwise such values are added",
     )
-    full_model: bool = Field(
-        default=False,
-        description="load everything that the run learned, its classes included, and train it further, as a "
-        "run that is continued",
+    full_model: bool = described(
+        False,
+        "load everything that the run learned, its classes included, and train it further, as a run that is continued",
     )
 
     @model_validator(mode="after")
