@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import fields
 from functools import partial
-from typing import get_args
+from inspect import Parameter, signature
+from typing import Any, get_args
 
 from attribune.apps.cli import build_parser
+from attribune.apps.cli.methods import meanings_of
 from attribune.core.config import Settings
 from attribune.core.flags import argument_of
 from attribune.runs.recipe import Recipe
+from attribune.schema.kinds import KINDS
+from attribune.tasks import TASKS
 from pages.cells import table
 
 SEE = {
@@ -54,11 +59,53 @@ def _of(group: type[Settings], start: str) -> Iterator[tuple[str, str, str]]:
         else:
             yield (
                 path,
-                "" if field.is_required() else f"`{json.dumps(field.default, ensure_ascii=False)}`",
+                "" if field.is_required() else f"`{_json(field.default)}`",
                 field.description or "",
             )
 
 
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)
+
+
+def attribute_options() -> list[str]:
+    """The options of the kinds of attributes."""
+    defaults = {
+        kind: {field.name: field.default for field in fields(spec) if field.name != "name"}
+        for kind, spec in KINDS.items()
+    }
+    return _options("kinds", KINDS, defaults)
+
+
+def task_options() -> list[str]:
+    """The options with which the tasks are fitted."""
+    defaults = {
+        kind: {name: one.default for name, one in list(signature(task.fit).parameters.items())[1:]}
+        for kind, task in TASKS.items()
+    }
+    return _options("tasks", TASKS, defaults)
+
+
+def _options(what: str, classes: Mapping[str, type], defaults: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """Options with their defaults and meanings, and the classes that have them so."""
+    owners: dict[tuple[str, str, str], list[str]] = {}
+    meanings: dict[str, str] = {}
+    for kind, options in defaults.items():
+        meanings |= meanings_of(classes[kind])  # a kind that does not say it has it from one before
+        for name, default in options.items():
+            shown = "" if default is Parameter.empty else f"`{_json(default)}`"
+            owners.setdefault((name, shown, meanings[name].rstrip(".")), []).append(kind)
+    rows = [
+        [f"`{name}`", shown, "all" if kinds == list(classes) else ", ".join(kinds), meaning]
+        for (name, shown, meaning), kinds in sorted(owners.items(), key=lambda one: list(defaults).index(one[1][0]))
+    ]
+    return table(["option", "default", what, "meaning"], rows, words=range(4))
+
+
 TABLES = {
-    "recipes.md": {part: partial(settings, part) for part in ("data", "backbone", "training", "evaluation", "transfer")}
+    "recipes.md": {
+        **{part: partial(settings, part) for part in ("data", "backbone", "training", "evaluation", "transfer")},
+        "attributes": attribute_options,
+        "task": task_options,
+    }
 }

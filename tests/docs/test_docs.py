@@ -3,9 +3,7 @@ somewhere."""
 
 from __future__ import annotations
 
-import dataclasses
 import importlib.util
-import inspect
 import json
 import os
 import re
@@ -32,7 +30,6 @@ from attribune.data.text_files import COMPRESSED
 from attribune.methods import METHODS
 from attribune.models.baselines import BASELINES
 from attribune.runs.recipe import Recipe
-from attribune.schema.kinds import KINDS
 from attribune.tasks import TASKS
 from attribune.training.study import read_space
 from attribune_lab.automl.search import network_space
@@ -201,33 +198,6 @@ def test_the_api_pages_have_every_public_name_once() -> None:
 def test_recipes_name_every_part() -> None:
     text = (ROOT / "docs" / "recipes.md").read_text(encoding="utf-8")
     assert re.findall(r"^## `(\w+)`$", text, flags=re.MULTILINE) == list(Recipe.model_fields)
-
-
-def test_recipes_name_every_option_of_an_attribute() -> None:
-    expected: dict[tuple[str, str], list[Any]] = {}
-    for kind, spec in KINDS.items():
-        for field in dataclasses.fields(spec):
-            if field.name != "name":
-                option = (field.name, shown(field.default))
-                expected.setdefault(option, [*option, []])[2].append(kind)
-    text = section((ROOT / "docs" / "recipes.md").read_text(encoding="utf-8"), "`data`")
-    rows = [row for row in rows_of_tables(text) if not row[0].startswith("data.")]
-    assert [[name, default, kinds.split(", ")] for name, default, kinds, _ in rows] == list(expected.values())
-
-
-def test_recipes_name_every_option_of_a_task() -> None:
-    expected: dict[str, tuple[str, set[str]]] = {}
-    for kind, task in TASKS.items():
-        for name, option in list(inspect.signature(task.fit).parameters.items())[1:]:
-            default = "" if option.default is option.empty else shown(option.default)
-            expected.setdefault(name, (default, set()))[1].add(kind)
-    text = section((ROOT / "docs" / "recipes.md").read_text(encoding="utf-8"), "`task`")
-    rows = {name: (default, kinds) for name, default, kinds, _ in rows_of_tables(text)}
-    all_gather = set(TASKS)
-    assert {
-        name: (default, all_gather if kinds == "all" else set(kinds.split(", ")))
-        for name, (default, kinds) in rows.items()
-    } == expected
 
 
 def test_the_table_of_commands_has_every_task(tables_of_pages: dict[str, Any]) -> None:
