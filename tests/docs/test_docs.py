@@ -243,6 +243,11 @@ def test_the_record_of_every_method_is_that_of_the_preset() -> None:
         assert not table.missing
 
 
+def test_the_tables_of_recipes_are_up_to_date(tables_of_pages: dict[str, Any]) -> None:
+    text = (ROOT / "docs" / "recipes.md").read_text(encoding="utf-8")
+    assert text == tables_of_pages["written"]("recipes.md", text), "python docs/tables.py recipes.md"
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "page",

@@ -7,9 +7,9 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from attribune.apps.cli.arguments import SEVERAL, add_reading, add_shared, reading_of
+from attribune.apps.cli.arguments import SEVERAL, add_reading, add_setting, add_shared, reading_of
 from attribune.apps.cli.output import tell
-from attribune.core.flags import FLAGS, GROUPS, argument_of
+from attribune.core.flags import FLAGS, GROUPS
 from attribune.errors import ConfigError
 from attribune.runs.settings_tree import SETTINGS, method_name, override, put
 
@@ -55,14 +55,8 @@ def add_recipe_flags(parser: argparse.ArgumentParser) -> None:
 
 def add_settings(group: argparse._ArgumentGroup) -> None:
     """Add the flags of the settings that stand under the heading of this group."""
-    for path, flag in GROUPS[group.title or ""].items():
-        argument = argument_of(path)
-        if flag.default is False:
-            words: dict[str, Any] = {"action": "store_true", "default": None}
-        else:
-            words = {"type": flag.type, "metavar": flag.metavar, **(SEVERAL if flag.several else {})}
-        name = flag.flag or f"--{argument.replace('_', '-')}"
-        group.add_argument(name, dest=argument, help=flag.help, **words)
+    for path in GROUPS[group.title or ""]:
+        add_setting(group, path)
 
 
 def recipe_of(options: argparse.Namespace) -> Recipe:
