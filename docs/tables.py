@@ -9,6 +9,7 @@ replaces what stands between the marks of the pages, and draws their drawings
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 FOLDER = Path(__file__).parent
@@ -26,6 +27,7 @@ from pages import (  # noqa: E402
     methods,
     performance,
     promises,
+    recipes,
     results,
     service,
     systems,
@@ -34,6 +36,7 @@ from pages import (  # noqa: E402
 
 MODULES = (
     methods,
+    recipes,
     capabilities,
     equations,
     benchmark,
@@ -49,7 +52,10 @@ MODULES = (
     systems,
     text_sets,
 )
-TABLES = {page: tables for module in MODULES for page, tables in module.TABLES.items()}
+TABLES: dict[str, dict[str, Callable[[], list[str]]]] = {}
+for module in MODULES:
+    for page, tables in module.TABLES.items():
+        TABLES[page] = TABLES.get(page, {}) | tables
 DRAWINGS = {
     name: lambda draw=draw: forests.in_both_schemes(draw())
     for name, draw in (experiments.DRAWINGS | judges.DRAWINGS | results.DRAWINGS | systems.DRAWINGS).items()

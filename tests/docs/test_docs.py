@@ -3,9 +3,7 @@ somewhere."""
 
 from __future__ import annotations
 
-import dataclasses
 import importlib.util
-import inspect
 import json
 import os
 import re
@@ -14,13 +12,12 @@ import shutil
 import subprocess
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import pytest
 import yaml
 from doc_pages import ROOT, RUN, Block, blocks_of, run_block, run_page
 from executed_pages import executed
-from pydantic import BaseModel
 
 import attribune
 from attribune import functional
@@ -32,7 +29,6 @@ from attribune.data.text_files import COMPRESSED
 from attribune.methods import METHODS
 from attribune.models.baselines import BASELINES
 from attribune.runs.recipe import Recipe
-from attribune.schema.kinds import KINDS
 from attribune.tasks import TASKS
 from attribune.training.study import read_space
 from attribune_lab.automl.search import network_space
@@ -198,56 +194,9 @@ def test_the_api_pages_have_every_public_name_once() -> None:
     assert sorted(named) == sorted({"functional", *public, *files})
 
 
-def settings_of(model: type[BaseModel], prefix: str) -> dict[str, str]:
-    found: dict[str, str] = {}
-    for name, field in model.model_fields.items():
-        if isinstance(field.default, BaseModel):
-            found |= settings_of(type(field.default), f"{prefix}{name}.")
-        else:
-            found[prefix + name] = "" if field.is_required() else shown(field.default)
-    return found
-
-
-@pytest.mark.parametrize("part", ["data", "backbone", "training", "transfer"])
-def test_recipes_name_every_setting_with_its_default(part: str) -> None:
-    text = section((ROOT / "docs" / "recipes.md").read_text(encoding="utf-8"), f"`{part}`")
-    annotation = Recipe.model_fields[part].annotation
-    annotation = next((choice for choice in get_args(annotation) if choice is not type(None)), annotation)
-    assert annotation is not None
-    documented = {row[0]: row[1] for row in rows_of_tables(text) if row[0].startswith(f"{part}.")}
-    assert documented == settings_of(annotation, f"{part}.")
-
-
 def test_recipes_name_every_part() -> None:
     text = (ROOT / "docs" / "recipes.md").read_text(encoding="utf-8")
     assert re.findall(r"^## `(\w+)`$", text, flags=re.MULTILINE) == list(Recipe.model_fields)
-
-
-def test_recipes_name_every_option_of_an_attribute() -> None:
-    expected: dict[tuple[str, str], list[Any]] = {}
-    for kind, spec in KINDS.items():
-        for field in dataclasses.fields(spec):
-            if field.name != "name":
-                option = (field.name, shown(field.default))
-                expected.setdefault(option, [*option, []])[2].append(kind)
-    text = section((ROOT / "docs" / "recipes.md").read_text(encoding="utf-8"), "`data`")
-    rows = [row for row in rows_of_tables(text) if not row[0].startswith("data.")]
-    assert [[name, default, kinds.split(", ")] for name, default, kinds, _ in rows] == list(expected.values())
-
-
-def test_recipes_name_every_option_of_a_task() -> None:
-    expected: dict[str, tuple[str, set[str]]] = {}
-    for kind, task in TASKS.items():
-        for name, option in list(inspect.signature(task.fit).parameters.items())[1:]:
-            default = "" if option.default is option.empty else shown(option.default)
-            expected.setdefault(name, (default, set()))[1].add(kind)
-    text = section((ROOT / "docs" / "recipes.md").read_text(encoding="utf-8"), "`task`")
-    rows = {name: (default, kinds) for name, default, kinds, _ in rows_of_tables(text)}
-    all_gather = set(TASKS)
-    assert {
-        name: (default, all_gather if kinds == "all" else set(kinds.split(", ")))
-        for name, (default, kinds) in rows.items()
-    } == expected
 
 
 def test_the_table_of_commands_has_every_task(tables_of_pages: dict[str, Any]) -> None:
@@ -291,6 +240,11 @@ def test_the_record_of_every_method_is_that_of_the_preset() -> None:
             (one.name, plan.folds) for one in experiment.settings
         ]
         assert not table.missing
+
+
+def test_the_tables_of_recipes_are_up_to_date(tables_of_pages: dict[str, Any]) -> None:
+    text = (ROOT / "docs" / "recipes.md").read_text(encoding="utf-8")
+    assert text == tables_of_pages["written"]("recipes.md", text), "python docs/tables.py recipes.md"
 
 
 @pytest.mark.slow

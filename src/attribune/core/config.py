@@ -9,12 +9,23 @@ from typing import Any, ClassVar, Self, TypeVar, cast, dataclass_transform, get_
 
 import pydantic.dataclasses
 import yaml
-from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError, ValidationInfo, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, ValidationInfo, model_validator
 
+from attribune.core.flags import FLAGS
 from attribune.core.wording import closest, shortened
 from attribune.errors import ConfigError
 
-__all__ = ["ONE_OR_SEVERAL", "Settings", "checked_dataclass", "error_lines", "parse_yaml", "read_yaml", "short_repr"]
+__all__ = [
+    "ONE_OR_SEVERAL",
+    "Settings",
+    "checked_dataclass",
+    "described",
+    "error_lines",
+    "parse_yaml",
+    "read_yaml",
+    "setting",
+    "short_repr",
+]
 
 T = TypeVar("T")
 _MOST_BYTES = 1 << 20  # of a file of settings
@@ -28,6 +39,26 @@ def _as_tuple(value: Any) -> Any:
 
 ONE_OR_SEVERAL = BeforeValidator(_as_tuple)
 """Lets a setting of several texts be given as one."""
+
+
+def setting(path: str, more: str = "", **options: Any) -> Any:
+    """Return the field of a setting that has a flag: its default and its meaning are those of `FLAGS`.
+
+    Args:
+        path: of the setting in a recipe.
+        more: what the documentation says besides.
+        **options: of the field, such as limits; a default only where `FLAGS` has none.
+    """
+    flag = FLAGS[path]
+    if flag.default is not ... and "default" in options:
+        raise ValueError(f"{path} has two defaults, {flag.default!r} and {options['default']!r}: leave the second out")
+    default = options.pop("default", flag.default)
+    return described(default, f"{flag.meaning}; {more}" if more else flag.meaning, **options)
+
+
+def described(default: Any, meaning: str, **options: Any) -> Any:
+    """Return a field with its meaning, which the documentation shows; a default of ``...`` is none."""
+    return Field(default=default, description=meaning, **options)
 
 
 class Settings(BaseModel):

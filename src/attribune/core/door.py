@@ -12,9 +12,10 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
 
+from attribune.core.flags import argument_of
+
 __all__ = [
     "Door",
-    "argument_of",
     "as_argument",
     "as_attribute",
     "as_call",
@@ -23,19 +24,6 @@ __all__ = [
     "opened_command_line",
     "written_to_file",
 ]
-
-_SHORT = ("name", "kind")  # method.name is the argument method, task.kind the argument task
-
-
-def argument_of(path: str) -> str:
-    """Return the argument, and the end of the flag, that stands for a setting of a recipe where there is one.
-
-    The options of a task or a method have none, and are called by their path.
-    """
-    *groups, last = path.split(".")
-    if groups and last in _SHORT:
-        return groups[-1]
-    return path if groups[:1] in (["task"], ["method"]) else last
 
 
 class Door:

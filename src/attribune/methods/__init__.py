@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from attribune.core.door import as_attribute
+from attribune.core.flags import FLAGS
 from attribune.core.plugins import absent_plugins, load_plugins
 from attribune.core.wording import did_you_mean_or
 from attribune.errors import ConfigError
@@ -83,7 +84,7 @@ METHODS: dict[str, type[MethodConfig]] = {
         Poly,
     )
 }
-DEFAULT_METHOD = Injector.name
+DEFAULT_METHOD: str = FLAGS["method.name"].default
 _WHOLE_POINTS = {"text": "text", "pool": "vector", "classify": "vector"}
 """The points that are not at a token, and what of a document they are at."""
 

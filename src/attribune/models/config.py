@@ -22,9 +22,12 @@ from attribune.tasks import TASKS, Task
 from attribune.tasks.inputs import WrittenText
 
 __all__ = [
+    "DROPOUT",
     "SET_ENCODERS",
     "TYPICAL_PRIOR_WEIGHT",
     "AttributeConfig",
+    "Dropout",
+    "HeadSize",
     "SavedSettings",
     "architecture_of",
     "check_foreign",
@@ -33,6 +36,10 @@ __all__ = [
     "with_outputs",
 ]
 
+DROPOUT = 0.2
+"""On the vector of a document."""
+Dropout = Annotated[float, Field(ge=0, lt=1)]
+HeadSize = Annotated[int, Field(ge=1, le=100_000)]
 TYPICAL_PRIOR_WEIGHT = 0.2
 """Of the prior of new values: the geometric mean of what was learned for six attributes of four data sets."""
 SET_ENCODERS = "set_encoders."
@@ -78,8 +85,8 @@ class AttributeConfig(PreTrainedConfig):
     task: dict[str, Any] | None = None
     tuning: str | None = None
     pooling: str | None = None
-    dropout: Annotated[float, Field(ge=0, lt=1)] = 0.2
-    head_size: Annotated[int | None, Field(ge=1)] = None
+    dropout: Dropout = DROPOUT
+    head_size: HeadSize | None = None
     chunk: Annotated[int | None, Field(ge=1)] = None
     chunk_encoder: dict[str, Any] | None = None
     text_input: dict[str, Any] | None = None

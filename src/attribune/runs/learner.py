@@ -7,15 +7,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import field_validator, model_validator
 
 from attribune.backbones.added_tokens import AddedTokens
 from attribune.backbones.families import placement_for
-from attribune.backbones.loading import DEFAULT_BACKBONE
 from attribune.backbones.placement import Pooling
 from attribune.backbones.tuning import Tuning
 from attribune.backbones.untrained import UNTRAINED
-from attribune.core.config import Settings
+from attribune.core.config import Settings, described, setting
 from attribune.core.door import as_argument
 from attribune.core.plugins import absent_plugins
 from attribune.core.wording import did_you_mean_or
@@ -24,6 +23,7 @@ from attribune.errors import ConfigError
 from attribune.methods import METHODS, MethodConfig, check_reads_descriptions, method_from_dict
 from attribune.models.baselines import BASELINES, BaselineConfig, baseline_from_dict
 from attribune.models.chunk_encoders import chunk_encoder_from_dict
+from attribune.models.config import DROPOUT, Dropout, HeadSize
 from attribune.tasks import Task
 from attribune.tasks.inputs import InputSettings
 
@@ -31,32 +31,35 @@ __all__ = ["BackboneRecipe", "BaselineLearner", "Learner", "MethodLearner", "rea
 
 
 class BackboneRecipe(Settings):
-    """The pretrained weights and how they are tuned. Empty fields take the default of the method or of the family.
+    """The backbone and how it is tuned. Empty fields take the default of the method or of the family."""
 
-    ``dropout`` applies to the document vector, ``head_size`` is the size of a tanh layer between it and the classifier
-    (by default there is none), ``chunk_encoder`` joins the vectors of chunks (``robert``, ``tobert``, or settings; by
-    default their mean), ``attention_dropout`` to the attention weights of the backbone. With an
-    ``attention_dropout`` of 0, training on a CPU can use the fused attention, which is much faster for long texts.
-
-    With ``added_tokens`` ``train``, tokens that were added to the tokenizer and have no embeddings get some, which
-    learn with every tuning; by default they are refused.
-
-    The names ``cnn``, ``tang-cnn``, ``bilstm``, ``bilstm-cnn`` and ``hierarchical`` are backbones without
-    pretraining, trained in full: ``options`` are those of their configurations, ``word_vectors`` a file of
-    pretrained word vectors to begin with.
-    """
-
-    name: str = DEFAULT_BACKBONE
-    revision: str | None = None
-    tuning: str | None = None
-    pooling: Pooling | None = None
-    dropout: float = Field(default=0.2, ge=0, lt=1)
-    head_size: int | None = Field(default=None, ge=1, le=100_000)
-    chunk_encoder: dict[str, Any] | str | None = None
-    attention_dropout: float | None = Field(default=None, ge=0, lt=1)
-    options: dict[str, Any] = Field(default={})
-    word_vectors: str | None = None
-    added_tokens: AddedTokens = "refuse"
+    name: str = setting("backbone.name")
+    revision: str | None = described(None, "branch, tag or commit on the hub")
+    tuning: str | None = setting("backbone.tuning")
+    pooling: Pooling | None = described(
+        None, "`first`, `mean`, `last` or `max`; by default the pooling with which the weights were trained"
+    )
+    dropout: Dropout = described(DROPOUT, "dropout on the document vector before the classifier")
+    head_size: HeadSize | None = described(
+        None, "size of a tanh layer between the document vector and the classifier; by default there is none"
+    )
+    chunk_encoder: dict[str, Any] | str | None = described(
+        None,
+        "how the vectors of chunks are combined: `robert`, `tobert`, `hibert`, or a tree of its settings; "
+        "by default their mean",
+    )
+    attention_dropout: Dropout | None = described(
+        None,
+        "dropout on the backbone's attention weights in training; by default that of the pretrained model; "
+        "0 is faster for long texts on a CPU, since attention is then fused",
+    )
+    options: dict[str, Any] = described({}, "of backbones without pretraining")
+    word_vectors: str | None = described(None, "file of initial word vectors for such a backbone")
+    added_tokens: AddedTokens = described(
+        "refuse",
+        "`train` gives tokens that were added to the tokenizer, and that the backbone has no embeddings "
+        "for, some that learn with every tuning; not for models that write text",
+    )
 
     @property
     def is_pretrained(self) -> bool:

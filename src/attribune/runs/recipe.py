@@ -8,7 +8,8 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 import yaml
 from pydantic import BeforeValidator, Field, ValidationInfo, field_validator, model_validator
 
-from attribune.core.config import ONE_OR_SEVERAL, Settings
+from attribune.core.config import ONE_OR_SEVERAL, Settings, described, setting
+from attribune.core.flags import FLAGS
 from attribune.core.wording import did_you_mean_or
 from attribune.data.clusters import AUTO, ROWS, ClusterSettings
 from attribune.data.file_options import FileOptions
@@ -50,18 +51,23 @@ Seed = Annotated[int, Field(ge=0, lt=2**32)]  # the range of NumPy
 class SplitRecipe(Settings):
     """How rows are split when no validation or test file is given.
 
-    ``by`` is ``random``, ``group`` (all rows with one value of `column` stay together), ``time`` (the earliest rows
-    train, the latest test) or ``both`` (validation and test have other texts and other values of `column`). Rows with
-    the same text always stay in one part, unless a split by group has ``shared_texts``. ``date_format`` is the format
-    of the times if it cannot be detected: ``iso``, ``day-first``, ``month-first``, or one for Python's ``strptime``.
+    Rows with the same text always stay in one part, unless a split by group has ``shared_texts``.
     """
 
-    by: Literal["random", "group", "time", "both"] = "random"
-    column: str | None = None
-    date_format: str | None = None
-    shared_texts: bool = False
-    fractions: tuple[float, float, float] = (0.8, 0.1, 0.1)
-    seed: Seed = 0
+    by: Literal["random", "group", "time", "both"] = described(
+        "random",
+        "`random`, `group` (all rows with one value of the column stay together), `time` (the earliest "
+        "rows train, the latest test) or `both` (validation and test have other texts and other values)",
+    )
+    column: str | None = described(None, "column with the groups or times")
+    date_format: str | None = described(
+        None,
+        "format of the times: `iso`, `day-first`, `month-first`, or `strptime` format codes; detected by "
+        "default where it is clear",
+    )
+    shared_texts: bool = described(False, "when splitting by group: whether a text may occur in several parts")
+    fractions: tuple[float, float, float] = described((0.8, 0.1, 0.1), "shares of training, validation and test rows")
+    seed: Seed = described(FLAGS["training.seed"].default, "seed of the shuffling")
 
     @field_validator("date_format")
     @classmethod
@@ -72,18 +78,16 @@ class SplitRecipe(Settings):
 
 
 class ValuesRecipe(Settings):
-    """A table that describes the values of an attribute, with a row for each.
+    """A table that describes the values of an attribute, with a row for each."""
 
-    ``table`` is a file, ``key`` the column with the values, by default the attribute's name. ``fields`` names the
-    columns to read and their kinds (``categorical``, ``multi_label``, ``number``, ``vector``, ``text``), by
-    default all columns, with kinds inferred from their cells. With ``own_vectors: false``, a value has no vector
-    besides its description.
-    """
-
-    table: Name
-    key: Name | None = None
-    fields: tuple[dict[str, Any], ...] = ()
-    own_vectors: bool = True
+    table: Name = described(..., "a file")
+    key: Name | None = described(None, "column with the values; by default the attribute's name")
+    fields: tuple[dict[str, Any], ...] = described(
+        (),
+        "names of the columns to read and their kinds (`categorical`, `multi_label`, `number`, `vector`, "
+        "`text`); by default all columns, with kinds inferred from their cells",
+    )
+    own_vectors: bool = described(True, "whether a value has a vector besides its description")
 
     @field_validator("fields", mode="before")
     @classmethod
@@ -96,49 +100,63 @@ def _as_values(value: Any) -> Any:
     return {"table": value} if isinstance(value, str) else value
 
 
+def _reading(option: str) -> Any:
+    """Return the field of an option with which tables are read."""
+    return described(None, FileOptions.flags()[f"--{option.replace('_', '-')}"]["help"])
+
+
 class DataRecipe(Settings):
-    """Where the rows are and which columns are read.
+    """Where the rows are, which columns are read, and how. A table named ``-`` is the standard input."""
 
-    ``shuffled`` is a control: in every split the attributes are shuffled over the rows, so that any remaining gain is
-    not due to the attributes. ``partial_labels`` trains on rows that have some of several labels; validation and test
-    files are then required and have all labels. ``bad_labels`` decides what happens to rows whose label is outside the
-    scale: not a number where one is needed, or not one of the given classes. ``weight`` names a column of the
-    training rows with the weight of each in the loss; scores weigh all rows the same. For the task
-    ``generation`` the text is the response and there is no label; ``prompt`` names the columns that are read before
-    it, which ``chat`` puts into the tokenizer's chat template. ``values`` describes the values of attributes, by a
-    table for each. A table named ``-`` is the standard input. ``encoding``, ``delimiter``, ``quoting`` and
-    ``file_format`` set how files are read if this cannot be detected, ``columns`` names the columns of tables without a
-    header row, and ``rows`` is the maximum number of rows to read of each table.
-    """
-
-    train: Name
-    validation: Name | None = None
-    test: Name | None = None
-    text: Annotated[tuple[Name, ...], Field(min_length=1), ONE_OR_SEVERAL]
-    text_pair: Names = ()
-    text_negative: Names = ()
-    truncation: Truncation = "longest_first"
-    label: Names = ()
-    weight: Name | None = None
-    prompt: Names = ()
-    chat: bool = False
-    attributes: tuple[dict[str, Any], ...] = ()
-    values: dict[Name, Annotated[ValuesRecipe, BeforeValidator(_as_values)]] = Field(default={})
-    encoding: str | None = None
-    delimiter: str | None = None
-    quoting: bool | None = None
-    decimal: str | None = None
-    columns: Names | None = None
-    file_format: str | None = None
-    rows: int | None = None
-    missing: tuple[str, ...] = MISSING
+    train: Name = setting("data.train")
+    validation: Name | None = setting("data.validation", "by default split off from `data.train`")
+    test: Name | None = setting(
+        "data.test", "by default split off from `data.train`, unless `data.validation` is given"
+    )
+    text: Annotated[tuple[Name, ...], Field(min_length=1), ONE_OR_SEVERAL] = setting(
+        "data.text", "for the task `generation`, the response"
+    )
+    text_pair: Names = setting("data.text_pair", "for the tasks `preference` and `similarity`, the second text")
+    text_negative: Names = setting("data.text_negative")
+    truncation: Truncation = described(
+        "longest_first", "which of two texts is truncated: `longest_first`, `only_first` or `only_second`"
+    )
+    label: Names = setting(
+        "data.label",
+        "for `spans`, the answers, their start positions and whether there is no answer; none for `generation`, nor "
+        "for a `preference` in which the first text is always the preferred one, or a `similarity` of pairs or "
+        "triplets",
+    )
+    weight: Name | None = setting("data.weight", "scores weigh all rows the same")
+    prompt: Names = setting("data.prompt", "for the tasks `generation` and `preference`")
+    chat: bool = setting("data.chat")
+    attributes: tuple[dict[str, Any], ...] = setting("data.attributes", "see below")
+    values: dict[Name, Annotated[ValuesRecipe, BeforeValidator(_as_values)]] = setting(
+        "data.values", "for each attribute `table`, `key`, `fields` and `own_vectors`"
+    )
+    encoding: str | None = _reading("encoding")
+    delimiter: str | None = _reading("delimiter")
+    quoting: bool | None = _reading("quoting")
+    decimal: str | None = _reading("decimal")
+    columns: Names | None = _reading("columns")
+    file_format: str | None = _reading("file_format")
+    rows: int | None = _reading("rows")
+    missing: tuple[str, ...] = setting("data.missing", default=MISSING)
     split: SplitRecipe = SplitRecipe()
-    window: str = "head"
-    max_length: int = Field(default=256, ge=4)
-    text_separator: str = "\n"
-    shuffled: bool = False
-    bad_labels: Literal["error", "drop"] = "error"
-    partial_labels: bool = False
+    window: str = described("head", "how long texts are truncated or chunked")
+    max_length: int = setting("data.max_length", "special tokens count", ge=4)
+    text_separator: str = described("\n", "separator between joined text columns, and between prompt and text")
+    shuffled: bool = setting("data.shuffled", "any gain that remains is not due to them")
+    bad_labels: Literal["error", "drop"] = described(
+        "error",
+        "what to do with rows whose label is outside the scale (not a number where one is needed, or not "
+        "one of the given classes): `error` or `drop`",
+    )
+    partial_labels: bool = described(
+        False,
+        "also train on rows that have only some of several labels; you must then give validation and test "
+        "tables, with all labels",
+    )
 
     @field_validator("attributes", mode="before")
     @classmethod
@@ -227,50 +245,70 @@ _OPTIMIZER_OPTIONS: dict[str, tuple[str, ...]] = {
 
 
 class TrainingRecipe(Settings):
-    """Optimisation: by default AdamW with linear warm-up and decay.
-
-    ``steps`` replaces ``epochs`` if given. ``learning_rate`` is that of the new parameters, the method and the head;
-    ``backbone_learning_rate`` defaults to 5e-5 if pretrained matrices are trained, and to ``learning_rate`` if only
-    norms or biases are. ``evaluate_every`` is ``epoch`` or a number of steps, after which the model is evaluated on the
-    validation rows and a checkpoint is written. The best model by ``select_by`` is kept, and training stops after
-    `patience` evaluations without a better one. ``select_by`` is ``loss``, ``main_metric``, the name of a metric, or
-    ``auto``: the loss, a proper score, which changes while an accuracy still stands; for the similarity of pairs and
-    triplets the main metric. It also chooses the penalty of linear models. ``precision: auto`` is bf16 where the
-    hardware supports it; the run's recipe has the
-    resolved value. ``table_updates`` says which rows of the attribute tables a step updates: ``all``; ``rows``, those
-    of the batch's values; or ``auto``, which is ``rows`` for tables of 2**24 numbers or more; see `RowAdamW`.
-    ``optimizer`` may also be ``adam``, ``adadelta`` or ``sgd``, with ``optimizer_options`` in PyTorch's terms
-    (``beta1``, ``beta2``, ``eps``; ``rho``, ``eps``; ``momentum``); ``schedule`` may be ``constant`` after the warm-up.
-    For these, ``weight_decay`` is an L2 term of the loss, without attribute tables and word vectors. ``max_head_norm``
-    is the maximum norm of the weights of a class in the classifier, to which a step scales them down.
-    ``report_to`` names experiment trackers, as in transformers, such as ``tensorboard``.
-    """
+    """Optimisation: by default AdamW with linear warm-up and decay."""
 
     removed: ClassVar[Mapping[str, str]] = {
         "set_encoders": "`attribune enrol` learns new values without an encoder, and as well; leave it out"
     }
 
-    epochs: float = Field(default=5, gt=0)
-    steps: int | None = Field(default=None, ge=1)
-    batch_size: int = Field(default=32, ge=1, lt=2**31)
-    learning_rate: float = Field(default=5e-4, gt=0, le=1_000)
-    backbone_learning_rate: float | None = Field(default=None, gt=0, le=1_000)
-    optimizer: OptimizerName = "adamw"
-    optimizer_options: dict[str, float] = Field(default={})
-    schedule: Literal["linear", "constant"] = "linear"
-    warmup: float = Field(default=0.1, ge=0, lt=1)
-    weight_decay: float = Field(default=0.01, ge=0)
-    max_grad_norm: float = Field(default=1.0, ge=0)
-    max_head_norm: float | None = Field(default=None, gt=0)
-    gradient_accumulation: int = Field(default=1, ge=1, lt=2**31)
-    gradient_checkpointing: bool = False
-    precision: Literal["auto", "float32", "bf16"] = "auto"
-    table_updates: Literal["auto", "all", "rows"] = "auto"
-    evaluate_every: Literal["epoch"] | int = "epoch"
-    select_by: Name = AUTO
-    patience: int = Field(default=3, ge=1)
-    seed: Seed = 0
-    report_to: Names = ()
+    epochs: float = setting("training.epochs", gt=0)
+    steps: int | None = described(None, "maximum number of steps, instead of epochs", ge=1)
+    batch_size: int = setting("training.batch_size", ge=1, lt=2**31)
+    learning_rate: float = setting("training.learning_rate", "the highest, after the warm-up", gt=0, le=1_000)
+    backbone_learning_rate: float | None = described(
+        None,
+        "learning rate of the backbone; by default 5e-5 if any of its pretrained matrices learn, otherwise "
+        "`training.learning_rate`",
+        gt=0,
+        le=1_000,
+    )
+    optimizer: OptimizerName = described("adamw", "or `adam`, `adadelta`, `sgd`")
+    optimizer_options: dict[str, float] = described(
+        {}, "in PyTorch's terms: `beta1`, `beta2`, `eps`; `rho`, `eps`; `momentum`"
+    )
+    schedule: Literal["linear", "constant"] = described("linear", "or `constant`, after the warm-up")
+    warmup: float = described(
+        0.1,
+        "share of the steps in which the learning rate rises; it then falls linearly or stays constant "
+        "(`training.schedule`)",
+        ge=0,
+        lt=1,
+    )
+    weight_decay: float = described(
+        0.01,
+        "weight decay of matrices; vectors do not decay. With an optimizer other than `adamw`, it is an L2 "
+        "penalty in the loss, and tables of attributes and words do not decay",
+        ge=0,
+    )
+    max_grad_norm: float = described(1.0, "gradients are clipped to this norm", ge=0)
+    max_head_norm: float | None = described(
+        None,
+        "maximum norm of the weights of each class in the classifier; larger weights are rescaled after "
+        "each step (Kim 2014)",
+        gt=0,
+    )
+    gradient_accumulation: int = described(1, "batches per step", ge=1, lt=2**31)
+    gradient_checkpointing: bool = described(False, "use less memory, but more time")
+    precision: Literal["auto", "float32", "bf16"] = described(
+        "auto", "`float32` or `bf16`; `auto` uses the faster one on this device; a run's recipe has the one used"
+    )
+    table_updates: Literal["auto", "all", "rows"] = described(
+        "auto",
+        "rows of the attribute tables that a step updates: `all`, or `rows` (only those of the batch, with "
+        "`adamw`); `auto` uses `rows` from 2^24 numbers",
+    )
+    evaluate_every: Literal["epoch"] | int = described(
+        "epoch", "`epoch`, or the number of steps between evaluations and checkpoints"
+    )
+    select_by: Name = described(
+        AUTO,
+        "what selects the saved weights on the validation rows, and the penalty of linear models: `loss`, "
+        "`main_metric`, or a metric of the task; `auto` is the loss, which changes while an accuracy still "
+        "stands, and for the similarity of pairs and triplets the main metric",
+    )
+    patience: int = described(3, "early stopping: number of evaluations in a row without a better model", ge=1)
+    seed: Seed = setting("training.seed", "that of the split alone is `data.split.seed`")
+    report_to: Names = setting("training.report_to")
 
     @model_validator(mode="after")
     def _fitting_optimizer(self) -> Self:
@@ -295,14 +333,19 @@ class TrainingRecipe(Settings):
 class EvaluationRecipe(Settings):
     """What the bootstrap draws: rows, or whole clusters of rows that are not independent.
 
-    ``cluster`` is ``rows``, ``text``, the name of a column, or two of these, such as ``[text, judge]``; ``auto`` takes
-    the texts if several rows share one, and their judges: the first of the columns ``judges`` that distinguishes the
-    rows of a text, by default among the categorical attributes whose values are not hashed. A run's folder then has a
-    hash of each scored row's text and judge.
+    A run's folder then has a hash of each scored row's text and judge.
     """
 
-    cluster: str | Annotated[tuple[Name, ...], Field(min_length=1, max_length=2)] = AUTO
-    judges: Names = ()
+    cluster: str | Annotated[tuple[Name, ...], Field(min_length=1, max_length=2)] = described(
+        AUTO,
+        "what is resampled for intervals: `rows`, `text`, a column, or two of these, such as `[text, "
+        "judge]`; `auto` resamples texts and their judges if several rows share a text",
+    )
+    judges: Names = described(
+        (),
+        "for `auto`: columns that may name the judge, of which the first that distinguishes the rows of a "
+        "text is taken; by default the categorical attributes whose values are not hashed",
+    )
 
     @field_validator("cluster")
     @classmethod
@@ -316,18 +359,20 @@ class EvaluationRecipe(Settings):
 
 
 class TransferRecipe(Settings):
-    """Values learned by another run, used instead of initial values.
+    """Values learned by another run, used instead of initial values."""
 
-    ``run`` is the folder of the run or the model. Attribute parameters are loaded from it; with ``frozen`` they are not
-    trained, and values that the run does not know stay unknown; otherwise such values are added. With ``full_model``
-    everything is loaded, including the classes, and training continues with other rows.
-    """
-
-    run: str
+    run: str = setting("transfer.run")
     renamed: ClassVar[Mapping[str, str]] = {"everything": "full_model"}
 
-    frozen: bool = True
-    full_model: bool = False
+    frozen: bool = described(
+        True,
+        "whether these parameters stay as they are, and values that the run does not know stay unknown; "
+        "otherwise such values are added",
+    )
+    full_model: bool = described(
+        False,
+        "load everything that the run learned, its classes included, and train it further, as a run that is continued",
+    )
 
     @model_validator(mode="after")
     def _either(self) -> Self:

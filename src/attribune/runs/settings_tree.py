@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from attribune.core.flags import ARGUMENTS, FLAGS
 from attribune.data.file_options import Reading
 from attribune.errors import ConfigError
 
@@ -12,34 +13,8 @@ __all__ = ["SETTINGS", "method_name", "override", "put", "written_out"]
 _SHORT_FORMS = {"method": "name", "task": "kind"}
 
 
-SETTINGS = {
-    "data": "data.train",
-    "text": "data.text",
-    "text_pair": "data.text_pair",
-    "text_negative": "data.text_negative",
-    "label": "data.label",
-    "weight": "data.weight",
-    "missing": "data.missing",
-    "prompt": "data.prompt",
-    "chat": "data.chat",
-    "validation": "data.validation",
-    "test": "data.test",
-    **{name: f"data.{name}" for name in Reading.__annotations__},
-    "max_length": "data.max_length",
-    "shuffled": "data.shuffled",
-    "task": "task.kind",
-    "method": "method.name",
-    "method_trials": "method.trials",
-    "method_minutes": "method.minutes",
-    "backbone": "backbone.name",
-    "tuning": "backbone.tuning",
-    "init_attributes": "transfer.run",
-    "epochs": "training.epochs",
-    "batch_size": "training.batch_size",
-    "learning_rate": "training.learning_rate",
-    "report_to": "training.report_to",
-}
-"""The setting of a recipe behind each flag, and each argument of `train`, that is taken as it is."""
+SETTINGS = ARGUMENTS | {name: (f"data.{name}",) for name in Reading.__annotations__}
+"""The settings of a recipe behind each argument of `train`, and each flag, that is taken as it is."""
 
 
 def written_out(settings: dict[str, Any]) -> dict[str, Any]:
@@ -89,7 +64,6 @@ def method_name(settings: dict[str, Any]) -> Any:
 
 
 def _same_method(one: Any, other: Any) -> bool:
-    from attribune.methods import DEFAULT_METHOD
-
-    first, second = ([word.strip() for word in str(name or DEFAULT_METHOD).split("+")] for name in (one, other))
+    default = FLAGS["method.name"].default
+    first, second = ([word.strip() for word in str(name or default).split("+")] for name in (one, other))
     return first == second

@@ -18,6 +18,7 @@ from attribune.runs.settings_tree import SETTINGS, override
 
 __all__ = ["table_recipe"]
 
+_WITH_OPTIONS = {"method": "name", "task": "kind"}  # arguments that may be mappings, with the key of their name
 _TABLES = {"data": "train", "validation": "validation", "test": "test"}
 
 
@@ -30,8 +31,8 @@ def table_recipe(
     """Return the recipe of a training, and its tables where they are no files.
 
     Args:
-        arguments: of `train`, by their names in `SETTINGS`, with ``attributes``, ``values`` and ``seed``; None is left
-            to its default. ``data``, ``validation`` and ``test`` may be tables.
+        arguments: of `train`, by their names in `SETTINGS`; None is left to its default.
+            ``data``, ``validation`` and ``test`` may be tables.
         settings: of the recipe by their paths, such as ``training.weight_decay``, which override the arguments.
         say: is called with the check of the table where its columns are guessed, see `guess_settings`.
 
@@ -46,7 +47,7 @@ def table_recipe(
     changes: list[tuple[str, Any]] = []
     for name, value in given.items():
         plain = table_source_name(value) if name in _TABLES else _plain(name, value)
-        paths = ("data.split.seed", "training.seed") if name == "seed" else (_path(name, value),)
+        paths = (name,) if name in _WITH_OPTIONS else SETTINGS[name]
         changes += [(path, plain) for path in paths]
     changes += [(str(path), value) for path, value in settings.items()]
     tree: dict[str, Any] = {}
@@ -66,19 +67,12 @@ def table_recipe(
     return recipe, None if are_files else tables
 
 
-def _path(name: str, value: Any) -> str:
-    """Return the setting behind an argument; a method or a task may have options."""
-    if name in ("attributes", "values"):
-        return f"data.{name}"
-    return name if name in ("method", "task") else SETTINGS[name]
-
-
 def _plain(name: str, value: Any) -> Any:
     if name == "method" and isinstance(value, MethodConfig):
         return value.to_dict()
-    if name in ("method", "task") and not isinstance(value, str):
+    if name in _WITH_OPTIONS and not isinstance(value, str):
         if not isinstance(value, Mapping):
-            key = "name" if name == "method" else "kind"
+            key = _WITH_OPTIONS[name]
             raise ConfigError(f"{name} is {value!r:.80}: give its {key}, or a mapping of its options with the {key}")
         return dict(value)
     return str(value) if isinstance(value, Path) else value

@@ -111,6 +111,7 @@ class Categorical(VocabularyKind):
         max_values: keep at most this many values, the most frequent ones.
         unseen: what happens to a value outside the vocabulary: `unknown` gives id 0; `error` stops, naming value and
             row; `hash` lists no values: every value, in training too, has one of `buckets` ids.
+        buckets: number of ids of `hash`.
         salt: secret of `hash`. It is stored with the schema, and anyone who has it can test a list of names against the
             bucket counts; `"env:NAME"` reads it from the environment variable NAME instead, at fit and at encode
             time, and stores only that name and a check value which recognises a wrong salt.

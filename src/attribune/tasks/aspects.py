@@ -180,7 +180,11 @@ class Aspects(Task):
         shared: bool = False,
         missing: Sequence[str] = MISSING,
     ) -> Self:
-        """Fit the classes, unless given, on training rows: those of each aspect, or of all together if `shared`."""
+        """Fit the classes, unless given, on training rows: those of each aspect, or of all together.
+
+        Args:
+            shared: whether all aspects have the same classes.
+        """
         require_flag(shared, name="shared")
         names = class_names(names, of="the list of aspects", least=1)
         if classes is None:

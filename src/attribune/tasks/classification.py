@@ -80,7 +80,8 @@ class Classification(Task):
 
     Args:
         classes: class names in the order of ids, or their number C, for the names "0" to C - 1.
-        class_weights: C positive numbers, the weights of classes in the loss, with `multi_label` of their positives.
+        class_weights: C positive numbers, the weights of classes in the loss, with `multi_label` of their positives;
+            `fit` also takes ``balanced``.
         multi_label: several labels per row: sigmoid and binary cross-entropy.
         soft_labels: labels are distributions over the classes, which the cross-entropy uses; metrics of
             single labels are against the most frequent class.

@@ -77,7 +77,7 @@ class Ordinal(Rating):
             as they are.
         personal_cut_points: attributes whose values shift and scale the cut points, by a map of their vectors. Models
             without attributes have those of all.
-        expected: whether to predict the expected number instead of the most probable class.
+        expected: see `Rating`.
         soft_labels: see `Rating`.
         missing: texts that mean a missing label.
         score_by: metrics that come first, beginning with the main one: ``rmse``, ``mae``, ``kappa`` (with quadratic

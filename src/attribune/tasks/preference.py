@@ -140,8 +140,8 @@ class Preference(Task):
     Rows with a tie, and those with the same text twice, are left out and counted.
 
     Args:
-        labels: the labels of rows in which the first text is preferred, and the second.
-        ties: labels that prefer neither.
+        labels: the labels of rows in which the first text is preferred, and the second; `fit` finds the usual ones.
+        ties: labels that prefer neither, whose rows are left out.
         missing: texts that mean a missing label.
         score_by: metrics that come first, beginning with the main one: ``accuracy`` or ``log_loss``.
     """

@@ -159,12 +159,12 @@ class Similarity(Task):
       logits (n, 2) are the cosines with both, and labels are 0.
 
     Args:
-        form: what a row has: ``scores``, ``pairs`` or ``triplets``.
-        scale: factor of the cosines of pairs, the inverse of the temperature.
-        margin: for triplets, by how much the squared distance of the negative must be larger.
+        form: what a row has: ``scores``, ``pairs`` or ``triplets``; a recipe takes it from its columns.
+        scale: factor of the cosines of pairs, the inverse of the temperature; by default 20.
+        margin: for triplets, by how much the squared distance of the negative must be larger; by default 0.2.
         text_attributes: attributes that condition the first text; by default all but `pair_attributes`.
         pair_attributes: attributes that condition the other texts.
-        missing: texts that mean a missing score.
+        missing: texts that mean a missing label.
         score_by: metrics that come first, beginning with the main one: of scores ``spearman``, ``pearson`` or ``rmse``,
             of pairs ``mrr``, ``recall_at_1``, ``recall_at_5`` or ``recall_at_10``, of triplets ``accuracy``.
         size: H, of the vectors; 0 as long as there is no model.

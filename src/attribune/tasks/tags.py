@@ -159,7 +159,7 @@ class Tags(TokenTask):
     Args:
         classes: the tags in the order of ids.
         scheme: ``conll``: tags such as O, B-PER and I-PER mark entities, which are counted as conlleval does, in IOB1,
-            IOB2 and IOBES alike; ``none``: tags are independent.
+            IOB2 and IOBES alike; ``none``: tags are independent. `fit` finds which it is.
         missing: texts that mean a missing label.
     """
 

@@ -60,7 +60,7 @@ __all__ = ["train"]
 _log = logging.getLogger(__name__)
 _BUDGET = "10m"
 _MANY_ROWS = 1_000  # whose scoring takes long enough to be announced
-_TABLE_ARGUMENTS = {*SETTINGS, "attributes", "values", "seed"} - {"data"}
+_TABLE_ARGUMENTS = {*SETTINGS} - {"data"}
 """The arguments of `train` that stand for settings of a recipe."""
 
 

@@ -104,11 +104,11 @@ def test_the_defaults_in_the_help_are_those_of_a_recipe() -> None:
     named = {
         action.dest: match[1]
         for action in train._actions
-        if (match := re.search(r"\(default: ([^ ]+)\)$", action.help or "")) and action.dest in (*SETTINGS, "seed")
+        if (match := re.search(r"\(default: ([^ ]+)\)$", action.help or "")) and action.dest in SETTINGS
     }
     assert set(named) == {"method", "backbone", "epochs", "batch_size", "learning_rate", "max_length", "seed"}
     settings = recipe.model_dump()
     for dest, default in named.items():
-        group, name = SETTINGS.get(dest, "training.seed").split(".")
+        group, name = SETTINGS[dest][0].split(".")
         value = settings[group][name]
         assert default == (value if isinstance(value, str) else f"{value:g}")

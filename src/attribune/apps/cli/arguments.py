@@ -7,12 +7,14 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from attribune.apps.cli.parser import VerbParser
+from attribune.core.flags import FLAGS, argument_of
 from attribune.data.file_options import FileOptions
 from attribune.errors import ConfigError
 
 __all__ = [
     "SEVERAL",
     "add_reading",
+    "add_setting",
     "add_shared",
     "add_verb",
     "attribute_values",
@@ -84,6 +86,17 @@ def add_shared(parser: argparse._ActionsContainer, *names: str, **changes: Any) 
     for name in names:
         options = _SHARED[name] | changes
         parser.add_argument(options.pop("dest", name), **options)
+
+
+def add_setting(parser: argparse._ActionsContainer, path: str) -> None:
+    """Add the flag that a setting has in a training."""
+    flag, argument = FLAGS[path], argument_of(path)
+    if flag.default is False:
+        words: dict[str, Any] = {"action": "store_true", "default": None}
+    else:
+        words = {"type": flag.type, "metavar": flag.metavar, **(SEVERAL if flag.several else {})}
+    name = flag.flag or f"--{argument.replace('_', '-')}"
+    parser.add_argument(name, dest=argument, help=flag.help, **words)
 
 
 def add_reading(parser: argparse._ActionsContainer, *, has_rows: bool = True) -> None:

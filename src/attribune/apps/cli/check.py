@@ -14,7 +14,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from attribune.apps.cli.arguments import SEVERAL, add_reading, add_shared, add_verb, reading_of
+from attribune.apps.cli.arguments import SEVERAL, add_reading, add_setting, add_shared, add_verb, reading_of
 from attribune.apps.cli.output import open_console, show, show_json
 
 __all__ = ["add_parser"]
@@ -27,9 +27,7 @@ def add_parser(verbs: Any) -> None:
     parser.add_argument("--text", **SEVERAL, metavar="COL", help="text columns, if the guess is wrong")
     parser.add_argument("--label", metavar="COL", help="label column, if the guess is wrong")
     parser.add_argument("--test", metavar="FILE", help="test rows (default: those of the default split)")
-    parser.add_argument(
-        "--missing", **SEVERAL, metavar="WORD", help="texts that mean no value (default: the usual ones)"
-    )
+    add_setting(parser, "data.missing")
     add_reading(parser)
     add_shared(parser, "--json")
 

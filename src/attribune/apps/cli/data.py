@@ -16,7 +16,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from attribune.apps.cli.arguments import SEVERAL, add_reading, add_shared, add_verb, reading_of
+from attribune.apps.cli.arguments import SEVERAL, add_reading, add_setting, add_shared, add_verb, reading_of
 from attribune.apps.cli.output import show
 
 __all__ = ["add_parser"]
@@ -98,7 +98,7 @@ def _add_distributions(actions: Any) -> None:
     parser = add_verb(actions, "distributions", _DISTRIBUTIONS, run=_write_distributions)
     add_shared(parser, "data", nargs="?")
     add = parser.add_argument
-    add("--text", **SEVERAL, metavar="COL", help="text column, or several that are joined")
+    add_setting(parser, "data.text")
     add("--text-pair", **SEVERAL, metavar="COL", help="column of a second text")
     add("--label", metavar="COL", help="column of the answers")
     add("--config", metavar="FILE", help="recipe in YAML, instead of a table and its columns")

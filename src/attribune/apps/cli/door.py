@@ -8,7 +8,8 @@ import shlex
 from typing import Any
 
 from attribune.apps.cli.parser import VerbParser
-from attribune.core.door import Door, argument_of
+from attribune.core.door import Door
+from attribune.core.flags import argument_of
 from attribune.data.file_options import FileOptions, Reading
 
 __all__ = ["CommandLine"]

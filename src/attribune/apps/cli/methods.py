@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from attribune.methods import MethodConfig
     from attribune.models.baselines import BaselineConfig
 
-__all__ = ["add_parser", "described"]
+__all__ = ["add_parser", "described", "meanings_of"]
 
 _ARGUMENT = re.compile(r" {4}(\w+): (.*)")
 
@@ -91,7 +91,27 @@ def described(part: type[MethodConfig] | type[BaselineConfig]) -> Described:
     """Return what the settings of a method or baseline say of themselves."""
     from attribune.models.baselines import BaselineConfig
 
-    text, _, arguments = (inspect.getdoc(part) or "").replace("``", "`").partition("\nArgs:\n")
+    text, meanings = _paragraphs_and_meanings(part)
+    facts = []
+    if not issubclass(part, BaselineConfig):
+        reads = "read" if part.uses_attributes else "not read"
+        acts = ", ".join(part.points) or "nowhere"
+        facts = [("acts at", acts), ("backbone", f"{part.default_tuning} by default"), ("attributes", reads)]
+    options = [(name, _default(field), meanings.get(name, "")) for name, field in part.model_fields.items()]
+    return Described(text, facts, options)
+
+
+def meanings_of(settings: type) -> dict[str, str]:
+    """Return what each option means, as a class, those that it is of, or its method `fit` say under ``Args:``."""
+    classes = [base for base in reversed(settings.__mro__) if vars(base).get("__doc__")]
+    places = [*classes, *filter(None, [getattr(settings, "fit", None)])]
+    meanings = [one for place in places for one in _paragraphs_and_meanings(place)[1].items()]
+    return {name: words for name, words in meanings if not words.startswith("see `")}
+
+
+def _paragraphs_and_meanings(settings: Any) -> tuple[str, dict[str, str]]:
+    """Read a docstring: what stands above ``Args:``, and what it says of each."""
+    text, _, arguments = (inspect.getdoc(settings) or "").replace("``", "`").partition("\nArgs:\n")
     meanings: dict[str, str] = {}
     for line in arguments.split("\n\n")[0].splitlines():
         if match := _ARGUMENT.match(line):
@@ -99,13 +119,7 @@ def described(part: type[MethodConfig] | type[BaselineConfig]) -> Described:
             meanings[name] = match[2]
         else:
             meanings[name] += f" {line.strip()}"
-    facts = []
-    if not issubclass(part, BaselineConfig):
-        reads = "read" if part.uses_attributes else "not read"
-        acts = ", ".join(part.points) or "nowhere"
-        facts = [("acts at", acts), ("backbone", f"{part.default_tuning} by default"), ("attributes", reads)]
-    options = [(name, _default(field), meanings.get(name, "")) for name, field in part.model_fields.items()]
-    return Described(text.strip(), facts, options)
+    return text.strip(), meanings
 
 
 def _show_options(parts: Sequence[type[MethodConfig] | type[BaselineConfig]]) -> None:

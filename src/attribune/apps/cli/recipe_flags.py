@@ -7,103 +7,56 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from attribune.apps.cli.arguments import SEVERAL, add_reading, add_shared, reading_of
+from attribune.apps.cli.arguments import SEVERAL, add_reading, add_setting, add_shared, reading_of
 from attribune.apps.cli.output import tell
+from attribune.core.flags import FLAGS, GROUPS
 from attribune.errors import ConfigError
 from attribune.runs.settings_tree import SETTINGS, method_name, override, put
 
 if TYPE_CHECKING:
     from attribune.runs.recipe import Recipe
 
-__all__ = ["add_recipe_flags", "attribute_list", "recipe_of", "value_files"]
+__all__ = ["add_recipe_flags", "add_settings", "attribute_list", "recipe_of", "value_files"]
 
 
 def add_recipe_flags(parser: argparse.ArgumentParser) -> None:
-    """Add the flags that `recipe_of` reads; the defaults that they name are those of the recipe."""
+    """Add the flags that `recipe_of` reads: those of `FLAGS`, and what is no single setting."""
     add_shared(parser, "data", nargs="?")
-    _add_row_flags(parser.add_argument_group("rows"))
-    _add_attribute_flags(parser.add_argument_group("attributes"))
-    _add_model_flags(parser.add_argument_group("model"))
-    add = parser.add_argument_group("training").add_argument
-    add("--epochs", type=float, metavar="N", help="number of epochs (default: 5)")
-    add("--batch-size", type=int, metavar="N", help="rows per batch (default: 32)")
-    add("--learning-rate", type=float, metavar="X", help="learning rate of method and classifier (default: 0.0005)")
-    add("--seed", type=int, metavar="N", help="seed of initialisation, batches and split (default: 0)")
-    add("--report-to", **SEVERAL, metavar="NAME", help="experiment trackers: tensorboard, wandb, mlflow, ...")
-    settings = parser.add_argument_group("settings")
-    add = settings.add_argument
-    add("--preset", metavar="NAME", help="settings of a paper: injectors-2022, ma-bert, e2ln or houlsby")
-    add("--config", metavar="FILE", help="recipe in YAML; flags override it")
-    add("--set", **SEVERAL, metavar="KEY=VALUE", default=[], help="any setting of the recipe")
-
-
-def _add_row_flags(group: argparse._ArgumentGroup) -> None:
-    add = group.add_argument
-    add("--text", **SEVERAL, metavar="COL", help="text column, or several that are joined")
-    add("--text-pair", **SEVERAL, metavar="COL", help="column of a second text, read with the first or compared")
-    add("--text-negative", **SEVERAL, metavar="COL", help="column of a text that matches less, for --task similarity")
-    add("--label", **SEVERAL, metavar="COL", help="label column; several for --task aspects or spans")
-    add("--weight", metavar="COL", help="column with the weight of each training row in the loss, 0 or more")
-    add("--missing", **SEVERAL, metavar="WORD", help="texts that mean no value (default: the usual ones)")
-    add("--prompt", **SEVERAL, metavar="COL", help="columns read before the text, or before both texts of a pair")
-    add("--chat", action="store_true", default=None, help="apply the chat template to prompt and text")
-    add("--validation", metavar="FILE", help="validation rows (default: a tenth of DATA)")
-    add("--test", metavar="FILE", help="test rows (default: a tenth of DATA)")
-    add_reading(group)
-    add("--max-length", type=int, metavar="N", help="maximum number of tokens read per text (default: 256)")
-    add(
+    rows = parser.add_argument_group("rows")
+    add_settings(rows)
+    add_reading(rows)
+    rows.add_argument(
         "--yes",
         action="store_true",
         help="without --text or --label: use what `attribune check` finds, without asking",
     )
-
-
-def _add_attribute_flags(group: argparse._ArgumentGroup) -> None:
-    add = group.add_argument
+    attributes = parser.add_argument_group("attributes")
+    add = attributes.add_argument
     add("--attributes", **SEVERAL, metavar="COL", help="columns with one value per row")
     add("--multi-label", **SEVERAL, metavar="COL[:SEP]", help="columns with several values per row")
     add("--numeric", **SEVERAL, metavar="COL", help="columns with numbers, split into quantile bins")
     add("--number", **SEVERAL, metavar="COL", help="columns with continuous numbers")
-    add("--values", **SEVERAL, metavar="COL=FILE", help="tables that describe the values of attributes")
-    add("--shuffled", action="store_true", default=None, help="control: shuffle the attributes over the rows")
-
-
-def _add_model_flags(group: argparse._ArgumentGroup) -> None:
-    add = group.add_argument
-    add(
-        "--task",
-        help="classification, rating, ordinal, regression, aspects, preference (which of two texts), similarity (of "
-        "two texts), tags (of words), spans (answers in a text), or generation (learns to write the text) "
-        "(default: classification for one label column, aspects for several)",
-    )
-    add(
-        "--method",
-        help="a method, or a sum such as a+b; `attribune methods` lists them; train also takes `auto`, which "
-        "compares several (default: injector)",
-    )
-    add(
-        "--tuning",
-        help="which part of the backbone is trained: frozen, full, layernorm, bias, attention, feed_forward, top_N, "
-        "lora[:q,v[:RANK]], or a sum of these (default: depends on the method)",
-    )
-    add(
-        "--backbone",
-        metavar="NAME_OR_DIR",
-        help="pretrained model, or one without pretraining: cnn, tang-cnn, bilstm, bilstm-cnn, hierarchical (default: "
-        "sentence-transformers/all-MiniLM-L6-v2)",
-    )
-    add(
-        "--init-attributes",
-        metavar="RUN",
-        help="start from the attribute parameters of this run, frozen (--set transfer.frozen=false trains "
-        "them further)",
-    )
-    add(
+    add("--values", **SEVERAL, metavar="COL=FILE", help=FLAGS["data.values"].meaning)
+    add_settings(attributes)
+    model = parser.add_argument_group("model")
+    add_settings(model)
+    model.add_argument(
         "--continue",
         dest="continue_from",
         metavar="RUN",
         help="train this run further on other rows, with its recipe; new values are added",
     )
+    add_settings(parser.add_argument_group("training"))
+    add = parser.add_argument_group("settings").add_argument
+    add("--preset", metavar="NAME", help="settings of a paper: injectors-2022, ma-bert, e2ln or houlsby")
+    add("--config", metavar="FILE", help="recipe in YAML; flags override it")
+    add("--set", **SEVERAL, metavar="KEY=VALUE", default=[], help="any setting of the recipe")
+
+
+def add_settings(group: argparse._ArgumentGroup) -> None:
+    """Add the flags of the settings that stand under the heading of this group."""
+    for path in GROUPS[group.title or ""]:
+        add_setting(group, path)
 
 
 def recipe_of(options: argparse.Namespace) -> Recipe:
@@ -118,13 +71,12 @@ def recipe_of(options: argparse.Namespace) -> Recipe:
     _check_max_length(options, settings)
     if options.epochs is not None and isinstance(settings.get("training"), dict):
         settings["training"].pop("steps", None)
-    values = {key: getattr(options, flag, None) for flag, key in SETTINGS.items()}
+    values = {path: getattr(options, argument, None) for argument, paths in SETTINGS.items() for path in paths}
     values["data.quoting"] = reading_of(options).quoting
     values["data.attributes"] = (
         attribute_list(options.attributes, options.multi_label, options.numeric, options.number) or None
     )
     values["data.values"] = {name: {"table": file} for name, file in value_files(options.values or []).items()} or None
-    values |= {"data.split.seed": options.seed, "training.seed": options.seed}
     given = {key: value for key, value in values.items() if value is not None}
     changes = dict(sorted(map(_setting, options.set), key=_names_no_method))
     if options.data is not None and not (options.config or options.preset or options.continue_from):

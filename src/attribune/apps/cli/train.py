@@ -26,7 +26,7 @@ from typing import Any
 
 from attribune.apps.cli.arguments import SEVERAL, add_verb
 from attribune.apps.cli.output import open_console, results_text, show
-from attribune.apps.cli.recipe_flags import add_recipe_flags, recipe_of
+from attribune.apps.cli.recipe_flags import add_recipe_flags, add_settings, recipe_of
 
 __all__ = ["add_parser"]
 
@@ -55,16 +55,9 @@ def add_parser(verbs: Any) -> None:
         action="store_false",
         help="skip the baselines linear, attributes-only and majority",
     )
-    add = parser.add_argument_group("networks and word vectors").add_argument
-    add("--trials", dest="method_trials", type=int, metavar="N", help="with --method automl: networks to try")
-    add(
-        "--minutes",
-        dest="method_minutes",
-        type=float,
-        metavar="N",
-        help="with --method automl: time for the trials, in minutes",
-    )
-    add(
+    networks = parser.add_argument_group("networks and word vectors")
+    add_settings(networks)
+    networks.add_argument(
         "--word-vectors",
         **SEVERAL,
         metavar="FILE",

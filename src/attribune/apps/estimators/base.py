@@ -30,6 +30,7 @@ from attribune.apps.estimators.saved import (
 from attribune.apps.report.explanation_page import shown_explanation
 from attribune.core.arguments import as_list
 from attribune.core.config import short_repr
+from attribune.core.flags import ARGUMENTS
 from attribune.core.process_state import training_alone
 from attribune.core.progress import Reporter
 from attribune.data.clusters import ROWS
@@ -43,7 +44,6 @@ from attribune.runs.labelled import LabelledRows
 from attribune.runs.loading import load_run, predictor_of
 from attribune.runs.recipe import Recipe
 from attribune.runs.results import RunResults
-from attribune.runs.settings_tree import SETTINGS
 from attribune.schema.kinds import Kind, as_kinds
 from attribune.training.train import train
 from attribune.values.enrol import Enrolment, learn_values
@@ -189,7 +189,7 @@ class AttributeEstimator(BaseEstimator, ABC):
 
     def _train_arguments(self, epochs: float | None) -> dict[str, Any]:
         """Return the arguments of `train` that have the names of parameters."""
-        names = {*SETTINGS, "attributes", "values"}.intersection(self._get_param_names())
+        names = ARGUMENTS.keys() & self._get_param_names()
         given = {name: getattr(self, name) for name in names}
         return {**given, "epochs": self.epochs if epochs is None else epochs}
 
