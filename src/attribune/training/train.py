@@ -124,6 +124,11 @@ def train(
             ``auto``, the best of several in a bake-off on the validation rows, also beside a recipe.
         backbone: name or folder of the pretrained model, or a backbone without pretraining.
         tuning: which parameters of the backbone are trained.
+        epochs: maximum number of epochs.
+        batch_size: rows per batch.
+        learning_rate: peak learning rate of the method and the classifier.
+        max_length: maximum number of tokens read per text.
+        seed: seed of initialisation, batches and split.
         settings: any setting of the recipe by its path, such as ``{"training.weight_decay": 0.1}``.
         compare: methods to train for comparison, with the same recipe, rows and budget; ``shuffled`` is the same method
             on shuffled attributes, ``ids`` and ``descriptions`` use only this part of the described values.
