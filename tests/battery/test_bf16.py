@@ -64,7 +64,9 @@ def cases() -> Iterator[tuple[str, MethodConfig]]:
         yield case, METHODS["injector"](bottleneck=5, low_rank=low_rank, phm=phm, aggregation=aggregation)
 
 
-CASES = dict(cases())
+CASES = {
+    name: config for name, config in cases() if any(config.refusal(placement_for(one)) is None for one in FAMILIES)
+}
 
 
 def model_of(config: MethodConfig, family: str | None = None) -> AttributeModel:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from lab_methods import needs_lab
 
 import attribune
 from attribune.apps.cli import build_parser
@@ -151,6 +152,7 @@ def named_settings() -> set[str]:
     }
 
 
+@needs_lab
 def test_the_names_in_messages_are_settings_or_flags() -> None:
     fields = {
         f"{group}.{name}"

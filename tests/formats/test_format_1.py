@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import yaml
+from lab_methods import needs_lab
 
 from attribune.apps.cli import main
 
@@ -164,6 +165,7 @@ def test_a_missing_part_is_made_again(attribune: Attribune) -> None:
     np.testing.assert_allclose(found[names], expected[names], rtol=0, atol=1e-6)
 
 
+@needs_lab
 @pytest.mark.slow
 def test_the_table_of_a_benchmark_is_the_same(attribune: Attribune) -> None:
     code, out, _ = attribune("benchmark", "table", "benchmark", "--format", "markdown")
@@ -171,6 +173,7 @@ def test_the_table_of_a_benchmark_is_the_same(attribune: Attribune) -> None:
     assert out == Path("benchmark_table.md").read_text()
 
 
+@needs_lab
 @pytest.mark.slow
 def test_a_benchmark_is_known_to_be_finished(attribune: Attribune) -> None:
     code, out, _ = attribune("benchmark", "status", "benchmark")

@@ -9,10 +9,18 @@ import pytest
 
 from attribune.methods import Chim, MethodConfig
 
-__all__ = ["HAS_LAB", "NEEDS", "SETTINGS", "VARIANTS", "needs_lab"]
+__all__ = ["HAS_LAB", "NEEDS", "SETTINGS", "VARIANTS", "needs_lab", "require_lab"]
 
 HAS_LAB = sys.modules.get("attribune_lab", ...) is not None
 needs_lab = pytest.mark.skipif(not HAS_LAB, reason="attribune_lab is hidden")
+
+
+def require_lab(why: str) -> None:
+    """Skip what depends on a fixture where the lab is hidden."""
+    if not HAS_LAB:
+        pytest.skip(f"attribune_lab is hidden: {why}")
+
+
 SETTINGS: dict[str, MethodConfig] = {}
 VARIANTS: dict[str, MethodConfig] = {}
 # What methods need of backbones without pretraining.

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 import torch
+from lab_methods import needs_lab
 from safetensors.torch import load_file
 from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
@@ -159,6 +160,7 @@ def test_what_cannot_have_them_says_so(tiny_backbone: Factory) -> None:
         _check_lora(model, MergedMethod(config=Plain()))
 
 
+@needs_lab
 @pytest.mark.parametrize(
     ("settings", "what"),
     [

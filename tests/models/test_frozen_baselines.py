@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import small_runs
 import torch
+from lab_methods import needs_lab
 from scipy import sparse
 from trained_runs import ROWS, TrainedRuns
 
@@ -174,6 +175,7 @@ def test_fits_find_what_values_add(trained_runs: TrainedRuns) -> None:
     assert np.ptp(told) > 0.8 * np.ptp(list(shift.values()))
 
 
+@needs_lab
 @pytest.mark.parametrize(
     ("more", "message"),
     [

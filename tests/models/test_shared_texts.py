@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 from families import VOCABULARY, tiny_backbone
+from lab_methods import needs_lab
 from small_tokenizers import pieces
 from tiny_models import at_random, exactly, make_batch, make_model, make_schema, recorded
 from torch import Tensor, nn
@@ -121,6 +122,7 @@ def test_a_text_is_read_once_and_the_numbers_stay(family: str, method: str) -> N
     assert rows_read(model, apart(batch)) == [len(ROWS)] * 2
 
 
+@needs_lab
 @pytest.mark.parametrize("method", ["upa", "plora+chim"])
 def test_sentences_and_lora_are_shared_too(method: str) -> None:
     model = tiny("bert", method, tuning="lora:q,v:3+layernorm")
@@ -187,6 +189,7 @@ def test_lower_precision_gives_the_same_answers() -> None:
         assert rows_read(model, batch) == [TEXTS, len(ROWS)]
 
 
+@needs_lab
 def test_what_acts_below_is_not_shared() -> None:
     batch = shared_batch()
     for method in (Tokens(), Injector(bottleneck=5), E2ln(vector_size=13)):

@@ -218,7 +218,7 @@ def test_a_setting_has_one_default() -> None:
 
 
 def test_the_arguments_of_a_training_are_declared_as_settings() -> None:
-    others = "output settings compare baselines budget resume tables reporter profile reading"
+    others = "output settings compare baselines budget resume tables reporter reading"
     parameters = inspect.signature(train).parameters
     assert parameters.keys() - SETTINGS.keys() == set(others.split())
     shared = parameters.keys() & SETTINGS.keys() - {"data"}

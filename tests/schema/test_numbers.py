@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import small_runs
 from datasets import Dataset
+from lab_methods import needs_lab
 from trained_runs import TrainedRuns
 
 from attribune.apps.cli import main
@@ -179,6 +180,7 @@ def test_baselines_read_numbers(words: Words, tmp_path: Path, method: str) -> No
     assert found.parts["test"]["accuracy"].value > 0.85
 
 
+@needs_lab
 @pytest.mark.slow
 @pytest.mark.parametrize("method", ["poly", "upnn"])
 def test_methods_without_vectors_refuse(words: Words, method: str, capsys: pytest.CaptureFixture[str]) -> None:

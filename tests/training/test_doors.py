@@ -14,6 +14,7 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 import small_runs
+from lab_methods import require_lab
 
 from attribune import (
     AttribuneError,
@@ -60,6 +61,7 @@ class Stream:
 
 @pytest.fixture(scope="module")
 def results_and_run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Any, Path]:
+    require_lab("a backbone without pretraining is the quickest to train")
     run = tmp_path_factory.mktemp("doors") / "run"
     columns = {"text": "text", "label": "stars", "attributes": ["user", MultiLabel("tags", separator=";")]}
     options = {"method": "upa", "backbone": "cnn", "max_length": 16, "seed": 3, "settings": SETTINGS}

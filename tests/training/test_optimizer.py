@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import small_runs
 import torch
+from lab_methods import needs_lab
 from tiny_models import at_random, make_batch, make_model
 from torch import Tensor, nn
 from trained_runs import ROWS, TrainedRuns
@@ -267,6 +268,7 @@ def test_other_optimizers_are_those_of_torch(name: str, options: dict[str, float
         assert torch.allclose(model.get_parameter(parameter_name), expected, atol=1e-7), parameter_name
 
 
+@needs_lab
 @pytest.mark.slow
 def test_a_run_with_another_optimizer(trained_runs: TrainedRuns) -> None:
     words = small_runs.train_command(trained_runs.table(ROWS), "", backbone="cnn", method="upa")

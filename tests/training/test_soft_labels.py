@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 import small_runs
 import yaml
+from lab_methods import needs_lab
 from trained_runs import TrainedRuns
 
 from attribune.analysis.evaluate import compare_runs
@@ -332,6 +333,7 @@ def test_a_recipe_of_judgements_loses_what_was_dropped(folder: Path, tmp_path: P
     assert all(set(one) == {"None", "mild"} for one in shares)
 
 
+@needs_lab
 def test_no_history_is_read_with_shares(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     command = small_runs.train_command(folder / "train.csv", tmp_path / "run", backbone="bert", method="history")
     assert main([*command, "--set", "task.soft_labels=true"]) == 1

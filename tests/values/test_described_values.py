@@ -357,6 +357,7 @@ def test_an_experiment_has_each_part_alone(folder: Path, tmp_path: Path) -> None
     assert recipes["tags alone"] == {}
 
 
+@needs_lab
 @pytest.mark.parametrize("method", ["poly", "history", "one-per-value", "upnn"])
 def test_a_method_without_vectors_is_refused_before_anything_is_read(
     folder: Path, tmp_path: Path, method: str, capsys: pytest.CaptureFixture[str]

@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import small_runs
+from lab_methods import needs_lab
 from safetensors.numpy import load_file, save_file
 from trained_runs import ROWS, TrainedRuns
 
@@ -159,6 +160,7 @@ def test_values_that_stand_in_files_of_the_run_by_chance(copy: Callable[[str], P
     assert "john smith" in load_run(run)[1].model.schema["user"].values
 
 
+@needs_lab
 @pytest.mark.slow
 def test_words_of_texts_that_name_a_value_are_said(
     trained_runs: TrainedRuns, tmp_path: Path, capsys: pytest.CaptureFixture[str]

@@ -7,6 +7,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from lab_methods import needs_lab
 
 from attribune.apps.cli import main
 
@@ -39,6 +40,7 @@ def script(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Path:
     return file
 
 
+@needs_lab
 @needs_bash
 def test_bash_completes_verbs_flags_and_files(script: Path) -> None:
     assert completed(script, "attribune", "pre") == ["predict"]

@@ -11,6 +11,7 @@ import os
 from pathlib import Path
 
 import pytest
+from lab_methods import needs_lab
 
 from attribune.apps.cli import main
 
@@ -26,6 +27,8 @@ WORDS = {
     "describe": ["describe", str(RUN)],
 }
 
+_WITH_LAB = ("help", "help_benchmark", "methods", "methods_all")  # what they show is other without it
+
 
 def shown(words: list[str]) -> str:
     """What a command writes to stdout, which is no terminal."""
@@ -34,7 +37,7 @@ def shown(words: list[str]) -> str:
     return out.getvalue()
 
 
-@pytest.mark.parametrize("name", WORDS)
+@pytest.mark.parametrize("name", [pytest.param(name, marks=needs_lab if name in _WITH_LAB else []) for name in WORDS])
 def test_help_and_tables_are_those_of_the_files(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     text = shown(WORDS[name])

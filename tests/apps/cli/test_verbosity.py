@@ -67,16 +67,16 @@ def test_levels(
     monkeypatch.delenv(VARIABLE, raising=False)
     if variable is not None:
         monkeypatch.setenv(VARIABLE, variable)
-    words = [*given, "data", "list"] if before_the_verb else ["data", "list", *given]
+    words = [*given, "methods", "none"] if before_the_verb else ["methods", "none", *given]
     assert level_of(build_parser().parse_args(words)) == level
 
 
 def test_a_wrong_level_is_refused(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setenv(VARIABLE, "loud")
-    assert main(["data", "list"]) == 1
+    assert main(["methods", "none"]) == 1
     assert "ATTRIBUNE_LOG is 'loud': set it to error, warning, info, debug" in capsys.readouterr().err
     with pytest.raises(SystemExit):
-        main(["data", "list", "-v", "-q"])
+        main(["methods", "none", "-v", "-q"])
 
 
 @slow

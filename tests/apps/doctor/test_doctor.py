@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 import torch
+from lab_methods import needs_lab
 from packaging.requirements import Requirement
 
 from attribune.apps import doctor
@@ -73,6 +74,7 @@ def test_json_holds_what_the_lines_say(few_packages: None, capsys: pytest.Captur
     assert found["usable"] is True
 
 
+@needs_lab
 @pytest.mark.slow
 @pytest.mark.parametrize("form", ["lines", "json"])
 def test_it_runs_where_nothing_can_be_imported(form: str, tmp_path: Path) -> None:

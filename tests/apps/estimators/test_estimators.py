@@ -18,6 +18,7 @@ import pytest
 import small_runs
 import torch
 from datasets import Dataset
+from lab_methods import needs_lab, require_lab
 from sklearn.base import clone
 from sklearn.ensemble import BaggingClassifier
 from sklearn.exceptions import NotFittedError
@@ -69,6 +70,7 @@ PAGE = Path(__file__).parents[3] / "docs" / "scikit_learn.md"
 
 @pytest.fixture(scope="module")
 def classifier() -> AttributeClassifier:
+    require_lab("a backbone without pretraining is the quickest to train")
     return AttributeClassifier(**SMALL).fit(FRAME, FRAME["stars"])
 
 
@@ -111,6 +113,7 @@ def test_what_pytorch_is_set_to_does_not_matter(
     np.testing.assert_array_equal(again, found)
 
 
+@needs_lab
 @slow
 def test_fits_in_threads_are_fits_alone(classifier: AttributeClassifier) -> None:
     fitted: list[AttributeClassifier] = []
@@ -128,6 +131,7 @@ def test_fits_in_threads_are_fits_alone(classifier: AttributeClassifier) -> None
     assert len(fitted) == 2
 
 
+@needs_lab
 @slow
 def test_a_fit_without_a_seed_draws_one_of_the_process() -> None:
     options = {**SMALL, "random_state": None}
@@ -139,6 +143,7 @@ def test_a_fit_without_a_seed_draws_one_of_the_process() -> None:
     np.testing.assert_array_equal(again, first)
 
 
+@needs_lab
 @slow
 def test_every_door_predicts_in_the_precision_of_the_training(tmp_path: Path) -> None:
     settings = {**SETTINGS, "training.precision": "bf16"}
@@ -177,6 +182,7 @@ class Stream:
         return self._table.__arrow_c_stream__(requested_schema)
 
 
+@needs_lab
 @slow
 def test_every_form_of_rows_is_read(classifier: AttributeClassifier) -> None:
     expected = classifier.predict_proba(FRAME)
