@@ -10,10 +10,12 @@ import pytest
 from pydantic.fields import FieldInfo
 
 from attribune import AttributeClassifier, AttributeRegressor, train
+from attribune.backbones.untrained import UNTRAINED
 from attribune.core.config import Settings, read_yaml, setting
 from attribune.core.flags import FLAGS
 from attribune.data.windows import HeadTail
 from attribune.errors import ConfigError
+from attribune.methods import METHODS
 from attribune.runs.presets import preset_names, read_preset
 from attribune.runs.recipe import RECIPE_END, Recipe
 from attribune.runs.settings_tree import SETTINGS, override, put
@@ -210,6 +212,12 @@ def test_a_setting_that_has_a_flag_is_declared_by_it() -> None:
         field = fields[path]
         assert str(field.description).startswith(flag.meaning), path
         assert flag.default is ... or field.default == flag.default, path
+
+
+def test_flags_name_what_there_is() -> None:
+    assert all(kind in FLAGS["task.kind"].meaning for kind in TASKS)
+    assert all(name in FLAGS["backbone.name"].meaning for name in UNTRAINED)
+    assert FLAGS["method.name"].default in METHODS
 
 
 def test_a_setting_has_one_default() -> None:

@@ -39,7 +39,7 @@ __all__ = [
 DROPOUT = 0.2
 """On the vector of a document."""
 Dropout = Annotated[float, Field(ge=0, lt=1)]
-HeadSize = Annotated[int, Field(ge=1, le=100_000)]
+HeadSize = Annotated[int, Field(ge=1)]
 TYPICAL_PRIOR_WEIGHT = 0.2
 """Of the prior of new values: the geometric mean of what was learned for six attributes of four data sets."""
 SET_ENCODERS = "set_encoders."

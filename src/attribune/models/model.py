@@ -41,7 +41,7 @@ from attribune.methods.condition import Condition, check_attribute_ids
 from attribune.models.base import ConditionedModel
 from attribune.models.checks import check_head, check_length, check_task, checked_chunk, own_pooling, pooling_named
 from attribune.models.chunk_encoders import check_chunk_encoder, chunk_encoder_from_dict
-from attribune.models.config import AttributeConfig
+from attribune.models.config import DROPOUT, AttributeConfig
 from attribune.models.document_vectors import TextOf, encode_documents
 from attribune.models.shared_texts import SharedTexts, draws_at_random, layers_replaced, runs_again, stopped_behind
 from attribune.schema import Schema
@@ -104,7 +104,7 @@ class AttributeModel(ConditionedModel):
         method: MethodConfig | None = None,
         tuning: str | None = None,
         pooling: Pooling | None = None,
-        dropout: float = 0.2,
+        dropout: float = DROPOUT,
         head_size: int | None = None,
         attention_dropout: float | None = None,
         revision: str | None = None,

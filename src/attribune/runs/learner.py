@@ -41,7 +41,9 @@ class BackboneRecipe(Settings):
     )
     dropout: Dropout = described(DROPOUT, "dropout on the document vector before the classifier")
     head_size: HeadSize | None = described(
-        None, "size of a tanh layer between the document vector and the classifier; by default there is none"
+        None,
+        "size of a tanh layer between the document vector and the classifier; by default there is none",
+        le=100_000,
     )
     chunk_encoder: dict[str, Any] | str | None = described(
         None,
