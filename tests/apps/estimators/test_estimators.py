@@ -212,7 +212,7 @@ def test_the_model_of_a_baseline_is_saved_as_any_other(tmp_path: Path) -> None:
 
 
 @slow
-@pytest.mark.parametrize("options", [SMALL, LINEAR], ids=["upa", "linear"])
+@pytest.mark.parametrize("options", [pytest.param(SMALL, marks=needs_lab), LINEAR], ids=["upa", "linear"])
 def test_it_is_saved_and_loaded(options: dict[str, Any], tmp_path: Path) -> None:
     fitted, folder = AttributeClassifier(**options).fit(FRAME, FRAME["stars"]), tmp_path / "saved"
     expected = fitted.predict_proba(FRAME)
