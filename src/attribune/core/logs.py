@@ -68,7 +68,7 @@ def _logging_to(handler: logging.Handler, level: int) -> Iterator[None]:
 
 
 class _OnStderr(logging.Handler):
-    """Writes to the current stderr, which a progress bar replaces; each note and warning once, events each time."""
+    """Writes to the current stderr, which a progress bar replaces; each note and warning once."""
 
     def __init__(self, level: int) -> None:
         super().__init__(level)
@@ -79,7 +79,7 @@ class _OnStderr(logging.Handler):
         if not getattr(record, "is_note", False):
             name = f" {record.name}:" if record.levelno < logging.WARNING else ""
             text = f"{record.levelname.lower()}:{name} {text}"
-        if record.levelno >= logging.WARNING and not getattr(record, "is_event", False):
+        if record.levelno >= logging.WARNING:
             if text in self._shown:
                 return
             self._shown.add(text)

@@ -331,10 +331,6 @@ def test_keys_that_will_not_do(key: str, monkeypatch: pytest.MonkeyPatch) -> Non
         (["{runs}/none", "--max-body-mb", "inf"], "max_body_mb: Input should be a finite number"),
         (["{runs}/none", "--backbone", "{runs}"], "the backbone"),
         (["{runs}/none", "--port", "{taken}"], "the service cannot listen on"),
-        (["{runs}/none", "--workers", "0"], "--workers 0: give at least 1"),
-        (["{runs}/none", "--workers", "2", "--enrol"], "--workers 2 with --enrol: a value learned in one process"),
-        (["{runs}/none", "--workers", "2", "--host", "0.0.0.0"], "set ATTRIBUNE_SERVE_KEYS"),
-        (["{runs}/none", "--workers", "2", "--port", "{taken}"], "the service cannot listen on"),
     ],
 )
 def test_the_command_refuses(

@@ -19,7 +19,6 @@ from starlette.exceptions import HTTPException
 
 from attribune.apps.serve.description import body_of, describe, documented_app
 from attribune.apps.serve.limits import ENROL, RELOAD, VALUES, Gate
-from attribune.apps.serve.metrics import ServiceMetrics, WorkerMetrics
 from attribune.apps.serve.models import AlreadyLoadingError, Reload, ServedModel
 from attribune.apps.serve.predicting import PredictionPaths
 from attribune.apps.serve.requests import (
@@ -38,7 +37,7 @@ from attribune.apps.serve.requests import (
     refusal,
     refusals,
 )
-from attribune.apps.serve.service import Service
+from attribune.apps.serve.service import Service, ServiceMetrics
 from attribune.apps.serve.settings import Keys, ServeSettings
 from attribune.apps.serve.values import EnrolAnswer, EnrolRequest, RemoveAnswer, ValuePaths
 from attribune.apps.serve.writing import ChatRequest, CompletionAnswer, CompletionRequest, WritingPaths
@@ -82,7 +81,6 @@ def create_app(
     *,
     settings: ServeSettings | None = None,
     keys: Keys | None = None,
-    workers: WorkerMetrics | None = None,
     reload: Reload | None = None,
 ) -> FastAPI:
     """Make the ASGI application of a service; `attribune.apps.serve.serve` runs it.
@@ -90,11 +88,10 @@ def create_app(
     Args:
         models: by name, as `load_models` returns them.
         keys: which callers must send; none by default.
-        workers: where the processes of the service leave their metrics, if there are several.
         reload: loads the runs again.
     """
     settings = settings or ServeSettings()
-    metrics = ServiceMetrics(models, workers)
+    metrics = ServiceMetrics(models)
     service = Service(models, settings, metrics)
     values = ValuePaths(service)
 
@@ -102,9 +99,7 @@ def create_app(
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         """Answer, and at the end answer what waits."""
         values.open()
-        beat = asyncio.create_task(metrics.keep_written())
         yield
-        beat.cancel()
         service.reader.shutdown(wait=False, cancel_futures=True)
         await asyncio.to_thread(values.close)
         await asyncio.to_thread(service.batcher.close)

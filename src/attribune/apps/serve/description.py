@@ -14,8 +14,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from pydantic import BaseModel
 
 from attribune.apps.serve.models import ServedModel
-from attribune.apps.serve.predicting import LINES
-from attribune.apps.serve.requests import OPENAI_PATHS, PredictRequest, Refused, ReloadRequest, read_row
+from attribune.apps.serve.requests import LINES, OPENAI_PATHS, PredictRequest, Refused, ReloadRequest, read_row
 from attribune.apps.serve.settings import ServeSettings
 from attribune.apps.serve.values import EnrolRequest, check_label, check_new_value
 from attribune.apps.serve.writing import EVENTS, ChatRequest, CompletionRequest

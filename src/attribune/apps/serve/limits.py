@@ -13,21 +13,19 @@ from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from attribune.apps.serve.metrics import ServiceMetrics
-from attribune.apps.serve.requests import printable, refusal
+from attribune.apps.serve.requests import LEFT, printable, refusal
+from attribune.apps.serve.service import ServiceMetrics
 from attribune.apps.serve.settings import ADMIN_KEYS, VALUE_KEYS, Keys, ServeSettings
 from attribune.core.hosts import is_allowed
 
 __all__ = [
     "ENROL",
-    "LEFT",
     "RELOAD",
     "VALUES",
     "Gate",
     "LimitedConnection",
 ]
 
-LEFT = 499  # what logs and metrics show of a request whose caller left; it is never sent
 RELOAD = "/v1/reload"  # which takes the keys of administrators alone
 ENROL, VALUES = "/v1/enrol", "/v1/values"  # which take keys of their own
 _OPEN = ("/health",)  # a container's probe sends no key

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import logging
+import os
 import threading
 from collections.abc import Callable, ItemsView, Iterator, Mapping, Sequence, ValuesView
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -18,12 +19,10 @@ import pyarrow as pa
 from torch import Tensor, nn
 
 from attribune.backbones.sharing import SharedBackbones
-from attribune.core.checksums import CHECKSUMS
 from attribune.core.device import default_device
 from attribune.data.writing import finite
 from attribune.errors import AttribuneError, ConfigError, ModelFolderError
 from attribune.methods.weight_cache import WeightCache
-from attribune.models.folder import CONFIG, SCHEMA, TENSORS
 from attribune.models.predictor import Predictor, Quantisation
 from attribune.models.predictor_group import PredictorGroup
 from attribune.models.writer import Writer
@@ -40,7 +39,6 @@ __all__ = [
     "Answer",
     "LiveModels",
     "MappedFiles",
-    "Marks",
     "Reload",
     "Reloader",
     "RunLoader",
@@ -50,7 +48,6 @@ __all__ = [
     "in_background",
     "load_models",
     "named_runs",
-    "stamp_of",
     "start",
 ]
 
@@ -61,11 +58,9 @@ Result = TypeVar("Result")
 _NAME = "attribune-model"
 _THREAD = ThreadPoolExecutor(max_workers=1, thread_name_prefix=_NAME)
 _LARGEST_COPY = 1 << 28  # bytes of a tensor; larger ones, such as tables of millions of values, stay in their files
-_SMALL_FILE = 1 << 26  # bytes; below, a copy in each process is worth its independence of the file
 _SUFFIXES = (".safetensors", ".arrow")
 _LISTS_FILES = hasattr(psutil.Process, "memory_maps")  # not on macOS
 Columns = Mapping[str, Sequence[Any]]
-Marks = Mapping[str, tuple[Any, ...]]
 _LOG = logging.getLogger(__name__)
 Reload = Callable[[Sequence[str] | None], list[str]]
 """Loads runs, or the same as before, in place of the models that are served; returns a line on each."""
@@ -81,36 +76,24 @@ def compute(function: Callable[[], Result]) -> Result:
     return function() if threading.current_thread().name.startswith(_NAME) else start(function).result()
 
 
-def copy_into_memory(models: Sequence[nn.Module], *, below: Sequence[Path] | None = None) -> None:
+def copy_into_memory(models: Sequence[nn.Module]) -> None:
     """Copy the tensors of models, which the system otherwise reads from their files when they are needed.
 
     Tensors that are shared between models stay shared. Large ones are not copied, where `MappedFiles` can watch them.
-
-    Args:
-        below: folders; only what is read from their small files is copied.
     """
-    if below is None:
-        _copy(models, lambda tensor: tensor.nbytes <= _LARGEST_COPY or not _LISTS_FILES)
-        return
-    mapped = [one for one in _maps() if any(Path(one.path).is_relative_to(folder.resolve()) for folder in below)]
-    small = [one for one in mapped if (stamp := stamp_of(one.path)) is not None and stamp.state[0] <= _SMALL_FILE]
-    places = [[int(end, 16) for end in one.addr.split("-")] for one in small]
-    _copy(models, lambda tensor: any(start <= tensor.data_ptr() < end for start, end in places))
-
-
-def _copy(models: Sequence[nn.Module], is_copied: Callable[[Tensor], bool]) -> None:
     copies: dict[tuple[object, ...], Tensor] = {}
     originals = []  # as long as they are there, no copy gets the address of one
     for model in models:
         for tensor in (*model.parameters(), *model.buffers()):
             # A packed int8 weight has no address: it was made in memory, and reads from no file.
-            if tensor.device.type == "cpu" and not tensor.is_mkldnn and is_copied(tensor):
-                original = tensor.data
-                if _place(original) not in copies:
-                    originals.append(original)
-                    copy = original.clone()
-                    copies[_place(original)] = copies[_place(copy)] = copy
-                tensor.data = copies[_place(original)]
+            if tensor.device.type != "cpu" or tensor.is_mkldnn or (_LISTS_FILES and tensor.nbytes > _LARGEST_COPY):
+                continue
+            original = tensor.data
+            if _place(original) not in copies:
+                originals.append(original)
+                copy = original.clone()
+                copies[_place(original)] = copies[_place(copy)] = copy
+            tensor.data = copies[_place(original)]
 
 
 def _place(tensor: Tensor) -> tuple[object, ...]:
@@ -126,7 +109,7 @@ class MappedFiles:
         places: where in memory they are.
     """
 
-    stamps: dict[str, _Stamp | None] = field(default_factory=dict)
+    stamps: dict[str, tuple[int, ...] | None] = field(default_factory=dict)
     places: frozenset[str] = frozenset()
 
     @classmethod
@@ -137,14 +120,19 @@ class MappedFiles:
         """
         known = apart_from.places if apart_from else frozenset()
         new = {one.addr: one.path for one in _maps() if one.addr not in known}
-        return cls({path: stamp_of(path) for path in sorted(set(new.values()))}, frozenset(new))
+        return cls({path: _stamp_of(path) for path in sorted(set(new.values()))}, frozenset(new))
 
     def changed(self) -> list[str]:
         """Return the files that were written to since.
 
         A file that was removed or renamed, or in whose place there is another, is still what the process reads.
         """
-        return [path for path, stamp in self.stamps.items() if _written_to(stamp, stamp_of(path))]
+        now = {path: _stamp_of(path) for path in self.stamps}
+        return [
+            path
+            for path, stamp in self.stamps.items()
+            if stamp and (found := now[path]) and found[:2] == stamp[:2] and found != stamp
+        ]
 
 
 def _maps() -> list[Any]:
@@ -153,24 +141,13 @@ def _maps() -> list[Any]:
     return [one for one in maps if one.path.endswith(_SUFFIXES)]
 
 
-class _Stamp(NamedTuple):
-    """A file, and its state."""
-
-    file: tuple[int, int]
-    state: tuple[int, int]
-
-
-def stamp_of(path: str | Path) -> _Stamp | None:
-    """Return which file is at a path, with its size and the time of its last change; None without one."""
+def _stamp_of(path: str) -> tuple[int, ...] | None:
+    """Return which file is at a path, by its first two numbers, and its size and last change; None without one."""
     try:
-        status = Path(path).stat()
+        status = os.stat(path)
     except OSError:
         return None
-    return _Stamp((status.st_dev, status.st_ino), (status.st_size, status.st_mtime_ns))
-
-
-def _written_to(before: _Stamp | None, now: _Stamp | None) -> bool:
-    return before is not None and now is not None and before.file == now.file and before.state != now.state
+    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
 
 
 class Answer(NamedTuple):
@@ -395,8 +372,6 @@ class RunLoader:
         cache_mb: size of the weight caches of all models together, in MiB.
         enrol: whether values can be added and taken away.
         quantise: ``int8`` computes in int8, on CPUs; see `attribune.models.predictor.quantised`.
-        mapped: whether float32 weights stay in their files, of which all processes share one copy in memory, apart from
-            small files of the runs; when such a file is written to, the models do not answer.
 
     Raises:
         ConfigError: for settings that do not go together.
@@ -408,7 +383,6 @@ class RunLoader:
     cache_mb: float = 256
     enrol: bool = False
     quantise: Quantisation | None = None
-    mapped: bool = False
 
     def __post_init__(self) -> None:
         if self.dtype not in ("float32", "bfloat16"):
@@ -421,14 +395,6 @@ class RunLoader:
             raise ConfigError(
                 f"--quantise {self.quantise} with --enrol: values are learned in float32, so leave one of them out"
             )
-
-    def of(self, runs: Sequence[str] | None) -> Self:
-        """Return the loader of other runs with the same settings; of the same ones without any."""
-        return self if runs is None else replace(self, sources=named_runs(runs))
-
-    def marks(self) -> Marks:
-        """Return what is another whenever the model or the recipe of a run is another."""
-        return {name: _mark(source) for name, source in self.sources.items()}
 
     def load(self) -> dict[str, ServedModel]:
         """Load the runs on the thread that will predict; AttribuneError for one that cannot be."""
@@ -449,8 +415,7 @@ class RunLoader:
             raise ConfigError("--enrol with one run under two names: only one of them would learn; give it once")
         group = self._group()
         writers = {name: Writer.of(one) for name, one in group.items() if can(one.task, GENERATE)}
-        own = [Path(source) for source in self.sources.values()] if self.mapped else None
-        copy_into_memory(group.networks(), below=own)
+        copy_into_memory(group.networks())
         gc.collect()  # nothing may hold what has been copied
         files = MappedFiles.of_this_process(apart_from=before)
         models = {
@@ -491,22 +456,6 @@ def _with_run(
     except AttribuneError as error:
         return replace(model, fixed=str(error))
     return replace(model, live=live)
-
-
-def _mark(source: str) -> tuple[Any, ...]:
-    """Return what is another whenever the model or the recipe of a run is another; of copies it is the same."""
-    folder = RunFolder.of(source)
-    model = folder.path if folder.is_model_alone else folder.model
-    checksums = _content(model / CHECKSUMS)
-    files = (CONFIG, SCHEMA, TENSORS) if checksums is None else ()  # an earlier release wrote no checksums
-    return (_content(folder.plan_file), checksums, *(stamp_of(model / name) for name in files))
-
-
-def _content(path: Path) -> bytes | None:
-    try:
-        return path.read_bytes()
-    except OSError:
-        return None
 
 
 def _parse_run(run: str) -> tuple[str, str]:
@@ -563,7 +512,6 @@ class Reloader:
 
     def __init__(self, models: LiveModels, loader: RunLoader) -> None:
         self._models, self._loader = models, loader
-        self._prepared: tuple[RunLoader, dict[str, ServedModel]] | None = None
         self._busy = threading.Lock()
 
     def __call__(self, runs: Sequence[str] | None = None) -> list[str]:
@@ -575,37 +523,18 @@ class Reloader:
         if not self._busy.acquire(blocking=False):
             raise AlreadyLoadingError
         try:
-            lines = self.prepare(runs)
-            self.swap()
-            return lines
+            if self._loader.enrol:
+                raise ConfigError(
+                    "with --enrol the service itself changes its runs, and a value learned during a reload would be "
+                    "lost: stop the service, and start it again"
+                )
+            loader = self._loader if runs is None else replace(self._loader, sources=named_runs(runs))
+            models = loader.load_beside()
+            self._loader = loader
+            self._models.replace(models)
+            return [model.summary() for model in models.values()]
         finally:
             self._busy.release()
-
-    def prepare(self, runs: Sequence[str] | None = None) -> list[str]:
-        """Load runs beside those that answer; returns a line on each, or raises AttribuneError."""
-        if self._loader.enrol:
-            raise ConfigError(
-                "with --enrol the service itself changes its runs, and a value learned during a reload would be "
-                "lost: stop the service, and start it again"
-            )
-        loader = self.loader_of(runs)
-        self._prepared = loader, loader.load_beside()
-        return [model.summary() for model in self._prepared[1].values()]
-
-    def loader_of(self, runs: Sequence[str] | None) -> RunLoader:
-        """Return what loads runs, or the same as before; ConfigError for two of one name."""
-        return self._loader.of(runs)
-
-    def swap(self) -> None:
-        """Serve what was prepared."""
-        if self._prepared is not None:
-            self._loader, models = self._prepared
-            self._models.replace(models)
-        self._prepared = None
-
-    def drop(self) -> None:
-        """Forget what was prepared."""
-        self._prepared = None
 
 
 def in_background(reload: Reload, say: Callable[[list[str]], None]) -> None:

@@ -16,12 +16,11 @@ from fastapi.responses import JSONResponse, Response, StreamingResponse
 
 from attribune.apps.serve.batching import Overloaded
 from attribune.apps.serve.models import Answer, ServedModel
-from attribune.apps.serve.requests import Refused, media_type, parse_body, read_prediction, read_request
+from attribune.apps.serve.requests import LINES, Refused, media_type, parse_body, read_prediction, read_request
 from attribune.apps.serve.service import Service
 
-__all__ = ["LINES", "PredictionPaths"]
+__all__ = ["PredictionPaths"]
 
-LINES = "application/x-ndjson"
 _PAUSE = 0.02  # seconds until the next look whether there is room in the queue
 _Request = tuple[ServedModel, dict[str, list[Any]], Any]
 

@@ -31,6 +31,8 @@ from attribune.schema.columns import canonical
 from attribune.values.panel import Panel
 
 __all__ = [
+    "LEFT",
+    "LINES",
     "OPENAI_PATHS",
     "ErrorAnswer",
     "Fault",
@@ -67,6 +69,10 @@ __all__ = [
 Scalar = StrictStr | StrictBool | StrictInt | StrictFloat | None
 Words = StrictStr | list[StrictStr]
 OPENAI_PATHS = ("/v1/completions", "/v1/chat/completions")
+LINES = "application/x-ndjson"
+"""The type of a body with a request on each line."""
+LEFT = 499
+"""What logs and metrics show of a request whose caller left; it is never sent."""
 _CODES = {401: "invalid_api_key", 404: "model_not_found", 429: "rate_limit_exceeded"}
 Body = TypeVar("Body", bound=BaseModel)
 _MAX_VALUES = 1_000  # of one attribute of one text
