@@ -211,7 +211,7 @@ def inspect_use(machine: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "device": machine["gpus"][0]["name"] if machine["gpus"] else "cpu",
         "threads": probe(_threads),
-        "precision": probe(lambda: importlib.import_module("attribune.core.precision").resolve_precision("auto")),
+        "precision": probe(lambda: importlib.import_module("attribune.core.device").resolve_precision("auto")),
         "backbone": probe(_backbone),
     }
 

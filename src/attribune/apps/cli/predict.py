@@ -23,8 +23,7 @@ from typing import Any
 
 from attribune.apps.cli.arguments import SEVERAL, add_reading, add_shared, add_verb, attribute_values, reading_of
 from attribune.apps.cli.output import open_console, show, show_json
-from attribune.core.terminal import one_line
-from attribune.core.wording import counted
+from attribune.core.wording import counted, one_line
 from attribune.errors import ConfigError
 
 __all__ = ["add_parser"]
