@@ -15,18 +15,16 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from attribune.apps.serve.requests import LEFT, printable, refusal
 from attribune.apps.serve.service import ServiceMetrics
-from attribune.apps.serve.settings import ADMIN_KEYS, VALUE_KEYS, Keys, ServeSettings
+from attribune.apps.serve.settings import VALUE_KEYS, Keys, ServeSettings
 from attribune.core.hosts import is_allowed
 
 __all__ = [
     "ENROL",
-    "RELOAD",
     "VALUES",
     "Gate",
     "LimitedConnection",
 ]
 
-RELOAD = "/v1/reload"  # which takes the keys of administrators alone
 ENROL, VALUES = "/v1/enrol", "/v1/values"  # which take keys of their own
 _OPEN = ("/health",)  # a container's probe sends no key
 
@@ -113,18 +111,12 @@ class Gate:
             reason = f"{printable(host[:60])!r} is not a name of this service: {cure}"
             return refusal(scope["path"], 421, "header.host", reason, _CLOSE)
         # By how it begins: routes ignore a line end behind their path.
-        reloads = scope["path"].startswith(RELOAD)
         changes_values = self._settings.enrol and scope["path"].startswith((ENROL, VALUES))
-        if reloads and not self._keys.admins:
-            reason = f"reloading is disabled: set {ADMIN_KEYS}, or send the process SIGHUP"
-            return refusal(RELOAD, 403, "path", reason)
         if changes_values and self._keys.callers and not self._keys.values:
             reason = f"the keys of all callers do not change values: set {VALUE_KEYS} for those who may"
             return refusal(scope["path"], 403, "path", reason)
         keys, whose = self._keys.callers, "one of the service's keys"
-        if reloads:
-            keys, whose = self._keys.admins, "an administrator's key"
-        elif changes_values:
+        if changes_values:
             keys, whose = self._keys.values, f"a key for values, one of {VALUE_KEYS}"
         if scope["path"] not in _OPEN and not _is_authorized(scope, keys):
             reason = f"send {whose}, as in 'Authorization: Bearer KEY'"

@@ -28,24 +28,20 @@ from attribune.models.predictor_group import PredictorGroup
 from attribune.models.writer import Writer
 from attribune.runs.folder import RunFolder
 from attribune.runs.loading import load_predictor
-from attribune.schema import MultiLabel, Numeric, Schema
+from attribune.schema import MultiLabel, Numeric
 from attribune.schema.attributes import FittedAttribute
 from attribune.tasks.capabilities import GENERATE, can
 from attribune.values.live_run import LiveRun
-from attribune.values.panel import Panel
 
 __all__ = [
-    "AlreadyLoadingError",
     "Answer",
     "LiveModels",
     "MappedFiles",
-    "Reload",
     "Reloader",
     "RunLoader",
     "ServedModel",
     "compute",
     "copy_into_memory",
-    "in_background",
     "load_models",
     "named_runs",
     "start",
@@ -62,8 +58,6 @@ _SUFFIXES = (".safetensors", ".arrow")
 _LISTS_FILES = hasattr(psutil.Process, "memory_maps")  # not on macOS
 Columns = Mapping[str, Sequence[Any]]
 _LOG = logging.getLogger(__name__)
-Reload = Callable[[Sequence[str] | None], list[str]]
-"""Loads runs, or the same as before, in place of the models that are served; returns a line on each."""
 
 
 def start(function: Callable[[], Result]) -> Future[Result]:
@@ -176,7 +170,6 @@ class ServedModel:
         group: the predictors of all models of the service.
         source: its folder.
         files: those from which the system reads the model while it is served.
-        panels: of the attributes for which one was asked, each with the schema whose values it has.
         live: its run, if values can be added and taken away.
         fixed: why they cannot.
         writer: generates texts, with a run of the task ``generation``.
@@ -186,7 +179,6 @@ class ServedModel:
     group: PredictorGroup
     source: str
     files: MappedFiles = field(default_factory=MappedFiles)
-    panels: dict[str, tuple[Schema, Panel]] = field(default_factory=dict, repr=False)
     live: LiveRun | None = None
     fixed: str = "it was loaded without `enrol`"
     writer: Writer | None = None
@@ -214,32 +206,12 @@ class ServedModel:
         """The caches of generated weights, by attribute."""
         return self.predictor.model.method.weight_caches
 
-    def panel(self, attribute: str) -> Panel:
-        """Return the panel of all values of an attribute; ConfigError where there is none."""
-        schema = self.predictor.schema
-        if attribute not in self.panels or self.panels[attribute][0] is not schema:
-            self.panels[attribute] = schema, Panel.of(self.predictor, attribute)
-        return self.panels[attribute][1]
-
-    def panel_answers(self, panel: Panel, columns: Columns) -> list[Answer]:
-        """Ask a panel about rows, given as columns of texts and attributes; errors as in `answer_together`.
-
-        Who dissents stays with the service, whose callers need not know the values that a model knows.
-        """
-        self.check_files()
-        (asked,) = (one.name for one in self.attributes if panel.columns[one.columns].all())
-        panel = self.panel(asked)  # of the values that the model knows now
-        opinions = panel.predict(self.predictor, columns)
-        opinions.pop("dissenters", None)
-        attributes = [one for one in self.attributes if not panel.columns[one.columns].all()]
-        return self._listed(columns, opinions, [attribute.name for attribute in attributes])
-
     def check_files(self) -> None:
         """Raise ModelFolderError when a file was written to from which the model is read."""
         if changed := self.changed_files():
             raise ModelFolderError(
                 f"model {self.name!r} cannot answer: {changed[0]} was written to while the model is read from it. Have "
-                "the runs loaded again (SIGHUP, or POST /v1/reload), and replace the folder of a served model as a "
+                "the runs loaded again (SIGHUP), and replace the folder of a served model as a "
                 "whole, by renaming, or serve a copy"
             )
 
@@ -262,17 +234,14 @@ class ServedModel:
         return {model: model._answers(columns, scores[model.name]) for model, columns in rows.items()}
 
     def _answers(self, columns: Columns, scores: npt.NDArray[np.float32]) -> list[Answer]:
-        output = self.predictor.task.decode(scores).columns()
-        return self._listed(columns, output, [attribute.name for attribute in self.attributes])
-
-    def _listed(self, columns: Columns, output: Mapping[str, Any], names: Sequence[str]) -> list[Answer]:
-        """Return an answer for each row, with what is not known of some attributes."""
-        lists = {name: finite(_plain(values)) for name, values in output.items()}
+        """Return an answer for each row, with what is not known of its attributes."""
+        lists = {name: finite(_plain(values)) for name, values in self.predictor.task.decode(scores).columns().items()}
+        names = [attribute.name for attribute in self.attributes]
         unknown = self.predictor.schema.unknown(columns) if names else {}
         return [
             Answer(
                 output={name: values[row] for name, values in lists.items()},
-                unknown={name: values[row] for name, values in unknown.items() if values[row] and name in names},
+                unknown={name: values[row] for name, values in unknown.items() if values[row]},
                 missing=[name for name in names if columns[name][row] is None],
             )
             for row in range(len(next(iter(columns.values()))))
@@ -467,13 +436,6 @@ def _parse_run(run: str) -> tuple[str, str]:
     return Path(run).resolve().name, run
 
 
-class AlreadyLoadingError(ConfigError):
-    """The runs are being loaded again just now."""
-
-    def __init__(self) -> None:
-        super().__init__("the runs are being loaded already: wait for that")
-
-
 class LiveModels(Mapping[str, ServedModel]):
     """The models by name, which can be replaced all at once; requests that have theirs keep them."""
 
@@ -503,7 +465,7 @@ class LiveModels(Mapping[str, ServedModel]):
 
 
 class Reloader:
-    """Loads runs beside the models that answer, and puts them in their place; where that fails, nothing changes.
+    """Loads runs again beside the models that answer, and puts them in their place; where that fails, nothing changes.
 
     Args:
         models: those that are served, under which requests find them.
@@ -514,41 +476,40 @@ class Reloader:
         self._models, self._loader = models, loader
         self._busy = threading.Lock()
 
-    def __call__(self, runs: Sequence[str] | None = None) -> list[str]:
-        """Load runs, as on the command line, or the same again, and serve them; returns a line on each.
+    def __call__(self) -> list[str]:
+        """Load the runs and serve them; returns a line on each.
 
         Raises:
             AttribuneError: for a run that cannot be loaded, or while another reload is under way.
         """
         if not self._busy.acquire(blocking=False):
-            raise AlreadyLoadingError
+            raise ConfigError("the runs are being loaded already: wait for that")
         try:
             if self._loader.enrol:
                 raise ConfigError(
                     "with --enrol the service itself changes its runs, and a value learned during a reload would be "
                     "lost: stop the service, and start it again"
                 )
-            loader = self._loader if runs is None else replace(self._loader, sources=named_runs(runs))
-            models = loader.load_beside()
-            self._loader = loader
+            models = self._loader.load_beside()
             self._models.replace(models)
             return [model.summary() for model in models.values()]
         finally:
             self._busy.release()
 
+    def in_background(self, say: Callable[[list[str]], None]) -> None:
+        """Load the runs again on a thread of its own.
 
-def in_background(reload: Reload, say: Callable[[list[str]], None]) -> None:
-    """Load the runs again on a thread of its own.
+        Args:
+            say: is given the lines on the models; where there are none, the log says why.
+        """
 
-    Args:
-        say: is given the lines on the models; where there are none, the log says why.
-    """
+        def run() -> None:
+            try:
+                say(self())
+            except Exception as error:
+                is_bug = not isinstance(error, AttribuneError)
+                _LOG.warning(
+                    "the runs were not reloaded, and the old ones are still served: %s", error, exc_info=is_bug
+                )
 
-    def run() -> None:
-        try:
-            say(reload(None))
-        except Exception as error:
-            is_bug = not isinstance(error, AttribuneError)
-            _LOG.warning("the runs were not reloaded, and the old ones are still served: %s", error, exc_info=is_bug)
-
-    threading.Thread(target=run, name="attribune-reload", daemon=True).start()
+        threading.Thread(target=run, name="attribune-reload", daemon=True).start()

@@ -16,7 +16,7 @@ import uvicorn
 
 from attribune.apps.serve.app import create_app
 from attribune.apps.serve.limits import LimitedConnection
-from attribune.apps.serve.models import LiveModels, Reload, Reloader, RunLoader, ServedModel, in_background
+from attribune.apps.serve.models import LiveModels, Reloader, RunLoader, ServedModel
 from attribune.apps.serve.settings import Keys, ServeSettings, hosts_for
 from attribune.errors import ConfigError
 
@@ -46,8 +46,8 @@ def serve(
         models: by name, as `load_models` returns them.
         host: address to listen on. Callers from other machines must send a key of `ATTRIBUNE_SERVE_KEYS`.
         port: 0 takes a free one.
-        loader: loaded them, and loads them again at SIGHUP, or for callers with a key of `ATTRIBUNE_SERVE_ADMIN_KEYS`.
-            Without it, or when the terminal has gone, SIGHUP stops the service.
+        loader: loaded them, and loads them again at SIGHUP. Without it, or when the terminal has gone, that stops the
+            service.
         on_start: called with the URL once requests are answered.
         on_reload: called with a line on each model when they were loaded again at SIGHUP.
 
@@ -62,9 +62,8 @@ def serve(
             live,
             host=host,
             settings=settings or ServeSettings(),
-            reload=reload,
             on_start=lambda: on_start(address),
-            on_hangup=None if reload is None else functools.partial(in_background, reload, on_reload),
+            on_hangup=None if reload is None else functools.partial(reload.in_background, on_reload),
         )
         server.run(sockets=[listener])
 
@@ -79,14 +78,12 @@ def make_server(
     *,
     host: str,
     settings: ServeSettings,
-    reload: Reload | None = None,
     on_start: Callable[[], None] = lambda: None,
     on_hangup: Callable[[], None] | None = None,
 ) -> uvicorn.Server:
     """Make the server of a host, whose `run` answers requests.
 
     Args:
-        reload: loads the runs again.
         on_start: called once requests are answered.
         on_hangup: called at SIGHUP, which otherwise stops the server.
 
@@ -98,7 +95,7 @@ def make_server(
     limit = settings.max_connections + max(settings.max_connections // 2, 16)  # some ask, others wait
     connection: Any = functools.partial(LimitedConnection, timeout=settings.timeout, limit=limit)
     config = uvicorn.Config(
-        create_app(models, settings=settings, keys=Keys.of_environment(host, enrol=settings.enrol), reload=reload),
+        create_app(models, settings=settings, keys=Keys.of_environment(host, enrol=settings.enrol)),
         http=connection,
         ws="none",
         log_config=None,
