@@ -29,7 +29,6 @@ __all__ = ["EXTRAS", "examine"]
 T = TypeVar("T")
 Facts = dict[str, Any]
 EXTRAS = {
-    "explain": "why a prediction came out as it did",
     "export": "models for ONNX Runtime",
     "playground": "a page in the browser to try a model",
     "search": "search of hyperparameters",

@@ -27,7 +27,7 @@ SRC = Path(doctor.__file__).parents[2]
 @pytest.fixture
 def few_packages(monkeypatch: pytest.MonkeyPatch) -> None:
     """One needed package and none of the extras: importing all of them takes seconds."""
-    monkeypatch.setattr(doctor.metadata, "requires", lambda _: ["torch>=2.8", 'captum>=0.8; extra == "explain"'])
+    monkeypatch.setattr(doctor.metadata, "requires", lambda _: ["torch>=2.8", 'optuna>=4; extra == "search"'])
 
 
 @pytest.fixture(autouse=True)
@@ -56,7 +56,7 @@ def test_what_is_said_here(few_packages: None, capsys: pytest.CaptureFixture[str
     assert f"attribune {metadata.version('attribune')}, Python " in out
     assert f"\n  torch  {torch.__version__}\n" in out
     assert f"{DEFAULT_BACKBONE}, unless another is named" in out
-    assert "why a prediction came out as it did: installed" in out
+    assert "search of hyperparameters: installed" in out
     assert "Traceback" not in out
 
 

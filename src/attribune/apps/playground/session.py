@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 from datasets import Dataset
 
-from attribune.analysis.explain.single import counterfactuals, rows_of
+from attribune.analysis.explain.run import counterfactuals, rows_of
 from attribune.core.arrays import Array
 from attribune.core.wording import prediction_text
 from attribune.data.file_options import FileOptions
