@@ -1,31 +1,26 @@
-"""The parts of a run's page about people who judge the same texts: each judge, and the texts they disagree about."""
+"""The parts of a run's page about texts that several people judge: how far they disagree, and about which most."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Self
 
 import numpy as np
 
 from attribune.analysis.diagnostics import Calibration
-from attribune.analysis.judgements import Judgements, TextFigures, find_judgements, judge_column, text_figures
-from attribune.analysis.judges import JudgeAnswers, JudgeMetric, RangedFigure, judge_answers, metrics_of_judges
+from attribune.analysis.judgements import Judgements, TextFigures, find_judgements, text_figures
 from attribune.analysis.run_rows import RunRows
 from attribune.apps.report.page import Figure, Section
-from attribune.apps.report.plots import Estimate, calibration_plot, forest_plot
+from attribune.apps.report.plots import Estimate, calibration_plot
 from attribune.core.wording import excerpt
 from attribune.data.clusters import TEXT
 from attribune.metrics.bootstrap import Interval
-from attribune.metrics.definitions import metric_info
-from attribune.metrics.tables import format_difference, format_value
-from attribune.schema.columns import canonical
 
 __all__ = ["judge_sections"]
 
-_LISTED = 8  # judges at each end
 _LISTED_TEXTS = 6  # as predicted, and as seen
-_EXCERPT, _NAME = 140, 24  # characters
+_EXCERPT = 140  # characters
 
 
 def judge_sections(rows: RunRows) -> Iterator[Section]:
@@ -42,13 +37,11 @@ def judge_sections(rows: RunRows) -> Iterator[Section]:
         return
     figures, units = text_figures(judgements), _Units.of(judgements)
     if figures.seen.any():
-        yield _answers(rows, judgements, units)
         yield _disagreement(figures, units)
         yield _disputed_texts(rows, judgements, figures, units)
     else:
         agreed = f"All people agree about all of the {len(figures.seen):,} texts that several judged."
         yield Section(title="Judges and their texts", sentences=[agreed])
-    yield from _knowledge(rows)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,45 +49,25 @@ class _Units:
     """How figures are named and scaled, by the kind of the answers.
 
     Args:
-        scale: of disagreement and bias.
+        scale: of disagreement.
         unit: behind a number in a sentence.
-        consistency: of single judges, as a column names it.
-        bias: the same; empty for classes without an order.
         disagreement: what two judges of a text do, before its number.
         has_noise: whether what is predicted of two judges differs by chance too.
-        note: how to read the figures of single judges.
     """
 
     scale: int
     unit: str
-    consistency: str
-    bias: str
     disagreement: str
     has_noise: bool
-    note: str
 
     @classmethod
     def of(cls, judgements: Judgements) -> Self:
-        is_ordered, named = judgements.is_ordered, judgements.task.answer_names
-        same = "Agreement: the share of the other judges of the same texts who gave the same answer."
-        spread = "Spread: the standard deviation of a judge's differences to the mean answer of the others."
-        shrunken = (
-            "Shrunken: the mean difference as a random intercept with its 95 % interval, which is for one judge alone. "
-            "Random rows: the range of the figure over as many rows drawn from all, widened for the number of judges "
-            "(Bonferroni). *: outside of this range."
-        )
-        bias = "difference" if is_ordered else f"{named[1]}, points" if len(named) == 2 else ""
-        means = "Difference: a judge's answers less the mean answer of the others to the same texts."
-        if bias and not is_ordered:
-            means = f"{named[1]}: how much more often a judge says so than the others of the same texts."
+        is_ordered = judgements.is_ordered
         return cls(
             scale=1 if is_ordered else 100,
             unit="" if is_ordered else " %",
-            consistency="spread" if is_ordered else "agreement (%)",
-            bias=bias,
             disagreement="are apart by" if is_ordered else "give different answers in",
             has_noise=judgements.answers is not None,
-            note=" ".join([means] * bool(bias) + [spread if is_ordered else same, shrunken]),
         )
 
     def interval(self, found: Interval, *, sign: bool = False) -> str:
@@ -105,142 +78,6 @@ class _Units:
     def number(self, value: float, *, sign: bool = False) -> str:
         """Return a figure."""
         return f"{self.scale * value:{'+' if sign else ''}.{1 if self.scale > 1 else 2}f}"
-
-
-def _answers(rows: RunRows, judgements: Judgements, units: _Units) -> Section:
-    title, column = "Judges beside each other", judge_column(rows.scored_rows.clusters)
-    if column is None:
-        unknown = "Single judges are not compared: no attribute tells who judged a text."
-        return Section(title=title, sentences=[unknown])
-    found = judge_answers(judgements)
-    if not found:
-        few = f"Single judges are not compared: no value of {column} has twenty judgements of texts that others judged."
-        return Section(title=title, sentences=[few])
-    names = _names(rows, column, [one.row for one in found])
-    places = _both_ends(len(found))
-    biases = [one.bias for one in found if one.bias is not None]
-    what = (
-        "in how far they agree with others" if units.unit else "in the spread of their answers around those of others"
-    )
-    sentences = [_outliers(what, [one.consistency for one in found], names)]
-    figures = []
-    if biases:
-        direction = (
-            "higher or lower" if judgements.is_ordered else f"{judgements.task.answer_names[1]} more or less often"
-        )
-        sentences.insert(0, _outliers(f"in bias (they answer {direction} than others do)", biases, names))
-        figures.append(_bias_plot(units, [(names[at], biases[at]) for at in places]))
-    notes = [_who_is_analysed(len(found), "judgements"), units.note]
-    if judgements.repeated:
-        notes.append(f"{judgements.repeated:,} repeated judgements of a text by the same judge are left out.")
-    head = [column, "judgements", *([units.bias, "random rows", "shrunken"] if biases else [])]
-    table = [[*head, units.consistency, "random rows"], *(_answers_line(found[at], names[at], units) for at in places)]
-    return Section(title=title, sentences=sentences, figures=figures, table=table, notes=notes)
-
-
-def _answers_line(judge: JudgeAnswers, name: str, units: _Units) -> list[str]:
-    cells = [name, f"{judge.rows:,}"]
-    if (bias := judge.bias) is not None:
-        cells += [_starred(units.number(bias.value, sign=True), bias), _range(bias, units, sign=True)]
-        cells.append(units.interval(bias.interval, sign=True))
-    consistency = judge.consistency
-    return [*cells, _starred(units.interval(consistency.interval), consistency), _range(consistency, units)]
-
-
-def _range(figure: RangedFigure, units: _Units, *, sign: bool = False) -> str:
-    return f"{units.number(figure.low, sign=sign)} to {units.number(figure.high, sign=sign)}"
-
-
-def _starred(text: str, figure: RangedFigure) -> str:
-    return f"{text} *" if figure.stands_out else text
-
-
-def _outliers(what: str, figures: Sequence[RangedFigure], names: Sequence[str]) -> str:
-    """Say which judges differ from random rows, those who are farthest from their ranges first."""
-    subject = f"Of {_counted(len(figures))}"
-    farthest = sorted(zip(figures, names, strict=True), key=lambda one: -one[0].distance)
-    out = [name for figure, name in farthest if figure.stands_out]
-    if not out:
-        return f"{subject}, none differs from random rows {what}."
-    more = " ..." if len(out) > _LISTED else ""
-    verb = "differs" if len(out) == 1 else "differ"
-    return f"{subject}, {len(out)} {verb} from random rows {what}: {', '.join(out[:_LISTED])}{more}."
-
-
-def _who_is_analysed(judges: int, what: str) -> str:
-    some = "; the lowest and the highest are shown" if judges > 2 * _LISTED else ""
-    return f"Of the judges with twenty {what} or more the most frequent are analysed, {judges} of them{some}."
-
-
-def _counted(judges: int) -> str:
-    return f"{judges} judge{'' if judges == 1 else 's'}"
-
-
-def _bias_plot(units: _Units, judges: Sequence[tuple[str, RangedFigure]]) -> Figure:
-    estimates = [
-        Estimate.of(excerpt(name, _NAME), bias.interval, scale=units.scale, highlighted=bias.stands_out)
-        for name, bias in judges
-    ]
-    return Figure(
-        svg=forest_plot(estimates, label=f"shrunken {units.bias}", zero_line=True),
-        caption="The bias of judges, shrunken, with 95 % intervals. In blue: outside of the range of random rows.",
-    )
-
-
-def _knowledge(rows: RunRows) -> Iterator[Section]:
-    """Write how well the model predicts each judge with the attributes and without."""
-    column, scored_rows = judge_column(rows.scored_rows.clusters), rows.scored_rows
-    if column is None or not rows.attributes:
-        return
-    title = "Judges as the model knows them"
-    if scored_rows.hidden is None:
-        missing = "The run has no scores with hidden attributes, as earlier releases: give the table to score it again."
-        yield Section(title=title, sentences=[missing])
-        return
-    found = metrics_of_judges(scored_rows, rows.attributes)
-    if not found:
-        yield Section(title=title, sentences=[f"No value of {column} has twenty rows."])
-        return
-    metric = scored_rows.task.main_metric
-    info = metric_info(metric)
-    names, places = _names(rows, column, [one.row for one in found]), _both_ends(len(found))
-    estimates = [
-        Estimate.of(excerpt(names[at], _NAME), one.gain, scale=info.scale, highlighted=one.is_better or one.is_worse)
-        for at in places
-        for one in [found[at]]
-    ]
-    yield Section(
-        title=title,
-        sentences=[_knowledge_sentence(found, info.words)],
-        figures=[
-            Figure(
-                svg=forest_plot(estimates, label=f"{info.label}, with attributes less hidden", zero_line=True),
-                caption=f"{info.words} of each judge's rows with the attributes less the same with all of them hidden, "
-                "with intervals that are widened for the number of judges. In blue: the interval excludes zero.",
-            )
-        ],
-        table=[
-            [column, "rows", "training rows", info.label, "attributes hidden", "difference"],
-            *(_knowledge_line(found[at], names[at], metric) for at in places),
-        ],
-        notes=[_who_is_analysed(len(found), "rows")],
-    )
-
-
-def _knowledge_line(judge: JudgeMetric, name: str, metric: str) -> list[str]:
-    given, hidden = (format_value(metric, value) for value in (judge.given, judge.hidden))
-    training = "-" if judge.training_rows is None else f"{judge.training_rows:,}"
-    return [name, f"{judge.rows:,}", training, given, hidden, format_difference(metric, judge.gain)]
-
-
-def _knowledge_sentence(found: Sequence[JudgeMetric], words: str) -> str:
-    better, worse = sum(one.is_better for one in found), sum(one.is_worse for one in found)
-    if not better + worse:
-        return f"Of {_counted(len(found))}, none is shown to have another {words} with the attributes than without."
-    rest = len(found) - better - worse
-    undecided = f"; for the other {rest} no difference is shown" if rest else ""
-    judges = _counted(len(found))
-    return f"With the attributes {words} is better for {better} of {judges}, and worse for {worse}{undecided}."
 
 
 def _disagreement(figures: TextFigures, units: _Units) -> Section:
@@ -344,13 +181,3 @@ def _answers_of(judgements: Judgements, text: int) -> str:
         names = [judgements.task.answer_names[value] for value in values.tolist()]
     order = range(len(names)) if judgements.is_ordered else np.argsort(-counts, kind="stable").tolist()
     return ", ".join(f"{names[at]} ({counts[at]:,})" if counts[at] > 1 else names[at] for at in order)
-
-
-def _names(rows: RunRows, column: str, numbers: Sequence[int]) -> list[str]:
-    """Return the cells of a column in some rows."""
-    assert rows.table is not None
-    return [canonical(cell) or "unknown" for cell in rows.table.select(numbers)[column]]
-
-
-def _both_ends(count: int) -> list[int]:
-    return list(range(count)) if count <= 2 * _LISTED else [*range(_LISTED), *range(count - _LISTED, count)]
