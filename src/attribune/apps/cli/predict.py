@@ -104,7 +104,7 @@ def _show_texts(options: argparse.Namespace) -> None:
     values = attribute_values(options.attribute)
     from attribune.data.writing import finite
     from attribune.metrics.tables import text_cells
-    from attribune.prediction.texts import predict_texts
+    from attribune.prediction.rows import predict_texts
 
     console = open_console()
     rows, notes = predict_texts(options.run_folder, options.text, values, backbone=options.backbone)

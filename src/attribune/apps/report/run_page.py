@@ -15,11 +15,12 @@ from attribune.analysis.diagnostics import (
     ScoredRows,
     ValueFigure,
     calibration,
+    class_figures,
     heads,
+    largest_mistakes,
     row_bins,
     value_figures,
 )
-from attribune.analysis.mistakes import class_figures, largest_mistakes
 from attribune.analysis.run_rows import RunRows, rows_of_run
 from attribune.apps.report.judge_sections import judge_sections
 from attribune.apps.report.page import (
