@@ -38,6 +38,7 @@ __all__ = [
 T = TypeVar("T")
 _MOST_BYTES = 1 << 20  # of a file of settings
 _MOST_NODES, _DEEPEST = 100_000, 50  # of a tree of settings
+_SHOWN = 3  # errors of a record
 _LARGEST = 2**64  # beyond which no setting is a number
 
 
@@ -219,9 +220,6 @@ def _paths(settings: type[Settings], start: str = "") -> Iterator[str]:
                 yield from _paths(kind, f"{start}{name}.")
 
 
-_SHOWN = 3
-
-
 def read_record(path: str | Path, kind: type[T], *, what: str) -> T:
     """Read a JSON file that holds a `kind`: any type that pydantic knows.
 
@@ -238,7 +236,6 @@ def checked_record(
     source: str | Path,
     what: str,
     strict: bool = False,
-    cure: str = "restore the file, or copy the folder again",
 ) -> T:
     """Return what was read as a `kind`.
 
@@ -255,5 +252,6 @@ def checked_record(
         lines = error_lines(error)
         more = f" and {len(lines) - _SHOWN:,} more" if len(lines) > _SHOWN else ""
         raise ModelFolderError(
-            f"{source}: the {what} is damaged ({'; '.join(lines[:_SHOWN])}{more}): {cure}"
+            f"{source}: the {what} is damaged ({'; '.join(lines[:_SHOWN])}{more}): restore the file, or copy the "
+            "folder again"
         ) from error
