@@ -23,6 +23,7 @@ from attribune.data.readers.base import EncodedRows
 from attribune.data.tables import read_table
 from attribune.errors import ConfigError, DataError, numbered_in_file
 from attribune.models.predictor import Predictor
+from attribune.models.row_inputs import plain_value
 from attribune.runs.labelled import LabelledRows
 from attribune.runs.loading import load_run
 from attribune.schema.assignments import assigned_ids, assignments_text
@@ -218,7 +219,7 @@ def counterfactuals(
         {
             "as": name,
             "prediction": {
-                column.removeprefix("prediction_"): _plain(values[row]) for column, values in predictions.items()
+                column.removeprefix("prediction_"): plain_value(values[row]) for column, values in predictions.items()
             },
             "numbers": dict(zip(names, numbers[row].tolist(), strict=True)),
         }
@@ -232,10 +233,6 @@ def _replaced(ids: IntArray, columns: slice, value: int) -> IntArray:
     changed[columns] = 0
     changed[columns.start] = value
     return changed
-
-
-def _plain(value: Any) -> Any:
-    return value.item() if isinstance(value, np.generic) else value
 
 
 def rows_of(predictor: Predictor, texts: Sequence[tuple[str, str]], ids: IntArray) -> EncodedRows:

@@ -235,7 +235,7 @@ class ServedModel:
 
     def _answers(self, columns: Columns, scores: npt.NDArray[np.float32]) -> list[Answer]:
         """Return an answer for each row, with what is not known of its attributes."""
-        lists = {name: finite(_plain(values)) for name, values in self.predictor.task.decode(scores).columns().items()}
+        lists = {name: finite(values) for name, values in self.predictor.task.decode(scores).columns().items()}
         names = [attribute.name for attribute in self.attributes]
         unknown = self.predictor.schema.unknown(columns) if names else {}
         return [
@@ -293,13 +293,6 @@ def _describe_attribute(attribute: FittedAttribute) -> dict[str, Any]:
         "several": isinstance(spec, MultiLabel),
         "unseen": None if isinstance(spec, Numeric) else spec.unseen,
     }
-
-
-def _plain(value: Any) -> Any:
-    """Turn arrays, tuples and numpy's numbers into lists and numbers that JSON can hold."""
-    if isinstance(value, tuple | list):
-        return [_plain(item) for item in value]
-    return value.tolist() if isinstance(value, np.ndarray | np.generic) else value
 
 
 def load_models(runs: Sequence[str], **options: Any) -> dict[str, ServedModel]:
