@@ -16,7 +16,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from attribune.apps.serve.requests import LEFT, printable, refusal
 from attribune.apps.serve.service import ServiceMetrics
 from attribune.apps.serve.settings import VALUE_KEYS, Keys, ServeSettings
-from attribune.core.hosts import is_allowed
+from attribune.core.hosts import is_allowed, replayed
 
 __all__ = [
     "ENROL",
@@ -99,7 +99,7 @@ class Gate:
             return
         self._answering += 1
         try:
-            await self._app(scope, _replay(body, receive), send)
+            await self._app(scope, replayed(body, receive), send)
         finally:
             self._answering -= 1
 
@@ -161,16 +161,6 @@ def _is_authorized(scope: Scope, keys: Sequence[str]) -> bool:
     scheme, _, given = dict(scope["headers"]).get(b"authorization", b"").partition(b" ")
     matches = [hmac.compare_digest(given, key.encode()) for key in keys]  # all of them, in constant time
     return (any(matches) and scheme.lower() == b"bearer") or not keys
-
-
-def _replay(body: bytes, receive: Receive) -> Receive:
-    """Receive a body that has been read already, then what follows it."""
-    messages: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
-
-    async def replay() -> Message:
-        return messages.pop() if messages else await receive()
-
-    return replay
 
 
 # uvicorn's `timeout_keep_alive` runs after an answer alone: not before the first request, within its head, or while the
