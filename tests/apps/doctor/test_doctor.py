@@ -81,7 +81,7 @@ def test_it_runs_where_nothing_can_be_imported(form: str, tmp_path: Path) -> Non
         module = doctor._MODULES.get(name.lower(), name.replace("-", "_"))
         (tmp_path / f"{module}.py").write_text("raise SystemExit('no')\n")
     (tmp_path / "torch.py").write_text("raise OSError('libcudart.so.12: cannot open shared object file')\n")
-    (tmp_path / "attribune.py").unlink(missing_ok=True)  # extras may name each other
+    (tmp_path / "attribune.py").unlink()  # extras may name each other
     for module in ("lazy_loader", "packaging"):  # without which `import attribune` fails
         (tmp_path / f"{module}.py").unlink()
     ended = in_a_process(tmp_path, *(["--json"] if form == "json" else []), HF_HUB_OFFLINE="1")
