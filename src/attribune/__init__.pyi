@@ -6,6 +6,7 @@ from .analysis.evaluate import evaluate as evaluate
 from .apps.estimators import AttributeClassifier as AttributeClassifier
 from .apps.estimators import AttributeOrdinal as AttributeOrdinal
 from .apps.estimators import AttributeRegressor as AttributeRegressor
+from .apps.pipeline import AttributeClassificationPipeline as AttributeClassificationPipeline
 from .apps.report.explanation_page import explain as explain
 from .apps.report.run_page import report as report
 from .apps.sentence_module import AttributeModule as AttributeModule

@@ -1,4 +1,4 @@
-"""The doors of transformers: Auto classes, arguments of `from_pretrained` and of a pass."""
+"""The doors of transformers: Auto classes, the pipeline, arguments of `from_pretrained` and of a pass."""
 
 from __future__ import annotations
 
@@ -17,8 +17,10 @@ from transformers import (
     AutoModelForCausalLM,
     AutoModelForSequenceClassification,
     AutoTokenizer,
+    pipeline,
 )
 
+from attribune.apps.pipeline import AttributeClassificationPipeline
 from attribune.backbones.architecture import ENCODER
 from attribune.backbones.load_options import LoadOptions, check_quantised_tuning
 from attribune.backbones.loading import load_backbone, load_tokenizer
@@ -26,8 +28,9 @@ from attribune.backbones.sharing import SharedBackbones
 from attribune.errors import AttribuneError, ConfigError, DataError
 from attribune.methods import E2ln, Injector, Plain, Tokens, Upa
 from attribune.models.model import AttributeModel
+from attribune.models.predictor import Predictor
 from attribune.schema import Categorical, Schema
-from attribune.tasks import Aspects, Classification, Rating, Regression, Task
+from attribune.tasks import Aspects, Classification, Ordinal, Rating, Regression, Task
 
 SCHEMA = Schema.fit({"user": ["a", "b", "a"]}, [Categorical("user")])
 METHOD = Injector(bottleneck=5, vector_size=7, initial_weight=0.5, initial_scale=0.3)
@@ -87,6 +90,37 @@ def test_labels_are_true_when_saved_and_loaded(
         assert config.id2label == dict(enumerate(expected))
         assert config.label2id == {name: number for number, name in enumerate(expected)}
         assert config.num_labels == task.outputs
+
+
+@pytest.mark.slow
+def test_the_pipeline_says_what_the_predictor_does(folder: Path) -> None:
+    expected = Predictor.from_pretrained(folder, device="cpu").predict(ROWS)
+    classify = pipeline("attribute-classification", model=str(folder), device="cpu")
+    found = classify(ROWS)
+    assert [row["label"] for row in found] == expected["prediction"]
+    for number, row in enumerate(found):
+        assert row["score"] == pytest.approx(expected[f"probability_{row['label']}"][number], abs=1e-6)
+    assert classify("the film was great", user="a") == pytest.approx(found[0])
+    assert list(classify(iter(ROWS))) == found
+    ranked = classify(ROWS[1], top_k=None)
+    assert ranked[0]["label"] == found[1]["label"]
+    assert sum(row["score"] for row in ranked) == pytest.approx(1)
+    with pytest.raises(DataError, match="did you mean 'user'"):
+        classify("dull", usr="a")
+    always = pipeline("attribute-classification", model=str(folder), device="cpu", user="a", top_k=2)
+    for one, other in zip(always("the film was great"), classify("the film was great", user="a", top_k=2), strict=True):
+        assert one == pytest.approx(other, abs=1e-6)
+    assert always("dull", user="b", top_k=1) == pytest.approx(classify("dull", user="b"), abs=1e-6)
+    with pytest.raises(DataError, match="did you mean 'user'"):
+        pipeline("attribute-classification", model=str(folder), device="cpu", usr="a")
+
+
+def test_the_pipeline_refuses_what_has_no_classes(backbone: Path) -> None:
+    with pytest.raises(ConfigError, match="this model's is 'regression': use Predictor"):
+        AttributeClassificationPipeline(build(backbone, Regression(mean=0.0, std=1.0)), device="cpu")
+    ordinal = build(backbone, Ordinal(classes=("1", "2", "3")))
+    with pytest.raises(ConfigError, match="top_k is 0: give a whole number of at least 1"):
+        AttributeClassificationPipeline(ordinal, device="cpu")("dull", top_k=0)
 
 
 @pytest.mark.slow

@@ -15,7 +15,7 @@ from attribune.errors import DataError
 from attribune.metrics.tables import text_cells
 from attribune.schema.columns import Table, as_table, column_names, missing_column
 
-__all__ = ["Predictions", "RowInput", "RowNames", "plain_value", "shared_values"]
+__all__ = ["Predictions", "RowInput", "RowNames", "is_list", "plain_value", "shared_values"]
 
 _SHOWN = 10  # rows and columns of a table that is printed
 
@@ -87,7 +87,7 @@ class RowInput:
     @classmethod
     def _read(cls, given: Any, names: RowNames, values: Mapping[str, Any]) -> RowInput:
         given = _without_series(given, names)
-        is_text = isinstance(given, str) or _are_texts(given) or (bool(values) and _is_list(given) and not len(given))
+        is_text = isinstance(given, str) or _are_texts(given) or (bool(values) and is_list(given) and not len(given))
         if values and not is_text:
             raise DataError(
                 f"{', '.join(values)} cannot be combined with rows or a table: put it into the rows, or give only a "
@@ -166,7 +166,7 @@ def _are_texts(given: Any) -> bool:
 
 def _of_each(name: str, value: Any, texts: Any) -> list[Any]:
     """Return the value of each of several texts: those of a list in their order, or one for all."""
-    if not _is_list(value):
+    if not is_list(value):
         return [value] * len(texts)
     if len(value) != len(texts):
         raise DataError(
@@ -183,10 +183,10 @@ def _of_each(name: str, value: Any, texts: Any) -> list[Any]:
 
 def shared_values(values: Mapping[str, Any], count: int) -> dict[str, Any]:
     """Return attributes that several texts share, as `RowInput.read` takes them: a list is the value of each text."""
-    return {name: [value] * count if _is_list(value) else value for name, value in values.items()}
+    return {name: [value] * count if is_list(value) else value for name, value in values.items()}
 
 
-def _is_list(value: Any) -> bool:
+def is_list(value: Any) -> bool:
     """Whether a value of an attribute is several."""
     return isinstance(value, list | tuple | pd.Series) or (isinstance(value, np.ndarray) and value.ndim > 0)
 

@@ -199,5 +199,12 @@ ENCODE = Verb(
     lacking=_VECTORS,
 )
 EMBEDDINGS = Verb(name="`inputs_embeds` in place of ids", refuses={ComparedTexts: _DOES})
+PIPELINE = Verb(
+    name="the pipeline of transformers",
+    what="attribute-classification",
+    needs=lambda task: [choice.name for choice in task.codec.choices] == [""],
+    lacking="{what} is for tasks with classes, and this model's is {task!r}: use Predictor, whose predictions have "
+    "every form",
+)
 VERBS = tuple(verb for verb in globals().values() if isinstance(verb, Verb))
 """All verbs above, in their order."""
