@@ -1,4 +1,4 @@
-"""Figures of the texts that judges disagree about, against loops over judgements."""
+"""Figures of single judges and of the texts they disagree about, against loops over judgements."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ import pytest
 
 from attribune.analysis.diagnostics import ScoredRows
 from attribune.analysis.judgements import Judgements, find_judgements, text_figures
-from attribune.tasks import Aspects, Classification, Rating, Regression, Task
+from attribune.analysis.judges import judge_answers, metrics_of_judges
+from attribune.schema import Categorical, Schema
+from attribune.tasks import Aspects, Classification, Ordinal, Rating, Regression, Task
 
 TEXTS, JUDGES = 60, 6
 TEXT = np.repeat(np.arange(TEXTS), JUDGES).astype(np.uint64)
@@ -31,6 +33,105 @@ def found(rows: ScoredRows) -> Judgements:
     judgements = find_judgements(rows)
     assert isinstance(judgements, Judgements)
     return judgements
+
+
+def harsh_labels() -> Any:
+    """Five stars of which judge 0 takes one or two away, and judge 3 draws by lot."""
+    rng = np.random.default_rng(0)
+    quality = rng.integers(2, 5, size=TEXTS)[TEXT.astype(int)]
+    labels = np.clip(quality + rng.integers(-1, 2, size=len(TEXT)) * (rng.uniform(size=len(TEXT)) < 0.4), 0, 4)
+    labels = np.where(JUDGE == 0, np.maximum(labels - 2, 0), labels)
+    return np.where(JUDGE == 3, rng.integers(0, 5, size=len(TEXT)), labels)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("task", [STARS, Ordinal(classes=("1", "2", "3", "4", "5")), Regression(mean=3.0, std=1.4)])
+def test_the_judge_who_gives_less_is_found_and_so_is_the_one_who_draws_by_lot(task: Task) -> None:
+    stars = harsh_labels() + 1
+    labels = (stars - 3.0) / 1.4 if isinstance(task, Regression) else stars - 1
+    judges = judge_answers(found(scored(task, np.asarray(labels, np.float32 if task.kind == "regression" else int))))
+    assert len(judges) == JUDGES
+    names = [int(JUDGE[one.row]) for one in judges]
+    assert names[0] == 0
+    for one, judge in zip(judges, names, strict=True):
+        own = []
+        for text in range(TEXTS):
+            mine = stars[(text == TEXT) & (judge == JUDGE)][0]
+            own.append(mine - np.mean(stars[(text == TEXT) & (judge != JUDGE)]))
+        assert one.rows == TEXTS
+        assert one.bias is not None
+        assert one.bias.value == pytest.approx(np.mean(own), abs=1e-6)
+        assert one.consistency.value == pytest.approx(np.std(own), abs=1e-6)
+        assert abs(one.bias.interval.value) < abs(one.bias.value)
+        assert one.bias.interval.low < one.bias.interval.value < one.bias.interval.high
+        assert one.consistency.interval.low <= one.consistency.value <= one.consistency.interval.high
+    assert judges[0].bias is not None
+    assert judges[0].bias.stands_out
+    assert judges[0].bias.interval.high < -1
+    assert [
+        judge for one, judge in zip(judges, names, strict=True) if one.consistency.value > one.consistency.high
+    ] == [3]
+
+
+@pytest.mark.slow
+def test_judges_who_differ_by_chance_alone_do_not_stand_out() -> None:
+    rng = np.random.default_rng(3)
+    for task, labels in ((STARS, rng.integers(5, size=len(TEXT))), (TWO, rng.integers(2, size=len(TEXT)))):
+        for one in judge_answers(found(scored(task, labels))):
+            assert one.bias is not None
+            assert not one.bias.stands_out
+            assert not one.consistency.stands_out
+            assert one.bias.interval.low < 0 < one.bias.interval.high
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("task", [TWO, THREE])
+def test_agreement_of_classes_is_the_share_of_others_with_the_same_answer(task: Classification) -> None:
+    labels = np.random.default_rng(1).integers(task.outputs, size=len(TEXT))
+    judges = judge_answers(found(scored(task, labels)))
+    for one in judges:
+        judge, same = JUDGE[one.row], []
+        for row in np.flatnonzero(judge == JUDGE):
+            others = [other for other in range(len(TEXT)) if TEXT[other] == TEXT[row] and other != row]
+            same.append(np.mean(labels[others] == labels[row]))
+        assert one.consistency.value == pytest.approx(np.mean(same))
+        assert (one.bias is None) == (task is THREE), "three classes have no order"
+
+
+def test_the_metric_of_a_judge_is_that_of_the_rows_with_attributes_and_without() -> None:
+    """The model knows judge 2 alone, and judge 4 worse than without attributes."""
+    rng = np.random.default_rng(4)
+    labels = rng.integers(2, size=len(TEXT))
+    sure = np.identity(2)[labels] * 2
+    chance = np.identity(2)[rng.integers(2, size=len(TEXT))] * 2
+    logits = np.where((JUDGE == 2)[:, None], sure, np.where((JUDGE == 4)[:, None], chance[:, ::-1], chance))
+    hidden = np.where((JUDGE == 4)[:, None], sure, chance)
+    names = [f"j{judge}" for judge in JUDGE]
+    training = [name for name in names[: JUDGES * 9] if name != "j5"]
+    schema = Schema.fit({"judge": [*training, "j2", "j2"]}, [Categorical("judge")])
+    ids = schema.encode({"judge": names})[0]
+    judges = metrics_of_judges(scored(TWO, labels, logits, hidden=hidden, ids=ids), list(schema))
+    assert [one.gain.difference for one in judges] == sorted(one.gain.difference for one in judges)
+    for one in judges:
+        rows = JUDGE[one.row] == JUDGE
+        assert one.rows == TEXTS
+        assert one.given == pytest.approx(np.mean(logits[rows].argmax(axis=1) == labels[rows]))
+        assert one.hidden == pytest.approx(np.mean(hidden[rows].argmax(axis=1) == labels[rows]))
+        assert one.gain.difference == pytest.approx(one.given - one.hidden)
+        assert one.gain.level == pytest.approx(1 - 0.05 / JUDGES)
+        assert one.training_rows == {2: 11, 5: 0}.get(int(JUDGE[one.row]), 9)
+    assert [int(JUDGE[one.row]) for one in judges if one.is_better] == [2]
+    assert [int(JUDGE[one.row]) for one in judges if one.is_worse] == [4]
+
+
+def test_an_error_that_falls_is_better() -> None:
+    rng = np.random.default_rng(5)
+    labels = rng.normal(size=len(TEXT)).astype(np.float32)
+    logits = labels[:, None] + rng.normal(0, 0.1, size=(len(TEXT), 1))
+    rows = scored(Regression(mean=0.0, std=1.0), labels, logits, hidden=np.zeros_like(logits))
+    judges = metrics_of_judges(rows, [])
+    assert all(one.is_better and one.gain.difference < 0 and one.training_rows is None for one in judges)
+    assert metrics_of_judges(scored(Regression(mean=0.0, std=1.0), labels, logits), []) == []
 
 
 def test_texts_that_are_disputed_as_predicted_are_told_apart() -> None:
@@ -60,7 +161,7 @@ def test_texts_that_are_disputed_as_predicted_are_told_apart() -> None:
 
 
 def test_disagreement_of_numbers_is_their_distance() -> None:
-    stars = np.random.default_rng(0).integers(1, 6, size=len(TEXT))
+    stars = harsh_labels() + 1
     logits = np.random.default_rng(8).normal(size=(len(TEXT), 5))
     rated = text_figures(found(scored(STARS, stars - 1, logits)))
     task = Regression(mean=3.0, std=1.4)
@@ -82,6 +183,7 @@ def test_a_second_judgement_of_a_text_by_the_same_judge_is_left_out() -> None:
     again = {name: np.concatenate([kind, kind[:7]]) for name, kind in CLUSTERS.items()}
     labels = np.random.default_rng(2).integers(2, size=len(TEXT) + 7)
     judgements = found(scored(TWO, labels, clusters=again))
+    assert judgements.repeated == 7
     np.testing.assert_array_equal(judgements.rows, np.arange(len(TEXT)))
 
 
@@ -125,6 +227,7 @@ def test_labels_that_are_no_numbers_are_left_out_and_few_judgements_make_no_figu
     assert isinstance(find_judgements(scored(Regression(mean=0.0, std=1.0), labels)), str)
     labels[:18] = np.arange(18)
     judgements = found(scored(Regression(mean=0.0, std=1.0), labels))
+    assert judge_answers(judgements) == []
     figures = text_figures(judgements)
     assert len(figures.seen) == 3
     assert (figures.calibration, figures.correlation) == (None, None)
@@ -134,8 +237,13 @@ def test_where_all_agree_there_is_no_correlation() -> None:
     figures = text_figures(found(scored(STARS, np.ones(len(TEXT), dtype=int))))
     assert not figures.seen.any()
     assert figures.correlation is None
+    for one in judge_answers(found(scored(STARS, np.ones(len(TEXT), dtype=int)))):
+        assert one.bias is not None
+        assert (one.bias.value, one.consistency.value) == (0, 0)
+        assert not one.bias.stands_out
 
 
 def test_without_judges_the_texts_are_left() -> None:
     judgements = found(scored(TWO, np.arange(len(TEXT)) % 2, clusters={"text": TEXT}))
+    assert judge_answers(judgements) == []
     assert len(text_figures(judgements).seen) == TEXTS

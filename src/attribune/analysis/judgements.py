@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from attribune.analysis.diagnostics import Calibration, ScoredRows, compared_in_bins
 from attribune.core.arrays import DoubleArray, IntArray
-from attribune.data.clusters import TEXT
+from attribune.data.clusters import TEXT, Clusters
 from attribune.metrics.agreement import answer_distances, expected_distances, mean_differences
 from attribune.metrics.bins import LEAST_ROWS
 from attribune.metrics.bootstrap import Interval, interval
@@ -22,7 +22,7 @@ from attribune.metrics.correlations import spearman
 from attribune.metrics.formulas import mean_of
 from attribune.tasks import Regression, Task
 
-__all__ = ["Judgements", "TextFigures", "find_judgements", "text_figures"]
+__all__ = ["Judgements", "TextFigures", "find_judgements", "judge_column", "text_figures"]
 
 _RESAMPLES = 2_000
 _DIGITS = 4  # of labels that were standardised in single precision, in standard deviations
@@ -35,19 +35,24 @@ class Judgements:
     Args:
         rows: (n,) their rows among those that were scored.
         texts: (n,) numbers of texts, 0 to T - 1.
+        judges: (n,) what tells judges apart; None where it is not known.
         answers: (n,) numbers of answers; None for a regression.
-        numbers: (n,) answers of a regression as numbers; None for others.
+        numbers: (n,) answers as numbers: those of ordered ones, or 1 for the second of two; None for classes without
+            an order.
         probabilities: (n, K) predicted ones; None for a regression.
         predicted: (n,) predicted numbers of a regression.
+        repeated: judgements that were left out, as those of a text that the same person had judged before.
     """
 
     task: Task
     rows: IntArray
     texts: IntArray
+    judges: npt.NDArray[np.uint64] | None
     answers: IntArray | None
     numbers: DoubleArray | None
     probabilities: DoubleArray | None
     predicted: DoubleArray | None
+    repeated: int
 
     @property
     def is_ordered(self) -> bool:
@@ -71,6 +76,11 @@ class Judgements:
         return seen, expected_distances(self.probabilities, self.texts, distances)
 
 
+def judge_column(clusters: Clusters) -> str | None:
+    """Return the name of the column that says who judged a text, if one is known."""
+    return next((name for name in clusters if name != TEXT), None)
+
+
 def find_judgements(scored_rows: ScoredRows) -> Judgements | str:
     """Find the judgements of texts that several people judged, or say in a sentence why there are none."""
     task, labels, clusters = scored_rows.task, np.asarray(scored_rows.labels), scored_rows.clusters
@@ -83,22 +93,26 @@ def find_judgements(scored_rows: ScoredRows) -> Judgements | str:
     if labels.ndim != 1 or (has_numbers and task.codec.numbers(labels) is None):
         return "People who judge the same texts are compared for one answer of several or one number alone."
     known = np.flatnonzero(np.isfinite(labels) if has_numbers else labels >= 0)
-    judges = next((kind for name, kind in clusters.items() if name != TEXT), None)
-    rows = known if judges is None else _first_of_each(known, clusters[TEXT], judges)
+    column = judge_column(clusters)
+    rows = known if column is None else _first_of_each(known, clusters[TEXT], clusters[column])
+    repeated = len(known) - len(rows)
     _, which, counts = np.unique(clusters[TEXT][rows], return_inverse=True, return_counts=True)
     rows = rows[counts[which.reshape(-1)] > 1]
     if not len(rows):
         return "People who judge the same texts are not compared: no text was judged by two of them."
+    answers = None if has_numbers else labels[rows].astype(np.int64)
     return Judgements(
         task=task,
         rows=rows,
         texts=np.unique(clusters[TEXT][rows], return_inverse=True)[1].reshape(-1),
-        answers=None if has_numbers else labels[rows].astype(np.int64),
-        numbers=_numbers(task, labels[rows]) if has_numbers else None,
+        judges=None if column is None else clusters[column][rows],
+        answers=answers,
+        numbers=_numbers(task, labels[rows], answers),
         probabilities=None if has_numbers else task.codec.answers(scored_rows.logits[rows]),
         predicted=np.asarray(task.decode(scored_rows.logits[rows]).predictions["prediction"], dtype=np.float64)
         if has_numbers
         else None,
+        repeated=repeated,
     )
 
 
@@ -108,11 +122,15 @@ def _first_of_each(rows: IntArray, texts: npt.NDArray[np.uint64], judges: npt.ND
     return rows[np.sort(first)]
 
 
-def _numbers(task: Task, labels: npt.NDArray[np.generic]) -> DoubleArray:
-    """Return labels as the numbers that they were; equal answers stay equal, which rounding errors would tell apart."""
-    assert isinstance(task, Regression)
-    decimals = _DIGITS - math.floor(math.log10(task.std))
-    return np.round(labels.astype(np.float64) * task.std + task.mean, decimals)
+def _numbers(task: Task, labels: npt.NDArray[np.generic], answers: IntArray | None) -> DoubleArray | None:
+    if isinstance(task, Regression):
+        # Equal answers must stay equal, which rounding errors would tell apart.
+        decimals = _DIGITS - math.floor(math.log10(task.std))
+        return np.round(labels.astype(np.float64) * task.std + task.mean, decimals)
+    assert answers is not None
+    if task.codec.positions is not None:
+        return np.asarray(task.codec.positions[answers], dtype=np.float64)
+    return answers.astype(np.float64) if task.outputs == 2 else None
 
 
 @dataclass(frozen=True, kw_only=True)

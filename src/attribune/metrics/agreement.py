@@ -1,19 +1,31 @@
-"""How far the people who judged the same texts agree, as seen and as predicted.
+"""How far the people who judged the same texts agree, as seen and as predicted, and how each differs from the others.
 
-Shapes: n judgements, T texts with two judgements or more each, K answers.
+Shapes: n judgements, T texts with two judgements or more each, K answers, J judges.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
+from scipy import stats
 
 from attribune.core.arrays import Array
+from attribune.metrics.metric import Metric
 
 __all__ = [
+    "ShrunkenMeans",
     "answer_distances",
     "expected_distances",
     "mean_differences",
+    "others_means",
+    "shrunken_means",
+    "spread",
 ]
+
+_PRIOR_ROWS = 10  # judgements of all that count beside a judge's own in the variance of the judge
+_GRID = 400  # standard deviations between judges that are averaged over
+_WIDE = 4.0  # the largest of them, in spreads of the means
 
 
 def answer_distances(answers: int, positions: Array | None = None) -> Array:
@@ -56,3 +68,75 @@ def mean_differences(values: Array, texts: Array) -> Array:
     weights = 2.0 * rank - (counts[which] - 1)  # the value is above so many of its text, less those it is below
     sums = np.bincount(which, weights=weights * (ordered - ordered.mean()))
     return np.asarray(np.maximum(sums, 0.0) / (counts * (counts - 1) / 2))
+
+
+def others_means(values: Array, texts: Array) -> Array:
+    """Return the mean of the other values of the same text, for each value: (n,) or (n, K)."""
+    counts = np.bincount(texts)
+    sums = np.zeros((len(counts), *values.shape[1:]))
+    np.add.at(sums, texts, values)
+    others = (counts[texts] - 1).reshape(-1, *(1,) * (values.ndim - 1))
+    return np.asarray((sums[texts] - values) / others)
+
+
+def _spread_formula(means: Array) -> Array:
+    return np.asarray(np.sqrt(np.maximum(means[..., 1] - means[..., 0] ** 2, 0.0)))
+
+
+def spread(values: Array) -> Metric:
+    """Return the standard deviation of values (n,)."""
+    distinct, rows = np.unique(values.astype(np.float64), return_inverse=True)
+    centred = distinct - distinct.mean() if len(distinct) else distinct  # large numbers do not cancel
+    statistics = np.stack([centred, np.square(centred)], axis=1)
+    return Metric(name="spread", statistics=statistics, rows=rows.reshape(-1), formula=_spread_formula)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShrunkenMeans:
+    """Means of groups that are drawn towards zero, the more the fewer rows they are of.
+
+    Args:
+        means: (J,) of the values themselves.
+        shrunken: (J,) posterior means.
+        low: (J,) lower ends of their intervals.
+        high: (J,) upper ends.
+    """
+
+    means: Array
+    shrunken: Array
+    low: Array
+    high: Array
+
+
+def shrunken_means(values: Array, groups: Array, *, level: float = 0.95) -> ShrunkenMeans:
+    """Estimate the means of groups that are draws from ``N(0, τ²)``, a random intercept (Laird and Ware 1982).
+
+    The mean of group j has the variance ``v_j = s_j² / n_j``, where ``s_j²`` is the variance within the group, in which
+    ten more rows have that of all groups; given τ its posterior mean is ``w m_j`` with ``w = τ² / (τ² + v_j)``, its
+    variance ``w v_j``. Both are averaged over τ, whose prior is flat (Gelman 2006, Prior distributions for variance
+    parameters in hierarchical models), so that intervals hold what is not known of τ. Their ends are those of a normal
+    law with this mean and variance.
+
+    Args:
+        values: (n,).
+        groups: (n,) numbers of groups, 0 to J - 1, each of which has a value.
+    """
+    counts = np.bincount(groups)
+    means = np.bincount(groups, weights=values) / counts
+    squares = np.bincount(groups, weights=np.square(values - means[groups]))
+    pooled = squares.sum() / max(1, len(values) - len(counts))
+    v = (squares + _PRIOR_ROWS * pooled) / (counts - 1 + _PRIOR_ROWS) / counts
+    size = float(np.sqrt(np.square(means).mean() + v.mean()))
+    if not size:
+        return ShrunkenMeans(means=means, shrunken=means, low=means, high=means)
+    v = np.maximum(v, (1e-6 * size) ** 2)  # groups whose values are all equal
+    tau = np.linspace(0.0, _WIDE * size, _GRID)[:, None]
+    variances = tau**2 + v
+    log_likelihood = stats.norm.logpdf(means, scale=np.sqrt(variances)).sum(axis=1)
+    weights = np.exp(log_likelihood - log_likelihood.max())
+    weights /= weights.sum()
+    w = tau**2 / variances
+    shrunken = weights @ (w * means)
+    deviation = np.sqrt(weights @ (w * v + np.square(w * means)) - np.square(shrunken))
+    half = stats.norm.ppf((1 + level) / 2) * deviation
+    return ShrunkenMeans(means=means, shrunken=shrunken, low=shrunken - half, high=shrunken + half)

@@ -22,7 +22,12 @@ from attribune.tasks import Classification, Ordinal, Regression, Task
 
 pytestmark = pytest.mark.slow
 
-ALL = ["Texts: predicted and seen disagreement", "Texts on which people disagree most"]
+ALL = [
+    "Judges beside each other",
+    "Texts: predicted and seen disagreement",
+    "Texts on which people disagree most",
+    "Judges as the model knows them",
+]
 JUDGES, TEXTS = 5, 30
 
 
@@ -69,12 +74,24 @@ def sections(rows: RunRows) -> dict[str, Section]:
 def test_the_page_of_judgements_has_their_judges_and_texts(own: RunRows) -> None:
     found = sections(own)
     assert list(found) == ALL
+    judges = found[ALL[0]]
+    assert judges.sentences[0] == (
+        "Of 5 judges, 1 differs from random rows in bias (they answer good more or less often than others do): u0."
+    )
+    head, first, *_ = judges.table
+    assert head[:3] == ["user", "judgements", "good, points"]
+    assert first[:2] == ["u0", "30"]
     stars = np.array([row["stars"] == "good" for row in judgements(TEXTS, start=1)], float).reshape(TEXTS, JUDGES)
+    bias = 100 * (stars[:, 0] - stars[:, 1:].mean(axis=1)).mean()
+    assert first[2] == f"{bias:+.1f} *"
     seen = np.mean([stars[:, i] != stars[:, j] for i in range(JUDGES) for j in range(i)])
-    assert f"give different answers in {100 * seen:.1f} [" in found[ALL[0]].sentences[0]
-    assert f"{TEXTS} texts were judged by several people" in found[ALL[0]].sentences[0]
+    assert f"give different answers in {100 * seen:.1f} [" in found[ALL[1]].sentences[0]
+    assert f"{TEXTS} texts were judged by several people" in found[ALL[1]].sentences[0]
+    known = {line[0]: line for line in found[ALL[3]].table[1:]}
+    counts = dict(zip(own.attributes[0].values, own.attributes[0].counts[1:], strict=True))
+    assert {name: line[2] for name, line in known.items()} == {name: str(count) for name, count in counts.items()}
     page = run_page(own)
-    assert re.findall("<h2>(.*?)</h2>", page)[-2:] == ALL
+    assert re.findall("<h2>(.*?)</h2>", page)[-4:] == ALL
 
 
 def test_scores_with_hidden_attributes_are_stored_and_equal_those_of_a_new_evaluation(
@@ -85,7 +102,7 @@ def test_scores_with_hidden_attributes_are_stored_and_equal_those_of_a_new_evalu
     assert again.scored_rows.hidden is not None
     np.testing.assert_allclose(own.scored_rows.hidden, again.scored_rows.hidden, atol=1e-5)
     assert not np.allclose(own.scored_rows.hidden, own.scored_rows.logits)
-    assert sections(again)[ALL[0]].sentences == sections(own)[ALL[0]].sentences
+    assert sections(again)[ALL[3]].sentences == sections(own)[ALL[3]].sentences
     stored = load_file(str(run / "test_logits.safetensors"))
     np.testing.assert_array_equal(stored["hidden"], own.scored_rows.hidden)
 
@@ -109,18 +126,24 @@ def test_the_most_disputed_texts_are_those_of_the_largest_figures(own: RunRows) 
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize(
-    "task",
-    [Ordinal(classes=("1", "2", "3")), Regression(mean=2.0, std=0.8), Classification(classes=("a", "b", "c"))],
+    ("task", "unit"),
+    [
+        (Ordinal(classes=("1", "2", "3")), "difference"),
+        (Regression(mean=2.0, std=0.8), "difference"),
+        (Classification(classes=("a", "b", "c")), "agreement (%)"),
+    ],
     ids=["ordinal", "numbers", "three classes"],
 )
-def test_every_task_of_one_answer_has_the_parts(task: Task, own: RunRows) -> None:
+def test_every_task_of_one_answer_has_the_parts(task: Task, unit: str, own: RunRows) -> None:
     labels = np.random.default_rng(1).integers(3, size=TEXTS * JUDGES)
     given = ((labels + 1 - 2.0) / 0.8).astype(np.float32) if isinstance(task, Regression) else labels
     hidden = np.random.default_rng(2).normal(size=(len(labels), task.outputs))
     found = sections(with_rows(own, task, given, hidden=hidden))
     assert list(found) == ALL
+    assert unit in found[ALL[0]].table[0]
+    assert bool(found[ALL[0]].figures) == (unit == "difference")
     is_regression = isinstance(task, Regression)
-    assert any("predicts one number" in line for line in found[ALL[0]].sentences) == is_regression
+    assert any("predicts one number" in line for line in found[ALL[1]].sentences) == is_regression
 
 
 # What cannot be shown
@@ -131,17 +154,32 @@ def test_where_all_agree_one_sentence_says_so(own: RunRows) -> None:
     assert found["Judges and their texts"].sentences == [
         f"All people agree about all of the {TEXTS} texts that several judged."
     ]
+    assert "earlier releases" in found[ALL[3]].sentences[0], "these rows have no scores with hidden attributes"
 
 
-@pytest.mark.parametrize("clusters", [(), ("user",)])
-def test_where_nobody_judges_the_same_text_as_another_there_are_no_parts(clusters: Any, own: RunRows) -> None:
+@pytest.mark.parametrize(
+    ("clusters", "said"),
+    [((), ""), (("user",), ""), (("text",), "no attribute tells")],
+)
+def test_what_is_not_known_of_the_rows_is_one_sentence(clusters: Any, said: str, own: RunRows) -> None:
     kinds = {name: own.scored_rows.clusters[name] for name in clusters}
-    assert sections(replace(own, scored_rows=replace(own.scored_rows, clusters=kinds))) == {}
+    found = sections(replace(own, scored_rows=replace(own.scored_rows, clusters=kinds)))
+    if not said:
+        assert found == {}, "nobody judges the same text as another"
+        return
+    (first, *_) = found.values()
+    assert said in first.sentences[0]
+    assert (first.figures, first.table) == ((), ())
 
 
-def test_few_texts_are_not_compared(own: RunRows) -> None:
+def test_judges_of_few_judgements_are_one_sentence(own: RunRows) -> None:
     rows = replace(own, scored_rows=own.scored_rows.select(np.arange(19 * JUDGES)))
-    assert "too few texts" in sections(rows)[ALL[0]].sentences[1]
+    found = sections(rows)
+    assert found[ALL[0]].sentences == [
+        "Single judges are not compared: no value of user has twenty judgements of texts that others judged."
+    ]
+    assert "too few texts" in found[ALL[1]].sentences[1]
+    assert found[ALL[3]].sentences == ["No value of user has twenty rows."]
 
 
 def test_without_the_table_or_attributes_there_are_no_parts(own: RunRows) -> None:
@@ -150,10 +188,12 @@ def test_without_the_table_or_attributes_there_are_no_parts(own: RunRows) -> Non
     assert sections(replace(own, scored_rows=bare, attributes=[])) == {}
 
 
-def test_texts_are_escaped_and_no_formulas(own: RunRows) -> None:
+def test_names_and_texts_are_escaped_and_no_formulas(own: RunRows) -> None:
     assert own.table is not None
+    names = ["<script>alert(1)</script>", "$\\frac$", "日本", "a" * 300, "u4"]
     table = own.table.to_dict()
-    table["text"] = [f"<script>$\\frac$ 日本 {text}" for text in table["text"]]
+    table["user"] = [names[int(user[1])] for user in table["user"]]
+    table["text"] = [f"<script>{text}" for text in table["text"]]
     page = run_page(replace(own, table=Dataset.from_dict(table)))
     assert "<script>" not in page
     assert "$\\frac$" in page
