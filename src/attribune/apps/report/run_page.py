@@ -414,7 +414,3 @@ def _values_sentence(metric: str, name: str, values: Sequence[ValueFigure]) -> s
     listed = f"{', '.join(different[:_LISTED_VALUES])}{' ...' if len(different) > _LISTED_VALUES else ''}"
     verb = "differs" if len(different) == 1 else "differ"
     return f"{subject}, {len(different)} {verb} in {metric_info(metric).words} from random rows: {listed}."
-
-
-_LISTED_TEXTS = 6  # as predicted, and as seen
-_DISPUTED_TEXT = 140  # characters
