@@ -25,7 +25,7 @@ from datasets import Dataset, concatenate_datasets
 from harness import arguments, write_result
 from real_data import CARDS, Setting
 
-from attribune.core.console import quiet_libraries
+from attribune.core.progress import quiet_libraries
 from attribune.metrics.bootstrap import interval, paired
 from attribune.metrics.formulas import accuracy, log_loss
 from attribune.metrics.metric import Metric

@@ -25,8 +25,8 @@ from safetensors.numpy import load_file
 
 from attribune import AttributeModel, Collator, Injector, Schema, encode
 from attribune.backbones.loading import load_tokenizer
-from attribune.core.console import quiet_libraries
 from attribune.core.process import peak_megabytes
+from attribune.core.progress import quiet_libraries
 from attribune.data.batching import LengthGroupedBatches, padding_share
 from attribune.data.windows import Head
 from attribune.metrics.bootstrap import interval

@@ -21,7 +21,7 @@ from harness import DATA, RUNS, arguments, write_result
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from attribune import Predictor, Recipe, load_run, read_table, train
-from attribune.core.console import ConsoleReporter
+from attribune.core.progress import ConsoleReporter
 from attribune.metrics.bootstrap import interval
 from attribune.metrics.formulas import accuracy
 from attribune.models.auto import load_model

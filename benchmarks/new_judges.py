@@ -28,7 +28,7 @@ import numpy.typing as npt
 from datasets import Dataset, concatenate_datasets
 from harness import RUNS, arguments, write_result
 
-from attribune.core.console import quiet_libraries
+from attribune.core.progress import quiet_libraries
 from attribune.data.clusters import ClusterSettings, find_clusters
 from attribune.data.tables import read_table
 from attribune.data.texts import TextInput

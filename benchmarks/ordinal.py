@@ -20,7 +20,7 @@ import numpy as np
 from harness import RUNS, arguments, write_result
 from scipy.special import log_softmax
 
-from attribune.core.console import ConsoleReporter, quiet_libraries
+from attribune.core.progress import ConsoleReporter, quiet_libraries
 from attribune.metrics.bootstrap import Interval, PairedResult
 from attribune_lab.benchmark.experiment import Experiment
 from attribune_lab.benchmark.results import BenchmarkFolder

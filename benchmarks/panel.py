@@ -26,7 +26,7 @@ from harness import arguments, by_turns, ratio, seconds, snippets, write_result
 
 from attribune import AttributeModel, Categorical, Classification, Schema, TextInput, load_tokenizer
 from attribune.backbones.loading import DEFAULT_BACKBONE
-from attribune.core.console import quiet_libraries
+from attribune.core.progress import quiet_libraries
 from attribune.methods import METHODS
 from attribune.models.predictor import Predictor
 from attribune.values.panel import Panel

@@ -23,8 +23,8 @@ from datasets import Dataset
 from harness import DATA, RUNS, arguments, write_result
 from safetensors.numpy import load_file
 
-from attribune.core.console import ConsoleReporter, quiet_libraries
 from attribune.core.job_folder import locked
+from attribune.core.progress import ConsoleReporter, quiet_libraries
 from attribune.data.splits import split_table
 from attribune.data.tables import read_table
 from attribune.methods import METHODS

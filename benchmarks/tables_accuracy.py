@@ -24,8 +24,8 @@ from real_data import CARDS, Setting
 from safetensors.numpy import load_file
 
 from attribune import Categorical, Schema
-from attribune.core.console import quiet_libraries
 from attribune.core.files import read_json_lines
+from attribune.core.progress import quiet_libraries
 from attribune.metrics.bootstrap import interval, paired
 from attribune.metrics.formulas import accuracy
 from attribune.runs.folder import RunFolder

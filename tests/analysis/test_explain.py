@@ -17,9 +17,9 @@ import small_runs
 from trained_runs import TrainedRuns
 
 from attribune import Categorical, Classification, Schema, load_run
-from attribune.analysis.explain import influence, single
-from attribune.analysis.explain.influence import influential_values
-from attribune.analysis.explain.scores import Rescored
+from attribune.analysis.explain import rescored
+from attribune.analysis.explain import run as explanation
+from attribune.analysis.explain.rescored import Rescored, influential_values
 from attribune.analysis.explain.wording import as_text, headline, sections
 from attribune.apps.cli import main
 from attribune.apps.report.explanation_page import explain, explanation_page
@@ -66,8 +66,8 @@ def test_an_attribute_may_have_any_name(monkeypatch: pytest.MonkeyPatch) -> None
     )
     predictor = mock.Mock(schema=schema, reads_attributes=True, task=Classification(classes=2))
     predictor.score = lambda ids: np.stack([ids[:, 0], ids[:, 1]], axis=1).astype(np.float32)
-    monkeypatch.setattr(single, "rows_of", lambda predictor, texts, ids: ids)
-    cases = single.counterfactuals(predictor, "a text", np.array([1, 2]), instead=[], top=0)
+    monkeypatch.setattr(explanation, "rows_of", lambda predictor, texts, ids: ids)
+    cases = explanation.counterfactuals(predictor, "a text", np.array([1, 2]), instead=[], top=0)
     assert [case["as"] for case in cases] == ["as given", "attributes hidden", "attributes hidden", "user hidden"]
     seen = [case["numbers"] for case in cases]
     assert len({tuple(numbers.values()) for numbers in seen}) == 4, "four predictions of four different ids"
@@ -174,7 +174,7 @@ def test_figures_of_values_are_those_counted_row_by_row(run_of: Callable[[str], 
 
 def test_the_interval_of_many_rows_is_that_of_the_bootstrap() -> None:
     changes = np.random.default_rng(1).exponential(size=2_001)
-    assert influence._interval(changes) == pytest.approx(influence._interval(changes[:2_000]), abs=0.005)
+    assert rescored._interval(changes) == pytest.approx(rescored._interval(changes[:2_000]), abs=0.005)
 
 
 @pytest.mark.slow

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from attribune.core.precision import resolve_precision
+from attribune.core.device import resolve_precision
 
 
 @pytest.mark.parametrize(

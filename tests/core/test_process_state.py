@@ -15,7 +15,7 @@ import torch
 import transformers
 from transformers.utils import logging as transformers_logging
 
-from attribune.core.process_state import training_alone
+from attribune.core.device import training_alone
 
 
 def draws() -> list[float]:
@@ -107,7 +107,7 @@ def test_trainings_of_threads_take_turns(caplog: pytest.LogCaptureFixture) -> No
         with training_alone():
             order.append("second begins")
 
-    log, handler = logging.getLogger("attribune.core.process_state"), Ends()
+    log, handler = logging.getLogger("attribune.core.device"), Ends()
     log.addHandler(handler)
     try:
         threads = [threading.Thread(target=target) for target in (first, second)]

@@ -8,7 +8,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from attribune.core.terminal import one_line, printable
+from attribune.core.wording import one_line, printable
 from attribune.data.writing import open_writer
 from attribune.errors import ConfigError
 from attribune.metrics.tables import text_cells

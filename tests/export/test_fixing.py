@@ -11,7 +11,7 @@ from families import tiny_backbone
 from tiny_models import at_random, exactly, make_batch, make_model
 
 from attribune.errors import ConfigError
-from attribune.export.merged import merge_model, merged_model
+from attribune.export.export import merge_model, merged_model
 from attribune.export.peft_folder import load_peft, write_peft
 from attribune.methods import (
     Adapter,

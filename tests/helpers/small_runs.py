@@ -28,7 +28,7 @@ PROCESSES = multiprocessing.get_context("forkserver")
 PROCESSES.set_forkserver_preload(
     [
         *("small_runs", "transformers.models.bert.modeling_bert", "matplotlib.pyplot"),
-        *("attribune.apps.cli.train", "attribune.training.train", "attribune.core.console"),
+        *("attribune.apps.cli.train", "attribune.training.train", "attribune.core.progress"),
         *("attribune.prediction.predict", "attribune.values.enrol", "attribune.values.traces"),
         *("attribune.apps.report.run_page", "attribune.apps.report.explanation_page"),
     ]

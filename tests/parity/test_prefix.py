@@ -18,7 +18,7 @@ from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 from attribune import functional
 from attribune.backbones import extra_attention
-from attribune.export.merged import merge_model, merged_model
+from attribune.export.export import merge_model, merged_model
 from attribune.methods import Prefix
 from attribune.models.model import AttributeModel
 

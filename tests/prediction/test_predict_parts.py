@@ -23,7 +23,7 @@ from attribune.data.table_files import table_batches
 from attribune.data.tables import read_table
 from attribune.errors import AttribuneWarning, DataError
 from attribune.functional.int8 import int8_linear
-from attribune.prediction import to_folder
+from attribune.prediction import parts
 from attribune.prediction.parts import FilePart, Job, Mark, PartsFolder, read_parts
 from attribune.prediction.predict import predict
 from attribune.runs.loading import load_predictor
@@ -51,7 +51,7 @@ def run(trained_runs: TrainedRuns) -> Path:
 
 @pytest.fixture(autouse=True)
 def _threads(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("attribune.prediction.to_folder._NOTE_INTERVAL", float("inf"))  # no notes of a slow machine
+    monkeypatch.setattr("attribune.prediction.parts._NOTE_INTERVAL", float("inf"))  # no notes of a slow machine
 
 
 @pytest.fixture
@@ -184,8 +184,8 @@ def test_what_is_missing_is_scored_and_nothing_else(
     (output / f".{gone.name}.4711.tmp").write_bytes(b"PAR1")
     inodes = {name: (output / name).stat().st_ino for name in names(output)}
 
-    scored, write = [], to_folder._write_part
-    monkeypatch.setattr(to_folder, "_write_part", lambda part, *of: scored.append(len(part.rows)) or write(part, *of))
+    scored, write = [], parts._write_part
+    monkeypatch.setattr(parts, "_write_part", lambda part, *of: scored.append(len(part.rows)) or write(part, *of))
     notes = Notes()
     assert predict(run, files, output, reporter=notes) == 150
     assert scored == [20, 3]
@@ -226,7 +226,7 @@ def test_ctrl_c_keeps_parts_and_says_so(
     run: Path, tmp_path: Path, files: list[Path], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("attribune.prediction.parts.PART_ROWS", 20)
-    write = to_folder._write_part
+    write = parts._write_part
 
     def stopped(part: FilePart, *of: Any) -> Mark:
         if part.first_row == 61:
@@ -235,7 +235,7 @@ def test_ctrl_c_keeps_parts_and_says_so(
 
     words = ["predict", str(run), *map(str, files), "--output", str(tmp_path / "out")]
     with monkeypatch.context() as patch:
-        patch.setattr(to_folder, "_write_part", stopped)
+        patch.setattr(parts, "_write_part", stopped)
         assert main(words) == 130
     kept = f"finished parts are kept: run the same command again to continue in {tmp_path / 'out'}"
     assert kept in capsys.readouterr().err
@@ -261,7 +261,7 @@ def test_parts_are_exact_and_the_last_is_known(tmp_path: Path, files: list[Path]
 def test_a_folder_with_a_hole_is_not_finished(run: Path, tmp_path: Path, files: list[Path]) -> None:
     job = Job(run=str(run), backbone=None, files=(str(files[0]),), part_rows=40, output=str(tmp_path))
     predictor = load_predictor(run)
-    marks = {(1, part.first_row): to_folder._write_part(part, job, predictor) for part in read_parts(job, 1, done=())}
+    marks = {(1, part.first_row): parts._write_part(part, job, predictor) for part in read_parts(job, 1, done=())}
     assert PartsFolder(tmp_path).finish(job, marks)[str(files[0])].attributes["user"].rows == 97
     for row in (1, 41, 81):
         with pytest.raises(DataError, match=r"parts of .*a\.csv are missing: run the same command again"):

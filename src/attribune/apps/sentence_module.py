@@ -8,8 +8,8 @@ from typing import Any, ClassVar, Self
 
 from torch import Tensor, nn
 
+from attribune.core.device import at_least_float32, computing_in
 from attribune.core.files import read_json, write_json
-from attribune.core.precision import at_least_float32, computing_in
 from attribune.data.readers.base import EncodedRows
 from attribune.models.auto import load_model
 from attribune.models.document_vectors import DocumentReader, TextOf

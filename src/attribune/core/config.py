@@ -1,4 +1,4 @@
-"""Settings, checked as a whole with every error at once: trees that are read from YAML, and dataclasses."""
+"""Settings and records, checked as a whole with every error at once: trees of YAML, dataclasses, and JSON files."""
 
 from __future__ import annotations
 
@@ -9,19 +9,31 @@ from typing import Any, ClassVar, Self, TypeVar, cast, dataclass_transform, get_
 
 import pydantic.dataclasses
 import yaml
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, ValidationInfo, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    TypeAdapter,
+    ValidationError,
+    ValidationInfo,
+    model_validator,
+)
 
+from attribune.core.files import read_json
 from attribune.core.flags import FLAGS
 from attribune.core.wording import closest, shortened
-from attribune.errors import ConfigError
+from attribune.errors import ConfigError, ModelFolderError
 
 __all__ = [
     "ONE_OR_SEVERAL",
     "Settings",
     "checked_dataclass",
+    "checked_record",
     "described",
     "error_lines",
     "parse_yaml",
+    "read_record",
     "read_yaml",
     "setting",
     "short_repr",
@@ -30,6 +42,7 @@ __all__ = [
 T = TypeVar("T")
 _MOST_BYTES = 1 << 20  # of a file of settings
 _MOST_NODES, _DEEPEST = 100_000, 50  # of a tree of settings
+_SHOWN = 3  # errors of a record
 _LARGEST = 2**64  # beyond which no setting is a number
 
 
@@ -229,3 +242,40 @@ def _paths(settings: type[Settings], start: str = "") -> Iterator[str]:
         for kind in (field.annotation, *get_args(field.annotation)):
             if isinstance(kind, type) and issubclass(kind, Settings):
                 yield from _paths(kind, f"{start}{name}.")
+
+
+def read_record(path: str | Path, kind: type[T], *, what: str) -> T:
+    """Read a JSON file that holds a `kind`: any type that pydantic knows.
+
+    Raises:
+        ModelFolderError: naming a file that is missing, truncated or not JSON, or the places that are of another type.
+    """
+    return checked_record(read_json(path, what=what), kind, source=path, what=what)
+
+
+def checked_record(
+    record: Any,
+    kind: type[T],
+    *,
+    source: str | Path,
+    what: str,
+    strict: bool = False,
+) -> T:
+    """Return what was read as a `kind`.
+
+    Args:
+        source: the file, for messages.
+        strict: refuse values that pydantic would convert, such as texts of numbers.
+
+    Raises:
+        ModelFolderError: naming the places that are of another type.
+    """
+    try:
+        return TypeAdapter(kind).validate_python(record, strict=strict)
+    except ValidationError as error:
+        lines = error_lines(error)
+        more = f" and {len(lines) - _SHOWN:,} more" if len(lines) > _SHOWN else ""
+        raise ModelFolderError(
+            f"{source}: the {what} is damaged ({'; '.join(lines[:_SHOWN])}{more}): restore the file, or copy the "
+            "folder again"
+        ) from error

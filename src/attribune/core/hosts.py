@@ -1,12 +1,18 @@
-"""The names by which a service is asked: a page of another site reaches a local service by a name of its own."""
+"""What the doors of the service and of the playground have in common: the names of hosts, and bodies read once.
+
+A page of another site reaches a local service by a name of its own.
+"""
 
 from __future__ import annotations
 
 import ipaddress
 import re
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, MutableMapping, Sequence
+from typing import Any
 
-__all__ = ["LOOPBACK", "host_name", "is_allowed", "is_loopback"]
+__all__ = ["LOOPBACK", "host_name", "is_allowed", "is_loopback", "replayed"]
+
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]  # of ASGI
 
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 _HEADER = re.compile(r"(?:\[([0-9a-f:.]+)\]|([a-z0-9._-]+))(?::[0-9]{1,5})?", re.ASCII)
@@ -35,3 +41,13 @@ def is_allowed(header: str, allowed: Sequence[str]) -> bool:
         return "*" in allowed
     names = [one.lower() for one in allowed]
     return any(name == one or (one.startswith("*") and name.endswith(one[1:])) for one in names)
+
+
+def replayed(body: bytes, receive: Receive) -> Receive:
+    """Return what receives a body that has been read already, then what follows it."""
+    messages: list[MutableMapping[str, Any]] = [{"type": "http.request", "body": body, "more_body": False}]
+
+    async def receive_again() -> MutableMapping[str, Any]:
+        return messages.pop() if messages else await receive()
+
+    return receive_again

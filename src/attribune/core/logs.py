@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from attribune.core.terminal import one_line
+from attribune.core.wording import one_line
 from attribune.errors import AttribuneWarning
 
 __all__ = [
@@ -20,6 +20,7 @@ __all__ = [
     "is_quiet",
     "logging_to_stderr",
     "show_note",
+    "write_line",
 ]
 
 VARIABLE = "ATTRIBUNE_LOG"
@@ -32,13 +33,22 @@ def is_quiet() -> bool:
     return not LOGGER.isEnabledFor(logging.WARNING)
 
 
+def write_line(text: str) -> None:
+    """Write a line to stderr, above the bar of a training if there is one."""
+    tqdm = sys.modules.get("tqdm")
+    if tqdm is None:  # and so no bar
+        sys.stderr.write(f"{text}\n")
+    else:
+        tqdm.tqdm.write(text, file=sys.stderr)
+
+
 def show_note(text: str) -> None:
     """Say on stderr what a user may have to correct: through the log if a program shows it; a command says it once."""
     if not LOGGER.isEnabledFor(logging.WARNING):
         return
     handlers = (*LOGGER.handlers, *logging.getLogger().handlers)
     if all(isinstance(handler, logging.NullHandler) for handler in handlers):
-        sys.stderr.write(f"{one_line(text)}\n")
+        write_line(one_line(text))
     else:
         LOGGER.warning("%s", text, extra={"is_note": True})
 
@@ -68,7 +78,7 @@ def _logging_to(handler: logging.Handler, level: int) -> Iterator[None]:
 
 
 class _OnStderr(logging.Handler):
-    """Writes to the current stderr, which a progress bar replaces; each note and warning once, events each time."""
+    """Writes to stderr; each note and warning once."""
 
     def __init__(self, level: int) -> None:
         super().__init__(level)
@@ -79,11 +89,11 @@ class _OnStderr(logging.Handler):
         if not getattr(record, "is_note", False):
             name = f" {record.name}:" if record.levelno < logging.WARNING else ""
             text = f"{record.levelname.lower()}:{name} {text}"
-        if record.levelno >= logging.WARNING and not getattr(record, "is_event", False):
+        if record.levelno >= logging.WARNING:
             if text in self._shown:
                 return
             self._shown.add(text)
-        sys.stderr.write(f"{text}\n")
+        write_line(text)
 
 
 def _log_warning(message: Warning | str, category: type[Warning], *_: Any, **__: Any) -> None:

@@ -1,18 +1,21 @@
-"""Progress of long jobs: written to the log, unless a subclass shows it."""
+"""Progress of long jobs: written to the log, unless a subclass shows it; and the silence of the libraries below."""
 
 from __future__ import annotations
 
 import logging
 import math
+import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from attribune.core.logs import is_quiet, show_note
+from attribune.core.logs import LOGGER, is_quiet, show_note, write_line
+from attribune.core.wording import one_line
 
-__all__ = ["ProgressBar", "Reporter", "epoch_name"]
+__all__ = ["ConsoleReporter", "ProgressBar", "Reporter", "quiet_libraries"]
 
 _BAR = "{desc} |{bar}| {n_fmt} of {total_fmt} steps, {elapsed} elapsed, {remaining} left{postfix}"
+_STEPS_PER_LINE = 50  # without a terminal for a bar
 _log = logging.getLogger(__name__)
 
 
@@ -41,16 +44,10 @@ class Reporter:
         yield
 
 
-def epoch_name(epoch: float | None, epochs: float | None) -> str:
-    """Return the epoch that a step belongs to as a bar names it, such as ``epoch 2 of 5``."""
-    if epoch is None:
-        return "training"
-    number = math.ceil(epoch) or 1
-    return f"epoch {number}" if epochs is None else f"epoch {min(number, math.ceil(epochs))} of {epochs:g}"
-
-
 class ProgressBar(Reporter):
-    """Shows notes as a command does, and a bar with epoch, time and loss, in a terminal and in notebooks."""
+    """Shows notes through the log, and a bar with epoch, time and loss, in a terminal and in notebooks."""
+
+    _stays = True  # at the end of a training
 
     def __init__(self) -> None:
         self._bar: Any = None
@@ -82,12 +79,68 @@ class ProgressBar(Reporter):
             desc="training",
             bar_format=_BAR,
             disable=True if is_quiet() else None,
+            leave=self._stays,
+            file=sys.stderr,
         )
 
     def step(self, *, done: int, loss: float | None, epoch: float | None = None) -> None:
         """Move the bar."""
         super().step(done=done, loss=loss, epoch=epoch)
         if self._bar is not None:
-            self._bar.set_description(epoch_name(epoch, self._epochs), refresh=False)
+            self._bar.set_description(self._epoch_name(epoch), refresh=False)
             self._bar.set_postfix({} if loss is None else {"loss": f"{loss:.3f}"}, refresh=False)
             self._bar.update(done - self._bar.n)
+
+    def _epoch_name(self, epoch: float | None) -> str:
+        """Return the epoch that a step belongs to, such as ``epoch 2 of 5``."""
+        if epoch is None:
+            return "training"
+        number = math.ceil(epoch) or 1
+        return (
+            f"epoch {number}"
+            if self._epochs is None
+            else f"epoch {min(number, math.ceil(self._epochs))} of {self._epochs:g}"
+        )
+
+
+class ConsoleReporter(ProgressBar):
+    """Shows on stderr what a command reports, if not quiet: notes, a bar, or now and then a line, and validations."""
+
+    _stays = False
+
+    def note(self, text: str) -> None:
+        """Print a line."""
+        if not is_quiet():
+            write_line(one_line(text))
+
+    def started(self, *, done: int, total: int, epochs: float | None = None) -> None:
+        """Open the bar, and say where a training goes on."""
+        if done:
+            self.note(f"resuming from step {done} of {total}")
+        super().started(done=done, total=total, epochs=epochs)
+
+    def step(self, *, done: int, loss: float | None, epoch: float | None = None) -> None:
+        """Move the bar; without a terminal for it, print a line now and then."""
+        super().step(done=done, loss=loss, epoch=epoch)
+        if (self._bar is None or self._bar.disable) and done % _STEPS_PER_LINE == 0:
+            of = "" if self._bar is None else f" of {self._bar.total}"
+            self.note(f"step {done}{of}, loss {'-' if loss is None else f'{loss:.3f}'}")
+
+    def checked(self, *, epoch: float, metrics: Mapping[str, float]) -> None:
+        """Print the metrics of a check."""
+        skipped = {"runtime", "samples_per_second", "steps_per_second", "model_preparation_time"}
+        values = ", ".join(f"{name} {value:.4f}" for name, value in metrics.items() if name not in skipped)
+        self.note(f"epoch {epoch:.4g}, validation: {values}")
+
+
+def quiet_libraries() -> None:
+    """Hide the progress bars and messages of the libraries below, unless more than the default level is asked for."""
+    import datasets
+    import transformers
+
+    level = min(LOGGER.getEffectiveLevel() + 10, logging.ERROR)
+    datasets.disable_progress_bars()
+    datasets.utils.logging.set_verbosity(level)
+    transformers.utils.logging.set_verbosity(level)
+    transformers.utils.logging.disable_progress_bar()
+    logging.getLogger("accelerate").setLevel(level)

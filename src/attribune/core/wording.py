@@ -1,9 +1,10 @@
-"""Words of messages: numbers of things, and what a misspelt name may have meant."""
+"""Words of messages: numbers of things, what a misspelt name may have meant, and text that a terminal can show."""
 
 from __future__ import annotations
 
 import difflib
 import numbers
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -14,7 +15,9 @@ __all__ = [
     "did_you_mean_or",
     "excerpt",
     "listed_counts",
+    "one_line",
     "prediction_text",
+    "printable",
     "shortened",
 ]
 
@@ -70,3 +73,17 @@ def prediction_text(prediction: Mapping[str, Any]) -> str:
             text = f"{float(value):.4g}"
         parts.append(text if name == "prediction" else f"{name} {text}")
     return "; ".join(parts)
+
+
+# Control characters, halves of pairs, separators of lines, and what turns the direction of writing.
+_UNSAFE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+
+
+def printable(text: str) -> str:
+    """Return a text of several lines with each character that a terminal would obey as an escape sequence."""
+    return _UNSAFE.sub(lambda match: match[0].encode("unicode_escape", "surrogatepass").decode(), text)
+
+
+def one_line(text: str) -> str:
+    """Return a text as `printable` does, on one line: no value can begin a line that looks like another message."""
+    return printable(text).replace("\n", "\\n").replace("\t", "\\t")

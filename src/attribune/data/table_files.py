@@ -22,8 +22,7 @@ import pyarrow.parquet as pq
 from attribune.core.door import as_argument
 from attribune.core.logs import show_note
 from attribune.core.process import is_out_of_memory, require_memory
-from attribune.core.terminal import one_line
-from attribune.core.wording import shortened
+from attribune.core.wording import one_line, shortened
 from attribune.data.encodings import FoundEncoding, detect_encoding
 from attribune.data.file_options import AS_FOUND, FileForm, FileOptions
 from attribune.data.json_lines import json_batches

@@ -139,12 +139,14 @@ class _Parquet:
 
 
 def finite(value: Any) -> Any:
-    """Replace NaN and infinity, for which JSON has no word, by null."""
+    """Return a value as JSON has it: arrays and tuples as lists, and null for NaN and infinity."""
+    if isinstance(value, np.ndarray | np.generic):
+        value = value.tolist()
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, dict):
         return {key: finite(part) for key, part in value.items()}
-    return [finite(part) for part in value] if isinstance(value, list) else value
+    return [finite(part) for part in value] if isinstance(value, list | tuple) else value
 
 
 def prediction_array(values: Iterable[Any]) -> pa.Array:

@@ -19,8 +19,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.nn.functional import gelu
 
-from attribune.core.device import is_recorded
-from attribune.core.precision import product_dtype
+from attribune.core.device import is_recorded, product_dtype
 from attribune.functional.injector import kronecker_factors
 from attribune.functional.tanh_sum import tanh_factors, terms_within
 

@@ -15,8 +15,7 @@ from torch import Tensor, nn
 
 from attribune import functional
 from attribune.backbones.placement import SiteKind
-from attribune.core.device import is_recorded
-from attribune.core.precision import product_dtype
+from attribune.core.device import is_recorded, product_dtype
 from attribune.errors import ConfigError
 from attribune.functional.factored import FactoredAdapter
 from attribune.methods.adapter import Adapter, AdapterSite, Bottleneck

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Sequence
 from html import escape
 from typing import Any
 
-from attribune.core.terminal import one_line, printable
+from attribune.core.wording import one_line, printable
 from attribune.metrics.bootstrap import Interval, PairedResult
 from attribune.metrics.definitions import metric_info
 from attribune.metrics.results import Comparison, ResultRow

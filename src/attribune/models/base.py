@@ -31,7 +31,7 @@ from attribune.backbones.sites import find_layers, first_position, most_position
 from attribune.backbones.sparse_attention import prepare_sparse_attention
 from attribune.backbones.tuning import tune_backbone
 from attribune.core.config import short_repr
-from attribune.core.precision import default_float32
+from attribune.core.device import default_float32
 from attribune.core.process import require_memory
 from attribune.data.batching import batches_by_length
 from attribune.data.memory import Memory, memory_of

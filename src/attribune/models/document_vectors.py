@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from attribune.core.arrays import FloatArray
-from attribune.core.precision import computing_in
+from attribune.core.device import computing_in
 from attribune.data.readers.base import EncodedRows
 from attribune.data.texts import TextInput
 from attribune.errors import ConfigError

@@ -27,11 +27,11 @@ from attribune.backbones.load_options import AS_STORED, LoadOptions, check_quant
 from attribune.backbones.loading import build_backbone, check_counts
 from attribune.backbones.sharing import SharedBackbones, load_with_fingerprint
 from attribune.core.checksums import CHECKSUMS, check_files, checksum_of, write_checksums
+from attribune.core.config import checked_record
 from attribune.core.door import as_argument
 from attribune.core.files import clear_drafts, draft_of, move_into_place, read_json, replace_file
 from attribune.core.logs import show_note
-from attribune.core.records import checked_record
-from attribune.core.terminal import one_line
+from attribune.core.wording import one_line
 from attribune.data.memory import Memory, memory_files
 from attribune.errors import ModelFolderError
 from attribune.methods import method_from_dict

@@ -29,8 +29,7 @@ from attribune.backbones.load_options import LoadOptions
 from attribune.backbones.placement import Pooling
 from attribune.backbones.sites import find_layers
 from attribune.backbones.sparse_attention import padded_inputs
-from attribune.core.device import is_recorded
-from attribune.core.precision import at_least_float32
+from attribune.core.device import at_least_float32, is_recorded
 from attribune.data.batching import batches_by_length
 from attribune.data.readers.base import EncodedRows
 from attribune.data.texts import TextInput

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
@@ -15,9 +16,7 @@ from attribune.backbones.int8 import check_int8, quantise_backbone
 from attribune.backbones.sharing import SharedBackbones, with_same_tensors
 from attribune.core.arguments import checked_arguments
 from attribune.core.config import short_repr
-from attribune.core.device import named_device
-from attribune.core.locked import Locked
-from attribune.core.precision import check_precision, computing_in
+from attribune.core.device import check_precision, computing_in, named_device
 from attribune.core.threads import limit_threads
 from attribune.core.wording import did_you_mean
 from attribune.data.readers.base import EncodedRows, TextRows
@@ -31,7 +30,28 @@ from attribune.schema import EncodingReport, Schema
 from attribune.schema.columns import Table, column_batches
 from attribune.tasks.capabilities import EXPLAIN, require
 
-__all__ = ["Predictor", "Quantisation", "check_quantisation", "quantised"]
+__all__ = [
+    "Locked",
+    "Predictor",
+    "Quantisation",
+    "check_quantisation",
+    "quantised",
+]
+
+
+class Locked:
+    """An object with a lock, `_lock`; a copy has one of its own, also after it was pickled."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name != "_lock"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._lock = threading.Lock()
+
 
 Quantisation = Literal["int8"]
 Model = TypeVar("Model", bound=Scorer)

@@ -13,13 +13,12 @@ from torch import Tensor
 from transformers import StoppingCriteria
 
 from attribune.core.config import checked_dataclass
-from attribune.core.locked import Locked
-from attribune.core.precision import computing_in
+from attribune.core.device import computing_in
 from attribune.data.readers.prompts import PromptEncoder
 from attribune.data.texts import TextInput
 from attribune.errors import ConfigError, DataError
 from attribune.models.generator import AttributeGenerator
-from attribune.models.predictor import Predictor
+from attribune.models.predictor import Locked, Predictor
 from attribune.schema import EncodingReport, Schema
 from attribune.schema.columns import missing_column
 

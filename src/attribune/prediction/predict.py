@@ -30,9 +30,8 @@ from attribune.data.text_files import is_text
 from attribune.data.writing import TableWriter, open_writer
 from attribune.errors import ConfigError, DataError
 from attribune.models.predictor import Predictor, Quantisation
-from attribune.prediction.parts import Job, PartsFolder
+from attribune.prediction.parts import Job, PartsFolder, predict_parts
 from attribune.prediction.rows import note_empty_texts, panel_rows, score_rows
-from attribune.prediction.to_folder import predict_parts
 from attribune.runs.loading import load_predictor
 from attribune.schema import EncodingReport
 from attribune.values.panel import Panel

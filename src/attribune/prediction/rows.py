@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -11,10 +12,13 @@ from attribune.core.progress import Reporter
 from attribune.data.writing import prediction_array, prediction_field
 from attribune.errors import DataError, numbered_in_file
 from attribune.models.predictor import Predictor
+from attribune.models.row_inputs import RowInput, plain_value, shared_values
+from attribune.runs.loading import load_predictor
 from attribune.schema import EncodingReport
+from attribune.schema.attributes import NoNumberError
 from attribune.values.panel import Panel
 
-__all__ = ["note_empty_texts", "panel_rows", "score_rows"]
+__all__ = ["note_empty_texts", "panel_rows", "predict_texts", "score_rows"]
 
 
 def score_rows(predictor: Predictor, rows: pa.Table, *, source: str, first_row: int) -> tuple[pa.Table, EncodingReport]:
@@ -56,3 +60,26 @@ def _with_columns(rows: pa.Table, columns: Mapping[str, Any], *, spaced: Sequenc
         column = prediction_array(values)
         rows = rows.append_column(prediction_field(name, column, spaced=name in spaced), column)
     return rows
+
+
+def predict_texts(
+    run: str | Path, texts: Sequence[str], attributes: Mapping[str, Any], *, backbone: str | Path | None = None
+) -> tuple[list[dict[str, Any]], list[str]]:
+    """Return the prediction for each text, by column name, and notes about unknown values.
+
+    Args:
+        attributes: values that all texts have.
+        backbone: new location of the backbone's weights, if they were moved.
+
+    Raises:
+        AttribuneError: naming the attribute or value and the cure.
+    """
+    predictor = load_predictor(run, backbone=backbone)
+    given = RowInput.read(list(texts), predictor.row_names, shared_values(attributes, len(texts)))
+    try:
+        logits, report = predictor.logits(given.columns)
+    except NoNumberError as error:  # all texts have the same values
+        raise error.of_one_value() from error
+    columns = predictor.task.decode(logits).columns()
+    rows = [{name: plain_value(values[row]) for name, values in columns.items()} for row in range(len(texts))]
+    return rows, report.lines()

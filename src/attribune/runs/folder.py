@@ -13,11 +13,10 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from attribune.core.checksums import CHECKSUMS, CheckedFiles, check_files
-from attribune.core.config import read_yaml
+from attribune.core.config import checked_record, read_record, read_yaml
 from attribune.core.door import as_argument, as_call
 from attribune.core.files import json_bytes, move_into_place, read_json_lines, replace_file
 from attribune.core.job_folder import JobFolder
-from attribune.core.records import checked_record, read_record
 from attribune.errors import ConfigError, ModelFolderError
 from attribune.models.auto import revised_model
 from attribune.models.base import ConditionedModel

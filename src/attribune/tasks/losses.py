@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from attribune.core.precision import at_least_float32
+from attribune.core.device import at_least_float32
 from attribune.functional import (
     cosine_similarity,
     multiple_negatives_loss,

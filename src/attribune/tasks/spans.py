@@ -91,7 +91,7 @@ class Answers(LabelCodec):
         """Return the cross-entropies (B, 2) of the first and of the last token."""
         import torch
 
-        from attribune.core.precision import at_least_float32
+        from attribune.core.device import at_least_float32
 
         scores = at_least_float32(logits).masked_fill((labels == UNSEEN).unsqueeze(-1), -torch.inf).log_softmax(dim=1)
         targets = torch.stack([((labels >= 0) & (labels & bit > 0)).long().argmax(dim=1) for bit in (1, 2)], dim=1)

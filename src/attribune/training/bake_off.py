@@ -19,9 +19,9 @@ from typing import Any
 import numpy as np
 from datasets import Dataset
 
+from attribune.core.config import read_record
 from attribune.core.files import read_json, write_json
 from attribune.core.progress import Reporter
-from attribune.core.records import read_record
 from attribune.data.clusters import clustered, unpacked_clusters
 from attribune.errors import ConfigError, DataError
 from attribune.methods import DEFAULT_METHOD

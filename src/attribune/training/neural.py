@@ -21,9 +21,8 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase, TrainerState
 
 from attribune.backbones.loading import build_backbone, load_tokenizer
 from attribune.backbones.untrained import UNTRAINED
-from attribune.core.device import default_device
+from attribune.core.device import computing_in, default_device
 from attribune.core.door import as_argument
-from attribune.core.precision import computing_in
 from attribune.core.process import keep_freed_memory
 from attribune.core.progress import Reporter
 from attribune.data.batching import LengthGroupedBatches, padding_share

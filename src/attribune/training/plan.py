@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
-from attribune.core.precision import resolve_precision
+from attribune.core.device import resolve_precision
 from attribune.data.clusters import ClusterSettings
 from attribune.data.texts import TextInput
 from attribune.errors import ConfigError

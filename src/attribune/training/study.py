@@ -15,9 +15,8 @@ from typing import Annotated, Any, Generic, TypeVar
 
 from pydantic import Field, TypeAdapter, ValidationError
 
-from attribune.core.config import Settings
+from attribune.core.config import Settings, read_record
 from attribune.core.files import write_json
-from attribune.core.records import read_record
 from attribune.errors import ConfigError
 
 __all__ = ["Range", "Space", "Study", "Trial", "listed", "read_space", "require_optuna"]

@@ -17,11 +17,10 @@ import torch
 
 from attribune.backbones.loading import load_tokenizer
 from attribune.core.arguments import as_list, checked_arguments
-from attribune.core.device import default_device
+from attribune.core.device import default_device, training_alone
 from attribune.core.door import as_argument
 from attribune.core.files import read_json, write_json
 from attribune.core.logs import show_note
-from attribune.core.process_state import training_alone
 from attribune.core.progress import ProgressBar, Reporter
 from attribune.core.threads import find_busy_machine, limit_threads
 from attribune.data.checking.table_check import TableCheck

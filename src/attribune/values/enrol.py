@@ -19,11 +19,10 @@ from typing import Any, Unpack
 import pandas as pd
 
 from attribune.core.arguments import as_list, checked_arguments
+from attribune.core.device import training_alone
 from attribune.core.door import as_call, is_command_line
-from attribune.core.process_state import training_alone
 from attribune.core.progress import Reporter
-from attribune.core.terminal import printable
-from attribune.core.wording import counted
+from attribune.core.wording import counted, printable
 from attribune.data.file_options import AS_FOUND, FileOptions, Reading
 from attribune.data.tables import with_reading
 from attribune.errors import ConfigError, numbered_in_file

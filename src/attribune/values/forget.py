@@ -29,8 +29,7 @@ from attribune.core.arguments import checked_arguments
 from attribune.core.checksums import CHECKSUMS, check_files
 from attribune.core.door import as_call
 from attribune.core.files import read_json
-from attribune.core.terminal import printable
-from attribune.core.wording import counted
+from attribune.core.wording import counted, printable
 from attribune.data.memory import memories
 from attribune.data.tables import read_table
 from attribune.errors import AttribuneError, ConfigError, DataError, ModelFolderError

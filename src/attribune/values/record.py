@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TypeAlias
 
 from attribune.core.checksums import CheckedFiles, check_files
+from attribune.core.config import read_record
 from attribune.core.files import replace_file, write_json
-from attribune.core.records import read_record
 from attribune.models.folder import CARD, ModelSnapshot
 from attribune.models.scorer import Scorer
 from attribune.runs.card import has_own_card, run_card

@@ -17,9 +17,8 @@ from typing import Any
 
 import torch
 
-from attribune.core.console import ConsoleReporter, quiet_libraries
 from attribune.core.logs import logging_to_stderr
-from attribune.core.progress import Reporter
+from attribune.core.progress import ConsoleReporter, Reporter, quiet_libraries
 from attribune.core.threads import core_count
 from attribune_lab.benchmark.results import BenchmarkFolder
 from attribune_lab.benchmark.runner import Outcome, run_cell
@@ -34,7 +33,7 @@ class Processes:
         # A forked process need not import the libraries, but cannot use a device that its parent has initialised.
         self._context: Any = multiprocessing.get_context("spawn" if torch.version.cuda else "forkserver")
         if not torch.version.cuda:
-            self._context.set_forkserver_preload(["attribune_lab.benchmark.runner", "attribune.core.console"])
+            self._context.set_forkserver_preload(["attribune_lab.benchmark.runner", "attribune.core.progress"])
         self._folder, self._workers, self._show = folder, workers, show
         _ensure_quiet_tracker()
         threads = os.environ.get("OMP_NUM_THREADS", "")

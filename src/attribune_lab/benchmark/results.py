@@ -16,8 +16,8 @@ from safetensors.numpy import load_file
 
 from attribune.core.arrays import Array
 from attribune.core.checksums import CheckedFiles
+from attribune.core.config import read_record
 from attribune.core.job_folder import JobFolder
-from attribune.core.records import read_record
 from attribune.data.clusters import clustered, unpacked_clusters
 from attribune.errors import ConfigError, ModelFolderError
 from attribune.metrics.bootstrap import Interval, PairedResult, interval, paired

@@ -127,7 +127,7 @@ def _run(options: argparse.Namespace) -> None:
 
 def _new(options: argparse.Namespace) -> None:
     from attribune.apps.cli.recipe_flags import attribute_list, value_files
-    from attribune.core.console import ConsoleReporter
+    from attribune.core.progress import ConsoleReporter
     from attribune_lab.benchmark.experiment import own_experiment
 
     output = Path(options.output)

@@ -109,7 +109,7 @@ def _file_text(file: Any) -> str:
 
 
 def _prepare(options: argparse.Namespace) -> None:
-    from attribune.core.console import ConsoleReporter
+    from attribune.core.progress import ConsoleReporter
     from attribune_lab.datasets.preparation import prepare
     from attribune_lab.datasets.sets import find_card
 

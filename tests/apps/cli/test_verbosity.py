@@ -113,7 +113,7 @@ def test_verbose_says_what_is_done(words: Words, capsys: pytest.CaptureFixture[s
 
 
 def test_libraries_are_one_step_quieter(capsys: pytest.CaptureFixture[str]) -> None:
-    from attribune.core.console import quiet_libraries
+    from attribune.core.progress import quiet_libraries
 
     before = transformers.utils.logging.get_verbosity()
     try:

@@ -18,7 +18,7 @@ from packaging.requirements import Requirement
 
 from attribune.apps import doctor
 from attribune.apps.cli import main
-from attribune.apps.doctor import Package
+from attribune.apps.doctor import state_of
 from attribune.backbones.loading import DEFAULT_BACKBONE
 from attribune.core import threads
 
@@ -28,7 +28,7 @@ SRC = Path(doctor.__file__).parents[2]
 @pytest.fixture
 def few_packages(monkeypatch: pytest.MonkeyPatch) -> None:
     """One needed package and none of the extras: importing all of them takes seconds."""
-    monkeypatch.setattr(doctor.metadata, "requires", lambda _: ["torch>=2.8", 'captum>=0.8; extra == "explain"'])
+    monkeypatch.setattr(doctor.metadata, "requires", lambda _: ["torch>=2.8", 'optuna>=4; extra == "search"'])
 
 
 @pytest.fixture(autouse=True)
@@ -57,7 +57,7 @@ def test_what_is_said_here(few_packages: None, capsys: pytest.CaptureFixture[str
     assert f"attribune {metadata.version('attribune')}, Python " in out
     assert f"\n  torch  {torch.__version__}\n" in out
     assert f"{DEFAULT_BACKBONE}, unless another is named" in out
-    assert "why a prediction came out as it did: installed" in out
+    assert "search of hyperparameters: installed" in out
     assert "Traceback" not in out
 
 
@@ -103,26 +103,23 @@ def test_it_runs_where_nothing_can_be_imported(form: str, tmp_path: Path) -> Non
 
 
 def test_states_of_a_package() -> None:
-    def state(version: str | None, specifier: str, error: str | None = None) -> str:
-        return Package(name="p", specifier=specifier, version=version, error=error).state
-
-    assert state(None, ">=2.8") == "missing"
-    assert state("2.13.0+cpu", ">=2.8") == "ok"
-    assert state("2.9.0rc1", ">=2.8") == "ok"
-    assert state("2.7.1", ">=2.8") == "too old"
-    assert state("2.8", ">=2.8") == "ok"
-    assert state("3.0", ">=2.8", "ImportError") == "broken"
-    assert state("3.0", "") == "ok"
+    assert state_of(None, ">=2.8") == "missing"
+    assert state_of("2.13.0+cpu", ">=2.8") == "ok"
+    assert state_of("2.9.0rc1", ">=2.8") == "ok"
+    assert state_of("2.7.1", ">=2.8") == "too old"
+    assert state_of("2.8", ">=2.8") == "ok"
+    assert state_of("3.0", ">=2.8", "ImportError") == "broken"
+    assert state_of("3.0", "") == "ok"
 
 
 def test_requirements_are_read_whatever_their_form(monkeypatch: pytest.MonkeyPatch) -> None:
     lines = ["torch>=2.8", "x.y", 'optuna[all]>=4.5,!=4.6; extra == "search"', 'a-b; extra == "serve"']
     lines += ['c; sys_platform == "none" and extra == "serve"', 'd>1; extra == "test"', 'e; python_version > "3"']
     monkeypatch.setattr(doctor.metadata, "requires", lambda _: lines)
-    monkeypatch.setattr(doctor, "_inspect_package", lambda name, specifier: (name, specifier))
+    monkeypatch.setattr(doctor, "_inspect_package", lambda name, specifier: {"is": (name, specifier), "state": "ok"})
     needed, extras = doctor.inspect_packages()
-    assert list(needed) == [("torch", ">=2.8"), ("x.y", ""), ("e", "")]
-    found = {extra.name: list(extra.packages) for extra in extras if extra.packages}
+    assert [one["is"] for one in needed] == [("torch", ">=2.8"), ("x.y", ""), ("e", "")]
+    found = {extra["name"]: [one["is"] for one in extra["packages"]] for extra in extras if extra["packages"]}
     assert found == {"search": [("optuna", "!=4.6,>=4.5")], "serve": [("a-b", "")]}
 
 
@@ -131,13 +128,13 @@ def test_missing_and_old_packages_have_a_cure(monkeypatch: pytest.MonkeyPatch) -
         doctor.metadata, "requires", lambda _: ["torch>=99", "no-such-package>=1.2", 'optuna>=99; extra == "search"']
     )
     needed, extras = doctor.inspect_packages()
-    found = [*doctor.problems_of_packages(needed), *doctor.problems_of_extras(extras)]
-    assert [(problem.cure, problem.fatal) for problem in found] == [
+    found = doctor.problems_of_packages(needed, extras)
+    assert [(problem["cure"], problem["fatal"]) for problem in found] == [
         ("pip install -U 'torch>=99'", False),
         ("pip install 'no-such-package>=1.2'", True),
         ("pip install -U 'optuna>=99'", False),
     ]
-    assert not next(extra for extra in extras if extra.name == "search").installed
+    assert not next(extra for extra in extras if extra["name"] == "search")["installed"]
 
 
 def test_packages_that_do_not_go_together(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -146,8 +143,8 @@ def test_packages_that_do_not_go_together(monkeypatch: pytest.MonkeyPatch) -> No
 
     monkeypatch.setattr(doctor.importlib, "import_module", fail)
     (problem,) = doctor.problems_of_own_modules()
-    assert problem.fatal
-    assert "has no attribute 'Trainer'" in problem.what
+    assert problem["fatal"]
+    assert "has no attribute 'Trainer'" in problem["what"]
 
 
 USED: dict[str, Any] = {"device": "cpu", "threads": 1, "precision": "float32", "backbone": None}
@@ -155,10 +152,10 @@ USED: dict[str, Any] = {"device": "cpu", "threads": 1, "precision": "float32", "
 
 def test_one_thread_on_many_cores(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
-    monkeypatch.setattr(doctor, "_idle_gpu_problems", lambda: ())
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     (problem,) = doctor.problems_of_machine({"cores": 16, "gpus": []}, USED)
-    assert problem.what == "PyTorch uses 1 thread of 16 cores, since OMP_NUM_THREADS is 1"
-    assert problem.cure == "unset OMP_NUM_THREADS"
+    assert problem["what"] == "PyTorch uses 1 thread of 16 cores, since OMP_NUM_THREADS is 1"
+    assert problem["cure"] == "unset OMP_NUM_THREADS"
     assert not list(doctor.problems_of_machine({"cores": 2, "gpus": []}, USED))
     assert not list(doctor.problems_of_machine({"cores": 16, "gpus": []}, {**USED, "threads": 16}))
 
@@ -187,10 +184,10 @@ def test_a_gpu_that_pytorch_does_not_use(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(doctor.shutil, "which", lambda name: f"/usr/bin/{name}")
     monkeypatch.setattr(torch.version, "cuda", None)
     (problem,) = doctor.problems_of_machine({"cores": 2, "gpus": []}, USED)
-    assert problem.what == "there is an NVIDIA driver, but PyTorch was built without CUDA"
+    assert problem["what"] == "there is an NVIDIA driver, but PyTorch was built without CUDA"
     monkeypatch.setattr(torch.version, "cuda", "13.0")
     (problem,) = doctor.problems_of_machine({"cores": 2, "gpus": []}, USED)
-    assert "with CUDA 13.0, which finds no device" in problem.what
+    assert "with CUDA 13.0, which finds no device" in problem["what"]
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     assert not list(doctor.problems_of_machine({"cores": 2, "gpus": []}, USED))
 
@@ -218,24 +215,24 @@ def test_the_default_backbone_offline(monkeypatch: pytest.MonkeyPatch, tmp_path:
     assert not list(doctor.problems_of_machine({"cores": 2, "gpus": ["one"]}, used))
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     (problem,) = doctor.problems_of_machine({"cores": 2, "gpus": ["one"]}, used)
-    assert "is not here, and HF_HUB_OFFLINE forbids the network" in problem.what
-    assert "--backbone" in problem.cure
+    assert "is not here, and HF_HUB_OFFLINE forbids the network" in problem["what"]
+    assert "--backbone" in problem["cure"]
 
 
 def test_folders_that_cannot_be_written_or_are_full(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "file" / "hub"))
     found = doctor.inspect_folders()
-    (problem,) = [problem for problem in doctor.problems_of_folders(found) if str(tmp_path) in problem.what]
-    assert problem.what.startswith(f"{tmp_path}/file/hub cannot be written (")
-    assert problem.cure == "set HF_HOME to a folder that you may write to, on a disk with free space"
+    (problem,) = [problem for problem in doctor.problems_of_folders(found) if str(tmp_path) in problem["what"]]
+    assert problem["what"].startswith(f"{tmp_path}/file/hub cannot be written (")
+    assert problem["cure"] == "set HF_HOME to a folder that you may write to, on a disk with free space"
     assert not (tmp_path / "file" / "hub").exists()
     assert sorted(os.listdir(tmp_path)) == ["file"]
 
     monkeypatch.setattr(doctor, "_MIN_FREE", 1e9)
     full = list(doctor.problems_of_folders(found))
     assert len(full) == len(found) == 4
-    assert any("GB free; it is for runs" in problem.what for problem in full)
+    assert any("GB free; it is for runs" in problem["what"] for problem in full)
 
 
 def test_the_page_names_every_extra() -> None:

@@ -133,7 +133,7 @@ def test_another_host_is_refused(host: str, address: str, client: httpx.Client) 
     for path in ("/", "/config", "/gradio_api/info", "/assets/x.js", "/gradio_api/upload"):
         assert client.get(f"{address}{path}", headers={"host": host}).status_code in (400, 421)
     assert (
-        client.post(f"{address}/gradio_api/call/search", json={"data": []}, headers={"host": host}).status_code != 200
+        client.post(f"{address}/gradio_api/call/predict", json={"data": []}, headers={"host": host}).status_code != 200
     )
 
 

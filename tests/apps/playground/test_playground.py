@@ -163,16 +163,6 @@ def test_neighbours_are_those_of_the_smallest_angle(session: Session) -> None:
         session.values.neighbours("user", "stranger")
 
 
-def test_values_are_found_by_a_part_of_their_name(session: Session) -> None:
-    assert [value for value, _ in session.values.search("tags", " DRA ")] == ["drama"]
-    assert session.values.rows("tags", "drama") == dict(session.values.search("tags", ""))["drama"]
-    assert session.values.rows("tags", "DRA") is None
-    assert session.values.search("user", "nobody") == []
-    found = session.values.search("user", "")
-    assert [count for _, count in found] == sorted((count for _, count in found), reverse=True)
-    assert len(found) == 7
-
-
 def test_examples_are_training_rows_with_their_values_and_labels(session: Session) -> None:
     examples = session.examples()
     assert len(examples) == 40

@@ -16,9 +16,8 @@ from trained_runs import TrainedRuns
 
 from attribune.analysis.diagnostics import ScoredRows
 from attribune.analysis.run_rows import RunRows, rows_of_run
-from attribune.apps.report.judge_sections import judge_sections
 from attribune.apps.report.page import Section
-from attribune.apps.report.run_page import run_page
+from attribune.apps.report.run_page import judge_sections, run_page
 from attribune.tasks import Classification, Ordinal, Regression, Task
 
 pytestmark = pytest.mark.slow

@@ -22,12 +22,13 @@ from trained_runs import ROWS, TrainedRuns
 from attribune.analysis.diagnostics import (
     ScoredRows,
     calibration,
+    class_figures,
     heads,
+    largest_mistakes,
     random_row_range,
     row_bins,
     value_figures,
 )
-from attribune.analysis.mistakes import class_figures, largest_mistakes
 from attribune.analysis.run_rows import RunRows, rows_of_run
 from attribune.apps.cli import main
 from attribune.apps.report.run_page import _training, _training_loss, run_page

@@ -148,7 +148,7 @@ def test_health_is_answered_while_large_bodies_are_read(
         assert free.wait(PATIENCE)
         return read_request(*given)
 
-    monkeypatch.setattr("attribune.apps.serve.predicting.read_request", read)
+    monkeypatch.setattr("attribune.apps.serve.app.read_request", read)
     with listening({"none": models["none"]}) as (host, port), httpx.Client(timeout=PATIENCE) as client:
         url, body = f"http://{host}:{port}", body_of("rows", VALUES["row"], 100_000)
         post = lambda: httpx.post(f"{url}/v1/predict", content=body, headers=JSON, timeout=PATIENCE)  # noqa: E731

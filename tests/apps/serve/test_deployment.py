@@ -16,7 +16,7 @@ from processors import has_int8
 
 from attribune.apps.cli import serve as serve_verb
 from attribune.apps.serve import ServedModel, load_models
-from attribune.apps.serve.settings import ADMIN_KEYS, KEYS, VALUE_KEYS
+from attribune.apps.serve.settings import KEYS, VALUE_KEYS
 
 
 @pytest.mark.slow
@@ -43,7 +43,7 @@ def test_the_client_of_the_page(models: dict[str, ServedModel]) -> None:
 def test_the_compose_file_fits_the_service() -> None:
     text = (ROOT / "compose.yaml").read_text(encoding="utf-8")
     (service,) = yaml.safe_load(text)["services"].values()
-    assert {KEYS, ADMIN_KEYS, VALUE_KEYS} <= set(service["environment"])
+    assert {KEYS, VALUE_KEYS} <= set(service["environment"])
     dockerfile = (ROOT / "Dockerfile").read_text(encoding="utf-8")
     entry = yaml.safe_load(re.search(r"^ENTRYPOINT (.*)$", dockerfile, re.MULTILINE)[1])  # type: ignore[index]
     home = re.search(r"^ENV HF_HOME=(.*)$", dockerfile, re.MULTILINE)[1]  # type: ignore[index]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from pathlib import Path
 from typing import Any
@@ -79,8 +78,6 @@ def examples(client: TestClient) -> dict[str, dict[str, Any]]:
         found[path] = {
             name: one["value"] for name, one in content.get("application/json", {}).get("examples", {}).items()
         }
-        if "example" in content.get("application/x-ndjson", {}):
-            found[path]["lines"] = content["application/x-ndjson"]["example"]
     return found
 
 
@@ -89,7 +86,6 @@ def test_the_example_of_every_task_is_answered(every_task: dict[str, ServedModel
     assert set(LABELS) == set(TASKS) == set(every_task)
     with TestClient(create_app(every_task, settings=ServeSettings(timeout=PATIENCE))) as client:
         found = examples(client)
-        lines = found["/v1/predict"].pop("lines")
         assert set(found["/v1/predict"]) == set(TASKS)
         for kind, body in found["/v1/predict"].items():
             assert body["attributes"] == {
@@ -101,16 +97,12 @@ def test_the_example_of_every_task_is_answered(every_task: dict[str, ServedModel
             answer = client.post("/v1/predict", json=body)
             assert answer.status_code == 200, (kind, answer.text)
             assert answer.json()["predictions"][0]["unknown"] == {}
-        answer = client.post("/v1/predict", content=lines, headers={"content-type": "application/x-ndjson"})
-        assert [set(json.loads(line)) for line in answer.text.splitlines()] == (
-            [{"line", "model", "output", "unknown"}] * len(TASKS)
-        )
         for path in ("/v1/completions", "/v1/chat/completions"):
             assert set(found[path]) == {"generation"}
             assert client.post(path, json=found[path]["generation"]).status_code == 200
         assert found["/v1/enrol"] == {}
     with TestClient(create_app({"rating": every_task["rating"]}, settings=ServeSettings(timeout=PATIENCE))) as client:
-        (body,) = (one for name, one in examples(client)["/v1/predict"].items() if name != "lines")
+        (body,) = examples(client)["/v1/predict"].values()
         assert "model" not in body
         assert client.post("/v1/predict", json=body).status_code == 200
 

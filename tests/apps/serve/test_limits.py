@@ -196,19 +196,6 @@ def test_overload_is_answered_at_once(models: dict[str, ServedModel], slow: Gate
 
 
 @pytest.mark.slow
-def test_a_panel_counts_as_its_members(models: dict[str, ServedModel]) -> None:
-    members = len(models["injector"].panel("user"))
-    with service(models["injector"], max_queue_size=2 * members) as client:
-        rows = [{"text": "a great film"}]
-        assert client.post("/v1/predict", json={"rows": 2 * rows, "panel": "user"}).status_code == 200
-        answer = client.post("/v1/predict", json={"rows": 3 * rows, "panel": "user"})
-        assert answer.status_code == 422
-        (fault,) = answer.json()["errors"]
-        assert fault["field"] == "panel"
-        assert f"3 texts for {members} members, but a request may have {2 * members} of both" in fault["reason"]
-
-
-@pytest.mark.slow
 def test_no_answer_in_time(models: dict[str, ServedModel], slow: Gated) -> None:
     with service(models["none"], timeout=5) as client, ThreadPoolExecutor(1) as pool:
         clock = Clock.of(client)
@@ -331,10 +318,6 @@ def test_keys_that_will_not_do(key: str, monkeypatch: pytest.MonkeyPatch) -> Non
         (["{runs}/none", "--max-body-mb", "inf"], "max_body_mb: Input should be a finite number"),
         (["{runs}/none", "--backbone", "{runs}"], "the backbone"),
         (["{runs}/none", "--port", "{taken}"], "the service cannot listen on"),
-        (["{runs}/none", "--workers", "0"], "--workers 0: give at least 1"),
-        (["{runs}/none", "--workers", "2", "--enrol"], "--workers 2 with --enrol: a value learned in one process"),
-        (["{runs}/none", "--workers", "2", "--host", "0.0.0.0"], "set ATTRIBUNE_SERVE_KEYS"),
-        (["{runs}/none", "--workers", "2", "--port", "{taken}"], "the service cannot listen on"),
     ],
 )
 def test_the_command_refuses(

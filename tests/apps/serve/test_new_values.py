@@ -200,18 +200,6 @@ def test_forgetting_is_that_of_the_command(runs: Path, run: Path, client: TestCl
         same(outputs(again, OLD), outputs(client, OLD))
 
 
-@pytest.mark.exhaustive
-def test_panels_have_who_is_known(client: TestClient, run: Path) -> None:
-    def panel() -> float:
-        return float(outputs(client, OLD[:1], panel="user")[0]["output"]["probability_good"])
-
-    before = panel()
-    assert client.post("/v1/enrol", json=body()).status_code == 200
-    assert panel() != before
-    assert client.delete(PATH).status_code == 200
-    assert panel() == pytest.approx(before, abs=1e-6)
-
-
 def test_those_who_come_together_are_written_together(
     run: Path, client: TestClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import json
 import re
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -21,7 +20,6 @@ from attribune.apps.cli import main
 from attribune.apps.serve import ServedModel, ServeSettings, create_app, load_models
 from attribune.models.model import AttributeModel
 from attribune.models.predictor import Predictor
-from attribune.values.panel import Panel
 
 pytestmark = pytest.mark.slow
 
@@ -113,29 +111,6 @@ def test_unknown_values_are_named_and_count_as_missing(client: TestClient) -> No
     assert ask({"user": "u77"})["output"] == nobody["output"] != somebody["output"]
     assert ask({"user": None, "tags": [], "price": None})["output"] == nobody["output"]
     assert ask({"user": "", "tags": [None, "null"], "price": "NaN"}) == nobody
-
-
-@pytest.mark.parametrize("name", ["injector", "linear"])
-def test_a_panel_says_over_http_what_it_says_in_python(
-    name: str, client: TestClient, models: dict[str, ServedModel]
-) -> None:
-    """With the texts' own values of other attributes, beside requests that are answered together, and without names."""
-    rows = [{"text": "a great film", "attributes": {"tags": ["war"]}}, {"text": "dull", "attributes": {"user": "u1"}}]
-    answer = client.post("/v1/predict", json={"model": name, "rows": rows, "panel": "user"})
-    assert answer.status_code == 200, answer.text
-    predictor = models[name].predictor
-    table = {"text": ["a great film", "dull"], "tags": [["war"], None], "price": [None, None]}
-    expected = Panel.of(predictor, "user").predict(predictor, table)
-    assert expected.pop("dissenters")
-    found = [one["output"] for one in answer.json()["predictions"]]
-    assert list(found[0]) == list(expected)
-    for row, output in enumerate(found):
-        for column, values in expected.items():
-            value = values[row]
-            assert output[column] == (value if isinstance(value, str) else pytest.approx(float(value), abs=1e-5))
-    assert "u1" not in answer.text.replace(name, "")
-    new = {"model": name, "text": "dull", "attributes": {"user": "u77", "tags": ["opera"]}, "panel": "user"}
-    assert client.post("/v1/predict", json=new).json()["predictions"][0]["unknown"] == {"tags": ["opera"]}
 
 
 def test_values_are_read_as_in_tables(client: TestClient) -> None:
@@ -251,9 +226,6 @@ def test_a_service_can_keep_who_is_known_to_itself(models: dict[str, ServedModel
         for given in (row, other):
             (found,) = client.post("/v1/predict", json=given).json()["predictions"]
             assert set(found) == {"output"}
-        lines = f"{json.dumps(row)}\n{json.dumps(other)}\n"
-        answer = client.post("/v1/predict", content=lines, headers={"content-type": "application/x-ndjson"})
-        assert [set(json.loads(line)) for line in answer.text.splitlines()] == [{"line", "model", "output"}] * 2
         described = client.get("/openapi.json").text
         texts = [
             *models["injector"].predictor.schema["user"].values,
@@ -263,4 +235,4 @@ def test_a_service_can_keep_who_is_known_to_itself(models: dict[str, ServedModel
         (counted,) = re.findall(
             r'values_total\{attribute="user",model="injector",status="unknown"\} (\S+)', client.get("/metrics").text
         )
-        assert float(counted) == 2
+        assert float(counted) == 1

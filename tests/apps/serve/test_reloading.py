@@ -12,12 +12,10 @@ from live_service import PATIENCE, broken, point, until
 
 from attribune.apps.serve import RunLoader, ServeSettings, create_app, named_runs, server
 from attribune.apps.serve.models import LiveModels, Reloader
-from attribune.apps.serve.settings import ADMIN_KEYS, Keys
+from attribune.errors import AttribuneError, ConfigError
 
 pytestmark = pytest.mark.slow
 
-ADMIN = "administrator-of-0123456789"
-KEY = {"authorization": f"Bearer {ADMIN}"}
 BODY = {"model": "stars", "text": "a great film", "attributes": {"user": "u1"}}
 
 
@@ -37,16 +35,13 @@ def service_of(link: Path, **options: bool) -> tuple[LiveModels, Reloader]:
 def test_another_run_takes_over_while_requests_are_answered(link: Path, runs: Path, tmp_path: Path) -> None:
     live, reload = service_of(link)
     settings = ServeSettings(timeout=PATIENCE)
-    app = create_app(
-        live, settings=settings, keys=Keys(callers=("key-of-callers-012345",), admins=(ADMIN,)), reload=reload
-    )
+    app = create_app(live, settings=settings)
     statuses, outputs, over = list[int](), list[float](), threading.Event()
-    caller = {"authorization": "Bearer key-of-callers-012345"}
     with TestClient(app, raise_server_exceptions=False) as client:
 
         def ask() -> None:
             while not over.is_set():
-                answer = client.post("/v1/predict", json=BODY, headers=caller)
+                answer = client.post("/v1/predict", json=BODY)
                 statuses.append(answer.status_code)
                 outputs.append(answer.json()["predictions"][0]["output"]["probability_good"])
 
@@ -55,59 +50,26 @@ def test_another_run_takes_over_while_requests_are_answered(link: Path, runs: Pa
             thread.start()
         until(lambda: len(statuses) > 5)
         point(link, runs / "pln")
-        answer = client.post("/v1/reload", headers=KEY)
-        assert answer.status_code == 200, answer.text
-        assert answer.json() == {"models": [f"stars: classification from {link}, reads user, tags, price"]}
+        assert reload() == [f"stars: classification from {link}, reads user, tags, price"]
         count = len(statuses)
         until(lambda: len(statuses) > count + 5)
 
-        cut = broken(runs, tmp_path / "broken")
-        for body, field in (
-            ({"runs": [f"stars={cut}"]}, "runs"),
-            ({"runs": ["nowhere"]}, "runs"),
-            ({"run": 1}, "run"),
-        ):
-            refused = client.post("/v1/reload", json=body, headers=KEY)
-            assert (refused.status_code, refused.json()["errors"][0]["field"]) == (422, field)
-        assert client.post("/v1/reload", headers=caller).status_code == 401
-
-        more = client.post("/v1/reload", json={"runs": [f"stars={link}", f"other={runs / 'none'}"]}, headers=KEY)
-        assert len(more.json()["models"]) == 2
+        point(link, broken(runs, tmp_path / "broken"))
+        with pytest.raises(AttribuneError):
+            reload()
         over.set()
         for thread in asking:
             thread.join()
-        named = [model["name"] for model in client.get("/v1/models", headers=caller).json()["models"]]
-        examples = client.get("/openapi.json", headers=caller).json()["paths"]["/v1/predict"]["post"]["requestBody"]
-        assert named == ["stars", "other"] == [*examples["content"]["application/json"]["examples"]]
     assert set(statuses) == {200}
     first, last = outputs[0], outputs[-1]
     assert abs(first - last) > 1e-3, "the other run has other weights"
     assert all(found in (pytest.approx(first, abs=1e-5), pytest.approx(last, abs=1e-5)) for found in outputs)
 
 
-def test_who_may_have_the_runs_loaded(link: Path) -> None:
-    live, reload = service_of(link)
-    with TestClient(create_app(live, settings=ServeSettings(timeout=PATIENCE), reload=reload)) as client:
-        answer = client.post("/v1/reload", headers=KEY)
-        assert (answer.status_code, answer.json()["errors"][0]["reason"]) == (
-            403,
-            f"reloading is disabled: set {ADMIN_KEYS}, or send the process SIGHUP",
-        )
-    with TestClient(create_app(live, keys=Keys(admins=(ADMIN,)))) as client:
-        assert client.post("/v1/reload", headers=KEY).status_code == 403
-    callers = "key-of-callers-012345"
-    with TestClient(create_app(live, keys=Keys(callers=(callers,), admins=(ADMIN,)), reload=reload)) as client:
-        for end in ("", "%0A", "/", "%0A/"):  # routes ignore a line end
-            answer = client.post(f"/v1/reload{end}", headers={"authorization": f"Bearer {callers}"})
-            assert answer.status_code == 401
-    live, reload = service_of(link, enrol=True)
-    app = create_app(
-        live, settings=ServeSettings(enrol=True, timeout=PATIENCE), keys=Keys(admins=(ADMIN,)), reload=reload
-    )
-    with TestClient(app) as client:
-        answer = client.post("/v1/reload", headers=KEY)
-        assert answer.status_code == 422
-        assert "with --enrol the service itself changes its runs" in answer.json()["errors"][0]["reason"]
+def test_a_service_that_changes_its_runs_is_not_reloaded(link: Path) -> None:
+    _, reload = service_of(link, enrol=True)
+    with pytest.raises(ConfigError, match="with --enrol the service itself changes its runs"):
+        reload()
 
 
 def test_the_end_of_a_terminal_is_the_end_of_the_service(link: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -284,7 +284,7 @@ def test_bilinear_attention_over_scattered_words() -> None:
 
 
 def test_merged_upa_is_attention_without_attributes() -> None:
-    from attribune.export.merged import merge_model, merged_model
+    from attribune.export.export import merge_model, merged_model
 
     model = built("upa").float().eval()
     ids = torch.tensor(TEXTS)

@@ -1,4 +1,4 @@
-"""The explanation of a run: what its attributes contribute on labelled rows, and in single ones."""
+"""The explanation of a run: what its attributes contribute on labelled rows, and in single ones with each word."""
 
 from __future__ import annotations
 
@@ -7,22 +7,37 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from datasets import Dataset
 
-from attribune.analysis.explain.importance import attribute_importance, importance_by_frequency
-from attribune.analysis.explain.influence import influential_values
-from attribune.analysis.explain.scores import Rescored
-from attribune.analysis.explain.single import counterfactuals, word_occlusion
+from attribune.analysis.explain.rescored import (
+    Rescored,
+    attribute_importance,
+    importance_by_frequency,
+    influential_values,
+    numbers_of,
+)
 from attribune.core.arguments import as_list
+from attribune.core.arrays import IntArray
+from attribune.data.readers.base import EncodedRows
 from attribune.data.tables import read_table
 from attribune.errors import ConfigError, DataError, numbered_in_file
 from attribune.models.predictor import Predictor
+from attribune.models.row_inputs import plain_value
 from attribune.runs.labelled import LabelledRows
 from attribune.runs.loading import load_run
+from attribune.schema.assignments import assigned_ids, assignments_text
 from attribune.schema.columns import cell_text
 from attribune.tasks.capabilities import EXPLAIN, require
 
-__all__ = ["Asked", "check_explains", "explain_rows", "explain_run"]
+__all__ = [
+    "Asked",
+    "check_explains",
+    "counterfactuals",
+    "explain_rows",
+    "explain_run",
+    "word_occlusion",
+]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -156,3 +171,115 @@ def _explain_row(
         "predictions": counterfactuals(predictor, text, ids, instead=instead, top=top, second=second),
         "words": word_occlusion(predictor, text, ids, second=second),
     }
+
+
+_WORD_LIMIT = 400
+
+
+def counterfactuals(
+    predictor: Predictor,
+    text: str,
+    ids: IntArray,
+    *,
+    instead: Sequence[Mapping[str, Sequence[str]]],
+    top: int,
+    second: str = "",
+) -> list[dict[str, Any]]:
+    """Predict a text with its own attributes, without them, and with other values in their place.
+
+    Args:
+        second: the second text, for models that read pairs.
+        ids: (slots,), the attributes of the row.
+        instead: values that replace the row's own, one set for each prediction, the other attributes staying as they
+            are; without any set, the `top` most frequent values of each attribute.
+
+    Returns:
+        For each prediction ``as`` in words, ``prediction`` and ``numbers`` by name.
+    """
+    attributes = tuple(predictor.schema) if predictor.reads_attributes else ()
+    cases = [("as given", ids)]  # names may be equal: that of an attribute may be "attributes"
+    if attributes:
+        cases.append(("attributes hidden", np.zeros_like(ids)))
+    if len(attributes) > 1:
+        cases += [(f"{one.name} hidden", _replaced(ids, one.columns, 0)) for one in attributes]
+    for assignments in instead:
+        changed, assigned = ids.copy(), assigned_ids(predictor.schema, assignments)
+        for name in assignments:
+            columns = predictor.schema[name].columns
+            changed[columns] = assigned[columns]
+        cases.append((assignments_text(assignments), changed))
+    for attribute in () if instead else attributes:
+        for index in np.argsort(-attribute.counts[1:], kind="stable")[: top if len(attribute.values) else 0].tolist():
+            value = f"{attribute.name}={attribute.values[index]}"
+            cases.append((value, _replaced(ids, attribute.columns, index + 1)))
+    logits = predictor.score(rows_of(predictor, [(text, second)] * len(cases), np.stack([ids for _, ids in cases])))
+    numbers, names = numbers_of(predictor, logits)
+    predictions = predictor.task.decode(logits).predictions
+    return [
+        {
+            "as": name,
+            "prediction": {
+                column.removeprefix("prediction_"): plain_value(values[row]) for column, values in predictions.items()
+            },
+            "numbers": dict(zip(names, numbers[row].tolist(), strict=True)),
+        }
+        for row, (name, _) in enumerate(cases)
+    ]
+
+
+def _replaced(ids: IntArray, columns: slice, value: int) -> IntArray:
+    """Return the ids with one value of an attribute; 0 hides it."""
+    changed = ids.copy()
+    changed[columns] = 0
+    changed[columns.start] = value
+    return changed
+
+
+def rows_of(predictor: Predictor, texts: Sequence[tuple[str, str]], ids: IntArray) -> EncodedRows:
+    """Encode texts, each with a second one that models without pairs do not read, with ids (n, slots) of attributes."""
+    columns: dict[str, list[str | None]] = {name: [None] * len(texts) for name in predictor.columns}
+    columns[predictor.text_input.columns[0]] = [text for text, _ in texts]
+    for name in predictor.text_input.pair[:1]:
+        columns[name] = [second for _, second in texts]
+    return predictor.encode_rows(columns).with_attribute_ids(ids)
+
+
+def word_occlusion(predictor: Predictor, text: str, ids: IntArray, *, second: str = "") -> dict[str, Any]:
+    """Measure the effect of each word on the largest predicted number, with the attributes and without any.
+
+    The effect of a word is that number less the one of the same text without the word, so that it means the same for
+    every backbone and for linear baselines.
+
+    Args:
+        ids: (slots,), the attributes of the row.
+        second: the second text, for models that read pairs; its words are weighed, too.
+
+    Returns:
+        The number's name under ``of``, and for each word in the order of the text ``given`` and ``hidden``.
+
+    Raises:
+        DataError: for a text without words.
+    """
+    words = [*((word, 0) for word in text.split()), *((word, 1) for word in second.split())]
+    left_out, words = len(words[_WORD_LIMIT:]), words[:_WORD_LIMIT]
+    if not words:
+        raise DataError("the row has no text whose words could be weighed: choose another row")
+    without = [_joined([one for place, one in enumerate(words) if place != number]) for number in range(len(words))]
+    texts = [_joined(words), *without]
+
+    (given, names), (hidden, _) = (
+        numbers_of(predictor, predictor.score(rows_of(predictor, texts, np.repeat(shown[None], len(texts), axis=0))))
+        for shown in (ids, np.zeros_like(ids))
+    )
+    target = int(given[0].argmax())
+    shown = (("given", given), ("hidden", hidden))
+    effects = [
+        {"word": word, **{name: float(found[0, target] - found[row, target]) for name, found in shown}}
+        for row, (word, _) in enumerate(words, start=1)
+    ]
+    return {"of": names[target], "words": effects, "left_out": left_out}
+
+
+def _joined(words: Sequence[tuple[str, int]]) -> tuple[str, str]:
+    first, second = (" ".join(word for word, of in words if of == text) for text in (0, 1))
+    return first, second

@@ -6,8 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from attribune.core.terminal import one_line
-from attribune.core.wording import counted, prediction_text
+from attribune.core.wording import counted, one_line, prediction_text
 from attribune.metrics.bootstrap import Interval
 from attribune.metrics.definitions import metric_info
 from attribune.metrics.tables import format_interval, text_cells

@@ -19,8 +19,8 @@ from attribune.core.door import opened_command_line
 from attribune.core.logs import logging_to_stderr
 from attribune.core.plugins import load_plugins
 from attribune.core.process import OrderlyEnd, is_out_of_memory, require_addresses
-from attribune.core.terminal import one_line
 from attribune.core.threads import wait_passively
+from attribune.core.wording import one_line
 from attribune.errors import AttribuneError
 
 __all__ = ["build_parser", "main", "run"]

@@ -5,13 +5,11 @@ Show attributes and vocabularies, parameters, backbone, data and metrics of a ru
 Examples:
   attribune describe runs/stars
   attribune describe runs/stars --json
-  attribune describe runs/stars --changes
 """
 
 from __future__ import annotations
 
 import argparse
-from dataclasses import asdict
 from typing import Any
 
 from attribune.apps.cli.arguments import add_shared, add_verb
@@ -24,19 +22,12 @@ def add_parser(verbs: Any) -> None:
     """Add the verb."""
     parser = add_verb(verbs, "describe", __doc__, run=_run)
     add_shared(parser, "run_folder", "--json")
-    parser.add_argument(
-        "--changes", action="store_true", help="show how far training moved the backbone's weights, by term and layer"
-    )
-    parser.add_argument("--backbone", metavar="DIR", help="with --changes: where the pretrained weights are now")
 
 
 def _run(options: argparse.Namespace) -> None:
     from attribune.runs.card import describe_run
 
     open_console()
-    if options.changes:
-        _show_changes(options)
-        return
     description = describe_run(options.run_folder)
     if options.json:
         show_json(description)
@@ -86,25 +77,3 @@ def _common(attributes: list[dict[str, Any]]) -> list[list[str]]:
         common = ", ".join(f"{value} ({count:,})" for value, count in item["most_common"])
         lines.append([item["name"], common or "not listed"])
     return lines
-
-
-def _show_changes(options: argparse.Namespace) -> None:
-    """Show the mean absolute change of a weight: a line for each term, a column for each layer."""
-    from attribune.analysis.weight_change import term_changes
-    from attribune.metrics.tables import text_cells
-
-    changes = term_changes(options.run_folder, backbone=options.backbone)
-    if options.json:
-        show_json([asdict(change) for change in changes])
-        return
-    values = {(change.layer, change.term): f"{1000 * change.change:.3f}" for change in changes}
-    terms = list(dict.fromkeys(change.term for change in changes if change.layer is not None))
-    layers = sorted({change.layer for change in changes if change.layer is not None})
-    lines = [["term", *(f"layer {layer}" for layer in layers)]]
-    lines += [[term, *(values.get((layer, term), "") for layer in layers)] for term in terms]
-    lines += [
-        [change.term, values[None, change.term], *[""] * (len(layers) - 1)]
-        for change in changes
-        if change.layer is None
-    ]
-    show(f"mean absolute change of a weight of the backbone, in thousandths\n{text_cells(lines)}")

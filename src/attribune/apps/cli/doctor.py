@@ -12,19 +12,20 @@ Examples:
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 from attribune.apps.cli.arguments import add_shared, add_verb
 from attribune.apps.cli.output import show, show_json
 from attribune.core.threads import find_busy_machine
 from attribune.errors import ConfigError
 
-if TYPE_CHECKING:
-    from attribune.apps.doctor import Examination, Package
-
 __all__ = ["add_parser"]
+
+_PRECISIONS = {
+    "bf16": "bf16, which this processor computes in",
+    "float32": "float32; this processor does not compute in bf16",
+}
 
 
 def add_parser(verbs: Any) -> None:
@@ -36,71 +37,71 @@ def add_parser(verbs: Any) -> None:
 def _run(options: argparse.Namespace) -> None:
     from attribune.apps.doctor import examine
 
-    examination = examine()
+    found = examine()
     if options.json:
-        show_json(_tree(examination))
+        show_json(found)
     else:
-        show("\n".join(_lines(examination)))
-    if not examination.usable:
-        fatal = sum(problem.fatal for problem in examination.problems)
+        show("\n".join(_lines(found)))
+    if not found["usable"]:
+        fatal = sum(problem["fatal"] for problem in found["problems"])
         raise ConfigError(f"the library cannot be used here: {fatal} of the problems above must be fixed first")
 
 
-def _tree(examination: Examination) -> dict[str, Any]:
-    """Return the examination as JSON values, with what follows from them."""
-    tree = asdict(examination) | {"usable": examination.usable}
-    tree["packages"] = _with_states(examination.packages)
-    for extra, branch in zip(examination.extras, tree["extras"], strict=True):
-        branch |= {"packages": _with_states(extra.packages), "installed": extra.installed, "install": extra.install}
-    return tree
-
-
-def _with_states(packages: Sequence[Package]) -> list[dict[str, Any]]:
-    return [asdict(package) | {"state": package.state} for package in packages]
-
-
-def _lines(examination: Examination) -> Iterator[str]:
-    versions = examination.versions
+def _lines(found: Mapping[str, Any]) -> Iterator[str]:
+    versions, used = found["versions"], found["used"]
     yield f"attribune {versions['attribune']}, Python {versions['python']} ({versions['interpreter']})"
-    machine, used = examination.machine, examination.used
-    hardware = [
-        ("system", machine["system"]),
-        ("cores", _cores(machine)),
-        *_load(machine),
-        *_memory(machine),
-        *_gpus(machine),
-    ]
-    yield from _block("machine", hardware)
     backbone = used["backbone"] or {"name": "not known", "path": None}
-    yield from _block(
-        "a training here uses",
-        [
-            ("device", used["device"]),
-            ("threads", _threads(used["threads"])),
-            ("precision", _PRECISIONS.get(used["precision"], "not known")),
-            ("backbone", f"{backbone['name']}, unless another is named"),
-            ("weights", backbone["path"] or "not on this machine: taken from the hub when they are first used"),
-        ],
-    )
-    packages = {
-        package.name: f"{package.version or '-'}{_unless_ok(package.state)}" for package in examination.packages
+    blocks = {
+        "machine": _machine(found["machine"]),
+        "a training here uses": {
+            "device": used["device"],
+            "threads": _threads(used["threads"]),
+            "precision": _PRECISIONS.get(used["precision"], "not known"),
+            "backbone": f"{backbone['name']}, unless another is named",
+            "weights": backbone["path"] or "not on this machine: taken from the hub when they are first used",
+        },
+        "packages": {
+            one["name"]: (one["version"] or "-") + ("" if one["state"] == "ok" else f" ({one['state']})")
+            for one in found["packages"]
+        },
+        "extras": {
+            one["name"]: f"{one['purpose']}: {'installed' if one['installed'] else one['install']}"
+            for one in found["extras"]
+        },
+        "folders": {
+            one["use"]: f"{one['path']}, " + (one["error"] or f"{one['free']:,.1f} GB free") for one in found["folders"]
+        },
+        "variables": found["environment"] or {"none": ""},
     }
-    extras = {
-        extra.name: f"{extra.purpose}: {'installed' if extra.installed else extra.install}"
-        for extra in examination.extras
-    }
-    folders = {
-        folder.use: f"{folder.path}, {folder.error or f'{folder.free:,.1f} GB free'}" for folder in examination.folders
-    }
-    yield from _block("packages", list(packages.items()))
-    yield from _block("extras", list(extras.items()))
-    yield from _block("folders", list(folders.items()))
-    yield from _block("variables", list(examination.environment.items()) or [("none", "")])
+    for title, values in blocks.items():
+        yield f"\n{title}"
+        width = max(map(len, values), default=0)
+        yield from (f"  {name:{width}}  {value}".rstrip() for name, value in values.items())
     yield ""
-    if not examination.problems:
+    if not found["problems"]:
         yield "no problem found"
-    for problem in examination.problems:
-        yield f"{'FATAL' if problem.fatal else 'problem'}: {problem.what}\n  cure: {problem.cure}"
+    for problem in found["problems"]:
+        yield f"{'FATAL' if problem['fatal'] else 'problem'}: {problem['what']}\n  cure: {problem['cure']}"
+
+
+def _machine(machine: Mapping[str, Any]) -> dict[str, str]:
+    quota, load = machine["quota_cores"], machine["load"]
+    memory = [
+        f"{value:.1f} GB{word}"
+        for key, word in (("total", ""), ("limit", " is the container's limit"), ("available", " available now"))
+        if (value := machine["memory_gb"][key]) is not None
+    ]
+    gpus = {
+        f"GPU {number}": f"{gpu['name']}, {gpu['memory_gb']:.1f} GB, compute capability {gpu['capability']}"
+        for number, gpu in enumerate(machine["gpus"])
+    }
+    return {
+        "system": machine["system"],
+        "cores": f"{machine['cores']}{'' if quota is None else f', with a quota of {quota:g}'}",
+        **({} if load is None else {"load": f"{load:.1f} cores busy"}),
+        "memory": ", ".join(memory) or "not known",
+        **(gpus or {"GPU": "none that PyTorch can use"}),
+    }
 
 
 def _threads(threads: int | None) -> str:
@@ -108,47 +109,3 @@ def _threads(threads: int | None) -> str:
         return "not known"
     busy = find_busy_machine(threads)
     return str(threads) if busy is None or busy.cure is not None else f"{threads}: {busy}"
-
-
-_PRECISIONS = {
-    "bf16": "bf16, which this processor computes in",
-    "float32": "float32; this processor does not compute in bf16",
-}
-
-
-def _block(title: str, lines: list[tuple[str, Any]]) -> Iterator[str]:
-    width = max((len(name) for name, _ in lines), default=0)
-    yield f"\n{title}"
-    for name, value in lines:
-        yield f"  {name:{width}}  {value}".rstrip()
-
-
-def _cores(machine: dict[str, Any]) -> str:
-    quota = machine["quota_cores"]
-    return f"{machine['cores']}{'' if quota is None else f', with a quota of {quota:g}'}"
-
-
-def _load(machine: dict[str, Any]) -> list[tuple[str, str]]:
-    load = machine["load"]
-    return [] if load is None else [("load", f"{load:.1f} cores busy")]
-
-
-def _memory(machine: dict[str, Any]) -> list[tuple[str, str]]:
-    shown = [
-        f"{value:.1f} GB{word}"
-        for key, word in (("total", ""), ("limit", " is the container's limit"), ("available", " available now"))
-        if (value := machine["memory_gb"][key]) is not None
-    ]
-    return [("memory", ", ".join(shown) or "not known")]
-
-
-def _gpus(machine: dict[str, Any]) -> list[tuple[str, str]]:
-    shown = [
-        (f"GPU {number}", f"{gpu['name']}, {gpu['memory_gb']:.1f} GB, compute capability {gpu['capability']}")
-        for number, gpu in enumerate(machine["gpus"])
-    ]
-    return shown or [("GPU", "none that PyTorch can use")]
-
-
-def _unless_ok(state: str) -> str:
-    return "" if state == "ok" else f" ({state})"

@@ -9,10 +9,10 @@ import textwrap
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from attribune.core.terminal import one_line, printable
+from attribune.core.wording import one_line, printable
 
 if TYPE_CHECKING:
-    from attribune.core.console import ConsoleReporter
+    from attribune.core.progress import ConsoleReporter
 
 __all__ = ["open_console", "results_text", "show", "show_json", "tell", "terminal_width", "wrapped", "wrapped_table"]
 
@@ -68,7 +68,7 @@ def wrapped_table(lines: Sequence[Sequence[str]], *, has_head: bool = True) -> s
 
 def open_console() -> ConsoleReporter:
     """Silence the libraries in use, and return the reporter of notes and progress on stderr."""
-    from attribune.core.console import ConsoleReporter, quiet_libraries
+    from attribune.core.progress import ConsoleReporter, quiet_libraries
 
     quiet_libraries()
     return ConsoleReporter()

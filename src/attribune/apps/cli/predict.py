@@ -23,8 +23,7 @@ from typing import Any
 
 from attribune.apps.cli.arguments import SEVERAL, add_reading, add_shared, add_verb, attribute_values, reading_of
 from attribune.apps.cli.output import open_console, show, show_json
-from attribune.core.terminal import one_line
-from attribune.core.wording import counted
+from attribune.core.wording import counted, one_line
 from attribune.errors import ConfigError
 
 __all__ = ["add_parser"]
@@ -105,7 +104,7 @@ def _show_texts(options: argparse.Namespace) -> None:
     values = attribute_values(options.attribute)
     from attribune.data.writing import finite
     from attribune.metrics.tables import text_cells
-    from attribune.prediction.texts import predict_texts
+    from attribune.prediction.rows import predict_texts
 
     console = open_console()
     rows, notes = predict_texts(options.run_folder, options.text, values, backbone=options.backbone)

@@ -7,7 +7,6 @@ and /metrics has metrics for Prometheus. On SIGHUP the runs are loaded again; th
 Examples:
   attribune serve runs/stars
   attribune serve runs/stars --enrol
-  attribune serve runs/stars --workers 4
   attribune serve stars=runs/stars verdict=runs/verdict --port 8000 --cache-mb 512
   ATTRIBUNE_SERVE_KEYS=$(openssl rand -hex 16) attribune serve runs/stars --host 0.0.0.0
   curl localhost:8000/v1/predict -H 'content-type: application/json' \
@@ -39,13 +38,7 @@ def add_parser(verbs: Any) -> None:
     add("--backbone", metavar="NAME_OR_DIR", help="where the backbones' weights are now")
     add("--dtype", default="float32", help="dtype of the backbones' weights: float32, or bfloat16 for half the memory")
     add_shared(parser, "--quantise")
-    add(
-        "--cache-mb",
-        type=float,
-        metavar="MB",
-        help="size of the cache of generated weights, over all workers (default: 256)",
-    )
-    add("--workers", type=int, default=1, metavar="N", help="number of processes, which share the weights (default: 1)")
+    add("--cache-mb", type=float, metavar="MB", help="size of the cache of generated weights (default: 256)")
     add("--max-rows", type=int, metavar="N", help="maximum number of texts per request (default: 256)")
     add("--max-text-length", type=int, metavar="N", help="maximum number of characters per text (default: 100,000)")
     add("--max-body-mb", type=float, metavar="MB", help="maximum size of a request body (default: 8)")
@@ -82,7 +75,7 @@ def _run(options: argparse.Namespace) -> None:
 def _serve(options: argparse.Namespace) -> None:
     if any(find_spec(name) is None for name in ("fastapi", "fastapi_offline", "uvicorn", "prometheus_client")):
         raise ConfigError("attribune serve needs packages of its own: pip install 'attribune[serve]'")
-    from attribune.apps.serve import RunLoader, ServeSettings, named_runs, serve, serve_in_workers
+    from attribune.apps.serve import RunLoader, ServeSettings, named_runs, serve
     from attribune.apps.serve.settings import Keys
 
     if not 0 <= options.port < 2**16:
@@ -96,30 +89,26 @@ def _serve(options: argparse.Namespace) -> None:
         backbone=options.backbone,
         dtype=options.dtype,
         quantise=options.quantise,
-        cache_mb=settings.cache_mb / options.workers if options.workers > 0 else 0,
+        cache_mb=settings.cache_mb,
         enrol=settings.enrol,
-        mapped=options.workers != 1,
     )
 
     def say_again(lines: Sequence[str]) -> None:
         for line in lines:
             console.note(f"loaded again: {line}")
 
-    def say(address: str, lines: Sequence[str] = ()) -> None:
-        for line in (*lines, f"serving at {address}, described at {address}/docs; press Ctrl-C to stop"):
-            console.note(line)
+    def say(address: str) -> None:
+        console.note(f"serving at {address}, described at {address}/docs; press Ctrl-C to stop")
 
-    where: dict[str, Any] = {
-        "host": options.host,
-        "port": options.port,
-        "settings": settings,
-        "on_start": say,
-        "on_reload": say_again,
-    }
-    if options.workers != 1:
-        serve_in_workers(loader, workers=options.workers, **where)
-        return
     models = loader.load()
     for model in models.values():
         console.note(model.summary())
-    serve(models, loader=loader, **where)
+    serve(
+        models,
+        host=options.host,
+        port=options.port,
+        settings=settings,
+        loader=loader,
+        on_start=say,
+        on_reload=say_again,
+    )

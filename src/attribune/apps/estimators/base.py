@@ -30,8 +30,8 @@ from attribune.apps.estimators.saved import (
 from attribune.apps.report.explanation_page import shown_explanation
 from attribune.core.arguments import as_list
 from attribune.core.config import short_repr
+from attribune.core.device import training_alone
 from attribune.core.flags import ARGUMENTS
-from attribune.core.process_state import training_alone
 from attribune.core.progress import Reporter
 from attribune.data.clusters import ROWS
 from attribune.data.tables import read_table

@@ -14,9 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from attribune.core.checksums import CheckedFiles, check_files
-from attribune.core.config import short_repr
+from attribune.core.config import read_record, short_repr
 from attribune.core.files import move_into_place, write_json
-from attribune.core.records import read_record
 from attribune.errors import ConfigError, ModelFolderError
 from attribune.methods import MethodConfig
 from attribune.models.baselines import BaselineConfig

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from typing import Any
 
 import matplotlib
 import numpy as np
@@ -14,7 +14,7 @@ from attribune.apps.playground.session import Answer, PanelAnswer
 from attribune.core.arrays import Array
 from attribune.core.wording import excerpt
 
-__all__ = ["answer_html", "map_svg", "matches_html", "panel_html"]
+__all__ = ["answer_html", "map_svg", "panel_html"]
 
 _SURE = 0.01  # nats of uncertainty, below which there is none to speak of
 _MAX_NUMBERS = 12  # classes in a table, the most probable ones
@@ -63,17 +63,6 @@ _PANEL = _JINJA.from_string("""
 {% for note in answer.notes %}<p>{{ note }}.</p>{% endfor %}
 {% if hidden %}<p>{{ "{:,}".format(hidden) }} less probable ones are not shown.</p>{% endif %}
 </div>""")
-_MATCHES = _JINJA.from_string("""
-{% if matches %}
-<div class="attribune-answer" role="region" aria-label="Answer" tabindex="0"><table>
-<tr><th>{{ name }}</th><th>training rows</th></tr>
-{% for value, rows in matches %}
-<tr><th>{{ value }}</th><td>{{ "{:,}".format(rows) }}</td></tr>
-{% endfor %}
-</table></div>
-{% else %}
-<p>No value of {{ name }} contains {{ part }}.</p>
-{% endif %}""")
 _WIDTH, _HEIGHT, _MARGIN = 800, 440, 40
 _LETTER, _LINE = 7.5, 17  # size of a label
 _EDGE = 5  # values at each end of a component whose names are drawn
@@ -145,28 +134,6 @@ def _panel_sentences(figures: Mapping[str, float]) -> list[str]:
     ]
 
 
-def matches_html(name: str, part: str, matches: Sequence[tuple[str, int]]) -> str:
-    """Render the values of an attribute whose names contain a part, with their training rows."""
-    return _MATCHES.render(name=name, part=repr(part), matches=matches)
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Point:
-    x: float
-    y: float
-    radius: float
-    colour: str
-    title: str
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Label:
-    x: float
-    y: float
-    anchor: str
-    name: str
-
-
 def map_svg(values: Sequence[str], positions: Array, rows: Array, numbers: Array, *, by: str) -> str:
     """Draw values as points.
 
@@ -183,13 +150,13 @@ def map_svg(values: Sequence[str], positions: Array, rows: Array, numbers: Array
     known = numbers[np.isfinite(numbers)]
     ends = (float(known.min()), float(known.max())) if len(known) else None
     points = [
-        _Point(
-            x=x,
-            y=y,
-            radius=3 + 1.5 * float(np.log10(max(count, 1))),
-            colour=_UNKNOWN if ends is None or not np.isfinite(number) else _colour(number, *ends),
-            title=f"{value}: {by} {number:.3g}, {count:,} training rows",
-        )
+        {
+            "x": x,
+            "y": y,
+            "radius": 3 + 1.5 * float(np.log10(max(count, 1))),
+            "colour": _UNKNOWN if ends is None or not np.isfinite(number) else _colour(number, *ends),
+            "title": f"{value}: {by} {number:.3g}, {count:,} training rows",
+        }
         for value, (x, y), count, number in zip(values, places.tolist(), rows.tolist(), numbers.tolist(), strict=True)
     ]
     return _SVG.render(
@@ -208,7 +175,7 @@ def _colour(number: float, low: float, high: float) -> str:
     return to_hex(_COLOURS(_DARKEST + (_LIGHTEST - _DARKEST) * share))
 
 
-def _labels(values: Sequence[str], places: Array) -> Iterator[_Label]:
+def _labels(values: Sequence[str], places: Array) -> Iterator[dict[str, Any]]:
     """Yield the names of values at the edges, of those whose names would overlap the first."""
     orders = [np.argsort(sign * places[:, axis], kind="stable") for axis in (0, 1) for sign in (1, -1)]
     taken: list[tuple[float, float, float]] = []
@@ -221,4 +188,5 @@ def _labels(values: Sequence[str], places: Array) -> Iterator[_Label]:
         if any(abs(y - line) < _LINE and left < end and begin < right for begin, end, line in taken):
             continue
         taken.append((left, right, y))
-        yield _Label(x=x - 9 if is_right else x + 9, y=y + 4, anchor="end" if is_right else "start", name=name)
+        side, anchor = (-9, "end") if is_right else (9, "start")
+        yield {"x": x + side, "y": y + 4, "anchor": anchor, "name": name}

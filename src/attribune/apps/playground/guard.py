@@ -9,9 +9,9 @@ from typing import Any
 
 from starlette.datastructures import Headers
 from starlette.responses import PlainTextResponse, Response
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
-from attribune.core.hosts import LOOPBACK, is_allowed
+from attribune.core.hosts import LOOPBACK, is_allowed, replayed
 
 __all__ = ["PageGuard"]
 
@@ -44,7 +44,7 @@ class PageGuard:
             if refused is None and scope["method"] == "POST":
                 body = await _body(receive)
                 refused = body if isinstance(body, Response) else None
-                receive = receive if isinstance(body, Response) else _replay(body, receive)
+                receive = receive if isinstance(body, Response) else replayed(body, receive)
             await (refused or self._app)(scope, receive, send)
 
 
@@ -88,12 +88,3 @@ async def _body(receive: Receive) -> bytes | Response:
 def _is_plain(value: Any) -> bool:
     values = value if isinstance(value, list) else [value]
     return not any(isinstance(one, dict | list) for one in values)
-
-
-def _replay(body: bytes, receive: Receive) -> Receive:
-    messages: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
-
-    async def replay() -> Message:
-        return messages.pop() if messages else await receive()
-
-    return replay

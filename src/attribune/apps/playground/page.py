@@ -11,7 +11,7 @@ import gradio as gr
 import numpy as np
 from starlette.middleware import Middleware
 
-from attribune.apps.playground.drawing import answer_html, map_svg, matches_html, panel_html
+from attribune.apps.playground.drawing import answer_html, map_svg, panel_html
 from attribune.apps.playground.guard import PageGuard
 from attribune.apps.playground.session import Session, ValueMap, is_listed, takes_several
 from attribune.core.wording import excerpt
@@ -64,8 +64,6 @@ def build_page(session: Session, *, title: str) -> gr.Blocks:
                 _panel(session, names, text, pickers)
             with gr.Tab("Map of the values"):
                 _map(session, names, page)
-            with gr.Tab("Search a value"):
-                _search(session, names)
     return page
 
 
@@ -290,17 +288,3 @@ def _map_caption(session: Session, name: str, shown: ValueMap, by: str) -> str:
 
 def _correlation(first: Any, second: Any) -> float:
     return float(np.corrcoef(first, second)[0, 1]) if np.std(first) else 0.0
-
-
-def _search(session: Session, names: Sequence[str]) -> None:
-    gr.Markdown("Does the model know a value? Search it, and see how many training rows it had.")
-    with gr.Row():
-        attribute = gr.Dropdown(choices=list(names), value=names[0], label="Attribute", elem_id="search-attribute")
-        query = gr.Textbox(label="Part of its name", elem_id="search-words")
-    answer = gr.HTML(elem_id="search-answer")
-
-    def look(name: str, part: str) -> str:
-        return matches_html(name, part, session.values.search(name, part))
-
-    for event in (query.submit, query.change):
-        event(look, [attribute, query], answer, api_visibility="private", show_progress="hidden")

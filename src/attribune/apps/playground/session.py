@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
 from pathlib import Path
 from typing import Any, Self
 
@@ -12,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 from datasets import Dataset
 
-from attribune.analysis.explain.single import counterfactuals, rows_of
+from attribune.analysis.explain.run import counterfactuals, rows_of
 from attribune.core.arrays import Array
 from attribune.core.wording import prediction_text
 from attribune.data.file_options import FileOptions
@@ -39,7 +38,6 @@ __all__ = [
 ]
 
 _MAX_MAPPED = 2_000  # the most frequent values
-_MAX_MATCHES = 50
 _MAX_EXAMPLES = 40
 _MAX_TRAINING_ROWS = 200_000  # for the mean labels
 _MAX_TEXT_LENGTH = 100_000  # characters
@@ -74,13 +72,6 @@ class AttributeValues:
 
     predictor: Predictor
     training: LabelledRows | None
-
-    def search(self, attribute: str, query: str) -> list[tuple[str, int]]:
-        """Find values that contain a query in any case, with their training rows, the most frequent first."""
-        fitted, query = self.predictor.schema[attribute], query.strip().casefold()
-        counts = zip(fitted.values, fitted.counts[1:], strict=False)
-        matches = ((value, int(count)) for value, count in counts if query in value.casefold())
-        return list(islice(matches, _MAX_MATCHES))
 
     def rows(self, attribute: str, value: str) -> int | None:
         """Return the number of training rows of a value; None for one that the model does not know."""

@@ -11,7 +11,7 @@ from attribune.analysis.explain.wording import as_text, headline, sections
 from attribune.apps.report.page import Figure, Heading, MarkedText, Section, render_page, write_page
 from attribune.apps.report.plots import Estimate, forest_plot
 from attribune.core.arguments import checked_arguments
-from attribune.core.terminal import one_line
+from attribune.core.wording import one_line
 from attribune.data.file_options import Reading
 from attribune.data.tables import refuse_input_as_output, with_reading
 from attribune.metrics.bootstrap import PairedResult

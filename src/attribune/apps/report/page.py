@@ -67,14 +67,12 @@ class QuestionAndAnswer:
         answer: in a word or two, as a label; empty if there is none.
         tone: whether the answer is good or bad news, for the colour of its label.
         sentences: the answer with its figures.
-        undecided: sentences that show no difference, which are folded away.
     """
 
     question: str
     answer: str = ""
     tone: str = ""
     sentences: Sequence[str] = ()
-    undecided: Sequence[str] = ()
 
 
 @dataclass(frozen=True, kw_only=True)

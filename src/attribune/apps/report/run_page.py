@@ -15,11 +15,12 @@ from attribune.analysis.diagnostics import (
     ScoredRows,
     ValueFigure,
     calibration,
+    class_figures,
     heads,
+    largest_mistakes,
     row_bins,
     value_figures,
 )
-from attribune.analysis.mistakes import class_figures, largest_mistakes
 from attribune.analysis.run_rows import RunRows, rows_of_run
 from attribune.apps.report.judge_sections import judge_sections
 from attribune.apps.report.page import (
@@ -138,13 +139,9 @@ def _answers(verdict: Verdict) -> Iterator[QuestionAndAnswer]:
         yield QuestionAndAnswer(question="Which weights does it have?", sentences=verdict.kept.sentences())
 
 
-def _answer(
-    question: str, answer: str, sentences: Sequence[str], *, undecided: Sequence[str] = ()
-) -> QuestionAndAnswer:
+def _answer(question: str, answer: str, sentences: Sequence[str]) -> QuestionAndAnswer:
     tone = {"yes": "good", "no": "bad"}.get(answer, "")
-    return QuestionAndAnswer(
-        question=question, answer=answer.capitalize(), tone=tone, sentences=sentences, undecided=undecided
-    )
+    return QuestionAndAnswer(question=question, answer=answer.capitalize(), tone=tone, sentences=sentences)
 
 
 def _by_count(verdict: Verdict) -> Iterator[Section]:

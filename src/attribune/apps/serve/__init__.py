@@ -2,7 +2,7 @@
 
 from attribune.apps.serve.app import create_app
 from attribune.apps.serve.models import RunLoader, ServedModel, load_models, named_runs
-from attribune.apps.serve.server import serve, serve_in_workers
+from attribune.apps.serve.server import serve
 from attribune.apps.serve.settings import ServeSettings
 
 __all__ = [
@@ -13,5 +13,4 @@ __all__ = [
     "load_models",
     "named_runs",
     "serve",
-    "serve_in_workers",
 ]

@@ -18,10 +18,8 @@ from starlette.convertors import PathConvertor, register_url_convertor
 from starlette.exceptions import HTTPException
 
 from attribune.apps.serve.description import body_of, describe, documented_app
-from attribune.apps.serve.limits import ENROL, RELOAD, VALUES, Gate
-from attribune.apps.serve.metrics import ServiceMetrics, WorkerMetrics
-from attribune.apps.serve.models import AlreadyLoadingError, Reload, ServedModel
-from attribune.apps.serve.predicting import PredictionPaths
+from attribune.apps.serve.limits import ENROL, VALUES, Gate
+from attribune.apps.serve.models import Answer, ServedModel
 from attribune.apps.serve.requests import (
     ErrorAnswer,
     ModelsAnswer,
@@ -30,19 +28,15 @@ from attribune.apps.serve.requests import (
     PredictAnswer,
     PredictRequest,
     Refused,
-    ReloadAnswer,
-    ReloadRequest,
-    checked,
     choose_model,
-    parse_body,
+    read_request,
     refusal,
     refusals,
 )
-from attribune.apps.serve.service import Service
+from attribune.apps.serve.service import Service, ServiceMetrics
 from attribune.apps.serve.settings import Keys, ServeSettings
 from attribune.apps.serve.values import EnrolAnswer, EnrolRequest, RemoveAnswer, ValuePaths
 from attribune.apps.serve.writing import ChatRequest, CompletionAnswer, CompletionRequest, WritingPaths
-from attribune.errors import AttribuneError
 
 __all__ = ["create_app"]
 
@@ -57,7 +51,7 @@ _FAULTS: _Faults = {
         403: "The service does not change: it was started without --enrol, or without a key for that.",
         404: "There is no such model, attribute or value.",
         408: "The body did not come in time.",
-        409: "The value is known already, or is being added; or the runs are being loaded.",
+        409: "The value is known already, or is being added.",
         413: "The body is too large.",
         415: "The body is of another type than JSON.",
         421: "The host that the request names is not one of this service.",
@@ -82,19 +76,15 @@ def create_app(
     *,
     settings: ServeSettings | None = None,
     keys: Keys | None = None,
-    workers: WorkerMetrics | None = None,
-    reload: Reload | None = None,
 ) -> FastAPI:
     """Make the ASGI application of a service; `attribune.apps.serve.serve` runs it.
 
     Args:
         models: by name, as `load_models` returns them.
         keys: which callers must send; none by default.
-        workers: where the processes of the service leave their metrics, if there are several.
-        reload: loads the runs again.
     """
     settings = settings or ServeSettings()
-    metrics = ServiceMetrics(models, workers)
+    metrics = ServiceMetrics(models)
     service = Service(models, settings, metrics)
     values = ValuePaths(service)
 
@@ -102,9 +92,7 @@ def create_app(
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         """Answer, and at the end answer what waits."""
         values.open()
-        beat = asyncio.create_task(metrics.keep_written())
         yield
-        beat.cancel()
         service.reader.shutdown(wait=False, cancel_futures=True)
         await asyncio.to_thread(values.close)
         await asyncio.to_thread(service.batcher.close)
@@ -116,7 +104,7 @@ def create_app(
         openapi_tags=[{"name": name, "description": text} for name, text in _TAGS.items()],
         lifespan=lifespan,
     )
-    _add_paths(app, PredictionPaths(service), WritingPaths(service), values, _ServicePaths(service, reload))
+    _add_paths(app, WritingPaths(service), values, _ServicePaths(service))
     app.state.service, app.state.values = service, values
     app.add_exception_handler(Refused, _refused)
     app.add_exception_handler(HTTPException, _http_error)
@@ -142,9 +130,7 @@ class _AnyText(PathConvertor):
 register_url_convertor("any", _AnyText())
 
 
-def _add_paths(
-    app: FastAPI, predictions: PredictionPaths, texts: WritingPaths, values: ValuePaths, service: _ServicePaths
-) -> None:
+def _add_paths(app: FastAPI, texts: WritingPaths, values: ValuePaths, service: _ServicePaths) -> None:
     def post(path: str, tag: str, body: type[BaseModel], answer: type[BaseModel], faults: _Faults) -> Any:
         return app.post(path, tags=[tag], response_model=answer, responses=faults, openapi_extra=body_of(body))
 
@@ -154,13 +140,12 @@ def _add_paths(
     faults = {status: fault for status, fault in _FAULTS.items() if status not in _OF_VALUES}
     written = {status: {**fault, "model": OpenAIErrorAnswer} for status, fault in faults.items() if status != 422}
     without_body = {status: fault for status, fault in _FAULTS.items() if status != 400}
-    post("/v1/predict", _PREDICTIONS, PredictRequest, PredictAnswer, faults)(predictions.predict)
+    post("/v1/predict", _PREDICTIONS, PredictRequest, PredictAnswer, faults)(service.predict)
     post("/v1/completions", _TEXTS, CompletionRequest, CompletionAnswer, written)(texts.complete)
     post("/v1/chat/completions", _TEXTS, ChatRequest, CompletionAnswer, written)(texts.chat)
     post(ENROL, _VALUES, EnrolRequest, EnrolAnswer, _FAULTS)(values.enrol)
     remove = f"{VALUES}/{{attribute}}/{{value:any}}"
     app.delete(remove, tags=[_VALUES], response_model=RemoveAnswer, responses=without_body)(values.remove)
-    post(RELOAD, _SERVICE, ReloadRequest, ReloadAnswer, _FAULTS)(service.reload)
     get("/v1/models", (401, 421), response_model=ModelsAnswer)(service.list_models)
     get("/v1/models/{model:any}", (401, 421, 404), response_model=NamedModel)(service.find_model)
     get("/health", (421, 503))(service.health)
@@ -173,28 +158,26 @@ def _add_paths(
 
 
 class _ServicePaths:
-    """The handlers of the paths about the service itself."""
+    """The handlers of the paths of predictions, and of those about the service itself."""
 
-    def __init__(self, service: Service, reload: Reload | None) -> None:
-        self._service, self._reload = service, reload
+    def __init__(self, service: Service) -> None:
+        self._service = service
         self._started = int(time.time())
 
-    async def reload(self, request: Request) -> Response:
-        """Load the runs again, or others, and serve them once they are loaded; needs an administrator's key.
+    async def predict(self, request: Request) -> Response:
+        """Predict one text with its attributes, or many rows.
 
-        Until then those before answer. A run that cannot be loaded changes nothing, and the answer says why.
+        Attributes may be left out, and values that the model has never seen are accepted: the answer lists them under
+        `unknown`, unless the service hides that, and is the prediction for a text without them.
         """
-        if self._reload is None:
-            raise Refused(403, "path", "this service does not know its runs: start it with `attribune serve`")
-        body = await request.body()
-        asked = checked(ReloadRequest, parse_body(body, request.headers.get("content-type", "")), "") if body else None
-        try:
-            lines = await asyncio.to_thread(self._reload, None if asked is None else asked.runs)
-        except AlreadyLoadingError as error:
-            raise Refused(409, "path", str(error)) from None
-        except AttribuneError as error:
-            raise Refused.because_of(error, 422, "runs") from None
-        return JSONResponse({"models": lines})
+        model, answers = await self._service.answer(request, self._predict(request))
+        self._service.metrics.answered(model, answers)
+        predictions = [answer.shown(hide_unknown=self._service.settings.hide_unknown) for answer in answers]
+        return JSONResponse({"model": model.name, "predictions": predictions})
+
+    async def _predict(self, request: Request) -> tuple[ServedModel, list[Answer]]:
+        model, columns = await self._service.read(request, read_request)
+        return model, await asyncio.wrap_future(self._service.batcher.submit(model, columns))
 
     async def list_models(self) -> Response:
         """List the models, with the texts and attributes that each reads."""

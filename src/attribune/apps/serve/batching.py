@@ -14,7 +14,6 @@ from typing import Any, TypeVar
 from attribune.apps.serve.models import Answer, ServedModel, start
 from attribune.core.process import return_freed_memory
 from attribune.errors import AttribuneError
-from attribune.values.panel import Panel
 
 __all__ = ["Batcher", "Overloaded", "Stopping"]
 
@@ -36,7 +35,6 @@ class _Waiting:
     model: ServedModel
     columns: Mapping[str, Sequence[Any]]
     rows: int
-    panel: Panel | None = None
     answers: Future[list[Answer]] = field(default_factory=Future)
 
 
@@ -84,12 +82,8 @@ class Batcher:
         """Whether requests are taken."""
         return not self._closed
 
-    def submit(
-        self, model: ServedModel, columns: Mapping[str, Sequence[Any]], panel: Panel | None = None
-    ) -> Future[list[Answer]]:
+    def submit(self, model: ServedModel, columns: Mapping[str, Sequence[Any]]) -> Future[list[Answer]]:
         """Queue rows, as columns by name; the future has an answer for each, or the error of this request.
-
-        A request for a panel is scored alone, and counts as many rows as there are members for each text.
 
         Rows whose future is cancelled before they are scored leave the queue.
 
@@ -97,8 +91,8 @@ class Batcher:
             Overloaded: when the queue is full.
             Stopping: after `close`.
         """
-        rows = len(next(iter(columns.values()))) * (1 if panel is None else len(panel))
-        request = _Waiting(model=model, columns=columns, rows=rows, panel=panel)
+        rows = len(next(iter(columns.values())))
+        request = _Waiting(model=model, columns=columns, rows=rows)
         with self._taking(rows):
             self._queue.append(request)
         request.answers.add_done_callback(lambda answers: self._forget(request) if answers.cancelled() else None)
@@ -214,8 +208,7 @@ class Batcher:
         first = self._queue.popleft()
         batch, rows, others = [first], first.rows, deque[_Waiting]()
         for request in self._queue:
-            goes_with = first.panel is None and request.panel is None and first.model.shares_batches_with(request.model)
-            if goes_with and rows + request.rows <= self.max_batch_size:
+            if first.model.shares_batches_with(request.model) and rows + request.rows <= self.max_batch_size:
                 batch.append(request)
                 rows += request.rows
             else:
@@ -239,13 +232,6 @@ def _do(job: _Job) -> None:
 
 def _answer(batch: Sequence[_Waiting]) -> None:
     """Answer requests together; where that fails, each alone, so that a bad one fails alone."""
-    if (panel := batch[0].panel) is not None:
-        (request,) = batch
-        try:
-            request.answers.set_result(request.model.panel_answers(panel, request.columns))
-        except Exception as error:
-            request.answers.set_exception(error)
-        return
     by_model: dict[ServedModel, list[_Waiting]] = {}
     for request in batch:
         by_model.setdefault(request.model, []).append(request)

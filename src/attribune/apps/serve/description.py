@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -14,8 +13,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from pydantic import BaseModel
 
 from attribune.apps.serve.models import ServedModel
-from attribune.apps.serve.predicting import LINES
-from attribune.apps.serve.requests import OPENAI_PATHS, PredictRequest, Refused, ReloadRequest, read_row
+from attribune.apps.serve.requests import OPENAI_PATHS, PredictRequest, Refused, read_row
 from attribune.apps.serve.settings import ServeSettings
 from attribune.apps.serve.values import EnrolRequest, check_label, check_new_value
 from attribune.apps.serve.writing import EVENTS, ChatRequest, CompletionRequest
@@ -28,7 +26,7 @@ __all__ = [
     "documented_app",
 ]
 
-_BODIES = (PredictRequest, EnrolRequest, ReloadRequest, CompletionRequest, ChatRequest)
+_BODIES = (PredictRequest, EnrolRequest, CompletionRequest, ChatRequest)
 _SCHEMAS = "#/components/schemas/{model}"
 _ASSETS = "/static-offline-docs"  # of fastapi_offline
 _TEMPLATES = Environment(
@@ -132,10 +130,8 @@ def describe(app: FastAPI, models: Mapping[str, ServedModel], settings: ServeSet
     for body in _BODIES:
         schema = body.model_json_schema(ref_template=_SCHEMAS)
         document["components"]["schemas"] |= schema.pop("$defs", {}) | {body.__name__: schema}
-    lines = {"schema": {"type": "string", "description": "A request on each line, without `rows`."}}
-    document["paths"]["/v1/predict"]["post"]["requestBody"]["content"][LINES] = lines
-    for path, kind in (("/v1/predict", LINES), *((path, EVENTS) for path in OPENAI_PATHS)):
-        document["paths"][path]["post"]["responses"]["200"]["content"][kind] = {"schema": {"type": "string"}}
+    for path in OPENAI_PATHS:
+        document["paths"][path]["post"]["responses"]["200"]["content"][EVENTS] = {"schema": {"type": "string"}}
 
     def described() -> dict[str, Any]:
         found = copy.deepcopy(document)
@@ -179,8 +175,6 @@ def _add_examples(paths: dict[str, Any], models: Mapping[str, ServedModel], sett
             content["application/json"]["examples"] = {
                 name: {"summary": name, "value": value} for name, value in values.items()
             }
-            if LINES in content:
-                content[LINES]["example"] = "".join(f"{json.dumps(value)}\n" for value in values.values())
 
 
 def documented_app(**options: Any) -> FastAPI:

@@ -13,22 +13,18 @@ from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from attribune.apps.serve.metrics import ServiceMetrics
-from attribune.apps.serve.requests import printable, refusal
-from attribune.apps.serve.settings import ADMIN_KEYS, VALUE_KEYS, Keys, ServeSettings
-from attribune.core.hosts import is_allowed
+from attribune.apps.serve.requests import LEFT, printable, refusal
+from attribune.apps.serve.service import ServiceMetrics
+from attribune.apps.serve.settings import VALUE_KEYS, Keys, ServeSettings
+from attribune.core.hosts import is_allowed, replayed
 
 __all__ = [
     "ENROL",
-    "LEFT",
-    "RELOAD",
     "VALUES",
     "Gate",
     "LimitedConnection",
 ]
 
-LEFT = 499  # what logs and metrics show of a request whose caller left; it is never sent
-RELOAD = "/v1/reload"  # which takes the keys of administrators alone
 ENROL, VALUES = "/v1/enrol", "/v1/values"  # which take keys of their own
 _OPEN = ("/health",)  # a container's probe sends no key
 
@@ -103,7 +99,7 @@ class Gate:
             return
         self._answering += 1
         try:
-            await self._app(scope, _replay(body, receive), send)
+            await self._app(scope, replayed(body, receive), send)
         finally:
             self._answering -= 1
 
@@ -115,18 +111,12 @@ class Gate:
             reason = f"{printable(host[:60])!r} is not a name of this service: {cure}"
             return refusal(scope["path"], 421, "header.host", reason, _CLOSE)
         # By how it begins: routes ignore a line end behind their path.
-        reloads = scope["path"].startswith(RELOAD)
         changes_values = self._settings.enrol and scope["path"].startswith((ENROL, VALUES))
-        if reloads and not self._keys.admins:
-            reason = f"reloading is disabled: set {ADMIN_KEYS}, or send the process SIGHUP"
-            return refusal(RELOAD, 403, "path", reason)
         if changes_values and self._keys.callers and not self._keys.values:
             reason = f"the keys of all callers do not change values: set {VALUE_KEYS} for those who may"
             return refusal(scope["path"], 403, "path", reason)
         keys, whose = self._keys.callers, "one of the service's keys"
-        if reloads:
-            keys, whose = self._keys.admins, "an administrator's key"
-        elif changes_values:
+        if changes_values:
             keys, whose = self._keys.values, f"a key for values, one of {VALUE_KEYS}"
         if scope["path"] not in _OPEN and not _is_authorized(scope, keys):
             reason = f"send {whose}, as in 'Authorization: Bearer KEY'"
@@ -171,16 +161,6 @@ def _is_authorized(scope: Scope, keys: Sequence[str]) -> bool:
     scheme, _, given = dict(scope["headers"]).get(b"authorization", b"").partition(b" ")
     matches = [hmac.compare_digest(given, key.encode()) for key in keys]  # all of them, in constant time
     return (any(matches) and scheme.lower() == b"bearer") or not keys
-
-
-def _replay(body: bytes, receive: Receive) -> Receive:
-    """Receive a body that has been read already, then what follows it."""
-    messages: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
-
-    async def replay() -> Message:
-        return messages.pop() if messages else await receive()
-
-    return replay
 
 
 # uvicorn's `timeout_keep_alive` runs after an answer alone: not before the first request, within its head, or while the

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import logging
+import os
 import threading
 from collections.abc import Callable, ItemsView, Iterator, Mapping, Sequence, ValuesView
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -18,39 +19,31 @@ import pyarrow as pa
 from torch import Tensor, nn
 
 from attribune.backbones.sharing import SharedBackbones
-from attribune.core.checksums import CHECKSUMS
 from attribune.core.device import default_device
 from attribune.data.writing import finite
 from attribune.errors import AttribuneError, ConfigError, ModelFolderError
 from attribune.methods.weight_cache import WeightCache
-from attribune.models.folder import CONFIG, SCHEMA, TENSORS
 from attribune.models.predictor import Predictor, Quantisation
 from attribune.models.predictor_group import PredictorGroup
 from attribune.models.writer import Writer
 from attribune.runs.folder import RunFolder
 from attribune.runs.loading import load_predictor
-from attribune.schema import MultiLabel, Numeric, Schema
+from attribune.schema import MultiLabel, Numeric
 from attribune.schema.attributes import FittedAttribute
 from attribune.tasks.capabilities import GENERATE, can
 from attribune.values.live_run import LiveRun
-from attribune.values.panel import Panel
 
 __all__ = [
-    "AlreadyLoadingError",
     "Answer",
     "LiveModels",
     "MappedFiles",
-    "Marks",
-    "Reload",
     "Reloader",
     "RunLoader",
     "ServedModel",
     "compute",
     "copy_into_memory",
-    "in_background",
     "load_models",
     "named_runs",
-    "stamp_of",
     "start",
 ]
 
@@ -61,14 +54,10 @@ Result = TypeVar("Result")
 _NAME = "attribune-model"
 _THREAD = ThreadPoolExecutor(max_workers=1, thread_name_prefix=_NAME)
 _LARGEST_COPY = 1 << 28  # bytes of a tensor; larger ones, such as tables of millions of values, stay in their files
-_SMALL_FILE = 1 << 26  # bytes; below, a copy in each process is worth its independence of the file
 _SUFFIXES = (".safetensors", ".arrow")
 _LISTS_FILES = hasattr(psutil.Process, "memory_maps")  # not on macOS
 Columns = Mapping[str, Sequence[Any]]
-Marks = Mapping[str, tuple[Any, ...]]
 _LOG = logging.getLogger(__name__)
-Reload = Callable[[Sequence[str] | None], list[str]]
-"""Loads runs, or the same as before, in place of the models that are served; returns a line on each."""
 
 
 def start(function: Callable[[], Result]) -> Future[Result]:
@@ -81,36 +70,24 @@ def compute(function: Callable[[], Result]) -> Result:
     return function() if threading.current_thread().name.startswith(_NAME) else start(function).result()
 
 
-def copy_into_memory(models: Sequence[nn.Module], *, below: Sequence[Path] | None = None) -> None:
+def copy_into_memory(models: Sequence[nn.Module]) -> None:
     """Copy the tensors of models, which the system otherwise reads from their files when they are needed.
 
     Tensors that are shared between models stay shared. Large ones are not copied, where `MappedFiles` can watch them.
-
-    Args:
-        below: folders; only what is read from their small files is copied.
     """
-    if below is None:
-        _copy(models, lambda tensor: tensor.nbytes <= _LARGEST_COPY or not _LISTS_FILES)
-        return
-    mapped = [one for one in _maps() if any(Path(one.path).is_relative_to(folder.resolve()) for folder in below)]
-    small = [one for one in mapped if (stamp := stamp_of(one.path)) is not None and stamp.state[0] <= _SMALL_FILE]
-    places = [[int(end, 16) for end in one.addr.split("-")] for one in small]
-    _copy(models, lambda tensor: any(start <= tensor.data_ptr() < end for start, end in places))
-
-
-def _copy(models: Sequence[nn.Module], is_copied: Callable[[Tensor], bool]) -> None:
     copies: dict[tuple[object, ...], Tensor] = {}
     originals = []  # as long as they are there, no copy gets the address of one
     for model in models:
         for tensor in (*model.parameters(), *model.buffers()):
             # A packed int8 weight has no address: it was made in memory, and reads from no file.
-            if tensor.device.type == "cpu" and not tensor.is_mkldnn and is_copied(tensor):
-                original = tensor.data
-                if _place(original) not in copies:
-                    originals.append(original)
-                    copy = original.clone()
-                    copies[_place(original)] = copies[_place(copy)] = copy
-                tensor.data = copies[_place(original)]
+            if tensor.device.type != "cpu" or tensor.is_mkldnn or (_LISTS_FILES and tensor.nbytes > _LARGEST_COPY):
+                continue
+            original = tensor.data
+            if _place(original) not in copies:
+                originals.append(original)
+                copy = original.clone()
+                copies[_place(original)] = copies[_place(copy)] = copy
+            tensor.data = copies[_place(original)]
 
 
 def _place(tensor: Tensor) -> tuple[object, ...]:
@@ -126,7 +103,7 @@ class MappedFiles:
         places: where in memory they are.
     """
 
-    stamps: dict[str, _Stamp | None] = field(default_factory=dict)
+    stamps: dict[str, tuple[int, ...] | None] = field(default_factory=dict)
     places: frozenset[str] = frozenset()
 
     @classmethod
@@ -137,14 +114,19 @@ class MappedFiles:
         """
         known = apart_from.places if apart_from else frozenset()
         new = {one.addr: one.path for one in _maps() if one.addr not in known}
-        return cls({path: stamp_of(path) for path in sorted(set(new.values()))}, frozenset(new))
+        return cls({path: _stamp_of(path) for path in sorted(set(new.values()))}, frozenset(new))
 
     def changed(self) -> list[str]:
         """Return the files that were written to since.
 
         A file that was removed or renamed, or in whose place there is another, is still what the process reads.
         """
-        return [path for path, stamp in self.stamps.items() if _written_to(stamp, stamp_of(path))]
+        now = {path: _stamp_of(path) for path in self.stamps}
+        return [
+            path
+            for path, stamp in self.stamps.items()
+            if stamp and (found := now[path]) and found[:2] == stamp[:2] and found != stamp
+        ]
 
 
 def _maps() -> list[Any]:
@@ -153,24 +135,13 @@ def _maps() -> list[Any]:
     return [one for one in maps if one.path.endswith(_SUFFIXES)]
 
 
-class _Stamp(NamedTuple):
-    """A file, and its state."""
-
-    file: tuple[int, int]
-    state: tuple[int, int]
-
-
-def stamp_of(path: str | Path) -> _Stamp | None:
-    """Return which file is at a path, with its size and the time of its last change; None without one."""
+def _stamp_of(path: str) -> tuple[int, ...] | None:
+    """Return which file is at a path, by its first two numbers, and its size and last change; None without one."""
     try:
-        status = Path(path).stat()
+        status = os.stat(path)
     except OSError:
         return None
-    return _Stamp((status.st_dev, status.st_ino), (status.st_size, status.st_mtime_ns))
-
-
-def _written_to(before: _Stamp | None, now: _Stamp | None) -> bool:
-    return before is not None and now is not None and before.file == now.file and before.state != now.state
+    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
 
 
 class Answer(NamedTuple):
@@ -199,7 +170,6 @@ class ServedModel:
         group: the predictors of all models of the service.
         source: its folder.
         files: those from which the system reads the model while it is served.
-        panels: of the attributes for which one was asked, each with the schema whose values it has.
         live: its run, if values can be added and taken away.
         fixed: why they cannot.
         writer: generates texts, with a run of the task ``generation``.
@@ -209,7 +179,6 @@ class ServedModel:
     group: PredictorGroup
     source: str
     files: MappedFiles = field(default_factory=MappedFiles)
-    panels: dict[str, tuple[Schema, Panel]] = field(default_factory=dict, repr=False)
     live: LiveRun | None = None
     fixed: str = "it was loaded without `enrol`"
     writer: Writer | None = None
@@ -237,32 +206,12 @@ class ServedModel:
         """The caches of generated weights, by attribute."""
         return self.predictor.model.method.weight_caches
 
-    def panel(self, attribute: str) -> Panel:
-        """Return the panel of all values of an attribute; ConfigError where there is none."""
-        schema = self.predictor.schema
-        if attribute not in self.panels or self.panels[attribute][0] is not schema:
-            self.panels[attribute] = schema, Panel.of(self.predictor, attribute)
-        return self.panels[attribute][1]
-
-    def panel_answers(self, panel: Panel, columns: Columns) -> list[Answer]:
-        """Ask a panel about rows, given as columns of texts and attributes; errors as in `answer_together`.
-
-        Who dissents stays with the service, whose callers need not know the values that a model knows.
-        """
-        self.check_files()
-        (asked,) = (one.name for one in self.attributes if panel.columns[one.columns].all())
-        panel = self.panel(asked)  # of the values that the model knows now
-        opinions = panel.predict(self.predictor, columns)
-        opinions.pop("dissenters", None)
-        attributes = [one for one in self.attributes if not panel.columns[one.columns].all()]
-        return self._listed(columns, opinions, [attribute.name for attribute in attributes])
-
     def check_files(self) -> None:
         """Raise ModelFolderError when a file was written to from which the model is read."""
         if changed := self.changed_files():
             raise ModelFolderError(
                 f"model {self.name!r} cannot answer: {changed[0]} was written to while the model is read from it. Have "
-                "the runs loaded again (SIGHUP, or POST /v1/reload), and replace the folder of a served model as a "
+                "the runs loaded again (SIGHUP), and replace the folder of a served model as a "
                 "whole, by renaming, or serve a copy"
             )
 
@@ -285,17 +234,14 @@ class ServedModel:
         return {model: model._answers(columns, scores[model.name]) for model, columns in rows.items()}
 
     def _answers(self, columns: Columns, scores: npt.NDArray[np.float32]) -> list[Answer]:
-        output = self.predictor.task.decode(scores).columns()
-        return self._listed(columns, output, [attribute.name for attribute in self.attributes])
-
-    def _listed(self, columns: Columns, output: Mapping[str, Any], names: Sequence[str]) -> list[Answer]:
-        """Return an answer for each row, with what is not known of some attributes."""
-        lists = {name: finite(_plain(values)) for name, values in output.items()}
+        """Return an answer for each row, with what is not known of its attributes."""
+        lists = {name: finite(values) for name, values in self.predictor.task.decode(scores).columns().items()}
+        names = [attribute.name for attribute in self.attributes]
         unknown = self.predictor.schema.unknown(columns) if names else {}
         return [
             Answer(
                 output={name: values[row] for name, values in lists.items()},
-                unknown={name: values[row] for name, values in unknown.items() if values[row] and name in names},
+                unknown={name: values[row] for name, values in unknown.items() if values[row]},
                 missing=[name for name in names if columns[name][row] is None],
             )
             for row in range(len(next(iter(columns.values()))))
@@ -349,13 +295,6 @@ def _describe_attribute(attribute: FittedAttribute) -> dict[str, Any]:
     }
 
 
-def _plain(value: Any) -> Any:
-    """Turn arrays, tuples and numpy's numbers into lists and numbers that JSON can hold."""
-    if isinstance(value, tuple | list):
-        return [_plain(item) for item in value]
-    return value.tolist() if isinstance(value, np.ndarray | np.generic) else value
-
-
 def load_models(runs: Sequence[str], **options: Any) -> dict[str, ServedModel]:
     """Load runs for a service, on the thread that will predict; those with the same backbone share its weights.
 
@@ -395,8 +334,6 @@ class RunLoader:
         cache_mb: size of the weight caches of all models together, in MiB.
         enrol: whether values can be added and taken away.
         quantise: ``int8`` computes in int8, on CPUs; see `attribune.models.predictor.quantised`.
-        mapped: whether float32 weights stay in their files, of which all processes share one copy in memory, apart from
-            small files of the runs; when such a file is written to, the models do not answer.
 
     Raises:
         ConfigError: for settings that do not go together.
@@ -408,7 +345,6 @@ class RunLoader:
     cache_mb: float = 256
     enrol: bool = False
     quantise: Quantisation | None = None
-    mapped: bool = False
 
     def __post_init__(self) -> None:
         if self.dtype not in ("float32", "bfloat16"):
@@ -421,14 +357,6 @@ class RunLoader:
             raise ConfigError(
                 f"--quantise {self.quantise} with --enrol: values are learned in float32, so leave one of them out"
             )
-
-    def of(self, runs: Sequence[str] | None) -> Self:
-        """Return the loader of other runs with the same settings; of the same ones without any."""
-        return self if runs is None else replace(self, sources=named_runs(runs))
-
-    def marks(self) -> Marks:
-        """Return what is another whenever the model or the recipe of a run is another."""
-        return {name: _mark(source) for name, source in self.sources.items()}
 
     def load(self) -> dict[str, ServedModel]:
         """Load the runs on the thread that will predict; AttribuneError for one that cannot be."""
@@ -449,8 +377,7 @@ class RunLoader:
             raise ConfigError("--enrol with one run under two names: only one of them would learn; give it once")
         group = self._group()
         writers = {name: Writer.of(one) for name, one in group.items() if can(one.task, GENERATE)}
-        own = [Path(source) for source in self.sources.values()] if self.mapped else None
-        copy_into_memory(group.networks(), below=own)
+        copy_into_memory(group.networks())
         gc.collect()  # nothing may hold what has been copied
         files = MappedFiles.of_this_process(apart_from=before)
         models = {
@@ -493,22 +420,6 @@ def _with_run(
     return replace(model, live=live)
 
 
-def _mark(source: str) -> tuple[Any, ...]:
-    """Return what is another whenever the model or the recipe of a run is another; of copies it is the same."""
-    folder = RunFolder.of(source)
-    model = folder.path if folder.is_model_alone else folder.model
-    checksums = _content(model / CHECKSUMS)
-    files = (CONFIG, SCHEMA, TENSORS) if checksums is None else ()  # an earlier release wrote no checksums
-    return (_content(folder.plan_file), checksums, *(stamp_of(model / name) for name in files))
-
-
-def _content(path: Path) -> bytes | None:
-    try:
-        return path.read_bytes()
-    except OSError:
-        return None
-
-
 def _parse_run(run: str) -> tuple[str, str]:
     name, equals, source = run.partition("=")
     if equals and not Path(run).exists():
@@ -516,13 +427,6 @@ def _parse_run(run: str) -> tuple[str, str]:
             raise ConfigError(f"{run!r}: write NAME=FOLDER, or the folder alone")
         return name, source
     return Path(run).resolve().name, run
-
-
-class AlreadyLoadingError(ConfigError):
-    """The runs are being loaded again just now."""
-
-    def __init__(self) -> None:
-        super().__init__("the runs are being loaded already: wait for that")
 
 
 class LiveModels(Mapping[str, ServedModel]):
@@ -554,7 +458,7 @@ class LiveModels(Mapping[str, ServedModel]):
 
 
 class Reloader:
-    """Loads runs beside the models that answer, and puts them in their place; where that fails, nothing changes.
+    """Loads runs again beside the models that answer, and puts them in their place; where that fails, nothing changes.
 
     Args:
         models: those that are served, under which requests find them.
@@ -563,63 +467,42 @@ class Reloader:
 
     def __init__(self, models: LiveModels, loader: RunLoader) -> None:
         self._models, self._loader = models, loader
-        self._prepared: tuple[RunLoader, dict[str, ServedModel]] | None = None
         self._busy = threading.Lock()
 
-    def __call__(self, runs: Sequence[str] | None = None) -> list[str]:
-        """Load runs, as on the command line, or the same again, and serve them; returns a line on each.
+    def __call__(self) -> list[str]:
+        """Load the runs and serve them; returns a line on each.
 
         Raises:
             AttribuneError: for a run that cannot be loaded, or while another reload is under way.
         """
         if not self._busy.acquire(blocking=False):
-            raise AlreadyLoadingError
+            raise ConfigError("the runs are being loaded already: wait for that")
         try:
-            lines = self.prepare(runs)
-            self.swap()
-            return lines
+            if self._loader.enrol:
+                raise ConfigError(
+                    "with --enrol the service itself changes its runs, and a value learned during a reload would be "
+                    "lost: stop the service, and start it again"
+                )
+            models = self._loader.load_beside()
+            self._models.replace(models)
+            return [model.summary() for model in models.values()]
         finally:
             self._busy.release()
 
-    def prepare(self, runs: Sequence[str] | None = None) -> list[str]:
-        """Load runs beside those that answer; returns a line on each, or raises AttribuneError."""
-        if self._loader.enrol:
-            raise ConfigError(
-                "with --enrol the service itself changes its runs, and a value learned during a reload would be "
-                "lost: stop the service, and start it again"
-            )
-        loader = self.loader_of(runs)
-        self._prepared = loader, loader.load_beside()
-        return [model.summary() for model in self._prepared[1].values()]
+    def in_background(self, say: Callable[[list[str]], None]) -> None:
+        """Load the runs again on a thread of its own.
 
-    def loader_of(self, runs: Sequence[str] | None) -> RunLoader:
-        """Return what loads runs, or the same as before; ConfigError for two of one name."""
-        return self._loader.of(runs)
+        Args:
+            say: is given the lines on the models; where there are none, the log says why.
+        """
 
-    def swap(self) -> None:
-        """Serve what was prepared."""
-        if self._prepared is not None:
-            self._loader, models = self._prepared
-            self._models.replace(models)
-        self._prepared = None
+        def run() -> None:
+            try:
+                say(self())
+            except Exception as error:
+                is_bug = not isinstance(error, AttribuneError)
+                _LOG.warning(
+                    "the runs were not reloaded, and the old ones are still served: %s", error, exc_info=is_bug
+                )
 
-    def drop(self) -> None:
-        """Forget what was prepared."""
-        self._prepared = None
-
-
-def in_background(reload: Reload, say: Callable[[list[str]], None]) -> None:
-    """Load the runs again on a thread of its own.
-
-    Args:
-        say: is given the lines on the models; where there are none, the log says why.
-    """
-
-    def run() -> None:
-        try:
-            say(reload(None))
-        except Exception as error:
-            is_bug = not isinstance(error, AttribuneError)
-            _LOG.warning("the runs were not reloaded, and the old ones are still served: %s", error, exc_info=is_bug)
-
-    threading.Thread(target=run, name="attribune-reload", daemon=True).start()
+        threading.Thread(target=run, name="attribune-reload", daemon=True).start()

@@ -25,12 +25,12 @@ from starlette.responses import JSONResponse
 from attribune.apps.serve.models import ServedModel
 from attribune.apps.serve.settings import ServeSettings
 from attribune.core.wording import closest
-from attribune.errors import ConfigError, DataError
+from attribune.errors import DataError
 from attribune.schema import FittedAttribute, MultiLabel, Numeric, Schema
 from attribune.schema.columns import canonical
-from attribune.values.panel import Panel
 
 __all__ = [
+    "LEFT",
     "OPENAI_PATHS",
     "ErrorAnswer",
     "Fault",
@@ -40,8 +40,6 @@ __all__ = [
     "PredictAnswer",
     "PredictRequest",
     "Refused",
-    "ReloadAnswer",
-    "ReloadRequest",
     "RequestBody",
     "Row",
     "Scalar",
@@ -51,11 +49,9 @@ __all__ = [
     "check_rows",
     "checked",
     "choose_model",
-    "media_type",
     "openai_error",
     "parse_body",
     "printable",
-    "read_prediction",
     "read_request",
     "read_row",
     "read_text",
@@ -67,6 +63,8 @@ __all__ = [
 Scalar = StrictStr | StrictBool | StrictInt | StrictFloat | None
 Words = StrictStr | list[StrictStr]
 OPENAI_PATHS = ("/v1/completions", "/v1/chat/completions")
+LEFT = 499
+"""What logs and metrics show of a request whose caller left; it is never sent."""
 _CODES = {401: "invalid_api_key", 404: "model_not_found", 429: "rate_limit_exceeded"}
 Body = TypeVar("Body", bound=BaseModel)
 _MAX_VALUES = 1_000  # of one attribute of one text
@@ -110,11 +108,6 @@ class PredictRequest(RequestBody):
     rows: SkipValidation[list[Row] | None] = Field(
         default=None, description="Many texts, instead of `text` and `attributes`."
     )
-    panel: StrictStr | None = Field(
-        default=None,
-        description="An attribute: predict what all of its values together would say of each text. The output is "
-        "that of `attribune predict --panel`, without names.",
-    )
 
 
 class Prediction(BaseModel):
@@ -152,21 +145,6 @@ class ModelsAnswer(BaseModel):
     object: Literal["list"] = "list"
     data: list[NamedModel]
     models: list[dict[str, Any]]
-
-
-class ReloadRequest(RequestBody):
-    """Which runs to load in place of those that are served."""
-
-    runs: list[StrictStr] | None = Field(
-        default=None,
-        description="Folders, or NAME=FOLDER, as on the command line; by default those that are served, loaded again.",
-    )
-
-
-class ReloadAnswer(BaseModel):
-    """What is served from now on."""
-
-    models: list[str] = Field(description="A line on each model.")
 
 
 class Fault(BaseModel):
@@ -222,8 +200,8 @@ def openai_error(status: int, fault: Fault) -> dict[str, Any]:
 
 def read_request(
     body: bytes, content_type: str, models: Mapping[str, ServedModel], settings: ServeSettings
-) -> tuple[ServedModel, dict[str, list[Any]], Panel | None]:
-    """Read the body of a request: its model, the columns that this reads, and the panel that is asked.
+) -> tuple[ServedModel, dict[str, list[Any]]]:
+    """Read the body of a request: its model, and the columns that this reads.
 
     Whatever is in the body, the work and the memory are a small multiple of its size: how many rows, fields and values
     there are is checked before the values, and the first bad row ends it.
@@ -231,43 +209,14 @@ def read_request(
     Raises:
         Refused: naming the field, the value seen and the cure.
     """
-    return read_prediction(parse_body(body, content_type), models, settings)
-
-
-def read_prediction(
-    given: Any, models: Mapping[str, ServedModel], settings: ServeSettings
-) -> tuple[ServedModel, dict[str, list[Any]], Panel | None]:
-    """Read what the JSON of a request says, as `read_request` does."""
-    request = checked(PredictRequest, given, "", attributes=attribute_names(models))
+    request = checked(PredictRequest, parse_body(body, content_type), "", attributes=attribute_names(models))
     model = choose_model(models, request.model)
-    columns = _columns(request, model, settings)
-    return model, columns, None if request.panel is None else _panel(request.panel, model, columns, settings)
-
-
-def _panel(name: str, model: ServedModel, columns: Mapping[str, Sequence[Any]], settings: ServeSettings) -> Panel:
-    """Return the panel of all values of an attribute."""
-    known = [attribute.name for attribute in model.attributes]
-    if name not in known:
-        listed = ", ".join(known) or "none"
-        raise Refused(422, "panel", f"model {model.name!r} has no attribute {shown(name)!r}: it has {listed}")
-    try:
-        panel = model.panel(name)
-    except ConfigError as error:
-        raise Refused.because_of(error, 422, "panel") from None
-    rows = len(next(iter(columns.values())))
-    if rows * len(panel) > settings.max_queue_size:
-        raise Refused(
-            422,
-            "panel",
-            f"{rows:,} texts for {len(panel):,} members, but a request may have {settings.max_queue_size:,} of both, "
-            "multiplied: send fewer texts",
-        )
-    return panel
+    return model, _columns(request, model, settings)
 
 
 def parse_body(body: bytes, content_type: str) -> Any:
     """Return what the JSON of a body says."""
-    kind = media_type(content_type)
+    kind = content_type.partition(";")[0].strip().lower()
     if kind != "application/json" and not (kind.startswith("application/") and kind.endswith("+json")):
         cure = "send JSON, with 'content-type: application/json'"
         if kind == _FORM:
@@ -290,11 +239,6 @@ def parse_body(body: bytes, content_type: str) -> Any:
     finally:
         if collects:
             gc.enable()
-
-
-def media_type(content_type: str) -> str:
-    """Return the type of a body without its parameters."""
-    return content_type.partition(";")[0].strip().lower()
 
 
 def attribute_names(models: Mapping[str, ServedModel]) -> list[str]:

@@ -1,26 +1,102 @@
-"""What the handlers of all paths share: the models, and how an answer is waited for."""
+"""What the handlers of all paths share: the models, how an answer is waited for, and metrics for Prometheus."""
 
 from __future__ import annotations
 
 import asyncio
 import functools
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
 from fastapi import Request
+from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
 
 from attribune.apps.serve.batching import Batcher, Overloaded, Stopping
-from attribune.apps.serve.limits import LEFT
-from attribune.apps.serve.metrics import ServiceMetrics
-from attribune.apps.serve.models import ServedModel
-from attribune.apps.serve.requests import Refused
+from attribune.apps.serve.models import Answer, ServedModel
+from attribune.apps.serve.requests import LEFT, Refused
 from attribune.apps.serve.settings import ServeSettings
 from attribune.core.job_folder import HeldError
 from attribune.errors import AttribuneError, ModelFolderError
 
-__all__ = ["AbandonedError", "Service"]
+__all__ = ["AbandonedError", "Service", "ServiceMetrics"]
+
+_DURATIONS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)  # seconds
+_SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
+
+
+class ServiceMetrics:
+    """The metrics of one service, in its own registry."""
+
+    def __init__(self, models: Mapping[str, ServedModel]) -> None:
+        self.registry = CollectorRegistry()
+        self.requests = Counter(
+            "attribune_requests", "Requests by path and status.", ("path", "status"), registry=self.registry
+        )
+        self.durations = Histogram(
+            "attribune_request_duration_seconds",
+            "Duration of requests.",
+            ("path",),
+            buckets=_DURATIONS,
+            registry=self.registry,
+        )
+        self.batch_sizes = Histogram(
+            "attribune_batch_size", "Texts scored together.", buckets=_SIZES, registry=self.registry
+        )
+        self.texts = Counter("attribune_texts", "Texts scored.", ("model",), registry=self.registry)
+        self.attribute_values = Counter(
+            "attribune_attribute_values",
+            "Texts by the status of an attribute's value: known, unknown or missing.",
+            ("model", "attribute", "status"),
+            registry=self.registry,
+        )
+        self.enrolments = Counter("attribune_enrolments", "Values added.", ("model",), registry=self.registry)
+        self.removals = Counter("attribune_removals", "Values forgotten.", ("model",), registry=self.registry)
+        self.tokens = Counter("attribune_tokens", "Tokens read and written.", ("model", "kind"), registry=self.registry)
+        self._models = models
+
+    def watch(self, batcher: Batcher) -> None:
+        """Read the queue and the weight caches whenever the metrics are asked for."""
+        self.registry.register(_State(batcher, self._models))
+
+    def answered(self, model: ServedModel, answers: Sequence[Answer]) -> None:
+        """Count the texts of a request, and what is known of their attributes."""
+        self.texts.labels(model.name).inc(len(answers))
+        for attribute in model.attributes:
+            for answer in answers:
+                status = "missing" if attribute.name in answer.missing else "known"
+                status = "unknown" if attribute.name in answer.unknown else status
+                self.attribute_values.labels(model.name, attribute.name, status).inc()
+
+    def wrote(self, model: ServedModel, usage: Mapping[str, int]) -> None:
+        """Count the tokens of a request for texts."""
+        for kind in ("prompt", "completion"):
+            self.tokens.labels(model.name, kind).inc(usage[f"{kind}_tokens"])
+
+    def text(self) -> bytes:
+        """Render all metrics in Prometheus' text format."""
+        return generate_latest(self.registry)
+
+
+class _State(Collector):
+    def __init__(self, batcher: Batcher, models: Mapping[str, ServedModel]) -> None:
+        self._batcher, self._models = batcher, models
+
+    def collect(self) -> Iterator[Metric]:
+        yield GaugeMetricFamily("attribune_queue_size", "Texts that wait.", value=self._batcher.waiting)
+        labels = ("model", "attribute")
+        cached = GaugeMetricFamily("attribune_weight_cache_bytes", "Size of the weight cache.", labels=labels)
+        hits = CounterMetricFamily("attribune_weight_cache_hits", "Values found in the weight cache.", labels=labels)
+        misses = CounterMetricFamily("attribune_weight_cache_misses", "Values not found in it.", labels=labels)
+        for model in self._models.values():
+            for attribute, cache in model.weight_caches.items():
+                cached.add_metric((model.name, attribute), cache.megabytes * 2**20)
+                hits.add_metric((model.name, attribute), cache.hits)
+                misses.add_metric((model.name, attribute), cache.misses)
+        yield from (cached, hits, misses)
+
 
 Result = TypeVar("Result")
 _LARGE_BODY = 1 << 16  # bytes; reading a smaller one takes the event loop a few milliseconds at most

@@ -12,12 +12,10 @@ from attribune.core.config import Settings
 from attribune.core.hosts import LOOPBACK, is_loopback
 from attribune.errors import ConfigError
 
-__all__ = ["ADMIN_KEYS", "KEYS", "VALUE_KEYS", "Keys", "ServeSettings", "hosts_for"]
+__all__ = ["KEYS", "VALUE_KEYS", "Keys", "ServeSettings", "hosts_for"]
 
 KEYS = "ATTRIBUNE_SERVE_KEYS"
 """The environment variable with the keys that callers may send, separated by commas."""
-ADMIN_KEYS = "ATTRIBUNE_SERVE_ADMIN_KEYS"
-"""The environment variable with the keys of administrators, who may reload the runs, separated by commas."""
 VALUE_KEYS = "ATTRIBUNE_SERVE_VALUE_KEYS"
 """The environment variable with the keys of those who may add and forget values, separated by commas."""
 _MIN_KEY_LENGTH = 16
@@ -66,13 +64,11 @@ class Keys:
 
     Args:
         callers: for predictions and all else that reads; none is required if empty.
-        admins: to have the runs loaded again; nobody may if empty.
         values: to add and forget values. If empty, nobody may where keys of callers are required, and everybody where
             none are.
     """
 
     callers: tuple[str, ...] = ()
-    admins: tuple[str, ...] = ()
     values: tuple[str, ...] = ()
 
     @classmethod
@@ -103,7 +99,7 @@ class Keys:
                 f"a key of {VALUE_KEYS} is also one of {KEYS}, so that every caller could delete values: use another "
                 "one"
             )
-        return cls(callers=callers, admins=_keys_of(ADMIN_KEYS), values=values)
+        return cls(callers=callers, values=values)
 
 
 def _keys_of(variable: str) -> tuple[str, ...]:
