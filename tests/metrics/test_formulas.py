@@ -12,7 +12,7 @@ from sklearn import metrics as sk
 from attribune.errors import DataError
 from attribune.metrics import formulas as metrics
 from attribune.metrics.definitions import metric_info
-from attribune.metrics.pooling import pooled
+from attribune.metrics.formulas import pooled
 
 pytestmark = pytest.mark.slow
 

@@ -15,7 +15,7 @@ from transformers import AutoTokenizer
 
 from attribune.apps.sentence_module import AttributeModule
 from attribune.data.encoding import encode
-from attribune.data.readers.collator import Collator
+from attribune.data.readers.base import Collator
 from attribune.data.texts import TextInput
 from attribune.errors import ConfigError, DataError
 from attribune.methods import Injector, MethodConfig, Plain, Upa

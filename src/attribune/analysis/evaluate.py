@@ -34,7 +34,7 @@ from attribune.runs.stored_scores import StoredScores, own_table
 from attribune.runs.training_record import TrainingRecord
 from attribune.runs.verdict import Verdict, attribute_gains, gains_by_count, run_verdict, value_counts
 from attribune.tasks import Task
-from attribune.tasks.scores import scored_metrics
+from attribune.tasks.base import scored_metrics
 
 __all__ = ["AS_GIVEN", "HIDDEN", "Evaluation", "compare_runs", "compare_scores", "evaluate"]
 

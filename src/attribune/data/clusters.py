@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from attribune.core.arguments import as_list
 from attribune.core.hashing import text_digest, text_numbers
-from attribune.data.text_columns import text_digests
+from attribune.data.texts import text_digests
 from attribune.errors import DataError
 from attribune.metrics.metric import Metric
 from attribune.schema.columns import Table, canonical, column_batches, column_names

@@ -15,7 +15,7 @@ import pyarrow as pa
 from attribune.core.arrays import Array
 from attribune.core.wording import counted
 from attribune.data.clusters import TEXT, Clusters
-from attribune.data.text_columns import text_digests
+from attribune.data.texts import text_digests
 from attribune.errors import ConfigError, DataError
 from attribune.metrics.distributions import distribution_metrics, judge_metrics, shares
 from attribune.metrics.metric import Metric

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from attribune.core.arguments import checked_arguments
 from attribune.core.arrays import IntArray
-from attribune.data.text_columns import text_digests
+from attribune.data.texts import text_digests
 from attribune.data.times import check_date_format, read_times
 from attribune.errors import ConfigError, DataError, RowError
 from attribune.schema.columns import canonical, column_batches

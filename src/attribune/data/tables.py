@@ -19,9 +19,8 @@ from datasets.fingerprint import generate_random_fingerprint
 from attribune.core.arguments import checked_arguments
 from attribune.core.files import temporary_folder
 from attribune.data.file_options import AS_FOUND, FileForm, FileOptions, Reading, ReadingOfAll
-from attribune.data.standard_input import STDIN, standard_input
 from attribune.data.table_files import ENDINGS, file_form, frame_table, plain_table, table_batches
-from attribune.data.text_files import checked_columns
+from attribune.data.text_files import STDIN, checked_columns, standard_input
 from attribune.errors import ConfigError, DataError
 from attribune.schema.columns import as_table
 

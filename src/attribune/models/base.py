@@ -36,8 +36,7 @@ from attribune.core.process import require_memory
 from attribune.data.batching import batches_by_length
 from attribune.data.memory import Memory, memory_of
 from attribune.data.readers import reader_of
-from attribune.data.readers.base import EncodedRows, Reader, Reading
-from attribune.data.readers.collator import Collator
+from attribune.data.readers.base import Collator, EncodedRows, Reader, Reading
 from attribune.data.texts import TextInput
 from attribune.data.windows import SpecialTokens, longest_input
 from attribune.errors import ConfigError, DataError, ModelFolderError

@@ -22,8 +22,8 @@ from attribune.methods import Plain
 from attribune.models.model import AttributeModel
 from attribune.models.text_vectors import TextVectors
 from attribune.schema import Schema
+from attribune.schema.description_kinds import FittedField
 from attribune.schema.revision import Revision
-from attribune.schema.value_features import FittedField
 from attribune.tasks import Regression
 
 __all__ = [

@@ -5,7 +5,8 @@ Values are compared as canonical text (`attribune.schema.columns.canonical`). Id
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -15,16 +16,64 @@ from attribune.core.arrays import IntArray
 from attribune.core.door import as_argument, as_attribute
 from attribune.core.wording import did_you_mean
 from attribune.errors import ConfigError, DataError, RowError
-from attribune.schema.cells import Cells, distinct_pairs, list_cells, single_cells
-from attribune.schema.columns import words_of_none
-from attribune.schema.hashing import hashed_ids
-from attribune.schema.kinds import Kind, MultiLabel, Numeric
+from attribune.schema.columns import Cells, distinct_pairs, list_cells, single_cells, words_of_none
+from attribune.schema.description_kinds import ValueDescriptions
+from attribune.schema.kinds import Kind, MultiLabel, Numeric, hashed_ids
 from attribune.schema.reports import AttributeCounts
-from attribune.schema.slots import Slots
-from attribune.schema.value_features import ValueDescriptions
 from attribune.schema.vocabulary import Vocabulary
 
-__all__ = ["SEARCHABLE", "FittedAttribute", "counts_of_rows", "numbers_of", "read_cells"]
+__all__ = [
+    "SEARCHABLE",
+    "FittedAttribute",
+    "Slots",
+    "counts_of_rows",
+    "numbers_of",
+    "read_cells",
+]
+
+
+class _Matrix(Protocol):
+    def __getitem__(self, key: Any, /) -> Any: ...
+
+
+Ids = TypeVar("Ids", bound=_Matrix)  # an array or a tensor
+
+
+@dataclass(frozen=True, kw_only=True)
+class Slots:
+    """The columns of one attribute in `attribute_ids`, and how many ids it has.
+
+    Args:
+        name: the attribute.
+        start: first column.
+        count: number of columns.
+        size: number of ids, including id 0 (missing, unknown, dropped).
+        counts: (size,), training rows that have each id, where they are known.
+        description: what is known of the values, if anything.
+    """
+
+    name: str
+    start: int
+    count: int
+    size: int
+    counts: Any = field(default=None, compare=False, repr=False)
+    description: ValueDescriptions | None = field(default=None, compare=False, repr=False)
+
+    @property
+    def columns(self) -> slice:
+        """The columns of `attribute_ids`."""
+        return slice(self.start, self.start + self.count)
+
+    @property
+    def has_own_vectors(self) -> bool:
+        """Whether a value has a vector that is not what its description says."""
+        return self.description is None or self.description.own_vectors
+
+    def of(self, attribute_ids: Ids) -> Ids:
+        """Select the columns of this attribute: (B, all slots) → (B, count)."""
+        selected: Ids = attribute_ids[:, self.columns]
+        return selected
+
 
 SEARCHABLE = 10_000  # above this many values, looking for the closest spelling takes too long
 

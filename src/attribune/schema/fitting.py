@@ -15,10 +15,9 @@ import pyarrow as pa
 from attribune.errors import DataError
 from attribune.schema.attributes import FittedAttribute, numbers_of, read_cells
 from attribune.schema.columns import canonical
-from attribune.schema.hashing import hashed_ids, salt_check
-from attribune.schema.kinds import Categorical, Kind, MultiLabel, Number, Numeric
+from attribune.schema.description_kinds import FittedField, ValueDescriptions
+from attribune.schema.kinds import Categorical, Kind, MultiLabel, Number, Numeric, hashed_ids, salt_check
 from attribune.schema.reports import AttributeFit, missing_words
-from attribune.schema.value_features import FittedField, ValueDescriptions
 from attribune.schema.vocabulary import Vocabulary
 
 __all__ = ["LARGEST_NUMBER", "AttributeFitter", "bin_names", "number_levels", "quantile_edges"]

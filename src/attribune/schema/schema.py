@@ -20,14 +20,13 @@ from attribune.core.files import read_json
 from attribune.core.wording import did_you_mean
 from attribune.errors import ConfigError, ModelFolderError
 from attribune.metrics.tables import html_table, text_cells
-from attribune.schema.attributes import FittedAttribute
+from attribune.schema.attributes import FittedAttribute, Slots
 from attribune.schema.columns import MISSING, Table, canonical, column_batches
 from attribune.schema.descriptions import ValueTable, describe, fit_descriptions
 from attribune.schema.fitting import AttributeFitter
 from attribune.schema.kinds import Kind, Numeric, as_kinds, checked_missing, checked_names
 from attribune.schema.reports import AttributeCounts, AttributeFit, EncodingReport, FitReport
 from attribune.schema.serialization import attributes_from_dict, attributes_to_dict, files_beside, write_attributes
-from attribune.schema.slots import Slots
 
 __all__ = ["Schema"]
 

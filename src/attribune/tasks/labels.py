@@ -19,8 +19,7 @@ from attribune.core.config import short_repr
 from attribune.core.door import as_argument
 from attribune.core.wording import shortened
 from attribune.errors import ConfigError, DataError, RowError
-from attribune.schema.cells import list_cells
-from attribune.schema.columns import NO_NUMBER, as_array, as_written, canonical, other_spellings
+from attribune.schema.columns import NO_NUMBER, as_array, as_written, canonical, list_cells, other_spellings
 
 __all__ = [
     "FEW_ROWS",

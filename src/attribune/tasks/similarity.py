@@ -20,9 +20,8 @@ from attribune.metrics import formulas as metric
 from attribune.metrics.formulas import RECALL_AT, mean_reciprocal_rank, positive_ranks, recall_at
 from attribune.metrics.metric import Metric
 from attribune.schema.columns import MISSING, NO_NUMBER, canonical
-from attribune.tasks.base import Decoded, ScoreBy, Task, check_metrics, checked_logits
+from attribune.tasks.base import Decoded, ScoreBy, Task, TaskHead, check_metrics, checked_logits
 from attribune.tasks.codecs import LabelCodec, Numbers
-from attribune.tasks.heads import TaskHead
 from attribune.tasks.inputs import ComparedTexts, InputSettings, TaskInput
 from attribune.tasks.labels import Column, MissingTexts, compared_texts, label_numbers, number_of
 

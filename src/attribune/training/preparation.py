@@ -35,7 +35,7 @@ from attribune.data.selection import (
 )
 from attribune.data.splits import split_table
 from attribune.data.tables import TableFile, read_table, table_source_name
-from attribune.data.text_columns import share_texts
+from attribune.data.texts import share_texts
 from attribune.data.times import are_times, time_split_words
 from attribune.errors import ConfigError, DataError, RowError, numbered_in_file, of_column
 from attribune.models.base import ConditionedModel

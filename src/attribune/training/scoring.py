@@ -33,8 +33,8 @@ from attribune.runs.recipe import TrainingRecipe
 from attribune.runs.verdict import MAJORITY, TEXT_ONLY, WHOLE_TEXTS, value_counts
 from attribune.schema import Schema
 from attribune.tasks import Task
+from attribune.tasks.base import AUTO, LOSS, MAIN_METRIC, scored_metrics, unknown_selection
 from attribune.tasks.capabilities import LINEAR, can
-from attribune.tasks.scores import AUTO, LOSS, MAIN_METRIC, scored_metrics, unknown_selection
 from attribune.training.baselines import BASELINE_ROWS, chosen_rows, fit_linear
 from attribune.training.plan import DataPlan
 from attribune.training.preparation import PreparedData, PreparedSplit

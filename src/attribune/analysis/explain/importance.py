@@ -11,8 +11,8 @@ import numpy as np
 from attribune.analysis.explain.scores import Rescored
 from attribune.core.arrays import Array
 from attribune.metrics.bootstrap import PairedResult, interval, paired
+from attribune.metrics.formulas import pooled
 from attribune.metrics.metric import Metric
-from attribune.metrics.pooling import pooled
 from attribune.schema.attributes import FittedAttribute, counts_of_rows
 
 __all__ = ["attribute_importance", "importance_by_frequency"]

@@ -9,8 +9,7 @@ import torch
 from datasets import Dataset
 from jinja2 import TemplateError
 
-from attribune.data.readers.base import Reader, Reading, TextRows
-from attribune.data.readers.collator import Collator
+from attribune.data.readers.base import Collator, Reader, Reading, TextRows
 from attribune.data.texts import DEFAULT_LENGTH, TextInput
 from attribune.data.windows import Head, SpecialTokens, content_ids, longest_input
 from attribune.errors import ConfigError
