@@ -22,7 +22,7 @@ from attribune.methods import Injector, MethodConfig, Plain, Upa
 from attribune.models.model import AttributeModel
 from attribune.models.predictor import Predictor
 from attribune.schema import Categorical, Schema
-from attribune.schema.revision import Revision
+from attribune.schema.schema import Revision
 from attribune.tasks import Classification, Preference, Regression, Similarity, Task
 
 ROWS = small_runs.reviews(23)

@@ -14,7 +14,7 @@ import yaml
 from trained_runs import TrainedRuns
 
 from attribune.errors import ConfigError
-from attribune.metrics.definitions import metric_info
+from attribune.metrics.metric import metric_info
 from attribune.runs.folder import RunFolder
 from attribune.runs.recipe import Recipe, TrainingRecipe
 from attribune.runs.stored_scores import StoredScores

@@ -14,9 +14,8 @@ import numpy.typing as npt
 from attribune.core.arguments import checked_arguments
 from attribune.core.door import as_call
 from attribune.core.wording import counted
-from attribune.data.clusters import clustered, unpacked_clusters
+from attribune.data.clusters import clustered, judgement_metrics, unpacked_clusters
 from attribune.data.file_options import Reading
-from attribune.data.judgements import judgement_metrics
 from attribune.data.tables import with_reading
 from attribune.errors import DataError, numbered_in_file
 from attribune.findings import Finding

@@ -57,7 +57,7 @@ from attribune.models.folder import ModelFolder, ModelSnapshot
 from attribune.models.sizes import Sizes
 from attribune.models.value_tables import AttributeVectors, KnownValues, ValueTables
 from attribune.schema import Schema
-from attribune.schema.revision import Revision
+from attribune.schema.schema import Revision
 from attribune.tasks import Task, task_from_dict
 from attribune.tasks.capabilities import SHARED_BATCHES, why_not
 from attribune.tasks.cut_points import Link

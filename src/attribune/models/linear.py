@@ -26,7 +26,7 @@ from attribune.models.features import LinearFeatures, VectorFeatures
 from attribune.models.scorer import Baseline
 from attribune.models.sizes import Sizes
 from attribune.schema import Schema
-from attribune.schema.revision import Revision
+from attribune.schema.schema import Revision
 from attribune.tasks import Task, task_from_dict
 from attribune.tasks.base import LOSS, validation_score
 from attribune.tasks.capabilities import LINEAR, require

@@ -16,8 +16,7 @@ from pydantic import BeforeValidator
 
 from attribune.core.arrays import Array
 from attribune.errors import ConfigError
-from attribune.metrics.definitions import metric_info
-from attribune.metrics.metric import Metric
+from attribune.metrics.metric import Metric, metric_info
 from attribune.tasks.codecs import LabelCodec, checked_logits
 from attribune.tasks.inputs import SingleText, TaskInput
 from attribune.tasks.labels import Column

@@ -25,8 +25,7 @@ from attribune.core.records import read_record
 from attribune.data.clusters import clustered, unpacked_clusters
 from attribune.errors import ConfigError, DataError
 from attribune.methods import DEFAULT_METHOD
-from attribune.metrics.definitions import metric_info
-from attribune.metrics.metric import Metric
+from attribune.metrics.metric import Metric, metric_info
 from attribune.metrics.results import Comparison, compare_metrics
 from attribune.metrics.tables import comparison_lines
 from attribune.runs.recipe import Recipe

@@ -46,7 +46,7 @@ from attribune.runs.stored_scores import rows_of_training
 from attribune.schema import EncodingReport, MultiLabel, Schema
 from attribune.schema.columns import canonical, column_batches, require_columns
 from attribune.schema.kinds import Number, Numeric
-from attribune.schema.revision import Revision
+from attribune.schema.schema import Revision
 from attribune.tasks import Task, fit_task
 from attribune.tasks.labels import FEW_ROWS, UNSEEN, rare_classes
 from attribune.training.plan import DataPlan

@@ -17,14 +17,12 @@ import pyarrow.parquet as pq
 from safetensors.numpy import save
 
 from attribune.core.progress import Reporter
-from attribune.data.clusters import clustered, packed_clusters
-from attribune.data.judgements import judgement_metrics
+from attribune.data.clusters import clustered, judgement_metrics, packed_clusters
 from attribune.data.readers.base import MANY_CUT, Reader
 from attribune.data.texts import TextInput
 from attribune.data.writing import prediction_array
 from attribune.errors import DataError
-from attribune.metrics.definitions import MetricInfo, metric_info
-from attribune.metrics.metric import Metric
+from attribune.metrics.metric import Metric, MetricInfo, metric_info
 from attribune.metrics.results import GivenAndHidden, Scored, condition_of
 from attribune.models.predictor import Predictor
 from attribune.runs.folder import RunFolder

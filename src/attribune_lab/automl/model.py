@@ -26,13 +26,13 @@ from torch.nn import functional
 from attribune.core.config import Settings
 from attribune.data.batching import length_cuts
 from attribune.data.readers.base import EncodedRows, Reader
-from attribune.data.readers.plain import PartsReader
+from attribune.data.readers.text import PartsReader
 from attribune.data.texts import TextInput
 from attribune.models.baseline_files import BaselineFiles, stored_text
 from attribune.models.features import LinearFeatures
 from attribune.models.scorer import Baseline
 from attribune.models.sizes import Sizes
-from attribune.schema.revision import Revision
+from attribune.schema.schema import Revision
 from attribune.tasks import Task, task_from_dict
 from attribune_lab.backbones.words import PADDING, WordVocabulary, split_words
 

@@ -16,7 +16,7 @@ from attribune.core.arrays import IntArray
 from attribune.data.readers.base import EncodedRows
 from attribune.errors import ConfigError, DataError
 from attribune.models.predictor import Predictor
-from attribune.schema.assignments import assigned_ids, assignments_text
+from attribune.schema.schema import assigned_ids, assignments_text
 
 __all__ = ["counterfactuals", "word_occlusion"]
 
