@@ -48,9 +48,7 @@ def _sorted_ratings(classes: Any) -> tuple[str, ...]:
     return sorted_classes(values, of="the rating")
 
 
-_USUAL = ("accuracy", "rmse", "mae")
-_OF_NUMBERS = (metric.rmse, metric.mae, metric.pearson, metric.spearman)
-_METRICS = {"accuracy": metric.accuracy, **{make.__name__: make for make in _OF_NUMBERS}}
+_OF_NUMBERS = {make.__name__: make for make in (metric.rmse, metric.mae, metric.r2, metric.pearson, metric.spearman)}
 Ratings = Annotated[tuple[str, ...], BeforeValidator(_sorted_ratings)]
 
 
@@ -76,6 +74,9 @@ class Rating(Task):
     """
 
     kind: ClassVar[str] = "rating"
+    words: ClassVar[str] = "a rating"
+    usual: ClassVar[tuple[str, ...]] = ("accuracy", "rmse", "mae")
+    offered: ClassVar[tuple[str, ...]] = ("accuracy", "rmse", "mae", "pearson", "spearman", "kappa")
     no_label: ClassVar[tuple[str, ...]] = NO_NUMBER
     classes: Ratings
     expected: OptionalFlag = None
@@ -85,7 +86,7 @@ class Rating(Task):
 
     def __post_init__(self) -> None:
         """Check the names of metrics."""
-        check_metrics(self.score_by, (*self.codec.share_metrics, *_METRICS, "kappa"), task="a rating")
+        check_metrics(self.score_by, (*self.codec.share_metrics, *self.offered), task=self.words)
 
     @classmethod
     def fit(
@@ -115,8 +116,8 @@ class Rating(Task):
 
     @property
     def main_metric(self) -> str:
-        """The first of `score_by`, else `accuracy`, or for distributions `cross_entropy`."""
-        return (*self.score_by, *self.codec.share_metrics, *_USUAL)[0]
+        """The first of `score_by`, else of the usual ones, or for distributions `cross_entropy`."""
+        return (*self.score_by, *self.codec.share_metrics, *self.usual)[0]
 
     @classmethod
     def codec_for(cls, options: Mapping[str, Any]) -> ClassCodec:
@@ -145,7 +146,7 @@ class Rating(Task):
         """Return the most probable rating as text, or the expected rating as a number, or both."""
         probabilities = self.codec.chances(checked_logits(logits, self.outputs))
         most_probable: list[Any] = [self.classes[i] for i in probabilities.argmax(axis=1)]
-        expected = probabilities @ self._values
+        expected = self._mean(logits)
         predictions = {"prediction": expected if self.expected else most_probable}
         return Decoded(
             predictions=predictions if self.expected is not None else {**predictions, "expected": expected},
@@ -154,29 +155,36 @@ class Rating(Task):
         )
 
     def metrics(self, logits: Array, labels: Array) -> dict[str, Metric]:
-        """Return the metrics of `score_by`, then the accuracy, RMSE and MAE.
+        """Return the metrics of `score_by`, then the usual ones.
 
         Unless `expected` says otherwise, RMSE and correlations are of the mean under the probabilities, which has the
         least squared error, and the MAE is of the most probable rating. Metrics of distributions go before; a tie of
         the most frequent ratings counts as the likeliest of them.
         """
         logits, labels = checked_logits(logits, self.outputs), np.asarray(labels)
-        found = self.codec.of_shares(logits, labels)
+        of_shares = self.codec.of_shares(logits, labels)
         labels = self.codec.true_classes(labels, logits)
-        most_probable, values = logits.argmax(axis=1), self._values
-        mean = softmax(logits, axis=1) @ values
+        most_probable, values, mean = logits.argmax(axis=1), self._values, self._mean(logits)
 
-        def of_numbers(name: str) -> Metric:
-            takes_mean = name != "mae" if self.expected is None else self.expected
-            predicted = mean if takes_mean else values[most_probable]
-            return _METRICS[name](self._true_numbers(labels, predicted), predicted)
+        def made(name: str) -> Metric:
+            if name == "accuracy":
+                return metric.accuracy(labels, most_probable)
+            predicted = mean if self._is_of_mean(name) else values[most_probable]
+            true = self._true_numbers(labels, predicted)
+            if name == "kappa":
+                return metric.kappa(np.searchsorted(values, true), most_probable)
+            return _OF_NUMBERS[name](true, predicted)
 
-        found["accuracy"] = metric.accuracy(labels, most_probable)
-        if "kappa" in self.score_by:
-            true = self._true_numbers(labels, mean if self.expected else values[most_probable])
-            found["kappa"] = metric.kappa(np.searchsorted(values, true), most_probable)
-        names = dict.fromkeys([*self.score_by, *self.codec.share_metrics, *_USUAL])
-        return {name: found[name] if name in found else of_numbers(name) for name in names}
+        names = dict.fromkeys([*self.score_by, *self.codec.share_metrics, *self.usual])
+        return {name: of_shares[name] if name in of_shares else made(name) for name in names}
+
+    def _mean(self, logits: Array) -> Array:
+        """Return the means (n,) of the numbers under the probabilities."""
+        return np.asarray(softmax(checked_logits(logits, self.outputs), axis=1) @ self._values)
+
+    def _is_of_mean(self, name: str) -> bool:
+        """Whether a metric is of the mean, rather than of the most probable number."""
+        return name not in ("mae", "kappa") if self.expected is None else self.expected
 
     @property
     def metrics_note(self) -> str:
@@ -199,9 +207,6 @@ def _numbers(values: Any) -> tuple[float, ...]:
     return found
 
 
-_ORDINAL_USUAL = ("rmse", "mae", "kappa", "accuracy")
-_ORDINAL_OF_NUMBERS = (metric.rmse, metric.mae, metric.r2, metric.pearson, metric.spearman)
-_ORDINAL_METRICS = {make.__name__: make for make in _ORDINAL_OF_NUMBERS}
 CutPointsOf = Annotated[tuple[float, ...], BeforeValidator(_numbers)]
 
 
@@ -248,14 +253,15 @@ class Ordinal(Rating):
     """
 
     kind: ClassVar[str] = "ordinal"
+    words: ClassVar[str] = "an ordinal task"
+    usual: ClassVar[tuple[str, ...]] = ("rmse", "mae", "kappa", "accuracy")
+    offered: ClassVar[tuple[str, ...]] = ("rmse", "mae", "r2", "pearson", "spearman", "kappa", "accuracy")
     cut_points: CutPointsOf = ()
     personal_cut_points: ScoreBy = ()
 
     def __post_init__(self) -> None:
         """Check the names of metrics and the number of cut points."""
-        check_metrics(
-            self.score_by, (*self.codec.share_metrics, *_ORDINAL_METRICS, "kappa", "accuracy"), task="an ordinal task"
-        )
+        super().__post_init__()
         if self.cut_points and len(self.cut_points) != len(self.classes) - 1:
             raise ConfigError(
                 f"{len(self.cut_points)} cut_points between {len(self.classes)} classes: give one less than classes"
@@ -293,11 +299,6 @@ class Ordinal(Rating):
         )
 
     @property
-    def main_metric(self) -> str:
-        """The first of `score_by`, else `rmse`, or for distributions `cross_entropy`."""
-        return (*self.score_by, *self.codec.share_metrics, *_ORDINAL_USUAL)[0]
-
-    @property
     def metrics_note(self) -> str:
         """Nothing: all errors are of the mean."""
         return ""
@@ -315,29 +316,7 @@ class Ordinal(Rating):
     def decode(self, logits: Array) -> Decoded:
         """Return the most probable class as text, or the expected number, and the expected number beside it."""
         decoded = super().decode(logits)
-        numbers = self._expected(checked_logits(logits, self.outputs))
-        return Decoded(
-            predictions={**decoded.predictions, "expected": numbers},
-            probabilities=decoded.probabilities,
-            probability_columns=decoded.probability_columns,
-        )
+        return replace(decoded, predictions={**decoded.predictions, "expected": self._mean(logits)})
 
-    def _expected(self, logits: Array) -> Array:
-        shifted = np.exp(logits - logits.max(axis=1, keepdims=True))
-        return np.asarray(shifted @ self._values / shifted.sum(axis=1))
-
-    def metrics(self, logits: Array, labels: Array) -> dict[str, Metric]:
-        """Return the metrics of `score_by`, then RMSE and MAE of the expected number, kappa and accuracy."""
-        logits, labels = checked_logits(logits, self.outputs), np.asarray(labels)
-        of_shares = self.codec.of_shares(logits, labels)
-        labels = self.codec.true_classes(labels, logits)
-        numbers, values, predicted = self._expected(logits), self._values, logits.argmax(axis=1)
-        # A class that no training row has is as far away as the scale is long.
-        farthest = np.where(numbers - values[0] > values[-1] - numbers, 0, self.outputs - 1)
-        known = np.where(labels == UNSEEN, farthest, labels)
-        found = {
-            "accuracy": lambda: metric.accuracy(labels, predicted),
-            "kappa": lambda: metric.kappa(known, predicted),
-        } | {name: lambda make=make: make(values[known], numbers) for name, make in _ORDINAL_METRICS.items()}
-        names = dict.fromkeys([*self.score_by, *self.codec.share_metrics, *_ORDINAL_USUAL])
-        return {name: of_shares[name] if name in of_shares else found[name]() for name in names}
+    def _is_of_mean(self, name: str) -> bool:
+        return True
