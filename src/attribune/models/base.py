@@ -60,7 +60,7 @@ from attribune.schema import Schema
 from attribune.schema.schema import Revision
 from attribune.tasks import Task, task_from_dict
 from attribune.tasks.capabilities import SHARED_BATCHES, why_not
-from attribune.tasks.cut_points import Link
+from attribune.tasks.losses import Link
 
 __all__ = ["ConditionedModel"]
 

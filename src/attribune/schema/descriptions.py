@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from attribune.core.arrays import FloatArray
 from attribune.core.wording import shortened
 from attribune.errors import ConfigError, DataError, RowError
-from attribune.schema.attributes import FittedAttribute, numbers_of
+from attribune.schema.attributes import LARGEST_NUMBER, AttributeFitter, FittedAttribute, numbers_of
 from attribune.schema.columns import (
     Table,
     as_array,
@@ -35,7 +35,6 @@ from attribune.schema.description_kinds import (
     holds_numbers,
     infer_field,
 )
-from attribune.schema.fitting import LARGEST_NUMBER, AttributeFitter
 from attribune.schema.kinds import Categorical, Kind, MultiLabel, Numeric
 
 __all__ = ["TextVectors", "ValueTable", "describe", "fit_descriptions"]

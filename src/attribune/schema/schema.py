@@ -21,10 +21,9 @@ from attribune.core.files import read_json
 from attribune.core.wording import did_you_mean
 from attribune.errors import ConfigError, DataError, ModelFolderError
 from attribune.metrics.tables import html_table, text_cells
-from attribune.schema.attributes import SEARCHABLE, FittedAttribute, NoNumberError, Slots
+from attribune.schema.attributes import SEARCHABLE, AttributeFitter, FittedAttribute, NoNumberError, Slots
 from attribune.schema.columns import MISSING, Table, canonical, column_batches
 from attribune.schema.descriptions import ValueTable, describe, fit_descriptions
-from attribune.schema.fitting import AttributeFitter
 from attribune.schema.kinds import Kind, MultiLabel, Numeric, as_kinds, checked_missing, checked_names
 from attribune.schema.reports import AttributeCounts, AttributeFit, EncodingReport, FitReport
 from attribune.schema.serialization import attributes_from_dict, attributes_to_dict, files_beside, write_attributes

@@ -15,9 +15,8 @@ from safetensors.numpy import load, save
 
 from attribune.core.files import read_json, replace_file, write_json
 from attribune.errors import ModelFolderError
-from attribune.schema.attributes import FittedAttribute
+from attribune.schema.attributes import FittedAttribute, bin_names
 from attribune.schema.description_kinds import FittedField, ValueDescriptions, field_from_dict, field_to_dict
-from attribune.schema.fitting import bin_names
 from attribune.schema.kinds import KINDS, Categorical, Kind, MultiLabel, Numeric, checked_missing, checked_names
 from attribune.schema.vocabulary import Vocabulary
 

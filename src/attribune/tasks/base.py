@@ -24,7 +24,7 @@ from attribune.tasks.labels import Column
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from attribune.tasks.cut_points import Link
+    from attribune.tasks.losses import Link
 
 __all__ = [
     "AUTO",

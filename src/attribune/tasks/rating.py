@@ -33,7 +33,7 @@ from attribune.tasks.labels import (
 )
 
 if TYPE_CHECKING:
-    from attribune.tasks.cut_points import Link
+    from attribune.tasks.losses import Link
 
 __all__ = ["Ordinal", "Rating"]
 
@@ -219,7 +219,7 @@ class _Score(TaskHead):
 
     def build_link(self, vector_sizes: Mapping[str, int] | None = None) -> Link:
         """Return the cut points of a model; ConfigError for personal ones of an attribute without vectors."""
-        from attribune.tasks.cut_points import CutPoints
+        from attribune.tasks.losses import CutPoints
 
         sizes: dict[str, int] = {}
         known = {} if vector_sizes is None else vector_sizes
