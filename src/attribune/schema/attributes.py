@@ -19,7 +19,15 @@ from attribune.core.arrays import IntArray
 from attribune.core.door import as_argument, as_attribute
 from attribune.core.wording import did_you_mean
 from attribune.errors import ConfigError, DataError, RowError
-from attribune.schema.columns import Cells, canonical, distinct_pairs, list_cells, single_cells, words_of_none
+from attribune.schema.columns import (
+    Cells,
+    canonical,
+    distinct_pairs,
+    list_cells,
+    number_of,
+    single_cells,
+    words_of_none,
+)
 from attribune.schema.description_kinds import FittedField, ValueDescriptions
 from attribune.schema.kinds import Categorical, Kind, MultiLabel, Number, Numeric, hashed_ids, salt_check
 from attribune.schema.reports import AttributeCounts, AttributeFit, missing_words
@@ -256,8 +264,8 @@ def numbers_of(cells: Cells, *, column: str, first_row: int) -> npt.NDArray[np.f
     Raises:
         DataError: naming row and value of the first text that is not a finite number.
     """
-    numbers = np.array([_number(text) for text in cells.texts], dtype=np.float64)
-    bad = ~np.isfinite(numbers)
+    numbers = np.array(list(map(number_of, cells.texts)), dtype=np.float64)  # NaN for None
+    bad = np.isnan(numbers)
     if bad.any():
         cell = int(np.argmax(bad[cells.codes]))
         text = cells.texts[cells.codes[cell]]
@@ -288,18 +296,11 @@ class NoNumberError(RowError):
     def of_one_value(self) -> ConfigError:
         """Return the error for a value that is given by hand, not in a table."""
         with_point = self.text.replace(",", ".")
-        example = with_point if np.isfinite(_number(with_point)) else "12.5"
+        example = "12.5" if number_of(with_point) is None else with_point
         return ConfigError(
             f"{self.column}={self.text}: {self.column!r} is a number for the model: write it with a decimal point, "
             f"such as {example}, or leave it out if it is not known"
         )
-
-
-def _number(text: str) -> float:
-    try:
-        return float("nan") if "_" in text else float(text)
-    except ValueError:
-        return float("nan")
 
 
 LARGEST_NUMBER = 1e30  # of which mean and deviation are numbers of single precision

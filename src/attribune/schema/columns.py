@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import datetime as dt
 import json
+import math
 import re
 import warnings
 from collections import Counter
@@ -24,6 +25,7 @@ from attribune.core.wording import closest, did_you_mean, shortened
 from attribune.errors import DataError, RowError
 
 __all__ = [
+    "LISTS",
     "MISSING",
     "NO_NUMBER",
     "Cells",
@@ -38,8 +40,10 @@ __all__ = [
     "column_names",
     "distinct",
     "distinct_pairs",
+    "json_value",
     "list_cells",
     "missing_column",
+    "number_of",
     "other_spellings",
     "require_columns",
     "single_cells",
@@ -64,7 +68,8 @@ Table: TypeAlias = "datasets.Dataset | pa.Table | pd.DataFrame | Mapping[str, Se
 
 _DECIMALS_OF_ZERO = re.compile(r"(-?)(0|[1-9][0-9]*)\.0+")
 _EXACT = 10**16  # above this, floats print with an exponent and are no longer exact integers
-_LISTS = (list, tuple, set, frozenset, np.ndarray)
+LISTS = (list, tuple, set, frozenset, np.ndarray)
+"""The types of a cell with several values."""
 _UNREADABLE = (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError, UnicodeEncodeError)
 
 
@@ -72,7 +77,24 @@ def cell_text(value: Any) -> str:
     """Write a cell for a reader: lists and objects with commas, nothing for a missing value."""
     if isinstance(value, Mapping):
         return ", ".join(f"{name} {share:g}" for name, share in value.items() if share is not None)
-    return ", ".join(map(str, value)) if isinstance(value, _LISTS) else canonical(value) or ""
+    return ", ".join(map(str, value)) if isinstance(value, LISTS) else canonical(value) or ""
+
+
+def json_value(text: str, **options: Any) -> Any:
+    """Return the value that a text spells in JSON, with options of `json.loads`; None for any other text."""
+    try:
+        return json.loads(text, **options)
+    except (ValueError, RecursionError):
+        return None
+
+
+def number_of(text: str) -> float | None:
+    """Return a text as a finite number, or None if it is not one; ``1_000`` is a name."""
+    try:
+        number = float(text)
+    except ValueError:
+        return None
+    return number if math.isfinite(number) and "_" not in text else None
 
 
 def as_written(value: object) -> str:
@@ -130,7 +152,7 @@ def _other(value: object) -> str | None:
             return canonical(value.decode("utf-8"))
         except UnicodeDecodeError as error:
             raise DataError(f"bytes {value[:40]!r} are not UTF-8 text: decode the column before use") from error
-    if isinstance(value, (Mapping, *_LISTS)):
+    if isinstance(value, (Mapping, *LISTS)):
         shown = shortened(repr(value), 60)
         raise DataError(f"{shown} is not one value: use MultiLabel for a column of lists, or choose one of its parts")
     return str(value).strip() or None
@@ -229,13 +251,13 @@ def _check_sequence(values: object, column: str) -> None:
 
 
 def _mixed(values: list[object], column: str, first_row: int) -> pa.Array:
-    lists = any(isinstance(value, _LISTS) for value in values)
+    lists = any(isinstance(value, LISTS) for value in values)
     cells: list[object] = []
     for row, value in enumerate(values, start=first_row):
         try:
             if not lists:
                 cells.append(value if isinstance(value, str) else canonical(value))
-            elif isinstance(value, _LISTS):
+            elif isinstance(value, LISTS):
                 cells.append([part if isinstance(part, str) else canonical(part) for part in value])
             elif canonical(value) is None:
                 cells.append(None)

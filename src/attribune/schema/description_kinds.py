@@ -14,7 +14,7 @@ from attribune.core.arrays import FloatArray
 from attribune.core.config import checked_dataclass
 from attribune.core.hashing import checksum
 from attribune.errors import ConfigError, DataError
-from attribune.schema.columns import Cells, as_array, single_cells
+from attribune.schema.columns import Cells, as_array, number_of, single_cells
 from attribune.schema.kinds import Categorical, ColumnName, MultiLabel, Number, read_kind
 from attribune.schema.vocabulary import Vocabulary
 
@@ -102,7 +102,7 @@ def infer_field(name: str, values: Any, *, missing: frozenset[str]) -> Field | N
     cells = single_cells(array, missing=missing, column=name, first_row=1)
     if not cells.texts:
         return None
-    if all(map(_is_number, cells.texts)):
+    if all(number_of(text) is not None for text in cells.texts):
         return Number(name)
     if all(text.startswith("[") and text.endswith("]") for text in cells.texts):
         return Vector(name) if all(map(_lists_numbers, cells.texts)) else MultiLabel(name)
@@ -121,16 +121,9 @@ def holds_numbers(kind: pa.DataType) -> bool:
     return bool(pa.types.is_floating(kind) or pa.types.is_integer(kind))
 
 
-def _is_number(text: str) -> bool:
-    try:
-        return "_" not in text and bool(np.isfinite(float(text)))
-    except ValueError:
-        return False
-
-
 def _lists_numbers(text: str) -> bool:
     parts: Sequence[str] = text[1:-1].split(",")
-    return all(_is_number(part.strip()) for part in parts)
+    return all(number_of(part.strip()) is not None for part in parts)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -19,7 +19,7 @@ from attribune.core.wording import shortened
 from attribune.errors import ConfigError, DataError, RowError
 from attribune.metrics import formulas as metric
 from attribune.metrics.metric import Metric
-from attribune.schema.columns import MISSING, as_written, canonical
+from attribune.schema.columns import MISSING, as_written, canonical, json_value
 from attribune.tasks.base import Decoded
 from attribune.tasks.codecs import LabelCodec
 from attribune.tasks.inputs import QuestionAndContext, TaskInput
@@ -110,10 +110,8 @@ def _parsed(cell: Any) -> Any:
         return cell.tolist()
     if not (isinstance(cell, str) and cell[:1] + cell[-1:] in ("{}", "[]")):
         return cell
-    try:
-        return json.loads(cell)
-    except (ValueError, RecursionError):
-        return cell
+    found = json_value(cell)
+    return cell if found is None else found
 
 
 def _zipped(texts: Any, starts: Any) -> list[tuple[str, int | None]]:

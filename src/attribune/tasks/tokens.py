@@ -6,7 +6,6 @@ object arrays (n,), whose elements the task defines.
 
 from __future__ import annotations
 
-import json
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,7 +17,7 @@ import numpy.typing as npt
 from attribune.core.arrays import Array
 from attribune.core.wording import shortened
 from attribune.errors import DataError
-from attribune.schema.columns import as_written, canonical
+from attribune.schema.columns import as_written, canonical, json_value
 from attribune.tasks.base import Task
 from attribune.tasks.inputs import TaskInput, WordList
 
@@ -53,10 +52,7 @@ def _spelled(text: str) -> list[object] | None:
     """Return the list that a text spells if it has a text in it, as JSON lines are read whose rows differ."""
     if not (text.startswith("[") and text.endswith("]")):
         return None
-    try:
-        words: list[object] = json.loads(text)
-    except (ValueError, RecursionError):
-        return None
+    words: list[object] = json_value(text) or []
     return words if any(isinstance(word, str | list | dict) for word in words) else None
 
 
