@@ -11,7 +11,7 @@ import pyarrow as pa
 from attribune.core.arguments import as_list, checked_arguments
 from attribune.core.config import checked_dataclass
 from attribune.core.hashing import text_digest
-from attribune.data.windows import Truncation, Window, parse_window
+from attribune.data.windows import Head, Truncation, Window, parse_window
 from attribune.errors import ConfigError, DataError
 from attribune.schema.columns import Table, as_array, as_written, column_batches
 
@@ -23,6 +23,7 @@ __all__ = [
     "listed_text",
     "share_texts",
     "text_digests",
+    "usual_window",
 ]
 
 
@@ -67,6 +68,11 @@ def share_texts(train: Table, other: Table, *, text: Sequence[str]) -> int:
 
 DEFAULT_LENGTH = 512
 """Length of the window when none is given, or the backbone's limit when that is smaller."""
+
+
+def usual_window(limit: int | None) -> Head:
+    """Return the window when none is given, of a backbone that takes `limit` ids; None for one without a limit."""
+    return Head(min(DEFAULT_LENGTH, limit or DEFAULT_LENGTH))
 
 
 @checked_dataclass()

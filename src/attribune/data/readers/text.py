@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -13,10 +13,9 @@ import torch
 from datasets import Dataset
 
 from attribune.data.readers.base import Collator, EncodedRows, Reader, Reading, TextRows, text_key
-from attribune.data.texts import DEFAULT_LENGTH, TextInput
+from attribune.data.texts import TextInput, usual_window
 from attribune.data.windows import (
     Chunks,
-    Head,
     PairTokens,
     SentenceChunks,
     SpecialTokens,
@@ -31,10 +30,8 @@ __all__ = [
     "CandidateCollator",
     "CandidateEncoder",
     "ComparedRows",
-    "PartsReader",
     "PlainReader",
     "TextEncoder",
-    "TextParts",
 ]
 
 _TEXTS = 1_000  # whose offsets are in memory at once
@@ -60,7 +57,7 @@ class TextEncoder(Reader):
         limit = limit if limit is not None else longest_input(tokenizer)
         self.tokenizer, self.segments = tokenizer, segments
         self.special = SpecialTokens.of(tokenizer)
-        self.window = window if window is not None else Head(min(DEFAULT_LENGTH, limit or DEFAULT_LENGTH))
+        self.window = window if window is not None else usual_window(limit)
         self.window.check(self.special, limit=limit)
         self._pairs: dict[str, PairTokens] = {}  # by the separator of the texts
 
@@ -308,40 +305,3 @@ class PlainReader(Reader):
         """Read rows from columns given by name."""
         texts = text.read_all(columns, first_row=first_row)
         return PlainRows.without_attributes(texts if self.uses_text else [""] * len(texts))
-
-
-class TextParts(NamedTuple):
-    """What a row is read of: all of its text in one, and each text for itself."""
-
-    joined: str
-    parts: tuple[str, ...]
-
-
-@dataclass(frozen=True, kw_only=True)
-class PartRows(EncodedRows):
-    """Rows with one or two texts."""
-
-    inputs: Sequence[TextParts]
-
-    @property
-    def lengths(self) -> npt.NDArray[np.int64]:
-        """Number of characters of each row, (rows,)."""
-        return np.array([len(text.joined) for text in self.inputs], dtype=np.int64)
-
-
-class PartsReader(Reader):
-    """Reads the one or two texts of rows as they are."""
-
-    name: ClassVar[str] = "parts"
-
-    def __init__(self, *, is_pair: bool) -> None:
-        self.is_pair = is_pair
-
-    def rows(self, text: TextInput, columns: Mapping[str, Sequence[Any]], *, first_row: int = 1) -> EncodedRows:
-        """Read rows from columns given by name."""
-        texts = [text.read(columns, first_row=first_row)]
-        if self.is_pair:
-            texts.append(text.read_pairs(columns, first_row=first_row))
-        joined = text.read_all(columns, first_row=first_row)
-        inputs = [TextParts(*row) for row in zip(joined, zip(*texts, strict=True), strict=True)]
-        return PartRows.without_attributes(inputs)

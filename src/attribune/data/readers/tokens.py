@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from attribune.core.arrays import IntArray
 from attribune.data.readers.base import Collator, EncodedRows, Pieces, Reader, Reading, TextRows
-from attribune.data.texts import DEFAULT_LENGTH, TextInput, canonical_text, listed_text
+from attribune.data.texts import TextInput, canonical_text, listed_text, usual_window
 from attribune.data.windows import Head, PairTokens, SpecialTokens, Window, content_ids, longest_input
 from attribune.errors import ConfigError, DataError, RowError
 from attribune.schema import Schema
@@ -27,7 +27,6 @@ __all__ = [
     "TokenReader",
     "TokenRows",
     "WordEncoder",
-    "token_window",
     "window_starts",
 ]
 
@@ -101,26 +100,33 @@ class WindowPieces(Pieces):
 
 
 class TokenReader(Reader):
-    """The base of readers whose rows are read in windows."""
+    """The base of readers whose rows are read in windows.
+
+    Args:
+        window: of the size of windows; None takes 512 ids.
+        limit: ids that the backbone takes; None asks the tokenizer.
+
+    Raises:
+        ConfigError: for a window that the backbone cannot take, or that leaves out a part of a text.
+    """
 
     cuts_rows: ClassVar[bool] = True
+
+    def __init__(self, tokenizer: Any, *, window: Window | None = None, limit: int | None = None) -> None:
+        limit = limit if limit is not None else longest_input(tokenizer)
+        self.tokenizer, self.special = tokenizer, SpecialTokens.of(tokenizer)
+        self.window = usual_window(limit) if window is None else window
+        if not isinstance(self.window, Head):
+            raise ConfigError(
+                f"the window {str(window)!r} is not for tasks that score tokens, which read the whole text: choose "
+                "head:N"
+            )
+        self.window.check(self.special, limit=limit)
 
     @classmethod
     def collator(cls, reading: Reading, schema: Schema) -> Collator:
         """Return a `TokenCollator`."""
         return TokenCollator(reading.tokenizer, schema)
-
-
-def token_window(tokenizer: Any, window: Window | None, *, limit: int | None) -> Window:
-    """Return the window of a task that scores tokens; ConfigError for one that leaves out a part of a text."""
-    if window is None:
-        limit = limit if limit is not None else longest_input(tokenizer)
-        return Head(min(DEFAULT_LENGTH, limit or DEFAULT_LENGTH))
-    if not isinstance(window, Head):
-        raise ConfigError(
-            f"the window {str(window)!r} is not for tasks that score tokens, which read the whole text: choose head:N"
-        )
-    return window
 
 
 def window_starts(length: int, *, room: int, step: int) -> IntArray:
@@ -148,15 +154,7 @@ class WordEncoder(TokenReader):
 
     A word has the ids that it has in a text with spaces between the words; one without any, such as a control
     character, is read as the unknown token. Windows overlap by half; each word is scored in the one in which it has
-    most context.
-
-    Args:
-        task: what is scored.
-        window: of the size of windows; None takes 512 ids.
-        limit: ids that the backbone takes; None asks the tokenizer.
-
-    Raises:
-        ConfigError: for a window that the backbone cannot take, or that keeps a part of a text.
+    most context. Arguments are those of `TokenReader`.
     """
 
     name: ClassVar[str] = "words"
@@ -164,10 +162,8 @@ class WordEncoder(TokenReader):
     def __init__(
         self, tokenizer: Any, task: TokenTask, *, window: Window | None = None, limit: int | None = None
     ) -> None:
-        self.tokenizer, self.task = tokenizer, task
-        self.special = SpecialTokens.of(tokenizer)
-        self.window = token_window(tokenizer, window, limit=limit)
-        self.window.check(self.special, limit=limit if limit is not None else longest_input(tokenizer))
+        super().__init__(tokenizer, window=window, limit=limit)
+        self.task = task
         self._space = _space_before_words(tokenizer)
 
     @classmethod
@@ -277,10 +273,8 @@ class PassageEncoder(TokenReader):
                 f"{type(tokenizer).__name__} does not say where tokens stand in a text, so that no answer can be cut "
                 "out of it: choose a backbone with a fast tokenizer"
             )
-        self.tokenizer, self.task, self.segments, self.is_causal = tokenizer, task, segments, is_causal
-        self.special = SpecialTokens.of(tokenizer)
-        self.window = token_window(tokenizer, window, limit=limit)
-        self.window.check(self.special, limit=limit if limit is not None else longest_input(tokenizer))
+        super().__init__(tokenizer, window=window, limit=limit)
+        self.task, self.segments, self.is_causal = task, segments, is_causal
         self._tokens: dict[str, PairTokens] = {}  # by the separator of the texts
 
     @classmethod
