@@ -190,7 +190,7 @@ class ShrunkenMeans:
     Args:
         means: (J,) of the values themselves.
         shrunken: (J,) posterior means.
-        low: (J,) lower ends of their intervals.
+        low: (J,) lower ends of their 95 % intervals.
         high: (J,) upper ends.
     """
 
@@ -200,7 +200,7 @@ class ShrunkenMeans:
     high: Array
 
 
-def shrunken_means(values: Array, groups: Array, *, level: float = 0.95) -> ShrunkenMeans:
+def shrunken_means(values: Array, groups: Array) -> ShrunkenMeans:
     """Estimate the means of groups that are draws from ``N(0, τ²)``, a random intercept (Laird and Ware 1982).
 
     The mean of group j has the variance ``v_j = s_j² / n_j``, where ``s_j²`` is the variance within the group, in which
@@ -230,5 +230,5 @@ def shrunken_means(values: Array, groups: Array, *, level: float = 0.95) -> Shru
     w = tau**2 / variances
     shrunken = weights @ (w * means)
     deviation = np.sqrt(weights @ (w * v + np.square(w * means)) - np.square(shrunken))
-    half = stats.norm.ppf((1 + level) / 2) * deviation
+    half = stats.norm.ppf(0.975) * deviation
     return ShrunkenMeans(means=means, shrunken=shrunken, low=shrunken - half, high=shrunken + half)
