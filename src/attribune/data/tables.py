@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import stat
 import tempfile
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -33,6 +34,7 @@ __all__ = [
     "Source",
     "TableFile",
     "check_same_columns",
+    "check_stored",
     "options_of",
     "read_table",
     "refuse_input_as_output",
@@ -40,6 +42,8 @@ __all__ = [
     "table_source_name",
     "with_reading",
 ]
+
+_SIZES: dict[str, int] = {}  # in bytes, of the files that this process has written
 
 IN_MEMORY = 64 * 2**20
 """Bytes up to which a table stays in memory."""
@@ -97,7 +101,10 @@ class ArrowStore:
             self._writer.close()
         except OSError as error:
             raise self._failure(error) from error
-        return datasets.Dataset.from_file(str(self._path))
+        path = str(self._path)
+        _SIZES[path] = os.stat(path).st_size
+        os.chmod(path, stat.S_IREAD)  # it is mapped from now on: whoever cut it would end this process
+        return datasets.Dataset.from_file(path)
 
     def _spill(self) -> None:
         try:
@@ -125,6 +132,19 @@ class ArrowStore:
             f"a table of more than {size} cannot be kept in {where} ({error.strerror or error}): free some space "
             "there, or name another folder (cache_dir, or TMPDIR in the environment)"
         )
+
+
+def check_stored(table: datasets.Dataset) -> None:
+    """Check that the files of a table are as they were written: a read beyond the end of one would kill the process.
+
+    Raises:
+        DataError: for a file that was cut or removed.
+    """
+    for name in (str(entry["filename"]) for entry in table.cache_files):
+        if name in _SIZES and (not os.path.exists(name) or os.stat(name).st_size != _SIZES[name]):
+            raise DataError(
+                f"{name}, which holds the table that is read, was changed by another program: run the command again"
+            )
 
 
 @dataclass(frozen=True)

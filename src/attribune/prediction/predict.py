@@ -19,6 +19,7 @@ from attribune.data.table_files import table_files
 from attribune.data.tables import (
     Source,
     check_same_columns,
+    check_stored,
     read_table,
     refuse_input_as_output,
     table_source_name,
@@ -167,6 +168,7 @@ def _to_file(
         for name, table in tables:
             arrow, own = table.with_format("arrow"), EncodingReport({})
             for start in range(0, len(table), _ROWS):
+                check_stored(table)
                 rows = arrow[start : start + _ROWS]
                 if panel is None:
                     scored, counted = score_rows(predictor, rows, source=name, first_row=start + 1)
