@@ -145,7 +145,7 @@ class CellsHere:
         return not self.ended
 
     def start(self, path: str) -> None:
-        self.ended.append(engines.run_in_this_process(str(self.folder.path), path, 1, Reporter(), os.getcwd()))
+        self.ended.append(engines._run_in_this_process(str(self.folder.path), path, 1, Reporter(), os.getcwd()))
 
     def wait(self) -> list[Outcome]:
         ended, self.ended = self.ended, []
