@@ -27,7 +27,7 @@ from pyarrow import feather, parquet
 
 from attribune.data import table_files, text_files
 from attribune.data.file_options import FileOptions
-from attribune.data.table_files import ENDINGS, header_columns
+from attribune.data.table_files import ENDINGS, _extent, header_columns
 from attribune.data.tables import read_table
 from attribune.errors import AttribuneWarning, ConfigError, DataError
 from attribune.schema.columns import canonical
@@ -393,6 +393,20 @@ def test_a_cell_far_from_the_others_is_named(tmp_path: Path) -> None:
     far_cell(path, first=False)
     with pytest.warns(AttribuneWarning, match="the first one"):
         assert read_table(path).to_dict() == {"text": ["a film"], "user": ["u1"]}
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        (b"<sheetData/>", (0, 0, "A1")),
+        (b'<row r="3"><c r="B3" s="1"/><c r="D3"/></row><row r="9"><c r="C9"/></row>', (7, 3, "D9")),
+        (b'<x:c t="s" r="AA10"><x:v>1</x:v></x:c>', (1, 1, "AA10")),
+        (b'<col min="1"/><cols r="ZZ99"/>', (0, 0, "A1")),
+    ],
+)
+def test_the_extent_of_a_sheet(content: bytes, expected: tuple[int, int, str]) -> None:
+    assert _extent(iter([content])) == expected
+    assert _extent(iter([content[place : place + 1] for place in range(len(content))])) == expected
 
 
 def not_utf8() -> pa.Array:

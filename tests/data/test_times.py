@@ -57,6 +57,8 @@ def test_seconds_and_milliseconds_keep_their_order() -> None:
         (["31/5/2024", "5/31/2024"], {}, "row 2: the time '5/31/2024' is not a date that begins with the day"),
         (["5/31/2024", "2024-05-31"], {}, "row 2: the time '2024-05-31' is not a date that begins with the month"),
         (["2024-05-31", "31.5.2024"], {}, "row 2: the time '31.5.2024' is not an ISO date"),
+        (["1717160820", "1701563400000"], {}, "row 2: .*'1701563400000' looks like milliseconds.*'1717160820', like s"),
+        (["1717160820000", "1717160820000", "1701563400"], {}, "row 3: .*looks like seconds"),
         (["5/31/2024", "13:07"], {"date_format": "month-first"}, "row 2: the time '13:07'"),
         (["5/31/2024 13:07 PM", "x"], {}, "row 1"),
         (["5/31/2024 1:07 PST", "x"], {}, "row 1"),

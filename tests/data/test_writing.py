@@ -10,7 +10,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from attribune.data.tables import read_table
+from attribune.data.file_options import AS_FOUND, FileOptions
+from attribune.data.tables import common_form, read_table
 from attribune.data.writing import ENDINGS, open_writer, prediction_array
 from attribune.errors import ConfigError, DataError
 
@@ -111,3 +112,44 @@ def test_a_full_disk_is_named(tmp_path: Path) -> None:
 def test_predictions_of_lists_have_one_type_whatever_they_hold() -> None:
     assert prediction_array([[], []]).type == prediction_array([["a"], []]).type == pa.list_(pa.string())
     assert prediction_array(["a", "b"]).type == pa.string()
+
+
+@pytest.mark.parametrize(
+    ("content", "written"),
+    [
+        (";price;who\n0;1,50;n/a\n1;-;b\n", ";price;who;p\n0;1,50;n/a;0,000025\n1;-;b;2,0\n"),
+        ("price;who\n2;a.5\n3;b\n", "price;who;p\n2;a.5;2.5e-05\n3;b;2.0\n"),
+        ("price|who\n2|a,5\n3|b\n", "price|who|p\n2|a,5|2.5e-05\n3|b|2.0\n"),
+        (",who\n0,a\n1,b\n", ",who,p\n0,a,2.5e-05\n1,b,2.0\n"),
+        ("price,who\n2,a\n3,b\n", "price,who,p\n2,a,2.5e-05\n3,b,2.0\n"),
+    ],
+)
+def test_a_table_is_written_in_the_form_of_the_one_that_was_read(content: str, written: str, tmp_path: Path) -> None:
+    """And is read again with the same columns and values."""
+    source, output = tmp_path / "in.csv", tmp_path / "out.csv"
+    source.write_text(content)
+    table = read_table(source).with_format("arrow")[:].append_column("p", pa.array([2.5e-5, 2.0]))
+    with open_writer(output, form=common_form([source], AS_FOUND)) as writer:
+        writer.write(table)
+    assert output.read_text().replace("\r\n", "\n") == written
+    again = read_table(output)
+    assert again.column_names == table.column_names
+    assert [float(one) for one in again["p"]] == [2.5e-5, 2.0]
+    assert again.to_pandas()[table.column_names[:-1]].equals(table.to_pandas()[table.column_names[:-1]])
+
+
+def test_other_files_have_the_form_of_their_ending(tmp_path: Path) -> None:
+    first, other, rows = tmp_path / "a.csv", tmp_path / "b.csv", tmp_path / "c.jsonl"
+    first.write_text("a;b\n1,5;2\n")
+    other.write_text("a,b\n1,2\n")
+    rows.write_text('{"a": 1}\n')
+    assert common_form([first, other], AS_FOUND) is None
+    assert common_form([rows], AS_FOUND) is None
+    assert common_form([TABLE], AS_FOUND) is None
+    given = common_form([other], FileOptions(delimiter=";", decimal="."))
+    assert given is not None
+    assert given.delimiter == ";"
+    output = tmp_path / "out.tsv"
+    with open_writer(output, form=common_form([first], AS_FOUND)) as writer:
+        writer.write(pa.table({"a": ["1.5"], "b": ["2"]}))
+    assert output.read_text().split() == ["a", "b", "1.5", "2"]

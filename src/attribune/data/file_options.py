@@ -9,7 +9,7 @@ from typing import Any, Self, TypedDict, cast
 
 from attribune.errors import ConfigError
 
-__all__ = ["AS_FOUND", "FORMATS", "FileOptions", "Reading", "ReadingOfAll"]
+__all__ = ["AS_FOUND", "FORMATS", "FileForm", "FileOptions", "Reading", "ReadingOfAll"]
 
 FORMATS = ("csv", "tsv", "jsonl", "ndjson", "json", "parquet", "feather", "arrow", "xlsx", "xls", "xlsb", "ods")
 """What a file can hold."""
@@ -135,3 +135,19 @@ class FileOptions:
 
 AS_FOUND = FileOptions()
 """All of it is found."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class FileForm:
+    """How a CSV or TSV file is written, for another one that is to be written in the same way.
+
+    Args:
+        ending: ``.csv`` or ``.tsv``.
+        commas: names of the columns whose numbers have decimal commas; with any, other numbers get them too.
+        is_unnamed: whether the first column has no name.
+    """
+
+    ending: str
+    delimiter: str
+    commas: tuple[str, ...] = ()
+    is_unnamed: bool = False

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
+from posixpath import join, normpath
 
 import pandas as pd
 import pyarrow as pa
@@ -24,7 +25,7 @@ from attribune.core.process import is_out_of_memory, require_memory
 from attribune.core.terminal import one_line
 from attribune.core.wording import shortened
 from attribune.data.encodings import FoundEncoding, detect_encoding
-from attribune.data.file_options import AS_FOUND, FileOptions
+from attribune.data.file_options import AS_FOUND, FileForm, FileOptions
 from attribune.data.json_lines import json_batches
 from attribune.data.text_files import (
     COMPRESSED,
@@ -48,6 +49,7 @@ __all__ = [
     "ENDINGS",
     "check_sheet",
     "comma_columns",
+    "file_form",
     "frame_table",
     "header_columns",
     "open_parquet",
@@ -58,8 +60,10 @@ __all__ = [
     "with_points",
 ]
 
-_DIMENSION = re.compile(rb"<(?:\w+:)?dimension ref=\"([A-Z]{1,3})(\d+):(([A-Z]{1,3})(\d+))\"")
-_HEAD = 1 << 12  # bytes
+_CELL = re.compile(rb"<(?:\w+:)?c\s[^>]*?\br=\"([A-Z]{1,3})([0-9]{1,7})\"")
+_SHEET = re.compile(rb"<(?:\w+:)?sheet\s[^>]*?\b\w+:id=\"([^\"]+)\"")
+_RELATION = re.compile(rb"<(?:\w+:)?Relationship\s[^>]*>")
+_BLOCK, _OVERLAP = 1 << 22, 1 << 10  # bytes
 _BYTES_OF_CELL = 64  # in the reader and in pandas, with nothing in it
 
 
@@ -72,14 +76,14 @@ def check_sheet(path: Path) -> None:
         ConfigError: naming the last row and column.
     """
     try:
-        with zipfile.ZipFile(path) as archive, archive.open("xl/worksheets/sheet1.xml") as sheet:
-            found = _DIMENSION.search(sheet.read(_HEAD))
+        with zipfile.ZipFile(path) as archive:
+            name = _first_sheet(archive)
+            if name is None:
+                return
+            with archive.open(name) as sheet:
+                rows, columns, last = _extent(iter(lambda: sheet.read(_BLOCK), b""))
     except (zipfile.BadZipFile, KeyError, OSError, NotImplementedError, RuntimeError):
         return  # another kind of workbook, or a damaged one, which its reader names
-    if found is None:
-        return
-    left, top, last, right, bottom = (part.decode() for part in found.groups())
-    rows, columns = int(bottom) - int(top) + 1, _column(right) - _column(left) + 1
     require_memory(
         rows * columns * _BYTES_OF_CELL,
         what=f"{path}: its first sheet, of {rows:,} rows and {columns:,} columns up to the cell {last},",
@@ -87,8 +91,42 @@ def check_sheet(path: Path) -> None:
     )
 
 
-def _column(letters: str) -> int:
-    return sum((ord(letter) - 64) * 26**place for place, letter in enumerate(reversed(letters)))
+def _first_sheet(archive: zipfile.ZipFile) -> str | None:
+    """Return the name of the first sheet within the archive."""
+    sheet = _SHEET.search(archive.read("xl/workbook.xml"))
+    if sheet is None:
+        return None
+    for relation in _RELATION.findall(archive.read("xl/_rels/workbook.xml.rels")):
+        target = re.search(rb"\bTarget=\"([^\"]+)\"", relation)
+        if target is not None and re.search(rb"\bId=\"" + re.escape(sheet[1]) + rb"\"", relation):
+            return normpath(join("/xl", target[1].decode())).lstrip("/")
+    return None
+
+
+def _extent(blocks: Iterator[bytes]) -> tuple[int, int, str]:
+    """Return the rows and columns between the first and the last cell, and the name of the last."""
+    first_row = first_column = 1 << 30
+    last_row = last_column = 0
+    letters, rest = b"A", b""
+    for block in blocks:
+        rest += block
+        for name, number in _CELL.findall(rest):
+            row, column = int(number), _column(name)
+            first_row, last_row = min(first_row, row), max(last_row, row)
+            first_column = min(first_column, column)
+            if column > last_column:
+                last_column, letters = column, name
+        rest = rest[-_OVERLAP:]
+    if not last_row:
+        return 0, 0, "A1"
+    return last_row - first_row + 1, last_column - first_column + 1, f"{letters.decode()}{last_row}"
+
+
+def _column(letters: bytes) -> int:
+    number = 0
+    for letter in letters:
+        number = number * 26 + letter - 64
+    return number
 
 
 _UNKNOWN = re.compile("extension<|run_end_encoded<|union<|list_view<")  # to Datasets
@@ -264,6 +302,16 @@ def header_columns(path: Path, *, options: FileOptions = AS_FOUND) -> list[str] 
     return _File(path, options).columns()
 
 
+def file_form(path: Path, *, options: FileOptions = AS_FOUND) -> FileForm | None:
+    """Return how a file of CSV or TSV is written; None for other files.
+
+    Raises:
+        DataError: naming a file that cannot be read.
+        ConfigError: for an unknown encoding.
+    """
+    return _File(path, options).form()
+
+
 class _File:
     """A file with a table: what is given of its format, and what is found of the rest, once.
 
@@ -365,6 +413,15 @@ class _File:
         if not may_be:
             return {}
         return comma_columns(self._csv_batches(self._encoding.name))
+
+    def form(self) -> FileForm | None:
+        """Return how the file is written; None if it is no CSV or TSV."""
+        if self.ending not in _DELIMITED:
+            return None
+        is_unnamed = (self.columns() or [""])[0] == UNNAMED
+        return FileForm(
+            ending=self.ending, delimiter=self._delimiter, commas=tuple(self._comma_columns), is_unnamed=is_unnamed
+        )
 
     def guesses(self, rows: pa.Table) -> str | None:
         """Say how the file was read if any of it was guessed; None if it is what its name says.

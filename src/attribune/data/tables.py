@@ -19,8 +19,8 @@ from datasets.fingerprint import generate_random_fingerprint
 
 from attribune.core.arguments import checked_arguments
 from attribune.core.files import temporary_folder
-from attribune.data.file_options import AS_FOUND, FileOptions, Reading, ReadingOfAll
-from attribune.data.table_files import ENDINGS, frame_table, plain_table, table_batches
+from attribune.data.file_options import AS_FOUND, FileForm, FileOptions, Reading, ReadingOfAll
+from attribune.data.table_files import ENDINGS, file_form, frame_table, plain_table, table_batches
 from attribune.data.text_files import STDIN, checked_columns, standard_input
 from attribune.errors import ConfigError, DataError
 from attribune.schema.columns import as_table
@@ -35,6 +35,7 @@ __all__ = [
     "TableFile",
     "check_same_columns",
     "check_stored",
+    "common_form",
     "options_of",
     "read_table",
     "refuse_input_as_output",
@@ -292,6 +293,21 @@ def _named_classes(table: datasets.Dataset) -> datasets.Dataset:
     is_list = {name: isinstance(table.features[name], datasets.List) for name in classes}
     features.update({name: datasets.List(text) if is_list[name] else text for name in classes})
     return table.map(named, batched=True, features=features, keep_in_memory=not table.cache_files)
+
+
+def common_form(sources: Sequence[Source], options: FileOptions) -> FileForm | None:
+    """Return how CSV or TSV files are written; None for other tables, and for files that are written differently."""
+    forms = set()
+    for source in sources:
+        path = source.path if isinstance(source, TableFile) else source
+        if not isinstance(path, str | Path):
+            return None
+        file = standard_input(options.file_format) if path == STDIN else Path(path)
+        if not file.exists():
+            return None
+        own = source.reading if isinstance(source, TableFile) else AS_FOUND
+        forms.add(file_form(file, options=replace(own, **options.given())))
+    return forms.pop() if len(forms) == 1 else None
 
 
 def check_same_columns(columns: Sequence[tuple[str, Sequence[str]]]) -> None:

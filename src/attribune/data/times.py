@@ -37,6 +37,7 @@ _NUMERIC_DATE = re.compile(
 _ISO_VARIANT = re.compile(r"(?P<year>\d{4})(?P<mark>[./-])(?P<month>\d{2})(?P=mark)(?P<day>\d{2})(?P<rest>.*)")
 _ZONE = re.compile(r" (?=[+-]\d{2}:?\d{2}$)| ?(?P<name>UTC|GMT)$")
 _SAMPLE = 200  # cells that are tried as dates
+_SECONDS, _MILLISECONDS = (1e8, 1e10), (1e11, 1e13)  # of the years 1973 to 2286
 
 DATE_FORMATS = ("iso", "day-first", "month-first")
 """How dates may be written, beside numbers and the formats of ``strptime``."""
@@ -90,6 +91,8 @@ def read_times(texts: Sequence[str | None], *, column: str, date_format: str | N
             cure = _format_cure(texts[: row - 1])
             raise RowError(f"column {column!r}, ", row, f": the time {text!r} is not {kind}: {cure}; {_CURE}")
         times[row - 1] = moment
+    if kind.startswith("a number"):
+        _refuse_mixed_units(times, texts, column)
     return times
 
 
@@ -133,6 +136,20 @@ def _order_of(texts: Sequence[str | None], column: str) -> str:
         f"column {column!r}: dates such as {example!r} may begin with the day or the month, and no row tells which: "
         f"give {as_argument(_SETTING, 'day-first')} or {as_argument(_SETTING, 'month-first')}"
     )
+
+
+def _refuse_mixed_units(times: npt.NDArray[Any], texts: Sequence[str | None], column: str) -> None:
+    """Refuse seconds since 1970 among milliseconds, where all times look like one or the other."""
+    seconds, milliseconds = ((low <= times) & (times < high) for low, high in (_SECONDS, _MILLISECONDS))
+    if seconds.any() and milliseconds.any() and (seconds | milliseconds).all():
+        row = int(np.argmax(milliseconds if seconds[0] else seconds))
+        unit, other = ("milliseconds", "seconds") if seconds[0] else ("seconds", "milliseconds")
+        raise RowError(
+            f"column {column!r}, ",
+            row + 1,
+            f": the time {texts[row]!r} looks like {unit} since 1970, and that of row 1, {texts[0]!r}, like {other}: "
+            "write all in one unit",
+        )
 
 
 def _iso(text: str) -> int | None:

@@ -6,6 +6,7 @@ import contextlib
 import csv
 import json
 import math
+import re
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import partial
@@ -18,11 +19,13 @@ import pyarrow.parquet as pq
 
 from attribune.core.door import as_argument
 from attribune.core.files import draft_of, move_into_place
+from attribune.data.file_options import FileForm
 from attribune.errors import ConfigError, DataError
 
 __all__ = ["ENDINGS", "TableWriter", "check_output", "finite", "open_writer", "prediction_array", "prediction_field"]
 
 _SPACED = b"attribune.spaced"  # in the metadata of a column
+_POINT = re.compile(r"\.(?=\d)")
 
 
 class TableWriter(Protocol):
@@ -48,10 +51,13 @@ def check_output(path: str | Path, *, escape_formulas: bool = False) -> None:
 
 
 @contextmanager
-def open_writer(path: str | Path, *, escape_formulas: bool = False) -> Iterator[TableWriter]:
+def open_writer(
+    path: str | Path, *, escape_formulas: bool = False, form: FileForm | None = None
+) -> Iterator[TableWriter]:
     """Open a file for writing; it replaces an earlier one only when the block ends without an error.
 
     Args:
+        form: of another file, in which one with the same ending is written; by default with commas, tabs in TSV.
         escape_formulas: put an apostrophe before texts in CSV and TSV that spreadsheet programs run as formulas.
 
     Raises:
@@ -63,6 +69,8 @@ def open_writer(path: str | Path, *, escape_formulas: bool = False) -> Iterator[
     open_format = ENDINGS[path.suffix.lower()]
     if escape_formulas:
         open_format = partial(open_format, escape_formulas=True)
+    if form is not None and form.ending == path.suffix.lower():
+        open_format = partial(open_format, form=form)
     draft = draft_of(path)
     try:
         with ExitStack() as stack:
@@ -78,15 +86,17 @@ def open_writer(path: str | Path, *, escape_formulas: bool = False) -> Iterator[
 
 
 class _Csv:
-    def __init__(self, path: Path, stack: ExitStack, *, delimiter: str, escape_formulas: bool = False) -> None:
+    def __init__(self, path: Path, stack: ExitStack, *, form: FileForm, escape_formulas: bool = False) -> None:
         file = stack.enter_context(path.open("w", encoding="utf-8", newline=""))
         self._cell = _escaped_cell if escape_formulas else _cell
-        self._writer = csv.writer(file, delimiter=delimiter)
+        self._form = form
+        self._writer = csv.writer(file, delimiter=form.delimiter)
         self._begun = False
 
     def write(self, rows: pa.Table) -> None:
         if not self._begun:
-            self._writer.writerow(map(self._cell, rows.column_names))
+            first, *others = map(self._cell, rows.column_names)
+            self._writer.writerow(["" if self._form.is_unnamed else first, *others])
             self._begun = True
         self._writer.writerows(zip(*(self._cells(field, rows[field.name]) for field in rows.schema), strict=True))
 
@@ -94,7 +104,16 @@ class _Csv:
         cells = column.to_pylist()
         if field.metadata and _SPACED in field.metadata:
             cells = [" ".join(map(str, cell)) for cell in cells]
+        if field.name in self._form.commas or (self._form.commas and pa.types.is_floating(field.type)):
+            return [_with_comma(cell) for cell in cells]  # numbers, which run as no formula
         return map(self._cell, cells)
+
+
+def _with_comma(cell: Any) -> Any:
+    """Write a number with a decimal comma; words for no number, such as ``n/a``, have no point between digits."""
+    is_number = isinstance(cell, float) and math.isfinite(cell)  # without exponents, which are read as no number here
+    text = np.format_float_positional(cell, trim="0") if is_number else str(cell)
+    return None if cell is None else _POINT.sub(",", text)
 
 
 class _JsonLines:
@@ -150,8 +169,8 @@ def _escaped_cell(value: Any) -> Any:
 
 
 ENDINGS: dict[str, Callable[..., TableWriter]] = {
-    ".csv": partial(_Csv, delimiter=","),
-    ".tsv": partial(_Csv, delimiter="\t"),
+    ".csv": partial(_Csv, form=FileForm(ending=".csv", delimiter=",")),
+    ".tsv": partial(_Csv, form=FileForm(ending=".tsv", delimiter="\t")),
     ".jsonl": _JsonLines,
     ".parquet": _Parquet,
 }

@@ -20,6 +20,7 @@ from attribune.data.tables import (
     Source,
     check_same_columns,
     check_stored,
+    common_form,
     read_table,
     refuse_input_as_output,
     table_source_name,
@@ -153,7 +154,8 @@ def _to_file(
         files += table_files([source]) if isinstance(source, str | Path) and Path(source).is_dir() else [source]
     refuse_input_as_output(output, files)
     clear_drafts(Path(output).parent, name=Path(output).name)
-    with open_output() as writer:
+    form = common_form(files, reading) if Path(output).suffix.lower() in (".csv", ".tsv") else None
+    with open_output(form=form) as writer:
         predictor = load()
         tables = [(table_source_name(source), read_table(source, **reading.given())) for source in files]
         if not any(len(table) for _, table in tables):

@@ -33,8 +33,8 @@ _JUDGEMENTS = """Turn the export of an annotation tool into a table with a row f
 
 Read exports of Label Studio, Argilla and doccano, records with a list of answers and one of judges (such as those of
 Learning with Disagreements), or a table with a column for each judge. Write the columns of the text, the judge and the
-answer, and say what was left out. Of several files, each belongs to one judge, whose name it has, unless a column
-tells.
+answer, and say what was left out. Answers that mark parts of a text become words and tags. Of several files, each
+belongs to one judge, whose name it has, unless a column tells.
 
 Examples:
   attribune data judgements project.json --output judgements.csv
