@@ -14,9 +14,11 @@ import pytest
 
 from attribune import check, read_table
 from attribune.apps.cli import main
-from attribune.data.annotation_exports import Judgements, read_judgements
+from attribune.data.annotation_exports import Judgements, read_judgements, write_judgements
 from attribune.data.judgement_layouts import parsed_cell
+from attribune.data.span_tags import are_spans, tagged_text
 from attribune.errors import ConfigError, DataError
+from attribune.tasks.tokens import word_list
 
 ROWS = 12
 
@@ -100,6 +102,19 @@ EXPORTS: dict[str, tuple[list[dict[str, Any]], list[tuple[Any, ...]]]] = {
         ],
         TWO,
     ),
+    "argilla of datasets": (
+        [{"text": texts(0), "mood": {"user_id": ["a", "b"], "value": ["pos", "neg"], "status": ["submitted"] * 2}}],
+        TWO,
+    ),
+    "argilla nested": (
+        [
+            {
+                "fields": {"text": texts(0)},
+                "responses": {"mood": [{"user_id": "a", "value": "pos"}, {"user_id": "b", "value": "neg"}]},
+            }
+        ],
+        TWO,
+    ),
     "lewidi": ([{"text": texts(0), "annotations": "pos,neg", "annotators": "a,b"}], TWO),
     "lists": ([{"text": texts(0), "annotations": ["pos", "neg"], "annotators": ["a", "b"]}], TWO),
 }
@@ -115,6 +130,21 @@ def test_each_tool_gives_a_row_for_each_judgement(name: str, tmp_path: Path) -> 
     assert found.lines() == [f"{found.source} is read as {found.words}: 1 text, 2 judgements by 2 judges"]
 
 
+def test_answers_of_people_without_telling_names_are_found() -> None:
+    """Lists of one length: nobody is in one twice, and a few classes repeat."""
+    table = pd.DataFrame(
+        {
+            "text": [texts(number) for number in range(ROWS)],
+            "who": [["u1", "u2", f"u{3 + number % 3}"] for number in range(ROWS)],
+            "mood": [["yes", "yes", "no"]] * ROWS,
+            "topics": [["sport", "city"]] * ROWS,
+        }
+    )
+    found = read_judgements(table)
+    assert triples(found)[:3] == [(texts(0), "u1", "yes"), (texts(0), "u2", "yes"), (texts(0), "u3", "no")]
+    assert found.table["topics"][0] == ["sport", "city"]
+
+
 def test_what_lewidi_tells_of_each_judge_and_text_is_kept(tmp_path: Path) -> None:
     rows = {
         str(number): {
@@ -123,16 +153,14 @@ def test_what_lewidi_tells_of_each_judge_and_text_is_kept(tmp_path: Path) -> Non
             "annotators": "Ann1,Ann2,Ann3",
             "soft_label": {"0": 0.33, "1": 0.67},
             "hard_label": "1",
-            "rude": ["1", "0", "0"],
-            "group": ["g1", "g1", "g2"],
-            "bot": "x",
+            "other_info": {"other": {"rude": "1,0,0"}, "group": "g1,g1,g2", "bot": "x", "pair": "one,two"},
         }
         for number in range(3)
     }
     path = tmp_path / "HS.json"
     path.write_text(json.dumps(rows))
     found = read_judgements(str(path))
-    assert found.table.column_names == ["id", "text", "bot", "rude", "group", "judge", "label"]
+    assert found.table.column_names == ["id", "text", "bot", "pair", "rude", "group", "judge", "label"]
     assert triples(found, "judge", "label", "group", "rude", "bot")[:3] == [
         ("Ann1", "0", "g1", "1", "x"),
         ("Ann2", "1", "g1", "0", "x"),
@@ -278,7 +306,7 @@ WIDE = [
 
 def test_columns_of_judges_become_rows(tmp_path: Path) -> None:
     path = written(tmp_path, WIDE, "wide.csv")
-    found, named = (read_judgements(path, judges=names) for names in (["anna", "bob", "cem"], ["bob", "anna"]))
+    found, named = read_judgements(path), read_judgements(path, judges=["bob", "anna"])
     assert len(found.table) == 2 * ROWS + ROWS // 3
     assert triples(found)[:3] == [(texts(0), "anna", "0"), (texts(0), "bob", "1"), (texts(0), "cem", "0")]
     assert found.table.column_names == ["text", "place", "judge", "label"]
@@ -312,24 +340,60 @@ def test_what_cannot_be_read_is_named(
         read_judgements(written(tmp_path, rows), **options)
 
 
-@pytest.mark.parametrize("tool", ["doccano", "label studio", "old doccano"])
-def test_marked_parts_are_no_answers(tool: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("spans", "tags"),
+    [
+        ([[0, 3, "PER"], [8, 11, "PER"]], "B-PER O B-PER O"),
+        ([[0, 7, "X"]], "B-X I-X O O"),
+        ([{"start": 9, "end": 10, "labels": ["LOC"]}], "O O B-LOC O"),
+        ([{"start_offset": 0, "end_offset": 3, "label": 2}], "B-2 O O O"),
+        ([[0, 7, "X"], [4, 11, "Y"]], "B-X I-X O O"),
+        ([], "O O O O"),
+    ],
+)
+def test_marked_parts_are_tags_of_words(spans: list[Any], tags: str) -> None:
+    tagged = tagged_text("Ann saw Bob.", spans)
+    assert tagged.words == ["Ann", "saw", "Bob", "."]
+    assert tagged.tags == tags.split()
+    assert tagged.widened == (tags == "O O B-LOC O")
+    assert tagged.overlapping == (len(spans) == 2 and "Y" in spans[1])
+
+
+@pytest.mark.parametrize(
+    "span", [[0, 99, "X"], [3, 3, "X"], [3, 4, "X"], [0, 3, ""], {"start": 0, "end": 3, "labels": []}]
+)
+def test_parts_that_are_not_in_the_text_are_named(span: Any) -> None:
+    assert are_spans([span])
+    with pytest.raises(DataError, match=r"give its start|has no word"):
+        tagged_text("Ann saw Bob.", [span])
+
+
+@pytest.mark.parametrize("tool", ["doccano", "entities", "label studio", "old doccano"])
+def test_exports_of_marked_parts_become_words_and_tags(tool: str, tmp_path: Path) -> None:
     part = {"start": 0, "end": 3, "labels": ["PER"]}
+    old = {"label": "PER", "start_offset": 0, "end_offset": 3, "user": "a"}
     row = {
         "doccano": {"text": "Ann saw Bob", "label": [[0, 3, "PER"]], "username": "a"},
+        "entities": {"text": "Ann saw Bob", "entities": [old | {"id": 1}], "username": "a"},
         "label studio": {
             "data": {"text": "Ann saw Bob"},
             "annotations": [annotation("a", {"type": "labels", "value": part})],
         },
-        "old doccano": {"text": "Ann saw Bob", "annotations": [{"label": "PER", "start_offset": 0, "user": "a"}]},
+        "old doccano": {"text": "Ann saw Bob", "annotations": [old]},
     }[tool]
-    with pytest.raises(DataError, match=r"row 1: .*PER.* marks a part of the text"):
-        read_judgements(written(tmp_path, [row]))
+    output = tmp_path / "rows.csv"
+    found = write_judgements(written(tmp_path, [row]), output)
+    table = read_table(str(output))
+    assert word_list(table[0]["words"]) == ["Ann", "saw", "Bob"]
+    assert word_list(table[0]["tags"]) == ["B-PER", "O", "O"]
+    assert table[0]["judge"] == "a"
+    assert "--text words --label tags --task tags" in found.next_command(output)
 
 
-@pytest.mark.parametrize("name", EXPORTS)
+@pytest.mark.parametrize("name", [*EXPORTS, "wide"])
 def test_check_says_first_what_a_table_is(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path = written(tmp_path, EXPORTS[name][0] * ROWS)
+    rows = WIDE if name == "wide" else EXPORTS[name][0] * ROWS
+    path = written(tmp_path, rows, "wide.csv" if name == "wide" else "export.jsonl")
     checked = check(path)
     assert checked.export is not None
     assert checked.text().startswith(checked.export)
@@ -371,6 +435,11 @@ def test_other_tables_are_no_exports(columns: dict[str, Any]) -> None:
     assert check(table).export is None
 
 
+def test_a_named_label_is_no_judge(tmp_path: Path) -> None:
+    path = written(tmp_path, WIDE, "wide.csv")
+    assert check(path, label="bob").export is None
+
+
 @pytest.mark.parametrize(
     ("cell", "value"),
     [
@@ -404,9 +473,12 @@ def test_answers_beside_their_judges_are_paired_by_their_numbers(answer: str, pe
         | {f"{answer}{number}": (row + number) % 5 for number in numbers}
         for row in range(40)
     ]
-    found = read_judgements(written(tmp_path, rows), judges=[f"{answer}{number}" for number in numbers])
+    found = read_judgements(written(tmp_path, rows))
     assert "each beside a column with its judge" in found.words
     assert found.judges == 11
     first = found.table[0]
     assert (first["judge"], first["label"]) == ("T1", "1")
     assert not {f"{person}1", f"{answer}1"} & set(found.table.column_names)
+    export = check(pd.DataFrame(rows)).export
+    assert export is not None
+    assert "looks like answers" in export

@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 from attribune import check
 from attribune.data import json_lines
 from attribune.data.checking import table_check
+from attribune.data.judgement_layouts import find_export
 from attribune.data.table_files import ENDINGS, header_columns
 from attribune.data.tables import read_table, table_source_name
 from attribune.errors import AttribuneWarning, ConfigError, DataError
@@ -418,3 +419,14 @@ def test_all_of_many_columns_have_their_decimal_commas(tmp_path: Path, monkeypat
     monkeypatch.setattr(table_check, "_MOST_COLUMNS", 200)
     with pytest.raises(DataError, match="the Dataset has 201 columns, and each of at most 200 can be checked"):
         check(table)
+
+
+def test_columns_of_many_scales_are_no_judges() -> None:
+    """All pairs of ten thousand columns would be compared for hours."""
+    columns = {f"c{n}": [n, n + 1, n, n + 1, n, n + 1] for n in range(5_000)}
+    table = pa.table({"text": ["some words of a text"] * 6, **columns})
+    assert find_export(table) is None
+    few = pa.table({"text": ["some words of a text"] * 6, **{f"c{n}": columns["c1"] for n in range(5_000)}})
+    found = find_export(few)
+    assert found is not None
+    assert len(found.used) == 5_000

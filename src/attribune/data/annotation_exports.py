@@ -24,19 +24,20 @@ from attribune.data.checking.roles import guess_texts
 from attribune.data.file_options import Reading
 from attribune.data.judgement_layouts import (
     SAMPLE,
+    GivenAnswer,
     Layout,
     Records,
     chosen_classes,
     find_export,
     find_layout,
-    marks_part,
     parsed_cell,
 )
+from attribune.data.span_tags import TaggedText, are_spans, tagged_text
 from attribune.data.table_files import table_files
 from attribune.data.tables import check_same_columns, read_table, refuse_input_as_output, table_source_name
 from attribune.data.text_files import STDIN, inner_name
 from attribune.data.texts import canonical_text, text_digests
-from attribune.data.writing import open_writer
+from attribune.data.writing import open_writer, prediction_array, prediction_field
 from attribune.errors import ConfigError, DataError, RowError
 from attribune.schema.columns import as_array, canonical, require_columns
 
@@ -45,6 +46,7 @@ __all__ = ["Judgements", "naming_exports", "read_judgements", "write_judgements"
 _SEPARATORS = ("|", ";", "/", "&&")
 _NAMES = ("email", "username", "name", "id")  # of a person, in objects
 _SHOWN = 60  # characters of an example
+_WORDS, _TAGS = "words", "tags"  # columns of marked parts
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,6 +60,7 @@ class Judgements:
         texts: number of texts that somebody judged.
         text: the columns of the text; none where no column is known to be one.
         label: the column of answers.
+        is_tagged: whether the answers are tags of words.
         judges: number of judges.
         notes: what was left out, or is odd, in short lines.
     """
@@ -68,6 +71,7 @@ class Judgements:
     texts: int
     text: tuple[str, ...]
     label: str
+    is_tagged: bool
     judges: int
     notes: tuple[str, ...] = ()
 
@@ -77,9 +81,12 @@ class Judgements:
         return [f"{self.source} is read as {self.words}: {sizes} {counted(self.judges, 'judge')}", *self.notes]
 
     def next_command(self, file: str | Path) -> str:
-        """Return the command that checks them, once they are written to a file."""
+        """Return the command to go on with, once they are written to a file: to check it, or to train on tags."""
         columns = [*(["--text", *self.text] if self.text else []), "--label", self.label]
-        return shlex.join(["attribune", "check", str(file), *columns])
+        if not self.is_tagged:
+            return shlex.join(["attribune", "check", str(file), *columns])
+        task = ["--task", "tags", "--method", "none", "--output", "runs/tags"]
+        return shlex.join(["attribune", "train", str(file), *columns, *task])
 
 
 @checked_arguments
@@ -134,7 +141,8 @@ def read_judgements(
     """Read an export of an annotation tool as a table with a row for each judgement.
 
     What an export is, is found: tasks of Label Studio, records of Argilla and doccano, lists of answers beside lists of
-    judges as data sets of Learning with Disagreements have them, or the columns `judges`.
+    judges as data sets of Learning with Disagreements have them, or a column for each judge. Answers that mark parts of
+    the text become the columns ``words`` and ``tags``, in place of the label.
 
     Args:
         data: anything that `read_table` takes, a folder, or a list of files with the same columns; the name of each
@@ -165,31 +173,32 @@ def read_judgements(
     question, notes = layout.question(label), list[str]()
     if isinstance(layout, Records) and layout.judge is None:
         table, layout, notes = _judged_by_files(table, layout, sources, [len(one) for one in tables])
-    items, dropped = _items(table, layout, question)
+    items = _items(table, layout, question)
     texts = as_list(text)
-    require_columns(items.column_names, texts, source=source)
-    found = _Found(items=items, texts=texts or _texts_of(items), source=source)
-    names = [name for name in layout.of_judgements(question) if name in table.column_names]
-    cells = {name: [parsed_cell(value) for value in table[name].to_pylist()] for name in names}
+    require_columns(items.table.column_names, texts, source=source)
+    found = _Found(items=items.table, texts=texts or _texts_of(items.table), source=source)
+    needed = [name for name in dict.fromkeys(layout.read(question)) if name in table.column_names]
+    cells = {name: [parsed_cell(value) for value in table[name].to_pylist()] for name in needed}
     for number in range(len(table)):
         found.add(number, layout, question, {name: column[number] for name, column in cells.items()})
-    left_out = [f"left out, {reason}: {count:,}" for reason, count in found.left_out.items()]
+    found.read_answers()
     if not found.labels:
-        reasons = "; ".join(left_out) or "no record has one"
+        reasons = "; ".join(found.left_out_lines()) or "no record has one"
         raise DataError(f"{source} is read as {layout.words}, and holds no judgement ({reasons}): check the export")
     result, joined = found.table(judge_column, label_column)
-    notes += [*left_out, *found.doubts(), *joined]
+    notes += [*found.left_out_lines(), *found.doubts(), *joined]
     if others := [one for one in layout.questions if one != question and one not in result.column_names]:
         notes.append(f"left out, answers to other questions: {', '.join(others)}")
-    if dropped:
-        notes.append(f"left out, columns about the work or made of the judgements: {', '.join(dropped)}")
+    if items.dropped:
+        notes.append(f"left out, columns about the work or made of the judgements: {', '.join(items.dropped)}")
     return Judgements(
         source=source,
         words=layout.words if label is None else f"{layout.words}, the answers to {question!r}",
         table=datasets.Dataset(result),
         texts=found.text_count,
-        text=tuple(found.texts),
-        label=label_column,
+        text=tuple(found.texts) if found.tagged is None else (_WORDS,),
+        label=label_column if found.tagged is None else _TAGS,
+        is_tagged=found.tagged is not None,
         judges=len(set(found.judges) - {None}),
         notes=tuple(notes),
     )
@@ -215,7 +224,7 @@ def naming_exports(table: datasets.Dataset, source: str) -> Iterator[None]:
         yield
     except DataError as error:
         layout = find_export(arrow_columns(table.select(range(min(len(table), SAMPLE)))))
-        if layout is None:
+        if layout is None or layout.is_doubtful:
             raise
         maker = f"`{layout.command(source, {})}`" if is_command_line() else "`read_judgements`"
         raise DataError(
@@ -254,21 +263,31 @@ def _judged_by_files(
     return table.append_column(column, [files]), replace(layout, judge=column), [note]
 
 
-def _items(table: pa.Table, layout: Layout, question: str) -> tuple[pa.Table, list[str]]:
-    """Return the columns that say something of a text, and the names of those that are dropped."""
+@dataclass(frozen=True, kw_only=True)
+class _Items:
+    """The columns of the texts, and those that were dropped."""
+
+    table: pa.Table
+    dropped: tuple[str, ...]
+
+
+def _items(table: pa.Table, layout: Layout, question: str) -> _Items:
+    """Return the columns that say something of a text; objects that the layout takes apart become several."""
     rest = [name for name in table.column_names if name not in layout.of_judgements(question)]
     dropped = layout.dropped(rest)
     names = [name for name in rest if name not in dropped]
-    columns: dict[str, Any] = {name: table[name] for name in names if name not in layout.apart}
-    for container in (name for name in names if name in layout.apart):
+    apart = [name for name in layout.taken_apart() if name in names]
+    columns: dict[str, Any] = {name: table[name] for name in names if name not in apart}
+    for container in apart:
         rows = [parsed_cell(value) for value in table[container].to_pylist()]
-        objects = [row if isinstance(row, Mapping) else {} for row in rows]
+        objects = [layout.rest_of(row, (container,)) if isinstance(row, Mapping) else {} for row in rows]
         for key in dict.fromkeys(key for one in objects for key in one):
-            name = key if key not in columns else f"{container}.{key}"
-            columns[name] = _column([one.get(key) for one in objects], key)
+            columns[key if key not in columns else f"{container}.{key}"] = _column(
+                [one.get(key) for one in objects], key
+            )
     if not columns:
         raise DataError(f"no column is left for the texts ({', '.join(table.column_names)}): give a table with texts")
-    return pa.table(columns), dropped
+    return _Items(table=pa.table(columns), dropped=tuple(dropped))
 
 
 def _column(values: Sequence[Any], name: str) -> pa.Array:
@@ -301,18 +320,21 @@ class _Found:
 
     Attributes:
         texts: columns of the text.
-        rows: (n,) the row of each judgement in the table of texts; so are `judges`, `labels`, and `more`, what else is
-            told of each.
+        answers: (n,) the judgements as they are written; so are the rest:
+        rows: number of the row of each; `judges`, `labels`, and what else is told of each, `more`.
+        tagged: words and tags in place of labels, where the answers mark parts of the text.
         left_out: how many records are no judgement, by reason.
     """
 
     items: pa.Table
     texts: Sequence[str]
     source: str
+    answers: list[tuple[int, GivenAnswer]] = field(default_factory=list)
     rows: list[int] = field(default_factory=list)
     judges: list[str | None] = field(default_factory=list)
     labels: list[str | list[str]] = field(default_factory=list)
     more: list[Mapping[str, Any]] = field(default_factory=list)
+    tagged: list[TaggedText] | None = None
     left_out: Counter[str] = field(default_factory=Counter)
 
     def add(self, number: int, layout: Layout, question: str, row: Mapping[str, Any]) -> None:
@@ -322,19 +344,62 @@ class _Found:
             RowError: for a record that does not fit, or an answer that is none.
         """
         try:
-            answers = [(answer, _label_of(answer.label)) for answer in layout.answers(row, question)]
+            answers = list(layout.answers(row, question))
         except DataError as error:
-            raise RowError(f"{self.source}: ", number + 1, f": {error}") from error
+            raise self._at(number, error) from error
         if not answers:
             self.left_out["texts without a judgement"] += 1
-        for answer, label in answers:
-            if answer.left_out or label is None:
-                self.left_out[answer.left_out or "judgements without an answer"] += 1
+        for answer in answers:
+            if answer.left_out:
+                self.left_out[answer.left_out] += 1
+            else:
+                self.answers.append((number, answer))
+
+    def read_answers(self) -> None:
+        """Take the labels from the answers, or, if these mark parts of the text, the tags of its words.
+
+        Raises:
+            RowError: for an answer that is none.
+        """
+        if any(are_spans(answer.label) for _, answer in self.answers):
+            self.tagged = []
+        for number, answer in self.answers:
+            try:
+                label = _label_of(answer.label) if self.tagged is None else self._tag(number, answer.label)
+            except DataError as error:
+                raise self._at(number, error) from error
+            if label is None:
+                self.left_out["judgements without an answer"] += 1
                 continue
             self.rows.append(number)
             self.judges.append(_name_of(answer.judge))
             self.labels.append(label)
             self.more.append(answer.more)
+
+    def _at(self, number: int, error: DataError) -> RowError:
+        return RowError(f"{self.source}: ", number + 1, f": {error}")
+
+    def _tag(self, number: int, spans: Any) -> list[str] | None:
+        """Tag the words of a text; without a list, nobody has looked at it."""
+        if spans is None or self.tagged is None:
+            return None
+        if spans != [] and not are_spans(spans):
+            raise DataError(
+                f"{shortened(str(spans), _SHOWN)!r} marks no part of the text, as other answers do: choose one question"
+            )
+        if len(self.texts) != 1:
+            raise DataError(
+                "the answers mark parts of a text, and no column is known to be that: name it "
+                f"with {as_argument('text')}"
+            )
+        text = self.items[self.texts[0]][number].as_py()
+        tagged = tagged_text(text if isinstance(text, str) else "", [spans] if isinstance(spans, Mapping) else spans)
+        self.tagged.append(tagged)
+        return tagged.tags
+
+    def left_out_lines(self) -> list[str]:
+        """Say what was no judgement."""
+        return [f"left out, {reason}: {count:,}" for reason, count in self.left_out.items()]
 
     @cached_property
     def _keys(self) -> list[bytes | int]:
@@ -381,6 +446,8 @@ class _Found:
             ConfigError: for a name that a column of the texts has.
         """
         more = list(dict.fromkeys(name for one in self.more for name in one))
+        if self.tagged is not None and (taken := {_WORDS, _TAGS} & {*self.items.column_names, judge}):
+            raise ConfigError(f"{self.source} has a column {min(taken)!r}, in which tags or words are to be: rename it")
         for name, role in ((judge, "judge"), (label, "label")):
             if name in (*self.items.column_names, *more) or judge == label:
                 raise ConfigError(
@@ -391,8 +458,24 @@ class _Found:
         for name in more:
             result = result.append_column(name, _column([one.get(name) for one in self.more], name))
         result = result.append_column(judge, pa.array(self.judges, pa.string()))
-        labels, notes = _joined_labels(self.labels)
-        return result.append_column(label, pa.array(labels, pa.string())), notes
+        if self.tagged is None:
+            labels, notes = _joined_labels(self.labels)
+            return result.append_column(label, pa.array(labels, pa.string())), notes
+        for name, lists in ((_WORDS, [one.words for one in self.tagged]), (_TAGS, [one.tags for one in self.tagged])):
+            values = prediction_array(lists)
+            result = result.append_column(prediction_field(name, values, spaced=True), values)
+        return result, self._tag_notes()
+
+    def _tag_notes(self) -> list[str]:
+        tagged = self.tagged or ()
+        widened, overlapping = sum(one.widened for one in tagged), sum(one.overlapping for one in tagged)
+        nothing = sum(set(one.tags) <= {"O"} for one in tagged)
+        return [
+            f"the answers mark parts of the text: {_TAGS} has a tag for each of the {_WORDS}",
+            *([f"{counted(widened, 'part')} within words: the whole words are tagged"] if widened else []),
+            *([f"left out, parts that overlap an earlier one: {overlapping:,}"] if overlapping else []),
+            *([f"{counted(nothing, 'judgement')} without any part"] if nothing else []),
+        ]
 
 
 def _joined_labels(labels: Sequence[str | list[str]]) -> tuple[list[str], list[str]]:
@@ -420,11 +503,6 @@ def _label_of(value: Any) -> str | list[str] | None:
     Raises:
         DataError: for an object that is no answer.
     """
-    if marks_part(value) or (isinstance(value, list) and any(map(marks_part, value))):
-        raise DataError(
-            f"{shortened(str(value), _SHOWN)} marks a part of the text, not what somebody says of all of it: choose "
-            "another question"
-        )
     if isinstance(value, Mapping):
         if (classes := chosen_classes(value)) is None:
             raise DataError(

@@ -10,28 +10,20 @@ import re
 import shlex
 import warnings
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import pyarrow as pa
 
 from attribune.core.door import as_argument
 from attribune.core.wording import shortened
+from attribune.data.span_tags import are_spans
 from attribune.errors import ConfigError, DataError
 from attribune.schema.columns import MISSING, canonical, json_value, require_columns
 
-__all__ = [
-    "SAMPLE",
-    "GivenAnswer",
-    "Layout",
-    "Records",
-    "chosen_classes",
-    "find_export",
-    "find_layout",
-    "marks_part",
-    "parsed_cell",
-]
+__all__ = ["SAMPLE", "GivenAnswer", "Layout", "Records", "chosen_classes", "find_export", "find_layout", "parsed_cell"]
 
 _PERSON = re.compile(
     r"(^|[^a-z])(annotator|user|username|judge|rater|coder|worker|turker|labeller|labeler|reviewer|expert|completed_by)s?"
@@ -40,12 +32,15 @@ _PERSON = re.compile(
 _LABEL = re.compile(
     r"(label|cat|category|categorie|class|classe|annotation|answer|judgement|judgment|rating|response)s?"
 )
+_FLAG = re.compile(r"(is|has)_")
 _CONTENTS = ("value", "label", "answer", "choice", "response", "rating", "score")  # keys of an object that is an answer
 _RECORDS = ("annotation_id", "created_at", "updated_at", "lead_time", "agreement", "comments")  # about the work itself
 _SUBMITTED = "submitted"
 _FEW_VALUES = 20
 SAMPLE = 1_000
 """Rows by which a table is recognised."""
+_LEAST_JUDGES = 3  # columns with the same values that are taken for judges unasked
+_MOST_SCALES = 300  # different sets of values of columns, which are no answers of judges where there are more
 _MOST = 0.9  # of the records: a few broken ones are named rather than hide the layout
 
 
@@ -70,13 +65,12 @@ class GivenAnswer:
 class Layout(ABC):
     """Where a table has its judgements.
 
-    ``apart`` are columns of objects, whose entries become columns of the texts.
-
     Attributes:
         words: what it is, after "is read as" and "looks like".
         questions: the columns, or names within them, that hold answers.
         default: the one of them that is meant where none is named; None where nothing tells.
-        used: the columns that hold the judgements, of which `answers` reads the cells.
+        used: the columns that hold the judgements.
+        is_doubtful: whether the columns may as well be something else.
         is_plain: whether each row is one judgement already, with one answer.
     """
 
@@ -84,9 +78,8 @@ class Layout(ABC):
     questions: tuple[str, ...]
     default: str | None = None
     used: tuple[str, ...]
+    is_doubtful: bool = False
     is_plain: bool = False
-
-    apart: ClassVar[tuple[str, ...]] = ()
 
     @abstractmethod
     def answers(self, row: Mapping[str, Any], question: str) -> Iterator[GivenAnswer]:
@@ -108,10 +101,14 @@ class Layout(ABC):
             "judgements",
             f"./{source}" if source.startswith("-") and source != "-" else source,
         ]
-        for flag, values in reading.items():
+        for flag, values in (*self.flags().items(), *reading.items()):
             words += [flag, *values]
         name = re.sub(r"\W+", "-", source.rpartition("/")[2].partition(".")[0]).strip("-") or "table"
         return shlex.join([*words, "--output", f"{name}-judgements.csv"])
+
+    def flags(self) -> Mapping[str, Sequence[str]]:
+        """Return the flags that tell the layout to the command, where it is not certain; with their values."""
+        return {}
 
     def question(self, label: str | None) -> str:
         """Return the question that is asked for, or the only one.
@@ -135,8 +132,24 @@ class Layout(ABC):
         return found
 
     def of_judgements(self, question: str) -> Sequence[str]:
-        """Return the columns with the judgements, which are no columns of the texts."""
+        """Return the columns that are no columns of the texts, since they hold judgements."""
         return self.used
+
+    def read(self, question: str) -> Sequence[str]:
+        """Return the columns of which `answers` reads the cells."""
+        return self.of_judgements(question)
+
+    def taken_apart(self) -> Sequence[str]:
+        """Return columns of objects, whose entries become columns of the texts."""
+        return ()
+
+    def rest_of(self, value: Mapping[str, Any], path: tuple[str, ...]) -> Mapping[str, Any]:
+        """Return what an object that is taken apart says of the text.
+
+        Args:
+            path: its column.
+        """
+        return value
 
     def dropped(self, columns: Sequence[str]) -> list[str]:
         """Return other columns that are no columns of texts: about the work, or made of the judgements."""
@@ -188,8 +201,6 @@ def _all_of(cells: Sequence[Any], kind: type | tuple[type, ...]) -> bool:
 class LabelStudio(Layout):
     """Tasks of Label Studio: ``annotations`` of a task, each with a ``result`` of several answers."""
 
-    apart = ("data",)
-
     @classmethod
     def find(cls, cells: _Cells) -> LabelStudio | None:
         """Recognise the tasks."""
@@ -198,9 +209,8 @@ class LabelStudio(Layout):
                 continue
             annotations = [one for cell in cells.of(name) for one in cell]
             if _all_of(annotations, dict) and all("result" in one for one in annotations):
-                found = dict.fromkeys(question for one in annotations for question, _ in _results(one))
-                used = (name, *(["predictions"] if "predictions" in cells.names else []))
-                return cls(words="an export of Label Studio", questions=tuple(found), used=used)
+                found = Counter(question for one in annotations for question, _ in _results(one))
+                return cls(words="an export of Label Studio", questions=tuple(found), used=(name,))
         return None
 
     def answers(self, row: Mapping[str, Any], question: str) -> Iterator[GivenAnswer]:
@@ -215,9 +225,17 @@ class LabelStudio(Layout):
         for _ in _list_in(row, "predictions"):
             yield GivenAnswer(left_out="predictions of a model")
 
+    def read(self, question: str) -> Sequence[str]:
+        """Return annotations and predictions."""
+        return (*self.used, "predictions")
+
+    def taken_apart(self) -> Sequence[str]:
+        """Return the data of the task."""
+        return ("data",)
+
     def dropped(self, columns: Sequence[str]) -> list[str]:
         """Return all but the data and the id of a task."""
-        return [name for name in columns if name not in ("data", "id")]
+        return [name for name in columns if name not in ("data", "id", *self.used)]
 
 
 def _list_in(value: Mapping[str, Any], name: str) -> list[Any]:
@@ -235,7 +253,7 @@ def _results(annotation: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
         content = value.get(
             kind, value.get("text", value.get("selected")) if len(value) > 1 else next(iter(value.values()))
         )
-        yield str(one.get("from_name") or kind), value if marks_part(value) else content
+        yield str(one.get("from_name") or kind), value if are_spans(value) else content
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -290,32 +308,69 @@ def _response(user: Any, label: Any, state: Any) -> GivenAnswer:
 class ObjectLists(Layout):
     """A list of objects in a cell, each with who answers and what: records of Argilla 1, doccano and others."""
 
+    container: str = ""
+
     @classmethod
     def find(cls, cells: _Cells) -> ObjectLists | None:
-        """Recognise columns of such lists."""
-        found = tuple(name for name in cells.names if _hold_answers(cells.of(name)))
-        if not found:
-            return None
-        has_status = any("status" in one for cell in cells.of(found[0]) for one in cell)
-        words = "an export of Argilla" if has_status else f"lists of answers with their judges ({', '.join(found)})"
-        return cls(words=words, questions=found, used=found)
+        """Recognise columns of such lists, or of objects with such a list for each question."""
+        direct = tuple(name for name in cells.names if _hold_answers(cells.of(name)))
+        if direct:
+            words = "an export of Argilla" if any("status" in one for one in _objects(cells.of(direct[0]))) else ""
+            words = words or f"lists of answers with their judges ({', '.join(direct)})"
+            return cls(words=words, questions=direct, used=direct)
+        if "responses" in cells.names and _all_of(cells.of("responses"), dict):
+            questions = Counter(name for cell in cells.of("responses") for name in cell)
+            if all(_hold_answers([cell.get(name) or [] for cell in cells.of("responses")]) for name in questions):
+                found = tuple(questions)
+                return cls(words="an export of Argilla", questions=found, used=("responses",), container="responses")
+        return None
 
     def answers(self, row: Mapping[str, Any], question: str) -> Iterator[GivenAnswer]:
         """Read the objects; of those with a status only what was submitted."""
-        for one in row[question] or ():
+        cell = (row[self.container] or {}).get(question) if self.container else row[question]
+        parts: dict[Any, list[Any]] = {}
+        for one in _objects([cell]):
             person, content = _keys_of(one)
-            yield _response(one[person], one if marks_part(one) else one[content], one.get("status"))
+            if are_spans(one):  # one object for each part that somebody marked
+                parts.setdefault(one[person], []).append(one)
+            else:
+                yield _response(one[person], one[content], one.get("status"))
+        for person, spans in parts.items():
+            yield GivenAnswer(judge=person, label=spans)
+
+    def taken_apart(self) -> Sequence[str]:
+        """Return the fields and metadata of records of Argilla."""
+        return ("fields", "metadata") if self.container else ()
 
     def dropped(self, columns: Sequence[str]) -> list[str]:
-        """Return what models suggest."""
-        return [name for name in columns if name.startswith(tuple(f"{one}-suggestion" for one in self.questions))]
+        """Return what models suggest, and vectors."""
+        names = ("suggestions", "vectors", "status", "_server_id") if self.container else ()
+        suffixes = tuple(f"{question}-suggestion" for question in self.questions)
+        return [name for name in columns if name in names or name.startswith(suffixes)]
+
+
+def _objects(cells: Sequence[Any]) -> list[Mapping[str, Any]]:
+    """Return the objects of lists; an object of lists, as the datasets library has them, is taken as one of those."""
+    found: list[Mapping[str, Any]] = []
+    for cell in cells:
+        if isinstance(cell, Mapping):
+            lists = {name: part for name, part in cell.items() if isinstance(part, list)}
+            found += [dict(zip(lists, entry, strict=True)) for entry in zip(*lists.values(), strict=True)]
+        else:
+            found += cell or []
+    return found
 
 
 def _hold_answers(cells: Sequence[Any]) -> bool:
     """Whether each cell is a list of objects that tell a person and an answer."""
-    if not _all_of(cells, list):
+    is_lists = all(
+        isinstance(cell, list)
+        or (isinstance(cell, Mapping) and cell and _all_of(list(cell.values()), list) and _are_equal(cell.values()))
+        for cell in cells
+    )
+    if not is_lists or not cells:
         return False
-    objects = [one for cell in cells for one in cell]
+    objects = _objects(cells)
     return _all_of(objects, Mapping) and all(None not in _keys_of(one) for one in objects)
 
 
@@ -324,8 +379,12 @@ def _keys_of(one: Mapping[str, Any]) -> tuple[Any, Any]:
     return person, next((key for key in _CONTENTS if key in one), None)
 
 
+def _are_equal(lists: Any) -> bool:
+    return len({len(one) for one in lists}) == 1
+
+
 def _require_equal(lists: Mapping[str, Sequence[Any]]) -> None:
-    if len({len(one) for one in lists.values()}) > 1:
+    if not _are_equal(lists.values()):
         lengths = ", ".join(f"{name} {len(one)}: {shortened(str(list(one)), 50)}" for name, one in lists.items())
         raise DataError(f"the lists are not of one length ({lengths}): each answer needs its judge, correct the record")
 
@@ -345,68 +404,148 @@ class PairedLists(Layout):
 
     Attributes:
         people: the column of people.
+        nested: paths of lists of the same lengths within objects, by the names that they have as columns.
     """
 
     people: str
+    nested: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     @classmethod
     def find(cls, cells: _Cells, *, judge: str | None = None) -> PairedLists | None:
-        """Recognise the columns of people by a name such as ``annotators``, unless it is given."""
+        """Recognise the columns by a name such as ``annotators``, or by values that no record has twice."""
         named = [judge] if judge else [name for name in cells.names if _PERSON.search(name.lower())]
-        found = [(name, others) for name in named if (others := _aligned(cells, name))]
+        pairs = [(name, _aligned(cells, name)) for name in named]
+        if not any(others for _, others in pairs) and judge is None:
+            listed = [name for name in cells.names if _all_of(cells.of(name), list) and _are_people(cells.rows(name))]
+            pairs = [(name, _aligned(cells, name, must_repeat=True)) for name in listed]
+        found = [(name, others) for name, others in pairs if others]
         if len(found) != 1:
             return None
         people, others = found[0]
         likely = [name for name in others if _LABEL.fullmatch(name.lower())]
-        top = likely if len(likely) == 1 else others
+        top = likely if len(likely) == 1 else list(others)
+        nested = _nested_lists(cells, people)
         return cls(
             words=f"lists of answers ({', '.join(top)}) and of judges ({people})",
-            questions=tuple(others),
+            questions=(*others, *nested),
             default=top[0] if len(top) == 1 else None,
             used=(people, *others),
             people=people,
+            nested=nested,
         )
 
     def answers(self, row: Mapping[str, Any], question: str) -> Iterator[GivenAnswer]:
         """Read the lists side by side."""
-        people, answers = _entries(row[self.people]), _entries(row[question])
-        _require_equal({self.people: people, question: answers})
-        lists = {name: _entries(row[name]) for name in self.questions if name != question}
-        others = {name: one if len(one) == len(people) else [None] * len(people) for name, one in lists.items()}
-        for number, (judge, label) in enumerate(zip(people, answers, strict=True)):
+        people = _entries(row[self.people])
+        lists = {name: self._list(row, name) for name in self.questions}
+        _require_equal({self.people: people, question: lists[question]})
+        others = {
+            name: one if len(one) == len(people) else [None] * len(people)
+            for name, one in lists.items()
+            if name != question
+        }
+        for number, (judge, label) in enumerate(zip(people, lists[question], strict=True)):
             yield GivenAnswer(judge=judge, label=label, more={name: one[number] for name, one in others.items()})
+
+    def _list(self, row: Mapping[str, Any], name: str) -> list[Any]:
+        return _entries(_at(row, self.nested.get(name, (name,))))
+
+    def read(self, question: str) -> Sequence[str]:
+        """Return the lists, and the objects that hold some."""
+        return (*self.used, *self.taken_apart())
+
+    def taken_apart(self) -> Sequence[str]:
+        """Return the columns of objects that hold such lists."""
+        return tuple(dict.fromkeys(path[0] for path in self.nested.values()))
 
     def dropped(self, columns: Sequence[str]) -> list[str]:
         """Return what sums up the judgements: the answer of most, and the shares of all."""
         return [name for name in columns if name in ("hard_label", "soft_label")]
+
+    def rest_of(self, value: Mapping[str, Any], path: tuple[str, ...]) -> Mapping[str, Any]:
+        """Return the object without the lists of judgements."""
+        kept: dict[str, Any] = {}
+        for key, part in value.items():
+            inner = (*path, key)
+            if inner in self.nested.values():
+                continue
+            rest = self.rest_of(part, inner) if isinstance(part, Mapping) else part
+            if rest != {} or part == {}:
+                kept[key] = rest
+        return kept
 
 
 def _lengths(cells: _Cells, name: str) -> list[int]:
     return [0 if isinstance(cell, Mapping) else len(_entries(cell)) for cell in cells.rows(name)]
 
 
-def _aligned(cells: _Cells, people: str) -> list[str]:
+def _aligned(cells: _Cells, people: str, *, must_repeat: bool = False) -> tuple[str, ...]:
     """Return the columns whose lists are as long as those of people, in nearly all records.
 
-    Text with commas is a list if its entries are a few classes that repeat, since names of people and places have some,
-    too, or if the name of the column says what it is.
+    Args:
+        must_repeat: whether their entries must be a few classes that repeat; so must those of text with commas, since
+            names of people and places have some, too, unless the name of the column says what it is.
     """
     lengths = _lengths(cells, people)
     if sum(length > 1 for length in lengths) <= len(lengths) / 2:
-        return []
-    return [
+        return ()
+    return tuple(
         name
         for name in cells.names
         if name != people
-        and (_all_of(cells.of(name), list) or _LABEL.fullmatch(name.lower()) or _repeats(cells.rows(name)))
+        and (
+            _repeats(cells.rows(name))
+            or (not must_repeat and (_all_of(cells.of(name), list) or _LABEL.fullmatch(name.lower())))
+        )
         and sum(map(int.__eq__, _lengths(cells, name), lengths)) >= _MOST * len(lengths)
-    ]
+    )
+
+
+def _are_people(rows: Sequence[Any]) -> bool:
+    """Whether no list names anyone twice, and each is named in several."""
+    lists = [list(map(str, _entries(row))) for row in rows]
+    names = Counter(name for one in lists for name in one)
+    return bool(names) and all(len(set(one)) == len(one) for one in lists) and names.total() >= 2 * len(names)
 
 
 def _repeats(rows: Sequence[Any]) -> bool:
     lists = [list(map(str, _entries(row))) for row in rows]
     values = {value for one in lists for value in one}
     return len(values) <= _FEW_VALUES and any(len(set(one)) < len(one) for one in lists)
+
+
+def _nested_lists(cells: _Cells, people: str) -> dict[str, tuple[str, ...]]:
+    """Find lists as long as those of people within objects: their paths, by the last key, or all where it is taken."""
+    lengths = _lengths(cells, people)
+    found: dict[str, tuple[str, ...]] = {}
+    for name in cells.names:
+        if not _all_of(cells.of(name), dict):
+            continue
+        rows = cells.rows(name)
+        for path in dict.fromkeys(path for row in rows for path in _paths(row, ())):
+            same = [
+                len(_entries(_at({"": row}, ("", *path)))) in (0, count)
+                for row, count in zip(rows, lengths, strict=True)
+            ]
+            some = any(len(_entries(_at({"": row}, ("", *path)))) for row in rows)
+            if some and sum(same) >= _MOST * len(same):
+                is_free = path[-1] not in found and path[-1] not in cells.names
+                found[path[-1] if is_free else ".".join((name, *path))] = (name, *path)
+    return found
+
+
+def _paths(value: Any, path: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
+    if isinstance(value, Mapping):
+        for key, part in value.items():
+            yield from _paths(part, (*path, str(key)))
+    elif len(_entries(value)) > 1:
+        yield path
+
+
+def _at(value: Any, path: Sequence[str]) -> Any:
+    for key in path:
+        value = value.get(key) if isinstance(value, Mapping) else None
+    return value
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -426,13 +565,15 @@ class Records(Layout):
         rest = [name for name in cells.names if name != people and name.lower() not in _RECORDS]
         wrapped = [name for name in rest if _are_wrapped(name, cells.of(name))]
         named = [name for name in rest if _LABEL.fullmatch(name.lower()) and cells.of(name)]
-        few = [] if people is None else [name for name in rest if _are_classes(name, cells.of(name))]
+        few = [] if people is None else [name for name in rest if _are_classes(name, cells.of(name), least=2)]
         questions = tuple([label] if label else wrapped or named[:1] or few)
         if not questions:
             return None
         is_label_studio = "annotation_id" in cells.names
-        is_plain = not (wrapped and all(_hold_one_class(cells.of(name)) for name in questions))
+        is_one = bool(wrapped) and all(_hold_one_class(cells.of(name)) for name in questions)
+        spans = any(are_spans(cell) for name in questions for cell in cells.of(name))
         words = "an export of Label Studio" if is_label_studio else "an export of doccano" if wrapped else "judgements"
+        is_plain = not (is_one or spans)
         return cls(words=words, questions=questions, used=questions, judge=people, is_plain=is_plain)
 
     def answers(self, row: Mapping[str, Any], question: str) -> Iterator[GivenAnswer]:
@@ -449,14 +590,6 @@ def _one(value: Any) -> Any:
     return value[0] if isinstance(value, list) and len(value) == 1 else value
 
 
-def marks_part(answer: Any) -> bool:
-    """Whether an answer is about a part of the text: an object with a start, or a list such as ``[0, 3, "PER"]``."""
-    if isinstance(answer, Mapping):
-        return "start" in answer or "start_offset" in answer
-    is_triple = isinstance(answer, list) and len(answer) == 3
-    return is_triple and all(isinstance(end, int) for end in answer[:2]) and isinstance(answer[2], str)
-
-
 def chosen_classes(value: Mapping[str, Any]) -> Any:
     """Return the answer of an object: its ``choices``, or the classes that it marks by 1 or true; None for another."""
     if "choices" in value:
@@ -468,7 +601,7 @@ def chosen_classes(value: Mapping[str, Any]) -> Any:
 
 def _are_wrapped(name: str, cells: Sequence[Any]) -> bool:
     """Whether the answers are in lists or objects."""
-    if any(isinstance(cell, dict) and chosen_classes(cell) is None for cell in cells):
+    if any(isinstance(cell, dict) and not are_spans(cell) and chosen_classes(cell) is None for cell in cells):
         return False
     if cells and all(
         (isinstance(cell, dict) and "choices" in cell) or not isinstance(cell, dict | list) for cell in cells
@@ -486,12 +619,12 @@ def _hold_one_class(cells: Sequence[Any]) -> bool:
     return is_one and len(classes) <= len(lists) / 2
 
 
-def _are_classes(name: str, cells: Sequence[Any]) -> bool:
-    """Whether the cells have a few values, two at least, several times each."""
+def _are_classes(name: str, cells: Sequence[Any], *, least: int = 1) -> bool:
+    """Whether the cells have a few values, several times each."""
     if name.lower() == "id" or not cells or any(isinstance(cell, list | dict) for cell in cells):
         return False
     values = {canonical(cell) for cell in cells}
-    return 2 <= len(values) <= _FEW_VALUES and len(values) <= len(cells) / 2
+    return least <= len(values) <= _FEW_VALUES and len(values) <= len(cells) / 2
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -516,6 +649,31 @@ class Wide(Layout):
             words = f"answers ({', '.join(judges)}), each beside a column with its judge ({', '.join(people.values())})"
         return cls(words=words, questions=("label",), used=(*judges, *people.values()), people=people)
 
+    @classmethod
+    def find(cls, cells: _Cells) -> Wide | None:
+        """Recognise columns that share the same few values, if they are several; they may be something else."""
+        if any(_LABEL.fullmatch(name.lower()) for name in cells.names):
+            return None
+        names = [name for name in cells.names if not _FLAG.match(name.lower()) and _are_classes(name, cells.of(name))]
+        values = {name: frozenset(map(canonical, cells.of(name))) for name in names}
+        scales = list(dict.fromkeys(values.values()))
+        if len(scales) > _MOST_SCALES:
+            return None
+        groups = []
+        for scale in (one for one in scales if len(one) > 1):
+            same = {other for other in scales if _mostly_same(other, scale) or other < scale}  # < of who said few
+            groups.append([name for name, found in values.items() if found in same])
+        beside = next((group for group in groups if _people_beside(group, cells.names)), None)
+        largest = beside or max(groups, key=len, default=[])
+        if len(largest) < _LEAST_JUDGES:
+            return None
+        found = cls.of(largest, cells.names)
+        return replace(found, is_doubtful=not found.people)
+
+    def flags(self) -> Mapping[str, Sequence[str]]:
+        """Return the columns."""
+        return {"--judges": [name for name in self.used if name not in self.people.values()]}
+
     def answers(self, row: Mapping[str, Any], question: str) -> Iterator[GivenAnswer]:
         """Read the cells; an empty one is no judgement."""
         for name in self.used:
@@ -535,6 +693,10 @@ def _people_beside(answers: Sequence[str], names: Sequence[str]) -> dict[str, st
         if is_person and all(numbers) and len(set(beside)) == len(answers) and set(beside) <= set(others):
             return dict(zip(answers, beside, strict=True))
     return {}
+
+
+def _mostly_same(one: frozenset[Any], other: frozenset[Any]) -> bool:
+    return len(one & other) >= 2 and len(one & other) >= 0.6 * len(one | other)
 
 
 def find_layout(
@@ -560,11 +722,14 @@ def find_layout(
         for kind in (LabelStudio, ResponseLists, ObjectLists):
             if (found := kind.find(cells)) is not None:
                 return found
+        if (wide := Wide.find(cells)) is not None and wide.people:
+            return wide
     paired = PairedLists.find(cells, judge=judge)
     if paired is not None:
         return paired
     named = label if label in cells.names else None
-    return Records.find(cells, judge=judge, label=named)
+    records = Records.find(cells, judge=judge, label=named)
+    return records if records is not None else Wide.find(cells)
 
 
 def find_export(table: pa.Table) -> Layout | None:

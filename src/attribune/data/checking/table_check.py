@@ -93,6 +93,7 @@ class TableCheck:
         findings: what is wrong, in sentences with the cure.
         export: what the table is, in a sentence, if it has the judgements of several people, or their answers in lists,
             in one row; `convert` is the command that makes a row for each. None, and "", elsewhere.
+        is_doubtful: whether the columns may also be those of an ordinary table.
         reading: how it was read.
         missing: the texts that mean no value; None for the usual ones.
         is_file: whether the source is the name of a file, or the like; else it is a table in memory, called `variable`.
@@ -106,6 +107,7 @@ class TableCheck:
     classes: Mapping[str, int] = field(default_factory=dict)
     findings: tuple[str, ...] = ()
     export: str | None = None
+    is_doubtful: bool = False
     convert: str = ""
     reading: FileOptions = AS_FOUND
     missing: tuple[str, ...] | None = None
@@ -206,9 +208,10 @@ class TableCheck:
             f"{action} with:\n{f'  {self.command}' if is_command_line() else self.call}",
             [],
         )
-        if self.export is not None:  # what its columns are says nothing
-            return [(self.export, []), last]
-        blocks = [(f"{self.source}: {self.rows:,} rows, {len(self.columns):,} columns", self._column_cells())]
+        blocks: list[tuple[str, list[list[str]]]] = [] if self.export is None else [(self.export, [])]
+        if self.export is not None and not self.is_doubtful:  # what its columns are says nothing
+            return [*blocks, last]
+        blocks.append((f"{self.source}: {self.rows:,} rows, {len(self.columns):,} columns", self._column_cells()))
         if self.task is not None:
             where = f"labels in {self.names('label')[0]!r}" if self.names("label") else "texts that are compared"
             blocks.append((f"{where}: {self._task_words()}{self._class_words()}", []))
@@ -331,6 +334,7 @@ def check(
         judge=found.judge,
         classes=classes,
         export=None if layout is None else _export_words(source, layout),
+        is_doubtful=layout is not None and layout.is_doubtful,
         convert="" if layout is None else layout.command(source, options_of(data, **reading).words()),
         findings=()
         if layout is not None
@@ -370,6 +374,12 @@ class _Columns:
         guess = partial(guess_roles, listed, text=text_columns, groups=groups, judge=judge, label=label)
         roles = guess(is_labelled=not compared)
         layout = None if compared or label is not None else find_export(table)
+        if (
+            layout is not None
+            and layout.is_doubtful
+            and (judge is not None or not any(roles[name].role == "label" for name in layout.used))
+        ):
+            layout = None
         if layout is not None:
             roles = guess(is_labelled=False) | dict.fromkeys(layout.used, _JUDGEMENTS)
         target = next((profiles[name] for name, role in roles.items() if role.role == "label"), None)
@@ -453,6 +463,11 @@ def _findings(
 
 
 def _export_words(source: str, layout: Layout) -> str:
+    if layout.is_doubtful:
+        return (
+            f"the columns {', '.join(layout.used)} share the same few values: if each has the answers of one judge, "
+            f"make a row for each judgement; if one of them is the label, name it with {as_argument('data.label')}"
+        )
     return f"{source} looks like {layout.words}, not like a table with one answer in a row: make that first"
 
 
