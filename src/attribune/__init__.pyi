@@ -16,10 +16,10 @@ from .data.checking.table_check import check as check
 from .data.encoding import encode as encode
 from .data.encoding import encode_with_report as encode_with_report
 from .data.file_options import FileOptions as FileOptions
-from .data.readers.collator import Collator as Collator
-from .data.sample import sample_data as sample_data
+from .data.readers.base import Collator as Collator
 from .data.splits import split_table as split_table
 from .data.tables import read_table as read_table
+from .data.tables import sample_data as sample_data
 from .data.texts import TextInput as TextInput
 from .data.windows import Chunks as Chunks
 from .data.windows import Head as Head

@@ -14,9 +14,9 @@ import numpy as np
 
 from attribune.core.door import as_call
 from attribune.core.wording import counted
-from attribune.metrics.bins import range_name
 from attribune.metrics.bootstrap import PairedResult
-from attribune.metrics.definitions import metric_info
+from attribune.metrics.metric import metric_info
+from attribune.metrics.results import range_name
 from attribune.metrics.tables import could_be_shown, format_difference
 
 __all__ = ["CODES", "Finding", "meanings", "said"]

@@ -18,7 +18,7 @@ from attribune.data.annotation_exports import Judgements, read_judgements, write
 from attribune.data.judgement_layouts import parsed_cell
 from attribune.data.span_tags import are_spans, tagged_text
 from attribune.errors import ConfigError, DataError
-from attribune.tasks.words import word_list
+from attribune.tasks.tokens import word_list
 
 ROWS = 12
 

@@ -11,9 +11,8 @@ from small_tokenizers import pieces
 
 from attribune.data.encoding import encode
 from attribune.data.readers.base import EncodedRows
-from attribune.data.readers.compared import CandidateCollator, CandidateEncoder
 from attribune.data.readers.prompts import PromptEncoder
-from attribune.data.readers.text import TextEncoder
+from attribune.data.readers.text import CandidateCollator, CandidateEncoder, TextEncoder
 from attribune.data.texts import TextInput
 from attribune.data.windows import Head
 from attribune.errors import ConfigError, DataError

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from attribune.data.readers.collator import Collator
+from attribune.data.readers.base import Collator
 from attribune.errors import ConfigError, DataError
 from attribune.schema import Categorical, MultiLabel, Schema
 

@@ -12,11 +12,10 @@ import pytest
 
 from attribune.data import encoding
 from attribune.data.encoding import encode, encode_with_report
-from attribune.data.readers.collator import Collator
+from attribune.data.readers.base import Collator
 from attribune.data.readers.text import TextEncoder
 from attribune.data.tables import ArrowStore
-from attribune.data.text_columns import join_text
-from attribune.data.texts import TextInput
+from attribune.data.texts import TextInput, join_text
 from attribune.data.windows import Head, HeadTail
 from attribune.errors import ConfigError, DataError
 from attribune.schema import Categorical, MultiLabel, Schema

@@ -10,13 +10,12 @@ import pytest
 from small_tokenizers import bytes_with_spaces, pieces
 from tokenizers import processors
 
-from attribune.data.readers.passages import PassageEncoder
+from attribune.data.readers.tokens import PassageEncoder
 from attribune.data.texts import TextInput
 from attribune.data.windows import Head, HeadTail
 from attribune.errors import ConfigError, DataError
 from attribune.tasks import Spans
-from attribune.tasks.answers import AnswerSpan
-from attribune.tasks.spans import NULL
+from attribune.tasks.spans import NULL, AnswerSpan
 from attribune.tasks.tokens import TokenRow
 
 TEXT = TextInput.of("question", pair="context")

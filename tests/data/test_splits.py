@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from attribune.data.splits import Splits, split_table
-from attribune.data.text_columns import share_texts
+from attribune.data.texts import share_texts
 from attribune.errors import ConfigError, DataError
 
 

@@ -25,7 +25,7 @@ import pyarrow as pa
 import pytest
 from pyarrow import feather, parquet
 
-from attribune.data import standard_input, table_files
+from attribune.data import table_files, text_files
 from attribune.data.file_options import FileOptions
 from attribune.data.table_files import ENDINGS, _extent, header_columns
 from attribune.data.tables import read_table
@@ -261,7 +261,7 @@ def test_the_standard_input_may_be_empty_or_a_terminal(monkeypatch: pytest.Monke
 @pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="only Linux has files without a name that have a path")
 def test_the_standard_input_is_nowhere_on_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is left of it, also when the process is killed."""
-    monkeypatch.setattr(standard_input, "temporary_folder", lambda: tmp_path)
+    monkeypatch.setattr(text_files, "temporary_folder", lambda: tmp_path)
     piped(monkeypatch, b"text,stars\na secret,1\n")
     assert read_table("-")["text"] == read_table("-")["text"] == ["a secret"]
     (path,) = tmp_path.glob("*/*")
@@ -274,7 +274,7 @@ def test_a_full_temporary_folder_is_named(tmp_path: Path, monkeypatch: pytest.Mo
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    monkeypatch.setattr(standard_input, "temporary_folder", lambda: tmp_path)
+    monkeypatch.setattr(text_files, "temporary_folder", lambda: tmp_path)
     monkeypatch.setattr("shutil.copyfileobj", full)
     piped(monkeypatch, b"text\na\n")
     with pytest.raises(ConfigError, match=f"standard input cannot be saved in {re.escape(str(tmp_path))}, .*TMPDIR"):

@@ -11,7 +11,7 @@ from tokenizers import Tokenizer, models, pre_tokenizers, processors
 from transformers import PreTrainedTokenizerFast
 
 from attribune.data.encoding import encode_with_report
-from attribune.data.readers.collator import Collator
+from attribune.data.readers.base import Collator
 from attribune.data.readers.text import TextEncoder
 from attribune.data.texts import TextInput
 from attribune.data.windows import Chunks, Head, HeadTail, PairTokens, parse_window, shares

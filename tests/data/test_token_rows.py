@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 from small_tokenizers import LETTERS, bytes_with_spaces, pieces
 
-from attribune.data.readers.tokens import TokenCollator, window_starts
-from attribune.data.readers.words import WordEncoder
+from attribune.data.readers.tokens import TokenCollator, WordEncoder, window_starts
 from attribune.data.texts import TextInput
 from attribune.data.windows import Chunks, Head, HeadTail, content_ids
 from attribune.errors import ConfigError, DataError

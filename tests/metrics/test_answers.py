@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from attribune.metrics.answers import answer_scores, normalized_answer
+from attribune.tasks.spans import answer_scores, normalized_answer
 
 
 @pytest.mark.parametrize(

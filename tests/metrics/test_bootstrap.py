@@ -12,7 +12,7 @@ from attribune.errors import ConfigError, DataError
 from attribune.metrics import bootstrap
 from attribune.metrics import formulas as metrics
 from attribune.metrics.bootstrap import interval, paired, paired_mean
-from attribune.metrics.pooling import pooled
+from attribune.metrics.formulas import pooled
 
 
 def labels(rows, classes, seed, right=0.6):

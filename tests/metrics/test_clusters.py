@@ -12,8 +12,8 @@ import pytest
 from attribune.errors import DataError
 from attribune.metrics import bootstrap, formulas
 from attribune.metrics.bootstrap import interval, paired, wilson
+from attribune.metrics.formulas import pooled
 from attribune.metrics.metric import Metric
-from attribune.metrics.pooling import pooled
 
 Array = Any
 

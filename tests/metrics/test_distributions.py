@@ -9,7 +9,7 @@ import pytest
 from scipy.spatial.distance import jensenshannon
 from scipy.stats import wasserstein_distance
 
-from attribune.data.judgements import judgement_metrics
+from attribune.data.clusters import judgement_metrics
 from attribune.metrics.bootstrap import interval
 from attribune.metrics.distributions import distribution_metrics, judge_metrics, shares
 from attribune.tasks import UNSEEN, Classification, Ordinal, Rating, Regression

@@ -7,8 +7,8 @@ import random
 import numpy as np
 import pytest
 
-from attribune.metrics.entities import split_tag
 from attribune.tasks import Tags
+from attribune.tasks.tags import split_tag
 from attribune.tasks.tokens import object_array
 
 CLASSES = ["O", "B-PER", "I-PER", "E-PER", "S-PER", "B-LOC", "I-LOC", "E-LOC", "S-LOC"]
@@ -95,7 +95,7 @@ def test_tags_that_training_lacks_are_entities_of_their_own() -> None:
     assert figures["accuracy"] == 2 / 8
     labels, _ = task.encode_labels([true])
     rows = np.zeros(8, dtype=np.int64)
-    from attribune.metrics.entities import count_entities
+    from attribune.tasks.tags import count_entities
 
     positions = task.codec.parts_of(np.array(labels[0]))
     assert [int(counts[0]) for counts in count_entities(positions, positions, rows, count=1)] == [5, 5, 5]

@@ -11,8 +11,8 @@ from sklearn import metrics as sk
 
 from attribune.errors import DataError
 from attribune.metrics import formulas as metrics
-from attribune.metrics.definitions import metric_info
-from attribune.metrics.pooling import pooled
+from attribune.metrics.formulas import pooled
+from attribune.metrics.metric import metric_info
 
 pytestmark = pytest.mark.slow
 

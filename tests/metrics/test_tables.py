@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from attribune.metrics.bootstrap import Interval
-from attribune.metrics.definitions import metric_info
+from attribune.metrics.metric import metric_info
 from attribune.metrics.results import Comparison, ResultRow
 from attribune.metrics.tables import comparison_lines, format_interval, markdown_table, text_table
 from attribune.tasks import Aspects, Classification, Generation, Rating, Regression

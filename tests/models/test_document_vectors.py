@@ -15,14 +15,14 @@ from transformers import AutoTokenizer
 
 from attribune.apps.sentence_module import AttributeModule
 from attribune.data.encoding import encode
-from attribune.data.readers.collator import Collator
+from attribune.data.readers.base import Collator
 from attribune.data.texts import TextInput
 from attribune.errors import ConfigError, DataError
 from attribune.methods import Injector, MethodConfig, Plain, Upa
 from attribune.models.model import AttributeModel
 from attribune.models.predictor import Predictor
 from attribune.schema import Categorical, Schema
-from attribune.schema.revision import Revision
+from attribune.schema.schema import Revision
 from attribune.tasks import Classification, Preference, Regression, Similarity, Task
 
 ROWS = small_runs.reviews(23)

@@ -22,7 +22,7 @@ from attribune.models.predictor import Predictor
 from attribune.runs.folder import RunFolder
 from attribune.runs.loading import load_run
 from attribune.schema import Categorical, MultiLabel, Schema
-from attribune.schema.revision import Revision
+from attribune.schema.schema import Revision
 
 
 def trained(runs: TrainedRuns, label: str, *more: str, method: str) -> Path:

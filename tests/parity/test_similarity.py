@@ -75,7 +75,7 @@ def test_the_loss_with_multiple_negatives_is_that_of_a_slow_loop() -> None:
     check(found, expected, wrong=multiple_negatives_loss(u, v, apart, scale=SCALE))
     check(found, expected, wrong=multiple_negatives_loss(v, u, texts, scale=SCALE))
     task = Similarity(form="pairs", scale=SCALE, size=SIZE)
-    logits = task.of_vectors(torch.stack([u, v], dim=1))
+    logits = task.codec.logits(torch.stack([u, v], dim=1))
     assert logits.shape == (ROWS, task.outputs)
     torch.testing.assert_close(task.row_losses(logits, texts), found, rtol=0, atol=1e-10)
     torch.testing.assert_close(task.loss(logits, texts), found.mean(), rtol=0, atol=1e-10)
@@ -91,7 +91,7 @@ def test_the_triplet_loss_is_that_of_a_slow_loop() -> None:
     assert min(flat) == 0, "rows beyond the margin have no loss"
     check(triplet_margin_loss(c_n, c_p, margin=MARGIN), flat, wrong=2 * (c_p - c_n) + MARGIN)
     task = Similarity(form="triplets", margin=MARGIN)
-    logits = task.of_vectors(torch.stack([u, p, n], dim=1))
+    logits = task.codec.logits(torch.stack([u, p, n], dim=1))
     torch.testing.assert_close(logits, torch.stack([c_p, c_n], dim=1), rtol=0, atol=1e-10)
     losses = task.row_losses(logits, torch.zeros(ROWS, dtype=torch.long))
     torch.testing.assert_close(losses, torch.tensor(expected, dtype=torch.float64), rtol=0, atol=1e-10)
@@ -101,7 +101,7 @@ def test_scores_are_learned_by_the_squared_error_of_the_cosine() -> None:
     u, v, _ = given()
     scores = torch.linspace(-1, 1, ROWS, dtype=torch.float64)
     task = Similarity(form="scores")
-    logits = task.of_vectors(torch.stack([u, v], dim=1))
+    logits = task.codec.logits(torch.stack([u, v], dim=1))
     cosines = [slow_cosine(*pair) for pair in zip(u.tolist(), v.tolist(), strict=True)]
     expected = [(cosine - score) ** 2 for cosine, score in zip(cosines, scores.tolist(), strict=True)]
     check(task.row_losses(logits, scores), expected, wrong=task.row_losses(logits, scores.flip(0)))

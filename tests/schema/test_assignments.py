@@ -6,7 +6,7 @@ import pytest
 
 from attribune.errors import ConfigError
 from attribune.schema import Categorical, MultiLabel, Numeric, Schema
-from attribune.schema.assignments import assigned_ids, assignments_text, parse_assignments
+from attribune.schema.schema import assigned_ids, assignments_text, parse_assignments
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from attribune.errors import AttribuneError, ConfigError, DataError, ModelFolder
 from attribune.schema import Categorical, MultiLabel, Number, Numeric, Schema, Text, ValueTable, Vector
 from attribune.schema.description_kinds import field_from_dict, infer_field
 from attribune.schema.descriptions import describe
-from attribune.schema.revision import Revision
+from attribune.schema.schema import Revision
 
 ROWS = {"user": ["a", "a", "b", "c", None]}
 USERS: dict[str, list[Any]] = {

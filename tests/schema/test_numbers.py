@@ -18,7 +18,7 @@ from attribune.errors import AttribuneError, ConfigError, DataError
 from attribune.runs.folder import RunFolder
 from attribune.runs.loading import load_run
 from attribune.schema import Categorical, Number, Numeric, Schema, ValueTable
-from attribune.schema.fitting import number_levels
+from attribune.schema.attributes import number_levels
 from attribune.values.enrol import enrol
 
 

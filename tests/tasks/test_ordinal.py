@@ -22,7 +22,7 @@ from attribune.metrics.formulas import kappa
 from attribune.models.predictor import Predictor
 from attribune.runs.folder import RunFolder
 from attribune.tasks import UNSEEN, Ordinal, fit_task, task_from_dict
-from attribune.tasks.cut_points import CutPoints
+from attribune.tasks.losses import CutPoints
 
 LABELS = ["1", "2.0", "2", "4", "4", "4", "5", "1", None]
 

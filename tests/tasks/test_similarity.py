@@ -14,7 +14,7 @@ from scipy.stats import pearsonr, spearmanr
 from attribune.errors import ConfigError, DataError
 from attribune.metrics import formulas
 from attribune.tasks import Similarity, fit_task, task_from_dict
-from attribune.tasks.scores import validation_score
+from attribune.tasks.base import validation_score
 
 QUERIES = ["cats", "dogs", "cats", "fish", "birds"]
 FOUND = ["on cats", "on dogs", "on cats ", "on fish", "on birds"]

@@ -12,8 +12,7 @@ import torch
 from drawn_values import drawn_labels
 from sklearn.linear_model import LogisticRegression
 
-from attribune.data.clusters import TEXT
-from attribune.data.judgements import judgement_metrics
+from attribune.data.clusters import TEXT, judgement_metrics
 from attribune.errors import AttribuneError, ConfigError, DataError
 from attribune.models.linear import LinearModel
 from attribune.schema import Schema

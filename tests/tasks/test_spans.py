@@ -11,9 +11,8 @@ import torch
 
 from attribune.errors import ConfigError, DataError
 from attribune.tasks import Spans, fit_task, task_from_dict
-from attribune.tasks.answers import AnswerSpan
 from attribune.tasks.labels import UNSEEN
-from attribune.tasks.spans import NULL, Candidate, SpanScores
+from attribune.tasks.spans import NULL, AnswerSpan, Candidate, SpanScores
 from attribune.tasks.tokens import TokenRow, TokenWindow, object_array
 
 CONTEXT = "the cat sat on the mat"

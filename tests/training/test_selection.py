@@ -14,12 +14,12 @@ import yaml
 from trained_runs import TrainedRuns
 
 from attribune.errors import ConfigError
-from attribune.metrics.definitions import metric_info
+from attribune.metrics.metric import metric_info
 from attribune.runs.folder import RunFolder
 from attribune.runs.recipe import Recipe, TrainingRecipe
 from attribune.runs.stored_scores import StoredScores
 from attribune.tasks import Classification, Preference, Rating, Regression, Similarity
-from attribune.tasks.scores import selection_score, validation_score
+from attribune.tasks.base import selection_score, validation_score
 from attribune.training.scoring import selection_metric
 from attribune.training.train import train
 

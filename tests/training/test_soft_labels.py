@@ -19,7 +19,7 @@ from trained_runs import TrainedRuns
 
 from attribune.analysis.evaluate import compare_runs
 from attribune.apps.cli import main
-from attribune.data.judgements import answer_shares
+from attribune.data.clusters import answer_shares
 from attribune.errors import AttribuneError
 from attribune.runs.distributions import write_distribution_recipe
 from attribune.runs.folder import RunFolder

@@ -17,9 +17,9 @@ from trained_runs import TrainedRuns
 
 from attribune.apps.cli import main
 from attribune.data.tables import read_table
-from attribune.metrics.answers import answer_scores
 from attribune.runs.loading import load_run
 from attribune.runs.stored_scores import StoredScores
+from attribune.tasks.spans import answer_scores
 
 
 @pytest.fixture(scope="module")

@@ -29,7 +29,7 @@ from attribune.models.baselines import BASELINES
 from attribune.models.predictor_group import PredictorGroup
 from attribune.runs.loading import load_run
 from attribune.runs.stored_scores import StoredScores
-from attribune.tasks.scores import scored_metrics
+from attribune.tasks.base import scored_metrics
 from attribune.training import trainer
 
 REFUSED = ("la", "upa", "chim", "concat-text", "e2ln", "upnn", "basis", "hcsc", "history")

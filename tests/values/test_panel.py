@@ -19,7 +19,7 @@ from attribune.metrics.distributions import disagreement
 from attribune.models.model import AttributeModel
 from attribune.models.predictor import Predictor
 from attribune.runs.loading import load_run
-from attribune.schema.revision import Revision
+from attribune.schema.schema import Revision
 from attribune.values.panel import Panel
 
 TEXTS = {"text": ["great film", "awful", "", "dull dull dull but great"]}

@@ -28,7 +28,7 @@ from attribune.models.base import ConditionedModel
 from attribune.models.predictor import Predictor
 from attribune.runs.folder import RunFolder
 from attribune.runs.loading import load_run
-from attribune.schema.revision import Revision
+from attribune.schema.schema import Revision
 from attribune.values.enrol import enrol, undo_enrolment
 from attribune.values.forget import forget
 from attribune.values.learning import EnrolSettings

@@ -17,10 +17,10 @@ from scipy import sparse
 from attribune.core.arrays import Array
 from attribune.core.wording import prediction_text
 from attribune.data.clusters import Clusters, clustered
-from attribune.metrics.bins import LEAST_ROWS, count_ranges, range_name
 from attribune.metrics.bootstrap import Interval, interval
 from attribune.metrics.formulas import f1_of_counts, mean_of, ratio
 from attribune.metrics.metric import Metric
+from attribune.metrics.results import LEAST_ROWS, count_ranges, range_name
 from attribune.schema.attributes import FittedAttribute
 from attribune.tasks import Classification, Task
 from attribune.tasks.codecs import Choice

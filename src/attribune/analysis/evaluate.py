@@ -14,9 +14,8 @@ import numpy.typing as npt
 from attribune.core.arguments import checked_arguments
 from attribune.core.door import as_call
 from attribune.core.wording import counted
-from attribune.data.clusters import clustered, unpacked_clusters
+from attribune.data.clusters import clustered, judgement_metrics, unpacked_clusters
 from attribune.data.file_options import Reading
-from attribune.data.judgements import judgement_metrics
 from attribune.data.tables import with_reading
 from attribune.errors import DataError, numbered_in_file
 from attribune.findings import Finding
@@ -34,7 +33,7 @@ from attribune.runs.stored_scores import StoredScores, own_table
 from attribune.runs.training_record import TrainingRecord
 from attribune.runs.verdict import Verdict, attribute_gains, gains_by_count, run_verdict, value_counts
 from attribune.tasks import Task
-from attribune.tasks.scores import scored_metrics
+from attribune.tasks.base import scored_metrics
 
 __all__ = ["AS_GIVEN", "HIDDEN", "Evaluation", "compare_runs", "compare_scores", "evaluate"]
 

@@ -15,11 +15,10 @@ import numpy.typing as npt
 from attribune.analysis.diagnostics import Calibration, ScoredRows, compared_in_bins
 from attribune.core.arrays import DoubleArray, IntArray
 from attribune.data.clusters import TEXT, Clusters
-from attribune.metrics.agreement import answer_distances, expected_distances, mean_differences
-from attribune.metrics.bins import LEAST_ROWS
 from attribune.metrics.bootstrap import Interval, interval
-from attribune.metrics.correlations import spearman
-from attribune.metrics.formulas import mean_of
+from attribune.metrics.distributions import answer_distances, expected_distances, mean_differences
+from attribune.metrics.formulas import mean_of, spearman
+from attribune.metrics.results import LEAST_ROWS
 from attribune.tasks import Regression, Task
 
 __all__ = ["Judgements", "TextFigures", "find_judgements", "judge_column", "text_figures"]

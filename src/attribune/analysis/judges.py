@@ -15,11 +15,11 @@ import numpy.typing as npt
 from attribune.analysis.diagnostics import VALUE_LIMIT, ScoredRows, random_row_range
 from attribune.analysis.judgements import Judgements, judge_column
 from attribune.core.arrays import DoubleArray, IntArray
-from attribune.metrics.agreement import others_means, shrunken_means, spread
-from attribune.metrics.bins import LEAST_ROWS
 from attribune.metrics.bootstrap import Interval, PairedResult, interval, paired
+from attribune.metrics.distributions import others_means, shrunken_means, spread
 from attribune.metrics.formulas import mean_of
 from attribune.metrics.metric import Metric
+from attribune.metrics.results import LEAST_ROWS
 from attribune.schema.attributes import FittedAttribute
 
 __all__ = ["JudgeAnswers", "JudgeMetric", "RangedFigure", "judge_answers", "metrics_of_judges"]

@@ -33,11 +33,10 @@ from attribune.data.judgement_layouts import (
     parsed_cell,
 )
 from attribune.data.span_tags import TaggedText, are_spans, tagged_text
-from attribune.data.standard_input import STDIN
 from attribune.data.table_files import table_files
 from attribune.data.tables import check_same_columns, read_table, refuse_input_as_output, table_source_name
-from attribune.data.text_columns import canonical_text, text_digests
-from attribune.data.text_files import inner_name
+from attribune.data.text_files import STDIN, inner_name
+from attribune.data.texts import canonical_text, text_digests
 from attribune.data.writing import open_writer, prediction_array, prediction_field
 from attribune.errors import ConfigError, DataError, RowError
 from attribune.schema.columns import as_array, canonical, require_columns

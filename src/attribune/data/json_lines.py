@@ -13,7 +13,7 @@ import pyarrow as pa
 from attribune.core.wording import shortened
 from attribune.data.text_files import checked_columns, inner_name, open_text, readable
 from attribune.errors import DataError
-from attribune.schema.columns import canonical
+from attribune.schema.columns import canonical, json_value
 
 __all__ = ["is_squad", "json_batches", "json_objects", "rows_of_object", "squad_rows"]
 
@@ -285,10 +285,10 @@ def _json_pairs(
 ) -> Iterator[tuple[str, Any]]:
     """Yield the objects of a file with one a line, or the rows of one object that holds a whole table."""
     second = next(filled, None)
-    numbered, item = [first, *([] if second is None else [second])], _loaded(first[1])
+    numbered, item = [first, *([] if second is None else [second])], json_value(first[1])
     if item is None:  # one object may be written over several lines
         numbered.extend(filled)
-        item = _loaded("\n".join(line for _, line in numbered))
+        item = json_value("\n".join(line for _, line in numbered))
         second = None
     if is_squad(item):
         return squad_rows(item, source=str(path))
@@ -297,13 +297,6 @@ def _json_pairs(
     if second is None and isinstance(item, dict):  # a single row
         return iter([(f"{path}, row 1", item)])
     return _parsed_lines(path, chain(numbered, filled), bad)
-
-
-def _loaded(text: str) -> Any:
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
-        return None
 
 
 def _parsed_lines(

@@ -14,7 +14,7 @@ from attribune.methods import METHODS
 from attribune.methods.config import MethodConfig
 from attribune.schema import Schema
 from attribune.schema.columns import Table
-from attribune.schema.revision import Revision
+from attribune.schema.schema import Revision
 
 __all__ = ["Memory", "memories", "memory_files", "memory_of"]
 

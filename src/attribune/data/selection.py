@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from attribune.core.arrays import BoolArray
 from attribune.core.wording import counted, shortened
-from attribune.data.text_columns import join_text
+from attribune.data.texts import join_text
 from attribune.errors import DataError, RowError
 from attribune.schema.columns import Table, as_array, canonical, cell_text, column_batches, words_of_none
 from attribune.tasks.labels import number_of

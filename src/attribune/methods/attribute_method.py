@@ -20,7 +20,7 @@ from attribune.methods.descriptions import DescribedValues
 from attribune.methods.dropout import drop_attributes
 from attribune.methods.host import Host
 from attribune.methods.shapes import AttributeIds, DropoutDraw
-from attribune.schema.slots import Slots
+from attribune.schema.attributes import Slots
 
 if TYPE_CHECKING:
     from attribune.methods.row_shard import RowShard

@@ -15,7 +15,7 @@ from attribune.core.device import is_recorded
 from attribune.errors import DataError
 from attribune.methods.shapes import AttributeIds, Mask
 from attribune.methods.weight_cache import CachedRows
-from attribune.schema.slots import Slots
+from attribune.schema.attributes import Slots
 
 __all__ = ["Condition", "ConditionHolder", "Generated", "Slots", "Values", "check_attribute_ids"]
 

@@ -11,8 +11,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from attribune import functional
-from attribune.schema.description_kinds import Text
-from attribune.schema.value_features import ValueDescriptions
+from attribune.schema.description_kinds import Text, ValueDescriptions
 
 __all__ = ["DescribedValues"]
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import torch
 
 from attribune.methods.shapes import AttributeIds, DropoutDraw
-from attribune.schema.slots import Slots
+from attribune.schema.attributes import Slots
 
 __all__ = ["draw_for_dropout", "drop_attributes"]
 

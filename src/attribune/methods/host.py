@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from attribune.backbones.families import placement_for
 from attribune.backbones.placement import Placement, SiteKind
 from attribune.backbones.sites import Site, find_layers, find_sites
-from attribune.schema.slots import Slots
+from attribune.schema.attributes import Slots
 
 __all__ = ["Host"]
 

@@ -28,7 +28,7 @@ from attribune.methods.host import Host
 from attribune.methods.merging import MergedMethod, MergeTarget, own_tensors
 from attribune.methods.shapes import AttributeIds, DropoutDraw, States
 from attribune.methods.weight_cache import CachedRows, WeightCache
-from attribune.schema.slots import Slots
+from attribune.schema.attributes import Slots
 
 __all__ = ["AttributeAdapter", "Injector", "InjectorMethod", "InjectorSite"]
 

@@ -19,7 +19,7 @@ from attribune.methods.config import AttributeMethodConfig, LayerMethodConfig, M
 from attribune.methods.host import Host
 from attribune.methods.merging import LowRank, MergedMethod, MergeTarget
 from attribune.methods.plain import Plain
-from attribune.schema.slots import Slots
+from attribune.schema.attributes import Slots
 
 __all__ = ["Poly"]
 

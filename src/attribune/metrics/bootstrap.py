@@ -25,8 +25,7 @@ from scipy import sparse, stats
 
 from attribune.core.arrays import Array
 from attribune.errors import ConfigError, DataError
-from attribune.metrics.definitions import metric_info
-from attribune.metrics.metric import Metric, cluster_codes, different_units, unit_count
+from attribune.metrics.metric import Metric, cluster_codes, different_units, metric_info, unit_count
 from attribune.metrics.sign_flips import FlipTest, flip_test, flipped, test_of_flips
 
 __all__ = [

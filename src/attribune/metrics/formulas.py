@@ -10,6 +10,8 @@ vectors of size H.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,7 +21,6 @@ from scipy.special import digamma
 
 from attribune.core.arrays import Array
 from attribune.errors import DataError
-from attribune.metrics.correlations import pearson, quotient, spearman
 from attribune.metrics.metric import Formula, Metric, as_pair
 
 __all__ = [
@@ -37,9 +38,13 @@ __all__ = [
     "mean_accuracy",
     "mean_of",
     "mean_reciprocal_rank",
+    "of_pairs",
+    "over_pairs",
     "pearson",
     "perplexity",
+    "pooled",
     "positive_ranks",
+    "quotient",
     "r2",
     "ratio",
     "recall_at",
@@ -326,3 +331,137 @@ def mean_reciprocal_rank(ranks: Ranks) -> Metric:
 def recall_at(k: int, ranks: Ranks) -> Metric:
     """Return the share of rows whose rank is at most k."""
     return mean_of(f"recall_at_{k}", np.clip((k - ranks.above) / (ranks.beside + 1), 0, 1))
+
+
+def quotient(covariance: Array, spread: Array) -> Array:
+    """Return covariance / sqrt(spread), 0 where one of the two variables is constant."""
+    varies = spread > 1e-14
+    return np.asarray(np.where(varies, covariance / np.sqrt(np.where(varies, spread, 1.0)), 0.0))
+
+
+def pearson(true: npt.ArrayLike, predicted: npt.ArrayLike) -> Metric:
+    """Return the Pearson correlation of two arrays (n,), between -1 and 1; 0 where one of them is constant."""
+    return _of_arrays("pearson", true, predicted)
+
+
+def spearman(true: npt.ArrayLike, predicted: npt.ArrayLike) -> Metric:
+    """Return the rank correlation of two arrays (n,), between -1 and 1; equal values share their mean rank.
+
+    It is 0 where one array is constant. Ranks are those among the rows that are drawn, in every resample anew.
+    """
+    return _of_arrays("spearman", true, predicted)
+
+
+def _of_arrays(name: str, true: npt.ArrayLike, predicted: npt.ArrayLike) -> Metric:
+    values = np.stack(as_pair(true, predicted), axis=1).astype(np.float64)
+    pairs, rows = np.unique(values, axis=0, return_inverse=True)
+    return of_pairs(name, sparse.eye_array(len(pairs), format="csr"), rows=rows.reshape(-1), pairs=pairs)
+
+
+def of_pairs(name: str, statistics: Any, *, rows: Array, pairs: Array) -> Metric:
+    """Return the correlation whose statistics (G, S) count pairs (S, 2) of a true and a predicted value."""
+    formula = (_correlation if name == "pearson" else _rank_correlation)(pairs)
+    return Metric(name=name, statistics=statistics, rows=rows, formula=formula, pairs=pairs)
+
+
+def _correlation(pairs: Array) -> Formula:
+    # Centred and scaled first, so that large values with a small spread do not cancel.
+    centred = pairs - (pairs.mean(axis=0) if len(pairs) else 0)
+    scale = np.abs(centred).max(axis=0, initial=0)
+    x, y = (centred / np.where(scale > 1e-14 * np.abs(pairs).max(initial=0), scale, np.inf)).T
+
+    def formula(weights: Array) -> Array:
+        mean_x, mean_y = weights @ x, weights @ y
+        x_unit, y_unit = _deviation(weights @ (x * x), mean_x), _deviation(weights @ (y * y), mean_y)
+        return np.asarray((weights @ (x * y) - mean_x * mean_y) / x_unit / y_unit)
+
+    return formula
+
+
+def _deviation(square: Array, mean: Array) -> Array:
+    """Return the standard deviation from E[x²] and E[x]; infinity where no more than rounding is left of it.
+
+    That is judged by E[x²], as the rows that are drawn may lack the ones that are far from all others.
+    """
+    variance = square - mean**2
+    varies = variance > 1e-13 * square
+    return np.where(varies, np.sqrt(np.where(varies, variance, 1.0)), np.inf)
+
+
+def _rank_correlation(pairs: Array) -> Formula:
+    columns = [np.unique(values, return_inverse=True)[1].reshape(-1) for values in pairs.T]
+
+    def formula(weights: Array) -> Array:
+        x, y = (_ranks(weights, column) - 0.5 for column in columns)
+        covariance, xx, yy = ((weights * product).sum(axis=-1) for product in (x * y, x * x, y * y))
+        return quotient(covariance, xx * yy)
+
+    return formula
+
+
+def _ranks(weights: Array, column: Array) -> Array:
+    """Return ranks, between 0 and 1, of values with weights (..., S); `column` (S,) is the place of each in order."""
+    members = sparse.csr_array((np.ones(len(column)), (np.arange(len(column)), column)))
+    shares = (weights.reshape(-1, len(column)) @ members).reshape(*weights.shape[:-1], -1)
+    return np.asarray((np.cumsum(shares, axis=-1) - shares / 2)[..., column])
+
+
+def pooled(metrics: Sequence[Metric], keys: Sequence[npt.ArrayLike] | None = None) -> Metric:
+    """Return one metric over the rows of several, such as the folds of a cross-validation.
+
+    A row that occurs in several of them, as with other seeds on the same test rows, is drawn as one in a bootstrap,
+    since its copies are not independent; clusters, which must be told apart in the same way in all of them, are drawn
+    as they are. A pooled `r2` measures the variance within the folds.
+
+    Args:
+        metrics: the same metric of the same classes.
+        keys: for each metric (n,), identifies its rows in the data set; None if all rows are different.
+
+    Raises:
+        DataError: for metrics of different names or statistics.
+    """
+    first = metrics[0]
+    pairs = [metric.pairs for metric in metrics if metric.pairs is not None]
+    if len(pairs) == len(metrics):
+        metrics = over_pairs(metrics, np.concatenate(pairs))
+        first = metrics[0]
+    widths = {(metric.name, metric.statistics.shape[1]) for metric in metrics}
+    if len(widths) > 1:
+        raise DataError(f"metrics over different classes cannot be pooled ({sorted(widths)}): give the classes")
+    starts = np.cumsum([0, *(metric.statistics.shape[0] for metric in metrics[:-1])])
+    blocks = [metric.statistics for metric in metrics]
+    statistics = sparse.vstack(blocks, format="csr") if sparse.issparse(blocks[0]) else np.vstack(blocks)
+    rows = np.concatenate([start + metric.rows for start, metric in zip(starts, metrics, strict=True)])
+    kinds = {len(metric.clusters) for metric in metrics}
+    if len(kinds) > 1:
+        raise DataError(f"metrics with {sorted(kinds)} kinds of clusters cannot be pooled: give all of them the same")
+    clusters = tuple(map(np.concatenate, zip(*(metric.clusters for metric in metrics), strict=True)))
+    combined = replace(first, statistics=statistics, rows=rows, clusters=clusters)
+    if keys is None or clusters:
+        return combined
+    rows_of_set = np.concatenate([np.asarray(key) for key in keys])
+    return combined if len(np.unique(rows_of_set)) == len(rows) else replace(combined, clusters=(rows_of_set,))
+
+
+def over_pairs(metrics: Sequence[Metric], pairs: Array) -> list[Metric]:
+    """Return correlations whose statistics count the pairs of all of them, equal ones together."""
+    pairs, places = np.unique(pairs, axis=0, return_inverse=True)
+    starts = np.cumsum([0, *(metric.statistics.shape[1] for metric in metrics)])
+    shapes = [(metric.statistics.shape[0], len(pairs)) for metric in metrics]
+    joined = [
+        of_pairs(
+            metric.name,
+            sparse.csr_array(
+                (
+                    metric.statistics.data,
+                    places.reshape(-1)[metric.statistics.indices + start],
+                    metric.statistics.indptr,
+                ),
+                shape,
+            ),
+            rows=metric.rows,
+            pairs=pairs,
+        )
+        for metric, start, shape in zip(metrics, starts, shapes, strict=False)
+    ]
+    return [replace(metric, clusters=before.clusters) for metric, before in zip(joined, metrics, strict=True)]

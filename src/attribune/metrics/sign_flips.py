@@ -17,9 +17,8 @@ import numpy as np
 from scipy import sparse, stats
 
 from attribune.core.arrays import Array
-from attribune.metrics.definitions import metric_info
-from attribune.metrics.metric import Metric, cluster_codes, different_units
-from attribune.metrics.pooling import over_pairs
+from attribune.metrics.formulas import over_pairs
+from attribune.metrics.metric import Metric, cluster_codes, different_units, metric_info
 
 __all__ = ["FEWEST_DIFFERING", "FlipTest", "flip_test", "flipped", "test_of_flips"]
 

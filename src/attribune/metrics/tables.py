@@ -9,7 +9,7 @@ from typing import Any
 
 from attribune.core.wording import one_line, printable
 from attribune.metrics.bootstrap import Interval, PairedResult
-from attribune.metrics.definitions import metric_info
+from attribune.metrics.metric import metric_info
 from attribune.metrics.results import Comparison, ResultRow
 from attribune.metrics.sign_flips import FEWEST_DIFFERING
 

@@ -18,7 +18,7 @@ from attribune.models.generator import AttributeGenerator
 from attribune.models.model import AttributeModel
 from attribune.models.scorer import FittedBaseline, Scorer
 from attribune.schema import Schema
-from attribune.schema.revision import Revision
+from attribune.schema.schema import Revision
 
 __all__ = [
     "baseline_in",

@@ -36,8 +36,7 @@ from attribune.core.process import require_memory
 from attribune.data.batching import batches_by_length
 from attribune.data.memory import Memory, memory_of
 from attribune.data.readers import reader_of
-from attribune.data.readers.base import EncodedRows, Reader, Reading
-from attribune.data.readers.collator import Collator
+from attribune.data.readers.base import Collator, EncodedRows, Reader, Reading
 from attribune.data.texts import TextInput
 from attribune.data.windows import SpecialTokens, longest_input
 from attribune.errors import ConfigError, DataError, ModelFolderError
@@ -58,10 +57,10 @@ from attribune.models.folder import ModelFolder, ModelSnapshot
 from attribune.models.sizes import Sizes
 from attribune.models.value_tables import AttributeVectors, KnownValues, ValueTables
 from attribune.schema import Schema
-from attribune.schema.revision import Revision
+from attribune.schema.schema import Revision
 from attribune.tasks import Task, task_from_dict
 from attribune.tasks.capabilities import SHARED_BATCHES, why_not
-from attribune.tasks.cut_points import Link
+from attribune.tasks.losses import Link
 
 __all__ = ["ConditionedModel"]
 

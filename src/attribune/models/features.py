@@ -15,15 +15,15 @@ from scipy import sparse
 from attribune.backbones.loading import load_tokenizer
 from attribune.core.arrays import Array
 from attribune.data.readers.base import Reader
-from attribune.data.readers.plain import PlainReader
+from attribune.data.readers.text import PlainReader
 from attribune.data.texts import TextInput
 from attribune.errors import ConfigError, DataError
 from attribune.methods import Plain
 from attribune.models.model import AttributeModel
 from attribune.models.text_vectors import TextVectors
 from attribune.schema import Schema
-from attribune.schema.revision import Revision
-from attribune.schema.value_features import FittedField
+from attribune.schema.description_kinds import FittedField
+from attribune.schema.schema import Revision
 from attribune.tasks import Regression
 
 __all__ = [

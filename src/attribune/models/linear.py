@@ -26,11 +26,11 @@ from attribune.models.features import LinearFeatures, VectorFeatures
 from attribune.models.scorer import Baseline
 from attribune.models.sizes import Sizes
 from attribune.schema import Schema
-from attribune.schema.revision import Revision
+from attribune.schema.schema import Revision
 from attribune.tasks import Task, task_from_dict
+from attribune.tasks.base import LOSS, validation_score
 from attribune.tasks.capabilities import LINEAR, require
 from attribune.tasks.codecs import ClassCodec
-from attribune.tasks.scores import LOSS, validation_score
 
 __all__ = ["LinearModel", "choose_c"]
 

@@ -21,7 +21,7 @@ from attribune.models.baseline_files import BaselineFiles
 from attribune.models.sizes import Sizes
 from attribune.models.value_tables import ValueTables
 from attribune.schema import Schema
-from attribune.schema.revision import Revision
+from attribune.schema.schema import Revision
 from attribune.tasks import Task
 
 __all__ = ["Baseline", "FittedBaseline", "Scorer"]

@@ -21,7 +21,7 @@ from attribune.methods.descriptions import DescribedValues
 from attribune.schema import Schema
 from attribune.schema.attributes import FittedAttribute
 from attribune.schema.columns import canonical
-from attribune.schema.revision import Revision
+from attribune.schema.schema import Revision
 
 __all__ = ["AttributeVectors", "KnownValues", "ValueTables", "value_spread"]
 

@@ -15,7 +15,6 @@ from attribune.core.door import as_argument
 from attribune.core.files import clear_drafts
 from attribune.core.progress import Reporter
 from attribune.data.file_options import FileOptions, Reading
-from attribune.data.standard_input import STDIN
 from attribune.data.table_files import table_files
 from attribune.data.tables import (
     Source,
@@ -26,7 +25,7 @@ from attribune.data.tables import (
     refuse_input_as_output,
     table_source_name,
 )
-from attribune.data.text_files import is_text
+from attribune.data.text_files import STDIN, is_text
 from attribune.data.writing import TableWriter, open_writer
 from attribune.errors import ConfigError, DataError
 from attribune.models.predictor import Predictor, Quantisation

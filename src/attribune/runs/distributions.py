@@ -12,7 +12,7 @@ import pyarrow as pa
 import yaml
 
 from attribune.core.files import replace_file
-from attribune.data.judgements import AnswerShares, answer_shares
+from attribune.data.clusters import AnswerShares, answer_shares
 from attribune.data.tables import read_table, refuse_input_as_output, table_source_name
 from attribune.data.writing import open_writer
 from attribune.errors import ConfigError, numbered_in_file

@@ -26,7 +26,7 @@ from attribune.runs.recipe import RECIPE_END, Recipe
 from attribune.runs.results import RunResults
 from attribune.runs.training_record import TrainingRecord
 from attribune.schema import Schema
-from attribune.schema.revision import Revision
+from attribune.schema.schema import Revision
 
 __all__ = ["SEARCH_PLAN", "RunFolder"]
 

@@ -13,7 +13,7 @@ from attribune.core.flags import FLAGS
 from attribune.core.wording import did_you_mean_or
 from attribune.data.clusters import AUTO, ROWS, ClusterSettings
 from attribune.data.file_options import FileOptions
-from attribune.data.standard_input import STDIN
+from attribune.data.text_files import STDIN
 from attribune.data.texts import TextInput
 from attribune.data.times import check_date_format
 from attribune.data.windows import Head, Truncation, parse_window

@@ -13,7 +13,7 @@ from safetensors import SafetensorError
 from safetensors.numpy import load_file
 
 from attribune.data.tables import read_table
-from attribune.data.text_columns import share_texts
+from attribune.data.texts import share_texts
 from attribune.errors import AttribuneError, DataError, ModelFolderError
 from attribune.runs.folder import RunFolder
 from attribune.runs.recipe import Recipe

@@ -16,11 +16,9 @@ import numpy.typing as npt
 from pydantic import Field
 
 from attribune.findings import Finding
-from attribune.metrics.bins import LEAST_ROWS
 from attribune.metrics.bootstrap import PairedResult, paired
-from attribune.metrics.definitions import metric_info
-from attribune.metrics.metric import Metric
-from attribune.metrics.results import AttributeUse, Comparison, GivenAndHidden
+from attribune.metrics.metric import Metric, metric_info
+from attribune.metrics.results import LEAST_ROWS, AttributeUse, Comparison, GivenAndHidden
 from attribune.runs.training_record import SavedRecord, TrainingRecord
 from attribune.schema import Schema
 from attribune.schema.attributes import counts_of_rows, read_cells

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from attribune.core.plugins import load_plugins
-from attribune.schema.attributes import FittedAttribute
+from attribune.schema.attributes import FittedAttribute, Slots
 from attribune.schema.columns import MISSING, canonical
-from attribune.schema.description_kinds import Text, Vector
+from attribune.schema.description_kinds import Text, ValueDescriptions, Vector
 from attribune.schema.descriptions import ValueTable
 from attribune.schema.kinds import KINDS, Categorical, MultiLabel, Number, Numeric, VocabularyKind
 from attribune.schema.reports import AttributeCounts, AttributeFit, EncodingReport, FitReport
 from attribune.schema.schema import Schema
-from attribune.schema.slots import Slots
-from attribune.schema.value_features import ValueDescriptions
 
 __all__ = [
     "MISSING",

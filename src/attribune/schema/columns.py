@@ -1,25 +1,34 @@
-"""Columns of a table as text values: what counts as one value, what counts as missing, and tables read in batches."""
+"""Columns of a table as text values: what is one value and what is missing, cells with several, tables in batches."""
 
 from __future__ import annotations
 
+import ast
 import datetime as dt
+import json
+import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+import warnings
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from decimal import Decimal
 from typing import Any, NamedTuple, TypeAlias
 
 import datasets
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from attribune.core.door import as_attribute
 from attribune.core.wording import closest, did_you_mean, shortened
 from attribune.errors import DataError, RowError
 
 __all__ = [
+    "LISTS",
     "MISSING",
     "NO_NUMBER",
+    "Cells",
     "Distinct",
     "Table",
     "as_array",
@@ -30,9 +39,14 @@ __all__ = [
     "column_batches",
     "column_names",
     "distinct",
+    "distinct_pairs",
+    "json_value",
+    "list_cells",
     "missing_column",
+    "number_of",
     "other_spellings",
     "require_columns",
+    "single_cells",
     "words_of_none",
 ]
 
@@ -54,7 +68,8 @@ Table: TypeAlias = "datasets.Dataset | pa.Table | pd.DataFrame | Mapping[str, Se
 
 _DECIMALS_OF_ZERO = re.compile(r"(-?)(0|[1-9][0-9]*)\.0+")
 _EXACT = 10**16  # above this, floats print with an exponent and are no longer exact integers
-_LISTS = (list, tuple, set, frozenset, np.ndarray)
+LISTS = (list, tuple, set, frozenset, np.ndarray)
+"""The types of a cell with several values."""
 _UNREADABLE = (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError, UnicodeEncodeError)
 
 
@@ -62,7 +77,24 @@ def cell_text(value: Any) -> str:
     """Write a cell for a reader: lists and objects with commas, nothing for a missing value."""
     if isinstance(value, Mapping):
         return ", ".join(f"{name} {share:g}" for name, share in value.items() if share is not None)
-    return ", ".join(map(str, value)) if isinstance(value, _LISTS) else canonical(value) or ""
+    return ", ".join(map(str, value)) if isinstance(value, LISTS) else canonical(value) or ""
+
+
+def json_value(text: str, **options: Any) -> Any:
+    """Return the value that a text spells in JSON, with options of `json.loads`; None for any other text."""
+    try:
+        return json.loads(text, **options)
+    except (ValueError, RecursionError):
+        return None
+
+
+def number_of(text: str) -> float | None:
+    """Return a text as a finite number, or None if it is not one; ``1_000`` is a name."""
+    try:
+        number = float(text)
+    except ValueError:
+        return None
+    return number if math.isfinite(number) and "_" not in text else None
 
 
 def as_written(value: object) -> str:
@@ -120,7 +152,7 @@ def _other(value: object) -> str | None:
             return canonical(value.decode("utf-8"))
         except UnicodeDecodeError as error:
             raise DataError(f"bytes {value[:40]!r} are not UTF-8 text: decode the column before use") from error
-    if isinstance(value, (Mapping, *_LISTS)):
+    if isinstance(value, (Mapping, *LISTS)):
         shown = shortened(repr(value), 60)
         raise DataError(f"{shown} is not one value: use MultiLabel for a column of lists, or choose one of its parts")
     return str(value).strip() or None
@@ -219,13 +251,13 @@ def _check_sequence(values: object, column: str) -> None:
 
 
 def _mixed(values: list[object], column: str, first_row: int) -> pa.Array:
-    lists = any(isinstance(value, _LISTS) for value in values)
+    lists = any(isinstance(value, LISTS) for value in values)
     cells: list[object] = []
     for row, value in enumerate(values, start=first_row):
         try:
             if not lists:
                 cells.append(value if isinstance(value, str) else canonical(value))
-            elif isinstance(value, _LISTS):
+            elif isinstance(value, LISTS):
                 cells.append([part if isinstance(part, str) else canonical(part) for part in value])
             elif canonical(value) is None:
                 cells.append(None)
@@ -322,3 +354,151 @@ def require_columns(available: Sequence[str], names: Sequence[str], *, source: s
     for name in names:
         if name not in available:
             raise missing_column(available, name, source=source)
+
+
+_SEPARATORS = "|;,/"
+
+
+class Cells(NamedTuple):
+    """The values of one column, row by row.
+
+    Attributes:
+        height: number of rows, with or without values.
+        rows: (cells,) row of each cell, ascending from 0.
+        codes: (cells,) index of each cell's value in `texts`.
+        texts: the distinct values, as canonical text.
+        trimmed: cells whose text had spaces around it.
+        words: the texts of cells that mean missing, with their numbers.
+    """
+
+    height: int
+    rows: npt.NDArray[np.int64]
+    codes: npt.NDArray[np.int64]
+    texts: list[str]
+    trimmed: int
+    words: Mapping[str, int] = {}
+
+    @property
+    def missing(self) -> int:
+        """Number of rows without a value."""
+        return self.height - len(np.unique(self.rows))
+
+    def map(self, value_of: Callable[[str], str | None], *, column: str, first_row: int) -> Cells:
+        """Replace texts by the values that they mean; a value that a row has twice counts once."""
+        index: dict[str, int] = {}
+        lookup = np.empty(len(self.texts), dtype=np.int64)
+        for code, text in enumerate(self.texts):
+            try:
+                value = canonical(value_of(text))
+            except ValueError as error:
+                row = first_row + int(self.rows[np.argmax(self.codes == code)])
+                raise RowError(f"column {column!r}, ", row, f": {error}") from error
+            lookup[code] = -1 if value is None else index.setdefault(value, len(index))
+        codes = lookup[self.codes]
+        rows, codes = distinct_pairs(self.rows[codes >= 0], codes[codes >= 0])
+        return self._replace(rows=rows, codes=codes, texts=list(index))
+
+
+def single_cells(array: pa.Array, *, missing: frozenset[str], column: str, first_row: int) -> Cells:
+    """Read a column with one value per row; lists and mappings are refused."""
+    rows = np.arange(len(array), dtype=np.int64)
+    return _cells(array, rows, len(array), missing=missing, column=column, first_row=first_row)
+
+
+def list_cells(
+    array: pa.Array, *, separator: str | None, missing: frozenset[str], column: str, first_row: int
+) -> Cells:
+    """Read a column with several values per row: real lists, or text that is split or parsed into lists.
+
+    A value that a row has twice counts once; lists of lists are refused.
+    """
+    lists = array
+    if not _is_list(array.type):
+        lists = _lists_of_text(array, separator=separator, missing=missing, column=column, first_row=first_row)
+    rows = pc.list_parent_indices(lists).to_numpy(zero_copy_only=False).astype(np.int64)
+    flat = pc.list_flatten(lists)
+    if pa.types.is_nested(flat.type):
+        raise DataError(f"column {column!r} holds lists of {flat.type}: make each row one list of single values")
+    cells = _cells(flat, rows, len(array), missing=missing, column=column, first_row=first_row)
+    rows, codes = distinct_pairs(cells.rows, cells.codes)
+    return cells._replace(rows=rows, codes=codes)
+
+
+def _cells(
+    flat: pa.Array, rows: npt.NDArray[np.int64], count: int, *, missing: frozenset[str], column: str, first_row: int
+) -> Cells:
+    column_values = distinct(flat, missing=missing, column=column, rows=rows + first_row)
+    index: dict[str, int] = {}
+    codes_of_raw = [-1 if text is None else index.setdefault(text, len(index)) for text in column_values.texts]
+    lookup = np.array([*codes_of_raw, -1], dtype=np.int64)  # code -1 (no value) finds the last entry
+    codes = lookup[column_values.codes]
+    valid = codes >= 0
+    padded = np.append(column_values.padded, False)[column_values.codes]
+    words: Counter[str] = Counter()
+    for code, word in column_values.words.items():
+        words[word] += int((column_values.codes == code).sum())
+    return Cells(count, rows[valid], codes[valid], list(index), int((padded & valid).sum()), words)
+
+
+def distinct_pairs(
+    rows: npt.NDArray[np.int64], codes: npt.NDArray[np.int64]
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Drop repeated pairs (row, code); the order stays."""
+    key = rows * (int(codes.max(initial=0)) + 1) + codes
+    first = np.sort(np.unique(key, return_index=True)[1])
+    return rows[first], codes[first]
+
+
+def _is_list(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind))
+
+
+def _lists_of_text(
+    array: pa.Array, *, separator: str | None, missing: frozenset[str], column: str, first_row: int
+) -> pa.Array:
+    rows = np.arange(first_row, first_row + len(array), dtype=np.int64)
+    cell_texts = distinct(array, missing=frozenset(), column=column, rows=rows)
+    lists: list[Sequence[str | None] | None] = []
+    for code, text in enumerate(cell_texts.texts):
+        if text is None:
+            lists.append(None)
+        elif text in missing:
+            lists.append([text])
+        elif separator is not None:
+            lists.append(text.split(separator))
+        else:
+            row = int(rows[int(np.argmax(cell_texts.codes == code))])
+            lists.append(_parsed(text, column=column, row=row))
+    codes = pa.array(cell_texts.codes, mask=cell_texts.codes < 0)
+    return pa.array(lists, type=pa.list_(pa.string())).take(codes)
+
+
+def _parsed(text: str, *, column: str, row: int) -> list[str | None]:
+    """Read a list written as text in JSON or Python: `["a", "b"]` or `['a', 'b']`."""
+    if not (text.startswith("[") and text.endswith("]")):
+        separator = next((mark for mark in _SEPARATORS if mark in text), "|")
+        raise RowError(
+            f"column {column!r}, ",
+            row,
+            f" holds text such as {shortened(text, 60)!r}, not a list: "
+            f"give the separator, {as_attribute('multi_label', column, separator)}",
+        )
+    try:
+        return [canonical(part) for part in _literal(text)]
+    except (ValueError, SyntaxError, RecursionError, MemoryError) as error:
+        raise RowError(
+            f"column {column!r}, ",
+            row,
+            f": {shortened(text, 60)!r} looks like a list but cannot be read as one: correct the row, or give a "
+            "separator",
+        ) from error
+
+
+def _literal(text: str) -> list[object]:
+    try:
+        parsed = json.loads(text)
+    except ValueError:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", SyntaxWarning)  # "\d" inside a quoted value
+            parsed = ast.literal_eval(text)
+    return list(parsed)

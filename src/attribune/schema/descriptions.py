@@ -15,13 +15,27 @@ import pyarrow.compute as pc
 from attribune.core.arrays import FloatArray
 from attribune.core.wording import shortened
 from attribune.errors import ConfigError, DataError, RowError
-from attribune.schema.attributes import FittedAttribute, numbers_of
-from attribune.schema.cells import single_cells
-from attribune.schema.columns import Table, as_array, canonical, column_batches, column_names, require_columns
-from attribune.schema.description_kinds import Field, Number, Text, Vector, holds_numbers, infer_field
-from attribune.schema.fitting import LARGEST_NUMBER, AttributeFitter
+from attribune.schema.attributes import LARGEST_NUMBER, AttributeFitter, FittedAttribute, numbers_of
+from attribune.schema.columns import (
+    Table,
+    as_array,
+    canonical,
+    column_batches,
+    column_names,
+    require_columns,
+    single_cells,
+)
+from attribune.schema.description_kinds import (
+    Field,
+    FittedField,
+    Number,
+    Text,
+    ValueDescriptions,
+    Vector,
+    holds_numbers,
+    infer_field,
+)
 from attribune.schema.kinds import Categorical, Kind, MultiLabel, Numeric
-from attribune.schema.value_features import FittedField, ValueDescriptions
 
 __all__ = ["TextVectors", "ValueTable", "describe", "fit_descriptions"]
 

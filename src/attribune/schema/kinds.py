@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, asdict, fields
 from typing import Annotated, Any, ClassVar, Literal, TypeAlias
 
+import numpy as np
+import numpy.typing as npt
 from pydantic import BeforeValidator, ValidationInfo
 
 from attribune.core.config import checked_dataclass
+from attribune.core.hashing import text_digest, text_number
 from attribune.errors import ConfigError
 
 __all__ = [
@@ -22,8 +26,10 @@ __all__ = [
     "as_kinds",
     "checked_missing",
     "checked_names",
+    "hashed_ids",
     "kind_settings",
     "read_kind",
+    "salt_check",
 ]
 
 ENVIRONMENT = "env:"
@@ -270,3 +276,38 @@ def checked_names(attributes: Sequence[Kind]) -> list[str]:
     if twice is not None:
         raise ConfigError(f"attribute {twice!r} is given twice: name each column once")
     return names
+
+
+def hashed_ids(spec: Categorical | MultiLabel, texts: Sequence[str], *, check: str | None) -> npt.NDArray[np.int64]:
+    """Hash each text to 1..buckets, the same on every machine.
+
+    Raises:
+        ConfigError: when the salt is not in the environment, or does not agree with `check`.
+    """
+    key = _key(spec)
+    if check is not None and salt_check(spec) != check:
+        raise ConfigError(
+            f"attribute {spec.name!r}: the salt in {spec.salt} is not the one of training, so every id would be wrong: "
+            "set the same value"
+        )
+    return np.array([text_number(text, key=key) % spec.buckets + 1 for text in texts], dtype=np.int64)
+
+
+def salt_check(spec: Categorical | MultiLabel) -> str | None:
+    """Return a value that recognises a salt from the environment; None for any other salt."""
+    if spec.salt is None or not spec.salt.startswith(ENVIRONMENT):
+        return None
+    return text_digest("attribune", key=_key(spec), person=b"check").hex()
+
+
+def _key(spec: Categorical | MultiLabel) -> bytes:
+    salt = spec.salt or ""
+    if salt.startswith(ENVIRONMENT):
+        variable = salt.removeprefix(ENVIRONMENT)
+        salt = os.environ.get(variable, "")
+        if not salt:
+            raise ConfigError(
+                f"attribute {spec.name!r}: the environment variable {variable!r} with the salt is not set: "
+                "set it to the value used in training"
+            )
+    return text_digest(salt, size=64) if salt else b""

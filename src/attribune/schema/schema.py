@@ -9,27 +9,34 @@ Id 0 means missing, unknown or dropped, and contributes nothing.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 from attribune.core.files import read_json
 from attribune.core.wording import did_you_mean
-from attribune.errors import ConfigError, ModelFolderError
+from attribune.errors import ConfigError, DataError, ModelFolderError
 from attribune.metrics.tables import html_table, text_cells
-from attribune.schema.attributes import FittedAttribute
+from attribune.schema.attributes import SEARCHABLE, AttributeFitter, FittedAttribute, NoNumberError, Slots
 from attribune.schema.columns import MISSING, Table, canonical, column_batches
 from attribune.schema.descriptions import ValueTable, describe, fit_descriptions
-from attribune.schema.fitting import AttributeFitter
-from attribune.schema.kinds import Kind, Numeric, as_kinds, checked_missing, checked_names
+from attribune.schema.kinds import Kind, MultiLabel, Numeric, as_kinds, checked_missing, checked_names
 from attribune.schema.reports import AttributeCounts, AttributeFit, EncodingReport, FitReport
 from attribune.schema.serialization import attributes_from_dict, attributes_to_dict, files_beside, write_attributes
-from attribune.schema.slots import Slots
+from attribune.schema.vocabulary import Vocabulary
 
-__all__ = ["Schema"]
+__all__ = [
+    "Revision",
+    "Schema",
+    "assigned_ids",
+    "assignments_text",
+    "check_listed",
+    "parse_assignments",
+]
 
 _COMMON = 5  # values of an attribute that are shown
 
@@ -276,3 +283,178 @@ def _unlisted(spec: Kind) -> str:
 
 def _canonical_texts(missing: Sequence[str]) -> frozenset[str]:
     return frozenset(text for text in map(canonical, missing) if text is not None)
+
+
+_SEARCHABLE = 100_000  # values among which a close one is looked for
+
+
+@dataclass(frozen=True, kw_only=True)
+class Revision:
+    """A new schema, and for every table with a row for each id the origin of its rows.
+
+    Attributes:
+        ids: by attribute, for each id of the new schema that of the old one; 0, the unknown, for a new value.
+    """
+
+    schema: Schema
+    ids: Mapping[str, npt.NDArray[np.int64]]
+
+    @classmethod
+    def adding(
+        cls,
+        schema: Schema,
+        values: Mapping[str, Mapping[str, int]],
+        features: Mapping[str, Mapping[str, npt.NDArray[np.float32]]] | None = None,
+    ) -> Revision:
+        """Add values, whose ids follow the old ones.
+
+        Args:
+            values: by attribute, new values and the number of rows that have each.
+            features: by attribute, what is known of new values; see `ValueDescriptions`.
+
+        Raises:
+            ConfigError: for an attribute that has no list of values, or a value that it has already.
+        """
+
+        def grown(attribute: FittedAttribute) -> tuple[FittedAttribute, npt.NDArray[np.int64]]:
+            check_listed(attribute)
+            new = values[attribute.name]
+            if (old := attribute.values.ids(list(new))).any():
+                value = list(new)[int(np.flatnonzero(old)[0])]
+                raise ConfigError(f"attribute {attribute.name!r} has the value {value!r} already: leave it out")
+            ids = np.concatenate([np.arange(attribute.size), np.zeros(len(new), dtype=np.int64)])
+            counts = np.concatenate([attribute.counts, np.array(list(new.values()), dtype=np.int64)])
+            description = attribute.description
+            if description is not None:
+                known = (features or {}).get(attribute.name, {})
+                unknown = description.features[0]
+                rows = np.array([known.get(value, unknown) for value in new]).reshape(len(new), len(unknown))
+                description = description.take(ids, rows)
+            vocabulary = attribute.values.added(list(new))
+            return replace(attribute, values=vocabulary, counts=counts, description=description), ids
+
+        return cls._of(schema, {name: grown(schema[name]) for name, new in values.items() if new})
+
+    @classmethod
+    def removing(cls, schema: Schema, values: Mapping[str, tuple[str, ...]], *, count_rows: bool = True) -> Revision:
+        """Remove values; the ids of those behind them move up.
+
+        Args:
+            count_rows: whether their rows count as rows without a value from then on.
+
+        Raises:
+            ConfigError: for an attribute that has no list of values, or a value that is not in it.
+        """
+
+        def shrunk(attribute: FittedAttribute) -> tuple[FittedAttribute, npt.NDArray[np.int64]]:
+            check_listed(attribute)
+            removed = attribute.values.ids(values[attribute.name])
+            for value, number in zip(values[attribute.name], removed, strict=True):
+                if not number:
+                    raise _not_there(attribute, value)
+            ids = np.delete(np.arange(attribute.size), removed)
+            counts = attribute.counts[ids]
+            counts[0] += attribute.counts[np.unique(removed)].sum() * count_rows
+            remaining = Vocabulary(attribute.values[int(number) - 1] for number in ids[1:])
+            description = attribute.description
+            description = None if description is None else description.take(ids).without_unused_categories()
+            return replace(attribute, values=remaining, counts=counts, description=description), ids
+
+        return cls._of(schema, {name: shrunk(schema[name]) for name in values})
+
+    @classmethod
+    def _of(cls, schema: Schema, changed: Mapping[str, tuple[FittedAttribute, npt.NDArray[np.int64]]]) -> Revision:
+        attributes = [changed[one.name][0] if one.name in changed else one for one in schema]
+        return cls(
+            schema=Schema(attributes, missing=schema.missing), ids={name: ids for name, (_, ids) in changed.items()}
+        )
+
+
+def check_listed(attribute: FittedAttribute) -> None:
+    """Refuse an attribute whose values are not a list.
+
+    Raises:
+        ConfigError: naming it and the reason.
+    """
+    if isinstance(attribute.spec, Numeric):
+        raise ConfigError(
+            f"attribute {attribute.name!r} is of the kind {attribute.spec.kind}, which has no list of values: none can "
+            "be added or removed; name a categorical or multi-label attribute"
+        )
+    if not attribute.spec.lists_values:
+        raise ConfigError(
+            f"attribute {attribute.name!r} is hashed: a value shares its vector with others, so that it can be neither "
+            "added nor removed alone"
+        )
+
+
+def _not_there(attribute: FittedAttribute, value: str) -> ConfigError:
+    # Of two numbers as names, the closest spelling is someone else.
+    is_searched = attribute.size <= _SEARCHABLE and not value.isdigit()
+    hint = did_you_mean(value, attribute.values) if is_searched else ""
+    return ConfigError(f"attribute {attribute.name!r} has no value {value!r}{hint}")
+
+
+def parse_assignments(words: Sequence[str]) -> dict[str, list[str]]:
+    """Read ``user=u17`` and the like: attribute to its values, in the order of the words.
+
+    Raises:
+        ConfigError: for a word without a name, an equals sign or a value.
+    """
+    assignments: dict[str, list[str]] = {}
+    for word in words:
+        name, sign, value = word.partition("=")
+        if not (name.strip() and sign and value.strip()):
+            raise ConfigError(f"{word!r} does not name a value: write it as user=u17, and leave out what is not known")
+        assignments.setdefault(name.strip(), []).append(value)
+    return assignments
+
+
+def assignments_text(assignments: Mapping[str, Sequence[str]]) -> str:
+    """Write values as a user does."""
+    return " ".join(f"{name}={value}" for name, values in assignments.items() for value in values) or "no attributes"
+
+
+def assigned_ids(schema: Schema, assignments: Mapping[str, Sequence[str]]) -> npt.NDArray[np.int64]:
+    """Return the ids (slots,) of a row that has these values and no others.
+
+    Args:
+        assignments: attribute to its values; only a multi-label attribute has several.
+
+    Raises:
+        ConfigError: for an unknown attribute or value, with the closest known ones, or too many values.
+    """
+    for name in assignments:
+        if name not in schema.names:
+            raise ConfigError(
+                f"the model has no attribute {name!r}{did_you_mean(name, schema.names, most=3)} (attributes: "
+                f"{', '.join(schema.names) or 'none'})"
+            )
+    columns = {attribute.name: _column(attribute, assignments.get(attribute.name, ())) for attribute in schema}
+    try:
+        ids, report = schema.encode(columns)
+    except NoNumberError as error:
+        raise error.of_one_value() from error
+    except DataError as error:
+        raise ConfigError(str(error)) from error
+    for name, values in assignments.items():
+        counts, attribute = report.attributes[name], schema[name]
+        if counts.unseen:
+            known = attribute.values
+            new = next((value for value in values if value.strip() not in known), values[0])
+            hint = did_you_mean(new, known, most=3) if len(known) <= SEARCHABLE else ""
+            cure = hint or ": correct it, or leave it out"
+            raise ConfigError(f"attribute {name!r} has no value {new!r} in training{cure}")
+        if counts.missing:
+            raise ConfigError(f"attribute {name!r}: {values[0]!r} means that there is no value: leave it out")
+        if counts.dropped:
+            raise ConfigError(f"attribute {name!r} has room for {attribute.slots} values, but {len(values)} are given")
+    return ids[0] if len(schema) else np.zeros(0, dtype=np.int64)
+
+
+def _column(attribute: FittedAttribute, values: Sequence[str]) -> pa.Array:
+    if isinstance(attribute.spec, MultiLabel):
+        return pa.array([list(values)], type=pa.list_(pa.string()))
+    if len(values) > 1:
+        raise ConfigError(f"attribute {attribute.name!r} has one value for each row, but {len(values)} are given")
+    return pa.array([values[0] if values else None], type=pa.string())

@@ -15,11 +15,9 @@ from safetensors.numpy import load, save
 
 from attribune.core.files import read_json, replace_file, write_json
 from attribune.errors import ModelFolderError
-from attribune.schema.attributes import FittedAttribute
-from attribune.schema.description_kinds import field_from_dict, field_to_dict
-from attribune.schema.fitting import bin_names
+from attribune.schema.attributes import FittedAttribute, bin_names
+from attribune.schema.description_kinds import FittedField, ValueDescriptions, field_from_dict, field_to_dict
 from attribune.schema.kinds import KINDS, Categorical, Kind, MultiLabel, Numeric, checked_missing, checked_names
-from attribune.schema.value_features import FittedField, ValueDescriptions
 from attribune.schema.vocabulary import Vocabulary
 
 __all__ = ["attributes_from_dict", "attributes_to_dict", "files_beside", "write_attributes"]

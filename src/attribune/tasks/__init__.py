@@ -19,9 +19,8 @@ from attribune.tasks.base import ADDED_LATER, Decoded, Task
 from attribune.tasks.classification import Classification
 from attribune.tasks.generation import Generation
 from attribune.tasks.labels import UNSEEN
-from attribune.tasks.ordinal import Ordinal
 from attribune.tasks.preference import Preference
-from attribune.tasks.rating import Rating
+from attribune.tasks.rating import Ordinal, Rating
 from attribune.tasks.regression import Regression
 from attribune.tasks.similarity import Similarity
 from attribune.tasks.spans import Spans

@@ -16,24 +16,74 @@ from pydantic import BeforeValidator
 
 from attribune.core.arrays import Array
 from attribune.errors import ConfigError
-from attribune.metrics.definitions import metric_info
-from attribune.metrics.metric import Metric
+from attribune.metrics.metric import Metric, metric_info
 from attribune.tasks.codecs import LabelCodec, checked_logits
-from attribune.tasks.heads import TaskHead
 from attribune.tasks.inputs import SingleText, TaskInput
 from attribune.tasks.labels import Column
 
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from attribune.tasks.losses import Link
 
 __all__ = [
+    "AUTO",
+    "LOSS",
+    "MAIN_METRIC",
     "Decoded",
     "ScoreBy",
     "Task",
+    "TaskHead",
     "check_metrics",
     "checked_logits",
+    "scored_metrics",
+    "selection_score",
+    "unknown_selection",
+    "validation_score",
 ]
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaskHead:
+    """A linear layer on the vector of each text that a model reads, whose outputs are logits.
+
+    Args:
+        outputs: size of the linear layer. It is 0 for a task without one: the logits are those of the language model,
+            or are made of the vectors of a row's texts.
+        texts: how many texts of a row the model reads, each for itself.
+    """
+
+    outputs: int
+    texts: int = 1
+
+    def logits(self, outputs: Tensor) -> Tensor:
+        """Return the logits (B, outputs of the task), in front of the link; by default those of all texts of a row.
+
+        Args:
+            outputs: of the linear layer, (B texts, outputs); the vectors (B texts, H) where there is none.
+        """
+        return outputs if self.texts == 1 else outputs.view(-1, self.texts * outputs.shape[1])
+
+    def reads_attribute(self, name: str, *, place: int) -> bool:
+        """Whether the text of a row at a place, from 0, is read with an attribute; by default all are."""
+        return True
+
+    def check_attributes(self, names: Sequence[str]) -> None:
+        """Check that each attribute has a text that is read with it; ConfigError for others."""
+        for name in names:
+            if not any(self.reads_attribute(name, place=place) for place in range(self.texts)):
+                raise ConfigError(
+                    f"no text is read with the attribute {name!r}: name it in task.text_attributes or "
+                    "task.pair_attributes, or leave it out of the attributes"
+                )
+
+    def build_link(self, vector_sizes: Mapping[str, int] | None = None) -> Link | None:
+        """Return a module that makes logits (B, outputs) of the linear layer's outputs; None if they are the logits.
+
+        Args:
+            vector_sizes: size of the vectors of each attribute that has any; None for a model without attributes.
+        """
+        return None
 
 
 def _named(names: Any) -> Any:
@@ -252,3 +302,49 @@ def check_metrics(score_by: Sequence[str], offered: Iterable[str], *, task: str)
 
 def _plain(value: Any) -> Any:
     return [_plain(item) for item in value] if isinstance(value, tuple) else value
+
+
+AUTO, LOSS, MAIN_METRIC = "auto", "loss", "main_metric"
+"""What may be named to select by, beside the metrics of a task."""
+
+
+def scored_metrics(task: Task, logits: Array, labels: Array) -> dict[str, Metric]:
+    """Return the main metric, the proper score, if the task has one, and the other metrics."""
+    metrics, proper = task.metrics(logits, labels), task.proper_score(logits, labels)
+    first = {task.main_metric: metrics[task.main_metric]}
+    return first | metrics if proper is None else {**first, proper.name: proper, **metrics}
+
+
+def selection_score(task: Task, logits: Array, labels: Array, *, by: str = LOSS) -> Metric:
+    """Return the score of validation rows by which models are compared that were trained on the same rows.
+
+    Args:
+        by: ``auto`` and ``loss`` are the proper score of the task, which distinguishes models on few rows better than
+            an accuracy, or the main metric of a task without one; ``main_metric``, or the name of a metric.
+
+    Raises:
+        ConfigError: for a metric that the task does not compute.
+    """
+    metrics = task.metrics(logits, labels)
+    if by in (AUTO, LOSS):
+        proper = task.proper_score(logits, labels)
+        return metrics[task.main_metric] if proper is None else proper
+    if by == MAIN_METRIC:
+        return metrics[task.main_metric]
+    if by not in metrics:
+        raise unknown_selection(by, task, metrics)
+    return metrics[by]
+
+
+def unknown_selection(by: str, task: Task, computed: Iterable[str]) -> ConfigError:
+    """Return the error for a name that is no metric of the task."""
+    return ConfigError(
+        f"training.select_by is {by!r}: write auto, loss, main_metric, or a metric of the task {task.kind!r}, "
+        f"{', '.join(computed)}; others are computed where task.score_by names them"
+    )
+
+
+def validation_score(task: Task, logits: Array, labels: Array, *, by: str = LOSS) -> float:
+    """Return `selection_score` with such a sign that lower is better."""
+    metric = selection_score(task, logits, labels, by=by)
+    return -metric.value() if metric.higher_is_better else metric.value()

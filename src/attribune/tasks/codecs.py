@@ -7,7 +7,6 @@ batch, n rows of a table, C classes.
 
 from __future__ import annotations
 
-import json
 import math
 import numbers
 from abc import ABC, abstractmethod
@@ -26,7 +25,7 @@ from attribune.errors import ConfigError, DataError, RowError
 from attribune.metrics import formulas
 from attribune.metrics.distributions import distribution_metrics
 from attribune.metrics.metric import Metric
-from attribune.schema.columns import canonical
+from attribune.schema.columns import canonical, json_value
 from attribune.tasks.labels import (
     UNSEEN,
     Column,
@@ -677,10 +676,7 @@ def _shares(cell: Any, missing: Collection[str]) -> ShareOf | None:
 
 def _pairs(cell: Any) -> list[tuple[str, Any]]:
     """Return the keys and values of the JSON text of an object; a key may come twice."""
-    try:
-        pairs = json.loads(cell, object_pairs_hook=_Pairs) if isinstance(cell, str) else None
-    except (ValueError, RecursionError):
-        pairs = None
+    pairs = json_value(cell, object_pairs_hook=_Pairs) if isinstance(cell, str) else None
     if not isinstance(pairs, _Pairs):
         raise DataError(
             f"is {shortened(str(cell), 60)!r}, not a distribution: {_EXAMPLE}, as `attribune data distributions` "

@@ -15,9 +15,8 @@ from attribune.errors import ConfigError
 from attribune.metrics import formulas as metric
 from attribune.metrics.metric import Metric
 from attribune.schema.columns import MISSING
-from attribune.tasks.base import Decoded, Task, checked_logits
+from attribune.tasks.base import Decoded, Task, TaskHead, checked_logits
 from attribune.tasks.codecs import PerToken
-from attribune.tasks.heads import TaskHead
 from attribune.tasks.inputs import TaskInput, WrittenText
 from attribune.tasks.labels import Column, MissingTexts, label_texts
 

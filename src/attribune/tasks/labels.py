@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import numbers
 import re
 import unicodedata
@@ -19,8 +18,16 @@ from attribune.core.config import short_repr
 from attribune.core.door import as_argument
 from attribune.core.wording import shortened
 from attribune.errors import ConfigError, DataError, RowError
-from attribune.schema.cells import list_cells
-from attribune.schema.columns import NO_NUMBER, as_array, as_written, canonical, other_spellings
+from attribune.schema.columns import (
+    LISTS,
+    NO_NUMBER,
+    as_array,
+    as_written,
+    canonical,
+    list_cells,
+    number_of,
+    other_spellings,
+)
 
 __all__ = [
     "FEW_ROWS",
@@ -62,7 +69,6 @@ _EXAMPLES = 5  # of classes that are alike
 _MOST_CLASSES = 1_000_000  # with a probability of each in every row
 
 Column = Sequence[Any]
-LISTS = (list, tuple, set, frozenset, np.ndarray)
 
 
 def require_columns(columns: Sequence[Column], names: Sequence[str], *, task: str) -> None:
@@ -134,15 +140,6 @@ def require_flag(value: Any, *, name: str) -> None:
 def _flag(value: Any, info: ValidationInfo) -> bool:
     require_flag(value, name=str(info.field_name))
     return bool(value)
-
-
-def number_of(text: str) -> float | None:
-    """Return a text as a finite number, or None if it is not one."""
-    try:
-        number = float(text)
-    except ValueError:
-        return None
-    return number if math.isfinite(number) else None
 
 
 def label_number(text: str) -> float | None:

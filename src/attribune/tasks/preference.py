@@ -17,9 +17,8 @@ from attribune.errors import ConfigError, DataError, RowError
 from attribune.metrics import formulas as metric
 from attribune.metrics.metric import Metric
 from attribune.schema.columns import MISSING, canonical
-from attribune.tasks.base import Decoded, ScoreBy, Task, check_metrics, checked_logits
+from attribune.tasks.base import Decoded, ScoreBy, Task, TaskHead, check_metrics, checked_logits
 from attribune.tasks.codecs import LabelCodec
-from attribune.tasks.heads import TaskHead
 from attribune.tasks.inputs import ComparedTexts, TaskInput
 from attribune.tasks.labels import Column, MissingTexts, class_ids, class_names, compared_texts, label_texts
 

@@ -20,9 +20,8 @@ from attribune.metrics import formulas as metric
 from attribune.metrics.formulas import RECALL_AT, mean_reciprocal_rank, positive_ranks, recall_at
 from attribune.metrics.metric import Metric
 from attribune.schema.columns import MISSING, NO_NUMBER, canonical
-from attribune.tasks.base import Decoded, ScoreBy, Task, check_metrics, checked_logits
+from attribune.tasks.base import Decoded, ScoreBy, Task, TaskHead, check_metrics, checked_logits
 from attribune.tasks.codecs import LabelCodec, Numbers
-from attribune.tasks.heads import TaskHead
 from attribune.tasks.inputs import ComparedTexts, InputSettings, TaskInput
 from attribune.tasks.labels import Column, MissingTexts, compared_texts, label_numbers, number_of
 
@@ -271,10 +270,6 @@ class Similarity(Task):
         """Return the task of a model whose vectors of texts have this size."""
         return replace(self, size=size)
 
-    def of_vectors(self, vectors: Tensor) -> Tensor:
-        """Return the logits (B, outputs) of the vectors (B, candidates, H) of texts."""
-        return self.codec.logits(vectors)
-
     def decode(self, logits: Array) -> Decoded:
         """Return the cosine of the first two texts."""
         cosines = self.codec.cosines(checked_logits(logits, self.outputs))[:, 0]
@@ -297,7 +292,7 @@ class _Rows(LabelCodec, ABC):
     """What the rows of one form have, and what is learned and measured of them.
 
     Columns are the scores, if there are any; then the texts, which may be left out behind scores; and
-    `label_attributes`. Logits are made by `Similarity.of_vectors`; `cosines` are (n, candidates - 1), of the first text
+    `label_attributes`. Logits are made by `logits`; `cosines` are (n, candidates - 1), of the first text
     with the others.
     """
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
 from pydantic import BeforeValidator
@@ -17,24 +18,85 @@ from attribune.core.config import checked_dataclass
 from attribune.core.hashing import text_number
 from attribune.errors import ConfigError, DataError, RowError
 from attribune.metrics import formulas as metric
-from attribune.metrics.entities import SINGLE, count_entities, split_tag
 from attribune.metrics.metric import Metric
 from attribune.schema.columns import MISSING, canonical
 from attribune.tasks.base import Decoded
 from attribune.tasks.codecs import PerToken, checked_logits, log_frequencies, log_losses
 from attribune.tasks.inputs import TaskInput, WordList
 from attribune.tasks.labels import UNSEEN, Column, MissingTexts, alike_notes, class_names, count_classes, sorted_classes
-from attribune.tasks.tokens import TokenRow, TokenTask, TokenWindow, object_array
-from attribune.tasks.words import word_list
+from attribune.tasks.tokens import TokenRow, TokenTask, TokenWindow, object_array, word_list
 
-if TYPE_CHECKING:
-    pass
+__all__ = [
+    "BEGIN",
+    "END",
+    "INSIDE",
+    "OUTSIDE",
+    "SINGLE",
+    "Tags",
+    "count_entities",
+    "split_tag",
+]
 
-__all__ = ["Tags"]
+OUTSIDE, BEGIN, INSIDE, END, SINGLE = range(5)
+"""What a tag says of its word: no entity, the first word of one, one inside, the last one, or a whole entity."""
+
+_TAG = re.compile(r"([BIESLUM])(?:-(.*))?", re.DOTALL)
+_POSITIONS = {"B": BEGIN, "I": INSIDE, "M": INSIDE, "E": END, "L": END, "S": SINGLE, "U": SINGLE}
+
+
+def split_tag(tag: str) -> tuple[int, str] | None:
+    """Return position and type of a tag such as ``O``, ``B-PER`` or ``I``; None for one that has no position."""
+    if tag == "O":
+        return OUTSIDE, ""
+    match = _TAG.fullmatch(tag)
+    return None if match is None else (_POSITIONS[match[1]], match[2] or "")
+
+
+def count_entities(
+    true: tuple[Array, Array], predicted: tuple[Array, Array], rows: Array, *, count: int
+) -> tuple[Array, Array, Array]:
+    """Count the entities of rows that are in both sequences, in the predicted one and in the true one, (n,) each.
+
+    Boundaries are those of conlleval, in IOB1, IOB2 (BIO) and, as in its successors, IOBES alike: Tjong Kim Sang and
+    Buchholz 2000, *Introduction to the CoNLL-2000 Shared Task: Chunking*.
+
+    Two entities are the same if type, first and last word are.
+
+    Args:
+        true: positions and types (N,) of the words of all rows, one after the other.
+        predicted: the same.
+        rows: (N,) the row of each word, ascending.
+        count: n.
+    """
+    first = np.r_[True, rows[1:] != rows[:-1]] if len(rows) else np.zeros(0, dtype=bool)
+    spans = [_spans(positions, types, first) for positions, types in (true, predicted)]
+    found = [np.bincount(rows[starts], minlength=count) for starts, _, _ in spans]
+    (starts, ends, types), (other_starts, other_ends, other_types) = spans
+    _, mine, its = np.intersect1d(starts, other_starts, assume_unique=True, return_indices=True)
+    same = mine[(ends[mine] == other_ends[its]) & (types[mine] == other_types[its])]
+    return np.bincount(rows[starts[same]], minlength=count), found[1], found[0]
+
+
+def _spans(positions: Array, types: Array, first: Array) -> tuple[Array, Array, Array]:
+    """Return the first words, the words after the last and the types of the entities, (E,) each.
+
+    An entity begins at a word that is in one, if its tag or the one before says so, its type is another than before, or
+    the row begins; it ends before the next such word, and before a word outside.
+    """
+    inside = positions != OUTSIDE
+    before, type_before = np.roll(positions, 1), np.roll(types, 1)
+    begins = np.isin(positions, (BEGIN, SINGLE)) | np.isin(before, (OUTSIDE, END, SINGLE)) | (types != type_before)
+    begins = inside & (begins | first)
+    stops = np.flatnonzero(begins | ~inside | first)
+    starts = np.flatnonzero(begins)
+    following = np.searchsorted(stops, starts, side="right")
+    ends = np.append(stops, len(positions))[following]
+    return starts, ends, types[starts]
+
 
 Scheme = Literal["conll", "none"]
 _EXAMPLES = 5  # of tags that are named
-_POSITIONS = 8  # codes of positions in the id of an unseen tag, of which five are used
+_POSITION_CODES = 8  # codes of positions in the id of an unseen tag, of which five are used
 _TYPE_BYTES = 6
 
 
@@ -84,7 +146,7 @@ class TagLists(PerToken):
         position, name = split_tag(tag) or (SINGLE, tag)
         types = self._parts[2]
         hashed = text_number(name, size=_TYPE_BYTES)
-        return UNSEEN - 1 - (position + _POSITIONS * types.get(name, len(types) + hashed))
+        return UNSEEN - 1 - (position + _POSITION_CODES * types.get(name, len(types) + hashed))
 
     def unseen(self, columns: Sequence[Column]) -> Counter[str]:
         """Count the rows by tags that are not among the classes."""
@@ -127,8 +189,8 @@ class TagLists(PerToken):
         known, code = np.maximum(ids, 0), UNSEEN - 1 - ids
         is_known = ids >= 0
         return (
-            np.where(is_known, positions[known], code % _POSITIONS),
-            np.where(is_known, types[known], code // _POSITIONS),
+            np.where(is_known, positions[known], code % _POSITION_CODES),
+            np.where(is_known, types[known], code // _POSITION_CODES),
         )
 
     def packed(self, arrays: Mapping[str, Array]) -> dict[str, Array]:

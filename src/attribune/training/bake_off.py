@@ -25,14 +25,13 @@ from attribune.core.progress import Reporter
 from attribune.data.clusters import clustered, unpacked_clusters
 from attribune.errors import ConfigError, DataError
 from attribune.methods import DEFAULT_METHOD
-from attribune.metrics.definitions import metric_info
-from attribune.metrics.metric import Metric
+from attribune.metrics.metric import Metric, metric_info
 from attribune.metrics.results import Comparison, compare_metrics
 from attribune.metrics.tables import comparison_lines
 from attribune.runs.recipe import Recipe
 from attribune.runs.stored_scores import StoredScores
+from attribune.tasks.base import selection_score
 from attribune.tasks.capabilities import AUTO, require
-from attribune.tasks.scores import selection_score
 from attribune.training.plan import DataPlan, comparison_recipes
 from attribune.training.preparation import PreparedData, prepare, rows_digest, with_all_classes
 

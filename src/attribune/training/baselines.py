@@ -19,8 +19,8 @@ from attribune.models.features import SentenceVectors, VectorFeatures
 from attribune.models.linear import LinearModel, choose_c
 from attribune.runs.folder import RunFolder
 from attribune.schema.columns import column_batches
+from attribune.tasks.base import validation_score
 from attribune.tasks.capabilities import LINEAR, require
-from attribune.tasks.scores import validation_score
 from attribune.training.plan import DataPlan, TrainingPlan
 from attribune.training.preparation import PreparedData, PreparedSplit
 

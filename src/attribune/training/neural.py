@@ -28,7 +28,7 @@ from attribune.core.progress import Reporter
 from attribune.data.batching import LengthGroupedBatches, padding_share
 from attribune.data.readers.base import EncodedRows
 from attribune.errors import ConfigError, DataError
-from attribune.metrics.definitions import MetricInfo
+from attribune.metrics.metric import MetricInfo
 from attribune.models.auto import model_class
 from attribune.models.base import ConditionedModel
 from attribune.models.config import architecture_of

@@ -35,7 +35,7 @@ from attribune.data.selection import (
 )
 from attribune.data.splits import split_table
 from attribune.data.tables import TableFile, read_table, table_source_name
-from attribune.data.text_columns import share_texts
+from attribune.data.texts import share_texts
 from attribune.data.times import are_times, time_split_words
 from attribune.errors import ConfigError, DataError, RowError, numbered_in_file, of_column
 from attribune.models.base import ConditionedModel
@@ -46,7 +46,7 @@ from attribune.runs.stored_scores import rows_of_training
 from attribune.schema import EncodingReport, MultiLabel, Schema
 from attribune.schema.columns import canonical, column_batches, require_columns
 from attribune.schema.kinds import Number, Numeric
-from attribune.schema.revision import Revision
+from attribune.schema.schema import Revision
 from attribune.tasks import Task, fit_task
 from attribune.tasks.labels import FEW_ROWS, UNSEEN, rare_classes
 from attribune.training.plan import DataPlan

@@ -17,14 +17,12 @@ import pyarrow.parquet as pq
 from safetensors.numpy import save
 
 from attribune.core.progress import Reporter
-from attribune.data.clusters import clustered, packed_clusters
-from attribune.data.judgements import judgement_metrics
+from attribune.data.clusters import clustered, judgement_metrics, packed_clusters
 from attribune.data.readers.base import MANY_CUT, Reader
 from attribune.data.texts import TextInput
 from attribune.data.writing import prediction_array
 from attribune.errors import DataError
-from attribune.metrics.definitions import MetricInfo, metric_info
-from attribune.metrics.metric import Metric
+from attribune.metrics.metric import Metric, MetricInfo, metric_info
 from attribune.metrics.results import GivenAndHidden, Scored, condition_of
 from attribune.models.predictor import Predictor
 from attribune.runs.folder import RunFolder
@@ -33,8 +31,8 @@ from attribune.runs.recipe import TrainingRecipe
 from attribune.runs.verdict import MAJORITY, TEXT_ONLY, WHOLE_TEXTS, value_counts
 from attribune.schema import Schema
 from attribune.tasks import Task
+from attribune.tasks.base import AUTO, LOSS, MAIN_METRIC, scored_metrics, unknown_selection
 from attribune.tasks.capabilities import LINEAR, can
-from attribune.tasks.scores import AUTO, LOSS, MAIN_METRIC, scored_metrics, unknown_selection
 from attribune.training.baselines import BASELINE_ROWS, chosen_rows, fit_linear
 from attribune.training.plan import DataPlan
 from attribune.training.preparation import PreparedData, PreparedSplit

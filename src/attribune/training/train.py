@@ -25,7 +25,7 @@ from attribune.core.progress import ProgressBar, Reporter
 from attribune.core.threads import find_busy_machine, limit_threads
 from attribune.data.checking.table_check import TableCheck
 from attribune.data.file_options import Reading
-from attribune.data.standard_input import STDIN
+from attribune.data.text_files import STDIN
 from attribune.errors import AttribuneError, ConfigError
 from attribune.metrics.results import Scored
 from attribune.models.auto import load_scorer

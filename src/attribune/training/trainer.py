@@ -24,7 +24,7 @@ from attribune.core.door import as_argument
 from attribune.data.batching import LengthGroupedBatches, SharedBatches
 from attribune.data.readers.base import EncodedRows
 from attribune.errors import ModelFolderError
-from attribune.metrics.definitions import MetricInfo
+from attribune.metrics.metric import MetricInfo
 from attribune.models.base import ConditionedModel
 from attribune.runs.recipe import TrainingRecipe
 from attribune.training.distributed import PATIENCE, all_rows, backend, process_count, process_number

@@ -34,7 +34,7 @@ from attribune.runs.labelled import LabelledRows
 from attribune.runs.loading import load_run, predictor_of
 from attribune.runs.recipe import Recipe, ValuesRecipe
 from attribune.schema import Schema, ValueTable
-from attribune.schema.revision import Revision
+from attribune.schema.schema import Revision
 from attribune.tasks.capabilities import ENROL, require
 from attribune.values.learning import EnrolSettings, ValueLearner
 from attribune.values.reading import NewValues, read_value_table

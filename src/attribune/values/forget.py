@@ -42,7 +42,7 @@ from attribune.runs.recipe import Recipe
 from attribune.schema import Schema
 from attribune.schema.attributes import read_cells
 from attribune.schema.columns import canonical, column_batches
-from attribune.schema.revision import Revision, check_listed
+from attribune.schema.schema import Revision, check_listed
 from attribune.tasks import task_from_dict
 from attribune.values.record import ENROLMENTS, Change, Record, enrolments, replace_with, revise_run
 from attribune.values.traces import MarkedExport, Wanted, drop_rows, marked_exports, marked_rows, search_files

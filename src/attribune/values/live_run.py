@@ -32,7 +32,7 @@ from attribune.runs.labelled import LabelledRows
 from attribune.runs.loading import load_run
 from attribune.runs.recipe import Recipe
 from attribune.schema.columns import canonical
-from attribune.schema.revision import Revision, check_listed
+from attribune.schema.schema import Revision, check_listed
 from attribune.tasks.capabilities import LIVE, require
 from attribune.values.enrol import check_takes_values
 from attribune.values.forget import Forgotten, forget

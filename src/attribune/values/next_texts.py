@@ -31,7 +31,7 @@ from attribune.models.base import ConditionedModel
 from attribune.models.predictor import Predictor
 from attribune.runs.loading import load_run
 from attribune.schema.attributes import FittedAttribute
-from attribune.schema.revision import check_listed
+from attribune.schema.schema import check_listed
 from attribune.tasks import Task
 from attribune.tasks.capabilities import NEXT
 from attribune.values.panel import Panel, check_panel

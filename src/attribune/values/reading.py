@@ -24,7 +24,7 @@ from attribune.schema import Schema, Text, ValueTable
 from attribune.schema.columns import missing_column
 from attribune.schema.description_kinds import field_from_dict
 from attribune.schema.descriptions import describe
-from attribune.schema.revision import Revision, check_listed
+from attribune.schema.schema import Revision, check_listed
 
 __all__ = ["NewValues", "read_value_table", "value_tables"]
 

@@ -15,7 +15,7 @@ from attribune.models.scorer import Scorer
 from attribune.runs.card import has_own_card, run_card
 from attribune.runs.folder import RunFolder
 from attribune.schema import Schema
-from attribune.schema.revision import Revision
+from attribune.schema.schema import Revision
 
 __all__ = [
     "ENROLMENTS",

@@ -26,13 +26,12 @@ from torch.nn import functional
 from attribune.core.config import Settings
 from attribune.data.batching import length_cuts
 from attribune.data.readers.base import EncodedRows, Reader
-from attribune.data.readers.plain import PartsReader
 from attribune.data.texts import TextInput
 from attribune.models.baseline_files import BaselineFiles, stored_text
 from attribune.models.features import LinearFeatures
 from attribune.models.scorer import Baseline
 from attribune.models.sizes import Sizes
-from attribune.schema.revision import Revision
+from attribune.schema.schema import Revision
 from attribune.tasks import Task, task_from_dict
 from attribune_lab.backbones.words import PADDING, WordVocabulary, split_words
 
@@ -323,6 +322,43 @@ _WIDE, _IDF = "wide", "idf"
 class _Batch(NamedTuple):
     texts: tuple[Tensor, ...]
     rows: SparseRows
+
+
+class TextParts(NamedTuple):
+    """What a row is read of: all of its text in one, and each text for itself."""
+
+    joined: str
+    parts: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class PartRows(EncodedRows):
+    """Rows with one or two texts."""
+
+    inputs: Sequence[TextParts]
+
+    @property
+    def lengths(self) -> npt.NDArray[np.int64]:
+        """Number of characters of each row, (rows,)."""
+        return np.array([len(text.joined) for text in self.inputs], dtype=np.int64)
+
+
+class PartsReader(Reader):
+    """Reads the one or two texts of rows as they are."""
+
+    name: ClassVar[str] = "parts"
+
+    def __init__(self, *, is_pair: bool) -> None:
+        self.is_pair = is_pair
+
+    def rows(self, text: TextInput, columns: Mapping[str, Sequence[Any]], *, first_row: int = 1) -> EncodedRows:
+        """Read rows from columns given by name."""
+        texts = [text.read(columns, first_row=first_row)]
+        if self.is_pair:
+            texts.append(text.read_pairs(columns, first_row=first_row))
+        joined = text.read_all(columns, first_row=first_row)
+        inputs = [TextParts(*row) for row in zip(joined, zip(*texts, strict=True), strict=True)]
+        return PartRows.without_attributes(inputs)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -30,8 +30,8 @@ from attribune.models.features import LinearFeatures
 from attribune.runs.folder import RunFolder
 from attribune.runs.recipe import TrainingRecipe
 from attribune.tasks import Task
+from attribune.tasks.base import selection_score
 from attribune.tasks.capabilities import LINEAR, require
-from attribune.tasks.scores import selection_score
 from attribune.training.plan import TrainingPlan
 from attribune.training.preparation import PreparedData
 from attribune.training.study import Space, Study, Trial, read_space, require_optuna

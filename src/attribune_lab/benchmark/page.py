@@ -11,9 +11,9 @@ from attribune.apps.report.page import Figure, Heading, Section, render_page, sh
 from attribune.apps.report.plots import Curve, Estimate, band_plot, binned_plot, curve_plot, forest_plot
 from attribune.core.files import read_json_lines
 from attribune.core.wording import counted
-from attribune.metrics.bins import count_ranges, range_name
 from attribune.metrics.bootstrap import paired
-from attribune.metrics.definitions import metric_info
+from attribune.metrics.metric import metric_info
+from attribune.metrics.results import count_ranges, range_name
 from attribune.metrics.tables import format_difference
 from attribune_lab.benchmark.experiment import Experiment, Setting
 from attribune_lab.benchmark.rendering import html_table, notes_of, overall_cells, overall_notes

@@ -21,12 +21,11 @@ from attribune.core.job_folder import JobFolder
 from attribune.data.clusters import clustered, unpacked_clusters
 from attribune.errors import ConfigError, ModelFolderError
 from attribune.metrics.bootstrap import Interval, PairedResult, interval, paired
-from attribune.metrics.formulas import log_loss
+from attribune.metrics.formulas import log_loss, pooled
 from attribune.metrics.metric import Metric
-from attribune.metrics.pooling import pooled
 from attribune.runs.results import RunResults
 from attribune.tasks import Task, task_from_dict
-from attribune.tasks.scores import LOSS, validation_score
+from attribune.tasks.base import LOSS, validation_score
 from attribune_lab.benchmark.experiment import Cell, Experiment, SelectBy
 
 __all__ = [

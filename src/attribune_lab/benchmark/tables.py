@@ -19,7 +19,7 @@ from attribune.core.config import Settings
 from attribune.core.files import replace_file
 from attribune.errors import ConfigError
 from attribune.metrics.bootstrap import Interval, PairedResult, paired_mean
-from attribune.metrics.definitions import metric_info
+from attribune.metrics.metric import metric_info
 from attribune_lab.benchmark.experiment import Choice, Experiment, SelectBy, SetPlan
 from attribune_lab.benchmark.results import BenchmarkFolder, Group
 

@@ -25,7 +25,7 @@ from attribune.data.times import read_moment
 from attribune.errors import ConfigError, DataError, ModelFolderError, RowError
 from attribune.schema import Schema, canonical
 from attribune.schema.columns import Table, column_batches
-from attribune.schema.revision import Revision
+from attribune.schema.schema import Revision
 from attribune_lab.history.method import History
 from attribune_lab.history.vectors import FrozenVectors
 

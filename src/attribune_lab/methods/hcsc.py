@@ -20,7 +20,7 @@ from attribune.methods.config import AttributeMethodConfig, Point
 from attribune.methods.host import Host
 from attribune.methods.shapes import Documents, Mask, States
 from attribune.methods.upa import attend, draw_attention
-from attribune.schema.slots import Slots
+from attribune.schema.attributes import Slots
 from attribune_lab import functional
 
 __all__ = ["Hcsc"]

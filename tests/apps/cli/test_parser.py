@@ -21,10 +21,10 @@ DATA = {"train": "rows.csv", "text": "text", "label": "stars", "attributes": ["u
     ("words", "error"),
     [
         (["trian"], "attribune: error: argument VERB: invalid choice: 'trian'; did you mean 'train'?"),
-        (["data", "judgments"], "attribune data: error: argument ACTION: invalid choice: 'judgments'; did you mean 'judgements'?"),
+        (["data", "judgments"], "error: argument ACTION: invalid choice: 'judgments'; did you mean 'judgements'?"),
         (["train", "--output", "o", "--txt=a"], "error: unrecognized arguments: --txt=a; did you mean '--text'?"),
         (["train", "--output", "o", "--presset", "a"], "unrecognized arguments: --presset; did you mean '--preset'?"),
-        (["data", "distributions", "t.csv", "--output", "o.csv", "-zzz"], "attribune data distributions: error: unrecognized arguments: -zzz"),
+        (["methods", "-zzz"], "attribune methods: error: unrecognized arguments: -zzz"),
         (["train"], "attribune train: error: the following arguments are required: --output"),
         (["predict", "r", "d", "--quantise", "int9"], "invalid choice: 'int9'; did you mean 'int8'?"),
         (["completion", "dash"], "invalid choice: 'dash'; did you mean 'bash'?"),

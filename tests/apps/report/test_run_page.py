@@ -33,8 +33,7 @@ from attribune.analysis.run_rows import RunRows, rows_of_run
 from attribune.apps.cli import main
 from attribune.apps.report.run_page import _training, _training_loss, run_page
 from attribune.core.checksums import CHECKSUMS
-from attribune.metrics.correlations import spearman
-from attribune.metrics.formulas import mean_of
+from attribune.metrics.formulas import mean_of, spearman
 from attribune.schema import Categorical, Schema
 from attribune.tasks import Aspects, Classification, Rating, Regression, Similarity, Task
 

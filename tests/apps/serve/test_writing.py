@@ -25,7 +25,7 @@ from attribune.methods import Injector
 from attribune.models.generator import AttributeGenerator
 from attribune.models.writer import Decoding, TextStream, Writer
 from attribune.schema import Categorical, MultiLabel, Schema
-from attribune.schema.revision import Revision
+from attribune.schema.schema import Revision
 
 pytestmark = pytest.mark.slow
 

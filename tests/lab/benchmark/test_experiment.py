@@ -14,10 +14,9 @@ import pytest
 import yaml
 
 from attribune.apps.cli import main
-from attribune.metrics.bins import count_ranges
 from attribune.metrics.bootstrap import PairedResult, interval
-from attribune.metrics.formulas import accuracy, macro_f1
-from attribune.metrics.pooling import pooled
+from attribune.metrics.formulas import accuracy, macro_f1, pooled
+from attribune.metrics.results import count_ranges
 from attribune_lab.benchmark.experiment import Experiment, experiment_names
 from attribune_lab.benchmark.runner import check_experiment
 from attribune_lab.benchmark.tables import readable_json, verdict

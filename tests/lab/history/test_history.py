@@ -28,7 +28,7 @@ from attribune.models.predictor_group import PredictorGroup
 from attribune.runs.folder import RunFolder
 from attribune.runs.loading import load_run
 from attribune.schema import Categorical, MultiLabel, Schema
-from attribune.schema.revision import Revision
+from attribune.schema.schema import Revision
 from attribune.training.train import train
 from attribune_lab.history.method import History
 from attribune_lab.history.reader import HistoryEncoder

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from trained_runs import ROWS, TrainedRuns
 
 from attribune.apps.cli import main
-from attribune.data.readers.collator import Collator
+from attribune.data.readers.base import Collator
 from attribune.data.readers.text import TextEncoder
 from attribune.data.texts import TextInput
 from attribune.data.windows import Chunks, parse_window

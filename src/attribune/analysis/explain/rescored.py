@@ -16,8 +16,8 @@ from attribune.core.arrays import Array, FloatArray, IntArray
 from attribune.data.clusters import Clusters, clustered
 from attribune.data.readers.base import EncodedRows
 from attribune.metrics.bootstrap import PairedResult, interval, paired
+from attribune.metrics.formulas import pooled
 from attribune.metrics.metric import Metric
-from attribune.metrics.pooling import pooled
 from attribune.models.predictor import Predictor
 from attribune.schema.attributes import FittedAttribute, counts_of_rows
 

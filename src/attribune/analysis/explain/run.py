@@ -26,8 +26,8 @@ from attribune.models.predictor import Predictor
 from attribune.models.row_inputs import plain_value
 from attribune.runs.labelled import LabelledRows
 from attribune.runs.loading import load_run
-from attribune.schema.assignments import assigned_ids, assignments_text
 from attribune.schema.columns import cell_text
+from attribune.schema.schema import assigned_ids, assignments_text
 from attribune.tasks.capabilities import EXPLAIN, require
 
 __all__ = [

@@ -8,7 +8,7 @@ from typing import Any
 
 from attribune.core.wording import counted, one_line, prediction_text
 from attribune.metrics.bootstrap import Interval
-from attribune.metrics.definitions import metric_info
+from attribune.metrics.metric import metric_info
 from attribune.metrics.tables import format_interval, text_cells
 
 __all__ = ["Section", "as_text", "headline", "sections"]

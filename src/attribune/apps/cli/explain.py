@@ -57,7 +57,7 @@ def _run(options: argparse.Namespace) -> None:
     table = table_of(options)
     from attribune.analysis.explain.wording import as_text
     from attribune.apps.report.explanation_page import explain
-    from attribune.schema.assignments import parse_assignments
+    from attribune.schema.schema import parse_assignments
 
     console = open_console()
     record = explain(

@@ -54,7 +54,7 @@ def add_parser(verbs: Any) -> None:
 
 def _run(options: argparse.Namespace) -> None:
     from attribune.export.export import export
-    from attribune.schema.assignments import parse_assignments
+    from attribune.schema.schema import parse_assignments
 
     open_console()
     exported = export(

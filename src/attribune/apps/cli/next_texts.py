@@ -38,7 +38,7 @@ def add_parser(verbs: Any) -> None:
 def _run(options: argparse.Namespace) -> None:
     if options.count < 1:
         raise ConfigError(f"--count {options.count}: give at least 1")
-    from attribune.schema.assignments import parse_assignments
+    from attribune.schema.schema import parse_assignments
 
     ((name, values),) = parse_assignments([options.assignment]).items()
     from attribune.metrics.tables import text_cells

@@ -22,8 +22,8 @@ from attribune.runs.labelled import LabelledRows
 from attribune.runs.loading import load_run
 from attribune.runs.recipe import Recipe
 from attribune.schema import FittedAttribute, MultiLabel, Numeric, Schema
-from attribune.schema.assignments import assigned_ids, assignments_text
 from attribune.schema.columns import cell_text
+from attribune.schema.schema import assigned_ids, assignments_text
 from attribune.tasks import Task
 from attribune.tasks.capabilities import PLAYGROUND, require
 from attribune.values.panel import Panel, check_panel

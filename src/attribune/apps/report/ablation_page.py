@@ -13,7 +13,7 @@ from attribune.analysis.ablation import METHOD
 from attribune.apps.report.page import Figure, Heading, Section, render_page
 from attribune.apps.report.plots import span_plot
 from attribune.metrics.bootstrap import PairedResult
-from attribune.metrics.definitions import MetricInfo, metric_info
+from attribune.metrics.metric import MetricInfo, metric_info
 from attribune.metrics.tables import format_difference, format_value
 
 __all__ = ["ablation_page", "ablation_table"]

@@ -15,7 +15,7 @@ from attribune.core.wording import one_line
 from attribune.data.file_options import Reading
 from attribune.data.tables import refuse_input_as_output, with_reading
 from attribune.metrics.bootstrap import PairedResult
-from attribune.metrics.definitions import metric_info
+from attribune.metrics.metric import metric_info
 from attribune.metrics.tables import ResultDict, html_blocks
 from attribune.runs.stored_scores import scored_tables
 

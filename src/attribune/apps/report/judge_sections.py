@@ -17,7 +17,7 @@ from attribune.apps.report.plots import Estimate, calibration_plot, forest_plot
 from attribune.core.wording import excerpt
 from attribune.data.clusters import TEXT
 from attribune.metrics.bootstrap import Interval
-from attribune.metrics.definitions import metric_info
+from attribune.metrics.metric import metric_info
 from attribune.metrics.tables import format_difference, format_value
 from attribune.schema.columns import canonical
 

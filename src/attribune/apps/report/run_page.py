@@ -41,7 +41,7 @@ from attribune.data.clusters import what_is_drawn
 from attribune.data.file_options import Reading
 from attribune.data.tables import refuse_input_as_output, with_reading
 from attribune.metrics.bootstrap import Interval
-from attribune.metrics.definitions import metric_info
+from attribune.metrics.metric import metric_info
 from attribune.metrics.tables import comparison_lines, format_interval, table_cells
 from attribune.runs.folder import RunFolder
 from attribune.runs.stored_scores import scored_tables

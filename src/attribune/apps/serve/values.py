@@ -42,7 +42,7 @@ from attribune.apps.serve.settings import ServeSettings
 from attribune.core.job_folder import HeldError
 from attribune.errors import AttribuneError, ConfigError, DataError, ModelFolderError
 from attribune.schema import FittedAttribute, MultiLabel
-from attribune.schema.revision import check_listed
+from attribune.schema.schema import check_listed
 from attribune.values.forget import Forgotten
 from attribune.values.live_run import Compute, LearnedValue, LiveRun
 

@@ -14,8 +14,7 @@ import pyarrow.compute as pc
 
 from attribune.core.arrays import IntArray
 from attribune.data.times import is_time
-from attribune.schema.cells import single_cells
-from attribune.schema.columns import MISSING, NO_NUMBER, canonical, words_of_none
+from attribune.schema.columns import MISSING, NO_NUMBER, canonical, single_cells, words_of_none
 from attribune.tasks.labels import label_number, number_of
 
 __all__ = [

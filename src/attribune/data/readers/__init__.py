@@ -8,11 +8,9 @@ from __future__ import annotations
 from pkgutil import resolve_name
 
 from attribune.data.readers.base import Reader
-from attribune.data.readers.compared import CandidateEncoder
-from attribune.data.readers.passages import PassageEncoder
 from attribune.data.readers.prompts import PromptEncoder
-from attribune.data.readers.text import TextEncoder
-from attribune.data.readers.words import WordEncoder
+from attribune.data.readers.text import CandidateEncoder, TextEncoder
+from attribune.data.readers.tokens import PassageEncoder, WordEncoder
 from attribune.methods.config import MethodConfig
 from attribune.tasks.base import Task
 

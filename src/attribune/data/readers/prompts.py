@@ -9,9 +9,8 @@ import torch
 from datasets import Dataset
 from jinja2 import TemplateError
 
-from attribune.data.readers.base import Reader, Reading, TextRows
-from attribune.data.readers.collator import Collator
-from attribune.data.texts import DEFAULT_LENGTH, TextInput
+from attribune.data.readers.base import Collator, Reader, Reading, TextRows
+from attribune.data.texts import TextInput, usual_window
 from attribune.data.windows import Head, SpecialTokens, content_ids, longest_input
 from attribune.errors import ConfigError
 from attribune.schema import Schema
@@ -47,7 +46,7 @@ class PromptEncoder(Reader):
         if text.pair:
             raise ConfigError("a model that writes cannot read a pair of texts: name the second text as a prompt")
         limit = limit if limit is not None else longest_input(tokenizer)
-        window = text.window if text.window is not None else Head(min(DEFAULT_LENGTH, limit or DEFAULT_LENGTH))
+        window = text.window if text.window is not None else usual_window(limit)
         if not isinstance(window, Head):
             raise ConfigError(f"the window {str(window)!r} cannot be used to write texts: choose head:N")
         self.tokenizer, self.text, self.separate = tokenizer, text, separate

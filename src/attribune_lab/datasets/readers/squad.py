@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from attribune.errors import DataError
-from attribune.tasks.answers import AnswerCells
+from attribune.tasks.spans import AnswerCells
 from attribune_lab.datasets.row_log import GET_AGAIN, Row, RowLog, SplitName, read_json_lines, without_test_texts
 
 __all__ = ["squad"]
