@@ -113,12 +113,6 @@ def encoder() -> int:
     return trained(METHODS["none"](), "full")
 
 
-def counts() -> list[str]:
-    """Methods with what they train."""
-    rows = [[f"`{row.method}`", *_trained_by(row)] for row in COUNTS]
-    return table(["method", "trained", "share of encoder"], rows)
-
-
 def _trained_by(row: Count) -> tuple[str, str]:
     """The number of parameters, and their share of the encoder's."""
     number = trained(method_from_dict({"name": row.method, **row.options}), row.tuning)

@@ -7,35 +7,39 @@ from functools import partial
 from typing import Any
 
 from attribune.methods.recommended import RECOMMENDED
-from attribune_lab.benchmark.tables import Line
-from pages.cells import between, measured, table
-from pages.counts import counts, tunings
+from attribune_lab.benchmark.tables import SetTable
+from pages.cells import measured, table
+from pages.counts import tunings
 from pages.experiments import difference, record
 from pages.method_pages import LAB, LIBRARY, ON_PAGE, block, overview
 
 
-def recommended(columns: int | None = None) -> list[str]:
-    """What to take for which need, with what it keeps of the bare model's throughput and what it explains.
+def recommended(*, explained: bool) -> list[str]:
+    """What to take for which need, with what it keeps of the bare model's throughput.
 
     Args:
-        columns: how many of them are shown; None for all.
+        explained: whether to show which share of the variance of judgements it explains, too.
     """
     speed = _speeds()
-    tables = record("judges_small").tables
-    explained = [{line.name: line for line in each.lines} for each in tables]
-    rows = [
+    tables = record("judges_small").tables if explained else ()
+    rows = [(method, method, "made anew" if method == "injector" else method, when) for method, when in RECOMMENDED] + [
+        ("none", "text alone", "", "a reference: the same backbone, fine-tuned on the text alone")
+    ]
+    cells = [
         [
             f"`{method}`",
             when,
-            speed.get("made anew" if method == "injector" else method, ""),
-            *(between(*_ends(lines[method]), places=3) if method in lines else "" for lines in explained),
+            "1.00" if method == "none" else speed.get(key, ""),
+            *(_variance(one, name) for one in tables),
         ]
-        for method, when in RECOMMENDED
+        for method, name, key, when in rows
     ]
-    alone = [between(*_ends(lines["text alone"]), places=3) for lines in explained]
-    rows.append(["`none`", "a reference: the same backbone, fine-tuned on the text alone", "1.00", *alone])
-    head = ["`--method`", "use it when", "speed", *(f"R², {each.plan.title}" for each in tables)]
-    return table(head[:columns], [row[:columns] for row in rows], words=(0, 1))
+    head = ["`--method`", "use it when", "speed", *(f"R², {one.plan.name.rpartition('-')[2]}" for one in tables)]
+    return table(head, cells, words=(0, 1))
+
+
+def _variance(one: SetTable, name: str) -> str:
+    return next((f"{line.metrics['r2'].value:.2f}" for line in one.lines if line.name == name), "")
 
 
 def cheap() -> list[str]:
@@ -60,18 +64,12 @@ def _is_short(one: Mapping[str, Any]) -> bool:
     return one["shape"] == "minilm, two attributes" and one["precision"] == "bf16" and "of_bare" in one
 
 
-def _ends(line: Line) -> tuple[float, float, float]:
-    found = line.metrics["r2"]
-    return found.value, found.low, found.high
-
-
 TABLES: dict[str, dict[str, Callable[[], list[str]]]] = {
     "methods.md": {
-        "recommended": partial(recommended, columns=3),
+        "recommended": partial(recommended, explained=False),
         "methods": partial(overview, LIBRARY, "methods/"),
-        "counts": counts,
     },
-    "../README.md": {"recommended": recommended},
+    "../README.md": {"recommended": partial(recommended, explained=True)},
 }
 for _page, _names in ON_PAGE.items():
     TABLES[f"methods/{_page}"] = {name: partial(block, name, _names[0]) for name in _names}

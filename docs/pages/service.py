@@ -1,11 +1,11 @@
-"""The tables of serving.md and new_values.md, made from the files in benchmarks/results/."""
+"""The tables of serving.md, made from the files in benchmarks/results/."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
-from pages.cells import RESULTS, between, machine_line, measured, table
+from pages.cells import RESULTS, machine_line, measured, table
 
 
 def serving() -> list[str]:
@@ -35,31 +35,6 @@ def in_lots(one: Mapping[str, Any]) -> float:
     return float(one["texts_per_second"]) * len(rates) / sum(rates)
 
 
-def enrolment() -> list[str]:
-    """What a few rows teach of a critic."""
-    found = measured("enrolment")
-    rows = []
-    for name, row in found["rows"].items():
-        seconds = found["seconds_per_value"].get(name)
-        cells = [name, *figures(row["accuracy"], scale=100, places=1), *figures(row["log_loss"], scale=1, places=3)]
-        if name == "unknown":
-            cells[2] = cells[4] = ""
-        rows.append([*cells, "" if seconds is None else f"{seconds:.2f}"])
-    return [
-        f"Scores on {found['scored_rows']:,} quotes by {found['held']} critics who were not among the "
-        f"{found['training_rows']:,} training rows ({found['epochs']} epochs). Differences are from *unknown*, with "
-        "95 % intervals.",
-        "",
-        *table(["critic", "accuracy", "difference, points", "log loss", "difference", "seconds per critic"], rows),
-    ]
-
-
-def figures(row: Mapping[str, Any], *, scale: float, places: int) -> list[str]:
-    """A metric, and its difference to that of an unknown critic."""
-    against = between(*row["against_unknown"], scale=scale, places=places, sign="+")
-    return [f"{scale * row['value'][0]:.{places}f}", against]
-
-
 def many_tasks() -> list[str]:
     """Throughput and memory of nine runs over one backbone."""
     found = measured("many_tasks")
@@ -81,4 +56,4 @@ def many_tasks() -> list[str]:
     ]
 
 
-TABLES = {"serving.md": {"serving": serving, "many tasks": many_tasks}, "new_values.md": {"enrolment": enrolment}}
+TABLES = {"serving.md": {"serving": serving, "many tasks": many_tasks}}

@@ -237,6 +237,6 @@ def test_folders_that_cannot_be_written_or_are_full(monkeypatch: pytest.MonkeyPa
 
 
 def test_the_page_names_every_extra() -> None:
-    page = (SRC.parent / "docs" / "command_line.md").read_text(encoding="utf-8")
+    page = (SRC.parent / "docs" / "install.md").read_text(encoding="utf-8")
     for name, purpose in doctor.EXTRAS.items():
         assert f"| `{name}` | {purpose} |" in page
