@@ -7,15 +7,13 @@ from pages.cells import table
 
 
 def data_sets() -> list[str]:
-    """The cards."""
+    """The cards, without those of text data sets and without other splits of a set that the table has."""
     rows = []
     for card in CARDS.values():
-        if card in TEXT_SETS:  # which have a page of their own
+        if card in TEXT_SETS or "-cold-" in card.name or card.name.endswith("-annotators"):
             continue
-        trained = f"{card.published['train']:,.0f}" if "train" in card.published else ""
-        rows.append([f"`{card.name}`", ", ".join(card.names()), card.classes_text, trained, card.metric, card.citation])
-    head = ["name", "attributes", "classes", "training rows", "metric", "citation"]
-    return table(head, rows, words=(0, 1, 4, 5))
+        rows.append([f"`{card.name}`", ", ".join(card.names()), card.classes_text, card.metric])
+    return table(["name", "attributes", "classes", "metric"], rows, words=(0, 1, 3))
 
 
 TABLES = {"benchmark.md": {"data sets": data_sets}}

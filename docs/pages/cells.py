@@ -29,11 +29,6 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]], *, words: Collecti
     return markdown_cells([head, *rows], words=words).splitlines()
 
 
-def facts(rows: Sequence[Sequence[str]]) -> list[str]:
-    """A table of names and words without a head."""
-    return table(["", ""], rows, words=(0, 1))
-
-
 def between(value: float, low: float, high: float, *, scale: float = 1, places: int = 2, sign: str = "") -> str:
     """A figure with the ends of its interval."""
     figure, *ends = (f"{scale * number:{sign}.{places}f}" for number in (value, low, high))

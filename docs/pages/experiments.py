@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from attribune.apps.report.plots import band_plot
 from attribune.metrics.tables import format_difference, format_value
 from attribune_lab.benchmark.rendering import overall_cells
@@ -45,96 +47,14 @@ def difference(one: SetTable, line: Line | None) -> str:
     return f"**{text}**" if line.better or line.worse else text
 
 
-def costs(name: str) -> list[str]:
-    """Log loss, time and memory of every setting on every set."""
-    lines = [
-        [
-            line.name,
-            one.plan.heading,
-            f"{line.metrics['log_loss'].value:.3f}",
-            "" if line.loss is None else format_difference("log_loss", line.loss),
-            f"{line.cost['seconds_per_pass'] or 0:,.0f}",
-            f"{line.cost['peak_mb'] or 0:,.0f}",
-        ]
-        for one in record(name).tables
-        for line in one.lines
-    ]
-    return table(["", "", "log loss", "difference", "s per epoch", "MB"], lines, words=(0, 1))
-
-
 def overall(name: str) -> list[str]:
-    """The means over all sets, with the parameters of a set and of all sets."""
-    found = record(name).overall
-    assert found is not None
-    head, *lines = overall_cells(found)
-    return table(head, lines)
-
-
-def by_place(name: str) -> list[str]:
-    """The main metric of each series on every set, at each place of the axis."""
+    """The means over all sets, and the share of the parameters that a set trains."""
     found = record(name)
-    places = sorted({setting.at for setting in found.experiment.settings if setting.at is not None})
-    series = {(setting.series, setting.at): setting.name for setting in found.experiment.settings}
-    lines: list[list[str]] = []
-    for one in found.tables:
-        known = {line.name: line for line in one.lines}
-        for which in dict.fromkeys(which for which, _ in series):
-            cells = [score(one, known.get(series.get((which, at), ""))) for at in places]
-            lines.append([f"{one.plan.heading}, {one.metric}", str(which), *cells])
-    return table(
-        [found.experiment.axis or "", "", *(f"{at:.0e}".replace("e-0", "e-") for at in places)], lines, words=(0, 1)
-    )
-
-
-def against_parameters(name: str) -> list[str]:
-    """How far the settings of each series are from the reference: percentiles over the sets."""
-    found = record(name)
-    whole = max(line.cost["trained"] or 0.0 for one in found.tables for line in one.lines)
-    lines = [
-        [
-            which,
-            f"{100 * point.at / whole:.2f} %",
-            *(f"{100 * gap:+.1f}" for gap in (point.low, point.median, point.high)),
-        ]
-        for which, points in trade_off(found.experiment, found.tables).items()
-        for point in points
-    ]
-    return table(["", "trained", "20th percentile", "median", "80th percentile"], lines)
-
-
-def glue() -> list[str]:
-    """Means over the tasks, and every task."""
-    return [*overall("glue_small"), "", *scores("glue_small")]
-
-
-def classification() -> list[str]:
-    """Means over the sets of texts, and every set."""
-    return [*overall("classification_small"), "", *scores("classification_small")]
-
-
-def base_size() -> list[str]:
-    """Two tasks with a model of base size."""
-    return [*overall("base_size"), "", *scores("base_size"), "", *costs("base_size")]
-
-
-def initialisation() -> list[str]:
-    """Initial weights of adapters."""
-    return scores("initialisation_small")
-
-
-def sizes() -> list[str]:
-    """Sizes of adapters."""
-    return [*overall("sizes_small"), "", *scores("sizes_small")]
-
-
-def variants() -> list[str]:
-    """Variants of the adapter."""
-    return [*overall("variants_small"), "", *scores("variants_small")]
-
-
-def rates() -> list[str]:
-    """Learning rates."""
-    return by_place("rates_small")
+    assert found.overall is not None
+    chosen = {choice.name for choice in found.experiment.choices}
+    _, *lines = overall_cells(found.overall)
+    rows = [cells[:4] for cells in lines if cells[0] not in chosen]
+    return table(["", "mean", "difference", "trained"], rows)
 
 
 def squad() -> list[str]:
@@ -143,18 +63,13 @@ def squad() -> list[str]:
     lines = [
         [
             line.name,
-            *(format_value(name, line.metrics[name].value) for name in ("f1", "exact_match")),
+            format_value("f1", line.metrics["f1"].value),
             difference(found, line),
             f"{100 * (line.cost['share'] or 0):.1f} %",
         ]
         for line in found.lines
     ]
-    return table(["", "F1", "exact match", "F1 against full tuning", "trained"], lines)
-
-
-def tradeoff() -> list[str]:
-    """Scores against trained parameters."""
-    return against_parameters("tradeoff_small")
+    return table(["", "F1", "difference", "trained"], lines)
 
 
 def drawing() -> str:
@@ -166,15 +81,8 @@ def drawing() -> str:
 
 TABLES = {
     "one_frozen_model.md": {
-        "glue": glue,
-        "classification": classification,
-        "base size": base_size,
-        "sizes": sizes,
-        "initialisation": initialisation,
-        "rates": rates,
+        **{name: partial(overall, f"{name}_small") for name in ("glue", "classification", "sizes", "variants")},
         "squad": squad,
-        "tradeoff": tradeoff,
-        "variants": variants,
     }
 }
 

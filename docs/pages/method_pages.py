@@ -22,7 +22,7 @@ from attribune.tasks.capabilities import LINEAR, can
 from pages.capabilities import TASKS
 from pages.cells import table
 from pages.counts import count_of
-from pages.equations import FUNCTIONS, callers, sources
+from pages.equations import FUNCTIONS, callers
 
 Settings = type[MethodConfig] | type[BaselineConfig]
 
@@ -43,6 +43,8 @@ POINTS = {
     "classify": "the classifier",
 }
 TUNINGS = {"full": "fine-tuned", "frozen": "frozen", "layernorm": "frozen except for its norms"}
+SHORT = {"first_layer": "the first layer in which the method acts, from 0"}  # of options that many methods have
+PLAIN = [name.removeprefix("word-") for row in PLACEMENTS for name in row.model_types if name.startswith("word-")]
 WRITING = {"sites", "embed"}  # the points that a model that writes has
 
 
@@ -50,7 +52,10 @@ def block(name: str, first: str) -> list[str]:
     """What a page says of a method, after that of the first one of the page."""
     about = described(ALL[name])
     facts = list(_facts(ALL[name]))
-    rows = [[f"`{option}`", f"`{default}`", meaning.rstrip(".")] for option, default, meaning in about.options]
+    rows = [
+        [f"`{option}`", f"`{default}`", SHORT.get(option, meaning.rstrip("."))]
+        for option, default, meaning in about.options
+    ]
     if name != first:
         others = list(_facts(ALL[first]))
         facts = [fact for fact in facts if fact not in others]
@@ -58,15 +63,18 @@ def block(name: str, first: str) -> list[str]:
         if rows and {row[0] for row in rows} == {row[0] for row in shared}:
             rows = [row for row in rows if row[:2] not in shared]
             facts.append(f"**Options**: those of `{first}`, with {'these' if rows else 'its'} defaults.")
-    lines = [*about.text.splitlines(), "", *(f"- {fact}" for fact in facts)]
-    return [*lines, "", *table(["option", "default", "meaning"], rows, words=range(3))] if rows else lines
+    parts = [about.text.splitlines(), [f"- {fact}" for fact in facts]]
+    parts.append(table(["option", "default", "meaning"], rows, words=range(3)) if rows else [])
+    lines = [line for part in parts if part for line in ("", *part)]
+    return lines[1:]
 
 
 def _facts(settings: Settings) -> Iterator[str]:
     """Where a method acts, what learns, what refuses it, its class and its functions."""
     if issubclass(settings, MethodConfig):
-        yield f"**Acts at**: {' and '.join(POINTS[point] for point in settings.points) or 'no point'}."
-        yield f"**Backbone**: {TUNINGS[settings.default_tuning]} by default (`--tuning`)."
+        if settings.points:
+            yield f"**Acts at**: {' and '.join(POINTS[point] for point in settings.points)}."
+        yield f"**Backbone**: {TUNINGS[settings.default_tuning]} by default."
         if not settings.uses_attributes:
             yield "**Attributes**: not read."
         elif not settings.reads_descriptions:
@@ -76,27 +84,34 @@ def _facts(settings: Settings) -> Iterator[str]:
         yield f"**Not for the tasks**: {', '.join(tasks)}."
     if (count := count_of(settings.name)) is not None:
         yield f"**Parameters** on BERT-base with two attributes: {count}."
-    exported = settings.__name__ in attribune.__all__
-    place = f"`attribune.{settings.__name__}` ([API](../api/methods.md)) or " if exported else ""
-    yield f'**In Python**: {place}`method="{settings.name}"`.'
+    if settings.__name__ in attribune.__all__:
+        yield f"**Class**: [`attribune.{settings.__name__}`](../api/methods.md)."
     if functions := _functions(settings):
-        yield "\n    - ".join(["**[Equations](../equations.md)**:", *functions])
+        yield f"**[Equations](../equations.md)**: {', '.join(f'`{name}`' for name in functions)}."
 
 
 def _limits(settings: type[MethodConfig]) -> Iterator[str]:
     """The backbones on which a method cannot act, or, where these are most, those on which it can."""
     refused: dict[str | None, list[str]] = {}
     for row in PLACEMENTS:
-        names = [f"`{name.removeprefix('word-')}`" for name in row.model_types]
+        names = [name.removeprefix("word-") for name in row.model_types]
         refused.setdefault(_refusal(settings(), row), []).extend(names)
     able = refused.pop(None)
     for reason, families in refused.items():
         if len(families) > len(able):
-            yield f"**Only on** {', '.join(able)}: {str(reason).replace('these backbones', 'others')}."
+            yield f"**Only on** {_named(able)}: {str(reason).replace('these backbones', 'others')}."
         else:
-            yield f"**Not on** {', '.join(families)}: {reason}."
+            yield f"**Not on** {_named(families)}: {reason}."
     if settings.stands_alone:
         yield "**Not in sums** of methods."
+
+
+def _named(families: list[str]) -> str:
+    """The families, those without pretraining in one phrase where all of them are meant."""
+    others = [f"`{name}`" for name in families if name not in PLAIN]
+    if set(PLAIN) <= set(families):
+        return ", ".join([*others, "[backbones without pretraining](../backbones.md#without-pretraining)"])
+    return ", ".join(f"`{name}`" for name in families)
 
 
 def _refusal(method: MethodConfig, row: Placement) -> str | None:
@@ -126,18 +141,14 @@ def _can_learn(settings: Settings, task: Task) -> bool:
 
 
 def _functions(settings: Settings) -> list[str]:
-    """The functions that the file of a method calls, and those of its base classes and parts, with their papers."""
+    """The functions that the file of a method calls, and those of its base classes and parts."""
     source = inspect.getsource(inspect.getmodule(settings))  # type: ignore[arg-type]
     parts = set(re.findall(r"^from (attribune(?:_lab)?\.methods\.\w+) import", source, re.M))
     parts -= {other.__module__ for other in METHODS.values()}
     places = {module.removeprefix("attribune.") for module in parts | {base.__module__ for base in settings.__mro__}}
-    found = []
-    for name, function in FUNCTIONS.items():
-        if any(caller.strip("`").rpartition(".")[0] in places for caller in callers(name)):
-            package = function.__module__.partition(".")[0]
-            papers = "; ".join(f"{paper}, {equation}" for paper, equation in sources(name))
-            found.append(f"`{package}.functional.{name}`: {papers}")
-    return found
+    return [
+        name for name in FUNCTIONS if any(caller.strip("`").rpartition(".")[0] in places for caller in callers(name))
+    ]
 
 
 def overview(names: list[str], folder: str) -> list[str]:

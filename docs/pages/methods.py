@@ -10,7 +10,7 @@ from attribune.methods.recommended import RECOMMENDED
 from attribune_lab.benchmark.tables import SetTable
 from pages.cells import measured, table
 from pages.counts import tunings
-from pages.experiments import difference, record, score
+from pages.experiments import difference, record
 from pages.method_pages import LAB, LIBRARY, ON_PAGE, block, overview
 
 
@@ -42,27 +42,16 @@ def _variance(one: SetTable, name: str) -> str:
     return next((f"{line.metrics['r2'].value:.2f}" for line in one.lines if line.name == name), "")
 
 
-_CHEAP = {
-    "injector": "made anew",
-    "injector, parallel": "parallel",
-    "prefix at the input": "prefix",
-    **{name: name for name in ("pln", "plora", "modulated")},
-}
-
-
 def cheap() -> list[str]:
-    """What cheap methods keep of the Injector's accuracy, beside what they keep of the bare model's throughput."""
-    speed, tables = _speeds(), record("cheap").tables
+    """How far cheap methods are from the Injector: R² and points of accuracy."""
+    tables = record("cheap").tables
     found = [{line.name: line for line in one.lines} for one in tables]
-    rows = []
-    for name in found[0]:
-        share = speed.get(_CHEAP.get(name, ""))
-        cells = (
-            f"{score(one, lines[name])} {difference(one, lines[name])}".strip()
-            for one, lines in zip(tables, found, strict=True)
-        )
-        rows.append([f"{name} (speed {share})" if share else name, *cells])
-    return table(["", *(f"{one.plan.heading}, {one.metric}" for one in tables)], rows)
+    rows = [
+        [name, *(difference(one, lines[name]) for one, lines in zip(tables, found, strict=True))]
+        for name in found[0]
+        if name != tables[0].reference
+    ]
+    return table(["", "politeness, R²", "critics, points"], rows)
 
 
 def _speeds() -> dict[str, str]:

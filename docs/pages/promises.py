@@ -6,7 +6,7 @@ from collections import Counter
 
 from pages.cells import measured, table
 
-OUTCOMES = ("refused", "survived", "lost", "wrong", "hung", "traceback")
+FAILURES = ("lost", "wrong", "hung", "traceback")
 FAMILIES = {
     "killed before a change of a file, once or twice": ["test_a_killed_verb", "killed_again"],
     "two commands at once": ["test_pairs.py"],
@@ -39,8 +39,14 @@ def attacks() -> list[str]:
         counts[family].update(found)
     rows = [(family, found) for family, found in counts.items() if found.total()]
     rows.append(("all", sum(counts.values(), Counter())))
-    cells = [[name, f"{found.total():,}", *(f"{found[outcome]:,}" for outcome in OUTCOMES)] for name, found in rows]
-    return table(["attack", "tried", "refused", "survived", "lost", "wrong", "hung", "tracebacks"], cells)
+    cells = [
+        [
+            name,
+            *(f"{number:,}" for number in (found["refused"], found["survived"], sum(found[bad] for bad in FAILURES))),
+        ]
+        for name, found in rows
+    ]
+    return table(["attack", "refused", "survived", "failed"], cells)
 
 
 TABLES = {"promises.md": {"attacks": attacks}}

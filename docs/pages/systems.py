@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from attribune.metrics.tables import format_difference, format_value
 from attribune_lab.benchmark.tables import Line, Summary
 from pages import forests
-from pages.cells import machine_line, measured, table
-from pages.experiments import difference, record, score, scores
+from pages.cells import between, machine_line, measured, table
+from pages.experiments import record, score
 
 FAMILIES = {
-    "MiniLM": "",
     "BiLSTM": "_bilstm",
     "NSC": "_nsc",
 }  # plain systems, and records of differences to them
 
 
+HEADS = ("critics", "Amazon", "StudEmo")
 WORD_VECTORS = ("CNN", "UPNN", "BiLSTM", "HCSC", "NSC", "HUAPA")
 
 
@@ -38,75 +37,46 @@ def takeaways() -> list[str]:
     ]
 
 
-def with_and_without() -> list[str]:
-    """All systems on all sets."""
-    return scores("ma-bert_small")
-
-
 def losses() -> list[str]:
-    """The log loss of every system, its difference to the reference, and the RMSE where labels are numbers."""
+    """The difference of every system to the reference in log loss."""
     tables = record("ma-bert_small").tables
-    lines = [
-        [
-            line.name,
-            one.plan.heading,
-            format_value("log_loss", line.metrics["log_loss"].value),
-            loss_difference(line),
-            format_value("rmse", line.metrics["rmse"].value) if "rmse" in line.metrics else "",
-        ]
-        for one in tables
-        for line in one.lines
-    ]
-    return table(["", "", "log loss", f"difference from {tables[0].reference}", "RMSE"], lines, words=(0, 1))
+    found = [{line.name: line for line in one.lines} for one in tables]
+    names = [name for name in found[0] if name != tables[0].reference]
+    rows = [[name, *(loss_difference(known[name]) for known in found)] for name in names]
+    return table(["", *HEADS], rows)
 
 
 def loss_difference(line: Line | None) -> str:
-    """The difference of a setting to the reference in log loss."""
-    return "" if line is None or line.loss is None else format_difference("log_loss", line.loss)
+    """The difference of a setting to the reference in thousandths of log loss."""
+    if line is None or line.loss is None:
+        return ""
+    return between(line.loss.difference, line.loss.low, line.loss.high, scale=1000, places=0, sign="+")
 
 
 def attributes_alone() -> list[str]:
-    """What the attributes add to each plain system, in the main metric and in log loss."""
-    scored, lost, heads = [], [], list[str]()
+    """What the attributes add to each plain system, in log loss."""
+    rows: list[list[str]] = []
     for base, suffix in FAMILIES.items():
-        tables = record(f"ma-bert_small{suffix}").tables
-        heads = [one.plan.heading for one in tables]
-        found = [{line.name: line for line in one.lines} for one in tables]
-        for name in (line.name for line in tables[0].lines if line.name.startswith((f"{base},", f"{base}+"))):
-            lines = [known.get(name) for known in found]
-            scored.append([name, base, *(difference(one, line) for one, line in zip(tables, lines, strict=True))])
-            lost.append([name, base, *map(loss_difference, lines)])
-    return [
-        *table(["accuracy", "against", *heads], scored, words=(0, 1)),
-        "",
-        *table(["log loss, lower is better", "against", *heads], lost, words=(0, 1)),
-    ]
+        found = [{line.name: line for line in one.lines} for one in record(f"ma-bert_small{suffix}").tables]
+        names = (name for name in found[0] if name.startswith((f"{base},", f"{base}+")))
+        rows += [[name, *(loss_difference(known.get(name)) for known in found)] for name in names]
+    return table(["", *HEADS], rows)
 
 
 def time_and_memory() -> list[str]:
-    """What a forward pass and a training step of each system cost, beside MiniLM."""
+    """What a forward pass and a training step of each system cost, as multiples of MiniLM's."""
     found = measured("systems")
     lines = [
         [
             name,
             f"{one['parameters'] / 1e6:.1f}",
-            f"{one['predict_ms']:,.0f}",
             f"{one['predict_ratio']:.2f}",
-            f"{one['step_ms']:,.0f}",
             f"{one['step_ratio']:.2f}",
             f"{one['step_peak']:,.0f}",
         ]
         for name, one in found["systems"].items()
     ]
-    head = ["", "million parameters", "predict, ms", "x MiniLM", "training step, ms", "x MiniLM", "peak MB per step"]
-    return [machine_line(found), "", *table(head, lines)]
-
-
-def longer() -> list[str]:
-    """Four times the steps on one set, and what attributes add to NSC."""
-    against_nsc = {line.name: line for line in record("systems_longer_nsc").tables[0].lines}
-    added = difference(record("systems_longer_nsc").tables[0], against_nsc["NSC+UPA"])
-    return [*scores("systems_longer"), "", f"NSC+UPA against NSC: {added}."]
+    return [machine_line(found), "", *table(["", "million", "predict", "step", "MB"], lines)]
 
 
 def by_length() -> list[str]:
@@ -117,25 +87,16 @@ def by_length() -> list[str]:
     ways = list(dict.fromkeys(way for way, _ in lines))
     head = [f"{tokens:,}" for tokens in lengths]
     shown = [[way, *(score(found, lines.get((way, str(tokens)))) for tokens in lengths)] for way in ways]
-    apart = [[way, *(difference(found, lines.get((way, str(tokens)))) for tokens in lengths)] for way in ways]
-    return [
-        *table([f"{found.metric} by tokens", *head], shown),
-        "",
-        f"Paired differences from `{found.reference}`:",
-        "",
-        *table(["", *head], apart),
-    ]
+    return table(["tokens", *head], shown)
 
 
 DRAWINGS = {"images/systems.svg": lambda: forests.loss_differences(record("ma-bert_small").tables[0])}
 TABLES = {
     "systems.md": {
         "takeaways": takeaways,
-        "with and without": with_and_without,
         "losses": losses,
         "attributes": attributes_alone,
         "time and memory": time_and_memory,
-        "longer": longer,
         "by length": by_length,
     }
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -55,30 +56,28 @@ def test_a_share_is_the_median_over_the_rounds(yardstick: Any) -> None:
     assert found == {"of_bare": {"ours": 0.6, "eager": 0.25}, "floor_of_bare": {"ours": 0.9}}
 
 
-def test_the_table_of_predictions_shows_shares_where_a_record_has_them(pages: Any) -> None:
+def test_the_table_of_predictions_shows_the_shares_of_each_shape(pages: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     performance = pages("pages.performance")
-    old = {"shape": "minilm", "precision": "bf16", "milliseconds": {"chain": 10.0}}
-    assert performance.shares_of_bare([old]) == []
-    new = old | {"milliseconds": {"bare": 8.0}, "of_bare": {"kept": 0.8, "eager": 0.4}, "floor_of_bare": {"kept": 0.9}}
-    assert performance.shares_of_bare([old, new])[-1] == "| minilm | bf16 | 8 | 0.80 (0.90) | 0.40 |"
+    shapes = [
+        {"shape": shape, "of_bare": {"kept": share, "eager": 0.4}}
+        for shape, share in zip(performance.SHAPES, (0.8, 0.7, 0.6, 0.5), strict=True)
+    ]
+    found = {"machine": {"processor": "none", "threads": 1, "torch": "2"}, "measured": shapes}
+    monkeypatch.setattr(performance, "measured", {"prediction": found}.__getitem__)
+    assert performance.prediction()[-2:] == [
+        "| kept | 0.80 | 0.70 | 0.60 | 0.50 |",
+        "| eager | 0.40 | 0.40 | 0.40 | 0.40 |",
+    ]
 
 
-def test_the_table_of_the_service_shows_users_and_shares_where_a_record_has_them(
-    pages: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_table_of_the_service_shows_users(pages: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     service = pages("pages.service")
     old = json.loads((ROOT / "benchmarks" / "results" / "serving.json").read_text(encoding="utf-8"))
-    times = {kind: {"p50": 1.0, "p95": 2.0, "p99": 3.0} for kind in ("one text", "several")}
-    cold = {"texts_per_second": 90.0, "milliseconds": {kind: {**found, "p50": 7.0} for kind, found in times.items()}}
-    new = old | {"users": 10_000, "cold": cold, "milliseconds": times, "of_bare": 0.71, "predict_of_bare": 0.84}
-    new |= {"seconds": 600.0, "texts_per_second": 186.0}
+    new = old | {"users": 10_000, "milliseconds": {"one text": {"p50": 1000.0, "p99": 3000.0}}, "of_predict": 0.71}
     (tmp_path / "serving.json").touch()
     (tmp_path / "serving_users.json").touch()
     monkeypatch.setattr(service, "RESULTS", tmp_path)
     monkeypatch.setattr(service, "measured", {"serving": old, "serving_users": new}.__getitem__)
     text = "\n".join(service.serving())
-    assert "| fraction of the bare model | `predict`: fraction of the bare model |" in text
-    assert "| float32, float32, 10,000 users | 10 |" in text
-    assert "| 0.71 | 0.84 |" in text
-    assert "| float32, float32, 10,000 users, first | 90 | 7 / 2 / 3 | 7 / 2 / 3 |" in text
-    assert "| float32, float32, 10,000 users, later | 186 | 1 / 2 / 3 | 1 / 2 / 3 |" in text
+    assert "| float32 | 0.78 |" in text
+    assert re.search(r"\| float32, 10,000 users \| 0\.71 \| 0\.\d\d \| 1\.0 / 3\.0 \|", text)
