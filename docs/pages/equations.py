@@ -14,7 +14,7 @@ import attribune_lab.functional
 from pages.cells import table
 
 ROOT = Path(__file__).parents[2]
-_GENERAL = ("first_token", "last_token", "max_tokens", "mean_tokens")  # of no paper
+_GENERAL = ("first_token", "last_token", "max_tokens")  # of no paper
 
 
 FUNCTIONS = {

@@ -11,6 +11,7 @@ plain output, with its own gain and bias (pre-norm families: those of the norm t
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -531,6 +532,26 @@ def test_layer_norm_pool(centred: bool) -> None:
     assert float((found - expected).abs().max()) < TOLERANCE
     assert torch.equal(found, functional.layer_norm_pool(normed, mask.bool()))
     assert not found[5].any()
+
+
+def test_attention_of_chunks_and_summaries() -> None:
+    """Equations 1 to 3 with structured text: a token reads the tokens of its chunk and the summaries of all chunks."""
+    C, W, heads, d = 3, 4, 2, 5
+    Q, K, V = torch.randn(3, C, heads, W, d, dtype=torch.float64)
+    K_s, V_s = torch.randn(2, C, heads * d, dtype=torch.float64)
+
+    def attention(share: Callable[[Tensor], Tensor]) -> Tensor:
+        keys, values = (functional.structure_enhanced(h, share(s)) for h, s in ((K, K_s), (V, V_s)))
+        return nn.functional.scaled_dot_product_attention(Q, keys, values)
+
+    found = attention(lambda s: functional.shared_summaries(s, C=C))
+    for c, head, w in itertools.product(range(C), range(heads), range(W)):
+        of_head = slice(head * d, (head + 1) * d)
+        keys = [*K[c, head], *(summary[of_head] for summary in K_s)]
+        values = [*V[c, head], *(summary[of_head] for summary in V_s)]
+        a = softmax([Q[c, head, w] @ key / math.sqrt(d) for key in keys])
+        assert float((found[c, head, w] - weighted(a, values)).abs().max()) < TOLERANCE
+    assert float((attention(lambda s: s.unsqueeze(1).expand(-1, C, -1)) - found).abs().max()) > MISTAKE
 
 
 def test_max_tokens() -> None:

@@ -269,6 +269,20 @@ def test_attribute_adapter_with_as_many_rows_as_tokens(own_weight: bool, own_bia
             assert float((result[row, t] - torch.tensor(expected, dtype=torch.float64)).abs().max()) < TOLERANCE
 
 
+def test_attribute_dropout() -> None:
+    """Section 4: each attribute of a row is kept with all its values, or hidden with all of them."""
+    counts, r_drop = [1, 3, 2], 0.4
+    ids, draw = torch.randint(0, 5, (30, 6)), torch.rand(30, 3, dtype=torch.float64)
+    expected = ids.clone()
+    for row in range(30):
+        for m in range(3):
+            if float(draw[row, m]) < r_drop:
+                for slot in range(sum(counts[:m]), sum(counts[: m + 1])):
+                    expected[row, slot] = 0
+    assert torch.equal(functional.attribute_dropout(ids, draw, counts, r_drop=r_drop), expected)
+    assert not torch.equal(functional.attribute_dropout(ids, draw.flip(1), counts, r_drop=r_drop), expected)
+
+
 def test_the_loops_agree_with_torch_kron() -> None:
     """The reference is itself checked by another way of writing equation 9."""
     O, A, Z, P = 4, 8, 7, 3

@@ -16,6 +16,8 @@ from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS, sdpa_mask
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
+from attribune import functional
+
 __all__ = ["Extra", "attach_extra_attention"]
 
 _NAME = "attribune_extra_attention"
@@ -65,8 +67,7 @@ def _attention(
         options["is_causal"] = False
     for extra in extras:
         attention_mask = _extend_mask(attention_mask, extra, query, key)
-        key = torch.cat([key, _heads(extra.keys, key)], dim=2)
-        value = torch.cat([value, _heads(extra.values, value)], dim=2)
+        key, value = functional.structure_enhanced(key, extra.keys), functional.structure_enhanced(value, extra.values)
     if (bias := options.get("position_bias")) is not None:
         options["position_bias"] = pad(bias, (0, key.shape[2] - bias.shape[-1]))
     if softcap is not None:
@@ -90,11 +91,6 @@ def _capped(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, *, c
         scores = scores.masked_fill(~mask, lowest) if mask.dtype == torch.bool else scores + mask
     weights = scores.softmax(dim=-1, dtype=torch.float64 if scores.dtype == torch.float64 else torch.float32)
     return (weights.to(value.dtype) @ value).transpose(1, 2).contiguous()
-
-
-def _heads(states: Tensor, like: Tensor) -> Tensor:
-    """(B, N, heads · d) → (B, heads, N, d)."""
-    return states.view(*states.shape[:2], -1, like.shape[-1]).transpose(1, 2).to(like.dtype)
 
 
 def _extend_mask(mask: Tensor | None, extra: Extra, query: Tensor, key: Tensor) -> Tensor | None:

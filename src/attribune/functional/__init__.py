@@ -24,6 +24,7 @@ The parameters and their names in the papers:
 | `attribute_bias` | `G` | A Z | g_bias |
 | `attribute_bias` | `c` | A | c_bias |
 | `attribute_weight` | `C` | H A | C_weight |
+| `attribute_dropout` | `draw` | B M | a random number from 0 to 1 |
 | `phm_weight` | `sigma` | O A Z | σ_o |
 | `phm_weight` | `s` | O P | s_o |
 | `phm_weight`, `phm_full_weight` | `A_o` | O O O | A_o |
@@ -45,6 +46,7 @@ The parameters and their names in the papers:
 | `multi_attribute_layer` | `gain_1`, `bias_1`, `gain_2`, `bias_2` | H, H, H, H | the normalization layers |
 | `personalised_norm` | `g`, `b` | B H, B H | linear_λ([e^u; e^p]), linear_β([e^u; e^p]) |
 | `personalised_norm` | `bias` | H | β |
+| `joint_loss` | `loss` | K | the loss of each classifier |
 | `personalised_low_rank` | `A`, `B` | r in, out r | A, B |
 | `personalised_low_rank` | `P` | r MZ | P_j side by side |
 | `modulated_low_rank` | `A`, `B` | r in, out r | A, B |
@@ -72,11 +74,13 @@ and adapters from factors are described with `LSTMWeights`, `RowLSTMWeights` and
 from attribune.functional.adapter import Activation, adapter, bottleneck, grouped_bottleneck, parallel_adapter
 from attribune.functional.chim import chunk_importance_logits, chunk_importance_weight, personal_attention_pool
 from attribune.functional.descriptions import described_vectors
-from attribune.functional.e2ln import layer_norm_pool, personalised_norm
+from attribune.functional.e2ln import layer_norm_pool, personalised_norm, shared_summaries, structure_enhanced
 from attribune.functional.factored import factored_adapters, phm_factors
+from attribune.functional.huapa import joint_loss
 from attribune.functional.injector import (
     attribute_adapter,
     attribute_bias,
+    attribute_dropout,
     attribute_weight,
     full_weight,
     low_rank_weight,
@@ -107,6 +111,7 @@ __all__ = [
     "attention_pool",
     "attribute_adapter",
     "attribute_bias",
+    "attribute_dropout",
     "attribute_weight",
     "bilstm",
     "bottleneck",
@@ -121,6 +126,7 @@ __all__ = [
     "first_token",
     "full_weight",
     "grouped_bottleneck",
+    "joint_loss",
     "last_token",
     "layer_norm_pool",
     "low_rank_weight",
@@ -143,7 +149,9 @@ __all__ = [
     "prediction_gain",
     "preference_log_probability",
     "projected_adapter",
+    "shared_summaries",
     "soft_prefix",
+    "structure_enhanced",
     "triplet_margin_loss",
     "value_covariance_after",
     "value_log_evidence",

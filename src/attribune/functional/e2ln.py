@@ -1,4 +1,4 @@
-"""Personalised LayerNorm and its pooling (Zhang et al. 2024, E2LN: "Improving Personalized Sentiment...")."""
+"""Personalised LayerNorm, its pooling, and structured text (Zhang et al. 2024, E2LN: "Improving Personalized...")."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from torch import Tensor
 
 from attribune.functional.pooling import softmax_over_real
 
-__all__ = ["layer_norm_pool", "personalised_norm"]
+__all__ = ["layer_norm_pool", "personalised_norm", "shared_summaries", "structure_enhanced"]
 
 
 def personalised_norm(
@@ -47,3 +47,31 @@ def layer_norm_pool(normed: Float[Tensor, "B T H"], attention_mask: Shaped[Tenso
     """
     exact = normed.to(torch.promote_types(normed.dtype, torch.float32))
     return (softmax_over_real(exact.sum(dim=-1), attention_mask).unsqueeze(1) @ exact).squeeze(1).to(normed.dtype)
+
+
+def shared_summaries(s: Shaped[Tensor, "BC ..."], *, C: int) -> Shaped[Tensor, "BC C ..."]:
+    """Give each chunk what belongs to the summaries of all C chunks of its document, such as their keys.
+
+    Source: Zhang et al. 2024 (E2LN), eq. 1-3, s as each chunk reads it.
+
+    Args:
+        s: of each chunk's own summary; the chunks of a document follow each other.
+    """
+    return s.view(-1, C, *s.shape[1:]).repeat_interleave(C, dim=0)
+
+
+def structure_enhanced(
+    h: Float[Tensor, "B heads T d"], s: Float[Tensor, "B N heads*d"]
+) -> Float[Tensor, "B heads T+N d"]:
+    """Put the keys or values of N extra states behind those of T tokens: ``[h; s]``, for each head.
+
+    Attention over them is ``softmax(Q [K; K_s]^T / sqrt(d)) [V; V_s]``. The full-range matrix of the paper has zeros
+    for the tokens of other chunks, which are rows of the batch here and so are not read.
+
+    Source: Zhang et al. 2024 (E2LN), eq. 1-3 with structure-enhanced keys and values; Li and Liang 2021, the prefix.
+
+    Args:
+        h: keys, or values, of the tokens.
+        s: those of the extra states, such as the summaries of chunks, with the heads side by side.
+    """
+    return torch.cat([h, s.view(*s.shape[:2], -1, h.shape[-1]).transpose(1, 2).to(h.dtype)], dim=2)

@@ -6,8 +6,10 @@ value u; a row of zeros is a row without a value. P is H / O².
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn.functional import gelu
 
@@ -17,6 +19,7 @@ from attribune.functional.tanh_sum import tanh_sum
 __all__ = [
     "attribute_adapter",
     "attribute_bias",
+    "attribute_dropout",
     "attribute_weight",
     "full_weight",
     "kronecker_factors",
@@ -162,3 +165,21 @@ def full_weight(
     Source: Amplayo, Yoo and Lee 2022, table 3 (with neither low rank nor PHM).
     """
     return torch.einsum("haz,bz->bha", sigma, membership @ z)
+
+
+def attribute_dropout(
+    z: Int[Tensor, "B slots"], draw: Float[Tensor, "B M"], counts: Sequence[int], *, r_drop: float
+) -> Int[Tensor, "B slots"]:
+    """Hide each attribute of each row with probability `r_drop`.
+
+    Nothing is rescaled: a hidden attribute is encoded as one never seen in training, with id 0 in all its slots.
+
+    Source: Amplayo, Yoo and Lee 2022, section 4, attribute dropout; Zhang et al. 2024 (PLoRA), personalised dropout.
+
+    Args:
+        z: the ids of the values.
+        draw: random numbers; an attribute is hidden where its own is below `r_drop`.
+        counts: the number of slots of each attribute, in order.
+    """
+    keep = draw >= r_drop
+    return z * torch.cat([keep[:, m : m + 1].expand(-1, count) for m, count in enumerate(counts)], dim=1)

@@ -29,7 +29,7 @@ def attention_pool(
 
     The document vector is the sum of the states, weighted by the softmax of e over the real tokens.
 
-    Source: Chen et al. 2016, eq. 2-3.
+    Source: Chen et al. 2016, eq. 2-3; Wu et al. 2018 (HUAPA), the attention of a user, and that of a product.
 
     Args:
         attention_mask: 1 for real tokens; a row without one gives zeros.
@@ -68,7 +68,10 @@ def max_tokens(hidden: Float[Tensor, "B T H"], attention_mask: Shaped[Tensor, "B
 
 
 def mean_tokens(hidden: Float[Tensor, "B T H"], attention_mask: Shaped[Tensor, "B T"]) -> Float[Tensor, "B H"]:
-    """Return the mean over the real tokens; zeros for a row without one."""
+    """Return the mean over the real tokens; zeros for a row without one.
+
+    Source: Chen et al. 2016 (NSC), the mean of words and of sentences.
+    """
     real = attention_mask.unsqueeze(-1).bool()
     # float16 sums of a few hundred tokens overflow.
     total = hidden.masked_fill(~real, 0).sum(dim=1, dtype=torch.promote_types(hidden.dtype, torch.float32))

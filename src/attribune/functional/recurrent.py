@@ -56,7 +56,7 @@ def lstm(
 
     The gates are ``i, f, o = sigmoid`` and ``g = tanh`` of ``W_ih x_t + b_ih + W_hh h_{t-1} + b_hh``.
 
-    Source: Hochreiter and Schmidhuber 1997, section 4.
+    Source: Hochreiter and Schmidhuber 1997, section 4; Chen et al. 2016 (NSC), its two levels.
 
     Args:
         attention_mask: 1 for real words, wherever they stand.

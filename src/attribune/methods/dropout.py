@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import torch
 
+from attribune import functional
 from attribune.methods.shapes import AttributeIds, DropoutDraw
 from attribune.schema.attributes import Slots
 
@@ -20,10 +21,6 @@ def draw_for_dropout(attribute_ids: AttributeIds, slots: Sequence[Slots]) -> Dro
 def drop_attributes(
     attribute_ids: AttributeIds, slots: Sequence[Slots], rate: float, draw: DropoutDraw | None = None
 ) -> AttributeIds:
-    """Hide each attribute of each row with probability `rate`: attribute dropout (Injectors, section 4).
-
-    Nothing is rescaled: a dropped attribute is encoded as one never seen in training, with id 0 in all its slots. An
-    attribute is dropped if its random number in `draw` is below the rate.
-    """
-    keep = (draw_for_dropout(attribute_ids, slots) if draw is None else draw) >= rate
-    return attribute_ids * torch.cat([keep[:, j : j + 1].expand(-1, s.count) for j, s in enumerate(slots)], dim=1)
+    """Hide each attribute of each row with probability `rate`, by new random numbers if none are given."""
+    draw = draw_for_dropout(attribute_ids, slots) if draw is None else draw
+    return functional.attribute_dropout(attribute_ids, draw, [own.count for own in slots], r_drop=rate)

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any, ClassVar, Literal, cast
 
 import torch
-from jaxtyping import Float, Shaped
+from jaxtyping import Float
 from torch import Tensor, nn
 
 from attribune import functional
@@ -153,15 +153,10 @@ class _E2lnMethod(Method):
         assert condition.token_mask is not None
         real = condition.token_mask.bool().any(dim=-1)
         keys, values = _project(backbone, cast(Tensor, summaries), [self.keys[number], self.values[number]])
-        return Extra(*(_shared(states, condition.chunks) for states in (keys, values, real)))
+        return Extra(*(functional.shared_summaries(own, C=condition.chunks) for own in (keys, values, real)))
 
     def pool(self, hidden: States, attention_mask: Mask, condition: Condition, default: Pool) -> Documents:
         return cast(Tensor, self.document_pool(hidden, attention_mask))
-
-
-def _shared(of_chunks: Shaped[Tensor, "BC ..."], chunks: int) -> Shaped[Tensor, "BC C ..."]:
-    """Repeat the states of all C chunks of a document for each of them."""
-    return of_chunks.view(-1, chunks, *of_chunks.shape[1:]).repeat_interleave(chunks, dim=0)
 
 
 def _project(backbone: nn.Module, summaries: Float[Tensor, "BC H"], sites: Sequence[Site]) -> list[Tensor]:

@@ -568,7 +568,7 @@ class AttributeModel(ConditionedModel):
         if len(parts) == 1 or not self.training:
             return self._task_loss(logits, labels, weights)
         losses = [self._task_loss(one, labels, weights) for one in logits.unbind(dim=1)]
-        return torch.stack(losses) @ torch.tensor(parts, dtype=losses[0].dtype, device=logits.device)
+        return functional.joint_loss(torch.stack(losses), parts)
 
     def _task_loss(self, logits: Tensor, labels: Tensor, weights: Tensor | None) -> Tensor:
         if weights is None:

@@ -11,6 +11,7 @@ import torch
 from slow_layers import Vector, added, exact_logits, matrix_times, slow_attention, slow_lstm
 from torch import nn
 
+import attribune.functional
 from attribune.backbones.recurrent import Recurrent
 from attribune.methods import La, MethodConfig, Plain, Upa
 from attribune.models.model import AttributeModel
@@ -281,6 +282,13 @@ def test_bilinear_attention_over_scattered_words() -> None:
         expected = torch.tensor(slow_bilinear(own, states, a[row].tolist()), dtype=torch.float64)
         assert float((found[row] - expected).abs().max()) < TOLERANCE
     assert not found[2].any()
+
+
+def test_joint_loss() -> None:
+    losses, weights = torch.randn(3, dtype=torch.float64), (0.4, 0.3, 0.3)
+    expected = sum(weight * float(loss) for weight, loss in zip(weights, losses, strict=True))
+    assert abs(float(attribune.functional.joint_loss(losses, weights)) - expected) < TOLERANCE
+    assert abs(float(attribune.functional.joint_loss(losses.flip(0), weights)) - expected) > TOLERANCE
 
 
 def test_merged_upa_is_attention_without_attributes() -> None:
