@@ -100,13 +100,22 @@ def band_plot(series: Mapping[str, Sequence[Any]], *, xlabel: str, ylabel: str) 
         return _svg(figure)
 
 
-def forest_plot(estimates: Sequence[Estimate], *, label: str, zero_line: bool = False) -> str:
-    """Plot values with their intervals, one below the other; `zero_line` draws a line at zero."""
+def forest_plot(estimates: Sequence[Estimate], *, label: str, zero_line: bool = False, bars: bool = False) -> str:
+    """Plot values with their intervals, one below the other.
+
+    Args:
+        zero_line: whether to draw a line at zero.
+        bars: whether to draw a bar from zero for each, with its value in figures.
+    """
     with _figure(height=0.9 + 0.32 * len(estimates), xlabel=label, grid="x") as (figure, axes):
         for y, estimate in enumerate(reversed(estimates)):
             colour = BLUE if estimate.highlighted else GREY
             axes.plot([estimate.low, estimate.high], [y, y], color=colour, linewidth=2.2, solid_capstyle="butt")
-            axes.plot([estimate.value], [y], "o", color=colour, markersize=5.5)
+            if bars:
+                axes.barh(y, estimate.value, height=0.62, color=colour, alpha=0.5)
+                axes.text(estimate.high, y, f" {estimate.value:.0f}", va="center", color=INK)
+            else:
+                axes.plot([estimate.value], [y], "o", color=colour, markersize=5.5)
         axes.set_yticks(range(len(estimates)), [estimate.name for estimate in reversed(estimates)])
         axes.set_ylim(-0.6, len(estimates) - 0.4)
         if zero_line:
