@@ -15,7 +15,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerFast
 from attribune.backbones.added_tokens import known_embeddings
 from attribune.data.readers import reader_of
 from attribune.errors import ConfigError
-from attribune.export.merged import merge_model, merged_model
+from attribune.export.export import merge_model, merged_model
 from attribune.methods import METHODS, Injector, MethodConfig
 from attribune.models.model import AttributeModel
 from attribune.schema import Categorical, Schema
