@@ -9,13 +9,10 @@ from typing import Any
 import pytest
 import small_runs
 from attacks import NEW, write_experiment
+from commands import attribune, fails  # noqa: F401  fixtures
 from lab_methods import HAS_LAB
 from token_tables import questions, tagged_words, write_json_lines
 from trained_runs import ROWS, TrainedRuns
-
-from attribune.apps.cli import main
-
-Outcome = tuple[int, str, str]
 
 
 @pytest.fixture(scope="session")
@@ -49,35 +46,6 @@ def attacked(trained_runs: TrainedRuns, backbone: Path, tmp_path_factory: pytest
         published.write_source(folder / "source", "critics")
         write_experiment(folder, folder / "experiment.yaml")
     return folder
-
-
-@pytest.fixture
-def attribune(capsys: pytest.CaptureFixture[str]) -> Callable[..., Outcome]:
-    def run(*words: object) -> Outcome:
-        capsys.readouterr()
-        try:
-            code = main([str(word) for word in words])
-        except SystemExit as end:
-            code = int(str(end.code))
-        out, err = capsys.readouterr()
-        return code, out, err
-
-    return run
-
-
-@pytest.fixture
-def fails(attribune: Callable[..., Outcome]) -> Callable[..., str]:
-    """Run a command that must fail with a message on stderr, nothing on stdout and no traceback; gives the message."""
-
-    def run(*words: object, code: int = 1) -> str:
-        found, out, err = attribune(*words)
-        assert (found, out) == (code, "")
-        assert "Traceback" not in err
-        message = err[err.index("error: ") :]
-        assert len(message) < 1200
-        return message
-
-    return run
 
 
 @pytest.fixture

@@ -564,8 +564,6 @@ def test_a_kind_is_served(kind: str, case: Case) -> None:
     with TestClient(create_app(load_models([str(case.run)]))) as client:
         asked = {"text": given, "attributes": {"user": row["user"]}}
         answer = client.post("/v1/predict", json=asked).json()["predictions"][0]
-        panel = client.post("/v1/predict", json={"text": given, "panel": "user"})
-        assert panel.status_code == (200 if refusal(kind, "predict a panel") is None else 422)
         stranger = client.post("/v1/predict", json={"text": given, "attributes": {"user": "nobody"}})
         assert stranger.json()["predictions"][0]["unknown"] == {"user": ["nobody"]}
         if len(texts) > 1:

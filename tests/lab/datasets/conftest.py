@@ -1,0 +1,5 @@
+"""Commands on files of data sets."""
+
+from __future__ import annotations
+
+from commands import attribune, fails  # noqa: F401  fixtures
