@@ -18,11 +18,12 @@ from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerF
 from attribune.backbones import loading as module
 from attribune.backbones.architecture import ENCODER, LANGUAGE_MODEL
 from attribune.backbones.families import placement_for
-from attribune.backbones.fingerprint import check_fingerprint, fingerprint
 from attribune.backbones.loading import (
     DEFAULT_BACKBONE,
     build_backbone,
+    check_fingerprint,
     check_tokenizer,
+    fingerprint,
     load_backbone,
     locate_backbone,
     pooling_of,

@@ -22,8 +22,7 @@ from transformers import (
 
 from attribune.apps.pipeline import AttributeClassificationPipeline
 from attribune.backbones.architecture import ENCODER
-from attribune.backbones.load_options import LoadOptions, check_quantised_tuning
-from attribune.backbones.loading import load_backbone, load_tokenizer
+from attribune.backbones.loading import LoadOptions, check_quantised_tuning, load_backbone, load_tokenizer
 from attribune.backbones.sharing import SharedBackbones
 from attribune.errors import AttribuneError, ConfigError, DataError
 from attribune.methods import E2ln, Injector, Plain, Tokens, Upa

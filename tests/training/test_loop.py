@@ -7,8 +7,8 @@ import pytest
 from transformers import TrainerControl, TrainerState, TrainingArguments
 
 from attribune.core.progress import Reporter
-from attribune.training.callbacks import progress
-from attribune.training.callbacks.early_stopping import EarlyStopping
+from attribune.training import callbacks
+from attribune.training.callbacks import EarlyStopping
 
 
 @pytest.mark.parametrize(
@@ -57,9 +57,9 @@ def test_a_long_training_says_how_long_it_takes(
 ) -> None:
     """The first step, here of a minute, is not counted."""
     clock = [0.0]
-    monkeypatch.setattr(progress.time, "perf_counter", lambda: clock[0])
+    monkeypatch.setattr(callbacks.time, "perf_counter", lambda: clock[0])
     notes = Notes()
-    callback = progress.Progress(notes, tmp_path / "log.jsonl")
+    callback = callbacks.Progress(notes, tmp_path / "log.jsonl")
     arguments, state, control = TrainingArguments(output_dir=str(tmp_path)), TrainerState(), TrainerControl()
     state.global_step, state.max_steps = resumed, 300
     callback.on_train_begin(arguments, state, control)

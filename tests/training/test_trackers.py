@@ -19,7 +19,7 @@ from transformers.integrations import INTEGRATION_TO_CALLBACK
 from attribune import Recipe
 from attribune.apps.cli import main
 from attribune.errors import ConfigError
-from attribune.training.callbacks.trackers import Tracker, check_trackers, run_name
+from attribune.training.callbacks import Tracker, check_trackers, run_name
 
 # The writer of TensorBoard that transformers takes where the package tensorboard is missing; it writes what it is told.
 WRITER = """

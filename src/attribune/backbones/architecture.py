@@ -1,19 +1,59 @@
-"""What a backbone is loaded for: to read texts into states, or to write texts."""
+"""What a backbone is loaded for: to read texts into states, or to write texts; and the encoder of BART alone."""
 
 from __future__ import annotations
 
 from typing import Any, cast
 
 import transformers
-from transformers import AutoModel, AutoModelForCausalLM, AutoModelForSeq2SeqLM, PreTrainedConfig, PreTrainedModel
+from torch import nn
+from transformers import (
+    AutoModel,
+    AutoModelForCausalLM,
+    AutoModelForSeq2SeqLM,
+    BartConfig,
+    BartPreTrainedModel,
+    PreTrainedConfig,
+    PreTrainedModel,
+)
+from transformers.modeling_outputs import BaseModelOutput
+from transformers.models.bart.modeling_bart import BartEncoder
 
-from attribune.backbones.bart_encoder import BartEncoderModel
 from attribune.backbones.families import placement_for, writing_placement_for
 from attribune.backbones.placement import Placement
 from attribune.core.door import as_argument
 from attribune.errors import ConfigError
 
-__all__ = ["ENCODER", "LANGUAGE_MODEL", "Architecture"]
+__all__ = ["ENCODER", "LANGUAGE_MODEL", "Architecture", "BartEncoderModel"]
+
+
+class BartEncoderModel(BartPreTrainedModel):
+    """BART without its decoder, read from the weights of any model of the family.
+
+    Lewis et al. 2020 (BART).
+    """
+
+    _tied_weights_keys = {"encoder.embed_tokens.weight": "shared.weight"}  # noqa: RUF012 (as transformers has it)
+    _keys_to_ignore_on_load_unexpected = [r"decoder"]  # noqa: RUF012 (as transformers has it)
+
+    def __init__(self, config: BartConfig) -> None:
+        super().__init__(config)
+        config.is_encoder_decoder = False
+        self.shared = nn.Embedding(config.vocab_size, config.d_model, config.pad_token_id)
+        self.encoder = BartEncoder(config)
+        self.post_init()
+
+    def get_input_embeddings(self) -> nn.Module:
+        """Return the embeddings of the encoder, which multiply by ``sqrt(d_model)`` if the configuration says so."""
+        return cast(nn.Module, self.encoder.embed_tokens)
+
+    def set_input_embeddings(self, value: nn.Module) -> None:
+        """Set them."""
+        self.shared = self.encoder.embed_tokens = cast(nn.Embedding, value)
+
+    def forward(self, *inputs: Any, **options: Any) -> BaseModelOutput:
+        """Return the last states of the encoder, which takes the same inputs."""
+        return self.encoder(*inputs, **options)
+
 
 _OWN_CLASSES = {"BartEncoderModel": BartEncoderModel}
 

@@ -16,10 +16,15 @@ from transformers import (
 )
 
 from attribune.backbones.architecture import Architecture
-from attribune.backbones.fingerprint import fingerprint
 from attribune.backbones.int8 import Int8Weights
-from attribune.backbones.load_options import AS_STORED, LoadOptions, is_quantised
-from attribune.backbones.loading import load_backbone, locate_backbone
+from attribune.backbones.loading import (
+    AS_STORED,
+    LoadOptions,
+    fingerprint,
+    is_quantised,
+    load_backbone,
+    locate_backbone,
+)
 from attribune.errors import ConfigError
 
 __all__ = ["SharedBackbones", "load_with_fingerprint", "with_same_tensors"]

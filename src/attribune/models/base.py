@@ -21,10 +21,15 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from attribune.backbones.added_tokens import AddedTokens, add_embeddings, added_count, known_embeddings
 from attribune.backbones.architecture import Architecture
-from attribune.backbones.fingerprint import fingerprint
 from attribune.backbones.int8 import check_int8
-from attribune.backbones.load_options import LoadOptions, check_quantised_tuning, is_quantised
-from attribune.backbones.loading import build_backbone, check_tokenizer
+from attribune.backbones.loading import (
+    LoadOptions,
+    build_backbone,
+    check_quantised_tuning,
+    check_tokenizer,
+    fingerprint,
+    is_quantised,
+)
 from attribune.backbones.placement import Placement
 from attribune.backbones.sharing import SharedBackbones, load_with_fingerprint
 from attribune.backbones.sites import find_layers, first_position, most_positions

@@ -1,4 +1,4 @@
-"""Rows as the sparse features of the linear baselines: TF-IDF of the words, one column per attribute value."""
+"""Rows as the features of the linear baselines: TF-IDF of the words or vectors of a backbone, a column per value."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
+import torch
 from scipy import sparse
 
 from attribune.backbones.loading import load_tokenizer
 from attribune.core.arrays import Array
-from attribune.data.readers.base import Reader
+from attribune.data.readers.base import Reader, TextRows
 from attribune.data.readers.text import PlainReader
 from attribune.data.texts import TextInput
 from attribune.errors import ConfigError, DataError
 from attribune.methods import Plain
 from attribune.models.model import AttributeModel
-from attribune.models.text_vectors import TextVectors
 from attribune.schema import Schema
 from attribune.schema.description_kinds import FittedField
 from attribune.schema.schema import Revision
@@ -29,11 +29,51 @@ from attribune.tasks import Regression
 __all__ = [
     "LinearFeatures",
     "SentenceVectors",
+    "TextVectors",
     "VectorFeatures",
     "described",
     "described_width",
     "one_hot",
 ]
+
+_BATCH = 64
+_TEXT = TextInput(("text",))
+
+
+class TextVectors:
+    """Turns texts into vectors.
+
+    Args:
+        model: without attributes, whose document vectors these are.
+    """
+
+    def __init__(self, model: Any) -> None:
+        self._model = model.eval()
+
+    @property
+    def size(self) -> int:
+        """H, of a vector."""
+        return int(self._model.document_size)
+
+    def to(self, device: Any) -> None:
+        """Compute on another device."""
+        self._model.to(device)
+
+    def encode(self, inputs: Sequence[Any]) -> npt.NDArray[np.float32]:
+        """Return the vectors (n, H) of texts, given as ids."""
+        rows = TextRows.without_attributes(list(inputs))
+        found = np.zeros((len(rows), self.size), dtype=np.float32)
+        for index, batch in self._model.batches(rows, size=_BATCH):
+            with torch.inference_mode():
+                found[index] = self._model.documents_and_logits(**batch)[0].float().cpu().numpy()
+        return found
+
+    def of_texts(self, texts: Sequence[str]) -> npt.NDArray[np.float32]:
+        """Return the vectors (n, H) of texts, of length 1."""
+        vectors = self.encode(self._model.row_encoder(_TEXT).rows(_TEXT, {"text": list(texts)}).inputs)
+        lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
+        return np.asarray(vectors / np.maximum(lengths, 1e-12), dtype=np.float32)
+
 
 _FEW_ROWS = 1_000
 

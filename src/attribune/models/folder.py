@@ -22,9 +22,14 @@ from torch import Tensor
 from transformers import AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 from transformers.utils import cached_file
 
-from attribune.backbones.fingerprint import check_fingerprint
-from attribune.backbones.load_options import AS_STORED, LoadOptions, check_quantised_tuning
-from attribune.backbones.loading import build_backbone, check_counts
+from attribune.backbones.loading import (
+    AS_STORED,
+    LoadOptions,
+    build_backbone,
+    check_counts,
+    check_fingerprint,
+    check_quantised_tuning,
+)
 from attribune.backbones.sharing import SharedBackbones, load_with_fingerprint
 from attribune.core.checksums import CHECKSUMS, check_files, checksum_of, write_checksums
 from attribune.core.config import checked_record

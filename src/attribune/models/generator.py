@@ -26,7 +26,7 @@ from transformers.modeling_outputs import CausalLMOutputWithPast, Seq2SeqLMOutpu
 from transformers.utils.generic import can_return_tuple
 
 from attribune.backbones.architecture import LANGUAGE_MODEL
-from attribune.backbones.load_options import LoadOptions
+from attribune.backbones.loading import LoadOptions
 from attribune.data.texts import TextInput
 from attribune.errors import ConfigError, DataError
 from attribune.methods import METHODS, MethodConfig

@@ -25,7 +25,7 @@ from attribune import functional
 from attribune.backbones.added_tokens import AddedTokens
 from attribune.backbones.architecture import ENCODER
 from attribune.backbones.chunking import cut_chunks, without_empty_rows
-from attribune.backbones.load_options import LoadOptions
+from attribune.backbones.loading import LoadOptions
 from attribune.backbones.placement import Pooling
 from attribune.backbones.sites import find_layers
 from attribune.backbones.sparse_attention import padded_inputs

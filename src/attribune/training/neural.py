@@ -26,30 +26,24 @@ from attribune.core.door import as_argument
 from attribune.core.process import keep_freed_memory
 from attribune.core.progress import Reporter
 from attribune.data.batching import LengthGroupedBatches, padding_share
+from attribune.data.memory import memory_of
 from attribune.data.readers.base import EncodedRows
 from attribune.errors import ConfigError, DataError
 from attribune.metrics.metric import MetricInfo
 from attribune.models.auto import model_class
 from attribune.models.base import ConditionedModel
 from attribune.models.config import architecture_of
-from attribune.models.folder import ModelFolder
+from attribune.models.folder import SCHEMA, ModelFolder
 from attribune.models.transfer import AttributeSource
 from attribune.runs.folder import RunFolder
 from attribune.runs.recipe import TrainingRecipe
+from attribune.schema import Schema
 from attribune.tasks.capabilities import VALUE_PRIORS, can
-from attribune.training.callbacks.early_stopping import EarlyStopping
-from attribune.training.callbacks.progress import Progress
-from attribune.training.callbacks.trackers import run_name, trackers
+from attribune.training.callbacks import EarlyStopping, Progress, run_name, trackers
 from attribune.training.distributed import is_main, last_checkpoint, process_count, process_number, read_state
-from attribune.training.memory import fill_memory
 from attribune.training.optimizer import MaxHeadNorm, update_rows_alone
 from attribune.training.plan import DataPlan, ModelPlan, TrainingPlan
-from attribune.training.preparation import (
-    PreparedData,
-    encode_labelled,
-    encode_split,
-    encode_validation,
-)
+from attribune.training.preparation import PreparedData, encode_labelled, encode_split, encode_validation
 from attribune.training.scoring import selection_metric
 from attribune.training.trainer import AttributeTrainer, training_arguments
 from attribune.values.posterior import learn_value_priors
@@ -57,7 +51,32 @@ from attribune.values.posterior import learn_value_priors
 if TYPE_CHECKING:
     from attribune.training.sharding import ShardedTables
 
-__all__ = ["build_model", "fit", "train_neural"]
+__all__ = ["build_model", "fill_memory", "fit", "train_neural"]
+
+
+def fill_memory(model: ConditionedModel, source: DataPlan, data: PreparedData, reporter: Reporter) -> None:
+    """Give a model the training rows that it keeps, behind those of the run that it continues; none for most methods.
+
+    Raises:
+        ConfigError: for a model that cannot find rows.
+        DataError: for a cell that cannot be read.
+    """
+    if (kind := memory_of(model.method_config)) is None:
+        return
+    memory = kind.empty(model)
+    memory.to(default_device())
+    if source.transfer is not None and source.transfer.full_model:
+        folder = ModelFolder.find(source.transfer.run).path
+        stored = memory.loaded(folder, Schema.load(folder / SCHEMA))
+        memory = memory if stored is None else stored.moved_to(data.schema)
+    model.memory = memory.added(
+        data.splits["train"].table,
+        text=source.text,
+        labels=source.source.label,
+        missing=source.task_options["missing"],
+    )
+    reporter.note(model.memory.note())
+
 
 _log = logging.getLogger(__name__)
 _MUCH_PADDING = 1 / 3

@@ -26,7 +26,7 @@ from attribune.runs.folder import SEARCH_PLAN, RunFolder
 from attribune.runs.recipe import Recipe
 from attribune.runs.stored_scores import StoredScores
 from attribune.tasks.base import validation_score
-from attribune.training.callbacks.trackers import check_trackers
+from attribune.training.callbacks import check_trackers
 from attribune.training.distributed import refuse_processes
 from attribune.training.plan import DataPlan
 from attribune.training.preparation import prepare, rows_digest

@@ -41,7 +41,7 @@ from attribune.runs.table_recipe import table_recipe
 from attribune.runs.training_record import TrainingRecord
 from attribune.tasks.capabilities import MAJORITY, PROCESSES, can, require
 from attribune.training.bake_off import AUTO_METHOD, Choice, choose_method, read_budget
-from attribune.training.callbacks.trackers import check_trackers
+from attribune.training.callbacks import check_trackers
 from attribune.training.distributed import from_main, is_main, process_count, refuse_processes
 from attribune.training.neural import train_neural
 from attribune.training.plan import TrainingPlan, comparison_recipes, settled

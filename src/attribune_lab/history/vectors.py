@@ -9,11 +9,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from attribune.backbones.fingerprint import check_fingerprint
-from attribune.backbones.loading import load_tokenizer
+from attribune.backbones.loading import check_fingerprint, load_tokenizer
 from attribune.errors import ConfigError
 from attribune.methods import Plain
-from attribune.models.text_vectors import TextVectors
+from attribune.models.features import TextVectors
 from attribune.schema import Schema
 from attribune.tasks import Regression
 
