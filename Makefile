@@ -5,13 +5,14 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help demo check test test-all golden lint format docs bench gpu clean
+.PHONY: help demo check test test-all test-without-lab golden lint format docs bench gpu clean
 
 help:
 	@echo "make demo    install, and train the Injector and an adapter on film snippets (five to nine minutes on two cores)"
 	@echo "make check   install, and run linters and the quick tests (95 seconds on two cores)"
 	@echo "make test    install, and run the tests that every change has to pass (eight minutes on two cores)"
 	@echo "make test-all  install, and run all tests: kills, full disks, browsers, processes, every page"
+	@echo "make test-without-lab  install, and run the tests of the library where the lab is not there"
 	@echo "make golden  write the help, tables and verdicts that tests compare with anew"
 	@echo "make lint    check prose, style, types, and which subpackage imports which"
 	@echo "make format  write the code in the project's format"
@@ -32,6 +33,9 @@ check: lint
 
 test: $(READY)
 	$(PYTEST) -m "not exhaustive" --durations 20
+
+test-without-lab: $(READY)
+	PYTHONPATH=tests/helpers/without_lab $(PYTEST) -m "not exhaustive"
 
 # When all has passed, the pages of the documentation ran as they are now.
 test-all: $(READY)

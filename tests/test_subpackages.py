@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -13,6 +14,7 @@ import pytest
 import attribune
 
 ROOT = Path(__file__).parents[1]
+TESTS = ROOT / "tests"
 PACKAGE = Path(attribune.__file__).parent
 
 pytestmark = [
@@ -28,6 +30,18 @@ def copied(tmp_path: Path) -> Path:
         shutil.copytree(package, tmp_path / package.name, ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy(ROOT / ".importlinter", tmp_path)
     return tmp_path
+
+
+def test_tests_of_the_library_import_nothing_of_the_lab() -> None:
+    """Some do inside a test that is skipped where it is hidden; pages of the documentation tell of it."""
+    found = {
+        str(file.relative_to(TESTS))
+        for file in TESTS.rglob("*.py")
+        if re.search(r"^(from|import) attribune_lab", file.read_text(encoding="utf-8"), re.MULTILINE)
+    }
+    of_the_lab = {"helpers/finished_benchmarks.py", "helpers/published.py"}
+    in_programs = {"test_wheel.py", "core/test_plugins.py"}  # that they write
+    assert {name for name in found if not name.startswith(("lab/", "docs/"))} == of_the_lab | in_programs
 
 
 def lint_imports(folder: Path) -> tuple[int, str]:
