@@ -26,8 +26,8 @@ class BaselineConfig(Settings):
     """The options of a method that acts in no backbone.
 
     `name` is its name, `reads_text` whether it reads the text, `reads_vectors` whether it does by the vectors of a
-    frozen backbone, `stored_texts` what a saved model has of the training texts, as a sentence for its card, and
-    `times` the column by which rows are ordered, if any.
+    frozen backbone, `stored_texts` what a saved model has of the training texts, as a sentence for its card,
+    `times` the column by which rows are ordered, if any, and `is_cheap` whether a verdict compares networks with it.
 
     `model` and `trainer` refer to the class of saved models, a `models.scorer.Baseline`, and to the function that
     trains or goes on, saves the model and returns fields of a `TrainingRecord`; they are loaded when they are needed,
@@ -44,6 +44,7 @@ class BaselineConfig(Settings):
     reads_vectors: ClassVar[bool] = False
     stored_texts: ClassVar[str] = ""
     times: ClassVar[tuple[str, ...]] = ()
+    is_cheap: ClassVar[bool] = True
 
     @classmethod
     def is_in(cls, folder: str | Path) -> bool:

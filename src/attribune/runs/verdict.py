@@ -19,6 +19,7 @@ from attribune.findings import Finding
 from attribune.metrics.bootstrap import PairedResult, paired
 from attribune.metrics.metric import Metric, metric_info
 from attribune.metrics.results import LEAST_ROWS, AttributeUse, Comparison, GivenAndHidden
+from attribune.models.baselines import BASELINES
 from attribune.runs.training_record import SavedRecord, TrainingRecord
 from attribune.schema import Schema
 from attribune.schema.attributes import counts_of_rows, read_cells
@@ -54,7 +55,7 @@ MAJORITY, WHOLE_TEXTS, TEXT_ONLY = "majority", "linear, whole texts", "linear, t
 `linear` without attributes."""
 
 ATTRIBUTES_ONLY = "attributes-only"
-_CHEAP = ("linear", WHOLE_TEXTS, TEXT_ONLY, ATTRIBUTES_ONLY, "intercept", "heads", MAJORITY)
+_CHEAP = {WHOLE_TEXTS, TEXT_ONLY, MAJORITY, *(name for name, config in BASELINES.items() if config.is_cheap)}
 _RESAMPLES = 2_000
 _RIGHT, _USUAL = 0.99, 0.9  # what a baseline without texts reaches only if a column tells the label, and the majority
 _ERROR_LEFT = 0.1  # of the majority's: 99 % of the variance is explained

@@ -26,6 +26,7 @@ class AutoML(BaselineConfig):
     """
 
     name = "automl"
+    is_cheap = False
     model = "attribune_lab.automl.model:AutoMLModel"
     trainer = "attribune_lab.automl.search:train_automl"
     file = "automl.json"
