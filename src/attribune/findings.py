@@ -1,4 +1,4 @@
-"""Findings as data, such as those of a verdict, and the one sentence for each of them.
+"""Findings as data, of a verdict and of a table, and the one sentence for each of them.
 
 A terminal, a page, a file and Python say the same of a finding, since all of them ask `said`.
 """
@@ -6,20 +6,20 @@ A terminal, a page, a file and Python say the same of a finding, since all of th
 from __future__ import annotations
 
 import string
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from attribune.core.door import as_call
+from attribune.core.door import as_argument, as_call
 from attribune.core.wording import counted
 from attribune.metrics.bootstrap import PairedResult
 from attribune.metrics.metric import metric_info
 from attribune.metrics.results import range_name
 from attribune.metrics.tables import could_be_shown, format_difference
 
-__all__ = ["CODES", "Finding", "meanings", "said"]
+__all__ = ["CODES", "Finding", "meanings", "rows_without_text", "said"]
 
 Values = Mapping[str, Any]
 
@@ -46,6 +46,9 @@ class Finding:
     def text(self) -> str:
         """The finding in a sentence, see `said`."""
         return said(self)
+
+    def __str__(self) -> str:
+        return self.text
 
     @property
     def headline(self) -> str:
@@ -299,6 +302,129 @@ def _checked(values: Values) -> str:
     return f"validation {metric_info(metric).words}{'' if value is None else f', {_value(metric, value)}'}"
 
 
+def rows_without_text(number: int, first: Sequence[int]) -> str:
+    """Return how many rows have no text, with the numbers of the first ones; nothing for 0 rows."""
+    if not number:
+        return ""
+    listed = ", ".join(f"{row:,}" for row in first) + (", ..." if number > len(first) else "")
+    return f"{counted(number, 'row has', 'rows have')} no text ({'row' if number == 1 else 'rows'} {listed})"
+
+
+def _no_text(values: Values) -> str:
+    """Rows have no text, and are left out."""
+    number = values["rows"]
+    words = rows_without_text(number, values["first"])
+    return f"{words}, and {'is' if number == 1 else 'are'} left out of a training"
+
+
+def _placeholders(values: Values) -> str:
+    """Texts look like a word for none."""
+    listed = ", ".join(f"{text!r} ({count:,})" for text, count in values["examples"].items())
+    some = counted(values["texts"], "text that looks like none is", "texts that look like none are")
+    more = ", ..." if values["more"] else ""
+    return f"{some} learned from: {listed}{more}; empty these cells to leave their rows out"
+
+
+def _no_column(values: Values) -> str:
+    """No column looks like a text, or like a label."""
+    return f"no column looks like a {values['role']}: name it with {as_argument('data.' + values['role'])}"
+
+
+def _rare_classes(values: Values) -> str:
+    """Classes have few rows."""
+    listed = ", ".join(map(repr, values["examples"])) + (", ..." if values["classes"] > len(values["examples"]) else "")
+    some = counted(values["classes"], "class", "classes")
+    return f"{some} with fewer than {values['least']} rows ({listed}): join classes, or correct the labels"
+
+
+def _alike_classes(values: Values) -> str:
+    """Classes are one number, or differ in capitals, spaces or the encoding of letters alone."""
+    groups = values["examples"]
+    listed = "; ".join(", ".join(f"{name!r} ({count:,})" for name, count in names.items()) for names in groups)
+    more = f"; and {values['groups'] - len(groups):,} others" if values["groups"] > len(groups) else ""
+    if values["are_numbers"]:
+        cure = f"use {as_argument('task.kind', 'rating')} or {as_argument('task.kind', 'ordinal')}, which read numbers"
+        return f"classes that are the same number are learned as different ones: {listed}{more}: {cure}"
+    cure = "write them in one way if they are the same"
+    return f"classes that differ in capitals or spaces alone are learned as different ones: {listed}{more}: {cure}"
+
+
+def _class_words(values: Values) -> str:
+    """Classes look like a word for none."""
+    listed = ", ".join(f"{word!r} in {counted(count, 'row')}" for word, count in values["words"].items())
+    return (
+        f"label {values['column']!r}: {listed} count as classes; if they mean that there is no label, empty these cells"
+    )
+
+
+def _value_words(values: Values) -> str:
+    """Values of attributes look like a word for none."""
+    found = values["words"]
+    listed = "; ".join(
+        f"{word!r} in {counted(count, 'row')} of {name!r}"
+        for name, words in found.items()
+        for word, count in words.items()
+    )
+    every = list(dict.fromkeys([*values["missing"], *(word for words in found.values() for word in words)]))
+    return f"these count as values: {listed}; if they mean that there is none, use {as_argument('data.missing', every)}"
+
+
+def _times(values: Values) -> str:
+    """A column has times, and the rows are split at random."""
+    column = values["column"]
+    by_time = as_call("train", **{"data.split.by": "time", "data.split.column": column})
+    return f"column {column!r} has times, and the rows are split at random: to test on the latest ones, use {by_time}"
+
+
+def _copies(values: Values) -> str:
+    """Rows are copies of an earlier one."""
+    but = f" but {', '.join(map(repr, values['ids']))}" if values["ids"] else ""
+    return (
+        f"{counted(values['rows'], 'row is a copy', 'rows are copies')} of an earlier row in all columns{but}, "
+        f"such as {_example(values)}: a copy counts twice, and one in test rows of their own is asked after it was "
+        "learned; remove copies, unless each was observed"
+    )
+
+
+def _contradictions(values: Values) -> str:
+    """Rows have all of an earlier one but the label."""
+    return (
+        f"{counted(values['rows'], 'row has', 'rows have')} the text and the attributes of an earlier row and another "
+        f"label, such as {_example(values)}: no model is right about both; correct the labels, or name the attribute "
+        "that tells such rows apart"
+    )
+
+
+def _example(values: Values) -> str:
+    return f"row {values['row']:,} (of row {values['earlier']:,})"
+
+
+def _unique(values: Values) -> str:
+    """Nearly all values of a column occur once."""
+    return (
+        f"column {values['column']!r}: {values['once']:,} of its {values['values']:,} values occur in a single row "
+        "each, so nothing can be learned from them for others: leave it out, or describe its values in a table with "
+        f"{as_argument('data.values', at='train')}"
+    )
+
+
+def _tells_label(values: Values) -> str:
+    """The values of a column determine the label."""
+    or_label = "; if it is the label itself, name it (label)" if values["is_guess"] else ""
+    return (
+        f"column {values['column']!r} determines the label: {values['share']:.1%} of the rows have the label of the "
+        f"others with their value; leave it out unless it is known before the label{or_label}"
+    )
+
+
+def _decimal_commas(values: Values) -> str:
+    """A column of numbers with decimal commas is read as texts."""
+    return (
+        f"column {values['column']!r} is left out: its numbers have decimal commas, such as {values['example']!r}, and "
+        f"are texts here: read a file with {as_argument('decimal', ',')}, or make numbers of the column"
+    )
+
+
 _SENTENCES: dict[str, str | Callable[[Values], str]] = {
     # of a verdict
     "label-given-away": _given_away,
@@ -331,6 +457,42 @@ _SENTENCES: dict[str, str | Callable[[Values], str]] = {
     "try-longer-window": "a longer window (data.max_length, now {limit:,})",
     "try-trained-backbone": "a backbone that is trained as well (backbone.tuning=lora or full; it is frozen)",
     "try-baseline": _take_baseline,
+    # of a table
+    "few-rows": "there are {rows:,} rows, of which little can be learned: gather at least some hundred",
+    "no-column": _no_column,
+    "rows-without-label": "{rows:,} rows have no label, and are left out of a training",
+    "rows-without-text": _no_text,
+    "placeholder-texts": _placeholders,
+    "one-class": "all labels are {label!r}, of which nothing can be learned: name another column",
+    "rare-classes": _rare_classes,
+    "alike-classes": _alike_classes,
+    "class-words": _class_words,
+    "value-words": _value_words,
+    "test-rows-in-training": "{rows:,} of {test_rows:,} test rows have a text that training rows have, {same_label:,} "
+    "of them with the same label: figures on them are too high; remove them from one of the two",
+    "repeated-texts": "{rows:,} rows repeat the text of an earlier row: a split keeps equal texts in one part, so that "
+    "none is learned and asked; remove the repetitions if they are errors",
+    "times-split-at-random": _times,
+    "copied-rows": _copies,
+    "contradicting-rows": _contradictions,
+    "column-without-values": "column {column!r} has no value in any row: leave it out",
+    "column-mostly-missing": "column {column!r} is missing in {share:.1%} of the rows, and can hardly help: leave it "
+    "out",
+    "column-with-one-value": "column {column!r} has one value, {value!r:.60}, and cannot help: leave it out",
+    "column-of-unique-values": _unique,
+    "column-is-label": "column {column!r} is the label in {share:.1%} of the rows: leave it out, or the model reads "
+    "the answer",
+    "column-only-with-label": "column {column!r} has values nearly only in rows with the label {label!r:.60}: leave it "
+    "out, because having a value tells the label",
+    "label-tells-column": "the label determines column {column!r}: {share:.1%} of the rows have the value of the "
+    "others with their label, as if it were made of the label; leave it out unless it is known before the label",
+    "columns-say-the-same": "columns {label!r} and {column!r} say the same, each value of one with one value of the "
+    "other: {label!r} is taken for the label, and {column!r} is left out, since it tells the answer; if {column!r} is "
+    "the label, name it (label)",
+    "column-tells-label": _tells_label,
+    "named-as-label": "column {column!r} has the name of a label, and is taken for an attribute beside {label!r}: if "
+    "it is the label, name it (label); if it is not known before the label, leave it out",
+    "decimal-commas": _decimal_commas,
 }
 
 CODES = tuple(_SENTENCES)

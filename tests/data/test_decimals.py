@@ -136,7 +136,7 @@ def test_a_check_tells_words_for_no_value_from_numbers_and_names_them_elsewhere(
     columns = {one.name: one for one in checked.columns}
     assert (columns["price"].kind, columns["price"].missing) == ("number", 200)
     assert columns["sent"].role == "time"
-    assert [found for found in checked.findings if "count as values" in found] == [
+    assert [str(found) for found in checked.findings if found.code == "value-words"] == [
         f"these count as values: '?' in {(table['country'] == '?').sum()} rows of 'country'; if they mean that there "
         f"is none, use missing={[*MISSING, '?']}"
     ]

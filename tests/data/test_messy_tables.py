@@ -128,7 +128,7 @@ GUESSES: dict[str, tuple[Callable[[], pd.DataFrame], dict[str, Any]]] = {
 
 
 def findings(checked: TableCheck) -> str:
-    return "\n".join(checked.findings)
+    return "\n".join(map(str, checked.findings))
 
 
 @pytest.mark.parametrize("name", GUESSES)

@@ -155,7 +155,7 @@ def test_a_table_of_judgements_is_recognised(chance: np.random.Generator) -> Non
     assert checked.task.kind == "rating"
     assert "a table of judgements: 50 values of 'rater' judge the texts" in repr(checked)
     assert "the numbers of 'rater' are taken for names (Categorical('rater')): rows of one text have" in repr(checked)
-    assert not any("repeat the text" in finding for finding in checked.findings)
+    assert not any("repeat the text" in str(finding) for finding in checked.findings)
     assert check(table.drop(columns="opinion")).names("label") == ["offends"]
 
 

@@ -139,7 +139,7 @@ def test_missing_must_be_a_list_of_texts():
     ],
 )
 def test_classes_that_differ_in_capitals_or_spaces_are_named(names, alike):
-    notes = labels.alike_notes({name: 1_000 + number for number, name in enumerate(names)})
+    notes = [str(one) for one in labels.alike_classes({name: 1_000 + number for number, name in enumerate(names)})]
     assert len(notes) == bool(alike)
     for group in alike:
         assert ", ".join(f"{name!r} ({1_000 + names.index(name):,})" for name in group) in notes[0]
@@ -150,7 +150,7 @@ def test_classes_that_differ_in_capitals_or_spaces_are_named(names, alike):
     [(["3 stars", "3 Stars", "4 stars"], True), (["4", "★★★★", "-", "3"], True), (["no", "No"], False)],
 )
 def test_alike_classes_of_a_scale_have_a_task_that_reads_their_numbers(names, is_scale):
-    (note,) = labels.alike_notes(dict.fromkeys(names, 2))
+    (note,) = map(str, labels.alike_classes(dict.fromkeys(names, 2)))
     assert ("use task='rating' or task='ordinal', which read numbers" in note) == is_scale
 
 

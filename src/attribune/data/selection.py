@@ -13,17 +13,18 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from attribune.core.arrays import BoolArray
-from attribune.core.wording import counted, shortened
+from attribune.core.wording import shortened
 from attribune.data.texts import join_text
 from attribune.errors import DataError, RowError
+from attribune.findings import Finding
 from attribune.schema.columns import Table, as_array, canonical, cell_text, column_batches, words_of_none
 from attribune.tasks.labels import number_of
 
 __all__ = [
     "listed_labels",
     "missing_label_words",
+    "placeholder_finding",
     "placeholder_texts",
-    "placeholder_words",
     "read_weights",
     "row_weights",
     "rows_with_label",
@@ -120,12 +121,10 @@ def _is_placeholder(text: str) -> bool:
     )
 
 
-def placeholder_words(found: Counter[str]) -> str:
-    """Say how many texts stand for none, and what changes it."""
-    listed = ", ".join(f"{text!r} ({count:,})" for text, count in found.most_common(_EXAMPLES))
-    more = ", ..." if len(found) > _EXAMPLES else ""
-    some = counted(found.total(), "text that looks like none is", "texts that look like none are")
-    return f"{some} learned from: {listed}{more}; empty these cells to leave their rows out"
+def placeholder_finding(found: Counter[str]) -> Finding:
+    """Say how many texts stand for none."""
+    examples = dict(found.most_common(_EXAMPLES))
+    return Finding("placeholder-texts", {"texts": found.total(), "examples": examples, "more": len(found) > _EXAMPLES})
 
 
 def rows_with_label(

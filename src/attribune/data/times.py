@@ -11,8 +11,9 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from attribune.core.door import as_argument, as_call
+from attribune.core.door import as_argument
 from attribune.errors import ConfigError, RowError
+from attribune.findings import Finding
 from attribune.tasks.labels import number_of
 
 __all__ = [
@@ -22,7 +23,7 @@ __all__ = [
     "is_time",
     "read_moment",
     "read_times",
-    "time_split_words",
+    "time_split_finding",
 ]
 
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
@@ -200,10 +201,9 @@ def _microseconds(moment: dt.datetime) -> int:
     return (zoned - _EPOCH) // dt.timedelta(microseconds=1)
 
 
-def time_split_words(column: str) -> str:
+def time_split_finding(column: str) -> Finding:
     """Return the note on a column of times in a table whose rows are split at random."""
-    by_time = as_call("train", **{"data.split.by": "time", "data.split.column": column})
-    return f"column {column!r} has times, and the rows are split at random: to test on the latest ones, use {by_time}"
+    return Finding("times-split-at-random", {"column": column})
 
 
 def are_times(cells: Iterable[str | None]) -> bool:

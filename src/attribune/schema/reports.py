@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from attribune.core.wording import counted
+from attribune.findings import rows_without_text
 
 __all__ = [
     "FIRST_ROWS",
@@ -18,7 +19,6 @@ __all__ = [
     "FitReport",
     "count_lines",
     "missing_words",
-    "rows_without_text",
 ]
 
 FIRST_ROWS = 5
@@ -147,19 +147,11 @@ class EncodingReport:
     @property
     def rows_without_text(self) -> str:
         """The rows without a text in words, such as ``2 rows have no text (rows 3 and 8)``; empty if all have one."""
-        return rows_without_text(self.no_text, self.first_without)
+        return rows_without_text(self.no_text, self.first_without[:FIRST_ROWS])
 
     def lines(self) -> list[str]:
         """Describe in one line per attribute what is not zero."""
         return _lines(self.attributes)
-
-
-def rows_without_text(number: int, first: Sequence[int]) -> str:
-    """Return how many rows have no text, with the numbers of the first ones; nothing for 0 rows."""
-    if not number:
-        return ""
-    listed = ", ".join(f"{row:,}" for row in first[:FIRST_ROWS]) + (", ..." if number > len(first) else "")
-    return f"{counted(number, 'row has', 'rows have')} no text ({'row' if number == 1 else 'rows'} {listed})"
 
 
 @dataclass(frozen=True)

@@ -29,7 +29,7 @@ from attribune.schema.columns import canonical, json_value
 from attribune.tasks.labels import (
     UNSEEN,
     Column,
-    alike_notes,
+    alike_classes,
     class_ids,
     count_classes,
     label_lists,
@@ -118,7 +118,7 @@ class LabelCodec:
 
     def class_notes(self, labels: Array) -> list[str]:
         """Say in short lines what is odd about the classes; by default which are written in several ways."""
-        return alike_notes(self.counts(labels))
+        return [str(found) for found in alike_classes(self.counts(labels))]
 
     def notes(self, columns: Sequence[Column]) -> list[str]:
         """Say in short lines what is odd about the labels of rows, or was changed in them."""

@@ -18,6 +18,7 @@ from attribune.core.config import short_repr
 from attribune.core.door import as_argument
 from attribune.core.wording import shortened
 from attribune.errors import ConfigError, DataError, RowError
+from attribune.findings import Finding
 from attribune.schema.columns import (
     LISTS,
     NO_NUMBER,
@@ -35,7 +36,7 @@ __all__ = [
     "Flag",
     "MissingTexts",
     "OptionalFlag",
-    "alike_notes",
+    "alike_classes",
     "class_ids",
     "class_names",
     "compared_texts",
@@ -257,7 +258,7 @@ def rare_classes(counts: Mapping[str, int]) -> dict[str, int]:
     return {name: count for name, count in counts.items() if count < FEW_ROWS}
 
 
-def alike_notes(counts: Mapping[str, int]) -> list[str]:
+def alike_classes(counts: Mapping[str, int]) -> list[Finding]:
     """Say which classes are one number, or differ in capitals, spaces or the encoding of letters alone."""
     numbers = {name: label_number(name) for name in counts if name not in NO_NUMBER}
     are_numbers = None not in numbers.values() and any(number_of(name) is None for name in numbers)  # such as stars
@@ -265,16 +266,9 @@ def alike_notes(counts: Mapping[str, int]) -> list[str]:
     for name in counts:
         plain = "".join(unicodedata.normalize("NFKC", name).casefold().split())
         groups.setdefault(numbers[name] if are_numbers and name in numbers else plain, []).append(name)
-    alike = [names for names in groups.values() if len(names) > 1]
-    if not alike:
-        return []
-    listed = "; ".join(", ".join(f"{name!r} ({counts[name]:,})" for name in names) for names in alike[:_EXAMPLES])
-    more = f"; and {len(alike) - _EXAMPLES:,} others" if len(alike) > _EXAMPLES else ""
-    if are_numbers:
-        cure = f"use {as_argument('task.kind', 'rating')} or {as_argument('task.kind', 'ordinal')}, which read numbers"
-        return [f"classes that are the same number are learned as different ones: {listed}{more}: {cure}"]
-    cure = "write them in one way if they are the same"
-    return [f"classes that differ in capitals or spaces alone are learned as different ones: {listed}{more}: {cure}"]
+    alike = [{name: counts[name] for name in names} for names in groups.values() if len(names) > 1]
+    found = {"groups": len(alike), "examples": alike[:_EXAMPLES], "are_numbers": are_numbers}
+    return [Finding("alike-classes", found)] if alike else []
 
 
 def class_names(classes: Any, *, of: str, least: int = 2) -> tuple[str, ...]:

@@ -23,7 +23,15 @@ from attribune.schema.columns import MISSING, canonical
 from attribune.tasks.base import Decoded
 from attribune.tasks.codecs import PerToken, checked_logits, log_frequencies, log_losses
 from attribune.tasks.inputs import TaskInput, WordList
-from attribune.tasks.labels import UNSEEN, Column, MissingTexts, alike_notes, class_names, count_classes, sorted_classes
+from attribune.tasks.labels import (
+    UNSEEN,
+    Column,
+    MissingTexts,
+    alike_classes,
+    class_names,
+    count_classes,
+    sorted_classes,
+)
 from attribune.tasks.tokens import TokenRow, TokenTask, TokenWindow, object_array, word_list
 
 __all__ = [
@@ -158,7 +166,7 @@ class TagLists(PerToken):
     def class_notes(self, labels: Array) -> list[str]:
         """Say which tags keep the others from being counted as entities, and which are written in several ways."""
         counts = count_classes(np.array([tag for label in labels for tag in label], dtype=np.int64), self.classes)
-        notes = alike_notes(counts)
+        notes = [str(found) for found in alike_classes(counts)]
         others = [tag for tag in self.classes if split_tag(tag) is None]
         if self.scheme == "none" and others and any(map(_marks_an_entity, self.classes)):
             shown = ", ".join(f"{tag!r} ({counts[tag]:,} words)" for tag in others[:_EXAMPLES])

@@ -26,8 +26,8 @@ from attribune.data.readers.base import EncodedRows
 from attribune.data.selection import (
     listed_labels,
     missing_label_words,
+    placeholder_finding,
     placeholder_texts,
-    placeholder_words,
     read_weights,
     rows_with_label,
     rows_with_text,
@@ -36,7 +36,7 @@ from attribune.data.selection import (
 from attribune.data.splits import split_table
 from attribune.data.tables import TableFile, read_table, table_source_name
 from attribune.data.texts import share_texts
-from attribune.data.times import are_times, time_split_words
+from attribune.data.times import are_times, time_split_finding
 from attribune.errors import ConfigError, DataError, RowError, numbered_in_file, of_column
 from attribune.models.base import ConditionedModel
 from attribune.models.transfer import AttributeSource
@@ -136,7 +136,7 @@ def usable_rows(plan: DataPlan, source: Any, name: str) -> Noted:
     if not has_text.all():
         notes.append(f"{name}: {counted((~has_text).sum(), 'row')} without a text left out")
     if found := placeholder_texts(table, plan.source.texts):
-        notes.append(f"{name}: {placeholder_words(found)}")
+        notes.append(f"{name}: {placeholder_finding(found)}")
     if unlabelled.any():
         notes.append(f"{name}: {counted(unlabelled.sum(), 'row')} without a label left out{about_words}")
     if not len(usable):
@@ -220,7 +220,7 @@ def split_rows(plan: DataPlan, usable: dict[str, UsableRows]) -> tuple[dict[str,
         )
         notes.extend(cut.report.lines())
         if split.by == "random":
-            notes.extend(map(time_split_words, _time_columns(plan, train.table)))
+            notes.extend(str(time_split_finding(column)) for column in _time_columns(plan, train.table))
         for name, index in zip(("train", "validation", "test"), cut.rows, strict=True):
             if len(index):
                 parts[name] = train.take(index)

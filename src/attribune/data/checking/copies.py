@@ -12,25 +12,25 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from attribune.core.arrays import IntArray
-from attribune.core.wording import counted
 from attribune.data.checking.profiles import ColumnProfile, column_codes, joint_codes
-from attribune.data.selection import placeholder_texts, placeholder_words
-from attribune.schema.reports import FIRST_ROWS, rows_without_text
+from attribune.data.selection import placeholder_finding, placeholder_texts
+from attribune.findings import Finding
+from attribune.schema.reports import FIRST_ROWS
 
 __all__ = ["copy_findings", "text_findings"]
 
 
-def text_findings(table: pa.Table, texts: Sequence[str], groups: IntArray | None) -> Iterator[str]:
+def text_findings(table: pa.Table, texts: Sequence[str], groups: IntArray | None) -> Iterator[Finding]:
     """Say how many rows have no text, and how many texts look like a word for none.
 
     Args:
         groups: (n,) number of the text of each row, -1 for none.
     """
     without = np.flatnonzero([] if groups is None else groups < 0) + 1
-    if words := rows_without_text(len(without), without[:FIRST_ROWS].tolist()):
-        yield f"{words}, and {'is' if len(without) == 1 else 'are'} left out of a training"
+    if len(without):
+        yield Finding("rows-without-text", {"rows": len(without), "first": without[:FIRST_ROWS].tolist()})
     if found := placeholder_texts(table, texts):
-        yield placeholder_words(found)
+        yield placeholder_finding(found)
 
 
 def copy_findings(
@@ -40,7 +40,7 @@ def copy_findings(
     ids: Sequence[str],
     attributes: Sequence[IntArray],
     label: ColumnProfile | None,
-) -> Iterator[str]:
+) -> Iterator[Finding]:
     """Say which rows are copies of an earlier one, and which have all of it but the label.
 
     Args:
@@ -56,12 +56,7 @@ def copy_findings(
     alike = joint_codes([_numbers(part[name]) for name in names])
     copies = _later(alike)
     if copies.any():
-        but = f" but {', '.join(map(repr, ids))}" if ids else ""
-        yield (
-            f"{counted(int(copies.sum()), 'row is a copy', 'rows are copies')} of an earlier row in all columns{but}, "
-            f"such as {_example(rows, alike, copies)}: a copy counts twice, and one in test rows of their own is asked "
-            "after it was learned; remove copies, unless each was observed"
-        )
+        yield Finding("copied-rows", {"rows": int(copies.sum()), "ids": list(ids), **_example(rows, alike, copies)})
     if label is None or label.kind == "list":
         return
     labels = label.codes.codes[rows]
@@ -74,11 +69,8 @@ def copy_findings(
     first_label[asked[answers[first]]] = labels[answers[first]]
     other[answers] = labels[answers] != first_label[asked[answers]]
     if other.any():
-        yield (
-            f"{counted(int(other.sum()), 'row has', 'rows have')} the text and the attributes of an earlier row and "
-            f"another label, such as {_example(rows[known], asked[known], other[known])}: no model is right about "
-            "both; correct the labels, or name the attribute that tells such rows apart"
-        )
+        example = _example(rows[known], asked[known], other[known])
+        yield Finding("contradicting-rows", {"rows": int(other.sum()), **example})
 
 
 def _rows_of_repeated_texts(texts: IntArray) -> IntArray:
@@ -102,8 +94,8 @@ def _later(codes: IntArray) -> npt.NDArray[np.bool_]:
     return later
 
 
-def _example(rows: IntArray, codes: IntArray, later: npt.NDArray[np.bool_]) -> str:
-    """Name the first of some rows, and the earlier row that is like it."""
+def _example(rows: IntArray, codes: IntArray, later: npt.NDArray[np.bool_]) -> dict[str, int]:
+    """Return the number of the first of some rows, and the earlier row that is like it."""
     place = int(np.argmax(later))
     earlier = int(np.argmax(codes == codes[place]))
-    return f"row {rows[place] + 1:,} (of row {rows[earlier] + 1:,})"
+    return {"row": int(rows[place]) + 1, "earlier": int(rows[earlier]) + 1}

@@ -15,6 +15,7 @@ from attribune.data.checking.names import ColumnName
 from attribune.data.checking.profiles import ColumnProfile, are_stars, number_codes
 from attribune.data.checking.whole_numbers import NumberKind, kind_of_numbers, numbers_of
 from attribune.data.text_files import UNNAMED
+from attribune.findings import Finding
 from attribune.schema.columns import NO_NUMBER
 from attribune.tasks import TASKS
 
@@ -49,7 +50,7 @@ class RoleOf:
     kind: str = ""
     separator: str = ""
     reason: str = ""
-    finding: str = ""
+    finding: Finding | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -198,11 +199,8 @@ def _attribute_role(
         return RoleOf(role="left out", reason=f"nearly all values differ, such as {example!r:.40}")
     finding = None
     if is_guessed and label is not None and ColumnName(one.name).means("label"):
-        finding = (
-            f"column {one.name!r} has the name of a label, and is taken for an attribute beside {label.name!r}: if it "
-            "is the label, name it (label); if it is not known before the label, leave it out"
-        )
-    return RoleOf(role="attribute", kind=kind, reason="" if number is None else number.reason, finding=finding or "")
+        finding = Finding("named-as-label", {"column": one.name, "label": label.name})
+    return RoleOf(role="attribute", kind=kind, reason="" if number is None else number.reason, finding=finding)
 
 
 def _number_kind(one: ColumnProfile, label: ColumnProfile | None, groups: IntArray | None) -> NumberKind | None:

@@ -16,9 +16,9 @@ import pyarrow as pa
 from attribune.core.arguments import as_list, checked_arguments
 from attribune.core.arrays import IntArray
 from attribune.core.door import as_argument, as_attribute, is_command_line
-from attribune.core.wording import counted, listed_counts
+from attribune.core.wording import listed_counts
 from attribune.data.checking.copies import copy_findings, text_findings
-from attribune.data.checking.findings import class_word_finding, shared_rows, words_finding
+from attribune.data.checking.findings import shared_rows
 from attribune.data.checking.judgements import judge_among
 from attribune.data.checking.profiles import ColumnProfile, arrow_columns, column_codes, joint_codes, profile_column
 from attribune.data.checking.proposal import LACKING, Proposal
@@ -37,12 +37,13 @@ from attribune.data.judgement_layouts import Layout, find_export
 from attribune.data.splits import parts_at_random
 from attribune.data.table_files import comma_columns
 from attribune.data.tables import TableFile, options_of, read_table, table_source_name
-from attribune.data.times import time_split_words
+from attribune.data.times import time_split_finding
 from attribune.errors import DataError
+from attribune.findings import Finding
 from attribune.metrics.tables import html_blocks, text_cells
 from attribune.schema.columns import MISSING, canonical, require_columns
 from attribune.schema.kinds import Kind, MultiLabel, Number
-from attribune.tasks.labels import FEW_ROWS, alike_notes, rare_classes
+from attribune.tasks.labels import FEW_ROWS, alike_classes, rare_classes
 
 __all__ = ["ColumnCheck", "TableCheck", "check"]
 
@@ -90,7 +91,7 @@ class TableCheck:
         task: the task that its labels or its texts look made for; None without a label.
         judge: the column of those who judge the texts, where several judge each; None elsewhere.
         classes: rows of each class; empty for a regression.
-        findings: what is wrong, in sentences with the cure.
+        findings: what is wrong; their texts say it with the cure.
         export: what the table is, in a sentence, if it has the judgements of several people, or their answers in lists,
             in one row; `convert` is the command that makes a row for each. None, and "", elsewhere.
         is_doubtful: whether the columns may also be those of an ordinary table.
@@ -105,7 +106,7 @@ class TableCheck:
     task: TaskGuess | None
     judge: str | None = None
     classes: Mapping[str, int] = field(default_factory=dict)
-    findings: tuple[str, ...] = ()
+    findings: tuple[Finding, ...] = ()
     export: str | None = None
     is_doubtful: bool = False
     convert: str = ""
@@ -189,7 +190,8 @@ class TableCheck:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values."""
-        return {**asdict(self), "command": self.command, "call": self.call}
+        findings = [finding.to_dict() for finding in self.findings]
+        return {**asdict(self), "findings": findings, "command": self.command, "call": self.call}
 
     def text(self) -> str:
         """Return all of it for a terminal; it ends with a call in Python, and with a command at the command line."""
@@ -224,7 +226,8 @@ class TableCheck:
 
     def _left_out_words(self) -> str:
         """Say why columns are left out of which no finding speaks."""
-        columns = [one for one in self.columns if one.role == "left out" and one.reason not in self.findings]
+        said = set(map(str, self.findings))
+        columns = [one for one in self.columns if one.role == "left out" and one.reason not in said]
         listed = [f"{one.name!r} ({one.reason})" for one in columns[:_SHOWN]]
         more = f", and {len(columns) - _SHOWN:,} more" if len(columns) > _SHOWN else ""
         return f"left out: {', '.join(listed)}{more}" if listed else ""
@@ -418,10 +421,7 @@ def _decimal_commas(
 
 
 def _comma_role(name: str, example: str) -> RoleOf:
-    finding = (
-        f"column {name!r} is left out: its numbers have decimal commas, such as {example!r}, and are texts here: read "
-        f"a file with {as_argument('decimal', ',')}, or make numbers of the column"
-    )
+    finding = Finding("decimal-commas", {"column": name, "example": example})
     return RoleOf(role="left out", reason="see below", finding=finding)
 
 
@@ -429,11 +429,11 @@ def _findings(
     table: pa.Table,
     found: _Columns,
     classes: Mapping[str, int],
-    leaks: Sequence[str],
+    leaks: Sequence[Finding],
     *,
     missing: Sequence[str],
     is_split: bool,
-) -> Iterator[str]:
+) -> Iterator[Finding]:
     """Say what is wrong, in the order in which it matters.
 
     Args:
@@ -443,11 +443,11 @@ def _findings(
     yield from _general(table, found.texts, label, is_labelled=not found.compares)
     yield from _class_findings(classes)
     if label is not None and label.codes is label.spelled and label.no_values and label.kind != "list":
-        yield class_word_finding(label.name, label.no_values)
+        yield Finding("class-words", {"column": label.name, "words": label.no_values})
     yield from text_findings(table, found.texts, found.groups)
     yield from leaks
     if is_split:
-        yield from (time_split_words(one.name) for one in found.with_role("time") if one.kind == "time")
+        yield from (time_split_finding(one.name) for one in found.with_role("time") if one.kind == "time")
     if found.groups is not None:
         ids = [one.name for one in found.with_role("id")]
         attributes = [one.codes.codes for one in found.with_role("attribute")]
@@ -459,7 +459,7 @@ def _findings(
         if one.no_values and found.roles[one.name].kind != "number"
     }
     if words:
-        yield words_finding(words, missing=missing)
+        yield Finding("value-words", {"words": words, "missing": list(missing)})
 
 
 def _export_words(source: str, layout: Layout) -> str:
@@ -496,11 +496,11 @@ def _column(one: ColumnProfile, role: RoleOf, known_share: float | None) -> Colu
         rows_per_value=quantiles,
         known_share=known_share,
         separator=role.separator,
-        reason=(role.finding or role.reason) if role.role == "left out" else role.reason,
+        reason=str(role.finding or role.reason) if role.role == "left out" else role.reason,
     )
 
 
-def _test_rows(table: pa.Table, test: pa.Table | None, found: _Columns) -> tuple[dict[str, float], list[str]]:
+def _test_rows(table: pa.Table, test: pa.Table | None, found: _Columns) -> tuple[dict[str, float], list[Finding]]:
     """Return the share of test rows with known values of each attribute, and sentences about texts that leak."""
     names = [one.name for one in found.with_role("attribute") if found.roles[one.name].kind != "number"]
     label = found.label
@@ -522,16 +522,13 @@ def _test_rows(table: pa.Table, test: pa.Table | None, found: _Columns) -> tuple
     repeated = len(groups) - int(groups.max(initial=-1)) - 1
     leaks = []
     if repeated > len(groups) / 20 and found.judge is None:
-        leaks.append(
-            f"{repeated:,} rows repeat the text of an earlier row: a split keeps equal texts in one part, so that none "
-            "is learned and asked; remove the repetitions if they are errors"
-        )
+        leaks.append(Finding("repeated-texts", {"rows": repeated}))
     return {name: share for name, share in known.items() if share is not None}, leaks
 
 
 def _with_test(
     table: pa.Table, test: pa.Table, names: Sequence[str], texts: Sequence[str], label: ColumnProfile | None
-) -> tuple[dict[str, float], list[str]]:
+) -> tuple[dict[str, float], list[Finding]]:
     """Do it with test rows of their own."""
     columns = [*texts, *names, *([] if label is None else [label.name])]
     require_columns(test.column_names, columns, source="the test table")
@@ -548,10 +545,8 @@ def _with_test(
     labels = np.zeros(len(is_train), dtype=np.int64) if label is None else codes[label.name]
     shared, same = shared_rows(joint_codes([codes[name] for name in texts]), labels, is_train)
     if shared:
-        leaks.append(
-            f"{shared:,} of {len(test):,} test rows have a text that training rows have, {same:,} of them with the "
-            "same label: figures on them are too high; remove them from one of the two"
-        )
+        found = {"rows": shared, "test_rows": len(test), "same_label": same}
+        leaks.append(Finding("test-rows-in-training", found))
     return {name: share for name, share in known.items() if share is not None}, leaks
 
 
@@ -567,25 +562,24 @@ def _classes(label: ColumnProfile) -> dict[str, int]:
     return {canonical(values[index]) or "": int(label.codes.counts[index]) for index in order.tolist()}
 
 
-def _general(table: pa.Table, texts: Sequence[str], label: ColumnProfile | None, *, is_labelled: bool) -> list[str]:
+def _general(table: pa.Table, texts: Sequence[str], label: ColumnProfile | None, *, is_labelled: bool) -> list[Finding]:
     found = []
     if len(table) < _ENOUGH_ROWS:
-        found.append(f"there are {len(table):,} rows, of which little can be learned: gather at least some hundred")
+        found.append(Finding("few-rows", {"rows": len(table)}))
     if not texts:
-        found.append(f"no column looks like a text: name it with {as_argument('data.text')}")
+        found.append(Finding("no-column", {"role": "text"}))
     if label is None and is_labelled:
-        found.append(f"no column looks like a label: name it with {as_argument('data.label')}")
+        found.append(Finding("no-column", {"role": "label"}))
     elif label is not None and label.missing:
-        found.append(f"{label.missing:,} rows have no label, and are left out of a training")
+        found.append(Finding("rows-without-label", {"rows": label.missing}))
     return found
 
 
-def _class_findings(classes: Mapping[str, int]) -> list[str]:
+def _class_findings(classes: Mapping[str, int]) -> list[Finding]:
     if len(classes) == 1:
-        return [f"all labels are {next(iter(classes))!r}, of which nothing can be learned: name another column"]
-    few, alike = list(rare_classes(classes)), alike_notes(classes)
+        return [Finding("one-class", {"label": next(iter(classes))})]
+    few, alike = list(rare_classes(classes)), alike_classes(classes)
     if not few:
         return alike
-    listed = ", ".join(map(repr, few[:5])) + (", ..." if len(few) > 5 else "")
-    some = counted(len(few), "class", "classes")
-    return [*alike, f"{some} with fewer than {FEW_ROWS} rows ({listed}): join classes, or correct the labels"]
+    found = {"classes": len(few), "examples": few[:5], "least": FEW_ROWS}
+    return [*alike, Finding("rare-classes", found)]
