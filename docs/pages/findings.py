@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from attribune.findings import meanings
 from pages.cells import table
 
@@ -14,12 +16,7 @@ def codes() -> list[str]:
 
 def _plain() -> dict[str, str]:
     """The meanings without how values are formatted."""
-    found = {}
-    for code, text in meanings().items():
-        for spec in (":list", ":g", ":,g", ":,"):
-            text = text.replace(f"{spec}}}", "}")
-        found[code] = text
-    return found
+    return {code: re.sub(r"\{(\w+)[!:][^}]*\}", r"{\1}", text) for code, text in meanings().items()}
 
 
 TABLES = {"report.md": {"findings": codes}}
