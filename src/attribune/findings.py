@@ -5,6 +5,7 @@ A terminal, a page, a file and Python say the same of a finding, since all of th
 
 from __future__ import annotations
 
+import json
 import string
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,15 +14,17 @@ from typing import Any
 import numpy as np
 
 from attribune.core.door import as_argument, as_call
-from attribune.core.wording import counted
+from attribune.core.wording import counted, listed_counts
 from attribune.metrics.bootstrap import PairedResult
 from attribune.metrics.metric import metric_info
 from attribune.metrics.results import range_name
 from attribune.metrics.tables import could_be_shown, format_difference
 
-__all__ = ["CODES", "Finding", "meanings", "rows_without_text", "said"]
+__all__ = ["CODES", "Finding", "if_labels", "meanings", "outside_scale", "rows_without_text", "said"]
 
 Values = Mapping[str, Any]
+
+_SHOWN_CLASSES, _EXAMPLES = 20, 5
 
 
 @dataclass(frozen=True)
@@ -41,6 +44,11 @@ class Finding:
         """Make a finding of values, of which numpy's numbers become Python's."""
         plain = {name: value.item() if isinstance(value, np.generic) else value for name, value in values.items()}
         return cls(code, plain)
+
+    def of_part(self, part: str) -> Finding:
+        """Return the finding as one of a part, such as ``train``, which its sentence names first."""
+        inner = self.values.get("part")
+        return Finding(self.code, {**self.values, "part": part if inner is None else f"{part}: {inner}"})
 
     @property
     def text(self) -> str:
@@ -66,16 +74,18 @@ def said(finding: Finding) -> str:
     Raises:
         KeyError: for a code that is none of `CODES`.
     """
-    sentence = _SENTENCES[finding.code]
-    return _WORDS.format(sentence, **finding.values) if isinstance(sentence, str) else sentence(finding.values)
+    sentence, part = _SENTENCES[finding.code], finding.values.get("part")
+    text = _WORDS.format(sentence, **finding.values) if isinstance(sentence, str) else sentence(finding.values)
+    return text if part is None else f"{part}: {text}"
 
 
 def meanings() -> dict[str, str]:
     """Return what each code means: its sentence with the names of its values, or what the sentence says."""
-    return {
+    said = {
         code: sentence if isinstance(sentence, str) else str(sentence.__doc__).partition("\n")[0].rstrip(".")
         for code, sentence in _SENTENCES.items()
     }
+    return {**said, **_SAID_ELSEWHERE}
 
 
 class _Words(string.Formatter):
@@ -425,6 +435,121 @@ def _decimal_commas(values: Values) -> str:
     )
 
 
+def if_labels() -> str:
+    """Return what to do if words that count as no label are labels."""
+    return (
+        "these words count as no label; if one of them is a label, name the words that are none, without it, as in "
+        f"{as_argument('task.missing', [''])}"
+    )
+
+
+def _rows_read(values: Values) -> str:
+    """How many rows were read, and from where."""
+    limit = "" if values["limit"] is None else f", at most its first {values['limit']:,}"
+    return f"{counted(values['rows'], 'row')} read from {values['source']}{limit}"
+
+
+def _without_label(values: Values) -> str:
+    """Rows without a label are left out."""
+    words = f": {values['words']}; {if_labels()}" if values["words"] else ""
+    return f"{counted(values['rows'], 'row')} without a label left out{words}"
+
+
+def outside_scale(values: Values) -> str:
+    """Return how many rows have a label outside the scale of the task."""
+    return f"{values['rows']:,} of {values['of']:,} rows have a label outside the scale of the task {values['task']!r}"
+
+
+def _outside_scale(values: Values) -> str:
+    """Rows with a label outside the scale of the task are left out."""
+    return f"{outside_scale(values)}, and are left out: {values['listed']}"
+
+
+def _class_counts(values: Values) -> str:
+    """How many training rows each class has."""
+    rows = values["rows"]
+    if len(rows) > _SHOWN_CLASSES:
+        return f"{len(rows):,} classes, of {min(rows.values()):,} to {max(rows.values()):,} rows"
+    return f"rows of each class: {listed_counts(rows, most=_SHOWN_CLASSES)}"
+
+
+def _hardly_learned(values: Values) -> str:
+    """Classes have too few training rows to be learned."""
+    rows = values["rows"]
+    return (
+        f"{counted(len(rows), 'class', 'classes')} with fewer than {values['least']} rows "
+        f"({listed_counts(rows, most=_SHOWN_CLASSES)}), which a model can hardly learn: add rows, or join classes"
+    )
+
+
+def _absent_classes(values: Values) -> str:
+    """Rows on which a model is scored lack classes."""
+    classes = values["classes"]
+    listed = ", ".join(map(repr, classes[:_EXAMPLES])) + (", ..." if len(classes) > _EXAMPLES else "")
+    return f"no row of {counted(len(classes), 'class', 'classes')} ({listed}), about which its figures say nothing"
+
+
+def _not_learned(values: Values) -> str:
+    """Training rows have labels that are no class of the run that is trained further."""
+    return f"{_have_a_label(values)} is none of its classes and is not learned: {_labels(values)}"
+
+
+def _not_in_training(values: Values) -> str:
+    """Rows on which a model is scored have labels that no training row has."""
+    about = "no model can predict it, which counts as wrong"
+    return f"{_have_a_label(values)} no training row has: {_labels(values)}; {about}"
+
+
+def _have_a_label(values: Values) -> str:
+    return f"{counted(values['rows'], 'row has', 'rows have')} a label that"
+
+
+def _labels(values: Values) -> str:
+    examples = values["examples"]
+    more = f", and {values['labels'] - len(examples):,} others" if values["labels"] > len(examples) else ""
+    return ", ".join(f"{label!r} ({count:,})" for label, count in examples.items()) + more
+
+
+def _trained_before(values: Values) -> str:
+    """Rows on which a model is scored were training rows of the run that is trained further."""
+    return (
+        f"{counted(values['rows'], 'row has', 'rows have')} a text on which {values['run']} was trained, which this "
+        "training continues: its figures are too high"
+    )
+
+
+def _values_dropped(values: Values) -> str:
+    """Rows have more values of an attribute than are kept."""
+    cure = {"kind": "multi_label", "name": values["name"], "separator": values["separator"]}
+    listed = ", ".join(f"{key}: {json.dumps(value)}" for key, value in cure.items() if value is not None)
+    return (
+        f"attribute {values['name']!r}: {values['dropped']:,} values dropped, since a row keeps at most "
+        f"{values['slots']:,}: raise its max_per_row in data.attributes, as in "
+        f"{{{listed}, max_per_row: {2 * values['slots']}}}"
+    )
+
+
+def _tags_without_form(values: Values) -> str:
+    """Tags keep the others from being counted as entities."""
+    examples = values["examples"]
+    shown = ", ".join(f"{tag!r} ({count:,} words)" for tag, count in examples.items())
+    more = f", and {values['tags'] - len(examples):,} others" if values["tags"] > len(examples) else ""
+    return (
+        f"the tags {shown}{more} have no form such as O, B-PER or I-PER, so all are scored word by word, and "
+        "the accuracy selects the weights in place of the F1 of entities: correct them, or set "
+        "task.scheme=conll, which takes each word with one of them for an entity"
+    )
+
+
+_SAID_ELSEWHERE = {
+    "split-counts": "How many rows each part has, and how many were left out when the table was split",
+    "attribute-counts": "How many values an attribute has, and how many cells are empty, unknown or trimmed",
+    "label-note": "What the task changed in labels, or cannot use",
+    "texts-cut": "How many texts are longer than the window",
+    "intervals-over": "Rows are not independent, and intervals are over what they share",
+}
+"""The meanings of findings whose text a report or a task has written."""
+
 _SENTENCES: dict[str, str | Callable[[Values], str]] = {
     # of a verdict
     "label-given-away": _given_away,
@@ -493,6 +618,25 @@ _SENTENCES: dict[str, str | Callable[[Values], str]] = {
     "named-as-label": "column {column!r} has the name of a label, and is taken for an attribute beside {label!r}: if "
     "it is the label, name it (label); if it is not known before the label, leave it out",
     "decimal-commas": _decimal_commas,
+    # of the rows of a training
+    "rows-read": _rows_read,
+    "left-out-without-text": "{rows:# row} without a text left out",
+    "left-out-without-label": _without_label,
+    "left-out-outside-scale": _outside_scale,
+    "left-out-weight-zero": "{rows:# row} of weight 0 left out",
+    "no-test-rows": "no test rows: a validation file was given without a test file, so only validation is scored",
+    "texts-of-training": "{texts:,} of its texts are also among the training texts: its figures are too high",
+    "trained-before": _trained_before,
+    "class-counts": _class_counts,
+    "hardly-learned-classes": _hardly_learned,
+    "absent-classes": _absent_classes,
+    "labels-not-learned": _not_learned,
+    "labels-not-in-training": _not_in_training,
+    "tags-without-form": _tags_without_form,
+    "values-dropped": _values_dropped,
+    "answers-not-in-window": "{answers:,} of {rows:,} answers are whole in no window of {window}, and learned as if "
+    "there were none: raise max_length",
+    **dict.fromkeys(_SAID_ELSEWHERE, "{text}"),
 }
 
 CODES = tuple(_SENTENCES)

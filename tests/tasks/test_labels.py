@@ -157,7 +157,7 @@ def test_alike_classes_of_a_scale_have_a_task_that_reads_their_numbers(names, is
 def test_aspects_name_the_classes_that_are_alike():
     columns = [["good", "Good", "bad"], ["a", "b", "a"]]
     task = Aspects.fit(columns, names=["food", "place"])
-    (note,) = task.codec.class_notes(task.encode_labels(columns)[0])
+    (note,) = map(str, task.codec.class_notes(task.encode_labels(columns)[0]))
     assert note.startswith("aspect 'food': classes that differ")
     assert "'Good' (1), 'good' (1)" in note
 

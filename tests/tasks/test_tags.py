@@ -133,7 +133,7 @@ def test_a_task_goes_through_json() -> None:
 def test_tags_that_keep_entities_from_being_counted_are_named(tags: list[str], named: str | None) -> None:
     rows = [tags, tags]
     task = Tags.fit([rows])
-    notes = task.codec.class_notes(task.encode_labels([rows])[0])
+    notes = map(str, task.codec.class_notes(task.encode_labels([rows])[0]))
     found = [note for note in notes if "task.scheme=conll" in note]
     assert len(found) == (named is not None)
     assert named is None or f"the tags {named} have no form" in found[0]

@@ -15,7 +15,7 @@ from attribune.runs.folder import RunFolder
 from attribune.runs.recipe import Recipe
 from attribune.tasks import Similarity
 from attribune.training.plan import DataPlan
-from attribune.training.preparation import _continued_task, prepare
+from attribune.training.preparation import PreparedData, _continued_task, prepare
 
 
 def recipe(**data: Any) -> Recipe:
@@ -31,11 +31,15 @@ def table() -> dict[str, Any]:
     }
 
 
+def said(prepared: PreparedData) -> list[str]:
+    return [note.text for note in prepared.notes]
+
+
 def test_a_class_that_is_named_is_not_a_missing_label() -> None:
     prepared = prepare(DataPlan.of(recipe()), {"train": datasets.Dataset.from_dict(table())})
     assert sum(len(part.rows) for part in prepared.splits.values()) == 60
     assert set(prepared.splits["train"].labels.tolist()) == {0, 1, 2}
-    assert not any("without a label" in note for note in prepared.notes)
+    assert not any("without a label" in note for note in said(prepared))
 
 
 def test_what_happens_to_the_attributes_of_the_other_parts_is_noted() -> None:
@@ -43,7 +47,7 @@ def test_what_happens_to_the_attributes_of_the_other_parts_is_noted() -> None:
     test = {"text": ["new"], "answer": ["Yes"], "user": ["never seen"]}
     tables = {"train": datasets.Dataset.from_dict(rows), "test": datasets.Dataset.from_dict(test)}
     prepared = prepare(DataPlan.of(recipe()), tables)
-    assert any(note.startswith("test: ") and "not in the vocabulary" in note for note in prepared.notes)
+    assert any(note.startswith("test: ") and "not in the vocabulary" in note for note in said(prepared))
 
 
 BAD = {4: "maybe", 17: "Yes!", 30: "maybe"}
@@ -60,7 +64,7 @@ def test_labels_that_are_no_class_are_counted_and_named() -> None:
     prepared = prepare(DataPlan.of(recipe(bad_labels="drop")), with_labels(labels))
     kept = np.concatenate([part.rows for part in prepared.splits.values()])
     assert sorted(kept.tolist()) == [row for row in range(60) if row not in BAD]
-    assert any("3 of 60 rows have a label outside the scale" in note for note in prepared.notes)
+    assert any("3 of 60 rows have a label outside the scale" in note for note in said(prepared))
     with pytest.raises(DataError, match=r"60 of 60 rows .*name another label column"):
         prepare(DataPlan.of(recipe(bad_labels="drop")), with_labels(["?"] * 60))
 
@@ -88,16 +92,16 @@ def test_the_rows_of_classes_are_said_and_those_of_tiny_ones() -> None:
     labels = ["None", *(["Yes", "No"][row % 2] for row in range(59))]
     prepared = prepare(DataPlan.of(recipe()), with_labels(labels))
     counts = np.bincount(prepared.splits["train"].labels, minlength=3)
-    said = ", ".join(f"{name}: {count}" for name, count in zip(("Yes", "No", "None"), counts, strict=True))
-    assert f"train: rows of each class: {said}" in prepared.notes
-    assert any("1 class with fewer than 5 rows (None: " in note for note in prepared.notes)
-    assert sum("no row of 1 class ('None')" in note for note in prepared.notes) == 2
+    counted = ", ".join(f"{name}: {count}" for name, count in zip(("Yes", "No", "None"), counts, strict=True))
+    assert f"train: rows of each class: {counted}" in said(prepared)
+    assert any("1 class with fewer than 5 rows (None: " in note for note in said(prepared))
+    assert sum("no row of 1 class ('None')" in note for note in said(prepared)) == 2
     several = {"kind": "classification", "multi_label": True, "separator": ";"}
     data = {"train": "rows", "text": "text", "label": "answer"}
     other = Recipe.from_dict({"data": data, "task": several, "method": {"name": "none"}})
     prepared = prepare(DataPlan.of(other), with_labels(["a;b", "b"] * 30))
     rows = [int(count) for count in prepared.splits["train"].labels[:, :2].sum(axis=0)]
-    assert f"train: rows of each class: a: {rows[0]}, b: {rows[1]}" in prepared.notes
+    assert f"train: rows of each class: a: {rows[0]}, b: {rows[1]}" in said(prepared)
     assert rows[0] < rows[1] == 48
 
 
@@ -109,24 +113,24 @@ def free(**data: Any) -> DataPlan:
 
 def test_words_that_mean_no_label_are_named() -> None:
     prepared = prepare(free(), with_labels(table()["answer"]))
-    (note,) = (note for note in prepared.notes if "without a label" in note)
+    (note,) = (note for note in said(prepared) if "without a label" in note)
     assert note.startswith("train: 20 rows without a label left out: 'None' (20); these words count as no label")
     assert "missing=" in note
     kept = Recipe.from_dict({"data": free().source.model_dump(), "task": {"missing": [""]}})
     prepared = prepare(DataPlan.of(kept), with_labels(table()["answer"]))
     assert prepared.task.to_dict()["classes"] == ["No", "None", "Yes"]
-    assert not any("without a label" in note for note in prepared.notes)
+    assert not any("without a label" in note for note in said(prepared))
     with pytest.raises(DataError, match=r"same label 'EU'.*30 rows without a label left out: 'NA' \(30\); these words"):
         prepare(free(), with_labels(["NA", "EU"] * 30))
     with pytest.raises(DataError, match=r"none of its 60 rows .*: 'NA' \(60\); these words"):
         prepare(free(), with_labels(["NA"] * 60))
     empty = prepare(free(), with_labels(["", "a", "b"] * 20))
-    assert "train: 20 rows without a label left out" in empty.notes
+    assert "train: 20 rows without a label left out" in said(empty)
 
 
 def test_classes_that_are_alike_are_named() -> None:
     prepared = prepare(free(), with_labels(["yes", "Yes", "no"] * 20))
-    assert any(note.startswith("train: classes that differ in capitals or spaces alone") for note in prepared.notes)
+    assert any(note.startswith("train: classes that differ in capitals or spaces alone") for note in said(prepared))
 
 
 @pytest.mark.parametrize(("max_per_row", "dropped"), [(3, 48 * 2), (5, 0), (32, 0)])
@@ -134,7 +138,7 @@ def test_values_of_training_rows_beyond_the_slots_are_counted(max_per_row: int, 
     tags = {"kind": "multi_label", "name": "user", "separator": "|", "max_per_row": max_per_row}
     rows = datasets.Dataset.from_dict({**table(), "user": ["a|b|c|d|e"] * 60})
     prepared = prepare(DataPlan.of(recipe(attributes=[tags])), {"train": rows})
-    found = [note for note in prepared.notes if note.startswith("train: attribute 'user'")]
+    found = [note for note in said(prepared) if note.startswith("train: attribute 'user'")]
     assert len(found) == bool(dropped)
     if dropped:
         assert f"{dropped:,} values dropped, since a row keeps at most 3: raise its max_per_row" in found[0]
@@ -146,7 +150,8 @@ def test_times_that_are_named_and_not_split_by_are_noted(by: str, is_said: bool)
     rows = table() | {"posted": [f"2024-01-{i % 28 + 1:02}" for i in range(60)], "year": ["2024"] * 60}
     split = {"by": by, "column": {"random": None, "group": "user", "time": "posted"}[by]}
     plan = DataPlan.of(recipe(attributes=["posted", "year"], split=split))
-    notes = [note for note in prepare(plan, {"train": datasets.Dataset.from_dict(rows)}).notes if "has times" in note]
+    prepared = prepare(plan, {"train": datasets.Dataset.from_dict(rows)})
+    notes = [note for note in said(prepared) if "has times" in note]
     expected = (
         "column 'posted' has times, and the rows are split at random: to test on the latest ones, use "
         "`train(..., settings={'data.split.by': 'time', 'data.split.column': 'posted'})`"
@@ -166,7 +171,7 @@ def test_a_table_without_a_name_is_called_what_it_is() -> None:
 def test_only_the_first_rows_are_read() -> None:
     prepared = prepare(DataPlan.of(recipe(rows=30)), with_labels(table()["answer"]))
     assert sum(len(part.rows) for part in prepared.splits.values()) == 30
-    assert "train: 30 rows read from the Dataset, at most its first 30" in prepared.notes
+    assert "train: 30 rows read from the Dataset, at most its first 30" in said(prepared)
 
 
 FORMS = {"pairs": {}, "triplets": {"text_negative": "other"}, "scores": {"label": "score"}}

@@ -70,10 +70,10 @@ class SharedBackbones:
             raise ConfigError("models that share a backbone cannot have it in 4 or 8 bits: load each separately")
         key = (locate_backbone(name), revision, architecture, dtype, options.attn_implementation)
         if key not in self._loaded:
-            loaded, mark = load_with_fingerprint(
+            loaded, found = load_with_fingerprint(
                 name, revision=revision, architecture=architecture, dtype=dtype, options=options
             )
-            self._loaded[key] = loaded.to(self.device), mark
+            self._loaded[key] = loaded.to(self.device), found
         pretrained, original = self._loaded[key]
         return with_same_tensors(pretrained), original
 
@@ -120,7 +120,7 @@ def load_with_fingerprint(
     )
     if options.quantization_config is None:
         loaded = load(options=options)
-        mark = fingerprint(loaded)
-        return (loaded if is_quantised(loaded) else loaded.to(dtype)), mark
-    mark = fingerprint(load(options=replace(options, quantization_config=None)))
-    return load(options=options), mark
+        found = fingerprint(loaded)
+        return (loaded if is_quantised(loaded) else loaded.to(dtype)), found
+    found = fingerprint(load(options=replace(options, quantization_config=None)))
+    return load(options=options), found

@@ -14,6 +14,7 @@ from attribune.core.door import as_call, written_to_file
 from attribune.core.files import read_json
 from attribune.core.wording import counted
 from attribune.errors import ModelFolderError
+from attribune.findings import Finding
 from attribune.metrics.bootstrap import Interval
 from attribune.metrics.results import (
     AttributeUse,
@@ -98,7 +99,8 @@ class RunResults(SavedRecord):
         proper: the same by the proper score of the task, where there is one beside the main metric.
         training: of the first model.
         verdict: what all of it shows, see `Verdict`; None in early files.
-        findings: the sentences of the verdict as data; empty in early files.
+        notes: what is worth saying of the rows, in sentences.
+        findings: the sentences of the verdict, and then the notes, as data; fewer or none in early files.
         metrics_note: what the metrics are of, where one prediction has several forms.
         chosen_by: sentences about the bake-off that chose the method, if one did.
     """
@@ -225,7 +227,7 @@ def run_results(
     rows: Mapping[str, int],
     scored: Sequence[Scored],
     training: TrainingRecord,
-    notes: Sequence[str],
+    found: Sequence[Finding],
 ) -> RunResults:
     """Compute the intervals of a trained run, and its comparisons on the test rows, or else the validation rows.
 
@@ -233,6 +235,7 @@ def run_results(
         recipe: with the precision resolved.
         rows: number of rows of each part.
         scored: the trained model first, then the ones it is compared with.
+        found: what is worth saying of the rows.
     """
     import torch  # here, since this module is also read without it
 
@@ -260,7 +263,7 @@ def run_results(
         figures={model.name: model.parts[part][metric].value for model in models if part in model.parts},
     )
     with written_to_file():
-        findings = [FindingRecord(**one.to_dict()) for one in verdict.findings()]
+        findings = [FindingRecord(**one.to_dict()) for one in (*verdict.findings(), *found)]
     results = RunResults(
         method=str(recipe.method["name"]),
         task=task.to_dict(),
@@ -272,7 +275,7 @@ def run_results(
         training=training,
         verdict=verdict,
         findings=findings,
-        notes=list(notes),
+        notes=[one.text for one in found],
         environment=Environment(
             versions={name: metadata.version(name) for name in _PACKAGES},
             python=platform.python_version(),

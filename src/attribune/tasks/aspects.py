@@ -14,6 +14,7 @@ from scipy.special import log_softmax, softmax
 from attribune.core.arrays import Array
 from attribune.core.config import checked_dataclass
 from attribune.errors import ConfigError
+from attribune.findings import Finding
 from attribune.metrics import formulas as metric
 from attribune.metrics.metric import Metric
 from attribune.schema.columns import MISSING
@@ -113,10 +114,10 @@ class ClassesOfAspects(LabelCodec):
             counts.update({f"{name}: {label}": count for label, count in part.unseen([column]).items()})
         return counts
 
-    def class_notes(self, labels: Array) -> list[str]:
+    def class_notes(self, labels: Array) -> list[Finding]:
         """Say of which aspects classes are written in several ways."""
         aspects = zip(self.names, self.parts, np.asarray(labels).T, strict=True)
-        return [f"aspect {name!r}: {note}" for name, part, ids in aspects for note in part.class_notes(ids)]
+        return [note.of_part(f"aspect {name!r}") for name, part, ids in aspects for note in part.class_notes(ids)]
 
     def loss(self, logits: Tensor, labels: Tensor) -> Tensor:
         """Return the mean over aspects of the cross-entropy of each head; logits are (B, outputs)."""

@@ -22,6 +22,7 @@ from scipy.special import expit, softmax
 from attribune.core.arrays import Array
 from attribune.core.wording import shortened
 from attribune.errors import ConfigError, DataError, RowError
+from attribune.findings import Finding
 from attribune.metrics import formulas
 from attribune.metrics.distributions import distribution_metrics
 from attribune.metrics.metric import Metric
@@ -116,9 +117,9 @@ class LabelCodec:
         """Count the rows of each class, of encoded labels; empty where a row has no class of its own."""
         return {}
 
-    def class_notes(self, labels: Array) -> list[str]:
-        """Say in short lines what is odd about the classes; by default which are written in several ways."""
-        return [str(found) for found in alike_classes(self.counts(labels))]
+    def class_notes(self, labels: Array) -> list[Finding]:
+        """Say what is odd about the classes; by default which are written in several ways."""
+        return alike_classes(self.counts(labels))
 
     def notes(self, columns: Sequence[Column]) -> list[str]:
         """Say in short lines what is odd about the labels of rows, or was changed in them."""

@@ -17,6 +17,7 @@ from attribune.core.arrays import Array
 from attribune.core.config import checked_dataclass
 from attribune.core.hashing import text_number
 from attribune.errors import ConfigError, DataError, RowError
+from attribune.findings import Finding
 from attribune.metrics import formulas as metric
 from attribune.metrics.metric import Metric
 from attribune.schema.columns import MISSING, canonical
@@ -163,20 +164,15 @@ class TagLists(PerToken):
             counts.update({*(tags or ())} - known)
         return counts
 
-    def class_notes(self, labels: Array) -> list[str]:
+    def class_notes(self, labels: Array) -> list[Finding]:
         """Say which tags keep the others from being counted as entities, and which are written in several ways."""
         counts = count_classes(np.array([tag for label in labels for tag in label], dtype=np.int64), self.classes)
-        notes = [str(found) for found in alike_classes(counts)]
+        found = alike_classes(counts)
         others = [tag for tag in self.classes if split_tag(tag) is None]
         if self.scheme == "none" and others and any(map(_marks_an_entity, self.classes)):
-            shown = ", ".join(f"{tag!r} ({counts[tag]:,} words)" for tag in others[:_EXAMPLES])
-            more = f", and {len(others) - _EXAMPLES:,} others" if len(others) > _EXAMPLES else ""
-            notes.append(
-                f"the tags {shown}{more} have no form such as O, B-PER or I-PER, so all are scored word by word, and "
-                "the accuracy selects the weights in place of the F1 of entities: correct them, or set "
-                "task.scheme=conll, which takes each word with one of them for an entity"
-            )
-        return notes
+            examples = {tag: counts[tag] for tag in others[:_EXAMPLES]}
+            found.append(Finding.of("tags-without-form", tags=len(others), examples=examples))
+        return found
 
     def flat(self, logits: Array) -> tuple[Array, Array]:
         """Return the logits (N, C) of the words of all rows, and where each row ends but the last."""

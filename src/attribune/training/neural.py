@@ -106,7 +106,7 @@ def train_neural(
     train = encode_split("train", data, source, model)
     validation = encode_validation(data, source, model)
     for note in data.notes[note_count:]:
-        reporter.note(note)
+        reporter.note(note.text)
     if before_training is not None:
         before_training(model)
     outcome = fit(model, train, validation, settings, folder, reporter)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,7 @@ from datasets import Dataset
 
 from attribune.core.door import as_argument
 from attribune.core.hashing import checksum
-from attribune.core.wording import counted, listed_counts
+from attribune.core.wording import listed_counts
 from attribune.data.annotation_exports import naming_exports
 from attribune.data.checking.findings import attribute_finding, leak_finding
 from attribune.data.checking.profiles import Codes, are_stars, arrow_columns, column_codes, number_codes
@@ -38,6 +37,7 @@ from attribune.data.tables import TableFile, read_table, table_source_name
 from attribune.data.texts import share_texts
 from attribune.data.times import are_times, time_split_finding
 from attribune.errors import ConfigError, DataError, RowError, numbered_in_file, of_column
+from attribune.findings import Finding, if_labels, outside_scale
 from attribune.models.base import ConditionedModel
 from attribune.models.transfer import AttributeSource
 from attribune.runs.folder import RunFolder
@@ -50,7 +50,7 @@ from attribune.schema.schema import Revision
 from attribune.tasks import Task, fit_task
 from attribune.tasks.labels import FEW_ROWS, UNSEEN, rare_classes
 from attribune.training.plan import DataPlan
-from attribune.values.reading import value_tables
+from attribune.values.reading import read_value_tables
 
 __all__ = [
     "PreparedData",
@@ -69,13 +69,6 @@ __all__ = [
     "with_all_classes",
     "with_weights",
 ]
-
-
-def _if_labels() -> str:
-    return (
-        "these words count as no label; if one of them is a label, name the words that are none, without it, as in "
-        f"{as_argument('task.missing', [''])}"
-    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,8 +91,14 @@ class UsableRows:
         return replace(self, table=self.table.select(index), rows=self.rows[index], weights=weights)
 
 
-Noted = tuple[UsableRows, list[str]]
-"""Rows, and notes for the user about those that were left out."""
+def _lines(code: str, lines: Iterable[str], part: str | None = None) -> list[Finding]:
+    """Return findings that a report or a task has put into words."""
+    found = [Finding.of(code, text=line) for line in lines]
+    return found if part is None else [one.of_part(part) for one in found]
+
+
+Noted = tuple[UsableRows, list[Finding]]
+"""Rows, and what is worth saying of those that were left out."""
 
 
 def usable_rows(plan: DataPlan, source: Any, name: str) -> Noted:
@@ -128,30 +127,30 @@ def usable_rows(plan: DataPlan, source: Any, name: str) -> Noted:
         else np.ones(len(table), dtype=bool)
     )
     usable = np.flatnonzero(has_text & has_label)
-    limit = "" if plan.source.rows is None else f", at most its first {plan.source.rows:,}"
-    notes = [f"{name}: {counted(len(table), 'row')} read from {shown}{limit}"]
+    found = [Finding.of("rows-read", part=name, rows=len(table), source=shown, limit=plan.source.rows)]
     unlabelled = has_text & ~has_label
     words = missing_label_words(table, labels, unlabelled, missing=missing) if unlabelled.any() else ""
-    about_words = f": {words}; {_if_labels()}" if words else ""
+    left_out = Finding.of("left-out-without-label", rows=unlabelled.sum(), words=words)
     if not has_text.all():
-        notes.append(f"{name}: {counted((~has_text).sum(), 'row')} without a text left out")
-    if found := placeholder_texts(table, plan.source.texts):
-        notes.append(f"{name}: {placeholder_finding(found)}")
+        found.append(Finding.of("left-out-without-text", part=name, rows=(~has_text).sum()))
+    if placeholders := placeholder_texts(table, plan.source.texts):
+        found.append(placeholder_finding(placeholders).of_part(name))
     if unlabelled.any():
-        notes.append(f"{name}: {counted(unlabelled.sum(), 'row')} without a label left out{about_words}")
+        found.append(left_out.of_part(name))
     if not len(usable):
         raise DataError(
             f"{shown}: none of its {len(table):,} rows has both a text in {', '.join(plan.source.texts)} and a label "
-            f"in {', '.join(plan.label_columns)}: check the column names and the strings that mean missing{about_words}"
+            f"in {', '.join(plan.label_columns)}: check the column names and the strings that mean missing"
+            f"{f': {words}; {if_labels()}' if words else ''}"
         )
     rows = UsableRows(
         table=table if len(usable) == len(table) else table.select(usable),
         rows=usable,
         source=shown,
-        missing=f"{counted(unlabelled.sum(), 'row')} without a label left out{about_words}" if words else "",
+        missing=left_out.text if words else "",
     )
     rows, outside = _rows_on_the_scale(rows, plan, name)
-    return rows, notes + outside
+    return rows, found + outside
 
 
 def _rows_on_the_scale(part: UsableRows, plan: DataPlan, name: str) -> Noted:
@@ -162,7 +161,8 @@ def _rows_on_the_scale(part: UsableRows, plan: DataPlan, name: str) -> Noted:
     if not bad.any():
         return part, []
     listed = listed_labels(columns[0], bad, part.rows) + codec.scale_words
-    what = f"{bad.sum():,} of {len(bad):,} rows have a label outside the scale of the task {plan.task.kind!r}"
+    counts = {"rows": bad.sum(), "of": len(bad), "task": plan.task.kind}
+    what = outside_scale(counts)
     if bad.all():
         cure = "name another label column, or choose another task, such as classification"
         raise DataError(f"{part.source}: {what}: {listed}: {cure}")
@@ -171,7 +171,8 @@ def _rows_on_the_scale(part: UsableRows, plan: DataPlan, name: str) -> Noted:
             f"{part.source}: {what}: {listed}: correct them, choose another task, or leave these rows out by "
             f"{as_argument('data.bad_labels', 'drop')}"
         )
-    return part.take(np.flatnonzero(~bad)), [f"{name}: {what}, and are left out: {listed}"]
+    left_out = Finding.of("left-out-outside-scale", part=name, **counts, listed=listed)
+    return part.take(np.flatnonzero(~bad)), [left_out]
 
 
 def decided_rows(name: str, part: UsableRows, plan: DataPlan, task: Task) -> Noted:
@@ -183,7 +184,7 @@ def decided_rows(name: str, part: UsableRows, plan: DataPlan, task: Task) -> Not
         return part, []
     if not len(decided):
         raise DataError(f"{part.source}: each of the {len(part.rows):,} {name} rows has {task.codec.unusable}")
-    return part.take(decided), [f"{name}: {line}" for line in task.codec.notes(columns)]
+    return part.take(decided), _lines("label-note", task.codec.notes(columns), name)
 
 
 def with_weights(train: UsableRows, name: str) -> Noted:
@@ -193,17 +194,17 @@ def with_weights(train: UsableRows, name: str) -> Noted:
     weighted = replace(train, weights=weights)
     if weights.all():
         return weighted, []
-    note = f"train: {counted(int((weights == 0).sum()), 'row')} of weight 0 left out"
-    return weighted.take(np.flatnonzero(weights)), [note]
+    left_out = Finding.of("left-out-weight-zero", part="train", rows=(weights == 0).sum())
+    return weighted.take(np.flatnonzero(weights)), [left_out]
 
 
-def split_rows(plan: DataPlan, usable: dict[str, UsableRows]) -> tuple[dict[str, UsableRows], list[str]]:
-    """Keep the splits that have a table of their own; cut the others from the training rows, with notes."""
+def split_rows(plan: DataPlan, usable: dict[str, UsableRows]) -> tuple[dict[str, UsableRows], list[Finding]]:
+    """Keep the splits that have a table of their own, and cut the others from the training rows."""
     train, split = usable["train"], plan.source.split
-    parts, notes = dict(usable), list[str]()
+    parts, found = dict(usable), list[Finding]()
     if "validation" in usable:
         if "test" not in usable:
-            notes.append("no test rows: a validation file was given without a test file, so only validation is scored")
+            found.append(Finding("no-test-rows"))
     else:
         fractions = split.fractions
         if "test" in usable:
@@ -218,17 +219,17 @@ def split_rows(plan: DataPlan, usable: dict[str, UsableRows]) -> tuple[dict[str,
             date_format=split.date_format,
             shared_texts=split.shared_texts,
         )
-        notes.extend(cut.report.lines())
+        found.extend(_lines("split-counts", cut.report.lines()))
         if split.by == "random":
-            notes.extend(str(time_split_finding(column)) for column in _time_columns(plan, train.table))
+            found.extend(map(time_split_finding, _time_columns(plan, train.table)))
         for name, index in zip(("train", "validation", "test"), cut.rows, strict=True):
             if len(index):
                 parts[name] = train.take(index)
     for name in [name for name in usable if name != "train"]:
         shared = share_texts(parts["train"].table, usable[name].table, text=plan.source.texts)
         if shared:
-            notes.append(f"{name}: {shared:,} of its texts are also among the training texts: its figures are too high")
-    return {name: parts[name] for name in ("train", "validation", "test") if name in parts}, notes
+            found.append(Finding.of("texts-of-training", part=name, texts=shared))
+    return {name: parts[name] for name in ("train", "validation", "test") if name in parts}, found
 
 
 def _time_columns(plan: DataPlan, table: Dataset) -> list[str]:
@@ -243,8 +244,7 @@ def _texts(table: Dataset, name: str) -> Iterator[str | None]:
             yield None if isinstance(cell, list | dict) else canonical(cell)
 
 
-_EXAMPLES = 5  # of labels that are named
-_SHOWN_CLASSES = 20
+_EXAMPLES, _SHOWN_CLASSES = 5, 20  # of labels that are named
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -275,13 +275,13 @@ class PreparedData:
     Attributes:
         splits: ``train``, ``validation`` and, if there is one, ``test``.
         schema: fitted on the training rows, as is `task`.
-        notes: counts for the user: rows dropped, values trimmed or unseen.
+        notes: what is worth saying: rows dropped, values trimmed or unseen, classes with few rows.
     """
 
     splits: dict[str, PreparedSplit]
     schema: Schema
     task: Task
-    notes: list[str] = field(default_factory=list)
+    notes: list[Finding] = field(default_factory=list)
 
     @property
     def scored(self) -> dict[str, PreparedSplit]:
@@ -308,7 +308,7 @@ def prepare(plan: DataPlan, tables: Mapping[str, Any] | None = None) -> Prepared
             notes += found
     schema = _schema_of(plan, parts["train"], source)
     if schema.fit_report is not None:
-        notes += schema.fit_report.lines()
+        notes += _lines("attribute-counts", schema.fit_report.lines())
     if transfer is not None and transfer.full_model:
         notes += _trained_before(transfer.run, parts)
     splits = {}
@@ -316,14 +316,14 @@ def prepare(plan: DataPlan, tables: Mapping[str, Any] | None = None) -> Prepared
         splits[name], found = _encode_labels(name, parts, plan, schema, task)
         notes += found
     notes += _class_notes(splits, task)
-    notes += _column_findings(plan, splits["train"])
+    notes += [one.of_part("train") for one in _column_findings(plan, splits["train"])]
     return PreparedData(splits=splits, schema=schema, task=task, notes=notes)
 
 
-def _parts(plan: DataPlan, tables: Mapping[str, Any] | None) -> tuple[dict[str, UsableRows], list[str]]:
-    """Read the tables and split them, with notes about rows that were left out."""
+def _parts(plan: DataPlan, tables: Mapping[str, Any] | None) -> tuple[dict[str, UsableRows], list[Finding]]:
+    """Read the tables and split them, with findings about rows that were left out."""
     sources = tables or {name: getattr(plan.source, name) for name in ("train", "validation", "test")}
-    usable, notes = {}, list[str]()
+    usable, notes = {}, list[Finding]()
     for name, source in sources.items():
         if source is not None:
             usable[name], found = usable_rows(plan, source, name)
@@ -345,7 +345,7 @@ def _parts(plan: DataPlan, tables: Mapping[str, Any] | None) -> tuple[dict[str, 
 def _schema_of(plan: DataPlan, train: UsableRows, source: AttributeSource | None) -> Schema:
     """Fit the schema on the training rows, or take over that of another run."""
     with numbered_in_file(train.rows, train.source):
-        values = value_tables(plan.source.values, encoder=plan.encoder, reading=FileOptions.of(plan.source))
+        values = read_value_tables(plan.source.values, encoder=plan.encoder, reading=FileOptions.of(plan.source))
         schema = Schema.fit(
             train.table,
             plan.attributes,
@@ -358,14 +358,11 @@ def _schema_of(plan: DataPlan, train: UsableRows, source: AttributeSource | None
         return source.schema_with(schema, frozen=plan.transfer.frozen, values=values)
 
 
-def _trained_before(run: str, parts: Mapping[str, UsableRows]) -> Iterator[str]:
+def _trained_before(run: str, parts: Mapping[str, UsableRows]) -> Iterator[Finding]:
     """Say which rows that are scored were training rows of the run that is trained further."""
     for name in ("validation", "test"):
         if name in parts and (count := rows_of_training(RunFolder.of(run), parts[name].table)):
-            yield (
-                f"{name}: {counted(count, 'row has', 'rows have')} a text on which {run} was trained, which this "
-                "training continues: its figures are too high"
-            )
+            yield Finding.of("trained-before", part=name, rows=count, run=run)
 
 
 def _fit_task(plan: DataPlan, *tables: Dataset) -> Task:
@@ -420,32 +417,23 @@ def _continued_task(plan: DataPlan, source: AttributeSource) -> Task:
     return replace(task, **changes)  # type: ignore[type-var]  # tasks are dataclasses
 
 
-def _class_notes(splits: Mapping[str, PreparedSplit], task: Task) -> list[str]:
+def _class_notes(splits: Mapping[str, PreparedSplit], task: Task) -> list[Finding]:
     """Say how many rows each class has, and which have few training rows or none on which models are scored."""
     counts = {name: task.codec.counts(split.labels) for name, split in splits.items()}
-    odd = [f"train: {note}" for note in task.codec.class_notes(splits["train"].labels)]
+    odd = [one.of_part("train") for one in task.codec.class_notes(splits["train"].labels)]
     if not (train := counts["train"]):
         return odd
-    if len(train) > _SHOWN_CLASSES:
-        notes = [f"train: {len(train):,} classes, of {min(train.values()):,} to {max(train.values()):,} rows", *odd]
-    else:
-        notes = [f"train: rows of each class: {listed_counts(train, most=_SHOWN_CLASSES)}", *odd]
+    found = [Finding.of("class-counts", part="train", rows=dict(train)), *odd]
     if few := rare_classes(train):
-        some = counted(len(few), "class", "classes")
-        notes.append(
-            f"train: {some} with fewer than {FEW_ROWS} rows ({listed_counts(few, most=_SHOWN_CLASSES)}), "
-            "which a model can hardly learn: add rows, or join classes"
-        )
-    for name, found in counts.items():
-        absent = [one for one, count in found.items() if not count]
+        found.append(Finding.of("hardly-learned-classes", part="train", rows=dict(few), least=FEW_ROWS))
+    for name, rows in counts.items():
+        absent = [one for one, count in rows.items() if not count]
         if absent and name != "train":
-            listed = ", ".join(map(repr, absent[:_EXAMPLES])) + (", ..." if len(absent) > _EXAMPLES else "")
-            some = counted(len(absent), "class", "classes")
-            notes.append(f"{name}: no row of {some} ({listed}), about which its figures say nothing")
-    return notes
+            found.append(Finding.of("absent-classes", part=name, classes=absent))
+    return found
 
 
-def _column_findings(plan: DataPlan, train: PreparedSplit) -> list[str]:
+def _column_findings(plan: DataPlan, train: PreparedSplit) -> list[Finding]:
     """Say which attributes cannot help, and which tell the label."""
     kinds = {kind.name: kind for kind in plan.attributes if not isinstance(kind, MultiLabel)}
     if not kinds:
@@ -459,7 +447,7 @@ def _column_findings(plan: DataPlan, train: PreparedSplit) -> list[str]:
         may_be_unique = isinstance(kind, Number | Numeric) or name in plan.source.values or plan.transfer is not None
         finding = attribute_finding(name, codes[name], may_be_unique=may_be_unique)
         found += [finding or (None if label is None else leak_finding(name, codes[name], label))]
-    return [f"train: {finding}" for finding in found if finding is not None]
+    return [finding for finding in found if finding is not None]
 
 
 def _label_codes(column: pa.ChunkedArray, plan: DataPlan) -> Codes:
@@ -470,9 +458,9 @@ def _label_codes(column: pa.ChunkedArray, plan: DataPlan) -> Codes:
 
 def _encode_labels(
     name: str, parts: Mapping[str, UsableRows], plan: DataPlan, schema: Schema, task: Task
-) -> tuple[PreparedSplit, list[str]]:
-    """Encode the labels of a split, with notes about labels and values that no training row has."""
-    part, notes = parts[name], list[str]()
+) -> tuple[PreparedSplit, list[Finding]]:
+    """Encode the labels of a split, with findings about labels and values that no training row has."""
+    part, notes = parts[name], list[Finding]()
     columns = [list(part.table[column]) for column in plan.label_columns]
     with numbered_in_file(part.rows, part.source):
         with of_column(plan.label_columns):
@@ -484,21 +472,19 @@ def _encode_labels(
     if unseen := task.unseen_labels(columns):
         if name == "train" and labels.dtype == np.int64 and (labels == UNSEEN).all():
             raise _other_labels(unseen, part, plan, task)
-        listed = ", ".join(f"{value!r} ({count:,})" for value, count in unseen.most_common(_EXAMPLES))
-        listed += f", and {len(unseen) - _EXAMPLES:,} others" if len(unseen) > _EXAMPLES else ""
-        found = f"{name}: {counted(sum(unseen.values()), 'row has', 'rows have')} a label that"
-        if name == "train":  # the classes are those of the run that is trained further
-            notes.append(f"{found} is none of its classes and is not learned: {listed}")
-        else:
-            notes.append(f"{found} no training row has: {listed}; no model can predict it, which counts as wrong")
-    lines = [*task.codec.notes(columns), *(report.lines() if report is not None and is_new else ())]
+        # The classes of training rows are those of the run that is trained further.
+        code = "labels-not-learned" if name == "train" else "labels-not-in-training"
+        examples = dict(unseen.most_common(_EXAMPLES))
+        notes.append(Finding.of(code, part=name, rows=unseen.total(), labels=len(unseen), examples=examples))
+    notes += _lines("label-note", task.codec.notes(columns), name)
+    if report is not None and is_new:
+        notes += _lines("attribute-counts", report.lines(), name)
     if report is not None and name == "train":
-        lines += _dropped_notes(report, schema)
-    notes.extend(f"{name}: {line}" for line in lines)
+        notes += _dropped_notes(report, schema)
     whole = [one.table for one in parts.values() if one.source == part.source]
     clusters = find_clusters(part.table, plan.clusters, parts=whole) if name != "train" else {}
     if note := clusters_note(clusters):
-        notes.append(f"{name}: {note}")
+        notes += _lines("intervals-over", [note], name)
     split = PreparedSplit(table=part.table, rows=part.rows, labels=labels, clusters=clusters, weights=part.weights)
     return split, notes
 
@@ -515,17 +501,18 @@ def _other_labels(unseen: Mapping[str, int], part: UsableRows, plan: DataPlan, t
     )
 
 
-def _dropped_notes(report: EncodingReport, schema: Schema) -> Iterator[str]:
+def _dropped_notes(report: EncodingReport, schema: Schema) -> Iterator[Finding]:
     """Say which attributes have more values in a training row than are kept, and what changes it."""
     for name, counts in report.attributes.items():
         if counts.dropped:
-            spec = schema[name].spec
-            cure = {"kind": "multi_label", "name": name, "separator": getattr(spec, "separator", None)}
-            listed = ", ".join(f"{key}: {json.dumps(value)}" for key, value in cure.items() if value is not None)
-            yield (
-                f"attribute {name!r}: {counts.dropped:,} values dropped, since a row keeps at most "
-                f"{schema[name].slots:,}: raise its max_per_row in data.attributes, as in "
-                f"{{{listed}, max_per_row: {2 * schema[name].slots}}}"
+            separator = getattr(schema[name].spec, "separator", None)
+            yield Finding.of(
+                "values-dropped",
+                part="train",
+                name=name,
+                dropped=counts.dropped,
+                slots=schema[name].slots,
+                separator=separator,
             )
 
 
@@ -616,12 +603,12 @@ def encode_split(name: str, data: PreparedData, plan: DataPlan, model: Condition
         encoder=encoder,
         on_missing_label="partial" if plan.source.partial_labels and name == "train" else "drop",
     )
-    notes = [f"{name}: {encoder.cut_note(report.shortened, report.rows)}"] if report.shortened else []
+    notes = []
+    if report.shortened:
+        notes += _lines("texts-cut", [encoder.cut_note(report.shortened, report.rows)], name)
     if report.unlearned:
-        notes.append(
-            f"{name}: {report.unlearned:,} of {report.rows:,} answers are whole in no window of {plan.text.window}, "
-            "and learned as if there were none: raise max_length"
-        )
+        counts = {"answers": report.unlearned, "rows": report.rows, "window": plan.text.window}
+        notes.append(Finding.of("answers-not-in-window", part=name, **counts))
     data.notes.extend(note for note in notes if note not in data.notes)
     return rows
 

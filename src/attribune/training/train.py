@@ -324,7 +324,7 @@ def _prepared(plan: TrainingPlan, tables: Mapping[str, Any] | None, reporter: Re
     _log.info("rows read, split and counted in %.1f s", time.perf_counter() - started)
     check_selection(plan.training, data)
     for note in data.notes:
-        reporter.note(note)
+        reporter.note(note.text)
     return data
 
 
@@ -419,7 +419,7 @@ def _write_results(
 ) -> RunResults:
     """Write the card, then metrics.json, which marks the run as finished."""
     rows = {name: len(split.rows) for name, split in data.splits.items()}
-    results = run_results(recipe, data.task, rows=rows, scored=scored, training=record, notes=data.notes)
+    results = run_results(recipe, data.task, rows=rows, scored=scored, training=record, found=data.notes)
     if chosen_by:
         results = results.model_copy(update={"chosen_by": list(chosen_by)})
     folder.write_card(run_card(recipe, data.schema, results))

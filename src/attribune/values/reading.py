@@ -26,7 +26,7 @@ from attribune.schema.description_kinds import field_from_dict
 from attribune.schema.descriptions import describe
 from attribune.schema.schema import Revision, check_listed
 
-__all__ = ["NewValues", "read_value_table", "value_tables"]
+__all__ = ["NewValues", "read_value_table", "read_value_tables"]
 
 Features: TypeAlias = Mapping[str, Mapping[str, npt.NDArray[np.float32]]]
 
@@ -130,7 +130,7 @@ def _described_with_rows(rows: LabelledRows, schema: Schema, name: str) -> list[
     return [attribute.values[int(number) - 1] for number in found]
 
 
-def value_tables(
+def read_value_tables(
     values: Mapping[str, ValuesRecipe], *, encoder: BackboneRecipe | None, reading: FileOptions
 ) -> dict[str, ValueTable]:
     """Read the tables that describe the values of attributes.
@@ -158,7 +158,7 @@ def read_value_table(
     data: Any = None,
     moved: str | Path | None = None,
 ) -> ValueTable:
-    """Read one table; see `value_tables`.
+    """Read one table; see `read_value_tables`.
 
     Args:
         data: anything `read_table` takes, in place of the file.
