@@ -312,6 +312,16 @@ def _checked(values: Values) -> str:
     return f"validation {metric_info(metric).words}{'' if value is None else f', {_value(metric, value)}'}"
 
 
+def _calibrated(values: Values) -> str:
+    """Logits are divided by a temperature, and what the probabilities were without it."""
+    metric = values["metric"]
+    return (
+        f"The probabilities are calibrated on the validation rows (temperature {values['temperature']:.3g}): "
+        f"{values['rows']} {metric_info(metric).words} {_value(metric, values['after'])}, and "
+        f"{_value(metric, values['before'])} without it."
+    )
+
+
 def rows_without_text(number: int, first: Sequence[int]) -> str:
     """Return how many rows have no text, with the numbers of the first ones; nothing for 0 rows."""
     if not number:
@@ -574,6 +584,7 @@ _SENTENCES: dict[str, str | Callable[[Values], str]] = {
     "only-check": _only_check,
     "weights-kept": _weights_kept,
     "last-check-best": "That was the last check, so the model may still improve: raise {setting} (now {limit:g}).",
+    "calibrated": _calibrated,
     "stopped-early": "The training stopped early, since no later check was better (training.patience).",
     # advice of a verdict
     "try-more-rows": "several hundred test rows, before anything else",

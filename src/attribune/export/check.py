@@ -92,7 +92,7 @@ def _fixed(own: npt.NDArray[np.int64], ids: npt.NDArray[np.int64] | None) -> npt
 
 
 def largest_difference(model: ConditionedModel, rows: Rows, score: ScoreFunction, *, rounded: bool = False) -> float:
-    """Return the largest difference between a logit of the run's model, in float32, and of an export.
+    """Return the largest difference between a calibrated logit of the run's model, in float32, and of an export.
 
     Those of a model that writes are at the ids of the responses.
 
@@ -106,7 +106,7 @@ def largest_difference(model: ConditionedModel, rows: Rows, score: ScoreFunction
     limit, number = (ROUNDED_TOLERANCE, "probability") if rounded else (TOLERANCE, "logit")
     for batch in rows.batches(model):
         with torch.no_grad():
-            expected = model(**batch).logits
+            expected = model.calibrated(model(**batch).logits)
         found = score(batch)
         if "labels" in batch:
             expected, found = (logits[batch["labels"] >= 0] for logits in (expected, found))

@@ -267,7 +267,7 @@ def _write_folder(source: _Source, folder: Path) -> tuple[str, ScoreFunction]:
     model.save_pretrained(folder)
     loaded = load_model(folder, backbone=source.backbone)
     description = f"a model of method {merged.config.name!r} without attributes for {source.assignments_text}"
-    return description, lambda batch: _logits(loaded, batch)
+    return description, lambda batch: loaded.calibrated(_logits(loaded, batch))
 
 
 def _logits(model: torch.nn.Module, batch: Mapping[str, torch.Tensor]) -> torch.Tensor:

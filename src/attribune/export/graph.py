@@ -30,7 +30,10 @@ _LARGEST = 2**31 - 2**20  # a file of protocol buffers holds 2 GiB, and the grap
 
 
 class _Graph(nn.Module):
-    """A model from its tensors to its logits; `ids` (slots,) are fixed for every row, None makes them an input."""
+    """A model from its tensors to its calibrated logits.
+
+    `ids` (slots,) are fixed for every row, None makes them an input.
+    """
 
     ids: Tensor | None
 
@@ -47,8 +50,7 @@ class _Graph(nn.Module):
         """Logits (B, outputs) of the backbone's inputs by name."""
         if self.ids is not None:
             attribute_ids = self.ids.expand(inputs["input_ids"].shape[0], -1)
-        logits: Tensor = self.model(attribute_ids=attribute_ids, **inputs).logits
-        return logits
+        return self.model.calibrated(self.model(attribute_ids=attribute_ids, **inputs).logits)
 
 
 class _PairGraph(_Graph):

@@ -62,7 +62,8 @@ def write_peft(model: ConditionedModel, merged: MergedMethod, folder: Path) -> s
     save_file(_contiguous(tensors), str(folder / "adapter_model.safetensors"), metadata={"format": "pt"})
     if model.head is not None:
         readme += _HEAD_README
-        head = {"weight": model.head.weight if merged.head is None else merged.head, "bias": model.head.bias}
+        weight = model.head.weight if merged.head is None else merged.head
+        head = {"weight": model.calibrated(weight), "bias": model.calibrated(model.head.bias)}
         save_file(_contiguous(head), str(folder / HEAD), metadata={"format": "pt"})
     name = model.config.backbone or "the backbone's folder"
     text = readme.format(backbone=name, auto=_auto_class(model), pooling=model.config.pooling)

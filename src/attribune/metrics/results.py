@@ -84,6 +84,8 @@ class Scored:
         counts: by part and attribute, the training rows with the value of each row (n,).
         proper: by part, the proper score of the task; empty where there is none.
         alone: by attribute, what a verdict reads with that attribute hidden.
+        uncalibrated: by part, the proper score of the logits before they were divided by a temperature; empty where
+            they were not.
     """
 
     name: str
@@ -93,6 +95,7 @@ class Scored:
     counts: Mapping[str, Mapping[str, npt.NDArray[np.int64]]] = field(default_factory=dict)
     proper: Mapping[str, Metric] = field(default_factory=dict)
     alone: Mapping[str, GivenAndHidden] = field(default_factory=dict)
+    uncalibrated: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)

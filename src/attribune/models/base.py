@@ -365,14 +365,24 @@ class ConditionedModel(PreTrainedModel):
             yield index, self.batch(rows.take(index))
 
     def score(self, batch: dict[str, Tensor]) -> npt.NDArray[np.float32]:
-        """Return what the task decodes of each row of a batch, (B, outputs)."""
-        scores = self.row_scores(self(**batch).logits, batch.get("labels"))
-        return cast(npt.NDArray[np.float32], scores.float().cpu().numpy())
+        """Return what the task decodes of each row of a batch, (B, outputs), calibrated where the model is."""
+        scores = self.calibrated(self.row_scores(self(**batch).logits, batch.get("labels")).float())
+        return cast(npt.NDArray[np.float32], scores.cpu().numpy())
+
+    def calibrated(self, logits: Tensor) -> Tensor:
+        """Return logits divided by the temperature that was fitted on validation rows, if one was."""
+        return logits if self.temperature is None else logits / self.temperature
+
+    @property
+    def temperature(self) -> float | None:
+        """By which logits are divided for calibrated scores; None where none was fitted."""
+        temperature: float | None = self.config.calibration_temperature
+        return temperature
 
     def evaluate_rows(
         self, rows: EncodedRows, *, size: int, run: Callable[[], AbstractContextManager[Any]]
     ) -> tuple[npt.NDArray[Any], float]:
-        """Return the scores of encoded rows, (n, ...), and if they have labels their mean loss.
+        """Return the scores of encoded rows, (n, ...), not calibrated, and if they have labels their mean loss.
 
         Args:
             size: pieces of rows in one forward pass.

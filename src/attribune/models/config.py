@@ -71,6 +71,8 @@ class AttributeConfig(PreTrainedConfig):
         added_tokens: number of tokens of the tokenizer whose embeddings are trained beside those of the backbone.
         learned: names of the stored tensors.
         value_priors: weight of the prior of new values of each attribute, where it was learned.
+        calibration_temperature: the number by which logits are divided for probabilities, where it was fitted; the
+            logits of a forward pass are not.
         generation: for models that write text, the non-default settings of `GenerationConfig`.
     """
 
@@ -94,6 +96,7 @@ class AttributeConfig(PreTrainedConfig):
     added_tokens: Annotated[int, Field(ge=0)] = 0
     learned: list[str] | None = None
     value_priors: dict[str, float] | None = None
+    calibration_temperature: Annotated[float | None, Field(gt=0)] = None
     generation: dict[str, Any] | None = None
 
     def prior_weight(self, attribute: str) -> float:

@@ -154,5 +154,6 @@ class PredictorGroup(Mapping[str, Predictor]):
                 logits = together.logits(inputs)
             for name, part in parts.items():
                 if len(part):
-                    scores[name][part] = logits[names.index(name)].cpu().numpy()
+                    number = names.index(name)
+                    scores[name][part] = together.models[number].calibrated(logits[number]).cpu().numpy()
         return scores

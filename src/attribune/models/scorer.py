@@ -51,6 +51,10 @@ class Scorer(Protocol):
         """In which it predicts by default, ``float32`` or ``bf16``; None for float32."""
 
     @property
+    def temperature(self) -> float | None:
+        """By which logits are divided for calibrated scores; None where none was fitted."""
+
+    @property
     def reads_attributes(self) -> bool:
         """Whether the scores depend on the attributes."""
 
@@ -131,6 +135,7 @@ class Baseline:
     files: ClassVar[BaselineFiles]
     reads_attributes: ClassVar[bool] = True
     precision: ClassVar[None] = None
+    temperature: ClassVar[None] = None
     memory: ClassVar[None] = None
     quantised: ClassVar[None] = None
     method: ClassVar[Method] = Method()

@@ -306,6 +306,11 @@ class TrainingRecipe(Settings):
         "`main_metric`, or a metric of the task; `auto` is the loss, which changes while an accuracy still "
         "stands, and for the similarity of pairs and triplets the main metric",
     )
+    calibration: bool = described(
+        True,
+        "divide the logits of predictions by a temperature that fits the validation rows best, for the probabilities "
+        "of classes",
+    )
     patience: int = described(3, "early stopping: number of evaluations in a row without a better model", ge=1)
     seed: Seed = setting("training.seed", "that of the split alone is `data.split.seed`")
     report_to: Names = setting("training.report_to")

@@ -28,7 +28,7 @@ from attribune.metrics.results import (
 )
 from attribune.metrics.tables import ResultDict, comparison_lines, html_blocks, table_cells, text_table
 from attribune.runs.training_record import SavedRecord, TrainingRecord
-from attribune.runs.verdict import CountGain, Verdict, attribute_gains, gains_by_count, run_verdict
+from attribune.runs.verdict import Calibration, CountGain, Verdict, attribute_gains, gains_by_count, run_verdict
 from attribune.tasks import Task
 
 if TYPE_CHECKING:
@@ -220,6 +220,20 @@ def _proper(scored: Sequence[Scored], *, metric: str, part: str) -> list[Compari
     ]
 
 
+def _calibration(training: TrainingRecord, model: Scored, part: str) -> Calibration | None:
+    """Return what the temperature of a model changed, if it has one."""
+    if training.temperature is None or part not in model.uncalibrated:
+        return None
+    after = model.proper[part]
+    return Calibration(
+        temperature=training.temperature,
+        metric=after.name,
+        part=part,
+        before=model.uncalibrated[part],
+        after=after.value(),
+    )
+
+
 def run_results(
     recipe: Recipe,
     task: Task,
@@ -261,6 +275,7 @@ def run_results(
         by_attribute=attribute_gains(scored[0].alone),
         by_count=_gains(scored, metric=metric, part=part),
         figures={model.name: model.parts[part][metric].value for model in models if part in model.parts},
+        calibration=_calibration(training, scored[0], part),
     )
     with written_to_file():
         findings = [FindingRecord(**one.to_dict()) for one in (*verdict.findings(), *found)]

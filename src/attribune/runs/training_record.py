@@ -33,6 +33,7 @@ class TrainingRecord(SavedRecord):
         seconds: time spent in training, in that of all trials, without interruptions.
         finished: when it ended, in coordinated universal time as ISO 8601 has it; None in early files.
         stopped_early: whether the patience ran out.
+        temperature: by which logits are divided for calibrated probabilities; None where none was fitted.
         padding_share: of the tokens of the training batches, 0 to 1; None in early files.
     """
 
@@ -49,5 +50,6 @@ class TrainingRecord(SavedRecord):
     seconds: float
     finished: str | None = None
     stopped_early: bool = False
+    temperature: float | None = None
     padding_share: float | None = None
     parameters: Sizes

@@ -118,6 +118,25 @@ class KeptWeights(_Part):
             yield Finding("stopped-early")
 
 
+class Calibration(_Part):
+    """The temperature of the probabilities, and the proper score of a part's rows with it and without.
+
+    Args:
+        metric: the name of the proper score.
+        part: ``test``, or ``validation`` where there are no test rows.
+    """
+
+    temperature: float
+    metric: str
+    part: str
+    before: float
+    after: float
+
+    def findings(self) -> Iterator[Finding]:
+        """Yield it."""
+        yield Finding.of("calibrated", rows=self.part, **self.model_dump(exclude={"part"}))
+
+
 class _Compared(_Part):
     """The model against another one.
 
@@ -280,6 +299,7 @@ class Verdict(SavedRecord):
 
     Args:
         kept: None for baselines.
+        calibration: None for a model whose probabilities are not calibrated, if it has any.
         attributes: None for a model that reads none, or shuffled ones.
         by_attribute: each attribute hidden alone.
         by_count: the attributes against none, from rare values to frequent ones, for the page of the run.
@@ -288,6 +308,7 @@ class Verdict(SavedRecord):
 
     metric: str
     kept: KeptWeights | None = None
+    calibration: Calibration | None = None
     baseline: BaselineResult | None = None
     attributes: AttributeEffect | None = None
     by_attribute: list[AttributeGain] = Field(default_factory=list)
@@ -352,6 +373,7 @@ class Verdict(SavedRecord):
             *self._next(),
             *self._signs(),
             *of(self.kept),
+            *of(self.calibration),
         ]
 
     def sentences(self) -> list[str]:
@@ -375,6 +397,7 @@ def run_verdict(
     by_attribute: Sequence[AttributeGain] = (),
     by_count: Sequence[CountGain] = (),
     figures: Mapping[str, float] = MappingProxyType({}),
+    calibration: Calibration | None = None,
 ) -> Verdict:
     """Judge a run by the comparisons of its model with others: by the proper score first, then by the main metric.
 
@@ -386,6 +409,7 @@ def run_verdict(
         by_attribute: from `attribute_gains`.
         by_count: from `gains_by_count`.
         figures: the main metric of each model by its name, if baselines are among them.
+        calibration: of the model.
     """
     kept = _kept(recipe, training, metric) if recipe.learner.has_settings else None
     reads = recipe.learner.reads_attributes and bool(recipe.data.attributes) and not recipe.data.shuffled
@@ -394,6 +418,7 @@ def run_verdict(
     return Verdict(
         metric=metric,
         kept=kept,
+        calibration=calibration,
         baseline=_baseline(recipe, pairs, kept),
         attributes=_attributes(recipe, pairs, conditions) if reads else None,
         by_attribute=list(by_attribute) if reads else [],

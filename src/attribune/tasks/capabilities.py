@@ -180,6 +180,12 @@ VALUE_PRIORS = Verb(
     needs=lambda task: task.codec.has_row_losses,
     lacking="the loss of the task {task!r} is not one of single rows",
 )
+CALIBRATION = Verb(
+    name="a temperature that calibrates the probabilities",
+    refuses=dict.fromkeys((ScoredTokens, WrittenText), _DOES),
+    needs=lambda task: bool(task.answer_names),
+    lacking="the task {task!r} has no probabilities",
+)
 PROCESSES = Verb(
     name="training in several processes",
     refuses={ScoredTokens: "the task {task!r} is trained in one process, and there are {count}: start one"},

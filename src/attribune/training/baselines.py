@@ -39,9 +39,7 @@ def chosen_rows(split: PreparedSplit) -> PreparedSplit:
     if len(split.table) <= BASELINE_ROWS:
         return split
     chosen = np.sort(np.random.default_rng(0).permutation(len(split.table))[:BASELINE_ROWS])
-    weights = None if split.weights is None else split.weights[chosen]
-    table, rows, labels = split.table.select(chosen), split.rows[chosen], split.labels[chosen]
-    return replace(split, table=table, rows=rows, labels=labels, weights=weights)
+    return split.chosen(chosen)
 
 
 def fit_linear(data: PreparedData, text: TextInput | None, *, by: str) -> LinearModel:

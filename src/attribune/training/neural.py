@@ -7,7 +7,7 @@ import math
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from functools import partial
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any
@@ -38,7 +38,8 @@ from attribune.models.transfer import AttributeSource
 from attribune.runs.folder import RunFolder
 from attribune.runs.recipe import TrainingRecipe
 from attribune.schema import Schema
-from attribune.tasks.capabilities import VALUE_PRIORS, can
+from attribune.tasks.calibration import fit_temperature
+from attribune.tasks.capabilities import CALIBRATION, VALUE_PRIORS, can
 from attribune.training.callbacks import EarlyStopping, Progress, run_name, trackers
 from attribune.training.distributed import is_main, last_checkpoint, process_count, process_number, read_state
 from attribune.training.optimizer import MaxHeadNorm, update_rows_alone
@@ -80,6 +81,7 @@ def fill_memory(model: ConditionedModel, source: DataPlan, data: PreparedData, r
 
 _log = logging.getLogger(__name__)
 _MUCH_PADDING = 1 / 3
+_CALIBRATION_ROWS = 10_000
 _MANY_ROWS = 500  # of which the prior of new values is learned in some seconds
 
 
@@ -116,10 +118,13 @@ def train_neural(
     if model.task.is_tuned and isinstance(validation, EncodedRows):
         _tune_task(model, validation, settings)
     if is_main():
+        if settings.calibration:
+            _calibrate(model, data, source, settings)
         if not training.is_candidate:
             _learn_value_priors(model, data, source, settings, reporter)
         model.save_pretrained(folder.model)
-        folder.write_outcome({**outcome, "parameters": asdict(model.sizes())})
+        found = {"temperature": model.temperature, "parameters": asdict(model.sizes())}
+        folder.write_outcome({**outcome, **found})
 
 
 def _precision(model: ConditionedModel, settings: TrainingRecipe) -> Callable[[], AbstractContextManager[Any]]:
@@ -139,8 +144,7 @@ def _learn_value_priors(
         reporter.note("learning from validation rows how far the vectors of new values may be from the others")
 
     def rows(index: npt.NDArray[np.int64]) -> EncodedRows:
-        chosen = replace(split, table=split.table.select(index), rows=split.rows[index], labels=split.labels[index])
-        return encode_labelled(chosen, source, model)
+        return encode_labelled(split.chosen(index), source, model)
 
     run, size = _precision(model, settings), min(32, settings.batch_size)
     try:
@@ -152,6 +156,22 @@ def _learn_value_priors(
 
 def _tune_task(model: ConditionedModel, validation: EncodedRows, settings: TrainingRecipe) -> None:
     """Fit what a task learns of the scores of validation rows, such as a threshold."""
+    model.task = model.task.tuned(_scores(model, validation, settings), np.asarray(validation.labels))
+    model.config.task = model.task.to_dict()
+
+
+def _calibrate(model: ConditionedModel, data: PreparedData, source: DataPlan, settings: TrainingRecipe) -> None:
+    """Fit the temperature on validation rows, of which some thousands are enough."""
+    if not can(model.task, CALIBRATION):
+        return
+    split = data.splits["validation"]
+    chosen = np.random.default_rng(0).permutation(len(split.rows))[:_CALIBRATION_ROWS]
+    rows = encode_labelled(split.chosen(np.sort(chosen)), source, model)
+    scores = _scores(model, rows, settings)
+    model.config.calibration_temperature = fit_temperature(model.task, scores, np.asarray(rows.labels))
+
+
+def _scores(model: ConditionedModel, rows: EncodedRows, settings: TrainingRecipe) -> npt.NDArray[Any]:
     precision = _precision(model, settings)
 
     @contextmanager
@@ -160,9 +180,7 @@ def _tune_task(model: ConditionedModel, validation: EncodedRows, settings: Train
             yield
 
     model.eval()
-    scores, _ = model.evaluate_rows(validation, size=settings.batch_size, run=run)
-    model.task = model.task.tuned(scores, np.asarray(validation.labels))
-    model.config.task = model.task.to_dict()
+    return model.evaluate_rows(rows, size=settings.batch_size, run=run)[0]
 
 
 def _check_checkpointing(model: ConditionedModel, settings: TrainingRecipe) -> None:

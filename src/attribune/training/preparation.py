@@ -267,6 +267,16 @@ class PreparedSplit:
     weights: npt.NDArray[np.float32] | None = None
     unshuffled: Dataset | None = None
 
+    def chosen(self, index: npt.NDArray[np.int64]) -> PreparedSplit:
+        """Return some of the rows, by index, without their clusters."""
+        return PreparedSplit(
+            table=self.table.select(index),
+            rows=self.rows[index],
+            labels=self.labels[index],
+            weights=None if self.weights is None else self.weights[index],
+            unshuffled=None if self.unshuffled is None else self.unshuffled.select(index),
+        )
+
 
 @dataclass(frozen=True, kw_only=True)
 class PreparedData:

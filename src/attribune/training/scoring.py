@@ -88,6 +88,7 @@ def score(
     metrics: dict[bool, dict[str, Any]] = {case: {} for case in cases}
     judgements: dict[bool, dict[str, Any]] = {case: {} for case in cases}
     proper: dict[bool, dict[str, Metric]] = {case: {} for case in cases}
+    uncalibrated: dict[str, float] = {}
     alone: Mapping[str, GivenAndHidden] = {}
     task, started = predictor.task, time.perf_counter()
     for part, split in data.scored.items():
@@ -96,6 +97,9 @@ def score(
             metrics[case][part] = clustered(scored_metrics(task, scores, split.labels), split.clusters)
             judgements[case][part] = judgement_metrics(task, scores, split.labels, split.clusters)
             proper[case] |= _proper(task, scores, part, split)
+        if (temperature := predictor.model.temperature) is not None:
+            raw = task.proper_score(temperature * logits[False], split.labels)
+            uncalibrated |= {} if raw is None else {part: raw.value()}
         if also_hidden and not source.source.shuffled and part == list(data.scored)[-1]:  # test rows, if there are any
             alone = hidden_alone(predictor, split.table, split.labels, split.clusters, logits[False])
         if folder is not None:
@@ -111,6 +115,7 @@ def score(
             counts={part: value_counts(data.schema, split.table) for part, split in counted},
             proper=proper[case],
             alone={} if case else alone,
+            uncalibrated={} if case else uncalibrated,
         )
         for case in cases
     ]
