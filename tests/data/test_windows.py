@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from attribune.data.windows import (
     SentenceChunks,
     SpecialTokens,
     content_ids,
+    fair_shares,
     longest_input,
     parse_window,
 )
@@ -122,14 +124,59 @@ def test_the_part_of_a_text_that_is_kept_has_the_ids_that_are_kept(tokenizer_of:
     """Of the tokens w1 , W2 w3 w4 w5 w7 ! with [CLS] and [SEP]."""
     tokenizer, text = tokenizer_of("bert"), "w1, W2 w3\nw4  w5 w7!"
     encoder = TextEncoder(tokenizer, window=parse_window(window, max_length=9), limit=16)
-    assert encoder.kept_texts([text, "", "w1"]) == [kept, "", "w1"]
+    assert encoder.kept_texts(TextInput.of("text"), {"text": [text, "", "w1"]}) == [kept, "", "w1"]
     rows = encoder.rows(TextInput.of("text"), {"text": [text, kept]})
     if ":1" not in window and ":2" not in window:  # without chunks that overlap
         assert rows.inputs[0] == rows.inputs[1]
 
 
 def test_kept_parts_of_sentences_are_not_told(tokenizer_of: Any) -> None:
-    assert TextEncoder(tokenizer_of("bert"), window=SentenceChunks(4, 2), limit=16).kept_texts(["w1. w2."]) is None
+    encoder = TextEncoder(tokenizer_of("bert"), window=SentenceChunks(4, 2), limit=16)
+    assert encoder.kept_texts(TextInput.of("text"), {"text": ["w1. w2."]}) is None
+
+
+@pytest.mark.parametrize(
+    ("lengths", "room", "kept"),
+    [
+        ([3, 9, 9], 13, [3, 5, 5]),
+        ([9, 3, 8], 14, [6, 3, 5]),
+        ([9, 9, 1], 4, [2, 1, 1]),
+        ([2, 2], 9, [2, 2]),
+        ([5, 0, 7], 6, [3, 0, 3]),
+        ([4, 4, 4], 2, [1, 1, 0]),
+        ([7], 3, [3]),
+    ],
+)
+def test_texts_share_a_room_fairly(lengths: list[int], room: int, kept: list[int]) -> None:
+    assert fair_shares(lengths, room) == kept
+    assert sum(kept) == min(room, sum(lengths))
+
+
+@pytest.mark.parametrize(
+    ("window", "columns", "kept"),
+    [
+        ("head:7", ("w1 W2 w3 w4", "w5 w7"), "w1 W2 w3\nw5 w7"),
+        ("head:6", ("w1 W2 w3 w4 w7", "w5"), "w1 W2 w3\nw5"),
+        ("head:6", ("w1 W2 w3", "", "w4 w5 w7"), "w1 W2\nw4 w5"),
+        ("head+tail:2+2", ("w1 W2 w3 w4", "w5 w7 w1"), "w1 w4\nw5 w1"),
+        ("chunks:3x2", ("w1 W2 w3 w4", "w5 w7"), "w1 W2\nw5 w7"),
+        ("head:16", ("w1 W2 w3 w4", "w5 w7"), "w1 W2 w3 w4\nw5 w7"),
+    ],
+)
+def test_columns_that_are_too_long_together_are_each_read(
+    tokenizer_of: Any, window: str, columns: tuple[str, ...], kept: str
+) -> None:
+    encoder = TextEncoder(tokenizer_of("bert"), window=parse_window(window, max_length=9), limit=16)
+    names = ("title", "body", "reply")[: len(columns)]
+    text = TextInput.of(names, shares_window=True)
+    table = {name: [cell, "w1"] for name, cell in zip(names, columns, strict=True)}
+    assert encoder.kept_texts(text, table)[0] == kept
+    rows = encoder.rows(text, table)
+    whole = encoder.rows(TextInput.of("text"), {"text": [kept, "w1" + "\nw1" * (len(columns) - 1)]})
+    assert rows.inputs == whole.inputs
+    assert rows.shortened.tolist() == [window != "head:16", False]
+    cut = encoder.rows(replace(text, shares_window=False), table)
+    assert (cut.inputs == rows.inputs) == (window == "head:16")
 
 
 def test_an_empty_text_keeps_one_token() -> None:

@@ -92,6 +92,8 @@ class TextInput:
         truncation: which of two texts is cut when they do not fit.
         negative: names of the columns of a text that fits less than the pair, of rows to learn from; several are
             joined.
+        shares_window: whether each of several columns has a fair share of a window that is too short for all; the end
+            of the joined text is cut otherwise.
 
     Raises:
         ConfigError: without a column.
@@ -106,6 +108,7 @@ class TextInput:
     pair: tuple[str, ...] = ()
     truncation: Truncation = "longest_first"
     negative: tuple[str, ...] = ()
+    shares_window: bool = False
 
     def __post_init__(self) -> None:
         if not self.columns:
@@ -126,11 +129,22 @@ class TextInput:
         pair: str | Sequence[str] = (),
         truncation: Truncation = "longest_first",
         negative: str | Sequence[str] = (),
+        shares_window: bool = False,
     ) -> Self:
         """Make one from the name of a column, or several names."""
         given = {"columns": columns, "prompt": prompt, "pair": pair, "negative": negative}
         names = {name: tuple(as_list(value)) for name, value in given.items()}
-        return cls(names.pop("columns"), separator=separator, window=window, chat=chat, truncation=truncation, **names)
+        return cls(
+            names["columns"],
+            separator=separator,
+            window=window,
+            prompt=names["prompt"],
+            chat=chat,
+            pair=names["pair"],
+            truncation=truncation,
+            negative=names["negative"],
+            shares_window=shares_window,
+        )
 
     @classmethod
     def read_setting(cls, given: TextInput | str | Sequence[str] | None) -> TextInput | None:
@@ -149,6 +163,11 @@ class TextInput:
             DataError: for a missing column, or one that holds lists.
         """
         return self._joined(table, self.columns, first_row)
+
+    def read_parts(self, table: Any, *, first_row: int = 1) -> list[list[str]]:
+        """Return the texts of every row that `read` joins, without empty ones."""
+        columns = [listed_text(table[name], name, first_row) for name in self.columns]
+        return [[text for cell in row if (text := canonical_text(cell))] for row in zip(*columns, strict=True)]
 
     def read_prompts(self, table: Any, *, first_row: int = 1) -> list[str]:
         """Return the prompt of every row of a table, as `read` does its text."""
@@ -180,6 +199,7 @@ class TextInput:
         settings: dict[str, Any] = {"columns": list(self.columns), "separator": self.separator, "window": window}
         settings |= {"prompt": list(self.prompt), "chat": self.chat} if self.prompt else {}
         settings |= {"pair": list(self.pair), "truncation": self.truncation} if self.pair else {}
+        settings |= {"shares_window": True} if self.shares_window and len(self.columns) > 1 else {}
         return settings | ({"negative": list(self.negative)} if self.negative else {})
 
     @classmethod
@@ -198,4 +218,5 @@ class TextInput:
             pair=tuple(settings.get("pair", ())),
             truncation=settings.get("truncation", "longest_first"),
             negative=tuple(settings.get("negative", ())),
+            shares_window=bool(settings.get("shares_window", False)),
         )

@@ -30,6 +30,7 @@ __all__ = [
     "Truncation",
     "Window",
     "content_ids",
+    "fair_shares",
     "longest_input",
     "parse_window",
     "shares",
@@ -482,6 +483,20 @@ class PairTokens:
             one, two = shares(len(first), len(second), size - len(self), truncation=truncation)
             first, second = window.keep(first, one), window.keep(second, two)
         return self.join(first, second)
+
+
+def fair_shares(lengths: Sequence[int], room: int) -> list[int]:
+    """Return how many ids of each text are kept of several that are too long for the room together.
+
+    The shortest are kept whole, and the others get the same number, of which the first ones have one more where the
+    room is no multiple.
+    """
+    kept, left = [0] * len(lengths), room
+    order = sorted(range(len(lengths)), key=lambda place: (lengths[place], -place))
+    for done, place in enumerate(order):
+        kept[place] = min(lengths[place], left // (len(order) - done))
+        left -= kept[place]
+    return kept
 
 
 def shares(first: int, second: int, room: int, *, truncation: Truncation) -> tuple[int, int]:

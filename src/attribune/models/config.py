@@ -151,6 +151,7 @@ class _SavedTextInput(BaseModel):
     pair: list[str] = []
     truncation: Truncation = "longest_first"
     negative: list[str] = []
+    shares_window: bool = False
 
 
 def _own_fields() -> dict[str, Any]:

@@ -146,6 +146,11 @@ class DataRecipe(Settings):
     window: str = described("head", "how long texts are truncated or chunked")
     max_length: int = setting("data.max_length", "special tokens count", ge=4)
     text_separator: str = described("\n", "separator between joined text columns, and between prompt and text")
+    share_window: bool = described(
+        True,
+        "of several text columns that are too long together, keep the short ones whole and as much of each of the "
+        "others; `false` cuts the end of the joined text",
+    )
     shuffled: bool = setting("data.shuffled", "any gain that remains is not due to them")
     bad_labels: Literal["error", "drop"] = described(
         "error",
@@ -157,6 +162,13 @@ class DataRecipe(Settings):
         "also train on rows that have only some of several labels; you must then give validation and test "
         "tables, with all labels",
     )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _of_earlier_versions(cls, settings: Any, info: ValidationInfo) -> Any:
+        """Recipes of earlier versions cut the end of joined texts, and do not say so."""
+        is_saved = isinstance(settings, Mapping) and (info.context or {}).get("saved")
+        return {"share_window": False, **settings} if is_saved else settings
 
     @field_validator("attributes", mode="before")
     @classmethod
@@ -227,6 +239,7 @@ class DataRecipe(Settings):
             pair=self.text_pair,
             truncation=self.truncation,
             negative=self.text_negative,
+            shares_window=self.share_window,
         )
 
     @property

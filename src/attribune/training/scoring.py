@@ -225,7 +225,7 @@ def _as_read(
     if source.text.prompt or source.text.pair:
         return None
     looked = source.text.read_all(data.splits["validation"].table[:_LOOKED_AT])
-    kept = encoder.kept_texts(looked)
+    kept = encoder.kept_texts(source.text, data.splits["validation"].table.select(range(len(looked))))
     if kept is None or sum(map(operator.ne, looked, kept)) <= MANY_CUT * len(looked):
         return None
     window = source.text.window
@@ -235,6 +235,6 @@ def _as_read(
         column += "'"
     for name, split in data.splits.items():
         rows = chosen_rows(split) if name == "train" else split
-        texts = encoder.kept_texts(source.text.read_all(rows.table))
+        texts = encoder.kept_texts(source.text, rows.table)
         splits[name] = replace(rows, table=rows.table.add_column(column, texts))
     return replace(source, text=TextInput.of(column)), replace(data, splits=splits)

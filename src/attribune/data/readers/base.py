@@ -493,8 +493,8 @@ class Reader(ABC):
         has = column_names(table) if self.columns else ()
         return list(dict.fromkeys([*names, *(name for name in self.columns if name in has)]))
 
-    def kept_texts(self, texts: Sequence[str]) -> list[str] | None:
-        """Return the part of each text that the window keeps, for a model of words to read what this one reads.
+    def kept_texts(self, text: TextInput, table: Any) -> list[str] | None:
+        """Return the part of the text of each row that the window keeps, for a model of words to read as much.
 
         None where the parts cannot be found; by default they cannot.
         """

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 
@@ -21,6 +21,7 @@ from attribune.data.windows import (
     SpecialTokens,
     Window,
     content_ids,
+    fair_shares,
     longest_input,
 )
 from attribune.errors import ConfigError
@@ -33,6 +34,21 @@ __all__ = [
     "PlainReader",
     "TextEncoder",
 ]
+
+
+def _with_separators(parts: Sequence[str], separator: str) -> Iterator[str]:
+    """Yield the texts of a row, each but the last one with the separator that follows it."""
+    for part in parts[:-1]:
+        yield part + separator
+    yield from parts[-1:]
+
+
+def _pieces(text: str, offsets: Sequence[tuple[int, int]], places: Sequence[int]) -> str:
+    """Return what some ids of a text stand for, with spaces where others are left out."""
+    starts = [place for place, before in zip(places, [None, *places], strict=False) if before != place - 1]
+    ends = [place for place, after in zip(places, [*places[1:], None], strict=True) if after != place + 1]
+    return " ".join(text[offsets[start][0] : offsets[end][1]] for start, end in zip(starts, ends, strict=True))
+
 
 _TEXTS = 1_000  # whose offsets are in memory at once
 
@@ -91,6 +107,9 @@ class TextEncoder(Reader):
             return self._sentence_rows(texts, window)
         contents = content_ids(self.tokenizer, texts) if texts else []
         whole = window.capacity(self.special)
+        is_cut = [len(content) > whole for content in contents]
+        if text.shares_window and len(text.columns) > 1 and any(is_cut):
+            contents = self._shared(text, columns, contents, is_cut, first_row=first_row)
         if text.pair:
             if isinstance(window, Chunks) and window.stride is not None:
                 raise ConfigError(
@@ -100,32 +119,66 @@ class TextEncoder(Reader):
         return TextRows.without_attributes(
             [window.fit(content, self.special) for content in contents],
             empty=[not part for part in texts],
-            shortened=[len(content) > whole for content in contents],
+            shortened=is_cut,
         )
 
-    def kept_texts(self, texts: Sequence[str]) -> list[str] | None:
-        """Return the part of each text that the window keeps, for a model of words to read what this one reads.
+    def _shared(
+        self,
+        text: TextInput,
+        columns: Mapping[str, Sequence[Any]],
+        contents: Sequence[list[int]],
+        is_cut: Sequence[bool],
+        *,
+        first_row: int,
+    ) -> list[list[int]]:
+        """Return the ids of texts of which each column has a fair share where they are too long."""
+        whole = self.window.capacity(self.special)
+        parts = text.read_parts(columns, first_row=first_row)
+        texts = [list(_with_separators(parts[row], text.separator)) for row, cut in enumerate(is_cut) if cut]
+        ids = iter(content_ids(self.tokenizer, [part for row in texts for part in row]))
+        shared = iter([[next(ids) for _ in row] for row in texts])
+        return [
+            self._fair_parts(next(shared), whole) if cut else content
+            for content, cut in zip(contents, is_cut, strict=True)
+        ]
+
+    def _fair_parts(self, parts: Sequence[list[int]], whole: int) -> list[int]:
+        sizes = fair_shares([len(part) for part in parts], whole)
+        return [token for part, size in zip(parts, sizes, strict=True) for token in self.window.keep(part, size)]
+
+    def kept_texts(self, text: TextInput, table: Any) -> list[str] | None:
+        """Return the part of the text of each row that the window keeps, for a model of words to read as much.
 
         Head and tail have a space between them. None where the parts of a text cannot be found: with windows of
         sentences, and tokenizers without offsets.
         """
         if isinstance(self.window, SentenceChunks) or not self.tokenizer.is_fast:
             return None
-        whole, found = self.window.capacity(self.special), []
+        whole, texts = self.window.capacity(self.special), text.read_all(table)
+        shares = text.shares_window and len(text.columns) > 1
+        parts = text.read_parts(table) if shares else []
+        found = []
         for start in range(0, len(texts), _TEXTS):
-            some = list(texts[start : start + _TEXTS])
-            encoded = self.tokenizer(
-                some, add_special_tokens=False, truncation=False, return_offsets_mapping=True, verbose=False
-            )
-            pairs = zip(some, encoded["offset_mapping"], strict=True)
-            found += [text if len(offsets) <= whole else self._pieces(text, offsets) for text, offsets in pairs]
+            some = texts[start : start + _TEXTS]
+            for row, (one, offsets) in enumerate(zip(some, self._offsets(some), strict=True), start):
+                if len(offsets) <= whole:
+                    found.append(one)
+                elif shares:
+                    found.append(text.separator.join(self._kept_parts(parts[row], whole)))
+                else:
+                    found.append(_pieces(one, offsets, self.window.cut(list(range(len(offsets))), self.special)))
         return found
 
-    def _pieces(self, text: str, offsets: Sequence[tuple[int, int]]) -> str:
-        places = self.window.cut(list(range(len(offsets))), self.special)
-        starts = [place for place, before in zip(places, [None, *places], strict=False) if before != place - 1]
-        ends = [place for place, after in zip(places, [*places[1:], None], strict=True) if after != place + 1]
-        return " ".join(text[offsets[start][0] : offsets[end][1]] for start, end in zip(starts, ends, strict=True))
+    def _kept_parts(self, parts: Sequence[str], whole: int) -> Iterator[str]:
+        offsets = self._offsets(parts)
+        sizes = fair_shares([len(own) for own in offsets], whole)
+        for part, own, size in zip(parts, offsets, sizes, strict=True):
+            yield _pieces(part, own, self.window.keep(list(range(len(own))), size))
+
+    def _offsets(self, texts: Sequence[str]) -> Any:
+        """Return where in each text its ids begin and end."""
+        options = {"add_special_tokens": False, "truncation": False, "verbose": False}
+        return self.tokenizer(list(texts), return_offsets_mapping=True, **options)["offset_mapping"]
 
     def _sentence_rows(self, texts: Sequence[str], window: SentenceChunks) -> TextRows:
         sentences = [window.split(text) for text in texts]
