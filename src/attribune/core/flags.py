@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
-__all__ = ["ARGUMENTS", "FLAGS", "GROUPS", "Flag", "argument_of"]
+__all__ = ["ARGUMENTS", "FLAGS", "GROUPS", "LONGEST_LENGTH", "USUAL_LENGTH", "Flag", "argument_of"]
 
 
 @dataclass(frozen=True)
@@ -53,6 +53,9 @@ def _columns(meaning: str, default: Any = ()) -> Flag:
     return Flag(meaning, default, several=True, metavar="COL")
 
 
+USUAL_LENGTH, LONGEST_LENGTH = 256, 512
+"""The tokens that are read of a text where no number is given, and the most where many texts are longer."""
+
 GROUPS: dict[str, dict[str, Flag]] = {
     "": {
         "data.train": Flag("table with the training rows, or with all rows", ..., argument="data"),
@@ -70,7 +73,12 @@ GROUPS: dict[str, dict[str, Flag]] = {
         "data.chat": Flag("apply the chat template to prompt and text", False),
         "data.validation": Flag("validation rows", shown="a tenth of DATA", metavar="FILE"),
         "data.test": Flag("test rows", shown="a tenth of DATA", metavar="FILE"),
-        "data.max_length": Flag("maximum number of tokens read per text", 256, type=int, metavar="N"),
+        "data.max_length": Flag(
+            "maximum number of tokens read per text",
+            shown=f"{USUAL_LENGTH}, or up to {LONGEST_LENGTH} where many texts are longer",
+            type=int,
+            metavar="N",
+        ),
     },
     "attributes": {"data.shuffled": Flag("control: shuffle the attributes over the rows", False)},
     "model": {

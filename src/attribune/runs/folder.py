@@ -230,6 +230,11 @@ class RunFolder(JobFolder):
         self._files.add([self.plan_name])
         return recipe
 
+    def replace_recipe(self, recipe: Recipe) -> None:
+        """Write what was found out about the rows into the recipe; ModelFolderError when it cannot be written."""
+        with _writing(f"{self.plan_file} cannot be written"):
+            self._files.write({self.plan_name: recipe.to_yaml().encode()})
+
     def _continue(self, recipe: Recipe, *, resume: bool) -> Recipe:
         if not resume:
             state = (

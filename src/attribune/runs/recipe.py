@@ -9,14 +9,14 @@ import yaml
 from pydantic import BeforeValidator, Field, ValidationInfo, field_validator, model_validator
 
 from attribune.core.config import ONE_OR_SEVERAL, Settings, described, setting
-from attribune.core.flags import FLAGS
+from attribune.core.flags import FLAGS, USUAL_LENGTH
 from attribune.core.wording import did_you_mean_or
 from attribune.data.clusters import AUTO, ROWS, ClusterSettings
 from attribune.data.file_options import FileOptions
 from attribune.data.text_files import STDIN
 from attribune.data.texts import TextInput
 from attribune.data.times import check_date_format
-from attribune.data.windows import Head, Truncation, parse_window
+from attribune.data.windows import Head, Truncation, Window, parse_window
 from attribune.errors import ConfigError
 from attribune.methods import DEFAULT_METHOD, METHODS
 from attribune.models.baselines import BaselineConfig
@@ -144,7 +144,7 @@ class DataRecipe(Settings):
     missing: tuple[str, ...] = setting("data.missing", default=MISSING)
     split: SplitRecipe = SplitRecipe()
     window: str = described("head", "how long texts are truncated or chunked")
-    max_length: int = setting("data.max_length", "special tokens count", ge=4)
+    max_length: int | None = setting("data.max_length", "special tokens count", ge=4)
     text_separator: str = described("\n", "separator between joined text columns, and between prompt and text")
     share_window: bool = described(
         True,
@@ -227,13 +227,17 @@ class DataRecipe(Settings):
         """The attributes, as the schema takes them."""
         return tuple(_kind_from_dict(item) for item in self.attributes)
 
+    @property
+    def parsed_window(self) -> Window:
+        """The window, with its sizes."""
+        return parse_window(self.window, max_length=self.max_length or USUAL_LENGTH)
+
     def text_input(self) -> TextInput:
         """The text columns, how they are joined and fitted."""
-        window = parse_window(self.window, max_length=self.max_length)
         return TextInput(
             self.text,
             separator=self.text_separator,
-            window=window,
+            window=self.parsed_window,
             prompt=self.prompt,
             chat=self.chat,
             pair=self.text_pair,
@@ -495,7 +499,7 @@ class Recipe(Settings):
     def input_settings(self) -> InputSettings:
         """What `task_input` asks for."""
         data, backbone, learner = self.data, self.backbone, self.learner
-        window = parse_window(data.window, max_length=data.max_length)
+        window = data.parsed_window
         return InputSettings(
             text=data.text,
             pair=data.text_pair,

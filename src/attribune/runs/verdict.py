@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field
 
+from attribune.core.flags import USUAL_LENGTH
 from attribune.findings import Finding
 from attribune.metrics.bootstrap import PairedResult, paired
 from attribune.metrics.metric import Metric, metric_info
@@ -623,7 +624,7 @@ def _advice(recipe: Recipe, baseline: str, kept: KeptWeights | None, *, is_mixed
     if kept is not None and kept.is_last:
         yield Finding.of("try-longer-training", setting=kept.setting, limit=kept.limit)
     if baseline == WHOLE_TEXTS:
-        yield Finding.of("try-longer-window", limit=recipe.data.max_length)
+        yield Finding.of("try-longer-window", limit=recipe.data.max_length or USUAL_LENGTH)
     if recipe.learner.tuning == "frozen":
         yield Finding("try-trained-backbone")
     if baseline != MAJORITY and not is_mixed:

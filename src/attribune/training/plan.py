@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Self
 
@@ -141,6 +141,12 @@ class TrainingPlan:
             training=recipe.training.model_copy(update=learner.rates),
             compared_as=compared_as,
         )
+
+    def with_max_length(self, size: int) -> Self:
+        """Return the plan with another number of tokens that are read of a text."""
+        data = self.recipe.data.model_copy(update={"max_length": size})
+        changed = type(self).of(self.recipe.model_copy(update={"data": data}), self.compared_as)
+        return replace(changed, is_candidate=self.is_candidate)
 
     @property
     def is_shuffled(self) -> bool:

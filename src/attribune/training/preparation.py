@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -12,7 +13,9 @@ import numpy.typing as npt
 import pyarrow as pa
 from datasets import Dataset
 
+from attribune.backbones.loading import load_tokenizer
 from attribune.core.door import as_argument
+from attribune.core.flags import LONGEST_LENGTH, USUAL_LENGTH
 from attribune.core.hashing import checksum
 from attribune.core.wording import listed_counts
 from attribune.data.annotation_exports import naming_exports
@@ -21,7 +24,7 @@ from attribune.data.checking.profiles import Codes, are_stars, arrow_columns, co
 from attribune.data.clusters import Clusters, clusters_note, find_clusters
 from attribune.data.encoding import encode_with_report
 from attribune.data.file_options import FileOptions
-from attribune.data.readers.base import EncodedRows
+from attribune.data.readers.base import MANY_CUT, EncodedRows
 from attribune.data.selection import (
     listed_labels,
     missing_label_words,
@@ -36,6 +39,7 @@ from attribune.data.splits import split_table
 from attribune.data.tables import TableFile, read_table, table_source_name
 from attribune.data.texts import share_texts
 from attribune.data.times import are_times, time_split_finding
+from attribune.data.windows import SpecialTokens, content_ids, longest_input
 from attribune.errors import ConfigError, DataError, RowError, numbered_in_file, of_column
 from attribune.findings import Finding, if_labels, outside_scale
 from attribune.models.base import ConditionedModel
@@ -61,6 +65,7 @@ __all__ = [
     "encode_labelled",
     "encode_split",
     "encode_validation",
+    "longer_window",
     "prepare",
     "rows_digest",
     "shuffle",
@@ -244,6 +249,7 @@ def _texts(table: Dataset, name: str) -> Iterator[str | None]:
             yield None if isinstance(cell, list | dict) else canonical(cell)
 
 
+_LOOKED_AT, _STEP = 1_000, 32  # training rows, to see how long texts are, and what the window is a multiple of
 _EXAMPLES, _SHOWN_CLASSES = 5, 20  # of labels that are named
 
 
@@ -591,6 +597,31 @@ def _content(data: PreparedData, plan: DataPlan) -> Iterator[bytes]:
     for attribute in data.schema:
         if attribute.description is not None:
             yield attribute.description.digest().encode()
+
+
+def longer_window(plan: DataPlan, data: PreparedData) -> Finding | None:
+    """Return how many tokens are to be read of texts of which the usual window would cut many; None for the usual one.
+
+    It is chosen where no number is given, and holds all of 95 % of the texts as far as the backbone takes them.
+    """
+    source = plan.source
+    is_fixed = source.max_length is not None or source.window not in ("head", "head+tail")
+    if is_fixed or not plan.encoder.is_pretrained or plan.task.input.scores == "tokens":
+        return None
+    tokenizer = load_tokenizer(plan.encoder.name, revision=plan.encoder.revision)
+    table = data.splits["train"].table
+    chosen = np.unique(np.linspace(0, len(table) - 1, num=_LOOKED_AT, dtype=np.int64))
+    texts = content_ids(tokenizer, plan.text.read_all(table.select(chosen)))
+    lengths = np.array([len(ids) for ids in texts]) + len(SpecialTokens.of(tokenizer))
+    if (lengths > USUAL_LENGTH).mean() <= MANY_CUT:
+        return None
+    wanted = _STEP * math.ceil(np.quantile(lengths, 1 - MANY_CUT) / _STEP)
+    size = min(wanted, LONGEST_LENGTH, longest_input(tokenizer) or LONGEST_LENGTH)
+    if size <= USUAL_LENGTH:
+        return None
+    cost = np.minimum(lengths, size).sum() / np.minimum(lengths, USUAL_LENGTH).sum()
+    longer = (lengths > USUAL_LENGTH).mean()
+    return Finding.of("window-lengthened", longer=longer, usual=USUAL_LENGTH, size=size, cost=cost)
 
 
 def encode_split(name: str, data: PreparedData, plan: DataPlan, model: ConditionedModel) -> Dataset:

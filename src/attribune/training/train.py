@@ -48,6 +48,7 @@ from attribune.training.plan import TrainingPlan, comparison_recipes, settled
 from attribune.training.preparation import (
     PreparedData,
     describe_as,
+    longer_window,
     prepare,
     rows_digest,
     shuffle,
@@ -292,6 +293,12 @@ def _run(
     if busy is not None and default_device() == "cpu":
         reporter.note(str(busy))
     data = _prepared(plan, tables, reporter)
+    if plan.model is not None and (longer := longer_window(plan.data, data)) is not None:
+        data.notes.append(longer)
+        reporter.note(longer.text)
+        plan = plan.with_max_length(longer.values["size"])
+        comparisons = {name: other.with_max_length(longer.values["size"]) for name, other in comparisons.items()}
+        from_main(partial(folder.replace_recipe, plan.recipe))
     rows = shuffle(data, seed=plan.data.seed) if plan.is_shuffled else data
     from_main(lambda: _check_same_rows(folder, rows_digest(rows, plan.data)))
 
