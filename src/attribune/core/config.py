@@ -78,13 +78,14 @@ class Settings(BaseModel):
     """A part of a tree of settings.
 
     ``what`` is its name in messages; ``renamed`` has the new name by the old one, which saved folders may have;
-    ``removed`` has those that are gone, with the cure.
+    ``removed`` has those that are gone, with the cure, and ``before`` what saved settings mean that lack one.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
     what: ClassVar[str] = "the recipe"
     renamed: ClassVar[Mapping[str, str]] = {}
     removed: ClassVar[Mapping[str, str]] = {}
+    before: ClassVar[Mapping[str, Any]] = {}
 
     @classmethod
     def from_dict(cls, settings: Any, *, source: str | None = None, saved: bool = False) -> Self:
@@ -116,7 +117,8 @@ class Settings(BaseModel):
                 raise ConfigError(f"{name} is gone: {cls.removed[name]}")
         known = {name: value for name, value in settings.items() if name not in cls.removed}
         new_names = {old: new for old, new in cls.renamed.items() if new not in known} if is_saved else {}
-        return {new_names.get(name, name): value for name, value in known.items()}
+        named = {new_names.get(name, name): value for name, value in known.items()}
+        return {**cls.before, **named} if is_saved else named
 
 
 @dataclass_transform(frozen_default=True)

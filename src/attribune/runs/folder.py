@@ -232,8 +232,7 @@ class RunFolder(JobFolder):
 
     def replace_recipe(self, recipe: Recipe) -> None:
         """Write what was found out about the rows into the recipe; ModelFolderError when it cannot be written."""
-        with _writing(f"{self.plan_file} cannot be written"):
-            self._files.write({self.plan_name: recipe.to_yaml().encode()})
+        self._write({self.plan_file: recipe.to_yaml().encode()}, "the recipe cannot be written")
 
     def _continue(self, recipe: Recipe, *, resume: bool) -> Recipe:
         if not resume:

@@ -108,6 +108,8 @@ def _reading(option: str) -> Any:
 class DataRecipe(Settings):
     """Where the rows are, which columns are read, and how. A table named ``-`` is the standard input."""
 
+    before: ClassVar[Mapping[str, Any]] = {"share_window": False}
+
     train: Name = setting("data.train")
     validation: Name | None = setting("data.validation", "by default split off from `data.train`")
     test: Name | None = setting(
@@ -162,13 +164,6 @@ class DataRecipe(Settings):
         "also train on rows that have only some of several labels; you must then give validation and test "
         "tables, with all labels",
     )
-
-    @model_validator(mode="before")
-    @classmethod
-    def _of_earlier_versions(cls, settings: Any, info: ValidationInfo) -> Any:
-        """Recipes of earlier versions cut the end of joined texts, and do not say so."""
-        is_saved = isinstance(settings, Mapping) and (info.context or {}).get("saved")
-        return {"share_window": False, **settings} if is_saved else settings
 
     @field_validator("attributes", mode="before")
     @classmethod
@@ -267,6 +262,7 @@ class TrainingRecipe(Settings):
     removed: ClassVar[Mapping[str, str]] = {
         "set_encoders": "`attribune enrol` learns new values without an encoder, and as well; leave it out"
     }
+    before: ClassVar[Mapping[str, Any]] = {"calibration": False}
 
     epochs: float = setting("training.epochs", gt=0)
     steps: int | None = described(None, "maximum number of steps, instead of epochs", ge=1)

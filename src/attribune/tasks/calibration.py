@@ -27,10 +27,10 @@ def fit_temperature(task: Task, logits: Array, labels: Array) -> float | None:
         labels: their labels, as the task encodes them.
 
     Returns:
-        None where the score is not one of probabilities, or no finite number.
+        None where the score is not one of probabilities.
     """
     score = task.proper_score(logits, labels)
-    if score is None or score.name not in _CALIBRATED or not math.isfinite(score.value()):
+    if score is None or score.name not in _CALIBRATED:
         return None
     from scipy.optimize import minimize_scalar  # a tenth of a second to import
 

@@ -15,6 +15,7 @@ import yaml
 from pydantic import Field, field_validator, model_validator
 
 from attribune.core.config import Settings, read_yaml
+from attribune.core.flags import USUAL_LENGTH
 from attribune.core.plugins import load_plugins
 from attribune.errors import ConfigError
 from attribune.models.baselines import BASELINES
@@ -324,9 +325,12 @@ class Experiment(Settings):
             yield from scored
 
     def recipe(self, cell: Cell, *, data: Mapping[str, Any], task: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the tree of a cell's recipe; `data` has the columns and files of the set."""
+        """Return the tree of a cell's recipe; `data` has the columns and files of the set.
+
+        As in the papers, probabilities are not calibrated, and a window cuts the end of texts.
+        """
         setting = cell.setting
-        merged = {**self.data, **data, **setting.data}
+        merged = {"share_window": False, "max_length": USUAL_LENGTH, **self.data, **data, **setting.data}
         evaluation: dict[str, Any] = {}
         if cell.set.labels is not None:
             merged["label"] = list(cell.set.labels)
@@ -359,7 +363,7 @@ class Experiment(Settings):
         from attribune.backbones.untrained import UNTRAINED  # torch, which tables do without
 
         own, backbone = cell.setting.training, {**self.backbone, **cell.setting.backbone}
-        common = {**self.training, **cell.set.training}
+        common = {"calibration": False, **self.training, **cell.set.training}
         if "epochs" in own:
             common.pop("steps", None)
         if backbone.get("name") in UNTRAINED:
