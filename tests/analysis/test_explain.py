@@ -312,30 +312,6 @@ def test_a_page_shows_values_as_text(record: dict[str, Any]) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (("--row", "99"), "data.csv has 80 rows, so there is no row 99"),
-        (("--row", "0"), "row is 0: give at least 1"),
-        (("--as", "user=u1"), "other values (--as) need a row: choose one with --row"),
-        (("--row", "1", "--as", "user=u11"), "attribute 'user' has no value 'u11' in training; did you mean 'u1'?"),
-        (("--output", "nowhere/page.html"), "nowhere/page.html cannot be written"),
-        (("--rare", "0"), "rare is 0"),
-    ],
-)
-def test_what_cannot_be_explained_says_why(
-    run_of: Callable[[str], Path], data: Path, capsys: pytest.CaptureFixture[str], words: tuple[str, ...], message: str
-) -> None:
-    run = run_of("linear")
-    capsys.readouterr()
-    assert main(["explain", str(run), str(data), *words]) == 1
-    out, err = capsys.readouterr()
-    assert message in err
-    assert out == ""
-    assert "Traceback" not in err
-
-
-@pytest.mark.slow
 def test_a_run_without_attributes_is_refused(run_of: Callable[[str], Path], data: Path) -> None:
     with pytest.raises(ConfigError, match=r"method 'none' of .* reads no attributes"):
         explain(run_of("none"), data)

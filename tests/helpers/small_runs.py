@@ -20,7 +20,7 @@ from troubles import Trouble
 
 from attribune.apps.cli import main
 
-__all__ = ["COLUMNS", "Command", "reviews", "save_backbone", "train_command", "write_csv"]
+__all__ = ["COLUMNS", "Command", "file_bytes", "reviews", "save_backbone", "train_command", "write_csv"]
 
 COLUMNS = ("text", "stars", "user", "tags", "price", "look", "taste")
 # A fork server has the imports done, so that a process is stopped while it works and not while it starts.
@@ -74,6 +74,12 @@ def write_csv(path: Path, rows: list[dict[str, Any]], *, delimiter: str = ",") -
         writer.writeheader()
         writer.writerows(rows)
     return path
+
+
+def file_bytes(folder: Path) -> dict[str, bytes]:
+    """What is in every file below a folder, but for locks."""
+    paths = [path for path in sorted(folder.rglob("*")) if path.is_file() and not path.name.startswith(".lock")]
+    return {str(path.relative_to(folder)): path.read_bytes() for path in paths}
 
 
 def train_command(data: Path | str, output: Path, *, backbone: Path | str, method: str = "injector") -> list[str]:

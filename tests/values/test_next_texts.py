@@ -216,47 +216,6 @@ def test_a_value_with_rows_leaves_less_to_learn(run: Path, texts: Path) -> None:
 
 
 @slow
-@pytest.mark.parametrize(
-    ("method", "words", "part"),
-    [
-        ("injector", ["--for", "user"], "does not name a value"),
-        ("injector", ["--for", "user=new", "--count", "0"], "--count 0: give at least 1"),
-        ("injector", ["--for", "item=new"], "the schema has no attribute 'item'"),
-        ("injector", ["--for", "user=NA"], "'NA' means that there is no value of 'user'"),
-        (
-            "linear",
-            ["--for", "user=new"],
-            "no vector for each value of 'user' that could be learned: train with a method that has",
-        ),
-        ("none", ["--for", "user=new"], "this one reads none"),
-    ],
-)
-def test_what_cannot_be_asked_costs_one_message(
-    trained_runs: TrainedRuns,
-    texts: Path,
-    method: str,
-    words: list[str],
-    part: str,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    assert_refused(trained_runs(method), texts, words, part, capsys)
-
-
-def test_a_run_that_is_nowhere_costs_one_message(
-    texts: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert_refused(tmp_path / "nowhere", texts, ["--for", "user=new"], "there is no such folder", capsys)
-
-
-def assert_refused(run: Path, texts: Path, words: list[str], part: str, capsys: pytest.CaptureFixture[str]) -> None:
-    capsys.readouterr()
-    assert main(["next", str(run), str(texts), *words]) == 1
-    error = capsys.readouterr().err
-    assert part in error
-    assert "Traceback" not in error
-
-
-@slow
 @pytest.mark.parametrize("content", ["", "id\n1\n", "text\n\n", 'text\n" "\n'])
 def test_tables_without_texts_cost_one_message(run: Path, tmp_path: Path, content: str) -> None:
     (tmp_path / "texts.csv").write_text(content, encoding="utf-8")
