@@ -19,13 +19,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import small_runs
+from commands import Fails
 from trained_runs import ROWS, TrainedRuns
 
 from attribune.apps.cli import main
 
 pytestmark = pytest.mark.slow
 
-Fails = Callable[..., str]
 Make = Callable[[Path], str]
 
 

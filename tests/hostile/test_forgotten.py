@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import html
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 import pandas as pd
 import pytest
 import yaml
+from commands import Attribune
 from safetensors.numpy import load_file
 from tally import Outcome, tell
 from trained_runs import ROWS, TrainedRuns
@@ -47,11 +47,7 @@ def owners(run: Path) -> list[str]:
 
 @pytest.mark.parametrize("name", NAMES, ids=ascii)
 def test_a_name_of_any_kind_is_forgotten(
-    name: str,
-    people: Path,
-    attribune: Callable[..., tuple[int, str, str]],
-    trained_runs: TrainedRuns,
-    tmp_path: Path,
+    name: str, people: Path, attribune: Attribune, trained_runs: TrainedRuns, tmp_path: Path
 ) -> None:
     run = trained_runs.copy(people, tmp_path / "run")
     assert traces(run, name)
