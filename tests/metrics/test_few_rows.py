@@ -100,7 +100,7 @@ def test_equal_models_may_still_differ() -> None:
     assert (found.difference, found.p_value, found.high) == (0, 1, pytest.approx(high))
 
 
-@pytest.mark.parametrize("n", [1, 2, 5, 6, 12])
+@pytest.mark.parametrize("n", [1, 2, 5, 6, 12, 40])
 def test_two_test_rows_show_nothing_and_six_may(n: int) -> None:
     found = paired(*coins(n, n, 0))
     assert found.difference == 1
