@@ -8,8 +8,6 @@ import pytest
 
 from attribune.apps.cli import main
 
-__all__ = ["Attribune", "Fails", "Outcome", "Words", "attribune", "fails"]
-
 Outcome = tuple[int, str, str]
 """Exit code, stdout and stderr."""
 Attribune = Callable[..., Outcome]

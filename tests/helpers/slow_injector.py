@@ -17,18 +17,6 @@ from torch import Tensor, nn
 from attribune.methods import Injector
 from attribune.methods.condition import Slots
 
-__all__ = [
-    "SLOW",
-    "Matrix",
-    "bottleneck",
-    "linear",
-    "slow_full",
-    "slow_low_rank",
-    "slow_phm",
-    "slow_phm_full",
-    "slow_site",
-]
-
 Matrix = list[list[float]]
 
 

@@ -233,7 +233,7 @@ SETTINGS = {
     "enrol {priced} {dear}": "'dear' is not a finite number",
     "enrol {run} {new} --min-rows 1000": "no new value with 1000 rows (3 have fewer)",
     "generate {run}": "writes no text",
-    "explain {none} {good}": "reads no attributes",
+    "explain {none} {good}": "method 'none' of {none} reads no attributes",
     "enrol {none} {new}": "method 'none' has no vector for each value",
     "enrol {linear} {new}": "method 'linear' has no vector for each value",
     "next {none} {good} --for user=new": "this one reads none",

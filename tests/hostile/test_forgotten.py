@@ -6,11 +6,10 @@ import html
 import json
 from pathlib import Path
 
-import pandas as pd
 import pytest
+import small_runs
 import yaml
 from commands import Attribune
-from safetensors.numpy import load_file
 from tally import Outcome, tell
 from trained_runs import ROWS, TrainedRuns
 
@@ -37,12 +36,7 @@ def traces(run: Path, name: str) -> list[str]:
 
 def owners(run: Path) -> list[str]:
     """Whose predictions are stored."""
-    rows = []
-    for part in ("validation", "test"):
-        stored = pd.read_parquet(run / f"{part}_predictions.parquet")["row"].tolist()
-        assert stored == load_file(run / f"{part}_logits.safetensors")["rows"].tolist()
-        rows += stored
-    return [PEOPLE[row]["user"] for row in rows]
+    return [PEOPLE[row]["user"] for part in ("validation", "test") for row in small_runs.scored_rows(run, part)]
 
 
 @pytest.mark.parametrize("name", NAMES, ids=ascii)

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import shutil
@@ -18,13 +19,13 @@ import pyarrow.parquet as pq
 import pytest
 import small_runs
 import yaml
-from attacks import NEW, VERBS, write_experiment
+from attacks import NEW, verbs, write_experiment
 from lab_methods import HAS_LAB
 from trained_runs import TrainedRuns
 from troubles import Limits
 
 from attribune.apps.cli import main
-from attribune.data import table_files, tables
+from attribune.data import json_lines, table_files, tables
 from attribune.data.tables import read_table
 from attribune.errors import DataError
 
@@ -38,7 +39,7 @@ def predict(run: str, *more: object) -> Words:
     return lambda base: ["predict", base / run, base / "new.csv", "--output", base / "out.jsonl", *more]
 
 
-SEARCH: list[object] = [*VERBS["search"].words(Path())]  # in the folder itself, so that a copy goes on with it
+SEARCH: list[object] = [*verbs(Path())["search"]]  # in the folder itself, so that a copy goes on with it
 # Each file with the commands that read it.
 FILES: dict[str, list[Words]] = {
     "injector/model/config.json": [predict("injector")],
@@ -125,7 +126,7 @@ def base(runs: Path, trained_runs: TrainedRuns, tmp_path_factory: pytest.TempPat
 
             write_experiment(folder, folder / "experiment.yaml")
             patch.setattr(finished_benchmarks.PROCESSES, finished_benchmarks.CellsHere)
-            assert main(VERBS["benchmark"].words(folder)) == 0
+            assert main(verbs(folder)["benchmark"]) == 0
         assert main([str(word) for word in SEARCH]) == 0
     return folder
 
@@ -364,39 +365,30 @@ def test_a_disk_that_fills_while_predicting(output: str, base: Path, tmp_path: P
     assert not [path for path in (tmp_path / "to").rglob("*") if path.name.endswith((".tmp", ".parquet", ".jsonl"))]
 
 
-@pytest.mark.parametrize(("before", "after"), [("b", "b\xff"), ('{"a": 1}', '{"b": 1}'), ('{"a": 1}', '{"a": "x"}')])
+@pytest.mark.parametrize(
+    ("name", "before", "after", "module", "read", "at"),
+    [
+        ("t.csv", "a\nb\n", "a\nb\xff\n", table_files, "csv_batches", 1),
+        ("t.jsonl", '{"a": 1}\n', '{"b": 1}\n', json_lines, "json_objects", 2),
+        ("t.jsonl", '{"a": 1}\n', '{"a": "x"}\n', json_lines, "json_objects", 2),
+    ],
+)
 def test_a_table_that_changes_while_it_is_read(
-    before: str, after: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    name: str, before: str, after: str, module: Any, read: str, at: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path = tmp_path / ("t.jsonl" if "{" in before else "t.csv")
-    path.write_text("a\n" * ("{" not in before) + f"{before}\n")
-    opened = table_files.json_batches if "{" in before else table_files.csv_batches
+    """At one of its readings, before the first row of it."""
+    path, reader, readings = tmp_path / name, getattr(module, read), itertools.count(1)
+    path.write_text(before)
 
     def changed(*args: Any, **options: Any) -> Any:
-        batches = opened(*args, **options)
-        if path.suffix == ".csv":
-            path.write_bytes(f"a\n{after}\n".encode("latin-1"))
-        return batches
+        rows = reader(*args, **options)
+        if next(readings) == at:
+            path.write_bytes(after.encode("latin-1"))
+        return rows
 
-    monkeypatch.setattr(table_files, "csv_batches", changed)
-    if path.suffix == ".jsonl":
-        _change_after_first_reading(path, after, monkeypatch)
+    monkeypatch.setattr(module, read, changed)
     with pytest.raises(DataError, match="changed while it was read"):
         read_table(path, encoding="utf-8")
-
-
-def _change_after_first_reading(path: Path, after: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    from attribune.data import json_lines
-
-    read, readings = json_lines.json_objects, []
-
-    def objects(*args: Any, **options: Any) -> Any:
-        if readings:
-            path.write_text(after + "\n")
-        readings.append(path)
-        return read(*args, **options)
-
-    monkeypatch.setattr(json_lines, "json_objects", objects)
 
 
 def test_a_cut_temporary_file_is_noticed(tmp_path: Path) -> None:
