@@ -82,7 +82,6 @@ def user_of(run: Path) -> FittedAttribute:
 
 def features(user: FittedAttribute) -> np.ndarray:
     """What is known of each value."""
-    assert user.description is not None
     return user.description.features
 
 
@@ -98,7 +97,6 @@ def stored(run: Path) -> dict[str, bytes]:
 
 def test_the_columns_are_those_of_the_file(original: Path) -> None:
     user = user_of(original)
-    assert user.description is not None
     found = [(one.spec.name, one.spec.kind) for one in user.description.fields]
     assert found == [("age", "number"), ("city", "categorical"), ("given", "vector"), ("bio", "text")]
     assert load_run(original)[0].data.values["user"].table.endswith("users.csv")

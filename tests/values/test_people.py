@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow.parquet as pq
 import pytest
 import small_runs
 import torch
@@ -16,7 +15,6 @@ from families import BERT_METHODS
 from trained_runs import ROWS as OLD
 from trained_runs import TrainedRuns
 
-from attribune import Categorical, MultiLabel, Numeric, Schema
 from attribune.apps.cli import main
 from attribune.core.checksums import CHECKSUMS, write_checksums
 from attribune.core.files import read_json
@@ -27,13 +25,14 @@ from attribune.models.predictor import Predictor
 from attribune.runs.folder import RunFolder
 from attribune.runs.labelled import LabelledRows
 from attribune.runs.loading import load_run
-from attribune.schema.schema import Revision
 from attribune.values.enrol import enrol, undo_enrolment
 from attribune.values.forget import forget
 from attribune.values.learning import EnrolSettings, ValueLearner
 from attribune.values.reading import NewValues
 from attribune.values.record import ENROLMENTS, enrolments
 from attribune.values.traces import Wanted, search_files
+
+pytestmark = pytest.mark.slow
 
 NEW = small_runs.reviews(60, seed=9, users=12)  # users 7 to 11 are new
 KNOWN = {f"u{number}" for number in range(7)}
@@ -65,9 +64,9 @@ def files_with_value(value: str, folder: Path) -> list[Path]:
     return search_files(Wanted([value]), folder).places
 
 
-def owners(predictions: Path) -> list[str]:
+def owners(run: Path) -> list[str]:
     """The users of the rows whose predictions are stored."""
-    return [OLD[row]["user"] for row in pq.read_table(predictions)["row"].to_pylist()]
+    return [OLD[row]["user"] for part in ("validation", "test") for row in small_runs.scored_rows(run, part)]
 
 
 def table(rows: list[dict[str, Any]]) -> dict[str, list[Any]]:
@@ -78,57 +77,9 @@ def logits(run: Path, rows: list[dict[str, Any]]) -> Any:
     return load_run(run)[1].logits(table(rows))[0]
 
 
-# Schemas
-
-
-def schema() -> Schema:
-    rows = {"user": ["a", "a", "b", "c", None], "tags": ["x;y", "y", "z", "", "y"], "price": [1, 2, 3, 4, 5]}
-    return Schema.fit(rows, [Categorical("user"), MultiLabel("tags", separator=";"), Numeric("price")])
-
-
-def test_a_value_is_added_behind_the_others() -> None:
-    revision = Revision.adding(schema(), {"user": {"d": 3, "e": 1}, "tags": {}})
-    user = revision.schema["user"]
-    assert (list(user.values), user.counts.tolist()) == (["a", "b", "c", "d", "e"], [1, 2, 1, 1, 3, 1])
-    assert {name: ids.tolist() for name, ids in revision.ids.items()} == {"user": [0, 1, 2, 3, 0, 0]}
-    assert revision.schema["tags"].values == schema()["tags"].values
-    rows = {"user": ["e", "c", "new"], "tags": ["x", "y", ""], "price": [1, 2, 3]}
-    assert revision.schema.encode(rows)[0][:, 0].tolist() == [5, 3, 0]
-
-
-def test_a_value_is_removed_and_those_behind_move_up() -> None:
-    revision = Revision.removing(schema(), {"tags": ("y",)})
-    tags = revision.schema["tags"]
-    assert (list(tags.values), tags.counts.tolist()) == (["x", "z"], [1 + 3, 1, 1])
-    assert revision.ids["tags"].tolist() == [0, 2, 3]
-    assert revision.schema.slots == schema().slots
-
-
-def test_what_was_added_is_removed_without_a_trace() -> None:
-    added = Revision.adding(schema(), {"user": {"d": 3}, "tags": {"w": 2}}).schema
-    back = Revision.removing(added, {"user": ("d",), "tags": ("w",)}, count_rows=False).schema
-    assert back.to_dict() == schema().to_dict()
-
-
-@pytest.mark.parametrize(
-    ("spec", "message"),
-    [
-        (Numeric("user", bins=2), "is of the kind numeric, which has no list of values"),
-        (Categorical("user", unseen="hash", buckets=5), "is hashed: a value shares its vector"),
-    ],
-)
-def test_attributes_without_a_list_of_values(spec: Any, message: str) -> None:
-    fitted = Schema.fit({"user": [1, 2, 3, 4]}, [spec])
-    with pytest.raises(ConfigError, match=message):
-        Revision.adding(fitted, {"user": {"9": 1}})
-    with pytest.raises(ConfigError, match=message):
-        Revision.removing(fitted, {"user": ("1",)})
-
-
 # Adding
 
 
-@pytest.mark.slow
 def test_new_values_become_known_and_old_predictions_stay(run: Path, new: Path) -> None:
     old = [row for row in NEW if row["user"] in KNOWN]
     strangers = [row for row in NEW if row["user"] == "u9"]
@@ -143,7 +94,6 @@ def test_new_values_become_known_and_old_predictions_stay(run: Path, new: Path) 
     assert [value.value for value in enrolments(run)[0]] == [value.value for value in found.values]
 
 
-@pytest.mark.slow
 def test_what_was_added_is_taken_back_to_the_bit(run: Path, new: Path, tmp_path: Path) -> None:
     settings = json.loads((run / "model" / "config.json").read_text())
     del settings["use_cache"]  # the loop that trained sets it, and nothing reads it
@@ -164,7 +114,6 @@ def test_what_was_added_is_taken_back_to_the_bit(run: Path, new: Path, tmp_path:
 
 
 @pytest.mark.exhaustive
-@pytest.mark.slow
 def test_learning_repeats_and_stops_at_the_maximum(run: Path, new: Path, tmp_path: Path) -> None:
     """More steps end where few do, and a strong prior keeps values where the unknown is."""
     found, trials = {}, {"a": {}, "b": {}, "long": {"steps": 200}, "strong": {"prior": 1e4}}
@@ -179,7 +128,6 @@ def test_learning_repeats_and_stops_at_the_maximum(run: Path, new: Path, tmp_pat
     assert np.abs(found["strong"] - unknown).max() < 0.05 * moved
 
 
-@pytest.mark.slow
 def test_the_gradient_is_that_of_the_posterior(run: Path, new: Path) -> None:
     """Against central differences, in float64."""
     recipe, predictor = load_run(run)
@@ -213,7 +161,6 @@ def test_the_gradient_is_that_of_the_posterior(run: Path, new: Path) -> None:
                 change[place] += sign * shift
                 ends.append(posterior())
                 change[place] -= sign * shift
-            assert table.change.grad is not None
             slope = (ends[0] - ends[1]) / (2 * shift)  # the model's loss is float32
             assert float(table.change.grad[place]) == pytest.approx(slope, rel=0.01, abs=1e-3)
 
@@ -223,7 +170,6 @@ WITH_VECTORS = [name for name in BERT_METHODS if METHODS[name]().uses_attributes
 WAYS = ("hcsc", "tokens")
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "method", [pytest.param(name, marks=[] if name in WAYS else pytest.mark.exhaustive) for name in WITH_VECTORS]
 )
@@ -234,7 +180,6 @@ def test_every_method(method: str, trained_runs: TrainedRuns, new: Path, tmp_pat
     old = [row for row in NEW if row["user"] in KNOWN]
     before, everything = logits(run, old), small_runs.file_bytes(run)
     model = load_run(run)[1].model
-    assert isinstance(model, ConditionedModel)
     if model.memory is not None:
         assert [value.value for value in enrol(run, new).values]
         np.testing.assert_array_equal(logits(run, old), before)
@@ -258,7 +203,6 @@ def test_every_method(method: str, trained_runs: TrainedRuns, new: Path, tmp_pat
     assert "u3" not in load_run(run)[1].schema["user"].values
 
 
-@pytest.mark.slow
 def test_attributes_and_rows_can_be_chosen(run: Path, tmp_path: Path) -> None:
     rows = [{**row, "tags": "noir;war" if number < 3 else row["tags"]} for number, row in enumerate(NEW)]
     data = small_runs.write_csv(tmp_path / "tags.csv", rows)
@@ -271,7 +215,6 @@ def test_attributes_and_rows_can_be_chosen(run: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.exhaustive
-@pytest.mark.slow
 def test_a_service_knows_who_was_added(run: Path, new: Path) -> None:
     from attribune.apps.serve import load_models
 
@@ -284,7 +227,6 @@ def test_a_service_knows_who_was_added(run: Path, new: Path) -> None:
 # Forgetting
 
 
-@pytest.mark.slow
 def test_a_value_is_in_no_file_any_more(compared: Path) -> None:
     run, state = compared, compared / "checkpoints" / "checkpoint-3"
     state.mkdir(parents=True)
@@ -294,15 +236,15 @@ def test_a_value_is_in_no_file_any_more(compared: Path) -> None:
     assert {f"{part}model/schema.json" for part in ("", "compare/none/", "compare/linear/")} <= places
     others = [row for row in OLD if row["user"] != "u3"]
     runs = [run, *sorted((run / "compare").iterdir())]
-    scored = {file: owners(file) for one in runs for file in one.glob("*_predictions.parquet")}
+    scored = {one: owners(one) for one in runs}
     before = [logits(one, others) for one in runs]
     unknown = [logits(one, [{**row, "user": "nobody"} for row in OLD if row["user"] == "u3"]) for one in runs]
     done = forget(run, "user", ["u3"])
     assert (len(done.models), done.checkpoints, state.exists()) == (3, [str(run / "checkpoints")], False)
     assert (done.places, files_with_value("u3", run)) == ([], [])
     assert done.predictions == sum(users.count("u3") for users in scored.values()) > 0
-    for file, users in scored.items():
-        assert owners(file) == [user for user in users if user != "u3"]
+    for one, users in scored.items():
+        assert owners(one) == [user for user in users if user != "u3"]
     for one, expected, stranger in zip(runs, before, unknown, strict=True):
         np.testing.assert_allclose(logits(one, others), expected, atol=1e-6)
         np.testing.assert_allclose(logits(one, [row for row in OLD if row["user"] == "u3"]), stranger, atol=1e-6)
@@ -310,11 +252,9 @@ def test_a_value_is_in_no_file_any_more(compared: Path) -> None:
     assert main(["compare", str(run), str(run / "compare" / "linear")]) == 0
 
 
-@pytest.mark.slow
 def test_the_vector_is_gone(run: Path) -> None:
     def tables() -> list[Any]:
         model = load_run(run)[1].model
-        assert isinstance(model, ConditionedModel)
         return [model.get_parameter(name).detach().clone() for name in sorted(model.values.tables())]
 
     number = int(load_run(run)[1].schema["user"].values.ids(["u3"])[0])
@@ -327,7 +267,6 @@ def test_the_vector_is_gone(run: Path) -> None:
     torch.testing.assert_close(tables()[0], torch.cat([before[0][:number], before[0][number + 1 :]]), atol=0, rtol=0)
 
 
-@pytest.mark.slow
 def test_who_was_added_is_forgotten_too(run: Path, new: Path) -> None:
     enrol(run, new, **ONE_STEP)
     forget(run, "user", ["u9", "u2"])
@@ -336,7 +275,6 @@ def test_who_was_added_is_forgotten_too(run: Path, new: Path) -> None:
     assert sorted(load_run(run)[1].schema["user"].values) == [f"u{n}" for n in (0, 1, 3, 4, 5, 6)]
 
 
-@pytest.mark.slow
 def test_the_page_of_a_run_is_forgotten_with_the_value(run: Path, capsys: Any) -> None:
     page = run / "report.html"
     page.write_text("<td>u3</td>")
@@ -350,7 +288,6 @@ def test_the_page_of_a_run_is_forgotten_with_the_value(run: Path, capsys: Any) -
     assert not page.exists()
 
 
-@pytest.mark.slow
 def test_an_unfinished_run_is_not_touched(run: Path) -> None:
     (run / "training.json").unlink()
     before = small_runs.file_bytes(run)
@@ -362,7 +299,6 @@ def test_an_unfinished_run_is_not_touched(run: Path) -> None:
 # Interruptions
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("place", ["save", "first rename", "second rename"])
 def test_an_interruption_leaves_one_model_or_the_other(place: str, run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     before = logits(run, OLD)
@@ -395,7 +331,6 @@ def test_an_interruption_leaves_one_model_or_the_other(place: str, run: Path, mo
     assert not list(run.glob(".model*"))
 
 
-@pytest.mark.slow
 def test_the_commands(run: Path, new: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["enrol", str(run), str(new), "--steps", "3"]) == 0
     out, error = capsys.readouterr()
