@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import gzip
 import json
-import os
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -243,6 +242,12 @@ SETTINGS = {
     "train {good} --text text --label stars --output {folder}/n --init-attributes {none}": "attributes",
     "export {run} --for user=u1 --output {run}": "{run}",
     "train {good} --continue {run} --output {run}": "{run}",
+    "predict {none} {good} --output p.xls": "the ending '.xls' is not one of .csv",
+    "predict {none} {good} --output {nothing}": "the ending '' is not one of",
+    "predict {none} {good} --output nowhere/p.csv": "cannot be written: there is no folder nowhere",
+    "predict {none} {good} --output {good}/p.csv": "cannot be written: there is no folder {good}",
+    "predict {none} {good} --output {directory}": "cannot be written (Is a directory)",
+    "predict {none} {good} --output {good}": "is the table that is read",
     "report {run} --output {folder}": "cannot be written",
     "report {run} --output {good}/page.html": "cannot be written",
     "explain {run} {good} --output {folder}/no/page.html": "no/page.html cannot be written",
@@ -341,6 +346,8 @@ def places(runs: Path, trained_runs: TrainedRuns, tmp_path_factory: pytest.TempP
     """Paths that the cases name."""
     folder = tmp_path_factory.mktemp("places")
     new = [{**row, "user": f"new{place % 3}"} for place, row in enumerate(ROWS[:12])]
+    directory = folder / "folder.csv"
+    directory.mkdir()
     accents = [{**row, "user": "Zoë"} for row in ROWS[:12]]
     return {
         "run": str(runs / "injector"),
@@ -353,6 +360,7 @@ def places(runs: Path, trained_runs: TrainedRuns, tmp_path_factory: pytest.TempP
         "accents": str(small_runs.write_csv(folder / "accents.csv", accents)),
         "other": str(small_runs.save_backbone(folder / "other", seed=1)),
         "nothing": "",
+        "directory": str(directory),
     }
 
 
@@ -376,18 +384,13 @@ def test_one_message_no_traceback_and_the_run_as_it_was(
     monkeypatch.chdir(tmp_path)
     names = {**places, "folder": str(tmp_path)}
     names |= case.prepare(tmp_path, names)
-    before = {
-        path: small_runs.file_bytes(Path(path))
-        for path in (*(places[run] for run in ("run", "none", "linear", "priced")), str(tmp_path))
-    }
+    watched = [tmp_path, *(Path(places[name]) for name in ("run", "none", "linear", "priced", "directory"))]
+    before = {path: small_runs.file_bytes(path) for path in watched}
     message = fails(*(word.format(**names) for word in case.words), code=case.code)
     assert case.said.format(**names) in message
     assert len(message.strip()) > 20
-    for path, files in before.items():
-        found = small_runs.file_bytes(Path(path))
-        assert {name: found.get(name) for name in files} == files
-    assert not (tmp_path / "next").exists() or not any((tmp_path / "next").iterdir())
-    assert os.listdir(tmp_path).count("out") == 0
+    assert {path: small_runs.file_bytes(path) for path in watched} == before
+    assert not (tmp_path / "out").exists()
 
 
 def _must_not_begin(*_: object, **__: object) -> None:

@@ -107,28 +107,6 @@ def test_what_is_no_run_is_named(fails: Fails, runs: Path) -> None:
     assert "no such folder" in fails("describe", runs / "nothing")
 
 
-@pytest.mark.parametrize(
-    ("output", "message"),
-    [
-        ("p.xls", "the ending '.xls' is not one of .csv"),
-        ("", "the ending '' is not one of"),
-        ("nowhere/p.csv", "cannot be written: there is no folder nowhere"),
-        ("d.csv/p.csv", "cannot be written: there is no folder d.csv"),
-        ("folder.csv", "cannot be written (Is a directory)"),
-        ("d.csv", "is the table that is read"),
-    ],
-)
-def test_unusable_outputs(
-    fails: Fails, runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, output: str, message: str
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "folder.csv").mkdir()
-    shutil.copy(runs / "data.csv", tmp_path / "d.csv")
-    before = small_runs.file_bytes(tmp_path)
-    assert message in fails("predict", runs / "none", "d.csv", "--output", output)
-    assert small_runs.file_bytes(tmp_path) == before
-
-
 def test_a_column_called_prediction_is_not_replaced(
     fails: Fails, attribune: Attribune, runs: Path, tmp_path: Path
 ) -> None:

@@ -116,7 +116,6 @@ def test_an_accuracy_has_the_exact_sign_test(only_first: int, only_second: int) 
     count = only_first + only_second
     assert test.p_value == pytest.approx(stats.binomtest(only_first, count).pvalue)
     assert test.differing == count
-    assert test.smallest is not None
     needed = round(200 * test.smallest)
     ends = [stats.binomtest((count + lead) // 2, count).pvalue for lead in (needed, needed - 2)]
     assert ends[0] < 0.05 <= ends[1]
