@@ -13,6 +13,7 @@ import browser
 import numpy as np
 import pytest
 import torch
+from commands import Attribune
 from trained_runs import ROWS, TrainedRuns
 
 from attribune.analysis.ablation import METHOD, ablate
@@ -135,15 +136,14 @@ def test_the_record_has_every_span_of_the_method_and_of_each_attribute(data: Pat
         for method in SITES
     ],
 )
-def test_the_command(method: str, data: Path, run_of: Runs, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    run, output = run_of(method), tmp_path / "layers.html"
-    capsys.readouterr()
-    assert main(["ablate", str(run), str(data), "--rows", "30", "--output", str(output)]) == 0
+def test_the_command(attribune: Attribune, method: str, data: Path, run_of: Runs, tmp_path: Path) -> None:
+    output = tmp_path / "layers.html"
+    code, out, _ = attribune("ablate", run_of(method), data, "--rows", "30", "--output", output)
     page = output.read_text(encoding="utf-8")
     assert "<svg" in page
     assert "The whole method" in page
     assert ("Attribute user" in page) == (method != TOLD_OF_NONE)
-    assert capsys.readouterr().out.startswith("off ")
+    assert (code, out[:4]) == (0, "off ")
 
 
 @slow
@@ -238,14 +238,11 @@ def test_nothing_stays_switched_off_after_an_error(trained_runs: TrainedRuns) ->
 
 @slow
 def test_what_was_computed_is_shown_though_the_page_cannot_be_written(
-    data: Path, run_of: Runs, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    attribune: Attribune, data: Path, run_of: Runs, tmp_path: Path
 ) -> None:
     (tmp_path / "page.html").mkdir()
-    run, words = run_of("injector"), ["--rows", "30", "--output", str(tmp_path / "page.html")]
-    capsys.readouterr()
-    assert main(["ablate", str(run), str(data), *words]) == 1
-    out, err = capsys.readouterr()
-    assert "the page cannot be written" in err
+    code, out, err = attribune("ablate", run_of("injector"), data, "--rows", "30", "--output", tmp_path / "page.html")
+    assert (code, "the page cannot be written" in err) == (1, True)
     shown = [line.split("  ")[0] for line in out.splitlines()[2:]]
     assert shown == sorted(shown, key=[METHOD, "user", "tags"].index)
     assert "0 to" in out.splitlines()[2 + len(shown) // 3 - 1]

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import small_runs
+from commands import Fails
 from safetensors.numpy import load_file, save
 from trained_runs import TrainedRuns
 
@@ -121,10 +122,10 @@ def test_a_run_is_scored_on_its_own_test_rows(run: Path, table: Path, tmp_path: 
 
 
 @pytest.mark.parametrize("verb", ["explain", "ablate", "report"])
-def test_the_table_of_a_run_is_no_output(verb: str, run: Path, table: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_table_of_a_run_is_no_output(fails: Fails, verb: str, run: Path, table: Path) -> None:
     before = table.read_bytes()
-    assert main([verb, str(run), "--output", str(table)]) == 1
-    assert f"{table} is the table that is read: choose another output file" in capsys.readouterr().err
+    message = fails(verb, run, "--output", table)
+    assert f"{table} is the table that is read: choose another output file" in message
     assert table.read_bytes() == before
 
 

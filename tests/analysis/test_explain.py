@@ -13,6 +13,7 @@ import browser
 import numpy as np
 import pytest
 import small_runs
+from commands import Attribune
 from trained_runs import TrainedRuns
 
 from attribune import load_run
@@ -236,21 +237,16 @@ def test_no_sentence_claims_a_difference_whose_interval_holds_zero(
     assert ("no direction that is shown" in values.sentences[0]) == (low <= 0 <= high)
 
 
-def test_the_command_writes_text_json_and_a_page(
-    run: Path, data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_command_writes_text_json_and_a_page(attribune: Attribune, run: Path, data: Path, tmp_path: Path) -> None:
     page = tmp_path / "explain.html"
-    words = ["explain", str(run), str(data), "--row", "2", "--as", "user=u1"]
-    capsys.readouterr()
-    assert main([*words, "--output", str(page)]) == 0
-    out, err = capsys.readouterr()
+    words = ("explain", run, data, "--row", "2", "--as", "user=u1")
+    _, out, err = attribune(*words, "--output", page)
     assert out.index("What is lost without an attribute") < out.index("For which rows") < out.index("Words of row 2")
     assert f"written to {page}" in err
     html = page.read_text(encoding="utf-8")
     assert html.count("<h2>") == 6
     assert not re.search(r'(src|href)="?http', html)
-    assert main([*words, "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
+    found = json.loads(attribune(*words, "--json")[1])
     assert as_text(found) == out.rstrip("\n")
 
 

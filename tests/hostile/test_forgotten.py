@@ -22,7 +22,6 @@ PEOPLE = [{**row, "user": OWNERS[row["user"]]} for row in ROWS]
 
 @pytest.fixture(scope="module")
 def people(trained_runs: TrainedRuns) -> Path:
-    """A run of people with names of any kind."""
     return trained_runs("injector", "--no-baselines", rows=PEOPLE)
 
 
@@ -35,7 +34,6 @@ def traces(run: Path, name: str) -> list[str]:
 
 
 def owners(run: Path) -> list[str]:
-    """Whose predictions are stored."""
     return [PEOPLE[row]["user"] for part in ("validation", "test") for row in small_runs.scored_rows(run, part)]
 
 

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 import small_runs
 import torch
+from commands import Attribune
 from trained_runs import TrainedRuns
 
-from attribune.apps.cli import main
 from attribune.errors import AttribuneError, ConfigError
 from attribune.functional import prediction_gain, value_covariance_after
 from attribune.models.model import AttributeModel
@@ -166,16 +166,13 @@ def all_of(run: Path, texts: Path, value: str = "new") -> list[NextText]:
 
 
 @slow
-def test_the_command_lists_texts_in_order(run: Path, texts: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    command = ["next", str(run), str(texts), "--for", "user=new"]
+def test_the_command_lists_texts_in_order(attribune: Attribune, run: Path, texts: Path) -> None:
+    command = ("next", run, texts, "--for", "user=new")
     before = (run / "model" / "model.safetensors").read_bytes()
-    capsys.readouterr()
-    assert main([*command, "--count", "4", "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
+    found = json.loads(attribune(*command, "--count", "4", "--json")[1])
     assert len({text["row"] for text in found}) == 4
     assert all(text["gain"] >= 0 for text in found)
-    assert main([*command, "--count", "2"]) == 0
-    lines = capsys.readouterr().out.splitlines()
+    lines = attribune(*command, "--count", "2")[1].splitlines()
     assert lines[0].split() == ["row", "gain", "text"]
     assert lines[2].startswith(str(found[0]["row"]))
     assert (run / "model" / "model.safetensors").read_bytes() == before
@@ -190,7 +187,6 @@ def test_all_texts_are_listed_once_with_their_rows(run: Path, texts: Path) -> No
 
 @slow
 def test_a_text_of_several_rows_is_listed_once(run: Path, tmp_path: Path) -> None:
-    """As in a table of judgements."""
     rows = SHORT[:6]
     path = small_runs.write_csv(tmp_path / "judged.csv", [*rows, *({**row, "user": "u9"} for row in rows), *rows])
     assert sorted(text.text for text in all_of(run, path)) == sorted(row["text"] for row in rows)

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import small_runs
+from commands import Fails
 from datasets import Dataset
 from trained_runs import ROWS, TrainedRuns
 
@@ -173,15 +174,13 @@ def test_all_is_for_one_attribute(predictor: Predictor, trained_runs: TrainedRun
 
 
 @pytest.mark.exhaustive
-def test_models_without_panels(trained_runs: TrainedRuns, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_models_without_panels(fails: Fails, trained_runs: TrainedRuns, tmp_path: Path) -> None:
     plain = load_run(trained_runs("none"))[1]
     with pytest.raises(ConfigError, match="this one reads none"):
         Panel.of(plain, "user")
     several = labelled(trained_runs, "tags", "task.multi_label=true", "task.separator=;")
     with pytest.raises(ConfigError, match="a panel is for tasks with one answer of several"):
         Panel.of(several, "user")
-    capsys.readouterr()
     texts = small_runs.write_csv(tmp_path / "texts.csv", [{"text": text} for text in TEXTS["text"]])
-    command = ["predict", str(trained_runs("injector")), str(texts), "--output", str(tmp_path / "parts")]
-    assert main([*command, "--panel", "user"]) == 1
-    assert "a panel writes one file: give an output with an ending" in capsys.readouterr().err
+    message = fails("predict", trained_runs("injector"), texts, "--output", tmp_path / "parts", "--panel", "user")
+    assert "a panel writes one file: give an output with an ending" in message
