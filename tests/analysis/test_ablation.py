@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, cast
@@ -12,13 +13,14 @@ import browser
 import numpy as np
 import pytest
 import torch
+from commands import Attribune
 from trained_runs import ROWS, TrainedRuns
 
 from attribune.analysis.ablation import METHOD, ablate
 from attribune.apps.cli import main
 from attribune.apps.report.ablation_page import ablation_page, ablation_table
 from attribune.errors import ConfigError
-from attribune.methods.base import Ablation
+from attribune.methods.base import Ablation, Method
 from attribune.metrics.bootstrap import PairedResult
 from attribune.models.base import ConditionedModel
 from attribune.models.predictor import Predictor
@@ -53,11 +55,12 @@ def columns_of(predictor: Predictor) -> dict[str, list[Any]]:
     return table | ({"tags": [row["tags"].split(";") for row in ROWS]} if "tags" in table else {})
 
 
+def method_of(predictor: Predictor) -> Method:
+    return cast(ConditionedModel, predictor.model).method
+
+
 def logits(predictor: Predictor, ablation: Ablation | None = None) -> np.ndarray[Any, Any]:
-    model = cast(ConditionedModel, predictor.model)
-    if ablation is None:
-        return predictor.logits(columns_of(predictor))[0]
-    with model.method.ablated(ablation):
+    with nullcontext() if ablation is None else method_of(predictor).ablated(ablation):
         return predictor.logits(columns_of(predictor))[0]
 
 
@@ -67,14 +70,14 @@ def logits(predictor: Predictor, ablation: Ablation | None = None) -> np.ndarray
 def test_a_layer_that_is_off_is_as_the_backbone_has_it(method: str, run_of: Runs) -> None:
     """Checked against a model whose hooks of that layer are gone."""
     _, predictor = load_run(run_of(method))
-    layers = cast(ConditionedModel, predictor.model).method.site_layers()
+    layers = method_of(predictor).site_layers()
     assert layers == tuple(range(len(layers)))
     before = logits(predictor)
     for off in ([layers[0]], [layers[-1]], layers):
         found = logits(predictor, Ablation(off))
         assert np.abs(found - before).max() > 1e-3
         _, other = load_run(run_of(method))
-        owners = [part for part in cast(ConditionedModel, other.model).method.modules() if hasattr(part, "acts_at")]
+        owners = [part for part in method_of(other).modules() if hasattr(part, "acts_at")]
         for owner in owners:
             for index, site in enumerate(owner.acts_at):
                 if site.layer in off:
@@ -88,7 +91,7 @@ def test_a_layer_that_is_off_is_as_the_backbone_has_it(method: str, run_of: Runs
 def test_an_attribute_hidden_in_all_layers_is_a_missing_one(method: str, run_of: Runs) -> None:
     """These methods read attributes in their layers alone."""
     _, predictor = load_run(run_of(method))
-    layers = cast(ConditionedModel, predictor.model).method.site_layers()
+    layers = method_of(predictor).site_layers()
     table = columns_of(predictor)
     for attribute in predictor.schema:
         hidden = table | {attribute.name: [[] if attribute.name == "tags" else None] * len(ROWS)}
@@ -104,7 +107,7 @@ def test_an_attribute_hidden_in_all_layers_is_a_missing_one(method: str, run_of:
 @slow
 def test_chunks_hide_it_in_every_chunk(trained_runs: TrainedRuns) -> None:
     _, predictor = load_run(trained_runs("injector", "data.window=chunks:8x4", *LEARNING))
-    layers = cast(ConditionedModel, predictor.model).method.site_layers()
+    layers = method_of(predictor).site_layers()
     expected = predictor.logits(columns_of(predictor), hide_attributes=True)[0]
     found = logits(predictor, Ablation(layers, predictor.schema["user"].columns))
     np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
@@ -133,15 +136,14 @@ def test_the_record_has_every_span_of_the_method_and_of_each_attribute(data: Pat
         for method in SITES
     ],
 )
-def test_the_command(method: str, data: Path, run_of: Runs, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    run, output = run_of(method), tmp_path / "layers.html"
-    capsys.readouterr()
-    assert main(["ablate", str(run), str(data), "--rows", "30", "--output", str(output)]) == 0
+def test_the_command(attribune: Attribune, method: str, data: Path, run_of: Runs, tmp_path: Path) -> None:
+    output = tmp_path / "layers.html"
+    code, out, _ = attribune("ablate", run_of(method), data, "--rows", "30", "--output", output)
     page = output.read_text(encoding="utf-8")
     assert "<svg" in page
     assert "The whole method" in page
     assert ("Attribute user" in page) == (method != TOLD_OF_NONE)
-    assert capsys.readouterr().out.startswith("off ")
+    assert (code, out[:4]) == (0, "off ")
 
 
 @slow
@@ -159,48 +161,46 @@ def span_of(first: int, last: int, difference: float, low: float, high: float) -
     return {"what": METHOD, "first": first, "last": last, **asdict(pair)}
 
 
+def record_of(spans: list[dict[str, Any]], metric: str = "accuracy") -> dict[str, Any]:
+    head = {"run": "runs/one", "method": "injector", "data": "t.csv", "rows": 9, "metric": metric, "notes": []}
+    return {**head, "layers": [0, 1], "spans": spans}
+
+
 @pytest.mark.parametrize(
-    ("metric", "sign", "expected"),
+    ("metric", "sign", "lost", "undecided", "lost_above"),
     [
         (
             "accuracy",
             1,
-            (
-                "With the method switched off in all layers, accuracy falls by 19.2 points [10.0, 27.5].",
-                "In the lower half (layer 0), no difference is shown: accuracy +0.8 points [-2.5, +4.2].",
-                "In the upper half (layer 1), accuracy falls by 2.5 points [1.0, 4.0].",
-                "The single layer that matters most is layer 1: accuracy falls by 2.5 points [1.0, 4.0].",
-            ),
+            "falls by 19.2 points [10.0, 27.5]",
+            "+0.8 points [-2.5, +4.2]",
+            "falls by 2.5 points [1.0, 4.0]",
         ),
-        (
-            "rmse",
-            -1,
-            (
-                "With the method switched off in all layers, rmse rises by 0.192 [0.100, 0.275].",
-                "In the lower half (layer 0), no difference is shown: rmse -0.008 [-0.042, +0.025].",
-                "In the upper half (layer 1), rmse rises by 0.025 [0.010, 0.040].",
-                "The single layer that matters most is layer 1: rmse rises by 0.025 [0.010, 0.040].",
-            ),
-        ),
+        ("rmse", -1, "rises by 0.192 [0.100, 0.275]", "-0.008 [-0.042, +0.025]", "rises by 0.025 [0.010, 0.040]"),
     ],
 )
-def test_the_page_says_what_is_worse_without_layers(metric: str, sign: int, expected: tuple[str, ...]) -> None:
+def test_the_page_says_what_is_worse_without_layers(
+    metric: str, sign: int, lost: str, undecided: str, lost_above: str
+) -> None:
     costs = {(0, 0): (-0.008, -0.042, 0.025), (0, 1): (0.192, 0.1, 0.275), (1, 1): (0.025, 0.01, 0.04)}
     spans = [
         span_of(*ends, sign * cost, *sorted((sign * low, sign * high))) for ends, (cost, low, high) in costs.items()
     ]
-    record = {"run": "runs/one", "method": "injector", "data": "t.csv", "rows": 9, "metric": metric, "notes": []}
-    page = ablation_page({**record, "layers": [0, 1], "spans": spans})
-    assert [sentence for sentence in expected if sentence not in page] == []
-    table = ablation_table({**record, "layers": [0, 1], "spans": spans})
+    page = ablation_page(record_of(spans, metric))
+    for sentence in (
+        f"With the method switched off in all layers, {metric} {lost}.",
+        f"In the lower half (layer 0), no difference is shown: {metric} {undecided}.",
+        f"In the upper half (layer 1), {metric} {lost_above}.",
+        f"The single layer that matters most is layer 1: {metric} {lost_above}.",
+    ):
+        assert sentence in page
+    table = ablation_table(record_of(spans, metric))
     assert table[0][2] == ("accuracy lost" if sign == 1 else "rmse added")
     assert float(table[-1][2]) > 0  # what is worse costs, whichever way the metric goes
 
 
 def test_no_layer_is_named_when_none_is_shown_to_matter() -> None:
-    spans = [span_of(*ends, 0.01, -0.02, 0.04) for ends in ((0, 0), (0, 1), (1, 1))]
-    record = {"run": "runs/one", "method": "injector", "data": "t.csv", "rows": 9, "metric": "accuracy", "notes": []}
-    page = ablation_page({**record, "layers": [0, 1], "spans": spans})
+    page = ablation_page(record_of([span_of(*ends, 0.01, -0.02, 0.04) for ends in ((0, 0), (0, 1), (1, 1))]))
     assert "No single layer is shown to matter." in page
     assert "matters most" not in page
 
@@ -229,7 +229,7 @@ def test_no_rows_are_refused(data: Path, trained_runs: TrainedRuns) -> None:
 @slow
 def test_nothing_stays_switched_off_after_an_error(trained_runs: TrainedRuns) -> None:
     _, predictor = load_run(trained_runs("injector"))
-    method = cast(ConditionedModel, predictor.model).method
+    method = method_of(predictor)
     with pytest.raises(KeyboardInterrupt), method.ablated(Ablation([0])):
         raise KeyboardInterrupt
     assert all(getattr(part, "ablation", None) is None for part in method.modules())
@@ -238,14 +238,11 @@ def test_nothing_stays_switched_off_after_an_error(trained_runs: TrainedRuns) ->
 
 @slow
 def test_what_was_computed_is_shown_though_the_page_cannot_be_written(
-    data: Path, run_of: Runs, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    attribune: Attribune, data: Path, run_of: Runs, tmp_path: Path
 ) -> None:
     (tmp_path / "page.html").mkdir()
-    run, words = run_of("injector"), ["--rows", "30", "--output", str(tmp_path / "page.html")]
-    capsys.readouterr()
-    assert main(["ablate", str(run), str(data), *words]) == 1
-    out, err = capsys.readouterr()
-    assert "the page cannot be written" in err
+    code, out, err = attribune("ablate", run_of("injector"), data, "--rows", "30", "--output", tmp_path / "page.html")
+    assert (code, "the page cannot be written" in err) == (1, True)
     shown = [line.split("  ")[0] for line in out.splitlines()[2:]]
     assert shown == sorted(shown, key=[METHOD, "user", "tags"].index)
     assert "0 to" in out.splitlines()[2 + len(shown) // 3 - 1]

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import small_runs
+from commands import Fails
 from safetensors.numpy import load_file, save
 from trained_runs import TrainedRuns
 
@@ -58,7 +59,6 @@ def test_findings_are_the_sentences_of_the_verdict_in_python_and_in_the_file(run
     assert [one.text for one in found.findings] == found.verdict.sentences()
     assert {one.code for one in found.findings} >= {"hidden-overstates", "sign-of-differences"}
     stored = RunFolder(run).read_results()
-    assert stored.verdict is not None
     codes = [one.code for one in stored.findings]
     of_verdict = [one.code for one in stored.verdict.findings()]
     assert codes[: len(of_verdict)] == of_verdict
@@ -126,10 +126,10 @@ def test_a_run_is_scored_on_its_own_test_rows(run: Path, table: Path, tmp_path: 
 
 
 @pytest.mark.parametrize("verb", ["explain", "ablate", "report"])
-def test_the_table_of_a_run_is_no_output(verb: str, run: Path, table: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_table_of_a_run_is_no_output(fails: Fails, verb: str, run: Path, table: Path) -> None:
     before = table.read_bytes()
-    assert main([verb, str(run), "--output", str(table)]) == 1
-    assert f"{table} is the table that is read: choose another output file" in capsys.readouterr().err
+    message = fails(verb, run, "--output", table)
+    assert f"{table} is the table that is read: choose another output file" in message
     assert table.read_bytes() == before
 
 

@@ -8,24 +8,23 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
-from unittest import mock
 
 import browser
 import numpy as np
 import pytest
 import small_runs
+from commands import Attribune
 from trained_runs import TrainedRuns
 
-from attribune import Categorical, Classification, Schema, load_run
-from attribune.analysis.explain import rescored
-from attribune.analysis.explain import run as explanation
+from attribune import load_run
 from attribune.analysis.explain.rescored import Rescored, influential_values
 from attribune.analysis.explain.wording import as_text, headline, sections
 from attribune.apps.cli import main
 from attribune.apps.report.explanation_page import explain, explanation_page
 from attribune.data.tables import read_table
-from attribune.errors import ConfigError
 from attribune.metrics.bootstrap import paired
+
+pytestmark = pytest.mark.slow
 
 ROWS = [
     {**row, "stars": row["stars"] if number % 3 else ("good" if row["user"] in ("u1", "u2") else "bad")}
@@ -43,14 +42,14 @@ def data(trained_runs: TrainedRuns) -> Path:
 
 
 @pytest.fixture(scope="module")
-def run_of(trained_runs: TrainedRuns) -> Callable[[str], Path]:
-    return lambda method: trained_runs(method, "--no-baselines", "--multi-label", "tags:;", rows=TRAINING)
+def run(trained_runs: TrainedRuns) -> Path:
+    """The linear baseline, which learns from 160 rows whose users decide the label."""
+    return trained_runs("linear", "--no-baselines", "--multi-label", "tags:;", rows=TRAINING)
 
 
 @pytest.fixture(scope="module")
-def explained(trained_runs: TrainedRuns, run_of: Callable[[str], Path], data: Path) -> dict[str, Any]:
-    """The linear baseline, which learns from 160 rows whose users decide the label."""
-    return explain(run_of("linear"), data, row=2, rare=20)
+def explained(run: Path, data: Path) -> dict[str, Any]:
+    return explain(run, data, row=2, rare=20)
 
 
 @pytest.fixture
@@ -59,40 +58,21 @@ def record(explained: dict[str, Any]) -> dict[str, Any]:
     return copy.deepcopy(explained)
 
 
-def test_an_attribute_may_have_any_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Hiding the attribute "attributes" is not hiding all."""
-    schema = Schema.fit(
-        {"attributes": ["x", "y"], "user": ["a", "b"]}, [Categorical("attributes"), Categorical("user")]
-    )
-    predictor = mock.Mock(schema=schema, reads_attributes=True, task=Classification(classes=2))
-    predictor.score = lambda ids: np.stack([ids[:, 0], ids[:, 1]], axis=1).astype(np.float32)
-    monkeypatch.setattr(explanation, "rows_of", lambda predictor, texts, ids: ids)
-    cases = explanation.counterfactuals(predictor, "a text", np.array([1, 2]), instead=[], top=0)
-    assert [case["as"] for case in cases] == ["as given", "attributes hidden", "attributes hidden", "user hidden"]
-    seen = [case["numbers"] for case in cases]
-    assert len({tuple(numbers.values()) for numbers in seen}) == 4, "four predictions of four different ids"
-
-
 def metric_of(run: Path, data: Path, change: Callable[[np.ndarray], np.ndarray]) -> Any:
     """The accuracy with other ids, by way of the predictor alone."""
     _, predictor = load_run(run)
     table = read_table(data)
     rows = predictor.encode_rows(table)
     labels, _ = predictor.task.encode_labels([table["stars"]])
-    return predictor.task.metrics(predictor.score(rows.with_attribute_ids(change(rows.attribute_ids.copy()))), labels)[
-        "accuracy"
-    ]
+    logits = predictor.score(rows.with_attribute_ids(change(rows.attribute_ids.copy())))
+    return predictor.task.metrics(logits, labels)["accuracy"]
 
 
-@pytest.mark.slow
-def test_losses_are_those_of_rows_with_the_attribute_hidden(
-    record: dict[str, Any], run_of: Callable[[str], Path], data: Path
-) -> None:
+def test_losses_are_those_of_rows_with_the_attribute_hidden(record: dict[str, Any], run: Path, data: Path) -> None:
     def without_user(ids: np.ndarray) -> np.ndarray:
         ids[:, 0] = 0
         return ids
 
-    run = run_of("linear")
     assert [loss["attribute"] for loss in record["losses"]] == ["user", "tags", None]
     expected = paired(metric_of(run, data, lambda ids: ids), metric_of(run, data, without_user))
     found = record["losses"][0]["hidden"]["accuracy"]
@@ -102,7 +82,6 @@ def test_losses_are_those_of_rows_with_the_attribute_hidden(
     assert record["losses"][2]["hidden"]["accuracy"]["difference"] == pytest.approx(everything.difference)
 
 
-@pytest.mark.slow
 def test_an_attribute_that_decides_labels_is_missed_and_one_of_chance_is_not(record: dict[str, Any]) -> None:
     user, tags, _ = record["losses"]
     assert user["shuffled"]["accuracy"]["low"] > 0
@@ -112,7 +91,6 @@ def test_an_attribute_that_decides_labels_is_missed_and_one_of_chance_is_not(rec
     assert "With tags hidden, no difference in accuracy is shown: " in text
 
 
-@pytest.mark.slow
 def test_shuffles_of_one_row_are_drawn_together(record: dict[str, Any]) -> None:
     """Three shuffles of 80 rows are not 240 rows: the interval is about as wide as that of one."""
     for loss in record["losses"]:
@@ -120,7 +98,6 @@ def test_shuffles_of_one_row_are_drawn_together(record: dict[str, Any]) -> None:
         assert shuffled["high"] - shuffled["low"] > 0.5 * (hidden["high"] - hidden["low"])
 
 
-@pytest.mark.slow
 def test_bins_hold_every_row_once(record: dict[str, Any]) -> None:
     users = {one["bin"]: one for one in record["bins"] if one["attribute"] == "user"}
     assert sum(one["rows"] for one in users.values()) == record["rows"] == 80
@@ -131,7 +108,6 @@ def test_bins_hold_every_row_once(record: dict[str, Any]) -> None:
     assert "nothing to hide" in as_text(record)
 
 
-@pytest.mark.slow
 def test_values_are_ranked_by_what_they_move(record: dict[str, Any]) -> None:
     users, tags = record["values"]
     moves = [one["move"] for one in users["top"]]
@@ -143,10 +119,9 @@ def test_values_are_ranked_by_what_they_move(record: dict[str, Any]) -> None:
     assert all(one["low"] <= one["change"] <= one["high"] for one in users["top"])
 
 
-@pytest.mark.slow
-def test_figures_of_values_are_those_counted_row_by_row(run_of: Callable[[str], Path], data: Path) -> None:
+def test_figures_of_values_are_those_counted_row_by_row(run: Path, data: Path) -> None:
     """Of an attribute with one value a row and of one with several, of which one at a time is taken away."""
-    _, predictor = load_run(run_of("linear"))
+    _, predictor = load_run(run)
     rows = read_table(data)
     ready = predictor.encode_rows(rows)
     given = predictor.task.decode(predictor.score(ready)).probabilities
@@ -172,16 +147,8 @@ def test_figures_of_values_are_those_counted_row_by_row(run_of: Callable[[str], 
             assert top["low"] - 1e-5 <= top["change"] <= top["high"] + 1e-5
 
 
-def test_the_interval_of_many_rows_is_that_of_the_bootstrap() -> None:
-    changes = np.random.default_rng(1).exponential(size=2_001)
-    assert rescored._interval(changes) == pytest.approx(rescored._interval(changes[:2_000]), abs=0.005)
-
-
-@pytest.mark.slow
-def test_one_row_as_others_would_have_written_it(
-    record: dict[str, Any], run_of: Callable[[str], Path], data: Path
-) -> None:
-    _, predictor = load_run(run_of("linear"))
+def test_one_row_as_others_would_have_written_it(record: dict[str, Any], run: Path, data: Path) -> None:
+    _, predictor = load_run(run)
     row = read_table(data).select([1]).to_dict()
     cases = {one["as"]: one for one in record["row"]["predictions"]}
     expected = predictor.predict({**row, "user": ["u1"]})
@@ -189,16 +156,13 @@ def test_one_row_as_others_would_have_written_it(
     assert cases["user=u1"]["numbers"]["good"] == pytest.approx(expected["probability_good"][0], abs=1e-5)
     hidden = predictor.predict({"text": row["text"], "user": [None], "tags": [None]})
     assert cases["attributes hidden"]["numbers"]["good"] == pytest.approx(hidden["probability_good"][0], abs=1e-5)
-    others = explain(run_of("linear"), data, row=2, instead=[{"user": ["u0"], "tags": ["war", "drama"]}])["row"][
-        "predictions"
-    ]
-    assert [one["as"] for one in others][-1] == "user=u0 tags=war tags=drama"
+    other = explain(run, data, row=2, instead=[{"user": ["u0"], "tags": ["war", "drama"]}])["row"]["predictions"][-1]
+    assert other["as"] == "user=u0 tags=war tags=drama"
     expected = predictor.predict({**row, "user": ["u0"], "tags": ["war;drama"]})
-    assert others[-1]["numbers"]["bad"] == pytest.approx(expected["probability_bad"][0], abs=1e-5)
+    assert other["numbers"]["bad"] == pytest.approx(expected["probability_bad"][0], abs=1e-5)
 
 
 @pytest.mark.one_in(2)
-@pytest.mark.slow
 @pytest.mark.parametrize("method", ["linear", "injector"])
 def test_the_effect_of_a_word_is_what_the_text_without_it_lacks(
     trained_runs: TrainedRuns, tmp_path: Path, method: str
@@ -227,31 +191,27 @@ TASKS = {
 }
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("task", TASKS)
 def test_every_task(trained_runs: TrainedRuns, data: Path, task: str) -> None:
     label, words, metric = TASKS[task]
-    table, backbone = trained_runs.table(TRAINING), trained_runs.backbone()
-    command = small_runs.train_command(table, "", backbone=backbone, method="linear")
-    command[command.index("stars")] = label
+    options = {"backbone": trained_runs.backbone(), "method": "linear", "label": [label]}
+    command = small_runs.train_command(trained_runs.table(TRAINING), "", **options)
     run = trained_runs.trained([*command, *words, "--no-baselines"])
     record = explain(run, data, row=1)
     assert record["metric"] == metric
     (loss,) = record["losses"]
-    better = load_run(run)[1].task.higher_is_better
-    _, predictor = load_run(run)
-    table = read_table(data)
+    predictor, table = load_run(run)[1], read_table(data)
     labels, known = predictor.task.encode_labels([table[label]])
     with_, without = (
         predictor.task.metrics(predictor.logits(table, hide_attributes=hide)[0][known], labels[known])[metric].value()
         for hide in (False, True)
     )
-    assert loss["hidden"][metric]["difference"] == pytest.approx((with_ - without) * (1 if better else -1))
+    sign = 1 if predictor.task.higher_is_better else -1
+    assert loss["hidden"][metric]["difference"] == pytest.approx((with_ - without) * sign)
     assert "no difference" in as_text(record) or " by " in as_text(record)
     json.dumps(record, allow_nan=False)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("low", "high", "words"),
     [
@@ -277,65 +237,27 @@ def test_no_sentence_claims_a_difference_whose_interval_holds_zero(
     assert ("no direction that is shown" in values.sentences[0]) == (low <= 0 <= high)
 
 
-@pytest.mark.slow
-def test_the_command_writes_text_json_and_a_page(
-    run_of: Callable[[str], Path], data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_command_writes_text_json_and_a_page(attribune: Attribune, run: Path, data: Path, tmp_path: Path) -> None:
     page = tmp_path / "explain.html"
-    words = ["explain", str(run_of("linear")), str(data), "--row", "2", "--as", "user=u1"]
-    capsys.readouterr()
-    assert main([*words, "--output", str(page)]) == 0
-    out, err = capsys.readouterr()
+    words = ("explain", run, data, "--row", "2", "--as", "user=u1")
+    _, out, err = attribune(*words, "--output", page)
     assert out.index("What is lost without an attribute") < out.index("For which rows") < out.index("Words of row 2")
     assert f"written to {page}" in err
     html = page.read_text(encoding="utf-8")
     assert html.count("<h2>") == 6
     assert not re.search(r'(src|href)="?http', html)
-    assert main([*words, "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
+    found = json.loads(attribune(*words, "--json")[1])
     assert as_text(found) == out.rstrip("\n")
 
 
-@pytest.mark.slow
 @pytest.mark.exhaustive
 @browser.needs_browser
-def test_the_page_in_a_browser(run_of: Callable[[str], Path], data: Path, tmp_path: Path) -> None:
-    words = ["explain", str(run_of("linear")), str(data), "--row", "2", "--as", "user=u1"]
+def test_the_page_in_a_browser(run: Path, data: Path, tmp_path: Path) -> None:
+    words = ["explain", str(run), str(data), "--row", "2", "--as", "user=u1"]
     assert main([*words, "--output", str(tmp_path / "page.html")]) == 0
     assert browser.page_findings(tmp_path / "page.html", tmp_path) == []
 
 
-@pytest.mark.slow
 def test_a_page_shows_values_as_text(record: dict[str, Any]) -> None:
     record["values"][0]["top"][0]["value"] = "<script>"
     assert "<script>" not in explanation_page(record)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (("--row", "99"), "data.csv has 80 rows, so there is no row 99"),
-        (("--row", "0"), "row is 0: give at least 1"),
-        (("--as", "user=u1"), "other values (--as) need a row: choose one with --row"),
-        (("--row", "1", "--as", "user=u11"), "attribute 'user' has no value 'u11' in training; did you mean 'u1'?"),
-        (("--output", "nowhere/page.html"), "nowhere/page.html cannot be written"),
-        (("--rare", "0"), "rare is 0"),
-    ],
-)
-def test_what_cannot_be_explained_says_why(
-    run_of: Callable[[str], Path], data: Path, capsys: pytest.CaptureFixture[str], words: tuple[str, ...], message: str
-) -> None:
-    run = run_of("linear")
-    capsys.readouterr()
-    assert main(["explain", str(run), str(data), *words]) == 1
-    out, err = capsys.readouterr()
-    assert message in err
-    assert out == ""
-    assert "Traceback" not in err
-
-
-@pytest.mark.slow
-def test_a_run_without_attributes_is_refused(run_of: Callable[[str], Path], data: Path) -> None:
-    with pytest.raises(ConfigError, match=r"method 'none' of .* reads no attributes"):
-        explain(run_of("none"), data)

@@ -1,11 +1,16 @@
-"""Sentences of an explanation, of a record as `explain` makes it."""
+"""Sentences of an explanation, of a record as `explain` makes it, and what needs no run."""
 
 from __future__ import annotations
 
 from typing import Any
+from unittest import mock
 
+import numpy as np
 import pytest
 
+from attribune import Categorical, Classification, Schema
+from attribune.analysis.explain import rescored
+from attribune.analysis.explain import run as explanation
 from attribune.analysis.explain.wording import _values
 
 TOP = {"value": "-", "rows": 7, "training_rows": 9, "move": 0.2, "of": "bad", "change": 0.2, "low": 0.1, "high": 0.3}
@@ -34,3 +39,21 @@ def test_nothing_is_said_of_differences_where_no_value_has_enough_rows() -> None
 
 def record(values: int, enough: int, top: list[dict[str, Any]]) -> dict[str, Any]:
     return {"least_rows": 5, "values": [{"attribute": "user", "values": values, "enough_rows": enough, "top": top}]}
+
+
+def test_an_attribute_may_have_any_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Hiding the attribute "attributes" is not hiding all."""
+    names = ["attributes", "user"]
+    schema = Schema.fit({name: ["x", "y"] for name in names}, [Categorical(name) for name in names])
+    predictor = mock.Mock(schema=schema, reads_attributes=True, task=Classification(classes=2))
+    predictor.score = lambda ids: np.stack([ids[:, 0], ids[:, 1]], axis=1).astype(np.float32)
+    monkeypatch.setattr(explanation, "rows_of", lambda predictor, texts, ids: ids)
+    cases = explanation.counterfactuals(predictor, "a text", np.array([1, 2]), instead=[], top=0)
+    assert [case["as"] for case in cases] == ["as given", "attributes hidden", "attributes hidden", "user hidden"]
+    seen = [case["numbers"] for case in cases]
+    assert len({tuple(numbers.values()) for numbers in seen}) == 4, "four predictions of four different ids"
+
+
+def test_the_interval_of_many_rows_is_that_of_the_bootstrap() -> None:
+    changes = np.random.default_rng(1).exponential(size=2_001)
+    assert rescored._interval(changes) == pytest.approx(rescored._interval(changes[:2_000]), abs=0.005)

@@ -59,13 +59,11 @@ def test_the_judge_who_gives_less_is_found_and_so_is_the_one_who_draws_by_lot(ta
             mine = stars[(text == TEXT) & (judge == JUDGE)][0]
             own.append(mine - np.mean(stars[(text == TEXT) & (judge != JUDGE)]))
         assert one.rows == TEXTS
-        assert one.bias is not None
         assert one.bias.value == pytest.approx(np.mean(own), abs=1e-6)
         assert one.consistency.value == pytest.approx(np.std(own), abs=1e-6)
         assert abs(one.bias.interval.value) < abs(one.bias.value)
         assert one.bias.interval.low < one.bias.interval.value < one.bias.interval.high
         assert one.consistency.interval.low <= one.consistency.value <= one.consistency.interval.high
-    assert judges[0].bias is not None
     assert judges[0].bias.stands_out
     assert judges[0].bias.interval.high < -1
     assert [
@@ -78,7 +76,6 @@ def test_judges_who_differ_by_chance_alone_do_not_stand_out() -> None:
     rng = np.random.default_rng(3)
     for task, labels in ((STARS, rng.integers(5, size=len(TEXT))), (TWO, rng.integers(2, size=len(TEXT)))):
         for one in judge_answers(found(scored(task, labels))):
-            assert one.bias is not None
             assert not one.bias.stands_out
             assert not one.consistency.stands_out
             assert one.bias.interval.low < 0 < one.bias.interval.high
@@ -150,13 +147,10 @@ def test_texts_that_are_disputed_as_predicted_are_told_apart() -> None:
         assert TEXT[figures.rows[text]] == text
     assert figures.counts.tolist() == [JUDGES] * TEXTS
     assert figures.mean.value == pytest.approx(figures.seen.mean())
-    assert figures.correlation is not None
     assert figures.correlation.low > 0.3
-    assert figures.calibration is not None
     assert figures.calibration.gap.low < 0 < figures.calibration.gap.high
     assert figures.calibration.gap.value == pytest.approx((figures.predicted - figures.seen).mean())
     sure = text_figures(found(scored(TWO, labels, 8 * logits)))
-    assert sure.calibration is not None
     assert sure.calibration.gap.high < 0, "a model that is too sure predicts too little disagreement"
 
 
@@ -218,7 +212,6 @@ def test_what_has_no_judgements_is_said_in_a_sentence(task: Task, clusters: Any,
     columns = {SEVERAL: 3, SHARES: 2, PARTS: 2}.get(task)
     labels = np.zeros(len(TEXT) if columns is None else (len(TEXT), columns), dtype=int)
     reason = find_judgements(scored(task, labels, clusters=clusters))
-    assert isinstance(reason, str)
     assert said in reason
 
 
@@ -238,7 +231,6 @@ def test_where_all_agree_there_is_no_correlation() -> None:
     assert not figures.seen.any()
     assert figures.correlation is None
     for one in judge_answers(found(scored(STARS, np.ones(len(TEXT), dtype=int)))):
-        assert one.bias is not None
         assert (one.bias.value, one.consistency.value) == (0, 0)
         assert not one.bias.stands_out
 

@@ -28,7 +28,6 @@ def example(
     unknown: NotImported = None,  # type: ignore[name-defined]  # noqa: F821
     **more: Any,
 ) -> dict[str, Any]:
-    """Return the arguments."""
     return {name: value for name, value in locals().items() if name != "more"} | more
 
 

@@ -109,9 +109,8 @@ class TestFilesWrittenOneByOne:
     def test_what_was_written_is_read_and_any_other_content_refused(self, files: CheckedFiles) -> None:
         files.check("recipe.yaml")
         (files.folder / "recipe.yaml").write_bytes(b"a: 2")
-        with pytest.raises(
-            ModelFolderError, match=r"recipe\.yaml was changed or damaged .*restore .*remove .*checksums"
-        ):
+        said = r"recipe\.yaml was changed or damaged .*restore .*remove .*checksums"
+        with pytest.raises(ModelFolderError, match=said):
             files.check("recipe.yaml")
         files.check("metrics.json")
         with pytest.raises(ModelFolderError, match=r"recipe\.yaml"):

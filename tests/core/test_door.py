@@ -16,13 +16,7 @@ from lab_methods import needs_lab
 import attribune
 from attribune.apps.cli import build_parser
 from attribune.apps.cli.door import CommandLine
-from attribune.core.door import (
-    as_argument,
-    as_attribute,
-    as_call,
-    called,
-    opened_command_line,
-)
+from attribune.core.door import as_argument, as_attribute, as_call, called, opened_command_line
 from attribune.runs.recipe import Recipe
 
 SOURCE = Path(attribune.__file__).parent
@@ -53,6 +47,10 @@ CASES: list[tuple[str, tuple[Any, ...], str]] = [
     ("train t.csv --output r", ("backbone.name", "a folder"), "--backbone 'a folder'"),
     ("train t.csv --output r", ("training.precision", "float32"), "--set training.precision=float32"),
     ("train t.csv --output r", ("resume", True), "--resume"),
+    ("train t.csv --output r", ("transfer.run", "runs/a"), "--init-attributes runs/a"),
+    ("train t.csv --output r", ("method.trials", 3), "--trials 3"),
+    ("train t.csv --output r", ("method.name", "none"), "--method none"),
+    ("check t.csv", ("transfer.run", "runs/a"), "`attribune train --init-attributes runs/a`"),
     ("evaluate r", ("data.bad_labels", "drop"), "`attribune train --set data.bad_labels=drop`"),
     ("export r", ("kind", "onnx"), "--format onnx"),
     ("export r", ("assignments",), "--for"),
@@ -107,15 +105,6 @@ def test_a_command_is_the_door_of_its_threads_too() -> None:
         thread.start()
         thread.join()
     assert found == ["--encoding"]
-
-
-def test_settings_whose_flag_has_another_name() -> None:
-    with at("train t.csv --output runs/r"):
-        assert as_argument("transfer.run", "runs/a") == "--init-attributes runs/a"
-        assert as_argument("method.trials", 3) == "--trials 3"
-        assert as_argument("method.name", "none") == "--method none"
-    with at("check t.csv"):
-        assert as_argument("transfer.run", "runs/a") == "`attribune train --init-attributes runs/a`"
 
 
 def texts_of(tree: ast.Module) -> Iterator[tuple[int, str]]:

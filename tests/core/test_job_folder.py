@@ -106,13 +106,6 @@ def test_a_link_in_a_folder_is_refused_and_its_target_named(name: str, target: s
     assert not (tmp_path / "nothing").exists()
 
 
-def test_a_folder_may_be_a_link_itself(tmp_path: Path) -> None:
-    (tmp_path / "disk").mkdir()
-    (tmp_path / "work").symlink_to(tmp_path / "disk")
-    with Knitting(tmp_path / "work").held():
-        assert (tmp_path / "disk" / ".lock").is_file()
-
-
 @pytest.mark.parametrize("link", ["hard", "symbolic"])
 def test_who_holds_a_lock_is_never_written_into_another_file(link: str, tmp_path: Path) -> None:
     mine, holder = tmp_path / "mine", tmp_path / ".lock.holder"

@@ -19,7 +19,6 @@ from attribune.core.device import training_alone
 
 
 def draws() -> list[float]:
-    """The next random numbers of the process."""
     return [random.random(), float(np.random.random()), float(torch.rand(()))]  # noqa: NPY002
 
 

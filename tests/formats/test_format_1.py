@@ -5,16 +5,14 @@ from __future__ import annotations
 import json
 import re
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 import yaml
+from commands import Attribune
 from lab_methods import needs_lab
-
-from attribune.apps.cli import main
 
 FORMAT_1 = Path(__file__).parents[1] / "fixtures" / "format_1"
 RUNS = ("injector", "linear", "written", "continued", "enrolled")
@@ -22,9 +20,6 @@ PREDICTED = {
     "injector": "predictions.csv",
     **{run: f"predictions_{run}.csv" for run in ("linear", "enrolled", "encoded")},
 }
-
-Outcome = tuple[int, str, str]
-Attribune = Callable[..., Outcome]
 
 
 @pytest.fixture(autouse=True)
@@ -34,17 +29,6 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     shutil.copytree(FORMAT_1, folder)
     monkeypatch.chdir(folder)
     return folder
-
-
-@pytest.fixture
-def attribune(capsys: pytest.CaptureFixture[str]) -> Attribune:
-    def run(*words: str) -> Outcome:
-        capsys.readouterr()
-        code = main([*words])
-        out, err = capsys.readouterr()
-        return code, out, err
-
-    return run
 
 
 def figures_of(run: str, part: str = "test") -> dict[str, float]:

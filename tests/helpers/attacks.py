@@ -9,7 +9,6 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -19,82 +18,51 @@ import small_runs
 import yaml
 from lab_methods import HAS_LAB
 from tally import Outcome, tell
+from token_tables import spans_command, tags_command
 from troubles import FileFault, Trouble
 
 from attribune.core.checksums import CHECKSUMS, CheckedFiles
 from attribune.errors import ModelFolderError
 
-__all__ = ["ATTACKS", "NEW", "VERBS", "Attacks", "Verb", "contents", "write_experiment"]
-
 ATTACKS = int(os.environ.get("ATTRIBUNE_ATTACKS", "1"))
 NEW = small_runs.reviews(40, seed=9, users=12)  # users 7 to 11 are new
 # What differs from one undisturbed run to the next.
-TIMED = (
-    "seconds",
-    "train_seconds",
-    "eval_runtime",
-    "eval_samples_per_second",
-    "eval_steps_per_second",
-    "peak_mb",
-    "finished",
-)
+TIMED = {
+    *("seconds", "train_seconds", "eval_runtime", "eval_samples_per_second", "eval_steps_per_second"),
+    *("peak_mb", "finished"),
+}
 TIMED_FILES = ("bake_off.json", "cell.json", "log.jsonl", "metrics.json", "training.json")
 
 
-@dataclass(frozen=True)
-class Verb:
-    """A command that writes.
+def verbs(folder: Path) -> dict[str, list[str]]:
+    """The words of each command that writes, of which those of a training go on with it, too."""
+    run, rows = str(folder / "run"), str(folder / "new.csv")
+    new = {"output": folder / "new", "backbone": folder / "backbone"}
+    training = small_runs.train_command(folder / "data.csv", **new)
+    found = {
+        "train": [*training, "training.evaluate_every=2", "--resume"],
+        "train linear": [*small_runs.train_command(folder / "data.csv", method="linear", **new), "--resume"],
+        "predict": ["predict", run, rows, "--output", str(folder / "predictions.parquet")],
+        "predict to a folder": ["predict", run, rows, "--output", str(folder / "parts")],
+        "enrol": ["enrol", run, rows],
+        "forget": ["forget", run, "--attribute", "user", "--value", "u3"],
+        "report": ["report", run],
+        "explain": ["explain", run, rows, "--output", str(folder / "explain.html")],
+        "export": ["export", run, "--for", "user=u1", "--output", str(folder / "exported")],
+        "search": ["search", *training[1:], "--trials", "2"],
+        "train with others": [*training, "--compare", "none", "--resume"],
+        "train tags": [*tags_command(folder / "tags.jsonl", **new), "--resume"],
+        "train spans": [*spans_command(folder / "spans.jsonl", **new), "--resume"],
+    }
+    if HAS_LAB:
+        source, prepared = str(folder / "source"), str(folder / "set")
+        experiment, cells = str(folder / "experiment.yaml"), str(folder / "cells")
+        found["data prepare"] = ["data", "prepare", "critics", "--partial", "--source", source, "--output", prepared]
+        found["benchmark"] = ["benchmark", "run", experiment, "--output", cells]
+    return found
 
-    Attributes:
-        words: of the command.
-        again: more words with which it goes on.
-    """
 
-    words: Callable[[Path], list[str]]
-    again: tuple[str, ...] = ()
-
-
-VERBS = {
-    "train": Verb(lambda folder: [*_small_training(folder), "training.evaluate_every=2", "--resume"]),
-    "train linear": Verb(
-        lambda folder: [
-            *small_runs.train_command(
-                folder / "data.csv", folder / "new", backbone=folder / "backbone", method="linear"
-            ),
-            "--resume",
-        ]
-    ),
-    "predict": Verb(
-        lambda folder: ["predict", *_run_and_rows(folder), "--output", str(folder / "predictions.parquet")]
-    ),
-    "predict to a folder": Verb(lambda folder: ["predict", *_run_and_rows(folder), "--output", str(folder / "parts")]),
-    "enrol": Verb(lambda folder: ["enrol", *_run_and_rows(folder)]),
-    "forget": Verb(lambda folder: ["forget", str(folder / "run"), "--attribute", "user", "--value", "u3"]),
-    "report": Verb(lambda folder: ["report", str(folder / "run")]),
-    "explain": Verb(lambda folder: ["explain", *_run_and_rows(folder), "--output", str(folder / "explain.html")]),
-    "export": Verb(
-        lambda folder: ["export", str(folder / "run"), "--for", "user=u1", "--output", str(folder / "exported")]
-    ),
-    "search": Verb(lambda folder: ["search", *_small_training(folder)[1:], "--trials", "2"]),
-    "train with others": Verb(
-        lambda folder: [*_small_training(folder), "--compare", "none", "--resume"],
-    ),
-    "train tags": Verb(lambda folder: [*_token_training(folder, "tags"), "--resume"]),
-    "train spans": Verb(lambda folder: [*_token_training(folder, "spans"), "--resume"]),
-}
-VERBS_OF_THE_LAB = {
-    "data prepare": Verb(
-        lambda folder: [
-            *("data", "prepare", "critics", "--partial"),
-            *("--source", str(folder / "source"), "--output", str(folder / "set")),
-        ]
-    ),
-    "benchmark": Verb(
-        lambda folder: ["benchmark", "run", str(folder / "experiment.yaml"), "--output", str(folder / "cells")]
-    ),
-}
-if HAS_LAB:
-    VERBS |= VERBS_OF_THE_LAB
+VERBS = tuple(verbs(Path()))
 
 
 def write_experiment(folder: Path, file: Path) -> None:
@@ -108,25 +76,6 @@ def write_experiment(folder: Path, file: Path) -> None:
         "training": {"steps": 4, "batch_size": 16, "evaluate_every": 2, "precision": "float32"},
     }
     file.write_text(yaml.safe_dump(experiment))
-
-
-def _small_training(folder: Path) -> list[str]:
-    return small_runs.train_command(folder / "data.csv", folder / "new", backbone=folder / "backbone")
-
-
-def _token_training(folder: Path, task: str) -> list[str]:
-    words = small_runs.train_command(folder / f"{task}.jsonl", folder / "new", backbone=folder / "backbone")
-    columns = {
-        "tags": ["words", "--label", "tags"],
-        "spans": ["question", "--text-pair", "context", "--label", "answers"],
-    }
-    words[words.index("--text") + 1 : words.index("--label") + 2] = columns[task]
-    words[words.index("--max-length") + 1] = "16"  # so that rows have several windows
-    return ["train", words[1], "--task", task, *words[2:]]
-
-
-def _run_and_rows(folder: Path) -> tuple[str, str]:
-    return str(folder / "run"), str(folder / "new.csv")
 
 
 @dataclass(frozen=True)
@@ -147,10 +96,9 @@ class Attacks:
     """One verb, begun from the same files as often as wanted, always at the same place."""
 
     def __init__(self, name: str, base: Path, folder: Path) -> None:
-        self.name, verb = name, VERBS[name]
+        self.name = name
         self.base, self.place, self.log, self.count = base, folder / "work", folder / "log.txt", folder / "count"
-        self.words = verb.words(self.place)
-        self.again = [*self.words, *verb.again]
+        self.words = verbs(self.place)[name]
 
     @cached_property
     def end(self) -> End:

@@ -8,14 +8,16 @@ import pytest
 
 from attribune.apps.cli import main
 
-__all__ = ["Outcome", "attribune", "fails"]
-
 Outcome = tuple[int, str, str]
 """Exit code, stdout and stderr."""
+Attribune = Callable[..., Outcome]
+Fails = Callable[..., str]
+Words = Callable[..., list[str]]
+"""The words of a command, with more of them."""
 
 
 @pytest.fixture
-def attribune(capsys: pytest.CaptureFixture[str]) -> Callable[..., Outcome]:
+def attribune(capsys: pytest.CaptureFixture[str]) -> Attribune:
     def run(*words: object) -> Outcome:
         capsys.readouterr()
         try:
@@ -29,7 +31,7 @@ def attribune(capsys: pytest.CaptureFixture[str]) -> Callable[..., Outcome]:
 
 
 @pytest.fixture
-def fails(attribune: Callable[..., Outcome]) -> Callable[..., str]:
+def fails(attribune: Attribune) -> Fails:
     """Run a command that must fail with a message on stderr, nothing on stdout and no traceback; gives the message."""
 
     def run(*words: object, code: int = 1) -> str:

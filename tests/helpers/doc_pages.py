@@ -15,8 +15,6 @@ from processors import has_int8
 
 from attribune.apps.cli import main
 
-__all__ = ["ROOT", "RUN", "Block", "blocks_of", "run_block", "run_page"]
-
 ROOT = Path(__file__).parents[2]
 RUN = ("python", "bash", "sh")
 IN_INT8 = r'(predict|evaluate|generate|serve) .*--quantise int8|quantise="int8"'

@@ -18,8 +18,6 @@ from attribune.models.value_tables import value_spread
 from attribune.schema import Categorical, Schema
 from attribune.tasks import Regression, Task, fit_task
 
-__all__ = ["EACH", "TASKS", "VALUES", "drawn_labels", "drawn_rows", "model_of"]
-
 VALUES, EACH = 60, 6
 
 

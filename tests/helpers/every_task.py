@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["LABELS"]
-
 _SPANS = [{"text": ["film"], "answer_start": [4]}] * 3
 LABELS: dict[str, tuple[list[Any], dict[str, Any]]] = {  # columns of labels, and options
     "classification": ([["good", "bad", "good"]], {}),

@@ -19,8 +19,6 @@ from pathlib import Path
 import pytest
 from doc_pages import ROOT, RUN, blocks_of
 
-__all__ = ["EXECUTED", "executed"]
-
 RECORD = ROOT / "tests" / "docs" / "executed.json"
 VERBS = ROOT / "src" / "attribune" / "apps" / "cli"
 EXECUTED = [

@@ -17,19 +17,6 @@ from attribune.backbones.untrained import UNTRAINED
 from attribune.methods import METHODS
 from attribune.models.model import AttributeModel
 
-__all__ = [
-    "BERT_METHODS",
-    "EACH_KIND",
-    "FAMILIES",
-    "HIDDEN",
-    "KIN",
-    "VOCABULARY",
-    "WORD_FAMILIES",
-    "assert_learns",
-    "tiny_backbone",
-    "tiny_config",
-]
-
 HIDDEN = 48  # divisible by 16, so that O = 4 fits
 VOCABULARY = 101
 _INNER = 59
@@ -43,13 +30,23 @@ _BERT: dict[str, Any] = {
     "max_position_embeddings": _POSITIONS,
 }
 _ROBERTA = {**_BERT, "pad_token_id": 1, "bos_token_id": 0, "eos_token_id": 2}
-_LLAMA = {
+_FROM_ZERO = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
+_QWEN2 = {**_BERT, **_FROM_ZERO, "num_key_value_heads": 2}
+_LLAMA = {**_QWEN2, "head_dim": 12}
+_MODERNBERT = {
     **_BERT,
-    "num_key_value_heads": 2,
-    "head_dim": 12,
+    **_FROM_ZERO,
+    "global_attn_every_n_layers": 2,
+    "local_attention": 8,
+    "cls_token_id": 1,
+    "sep_token_id": 2,
+}
+_DEBERTA = {
+    **_BERT,
+    "relative_attention": True,
+    "position_biased_input": False,
+    "type_vocab_size": 0,
     "pad_token_id": 0,
-    "bos_token_id": 1,
-    "eos_token_id": 2,
 }
 
 _SETTINGS: dict[str, dict[str, Any]] = {
@@ -68,89 +65,55 @@ _SETTINGS: dict[str, dict[str, Any]] = {
     "longformer": {**_ROBERTA, "attention_window": [4, 4]},
     "big_bird": {
         **_BERT,
+        **_FROM_ZERO,
         "attention_type": "block_sparse",
         "block_size": 2,
         "num_random_blocks": 1,
-        "pad_token_id": 0,
-        "bos_token_id": 1,
-        "eos_token_id": 2,
         "sep_token_id": 3,
     },
-    "deberta": {
-        **_BERT,
-        "relative_attention": True,
-        "max_relative_positions": 13,
-        "pos_att_type": ["c2p", "p2c"],
-        "position_biased_input": False,
-        "type_vocab_size": 0,
-        "pad_token_id": 0,
-    },
+    "deberta": {**_DEBERTA, "max_relative_positions": 13, "pos_att_type": ["c2p", "p2c"]},
     "mpnet": _ROBERTA,
     "albert": {
         **_BERT,
         "num_hidden_layers": 3,
         "embedding_size": 31,
-        "pad_token_id": 0,
+        **_FROM_ZERO,
         "bos_token_id": 2,
         "eos_token_id": 3,
     },
     "deberta-v2": {
-        **_BERT,
-        "relative_attention": True,
+        **_DEBERTA,
         "position_buckets": 13,
         "max_relative_positions": -1,
         "pos_att_type": ["p2c", "c2p"],
         "share_att_key": True,
         "norm_rel_ebd": "layer_norm",
-        "position_biased_input": False,
-        "type_vocab_size": 0,
-        "pad_token_id": 0,
     },
-    "modernbert": {
-        **_BERT,
-        "global_attn_every_n_layers": 2,
-        "local_attention": 8,
-        "pad_token_id": 0,
-        "bos_token_id": 1,
-        "eos_token_id": 2,
-        "cls_token_id": 1,
-        "sep_token_id": 2,
-    },
+    "modernbert": _MODERNBERT,
     "xlm-roberta-xl": _ROBERTA,
     "nomic_bert": {**_BERT, "pad_token_id": 0},
     "jina_embeddings_v3": _ROBERTA,
-    "modernbert-decoder": {
-        **_BERT,
-        "global_attn_every_n_layers": 2,
-        "local_attention": 8,
-        "pad_token_id": 0,
-        "bos_token_id": 1,
-        "eos_token_id": 2,
-        "cls_token_id": 1,
-        "sep_token_id": 2,
-    },
+    "modernbert-decoder": _MODERNBERT,
     "gpt2": {
         "n_embd": HIDDEN,
         "n_layer": 2,
         "n_head": 4,
         "n_inner": _INNER,
         "n_positions": _POSITIONS,
-        "pad_token_id": 0,
-        "bos_token_id": 1,
-        "eos_token_id": 2,
+        **_FROM_ZERO,
     },
     "llama": _LLAMA,
     "mistral": _LLAMA,
-    "qwen2": {key: value for key, value in _LLAMA.items() if key != "head_dim"},
+    "qwen2": _QWEN2,
     "qwen3": _LLAMA,
     "eurobert": _LLAMA,
-    "smollm3": {key: value for key, value in _LLAMA.items() if key != "head_dim"},
-    "granite": {key: value for key, value in _LLAMA.items() if key != "head_dim"},
+    "smollm3": _QWEN2,
+    "granite": _QWEN2,
     "gemma": _LLAMA,
     "gemma2": _LLAMA,
     "gemma3_text": _LLAMA,
-    "phi3": {key: value for key, value in _LLAMA.items() if key != "head_dim"},
-    "olmo2": {key: value for key, value in _LLAMA.items() if key != "head_dim"},
+    "phi3": _QWEN2,
+    "olmo2": _QWEN2,
     "gpt_neox": {**_BERT, "bos_token_id": 1, "eos_token_id": 2},
     "bart": {
         "d_model": HIDDEN,

@@ -17,8 +17,6 @@ from attribune_lab.benchmark.experiment import Experiment
 from attribune_lab.benchmark.results import BenchmarkFolder
 from attribune_lab.benchmark.runner import Outcome
 
-__all__ = ["PROCESSES", "CellsHere", "finished_folder", "killed", "names", "scores"]
-
 PROCESSES = "attribune_lab.benchmark.engines.Processes"
 """What starts a process for each cell, and takes longer than a small cell: `CellsHere` may stand for it."""
 

@@ -9,8 +9,6 @@ from attribune.backbones.sites import Site
 from attribune.methods import Host
 from attribune.methods.condition import Slots
 
-__all__ = ["make_host"]
-
 
 def make_host(*, hidden: int, slots: Sequence[Slots], sites: int = 2, outputs: int = 2, **facts: Any) -> Host:
     """A host with a number of sites, by turns behind attention and feed-forward sub-layers."""

@@ -9,8 +9,6 @@ import pytest
 
 from attribune.methods import Chim, MethodConfig
 
-__all__ = ["HAS_LAB", "NEEDS", "SETTINGS", "VARIANTS", "needs_lab", "require_lab"]
-
 HAS_LAB = sys.modules.get("attribune_lab", ...) is not None
 needs_lab = pytest.mark.skipif(not HAS_LAB, reason="attribune_lab is hidden")
 

@@ -19,8 +19,6 @@ from attribune.apps.serve import ServedModel, ServeSettings
 from attribune.apps.serve.server import make_server
 from attribune.apps.serve.service import Service
 
-__all__ = ["PATIENCE", "Clock", "Gated", "Running", "listening", "running", "service_of", "until"]
-
 PATIENCE = 300
 """Seconds after which something is taken for something that never happens, also where many wait for one processor."""
 

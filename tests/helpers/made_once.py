@@ -16,8 +16,6 @@ from typing import Any
 
 from filelock import FileLock
 
-__all__ = ["MadeOnce"]
-
 
 class MadeOnce:
     """A folder in which each thing is made by the first test of any worker that asks for it.

@@ -15,7 +15,7 @@ import resource
 import signal
 import traceback
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
@@ -25,8 +25,6 @@ import psutil
 import tally
 
 from attribune.apps.cli import main
-
-__all__ = ["VALUES", "Attempts", "Hung", "Mutation", "flipped", "mutations", "sampled", "write_tree"]
 
 VALUES: dict[str, Any] = {
     "null": None,
@@ -56,11 +54,11 @@ class Mutation:
     tree: Any
 
 
-def mutations(tree: Any, *, values: Mapping[str, Any] = VALUES) -> Iterator[Mutation]:
+def mutations(tree: Any) -> Iterator[Mutation]:
     """All trees that differ from a tree in one place; of long lists, the first item stands for the others."""
     for path in _paths(tree):
         shown = ".".join(map(str, path)) or "the whole"
-        for name, value in values.items():
+        for name, value in VALUES.items():
             yield Mutation(f"{shown} is {name}", _replaced(tree, path, value))
         if path and isinstance(path[-1], str):
             yield Mutation(f"{shown} is removed", _without(tree, path))
@@ -116,47 +114,38 @@ class Attempts:
         failed: what was tried and how it ended, for those that must not be.
     """
 
-    seconds: float = _SECONDS
-    memory: int = _MEMORY
     counts: Counter[str] = field(default_factory=Counter)
     failed: dict[str, str] = field(default_factory=dict)
-    messages: dict[str, str] = field(default_factory=dict)
 
     def command(self, name: str, *words: object) -> str:
         """Try a command line; returns what it wrote to stderr."""
         err = io.StringIO()
-
-        def run() -> bool:
-            with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(err):
-                try:
-                    code = main([str(word) for word in words])
-                except SystemExit as end:
-                    code = 2 if end.code == 2 else 1
-            if code not in (0, 1, 2) or err.getvalue().count("error: ") < bool(code):
-                raise AssertionError(f"exit code {code}: {err.getvalue()[-500:]}")
-            return code == 0
-
-        self.call(name, run)
-        self.messages[name] = err.getvalue()
-        return err.getvalue()
-
-    def call(self, name: str, run: Callable[[], bool]) -> None:
-        """Try a function that says whether it worked; False is a refusal."""
-        self.counts["tried"] += 1
         try:
-            with _time_limit(self.seconds), _memory_limit(self.memory):
-                outcome: tally.Outcome = "survived" if run() else "refused"
+            with _time_limit(_SECONDS), _memory_limit(_MEMORY):
+                outcome = _outcome([str(word) for word in words], err)
         except Hung:
             outcome, self.failed[name] = "hung", traceback.format_exc()
         except BaseException:
             outcome, self.failed[name] = "traceback", traceback.format_exc()
-        self.counts[outcome] += 1
+        self.counts.update(["tried", outcome])
         tally.tell(outcome)
+        return err.getvalue()
 
     def check(self) -> None:
         """Fail when anything raised or hung, with the first of them in full."""
         first = next(iter(self.failed.items()), None)
         assert first is None, f"{dict(self.counts)}; {'; '.join(list(self.failed)[:20])}\n\n{first[0]}:\n{first[1]}"
+
+
+def _outcome(words: list[str], err: io.StringIO) -> tally.Outcome:
+    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(err):
+        try:
+            code = main(words)
+        except SystemExit as end:
+            code = 2 if end.code == 2 else 1
+    if code not in (0, 1, 2) or err.getvalue().count("error: ") < bool(code):
+        raise AssertionError(f"exit code {code}: {err.getvalue()[-500:]}")
+    return "refused" if code else "survived"
 
 
 def flipped(content: bytes, *, seed: int) -> bytes:

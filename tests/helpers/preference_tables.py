@@ -9,8 +9,6 @@ from typing import Any
 import small_runs
 from trained_runs import TrainedRuns
 
-__all__ = ["chosen_and_rejected", "learned_preference", "preference_command", "preferences"]
-
 GOOD, BAD = ["great", "lovely", "fine"], ["awful", "poor", "dull"]
 
 
@@ -37,28 +35,22 @@ def chosen_and_rejected(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return found
 
 
-def preference_command(
-    data: Path, output: Path, *words: str, backbone: Path, is_chosen: bool = False, method: str = "injector"
-) -> list[str]:
+def preference_command(data: Path, output: Path, *words: str, is_chosen: bool = False, **options: Any) -> list[str]:
     """The words of a short training.
 
     Args:
         is_chosen: the rows are those of `chosen_and_rejected`.
+        options: of `train_command`.
     """
-    given = small_runs.train_command(data, output, backbone=backbone, method=method)
-    texts = ["one", "--text-pair", "two", "--label", "winner"]
-    start = given.index("--text") + 1
-    given[start : given.index("--attributes")] = [
-        *(["chosen", "--text-pair", "rejected"] if is_chosen else texts),
-        *("--task", "preference"),
-    ]
-    return [*given, *words]
+    one, two, label = ("chosen", "rejected", []) if is_chosen else ("one", "two", ["winner"])
+    text = [one, "--text-pair", two, "--task", "preference"]
+    return [*small_runs.train_command(data, output, text=text, label=label, **options), *words]
 
 
 def learned_preference(runs: TrainedRuns) -> Path:
     """A run that has learned from 200 rows the words and the judge."""
     rates = ["training.learning_rate=0.02", "training.backbone_learning_rate=0.006"]
-    data, backbone = runs.table(preferences(200)), runs.backbone()
-    given = preference_command(data, Path(), "backbone.tuning=full", *rates, backbone=backbone)
-    given[given.index("--epochs") + 1], given[given.index("--batch-size") + 1] = "8", "8"
-    return runs.trained(given)
+    size = {"backbone": runs.backbone(), "epochs": 8, "batch_size": 8}
+    return runs.trained(
+        preference_command(runs.table(preferences(200)), Path(), "backbone.tuning=full", *rates, **size)
+    )

@@ -8,8 +8,6 @@ import torch
 from attribune.backbones.int8 import check_int8
 from attribune.errors import ConfigError
 
-__all__ = ["has_int8", "needs_int8"]
-
 
 def has_int8() -> bool:
     """Whether this processor computes predictions in int8."""

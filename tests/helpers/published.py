@@ -17,28 +17,6 @@ from published_texts import text_files
 from attribune_lab.datasets.row_log import Row, RowLog, SplitName
 from attribune_lab.datasets.sets import CARDS
 
-__all__ = [
-    "ROWS",
-    "aspects",
-    "beer_block",
-    "beer_review",
-    "book_review",
-    "csv_text",
-    "interaction",
-    "json_text",
-    "message",
-    "paper",
-    "quote",
-    "read_rows",
-    "recipe",
-    "shop_review",
-    "source_files",
-    "tang_line",
-    "text_of",
-    "write",
-    "write_source",
-]
-
 ROWS = 60
 PARTS = ("train", "dev", "test")
 TANG = {

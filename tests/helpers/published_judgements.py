@@ -6,17 +6,6 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-__all__ = [
-    "convarg_files",
-    "convarg_judgement",
-    "judged_files",
-    "judged_item",
-    "judged_request",
-    "tid8_files",
-    "tid8_folder",
-    "tid8_judgement",
-]
-
 PARTS = ("train", "dev", "test")
 OLD = {
     "hs-brexit": ("HS-Brexit", ("0", "1"), {"annotators group": "group1,group2"}),

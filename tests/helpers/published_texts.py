@@ -8,8 +8,6 @@ import tarfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-__all__ = ["COLUMNS", "archive", "glue_row", "squad_question", "squad_text", "table_row", "text_files", "tsv_text"]
-
 STANCE = (
     "q1_from_reading_the_tweet_which_of_the_options_below_is_most_likely_to_be_true_about_the_stance_or_outlook_of_the_"
     "tweeter_towards_the_target"
@@ -22,16 +20,8 @@ COLUMNS: dict[str, tuple[str, ...]] = {
     "sst-2": ("sentence", "label"),
     "mrpc": ("Quality", "#1 ID", "#2 ID", "#1 String", "#2 String"),
     "sts-b": (
-        "index",
-        "genre",
-        "filename",
-        "year",
-        "old_index",
-        "source1",
-        "source2",
-        "sentence1",
-        "sentence2",
-        "score",
+        *("index", "genre", "filename", "year", "old_index", "source1", "source2"),
+        *("sentence1", "sentence2", "score"),
     ),
     "qqp": ("id", "qid1", "qid2", "question1", "question2", "is_duplicate"),
     "mnli": (*MNLI, "gold_label"),

@@ -17,8 +17,6 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map
 
-__all__ = ["DEVICE", "OnSecondDevice", "second_device"]
-
 DEVICE = torch.device("lazy", 0)
 _MAY_MIX = ("copy", "index")  # a GPU copies from the CPU, and takes indices that are there
 

@@ -10,8 +10,6 @@ from typing import Any
 import small_runs
 from trained_runs import TrainedRuns
 
-__all__ = ["DOCUMENTS", "FORMS", "fitting", "learned_similarity", "pairs", "scores", "similarity_command", "triplets"]
-
 _SUBJECTS = 6
 DOCUMENTS = [f"the plot n{subject} was {kind}" for subject in range(_SUBJECTS) for kind in ("great", "awful")]
 """Two of each subject."""
@@ -57,20 +55,15 @@ FORMS: dict[str, Form] = {
 """What makes rows, and the words that name their other columns."""
 
 
-def similarity_command(
-    data: Path, output: Path, *words: str, backbone: Path, form: str = "pairs", method: str = "injector"
-) -> list[str]:
+def similarity_command(data: Path, output: Path, *words: str, form: str = "pairs", **options: Any) -> list[str]:
     """The words of a short training."""
-    given = small_runs.train_command(data, output, backbone=backbone, method=method)
-    texts = ["query", "--text-pair", "document", *FORMS[form][1], "--task", "similarity"]
-    given[given.index("--text") + 1 : given.index("--attributes")] = texts
-    return [*given, *words]
+    text = ["query", "--text-pair", "document", *FORMS[form][1], "--task", "similarity"]
+    return [*small_runs.train_command(data, output, text=text, label=(), **options), *words]
 
 
 def learned_similarity(runs: TrainedRuns, form: str = "pairs") -> Path:
     """A run that has learned from 240 rows what each user looks for."""
     rates = ["training.learning_rate=0.01", "training.backbone_learning_rate=0.003"]
-    data, backbone = runs.table(FORMS[form][0](240)), runs.backbone()
-    given = similarity_command(data, Path(), "backbone.tuning=full", *rates, backbone=backbone, form=form)
-    given[given.index("--epochs") + 1] = "5" if form == "scores" else "2"
-    return runs.trained(given)
+    size: dict[str, Any] = {"backbone": runs.backbone(), "epochs": 5 if form == "scores" else 2}
+    data = runs.table(FORMS[form][0](240))
+    return runs.trained(similarity_command(data, Path(), "backbone.tuning=full", *rates, form=form, **size))

@@ -8,28 +8,16 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import torch
+from slow_layers import Matrix
+from slow_layers import matrix_times as linear
 from torch import Tensor, nn
 
 from attribune.methods import Injector
 from attribune.methods.condition import Slots
-
-__all__ = [
-    "SLOW",
-    "Matrix",
-    "bottleneck",
-    "linear",
-    "slow_full",
-    "slow_low_rank",
-    "slow_phm",
-    "slow_phm_full",
-    "slow_site",
-]
-
-Matrix = list[list[float]]
 
 
 def gelu(x: float) -> float:
@@ -38,10 +26,6 @@ def gelu(x: float) -> float:
 
 def zeros(rows: int, columns: int) -> Matrix:
     return [[0.0] * columns for _ in range(rows)]
-
-
-def linear(matrix: Matrix, vector: Sequence[float]) -> list[float]:
-    return [sum(matrix[i][k] * vector[k] for k in range(len(vector))) for i in range(len(matrix))]
 
 
 def put(flat: dict[int, float], H: int, A: int) -> Matrix:

@@ -11,20 +11,6 @@ from torch import Tensor
 from attribune.functional.recurrent import LSTMWeights
 from attribune.models.model import AttributeModel
 
-__all__ = [
-    "Matrix",
-    "Vector",
-    "added",
-    "draw",
-    "exact_logits",
-    "matrix_times",
-    "random_lstm",
-    "sigmoid",
-    "slow_attention",
-    "slow_lstm",
-    "transposed",
-]
-
 Vector = list[float]
 Matrix = list[Vector]
 

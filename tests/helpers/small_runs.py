@@ -10,17 +10,18 @@ import os
 import random
 import signal
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import families
+import pyarrow.parquet as pq
+from safetensors.numpy import load_file
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
 from transformers import PreTrainedTokenizerFast
 from troubles import Trouble
 
 from attribune.apps.cli import main
-
-__all__ = ["COLUMNS", "Command", "reviews", "save_backbone", "train_command", "write_csv"]
 
 COLUMNS = ("text", "stars", "user", "tags", "price", "look", "taste")
 # A fork server has the imports done, so that a process is stopped while it works and not while it starts.
@@ -76,12 +77,41 @@ def write_csv(path: Path, rows: list[dict[str, Any]], *, delimiter: str = ",") -
     return path
 
 
-def train_command(data: Path | str, output: Path, *, backbone: Path | str, method: str = "injector") -> list[str]:
-    """The words of a short training; more can be added, those of ``--set`` first."""
-    words = ["train", str(data), "--text", "text", "--label", "stars", "--attributes", "user", "--output", str(output)]
-    words += ["--method", method, "--backbone", str(backbone), "--max-length", "32", "--epochs", "1"]
-    words += ["--batch-size", "16", "--set", "training.precision=float32"]
-    return [*words, *SMALL.get(method, ())]
+def file_bytes(folder: Path) -> dict[str, bytes]:
+    """What is in every file below a folder, but for locks."""
+    paths = [path for path in sorted(folder.rglob("*")) if path.is_file() and not path.name.startswith(".lock")]
+    return {str(path.relative_to(folder)): path.read_bytes() for path in paths}
+
+
+def scored_rows(run: Path, part: str) -> list[int]:
+    """Numbers of the rows of a part of a run whose predictions are stored, and their logits too."""
+    rows: list[int] = pq.read_table(run / f"{part}_predictions.parquet")["row"].to_pylist()
+    assert rows == load_file(run / f"{part}_logits.safetensors")["rows"].tolist()
+    return rows
+
+
+def train_command(
+    data: Path | str,
+    output: Path | str,
+    *,
+    backbone: Path | str,
+    method: str = "injector",
+    text: Sequence[str] = ("text",),
+    label: Sequence[str] = ("stars",),
+    max_length: int = 32,
+    epochs: int = 1,
+    batch_size: int = 16,
+) -> list[str]:
+    """The words of a short training; more can be added, those of ``--set`` first.
+
+    Args:
+        text: what follows ``--text``: a column, or several, and other flags behind them.
+        label: columns; without any, there is no such flag.
+    """
+    words = ["train", str(data), "--text", *text, *(["--label", *label] if label else []), "--attributes", "user"]
+    words += ["--output", str(output), "--method", method, "--backbone", str(backbone)]
+    words += ["--max-length", str(max_length), "--epochs", str(epochs), "--batch-size", str(batch_size)]
+    return [*words, "--set", "training.precision=float32", *SMALL.get(method, ())]
 
 
 class Command:

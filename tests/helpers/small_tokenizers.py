@@ -5,8 +5,6 @@ from __future__ import annotations
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
 from transformers import PreTrainedTokenizerFast
 
-__all__ = ["LETTERS", "bytes_with_spaces", "pieces"]
-
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
 

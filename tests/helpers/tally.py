@@ -16,8 +16,6 @@ from collections import Counter, defaultdict
 from pathlib import Path
 from typing import Literal
 
-__all__ = ["Outcome", "tell"]
-
 Outcome = Literal["refused", "survived", "lost", "wrong", "hung", "traceback"]
 OUTCOMES = ("refused", "survived", "lost", "wrong", "hung", "traceback")
 RESULT = Path(__file__).parents[2] / "benchmarks" / "results" / "attacks.json"

@@ -17,19 +17,6 @@ from attribune.models.model import AttributeModel
 from attribune.schema import Categorical, MultiLabel, Schema
 from attribune.tasks import Classification
 
-__all__ = [
-    "CLASSES",
-    "NUMBERS",
-    "at_random",
-    "exactly",
-    "make_batch",
-    "make_model",
-    "make_schema",
-    "recorded",
-    "row_vectors",
-    "slots_of",
-]
-
 CLASSES = 3
 NUMBERS = (1, 2, 4)
 """How many attributes methods are tried with."""

@@ -10,19 +10,6 @@ from typing import Any
 import small_runs
 from trained_runs import TrainedRuns
 
-__all__ = [
-    "ASKED",
-    "TAGGED",
-    "learned_spans",
-    "learned_tags",
-    "lines",
-    "questions",
-    "spans_command",
-    "tagged_words",
-    "tags_command",
-    "write_json_lines",
-]
-
 _KINDS = {"great": "GOOD", "lovely": "GOOD", "awful": "BAD", "poor": "BAD"}
 
 
@@ -72,24 +59,17 @@ def write_json_lines(path: Path, rows: list[dict[str, Any]]) -> Path:
     return path
 
 
-def tags_command(data: Path, output: Path, *, backbone: Path, method: str = "injector", epochs: int = 1) -> list[str]:
-    """The words of a short training on `tagged_words`; settings can be added."""
-    words = small_runs.train_command(data, output, backbone=backbone, method=method)
-    words[words.index("--epochs") + 1] = str(epochs)
-    words[words.index("--text") + 1], words[words.index("--label") + 1] = "words", "tags"
-    words[words.index("--max-length") + 1] = "12"  # so that most rows have several windows
-    return ["train", words[1], "--task", "tags", *words[2:]]
+def tags_command(data: Path, output: Path, **options: Any) -> list[str]:
+    """The words of a short training on `tagged_words`, most of whose rows have several windows."""
+    columns = {"text": ["words", "--task", "tags"], "label": ["tags"]}
+    return small_runs.train_command(data, output, **columns, max_length=12, **options)
 
 
-def spans_command(data: Path, output: Path, *, backbone: Path, method: str = "injector", epochs: int = 1) -> list[str]:
+def spans_command(data: Path, output: Path, **options: Any) -> list[str]:
     """The words of a short training on `questions`, in JSON or with a column for each part of an answer in CSV."""
-    words = small_runs.train_command(data, output, backbone=backbone, method=method)
     label = ["answer", "answer_start", "is_impossible"] if data.suffix == ".csv" else ["answers"]
-    texts = ["question", "--text-pair", "context", "--task", "spans", "--label", *label]
-    words[words.index("--text") + 1 : words.index("--label") + 2] = texts
-    words[words.index("--max-length") + 1] = "16"  # so that most contexts have several windows
-    words[words.index("--epochs") + 1] = str(epochs)
-    return words
+    columns = {"text": ["question", "--text-pair", "context", "--task", "spans"], "label": label}
+    return small_runs.train_command(data, output, **columns, max_length=16, **options)
 
 
 def lines(runs: TrainedRuns, rows: list[dict[str, Any]]) -> Path:
@@ -104,20 +84,15 @@ def lines(runs: TrainedRuns, rows: list[dict[str, Any]]) -> Path:
 
 def learned_tags(runs: TrainedRuns) -> Path:
     """A run that has learned the moods and the user of `TAGGED`."""
-    words = tags_command(lines(runs, TAGGED), Path(), backbone=runs.backbone(), epochs=8)
-    words[words.index("--batch-size") + 1] = "8"
-    words[2:2] = ["--learning-rate", "0.03"]
-    return runs.trained([*words, "training.patience=8"])
+    words = tags_command(lines(runs, TAGGED), Path(), backbone=runs.backbone(), epochs=8, batch_size=8)
+    return runs.trained([*words, "training.learning_rate=0.03", "training.patience=8"])
 
 
 def learned_spans(runs: TrainedRuns) -> Path:
     """A run that has learned to answer `ASKED`."""
-    words = spans_command(lines(runs, ASKED), Path(), backbone=runs.backbone(), epochs=8)
-    words[words.index("--batch-size") + 1] = "8"
-    place = words.index("--set")
-    words[place:place] = ["--learning-rate", "0.01", "--tuning", "full"]
-    rates = ["training.backbone_learning_rate=0.01", "training.patience=8"]
-    return runs.trained([*words, *rates, "backbone.dropout=0", "task.list_n_best=true"])
+    words = spans_command(lines(runs, ASKED), Path(), backbone=runs.backbone(), epochs=8, batch_size=8)
+    rates = ["training.learning_rate=0.01", "training.backbone_learning_rate=0.01", "training.patience=8"]
+    return runs.trained([*words, "backbone.tuning=full", *rates, "backbone.dropout=0", "task.list_n_best=true"])
 
 
 TAGGED = tagged_words(80)

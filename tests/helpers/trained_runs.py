@@ -12,8 +12,6 @@ from made_once import MadeOnce
 
 from attribune.apps.cli import main
 
-__all__ = ["ROWS", "TrainedRuns"]
-
 ROWS = small_runs.reviews(90, seed=3)
 """What runs are trained on where a test has no rows of its own."""
 

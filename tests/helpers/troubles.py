@@ -20,8 +20,6 @@ from typing import Any, Literal, Protocol
 
 import psutil
 
-__all__ = ["CANNOT_MOUNT", "FileFault", "Limits", "Pause", "SmallDisk", "Trouble"]
-
 CANNOT_MOUNT = 77
 """Exit code of a process that may not mount a file system."""
 

@@ -11,10 +11,10 @@ import mutations
 import pytest
 import tally
 from attacks import ATTACKS
+from commands import Attribune, Outcome
 
 pytestmark = pytest.mark.slow
 
-Outcome = tuple[int, str, str]
 READERS: dict[str, Callable[[Path, Path, Path], list[object]]] = {
     "describe": lambda run, other, rows: ["describe", run],
     "compare": lambda run, other, rows: ["compare", run, other],
@@ -33,7 +33,7 @@ FILES = {
 }
 
 
-def said(attribune: Callable[..., Outcome], words: list[object], run: Path) -> tuple[Outcome, dict[str, bytes]]:
+def said(attribune: Attribune, words: list[object], run: Path) -> tuple[Outcome, dict[str, bytes]]:
     """What a verb said, and what it left: all files but those with times in them."""
     found = attribune(*words)
     files = [run.parent / "out.csv", *sorted(run.rglob("*"))]
@@ -43,7 +43,7 @@ def said(attribune: Callable[..., Outcome], words: list[object], run: Path) -> t
 
 @pytest.mark.parametrize("file", FILES)
 def test_a_flipped_bit_is_refused_or_changes_nothing(
-    file: str, attribune: Callable[..., Outcome], runs: Path, tmp_path: Path
+    file: str, attribune: Attribune, runs: Path, tmp_path: Path
 ) -> None:
     run, chance = tmp_path / "run", random.Random(file)
     rows, content = runs / "data.csv", (runs / "injector" / file).read_bytes()

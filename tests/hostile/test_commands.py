@@ -7,11 +7,9 @@ opens one, and settings to the command that has them.
 from __future__ import annotations
 
 import gzip
-import hashlib
 import json
-import os
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,13 +18,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import small_runs
-from trained_runs import ROWS
+from commands import Fails
+from trained_runs import ROWS, TrainedRuns
 
 from attribune.apps.cli import main
 
 pytestmark = pytest.mark.slow
 
-Fails = Callable[..., str]
 Make = Callable[[Path], str]
 
 
@@ -162,145 +160,151 @@ NOT_NEEDED = {
     "continue": {"a tokenizer of noise", "a training that was interrupted"},  # the model is whole
 }
 
-# Settings: the class of fault, the words, the exit code, and a part of the message.
-SETTINGS: list[tuple[str, str, int, str]] = [
-    ("no run is there", "explain {folder}/none {good}", 1, "none"),
-    ("no run is there", "report {folder}/none", 1, "none"),
-    ("no run is there", "enrol {folder}/none {good}", 1, "none"),
-    ("no run is there", "forget {folder}/none --attribute user --value u1", 1, "none"),
-    ("no run is there", "export {folder}/none", 1, "none"),
-    ("no run is there", "generate {folder}/none", 1, "none"),
-    ("no run is there", "serve {folder}/none", 1, "none"),
-    ("no run is there", "playground {folder}/none", 1, "none"),
-    ("no run is there", "train {good} --continue {folder}/none --output {folder}/next", 1, "none"),
-    ("a file in place of a run", "explain {good} {good}", 1, "data.csv"),
-    ("a file in place of a run", "report {good}", 1, "data.csv"),
-    ("a file in place of a run", "export {good}", 1, "data.csv"),
-    ("a file in place of a run", "serve {good}", 1, "data.csv"),
-    ("a folder with something else", "explain {folder} {good}", 1, "recipe.yaml"),
-    ("a folder with something else", "enrol {folder} {good}", 1, "recipe.yaml"),
-    ("a folder with something else", "playground {folder}", 1, "recipe.yaml"),
-    ("a word is missing", "explain", 2, "RUN"),
-    ("a word is missing", "report", 2, "RUN"),
-    ("a word is missing", "serve", 2, "RUN"),
-    ("a word is missing", "forget {run} --attribute user", 2, "--value"),
-    ("a word is missing", "enrol {run}", 1, "name a table"),
-    ("an option that is not there", "report {run} --pages 3", 2, "--pages"),
-    ("an option that is not there", "doctor --fix", 2, "--fix"),
-    ("a number that is none", "explain {run} {good} --row one", 2, "--row"),
-    ("a number that is none", "serve {run} --port http", 2, "--port"),
-    ("a number that is none", "playground {run} --port http", 2, "--port"),
-    ("a number that is none", "enrol {run} {good} --prior much", 2, "--prior"),
-    ("a number that is none", "generate {run} --n many", 2, "--n"),
-    ("a number below its range", "explain {run} {good} --row 0", 1, "row"),
-    ("a number below its range", "explain {run} {good} --row -3", 1, "row"),
-    ("a number below its range", "explain {run} {good} --rare -1", 1, "rare"),
-    ("a number below its range", "explain {run} {good} --top 0", 1, "0"),
-    ("a number below its range", "enrol {run} {new} --steps 0", 1, "steps"),
-    ("a number below its range", "enrol {run} {new} --min-rows 0", 1, "min_rows"),
-    ("a number below its range", "enrol {run} {new} --prior -1", 1, "prior"),
-    ("a number below its range", "serve {run} --port -1", 1, "--port"),
-    ("a number below its range", "serve {run} --max-rows 0", 1, "max_rows"),
-    ("a number below its range", "serve {run} --timeout 0", 1, "timeout"),
-    ("a number below its range", "serve {run} --cache-mb -1", 1, "cache_mb"),
-    ("a number below its range", "playground {run} --port -1", 1, "--port"),
-    ("a number above its range", "explain {run} {good} --row 91", 1, "90 rows"),
-    ("a number above its range", "serve {run} --port 65536", 1, "--port"),
-    ("a number above its range", "playground {run} --port 70000", 1, "--port"),
-    ("a number that is infinite or NaN", "enrol {run} {new} --prior nan", 1, "prior"),
-    ("a number that is infinite or NaN", "enrol {run} {new} --prior inf", 1, "prior"),
-    ("a number that is infinite or NaN", "serve {run} --timeout nan", 1, "timeout"),
-    ("a number that is infinite or NaN", "serve {run} --cache-mb inf", 1, "cache_mb"),
-    ("an attribute that is not there", "explain {run} {good} --row 1 --as nobody=u1", 1, "nobody"),
-    ("an attribute that is not there", "enrol {run} {new} --attributes nobody", 1, "nobody"),
-    ("an attribute that is not there", "forget {run} --attribute nobody --value u1", 1, "nobody"),
-    ("an attribute that is not there", "export {run} --for nobody=u1 --output {folder}/out", 1, "nobody"),
-    ("a value that is not there", "explain {run} {good} --row 1 --as user=stranger", 1, "stranger"),
-    ("a value that is not there", "forget {run} --attribute user --value stranger", 1, "stranger"),
-    ("a value that is not there", "export {run} --for user=stranger --output {folder}/out", 1, "stranger"),
-    ("a value that is empty", "forget {run} --attribute user --value {nothing}", 1, "no value"),
-    ("a value that is empty", "export {run} --for user= --output {folder}/out", 1, "user="),
-    ("a value that is empty", "explain {run} {good} --row 1 --as user=", 1, "user="),
-    ("a name without a value", "explain {run} {good} --row 1 --as user", 1, "user=u17"),
-    ("a name without a value", "export {run} --for user --output {folder}/out", 1, "user=u17"),
-    ("two values where one belongs", "export {run} --for user=u1 user=u2 --output {folder}/out", 1, "one value"),
-    ("two values where one belongs", "explain {run} {good} --row 1 --as user=u1 user=u2", 1, "one value"),
-    ("an option that needs another", "explain {run} {good} --as user=u1", 1, "--row"),
-    ("options that exclude each other", "enrol {run} {new} --undo", 1, "--undo"),
-    (
-        "options that exclude each other",
-        "train {good} --continue {run} --init-attributes {run} --output {folder}/n",
-        1,
-        "--continue",
+# Words that cannot be, and what is said of them.
+SETTINGS = {
+    "explain {folder}/none {good}": "none",
+    "report {folder}/none": "none",
+    "enrol {folder}/none {good}": "there is no such folder",
+    "forget {folder}/none --attribute user --value u1": "none",
+    "export {folder}/none": "none",
+    "generate {folder}/none": "none",
+    "serve {folder}/none": "none",
+    "playground {folder}/none": "none",
+    "next {folder}/none {good} --for user=new": "there is no such folder",
+    "train {good} --continue {folder}/none --output {folder}/next": "none",
+    "explain {good} {good}": "data.csv",
+    "report {good}": "data.csv",
+    "export {good}": "data.csv",
+    "serve {good}": "data.csv",
+    "explain {folder} {good}": "recipe.yaml",
+    "enrol {folder} {good}": "recipe.yaml",
+    "playground {folder}": "recipe.yaml",
+    "enrol {run}": "no rows are given: name a table",
+    "explain {run} {good} --row 0": "row is 0: give at least 1",
+    "explain {run} {good} --row -3": "row",
+    "explain {run} {good} --rare 0": "rare is 0",
+    "explain {run} {good} --rare -1": "rare",
+    "explain {run} {good} --top 0": "0",
+    "enrol {run} {new} --steps 0": "steps is 0: give at least 1",
+    "enrol {run} {new} --min-rows 0": "min_rows is 0: give at least 1",
+    "enrol {run} {new} --prior -1": ": give a number from 0 to",
+    "next {run} {good} --for user=new --count 0": "--count 0: give at least 1",
+    "serve {run} --port -1": "--port",
+    "serve {run} --max-rows 0": "max_rows",
+    "serve {run} --timeout 0": "timeout",
+    "serve {run} --cache-mb -1": "cache_mb",
+    "playground {run} --port -1": "--port",
+    "explain {run} {good} --row 91": "data.csv has 90 rows, so there is no row 91",
+    "serve {run} --port 65536": "--port",
+    "playground {run} --port 70000": "--port",
+    "enrol {run} {new} --prior nan": ": give a number from 0 to",
+    "enrol {run} {new} --prior inf": ": give a number from 0 to",
+    "serve {run} --timeout nan": "timeout",
+    "serve {run} --cache-mb inf": "cache_mb",
+    "explain {run} {good} --row 1 --as nobody=u1": "nobody",
+    "enrol {run} {new} --attributes nobody": "the schema has no attribute 'nobody'",
+    "enrol {priced} {new} --attributes price": "attribute 'price' is of the kind numeric",
+    "forget {run} --attribute nobody --value u1": "the schema has no attribute 'nobody'",
+    "forget {priced} --attribute price --value 3": "attribute 'price' is of the kind numeric",
+    "export {run} --for nobody=u1 --output {folder}/out": "nobody",
+    "next {run} {good} --for nobody=new": "the schema has no attribute 'nobody'",
+    "explain {run} {good} --row 1 --as user=stranger": "stranger",
+    "explain {run} {good} --row 1 --as user=u11": "attribute 'user' has no value 'u11' in training; did you mean 'u1'?",
+    "forget {run} --attribute user --value stranger": "stranger",
+    "forget {run} --attribute user --value u33": "attribute 'user' has no value 'u33'; did you mean 'u3'?",
+    "export {run} --for user=stranger --output {folder}/out": "stranger",
+    "forget {run} --attribute user --value {nothing}": "'' means that there is no value",
+    "export {run} --for user= --output {folder}/out": "user=",
+    "explain {run} {good} --row 1 --as user=": "user=",
+    "next {run} {good} --for user=NA": "'NA' means that there is no value of 'user'",
+    "explain {run} {good} --row 1 --as user": "user=u17",
+    "export {run} --for user --output {folder}/out": "user=u17",
+    "next {run} {good} --for user": "does not name a value",
+    "export {run} --for user=u1 user=u2 --output {folder}/out": "one value",
+    "explain {run} {good} --row 1 --as user=u1 user=u2": "one value",
+    "explain {run} {good} --as user=u1": "other values (--as) need a row: choose one with --row",
+    "enrol {run} {new} --undo": "--undo removes the values that were added last",
+    "enrol {run} --undo --steps 3": "--undo removes the values that were added last",
+    "train {good} --continue {run} --init-attributes {run} --output {folder}/n": "--continue",
+    "serve {run} --dtype int3": "int3",
+    "enrol {run} --undo": "there is nothing to undo",
+    "enrol {run} {good}": "its 90 rows with labels have no new value",
+    "enrol {priced} {dear}": "'dear' is not a finite number",
+    "enrol {run} {new} --min-rows 1000": "no new value with 1000 rows (3 have fewer)",
+    "generate {run}": "writes no text",
+    "explain {none} {good}": "method 'none' of {none} reads no attributes",
+    "enrol {none} {new}": "method 'none' has no vector for each value",
+    "enrol {linear} {new}": "method 'linear' has no vector for each value",
+    "next {none} {good} --for user=new": "this one reads none",
+    "next {linear} {good} --for user=new": (
+        "no vector for each value of 'user' that could be learned: train with a method that has"
     ),
-    ("a choice that is not there", "export {run} --format pickle", 2, "--format"),
-    ("a choice that is not there", "completion powershell", 2, "powershell"),
-    ("a choice that is not there", "serve {run} --dtype int3", 1, "int3"),
-    ("nothing to take back", "enrol {run} --undo", 1, "nothing to undo"),
-    ("rows of known values alone", "enrol {run} {good}", 1, "no new value"),
-    ("too few rows of each new value", "enrol {run} {new} --min-rows 1000", 1, "1000"),
-    ("a run of another task", "generate {run}", 1, "writes no text"),
-    ("a run without attributes", "explain {none} {good}", 1, "reads no attributes"),
-    ("a run without attributes", "enrol {none} {new}", 1, "no vector"),
-    (
-        "a run without attributes",
-        "train {good} --text text --label stars --output {folder}/n --init-attributes {none}",
-        1,
-        "attributes",
-    ),
-    ("an output that is there already", "export {run} --for user=u1 --output {run}", 1, "{run}"),
-    ("an output that is there already", "train {good} --continue {run} --output {run}", 1, "{run}"),
-    ("an output that cannot be written", "report {run} --output {folder}", 1, "cannot be written"),
-    ("an output that cannot be written", "report {run} --output {good}/page.html", 1, "cannot be written"),
-    ("an output that cannot be written", "explain {run} {good} --output {folder}/no/page.html", 1, "cannot be written"),
-    ("an output that cannot be written", "export {run} --for user=u1 --output {good}/out", 1, "{good}"),
-    ("two runs of one name", "serve {run} {run}", 1, "two runs"),
-    ("a name without a run", "serve =x", 1, "NAME=FOLDER"),
-    ("open to others without a key", "serve {run} --host 0.0.0.0", 1, "key"),
-    ("an address that is none", "serve {run} --host not-an-address --port 0", 1, "not-an-address"),
-    ("weights of another backbone", "explain {run} {good} --backbone {other}", 1, "other weights"),
-    ("weights of another backbone", "serve {run} --port 0 --backbone {other}", 1, "other weights"),
-    (
-        "weights of another backbone",
-        "export {run} --for user=u1 --output {folder}/out --backbone {other}",
-        1,
-        "other weights",
-    ),
-    ("weights of another backbone", "enrol {run} {new} --backbone {other}", 1, "other weights"),
-    ("weights of another backbone", "playground {run} --port 0 --backbone {other}", 1, "other weights"),
-    ("weights that are not there", "explain {run} {good} --backbone {folder}/gone", 1, "gone"),
-    ("weights that are not there", "serve {run} --port 0 --backbone {folder}/gone", 1, "gone"),
-    ("weights that are not there", "playground {run} --port 0 --backbone {folder}/gone", 1, "gone"),
-    (
-        "weights that are not there",
-        "export {run} --for user=u1 --output {folder}/out --backbone {folder}/gone",
-        1,
-        "gone",
-    ),
-    ("an encoding that is not there", "explain {run} {good} --encoding martian", 1, "martian"),
-    ("an encoding that is not there", "report {run} {good} --encoding martian --output {folder}/p.html", 1, "martian"),
-    ("an encoding that is not there", "enrol {run} {new} --encoding martian", 1, "martian"),
-    ("an encoding that does not fit", "explain {run} {accents} --encoding ascii", 1, "ascii"),
-    ("an encoding that does not fit", "enrol {run} {accents} --encoding ascii", 1, "ascii"),
-    ("a path with a zero byte", "explain {run} a\0b.csv", 1, "a"),
-    ("a path with a zero byte", "report {run} a\0b.csv", 1, "a"),
-]
-
-
-Prepare = Callable[[Path, dict[str, str]], tuple[list[str], int, str]]
+    "train {good} --text text --label stars --output {folder}/n --init-attributes {none}": "attributes",
+    "export {run} --for user=u1 --output {run}": "{run}",
+    "train {good} --continue {run} --output {run}": "{run}",
+    "predict {none} {good} --output p.xls": "the ending '.xls' is not one of .csv",
+    "predict {none} {good} --output {nothing}": "the ending '' is not one of",
+    "predict {none} {good} --output nowhere/p.csv": "cannot be written: there is no folder nowhere",
+    "predict {none} {good} --output {good}/p.csv": "cannot be written: there is no folder {good}",
+    "predict {none} {good} --output {directory}": "cannot be written (Is a directory)",
+    "predict {none} {good} --output {good}": "is the table that is read",
+    "report {run} --output {folder}": "cannot be written",
+    "report {run} --output {good}/page.html": "cannot be written",
+    "explain {run} {good} --output {folder}/no/page.html": "no/page.html cannot be written",
+    "export {run} --for user=u1 --output {good}/out": "{good}",
+    "serve {run} {run}": "two runs",
+    "serve =x": "NAME=FOLDER",
+    "serve {run} --host 0.0.0.0": "key",
+    "serve {run} --host not-an-address --port 0": "not-an-address",
+    "explain {run} {good} --backbone {other}": "other weights",
+    "serve {run} --port 0 --backbone {other}": "other weights",
+    "export {run} --for user=u1 --output {folder}/out --backbone {other}": "other weights",
+    "enrol {run} {new} --backbone {other}": "other weights",
+    "playground {run} --port 0 --backbone {other}": "other weights",
+    "explain {run} {good} --backbone {folder}/gone": "gone",
+    "serve {run} --port 0 --backbone {folder}/gone": "gone",
+    "playground {run} --port 0 --backbone {folder}/gone": "gone",
+    "export {run} --for user=u1 --output {folder}/out --backbone {folder}/gone": "gone",
+    "explain {run} {good} --encoding martian": "martian",
+    "report {run} {good} --encoding martian --output {folder}/p.html": "martian",
+    "enrol {run} {new} --encoding martian": "martian",
+    "explain {run} {accents} --encoding ascii": "ascii",
+    "enrol {run} {accents} --encoding ascii": "ascii",
+    "explain {run} a\0b.csv": "a",
+    "report {run} a\0b.csv": "a",
+}
+USAGE = {
+    "explain": "RUN",
+    "report": "RUN",
+    "serve": "RUN",
+    "forget {run} --attribute user": "--value",
+    "report {run} --pages 3": "--pages",
+    "doctor --fix": "--fix",
+    "explain {run} {good} --row one": "--row",
+    "serve {run} --port http": "--port",
+    "playground {run} --port http": "--port",
+    "enrol {run} {good} --prior much": "--prior",
+    "generate {run} --n many": "--n",
+    "export {run} --format pickle": "--format",
+    "completion powershell": "powershell",
+}
 
 
 @dataclass(frozen=True)
 class Case:
-    """A class of fault, a command, and what makes its words, exit code and a part of the message.
+    """A command that must fail.
 
     Attributes:
+        said: a part of the message.
+        prepare: makes what is wrong in a folder; gives the paths to it that the words name.
         is_next: whether it is the command's turn; of a fault that many commands meet, one meets it in each suite.
     """
 
-    fault: str
-    verb: str
-    prepare: Prepare
+    name: str
+    words: Sequence[str]
+    said: str
+    code: int = 1
+    prepare: Callable[[Path, dict[str, str]], dict[str, str]] = lambda folder, names: {}
     is_next: bool = True
 
 
@@ -308,37 +312,28 @@ def cases() -> Iterator[Case]:
     for number, (fault, (make, said)) in enumerate(TABLES.items()):
         verbs = [verb for verb in READERS if (fault, verb) not in READ_ALL_THE_SAME]
         for place, verb in enumerate(verbs):
-            yield Case(fault, verb, _with_table(READERS[verb], make, said), place == number % len(verbs))
+            is_next = place == number % len(verbs)
+            yield Case(f"{fault}: {verb}", READERS[verb], said, prepare=_table(make), is_next=is_next)
     openers = OPENERS | OTHER_OPENERS
     for number, (fault, (file, damage)) in enumerate(RUNS.items()):
         verbs = [verb for verb in openers if fault not in NOT_NEEDED.get(verb, set())]
         for place, verb in enumerate(verbs):
-            yield Case(fault, verb, _with_damage(openers[verb], file, damage), place == number % len(verbs))
-    for fault, line, code, said in SETTINGS:
-        yield Case(fault, line.partition(" ")[0], _with_words(line, code, said))
+            is_next = place == number % len(verbs)
+            yield Case(f"{fault}: {verb}", openers[verb], "{run}", prepare=_damaged(file, damage), is_next=is_next)
+    for code, lines in ((1, SETTINGS), (2, USAGE)):
+        for line, said in lines.items():
+            yield Case(line, line.split(" "), said, code)
 
 
-def _with_table(words: tuple[str, ...], make: Make, said: str) -> Prepare:
-    def prepare(folder: Path, names: dict[str, str]) -> tuple[list[str], int, str]:
-        table = make(folder)
-        return [word.format(**{**names, "table": table}) for word in words], 1, said
-
-    return prepare
+def _table(make: Make) -> Callable[[Path, dict[str, str]], dict[str, str]]:
+    return lambda folder, names: {"table": make(folder)}
 
 
-def _with_damage(words: tuple[str, ...], file: str, damage: Callable[[Path], Any]) -> Prepare:
-    def prepare(folder: Path, names: dict[str, str]) -> tuple[list[str], int, str]:
-        run = folder / "damaged"
-        shutil.copytree(names["run"], run)
+def _damaged(file: str, damage: Callable[[Path], Any]) -> Callable[[Path, dict[str, str]], dict[str, str]]:
+    def prepare(folder: Path, names: dict[str, str]) -> dict[str, str]:
+        run = Path(shutil.copytree(names["run"], folder / "damaged"))
         damage(run / file)
-        return [word.format(**{**names, "run": str(run)}) for word in words], 1, str(run)
-
-    return prepare
-
-
-def _with_words(line: str, code: int, said: str) -> Prepare:
-    def prepare(folder: Path, names: dict[str, str]) -> tuple[list[str], int, str]:
-        return [word.format(**names) for word in line.split(" ")], code, said.format(**names)
+        return {"run": str(run)}
 
     return prepare
 
@@ -347,67 +342,55 @@ CASES = list(cases())
 
 
 @pytest.fixture(scope="module")
-def places(runs: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+def places(runs: Path, trained_runs: TrainedRuns, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """Paths that the cases name."""
     folder = tmp_path_factory.mktemp("places")
     new = [{**row, "user": f"new{place % 3}"} for place, row in enumerate(ROWS[:12])]
+    directory = folder / "folder.csv"
+    directory.mkdir()
     accents = [{**row, "user": "Zoë"} for row in ROWS[:12]]
     return {
         "run": str(runs / "injector"),
         "none": str(runs / "none"),
+        "linear": str(runs / "linear"),
+        "priced": str(trained_runs("injector", "--numeric", "price", "--no-baselines")),
         "good": str(runs / "data.csv"),
         "new": str(small_runs.write_csv(folder / "new.csv", new)),
+        "dear": str(small_runs.write_csv(folder / "dear.csv", [{**row, "price": "dear"} for row in new])),
         "accents": str(small_runs.write_csv(folder / "accents.csv", accents)),
         "other": str(small_runs.save_backbone(folder / "other", seed=1)),
         "nothing": "",
+        "directory": str(directory),
     }
 
 
-def digest(folder: Path) -> dict[str, str]:
-    """What is in every file."""
-    files = sorted(path for path in folder.rglob("*") if path.is_file())
-    return {str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
-
-
 def test_there_are_enough_cases() -> None:
-    assert len(CASES) >= 200
-    assert len({case.fault for case in CASES}) >= 40
-    assert {case.verb for case in CASES if case.is_next} >= {
-        "explain", "report", "playground", "serve", "enrol", "forget", "export", "generate", "continue", "completion"
+    assert len(CASES) >= 240
+    assert {case.words[0] for case in CASES if case.is_next} >= {
+        "explain", "report", "playground", "serve", "enrol", "forget", "export", "generate", "train", "completion"
     }  # fmt: skip
 
 
 @pytest.mark.parametrize(
-    "prepare",
-    [
-        pytest.param(
-            case.prepare, id=f"{case.fault}: {case.verb}", marks=[] if case.is_next else pytest.mark.exhaustive
-        )
-        for case in CASES
-    ],
+    "case",
+    [pytest.param(case, id=case.name, marks=[] if case.is_next else pytest.mark.exhaustive) for case in CASES],
 )
 def test_one_message_no_traceback_and_the_run_as_it_was(
-    prepare: Prepare,
-    fails: Fails,
-    runs: Path,
-    places: dict[str, str],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    case: Case, fails: Fails, places: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("attribune.apps.serve.serve", _must_not_begin)
     monkeypatch.setattr("attribune.apps.playground.page.launch", _must_not_begin)
     monkeypatch.delenv("ATTRIBUNE_API_KEYS", raising=False)
     monkeypatch.chdir(tmp_path)
-    words, code, said = prepare(tmp_path, {**places, "folder": str(tmp_path)})
-    before = {path: digest(Path(path)) for path in (places["run"], places["none"], str(tmp_path))}
-    message = fails(*words, code=code)
-    assert said in message
+    names = {**places, "folder": str(tmp_path)}
+    names |= case.prepare(tmp_path, names)
+    watched = [tmp_path, *(Path(places[name]) for name in ("run", "none", "linear", "priced", "directory"))]
+    before = {path: small_runs.file_bytes(path) for path in watched}
+    message = fails(*(word.format(**names) for word in case.words), code=case.code)
+    assert case.said.format(**names) in message
     assert len(message.strip()) > 20
-    for path, files in before.items():
-        found = digest(Path(path))
-        assert {name: found.get(name) for name in files} == files
-    assert not (tmp_path / "next").exists() or not any((tmp_path / "next").iterdir())
-    assert os.listdir(tmp_path).count("out") == 0
+    assert {path: small_runs.file_bytes(path) for path in watched} == before
+    assert not (tmp_path / "out").exists()
 
 
 def _must_not_begin(*_: object, **__: object) -> None:

@@ -12,14 +12,13 @@ from typing import Any
 import pytest
 import small_runs
 import torch
+from commands import Attribune, Fails, Words
 from safetensors.torch import load_file, save_file
 
 from attribune.core.checksums import CHECKSUMS
 from attribune.training.distributed import last_checkpoint
 
 pytestmark = pytest.mark.slow
-
-Outcome = tuple[int, str, str]
 
 
 DAMAGES: dict[str, Callable[[Path], Any]] = {
@@ -33,124 +32,102 @@ DAMAGES: dict[str, Callable[[Path], Any]] = {
 }
 
 
+@pytest.fixture
+def run(runs: Path, tmp_path: Path) -> Path:
+    """A copy to damage."""
+    return Path(shutil.copytree(runs / "injector", tmp_path / "run"))
+
+
 @pytest.mark.parametrize(
     "file",
     ["recipe.yaml", "model/config.json", "model/schema.json", "model/model.safetensors", "model/tokenizer.json"],
 )
 @pytest.mark.parametrize("damage", [name for name in DAMAGES if name != "cut by a line"])
-def test_a_damaged_model_folder_is_refused(
-    fails: Callable[..., str], runs: Path, tmp_path: Path, file: str, damage: str
-) -> None:
-    shutil.copytree(runs / "injector", tmp_path / "run")
-    DAMAGES[damage](tmp_path / "run" / file)
-    message = fails("evaluate", tmp_path / "run", runs / "data.csv")
-    assert str(tmp_path / "run") in message
+def test_a_damaged_model_folder_is_refused(fails: Fails, runs: Path, run: Path, file: str, damage: str) -> None:
+    DAMAGES[damage](run / file)
+    message = fails("evaluate", run, runs / "data.csv")
+    assert str(run) in message
     assert file.rpartition("/")[2].partition(".")[0] in message  # the tokenizer's file is called by its name alone
 
 
-def test_a_recipe_cut_at_the_end_of_a_line_is_not_filled_with_defaults(
-    fails: Callable[..., str], runs: Path, tmp_path: Path
-) -> None:
-    shutil.copytree(runs / "injector", tmp_path / "run")
-    DAMAGES["cut by a line"](tmp_path / "run" / "recipe.yaml")
-    assert "recipe.yaml was changed or damaged" in fails("describe", tmp_path / "run")
-    (tmp_path / "run" / CHECKSUMS).unlink()  # as a run of an earlier version
-    assert "recipe.yaml is truncated" in fails("describe", tmp_path / "run")
+def test_a_recipe_cut_at_the_end_of_a_line_is_not_filled_with_defaults(fails: Fails, run: Path) -> None:
+    DAMAGES["cut by a line"](run / "recipe.yaml")
+    assert "recipe.yaml was changed or damaged" in fails("describe", run)
+    (run / CHECKSUMS).unlink()  # as a run of an earlier version
+    assert "recipe.yaml is truncated" in fails("describe", run)
 
 
 @pytest.mark.parametrize("file", ["model/tokenizer_config.json", "training.json"])
 def test_a_missing_tokenizer_or_outcome_is_named(
-    fails: Callable[..., str], runs: Path, tmp_path: Path, file: str
+    fails: Fails, runs: Path, run: Path, tmp_path: Path, file: str
 ) -> None:
-    shutil.copytree(runs / "injector", tmp_path / "run")
-    (tmp_path / "run" / file).unlink()
-    message = fails("predict", tmp_path / "run", runs / "data.csv", "--output", tmp_path / "p.csv")
+    (run / file).unlink()
+    message = fails("predict", run, runs / "data.csv", "--output", tmp_path / "p.csv")
     assert "tokenizer" in message if "tokenizer" in file else "interrupted run" in message
     assert os.listdir(tmp_path) == ["run"]
 
 
 @pytest.mark.parametrize("damage", [name for name in DAMAGES if name not in ("missing", "cut by a line")])
 @pytest.mark.parametrize("verb", ["describe", "compare"])
-def test_damaged_results_are_refused(
-    fails: Callable[..., str], runs: Path, tmp_path: Path, verb: str, damage: str
-) -> None:
-    shutil.copytree(runs / "injector", tmp_path / "run")
-    DAMAGES[damage](tmp_path / "run" / "metrics.json")
-    words = (verb, tmp_path / "run", *([runs / "none"] if verb == "compare" else []))
-    assert str(tmp_path / "run" / "metrics.json") in fails(*words)
+def test_damaged_results_are_refused(fails: Fails, runs: Path, run: Path, verb: str, damage: str) -> None:
+    DAMAGES[damage](run / "metrics.json")
+    words = (verb, run, *([runs / "none"] if verb == "compare" else []))
+    assert str(run / "metrics.json") in fails(*words)
 
 
 @pytest.mark.parametrize("damage", ["missing", "empty", "truncated", "foreign"])
-def test_damaged_logits_do_not_make_compare_take_other_rows(
-    fails: Callable[..., str], runs: Path, tmp_path: Path, damage: str
-) -> None:
-    shutil.copytree(runs / "injector", tmp_path / "run")
-    DAMAGES[damage](tmp_path / "run" / "test_logits.safetensors")
+def test_damaged_logits_do_not_make_compare_take_other_rows(fails: Fails, runs: Path, run: Path, damage: str) -> None:
+    DAMAGES[damage](run / "test_logits.safetensors")
     if damage != "missing":
-        found = fails("compare", tmp_path / "run", runs / "none")
+        found = fails("compare", run, runs / "none")
         assert "test_logits.safetensors was changed or damaged after it was written" in found
-    (tmp_path / "run" / CHECKSUMS).unlink()  # as a run of an earlier version
-    assert "test_logits.safetensors is missing or damaged" in fails("compare", tmp_path / "run", runs / "none")
+    (run / CHECKSUMS).unlink()  # as a run of an earlier version
+    assert "test_logits.safetensors is missing or damaged" in fails("compare", run, runs / "none")
 
 
-def test_tensors_of_another_save_are_refused(fails: Callable[..., str], runs: Path, tmp_path: Path) -> None:
-    shutil.copytree(runs / "injector", tmp_path / "run")
-    shutil.copy(runs / "none" / "model" / "model.safetensors", tmp_path / "run" / "model" / "model.safetensors")
-    assert "model.safetensors differs from what was saved" in fails("evaluate", tmp_path / "run", runs / "data.csv")
+def test_tensors_of_another_save_are_refused(fails: Fails, runs: Path, run: Path) -> None:
+    shutil.copy(runs / "none" / "model" / "model.safetensors", run / "model" / "model.safetensors")
+    assert "model.safetensors differs from what was saved" in fails("evaluate", run, runs / "data.csv")
 
 
-class TestBackbone:
-    def test_other_weights_of_the_same_shape_are_refused(
-        self, fails: Callable[..., str], runs: Path, tmp_path: Path
-    ) -> None:
-        other = small_runs.save_backbone(tmp_path / "other", seed=1)
-        message = fails("evaluate", runs / "injector", runs / "data.csv", "--backbone", other)
-        assert "was trained on other weights" in message
-        assert str(other) in message
+def test_other_weights_of_the_same_shape_are_refused(fails: Fails, runs: Path, tmp_path: Path) -> None:
+    other = small_runs.save_backbone(tmp_path / "other", seed=1)
+    message = fails("evaluate", runs / "injector", runs / "data.csv", "--backbone", other)
+    assert "was trained on other weights" in message
+    assert str(other) in message
 
-    def test_another_size_or_family_is_refused(
-        self, fails: Callable[..., str], runs: Path, backbone: Path, tmp_path: Path
-    ) -> None:
-        other = small_runs.save_backbone(tmp_path / "other", model_type="distilbert")
-        assert "model_type bert" in fails("evaluate", runs / "injector", runs / "data.csv", "--backbone", other)
-        smaller = shutil.copytree(backbone, tmp_path / "smaller")
-        settings = json.loads((smaller / "config.json").read_text())
-        (smaller / "config.json").write_text(json.dumps({**settings, "num_hidden_layers": 1}))
-        assert "num_hidden_layers 2" in fails("evaluate", runs / "injector", runs / "data.csv", "--backbone", smaller)
 
-    @pytest.mark.parametrize("damage", ["missing", "empty", "truncated", "foreign", "a list", "binary"])
-    @pytest.mark.parametrize("file", ["config.json", "model.safetensors", "tokenizer.json"])
-    def test_damaged_weights_are_refused(
-        self,
-        fails: Callable[..., str],
-        train: Callable[..., list[str]],
-        backbone: Path,
-        tmp_path: Path,
-        file: str,
-        damage: str,
-    ) -> None:
-        broken = shutil.copytree(backbone, tmp_path / "broken")
-        DAMAGES[damage](broken / file)
-        assert str(broken) in fails(*train(None, "--backbone", broken))
-        assert not (tmp_path / "run").exists()
+def test_another_size_or_family_is_refused(fails: Fails, runs: Path, backbone: Path, tmp_path: Path) -> None:
+    other = small_runs.save_backbone(tmp_path / "other", model_type="distilbert")
+    assert "model_type bert" in fails("evaluate", runs / "injector", runs / "data.csv", "--backbone", other)
+    smaller = shutil.copytree(backbone, tmp_path / "smaller")
+    settings = json.loads((smaller / "config.json").read_text())
+    (smaller / "config.json").write_text(json.dumps({**settings, "num_hidden_layers": 1}))
+    assert "num_hidden_layers 2" in fails("evaluate", runs / "injector", runs / "data.csv", "--backbone", smaller)
 
-    def test_incomplete_weights_are_refused(
-        self, fails: Callable[..., str], train: Callable[..., list[str]], backbone: Path, tmp_path: Path
-    ) -> None:
-        broken = shutil.copytree(backbone, tmp_path / "broken")
-        tensors = load_file(broken / "model.safetensors")
-        name = next(name for name in tensors if "query" in name)
-        del tensors[name]
-        save_file(tensors, broken / "model.safetensors", metadata={"format": "pt"})
-        assert name in fails(*train(None, "--backbone", broken))
+
+@pytest.mark.parametrize("damage", ["missing", "empty", "truncated", "foreign", "a list", "binary"])
+@pytest.mark.parametrize("file", ["config.json", "model.safetensors", "tokenizer.json"])
+def test_damaged_weights_are_refused(
+    fails: Fails, train: Words, backbone: Path, tmp_path: Path, file: str, damage: str
+) -> None:
+    broken = shutil.copytree(backbone, tmp_path / "broken")
+    DAMAGES[damage](broken / file)
+    assert str(broken) in fails(*train(None, "--backbone", broken))
+    assert not (tmp_path / "run").exists()
+
+
+def test_incomplete_weights_are_refused(fails: Fails, train: Words, backbone: Path, tmp_path: Path) -> None:
+    broken = shutil.copytree(backbone, tmp_path / "broken")
+    tensors = load_file(broken / "model.safetensors")
+    name = next(name for name in tensors if "query" in name)
+    del tensors[name]
+    save_file(tensors, broken / "model.safetensors", metadata={"format": "pt"})
+    assert name in fails(*train(None, "--backbone", broken))
 
 
 def test_a_disk_that_fills_later_lets_the_training_go_on(
-    fails: Callable[..., str],
-    attribune: Callable[..., Outcome],
-    train: Callable[..., list[str]],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    fails: Fails, attribune: Attribune, train: Words, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     words = train(None, "training.evaluate_every=2")
     save, calls = torch.save, []

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import html
 import json
-from collections.abc import Callable
 from pathlib import Path
 
-import pandas as pd
 import pytest
+import small_runs
 import yaml
-from safetensors.numpy import load_file
+from commands import Attribune
 from tally import Outcome, tell
 from trained_runs import ROWS, TrainedRuns
 
@@ -23,7 +22,6 @@ PEOPLE = [{**row, "user": OWNERS[row["user"]]} for row in ROWS]
 
 @pytest.fixture(scope="module")
 def people(trained_runs: TrainedRuns) -> Path:
-    """A run of people with names of any kind."""
     return trained_runs("injector", "--no-baselines", rows=PEOPLE)
 
 
@@ -36,22 +34,12 @@ def traces(run: Path, name: str) -> list[str]:
 
 
 def owners(run: Path) -> list[str]:
-    """Whose predictions are stored."""
-    rows = []
-    for part in ("validation", "test"):
-        stored = pd.read_parquet(run / f"{part}_predictions.parquet")["row"].tolist()
-        assert stored == load_file(run / f"{part}_logits.safetensors")["rows"].tolist()
-        rows += stored
-    return [PEOPLE[row]["user"] for row in rows]
+    return [PEOPLE[row]["user"] for part in ("validation", "test") for row in small_runs.scored_rows(run, part)]
 
 
 @pytest.mark.parametrize("name", NAMES, ids=ascii)
 def test_a_name_of_any_kind_is_forgotten(
-    name: str,
-    people: Path,
-    attribune: Callable[..., tuple[int, str, str]],
-    trained_runs: TrainedRuns,
-    tmp_path: Path,
+    name: str, people: Path, attribune: Attribune, trained_runs: TrainedRuns, tmp_path: Path
 ) -> None:
     run = trained_runs.copy(people, tmp_path / "run")
     assert traces(run, name)

@@ -3,48 +3,26 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 import small_runs
+from commands import Attribune, Fails, Words
 from trained_runs import ROWS
 
 pytestmark = pytest.mark.slow
 
-Outcome = tuple[int, str, str]
 
-
-def changed(column: str, value: Any, *, every: int = 1) -> list[dict[str, Any]]:
-    return [{**row, column: value} if number % every == 0 else row for number, row in enumerate(ROWS)]
+def all_with(**cells: str) -> list[dict[str, Any]]:
+    return [{**row, **cells} for row in ROWS]
 
 
 TEXT = "text,stars,user\n" + "".join(f"{row['text']},{row['stars']},{row['user']}\n" for row in ROWS)
 
 
-@pytest.mark.parametrize(
-    ("content", "parts"),
-    [
-        (b"", ["data.csv", "empty", "give a file with rows"]),
-        (b"text,stars,user\n", ["data.csv", "no rows", "give a file with rows"]),
-        (TEXT + "one,two\n", ["data.csv", "line 92 (row 91)", "2 fields", "3", "add the fields that are missing"]),
-        (TEXT.replace("film", "fi\0lm", 1), ["data.csv, line ", "NUL", "remove it"]),
-        (TEXT.replace("user", "author"), ["data.csv", "no column 'user'", "'author'"]),
-        (TEXT.replace("stars", "star"), ["data.csv", "no column 'stars'", "did you mean 'star'?"]),
-        (TEXT.replace("text,", "stars,", 1), ["data.csv", "two columns are named 'stars'"]),
-    ],
-)
-def test_unusable_files_are_named(
-    fails: Callable[..., str], train: Callable[..., list[str]], tmp_path: Path, content: Any, parts: list[str]
-) -> None:
-    message = fails(*train(content))
-    for part in parts:
-        assert part in message
-    assert not (tmp_path / "run").exists()  # the next attempt finds nothing in its way
-
-
-def test_a_wrong_encoding_is_named_with_its_line(fails: Callable[..., str], train: Callable[..., list[str]]) -> None:
+def test_a_wrong_encoding_is_named_with_its_line(fails: Fails, train: Words) -> None:
     content = TEXT.replace("film", "fil\xe9", 1).encode("latin-1")
     message = fails(*train(content, "--encoding", "utf-8"))
     assert "data.csv, line " in message
@@ -52,7 +30,7 @@ def test_a_wrong_encoding_is_named_with_its_line(fails: Callable[..., str], trai
     assert "unknown encoding 'utf-99'" in fails(*train(content, "--encoding", "utf-99"))
 
 
-def test_mixed_line_ends_change_nothing(attribune: Callable[..., Outcome], train: Callable[..., list[str]]) -> None:
+def test_mixed_line_ends_change_nothing(attribune: Attribune, train: Words) -> None:
     mixed = TEXT.replace("\n", "\r", 9).replace("\n", "\r\n", 9)
     code, out, err = attribune(*train(mixed, "--no-baselines", method="linear"))
     assert code == 0
@@ -61,11 +39,18 @@ def test_mixed_line_ends_change_nothing(attribune: Callable[..., Outcome], train
 
 
 @pytest.mark.parametrize(
-    ("rows", "more", "parts"),
+    ("table", "more", "parts"),
     [
-        (changed("text", "  "), (), ["none of its 90 rows has both a text in text and a label in stars"]),
-        (changed("stars", "NaN"), (), ["none of its 90 rows has both a text in text and a label in stars"]),
-        (changed("stars", "good"), (), ["same label 'good'", "at least two"]),
+        (b"", (), ["data.csv", "empty", "give a file with rows"]),
+        (b"text,stars,user\n", (), ["data.csv", "no rows", "give a file with rows"]),
+        (TEXT + "one,two\n", (), ["data.csv", "line 92 (row 91)", "2 fields", "3", "add the fields that are missing"]),
+        (TEXT.replace("film", "fi\0lm", 1), (), ["data.csv, line ", "NUL", "remove it"]),
+        (TEXT.replace("user", "author"), (), ["data.csv", "no column 'user'", "'author'"]),
+        (TEXT.replace("stars", "star"), (), ["data.csv", "no column 'stars'", "did you mean 'star'?"]),
+        (TEXT.replace("text,", "stars,", 1), (), ["data.csv", "two columns are named 'stars'"]),
+        (all_with(text="  "), (), ["none of its 90 rows has both a text in text and a label in stars"]),
+        (all_with(stars="NaN"), (), ["none of its 90 rows has both a text in text and a label in stars"]),
+        (all_with(stars="good"), (), ["same label 'good'", "at least two"]),
         (ROWS[:2], (), ["2 rows with 2 different texts cannot make three parts"]),
         (ROWS, ("--task", "regression"), ["90 of 90 rows have a label outside the scale", "'good'", "classification"]),
         (ROWS, ("--numeric", "stars", "--label", "look"), ["column 'stars', row 1", "good"]),
@@ -79,54 +64,38 @@ def test_mixed_line_ends_change_nothing(attribune: Callable[..., Outcome], train
         (ROWS, ("--set", "data.split.by=group"), ["name the column"]),
     ],
 )
-def test_unusable_rows_and_settings_are_named(
-    fails: Callable[..., str], train: Callable[..., list[str]], tmp_path: Path, rows: Any, more: Any, parts: list[str]
+def test_unusable_tables_and_settings_are_named(
+    fails: Fails, train: Words, tmp_path: Path, table: Any, more: Any, parts: list[str]
 ) -> None:
-    message = fails(*train(rows, *more))
-    for part in parts:
-        assert part in message
-    assert not (tmp_path / "run").exists()
+    message = fails(*train(table, *more))
+    assert [part for part in parts if part not in message] == []
+    assert not (tmp_path / "run").exists()  # the next attempt finds nothing in its way
+
+
+LISTS = [{**row, "tags": row["tags"].split(";")} for row in ROWS]
 
 
 @pytest.mark.parametrize(
     ("rows", "more", "message"),
     [
-        (
-            [{**row, "tags": row["tags"].split(";")} for row in ROWS],
-            ("--attributes", "tags"),
-            "column 'tags', row 1: ['drama', 'short', 'war'] is not one value",
-        ),
-        (
-            [{**row, "tags": 3 if number == 4 else ["a"]} for number, row in enumerate(ROWS)],
-            ("--multi-label", "tags"),
-            "not a list",
-        ),
-        (
-            [{**row, "tags": row["tags"].split(";")} for row in ROWS],
-            ("--text", "tags"),
-            "the text column 'tags' holds lists",
-        ),
+        (LISTS, ("--attributes", "tags"), "column 'tags', row 1: ['drama', 'short', 'war'] is not one value"),
+        ([*LISTS, {**ROWS[0], "tags": 3}], ("--multi-label", "tags"), "not a list"),
+        (LISTS, ("--text", "tags"), "the text column 'tags' holds lists"),
         ([{**row, "tags": ["a"]} for row in ROWS], ("--label", "tags"), "is the list ['a']"),
     ],
 )
-def test_lists_where_none_belong(
-    fails: Callable[..., str], train: Callable[..., list[str]], rows: list[Any], more: Any, message: str
-) -> None:
+def test_lists_where_none_belong(fails: Fails, train: Words, rows: list[Any], more: Any, message: str) -> None:
     assert message in fails(*train("\n".join(map(json.dumps, rows)), *more, name="data.jsonl"))
 
 
-def test_an_unknown_backbone_is_named(
-    fails: Callable[..., str], train: Callable[..., list[str]], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_unknown_backbone_is_named(fails: Fails, train: Words, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     message = fails(*train(None, "--backbone", "no/such-model"))
     assert "'no/such-model' could not be loaded" in message
     assert "give a name on the hub, or a folder" in message
 
 
-def test_rows_without_text_or_label_are_counted(
-    attribune: Callable[..., Outcome], train: Callable[..., list[str]], tmp_path: Path
-) -> None:
+def test_rows_without_text_or_label_are_counted(attribune: Attribune, train: Words, tmp_path: Path) -> None:
     rows = [dict(row) for row in ROWS]
     for number, text in ((0, ""), (5, "   "), (9, "NaN")):
         rows[number]["text"] = text
@@ -134,14 +103,12 @@ def test_rows_without_text_or_label_are_counted(
         rows[number]["stars"] = ""
     code, _, err = attribune(*train(rows, "--no-baselines", method="linear"))
     assert code == 0
-    assert "2 rows without a text left out" in err or "3 rows without a text left out" in err
+    assert re.search("[23] rows without a text left out", err)
     assert "2 rows without a label left out" in err
     assert sum(json.loads((tmp_path / "run" / "metrics.json").read_text())["rows"].values()) in (85, 86)
 
 
-def test_a_label_only_in_the_test_rows_counts_as_wrong(
-    attribune: Callable[..., Outcome], train: Callable[..., list[str]], tmp_path: Path
-) -> None:
+def test_a_label_only_in_the_test_rows_counts_as_wrong(attribune: Attribune, train: Words, tmp_path: Path) -> None:
     test = small_runs.write_csv(tmp_path / "test.csv", [{**row, "stars": "ugly"} for row in small_runs.reviews(20)])
     code, _, err = attribune(*train(None, "--test", test, "--no-baselines", method="linear"))
     assert code == 0
@@ -151,25 +118,13 @@ def test_a_label_only_in_the_test_rows_counts_as_wrong(
     assert results["rows"] == {"train": 81, "validation": 9, "test": 20}
 
 
-def test_all_errors_of_a_recipe_come_at_once(
-    fails: Callable[..., str], train: Callable[..., list[str]], tmp_path: Path
-) -> None:
+def test_all_errors_of_a_recipe_come_at_once(fails: Fails, train: Words, tmp_path: Path) -> None:
     wrong = ["data.foo=1", "training.epoch=2", "training.batch_size=0", "backbone.tuning=odd", "method.bottlneck=3"]
     wrong += ["task.kind=sorting", "training.evaluate_every=0", "training.seed=-1", "training.warmup=.nan"]
     message = fails(*train(None, "--set", *wrong))
     assert "the recipe has 9 errors" in message
-    for key in (
-        "data.foo",
-        "training.epoch:",
-        "batch_size",
-        "tuning",
-        "bottlneck",
-        "sorting",
-        "every",
-        "seed",
-        "warmup",
-    ):
-        assert key in message
+    keys = ("data.foo", "training.epoch:", "batch_size", "tuning", "bottlneck", "sorting", "every", "seed", "warmup")
+    assert [key for key in keys if key not in message] == []
 
 
 @pytest.mark.parametrize(
@@ -183,10 +138,7 @@ def test_all_errors_of_a_recipe_come_at_once(
         (("--set", "method.name=[1]"), "unknown method [1]"),
         (("--set", "data.attributes=[{name: user, min_cnt: 3}]"), "attribute 'user' has no option min_cnt"),
         (("--set", "data.attributes=[{kind: numeric}]"), "of kind numeric has no name"),
-        (
-            ("--method", "injektor"),
-            "unknown method 'injektor'; did you mean 'injector'? Choose one of none, adapter",
-        ),
+        (("--method", "injektor"), "unknown method 'injektor'; did you mean 'injector'? Choose one of none, adapter"),
         (("--task", "sorting"), "unknown task 'sorting'; did you mean 'rating'? Choose one of classification, rating"),
         (("--tuning", "some"), "backbone.tuning"),
         (("--epochs", "inf"), "training.epochs: Input should be a finite number"),
@@ -199,17 +151,13 @@ def test_all_errors_of_a_recipe_come_at_once(
         (("--text", ""), "data.text.0"),
     ],
 )
-def test_unusable_settings(
-    fails: Callable[..., str], train: Callable[..., list[str]], tmp_path: Path, words: Any, message: str
-) -> None:
+def test_unusable_settings(fails: Fails, train: Words, tmp_path: Path, words: Any, message: str) -> None:
     assert message in fails(*train(None, *words))
     assert not (tmp_path / "run").exists()
 
 
 @pytest.mark.parametrize("content", ["method: [injector]\n", "data:\n", "data: x.csv\n", "- a\n", "a: [", "1: 2\n"])
-def test_unusable_recipe_files(
-    fails: Callable[..., str], train: Callable[..., list[str]], tmp_path: Path, content: str
-) -> None:
+def test_unusable_recipe_files(fails: Fails, train: Words, tmp_path: Path, content: str) -> None:
     (tmp_path / "recipe.yaml").write_text(content)
     words = train(None, "--config", tmp_path / "recipe.yaml")
     if content.startswith("method"):
@@ -217,15 +165,13 @@ def test_unusable_recipe_files(
     fails(*words)
 
 
-def test_unknown_options_and_verbs_are_usage_errors(fails: Callable[..., str]) -> None:
+def test_unknown_options_and_verbs_are_usage_errors(fails: Fails) -> None:
     assert "unrecognized arguments: --txt" in fails("train", "x.csv", "--output", "o", "--txt", "a", code=2)
     assert "invalid choice: 'trian'" in fails("trian", code=2)
     assert "required: --output" in fails("train", "x.csv", code=2)
 
 
-def test_an_empty_path_is_not_the_current_folder(
-    fails: Callable[..., str], train: Callable[..., list[str]], runs: Path
-) -> None:
+def test_an_empty_path_is_not_the_current_folder(fails: Fails, train: Words, runs: Path) -> None:
     words = train()
     words[1] = ""
     assert "data.train" in fails(*words)
@@ -242,7 +188,7 @@ def test_an_empty_path_is_not_the_current_folder(
     ],
 )
 def test_a_bad_cell_is_named_by_its_row_in_the_file(
-    fails: Callable[..., str], train: Callable[..., list[str]], column: str, cell: str, flags: tuple[str, ...]
+    fails: Fails, train: Words, column: str, cell: str, flags: tuple[str, ...]
 ) -> None:
     rows = [
         {**row, "stars": f"{number % 5}", "size": "3", "tags": '["a"]', "day": "2024-05-31"}

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 import small_runs
-from attacks import ATTACKS, VERBS, Attacks
+from attacks import ATTACKS, Attacks, verbs
 from lab_methods import HAS_LAB
 from live_service import until
 from tally import tell
@@ -79,7 +79,7 @@ def test_two_verbs_on_one_run(first: str, second: str, attacked: Path, tmp_path:
     attacks = Attacks(first, attacked, tmp_path)
     for at in moments(attacks):
         attacks.begin()
-        codes, messages = meet(attacks, attacks.words, VERBS[second].words(attacks.place), at=at)
+        codes, messages = meet(attacks, attacks.words, verbs(attacks.place)[second], at=at)
         check(codes, messages)
         run = RunFolder(attacks.place / "run")
         values = run.read_schema()["user"].values
@@ -99,7 +99,7 @@ def test_the_same_verb_twice(name: str, attacked: Path, tmp_path: Path) -> None:
     attacks = Attacks(name, attacked, tmp_path)
     for at in moments(attacks):
         attacks.begin()
-        check(*meet(attacks, attacks.again, attacks.again, at=at))
+        check(*meet(attacks, attacks.words, attacks.words, at=at))
         attacks.check()
 
 

@@ -65,7 +65,6 @@ def folder(trained_runs: TrainedRuns, tmp_path_factory: pytest.TempPathFactory) 
 
 @pytest.fixture(scope="module")
 def predictor(folder: Path) -> Predictor:
-    """That of the run."""
     return Predictor.from_pretrained(folder / "run")
 
 
@@ -75,7 +74,6 @@ def generate(**arguments: Any) -> list[dict[str, Any]]:
 
 
 def classify(**arguments: Any) -> Any:
-    """Fit a classifier."""
     frame = arguments.pop("frame")
     return attribune.AttributeClassifier(**arguments).fit(frame, frame["stars"])
 

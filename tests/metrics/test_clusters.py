@@ -90,17 +90,6 @@ def test_differences_are_those_of_a_slow_loop(both: bool) -> None:
     assert found.high - found.low == pytest.approx(4 * np.std(drawn), rel=0.15)
 
 
-def test_the_variance_of_a_mean_over_clusters_is_the_analytic_one() -> None:
-    """Of a mean over clusters of equal size: that of the clusters' means over their number."""
-    rng = np.random.default_rng(4)
-    right = rng.random((50, 6)) < rng.random(50)[:, None]
-    true = np.zeros(300, dtype=int)
-    metric = formulas.accuracy(true, 1 - right.reshape(-1).astype(int))
-    found = interval(replace(metric, clusters=(np.repeat(np.arange(50), 6),)))
-    error = right.mean(axis=1).std() / 50**0.5
-    assert (found.high - found.low) / 2 == pytest.approx(1.96 * error, rel=0.08)
-
-
 def test_a_cluster_for_every_row_is_no_cluster() -> None:
     _, _, true, predicted = judged(5)
     metric = formulas.macro_f1(true, predicted, classes=3)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import shutil
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import small_runs
+from commands import Attribune, Fails
 from datasets import Dataset
 from lab_methods import needs_lab
 from trained_runs import TrainedRuns
@@ -18,7 +18,9 @@ from trained_runs import TrainedRuns
 from attribune.apps.cli import main
 from attribune.errors import ConfigError, DataError
 from attribune.runs.loading import load_run
+from attribune.schema.attributes import FittedAttribute
 from attribune.values.enrol import enrol
+from attribune.values.forget import forget
 from attribune.values.learning import EnrolSettings
 from attribune.values.live_run import LiveRun
 from attribune.values.record import enrolments
@@ -26,10 +28,8 @@ from attribune.values.record import enrolments
 pytestmark = pytest.mark.slow
 
 ROWS = small_runs.reviews(80, seed=3)
-NOT_REVISED = (
-    "config.json",
-    "checksums.json",
-)  # what the Trainer left in the configuration is gone with the first change
+# What the Trainer left in the configuration is gone with the first change.
+NOT_REVISED = ("config.json", "checksums.json")
 USERS = [f"u{number}" for number in range(7)]
 
 
@@ -47,27 +47,22 @@ def users(names: list[str], *, seed: int = 1) -> list[dict[str, Any]]:
     ]
 
 
-def write(path: Path, rows: list[dict[str, Any]]) -> Path:
-    with path.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.DictWriter(file, list(rows[0]))
-        writer.writeheader()
-        writer.writerows(rows)
-    return path
-
-
 @pytest.fixture(scope="module")
 def folder(trained_runs: TrainedRuns, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("described")
     (folder / "backbone").symlink_to(trained_runs.backbone())
     small_runs.write_csv(folder / "data.csv", ROWS)
-    write(folder / "users.csv", users([*USERS, "later"]))
-    write(folder / "new.csv", users(["new1", "new2", "u0"], seed=2))
+    small_runs.write_csv(folder / "users.csv", users([*USERS, "later"]))
+    small_runs.write_csv(folder / "new.csv", users(["new1", "new2", "u0"], seed=2))
     return folder
 
 
-def words(folder: Path, output: Path, *more: str, method: str = "injector") -> list[str]:
+def words(
+    folder: Path, output: Path, *more: str, method: str = "injector", table: str | Path | None = "users.csv"
+) -> list[str]:
     command = small_runs.train_command(folder / "data.csv", output, backbone=folder / "backbone", method=method)
-    return [*command, "--values", f"user={folder / 'users.csv'}", "--no-baselines", *more]
+    values = [] if table is None else ["--values", f"user={folder / table}"]
+    return [*command, *values, "--no-baselines", *more]
 
 
 @pytest.fixture(scope="module")
@@ -82,6 +77,15 @@ def run(original: Path, tmp_path: Path) -> Path:
     return tmp_path / "run"
 
 
+def user_of(run: Path) -> FittedAttribute:
+    return load_run(run)[1].schema["user"]
+
+
+def features(user: FittedAttribute) -> np.ndarray:
+    """What is known of each value."""
+    return user.description.features
+
+
 def logits(run: Path, users: list[str]) -> np.ndarray:
     model = load_run(run)[1]
     return model.logits({"text": ["a great film"] * len(users), "user": users})[0]
@@ -93,18 +97,11 @@ def stored(run: Path) -> dict[str, bytes]:
 
 
 def test_the_columns_are_those_of_the_file(original: Path) -> None:
-    recipe, predictor = load_run(original)
-    description = predictor.schema["user"].description
-    assert description is not None
-    assert [(one.spec.name, one.spec.kind) for one in description.fields] == [
-        ("age", "number"),
-        ("city", "categorical"),
-        ("given", "vector"),
-        ("bio", "text"),
-    ]
-    assert recipe.data.values["user"].table.endswith("users.csv")
-    assert "later" in predictor.schema["user"].values
-    assert predictor.schema["user"].counts[predictor.schema["user"].values.ids(["later"])[0]] == 0
+    user = user_of(original)
+    found = [(one.spec.name, one.spec.kind) for one in user.description.fields]
+    assert found == [("age", "number"), ("city", "categorical"), ("given", "vector"), ("bio", "text")]
+    assert load_run(original)[0].data.values["user"].table.endswith("users.csv")
+    assert user.counts[user.values.index("later") + 1] == 0
 
 
 def test_a_described_value_without_rows_differs_from_the_unknown(original: Path) -> None:
@@ -121,10 +118,8 @@ def test_new_values_are_described_and_taken_back(run: Path, folder: Path, capsys
     new = logits(run, ["u0", "nobody", "new1"])
     assert new[:2] == pytest.approx(old[:2], abs=1e-6)
     assert np.abs(new[2] - old[2]).max() > 1e-6
-    assert [(one.value, one.rows, one.loss_before) for one in enrolments(run)[0]] == [
-        ("new1", 0, None),
-        ("new2", 0, None),
-    ]
+    added = [(one.value, one.rows, one.loss_before) for one in enrolments(run)[0]]
+    assert added == [("new1", 0, None), ("new2", 0, None)]
     with pytest.raises(DataError, match="no new value"):
         enrol(run, values={"user": folder / "new.csv"})
     assert main(["enrol", str(run), "--undo"]) == 0
@@ -165,8 +160,8 @@ def test_values_without_vectors_of_their_own(folder: Path, tmp_path: Path) -> No
     assert main(words(folder, run, "--set", "data.values.user.own_vectors=false")) == 0
     model = load_run(run)[1].model
     assert not model.rows_of_values()
-    twins = write(tmp_path / "twins.csv", [{**one, "user": f"twin of {one['user']}"} for one in users(USERS)[:2]])
-    enrol(run, values={"user": twins})
+    twins = [{**one, "user": f"twin of {one['user']}"} for one in users(USERS)[:2]]
+    enrol(run, values={"user": small_runs.write_csv(tmp_path / "twins.csv", twins)})
     for name in USERS[:2]:
         one, twin, unknown = logits(run, [name, f"twin of {name}", "nobody"])
         assert one == pytest.approx(twin, abs=1e-6)
@@ -180,7 +175,7 @@ def test_rows_of_a_value_known_by_its_description_are_not_lost_in_silence(run: P
     rows = Dataset.from_dict({"text": ["a great film"] * 2, "stars": ["bad"] * 2, "user": ["later", "stranger"]})
     with pytest.raises(DataError, match="1 values of 'user', the first being 'later', are known by their descriptions"):
         enrol(run, rows)
-    assert main(["forget", str(run), "--attribute", "user", "--value", "later"]) == 0
+    forget(run, "user", ["later"])
     found = enrol(run, rows, values={"user": folder / "users.csv"})
     assert [(one.value, one.rows) for one in found.values] == [("later", 1), ("stranger", 1)]
 
@@ -189,30 +184,28 @@ def test_a_value_described_in_training_is_the_one_that_is_enrolled(run: Path, fo
     table = load_run(run)[1].model.method.tables[0]  # type: ignore[union-attr]
     assert not table[0].any()
     later = next(one for one in users([*USERS, "later"]) if one["user"] == "later")
-    enrol(run, values={"user": write(tmp_path / "twin.csv", [{**later, "user": "twin"}])})
+    enrol(run, values={"user": small_runs.write_csv(tmp_path / "twin.csv", [{**later, "user": "twin"}])})
     one, twin = logits(run, ["later", "twin"])
     assert one == pytest.approx(twin, abs=1e-6)
 
 
 def test_forgetting_removes_what_is_known_of_a_value(run: Path) -> None:
-    features = load_run(run)[1].schema["user"].description.features  # type: ignore[union-attr]
-    gone = load_run(run)[1].schema["user"].values.ids(["u1"])[0]
-    assert main(["forget", str(run), "--attribute", "user", "--value", "u1"]) == 0
-    left = load_run(run)[1].schema["user"].description.features  # type: ignore[union-attr]
-    assert np.array_equal(left, np.delete(features, gone, axis=0))
+    before = user_of(run)
+    forget(run, "user", ["u1"])
+    expected = np.delete(features(before), before.values.ids(["u1"])[0], axis=0)
+    assert np.array_equal(features(user_of(run)), expected)
     assert len(list((run / "model").glob("schema.features-*"))) == 1
 
 
 @pytest.mark.exhaustive
 def test_forgetting_removes_the_name_of_a_category_that_nobody_else_has(folder: Path, tmp_path: Path) -> None:
     rows = [{**one, "city": "Atlantis" if one["user"] == "u1" else one["city"]} for one in users(USERS)]
-    table, run = write(tmp_path / "table.csv", rows), tmp_path / "run"
-    command = small_runs.train_command(folder / "data.csv", run, backbone=folder / "backbone", method="injector")
-    assert main([*command, "--values", f"user={table}", "--no-baselines"]) == 0
+    table, run = small_runs.write_csv(tmp_path / "table.csv", rows), tmp_path / "run"
+    assert main(words(folder, run, table=table)) == 0
     before = logits(run, ["u0", "u2"])
     table.unlink()
-    assert main(["forget", str(run), "--attribute", "user", "--value", "u1"]) == 0
-    assert not any(b"Atlantis" in path.read_bytes() for path in run.rglob("*") if path.is_file())
+    forget(run, "user", ["u1"])
+    assert not any(b"Atlantis" in content for content in small_runs.file_bytes(run).values())
     assert logits(run, ["u0", "u2"]) == pytest.approx(before, rel=1e-5, abs=1e-6)
 
 
@@ -234,11 +227,9 @@ def test_training_goes_on_with_more_values(run: Path, tmp_path: Path) -> None:
     more = small_runs.write_csv(tmp_path / "more.csv", small_runs.reviews(60, seed=9, users=9))
     command = ["train", str(more), "--continue", str(run), "--epochs", "1", "--output", str(tmp_path / "next")]
     assert main([*command, "--no-baselines"]) == 0
-    ours, theirs = load_run(run)[1].schema["user"], load_run(tmp_path / "next")[1].schema["user"]
+    ours, theirs = user_of(run), user_of(tmp_path / "next")
     assert theirs.values[: len(ours.values)] == ours.values[:]
-    assert ours.description is not None
-    assert theirs.description is not None
-    assert np.array_equal(theirs.description.features[: ours.size], ours.description.features)
+    assert np.array_equal(features(theirs)[: ours.size], features(ours))
 
 
 @pytest.mark.parametrize(
@@ -247,25 +238,14 @@ def test_training_goes_on_with_more_values(run: Path, tmp_path: Path) -> None:
         ("user", "--values user: write COLUMN=FILE, such as user=users.csv"),
         ("user=", "--values user=: write COLUMN=FILE"),
         ("user=nowhere.csv", "nowhere.csv"),
-        (
-            "item=users.csv",
-            "data.values: 'item' is not an attribute, so its values cannot be described (attributes: user)",
-        ),
+        ("item=users.csv", "'item' is not an attribute, so its values cannot be described (attributes: user)"),
         ("user=data.csv", "rows 1 and"),
     ],
 )
-def test_wrong_tables_cost_one_message(
-    folder: Path, tmp_path: Path, values: str, part: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    command = small_runs.train_command(
-        folder / "data.csv", tmp_path / "run", backbone=folder / "backbone", method="injector"
-    )
+def test_wrong_tables_cost_one_message(fails: Fails, folder: Path, tmp_path: Path, values: str, part: str) -> None:
     name, equals, file = values.partition("=")
     given = f"{name}={folder / file}" if equals and file else values
-    assert main([*command, "--values", given, "--no-baselines"]) == 1
-    error = capsys.readouterr().err
-    assert part in error
-    assert "Traceback" not in error
+    assert part in fails(*words(folder, tmp_path / "run", "--values", given, table=None))
     assert not (tmp_path / "run").exists()
 
 
@@ -284,15 +264,14 @@ def test_descriptions_of_a_run_without_them_are_refused(
 def test_baselines_read_descriptions_too(folder: Path, tmp_path: Path, method: str) -> None:
     """Without vectors of their own, values of one description are one; taken out and added, the others stay."""
     run = tmp_path / "run"
-    twins = write(tmp_path / "twins.csv", [*users(USERS), {**users(USERS)[0], "user": "twin"}])
-    command = small_runs.train_command(folder / "data.csv", run, backbone=folder / "backbone", method=method)
-    values = ["--values", f"user={twins}", "--set", "data.values.user.own_vectors=false"]
-    assert main([*command, *values, "--no-baselines"]) == 0
+    twins = small_runs.write_csv(tmp_path / "twins.csv", [*users(USERS), {**users(USERS)[0], "user": "twin"}])
+    more = ("--set", "data.values.user.own_vectors=false")
+    assert main(words(folder, run, *more, method=method, table=twins)) == 0
     before = one, twin, other, unknown = logits(run, ["u0", "twin", "u2", "nobody"])
     assert one == pytest.approx(twin, rel=1e-5, abs=1e-6)
     assert np.abs(one - other).max() > 1e-6
     assert np.abs(one - unknown).max() > 1e-6
-    assert main(["forget", str(run), "--attribute", "user", "--value", "u1"]) == 0
+    forget(run, "user", ["u1"])
     assert logits(run, ["u0", "twin", "u2", "nobody"]) == pytest.approx(np.array(before), rel=1e-5, abs=1e-6)
 
 
@@ -323,17 +302,14 @@ def test_each_part_is_compared_alone(folder: Path, tmp_path: Path, capsys: pytes
     ("more", "part"),
     [
         ([], "compare ids: no values are described"),
-        (["data.values.user.table=users.csv", "data.values.user.own_vectors=false"], "trained anyway"),
+        (["--set", "data.values.user.table=users.csv", "data.values.user.own_vectors=false"], "trained anyway"),
     ],
 )
 def test_parts_that_are_not_there_are_not_compared(
-    folder: Path, tmp_path: Path, more: list[str], part: str, capsys: pytest.CaptureFixture[str]
+    fails: Fails, folder: Path, tmp_path: Path, more: list[str], part: str
 ) -> None:
-    data, backbone = folder / "data.csv", folder / "backbone"
-    command = small_runs.train_command(data, tmp_path / "run", backbone=backbone, method="injector")
     name = "descriptions" if more else "ids"
-    assert main([*command, *more, "--compare", name]) == 1
-    assert part in capsys.readouterr().err
+    assert part in fails(*words(folder, tmp_path / "run", "--compare", name, *more, table=None))
 
 
 @needs_lab
@@ -360,43 +336,32 @@ def test_an_experiment_has_each_part_alone(folder: Path, tmp_path: Path) -> None
 @needs_lab
 @pytest.mark.parametrize("method", ["poly", "history", "one-per-value", "upnn"])
 def test_a_method_without_vectors_is_refused_before_anything_is_read(
-    folder: Path, tmp_path: Path, method: str, capsys: pytest.CaptureFixture[str]
+    attribune: Attribune, folder: Path, tmp_path: Path, method: str
 ) -> None:
-    assert main(words(folder, tmp_path / "run", method=method)) == 1
-    error = capsys.readouterr().err
-    assert f"method '{method}' has no vectors of values, which the descriptions of 'user' could give" in error
-    assert "rows read" not in error
+    code, _, err = attribune(*words(folder, tmp_path / "run", method=method))
+    assert f"method '{method}' has no vectors of values, which the descriptions of 'user' could give" in err
+    assert (code, "rows read" in err) == (1, False)
 
 
 @pytest.mark.exhaustive
 def test_training_goes_on_with_values_that_are_described_now(run: Path, folder: Path, tmp_path: Path) -> None:
     """New values are read as those of the first training, and one without rows is what its description says."""
     more = small_runs.write_csv(tmp_path / "more.csv", small_runs.reviews(60, seed=9, users=8))
-    both = write(tmp_path / "both.csv", [*users([*USERS, "later"]), *users(["u7", "new1"], seed=2)])
-    command = [
-        "train",
-        str(more),
-        "--continue",
-        str(run),
-        "--values",
-        f"user={both}",
-        "--output",
-        str(tmp_path / "next"),
-    ]
-    assert main([*command, "--epochs", "1", "--no-baselines"]) == 0
-    old, new = load_run(run)[1].schema["user"], load_run(tmp_path / "next")[1].schema["user"]
-    assert old.description is not None
-    assert new.description is not None
-    assert np.array_equal(new.description.features[: old.size], old.description.features)
+    described_rows = [*users([*USERS, "later"]), *users(["u7", "new1"], seed=2)]
+    both = small_runs.write_csv(tmp_path / "both.csv", described_rows)
+    command = ["train", str(more), "--continue", str(run), "--values", f"user={both}", "--epochs", "1"]
+    assert main([*command, "--output", str(tmp_path / "next"), "--no-baselines"]) == 0
+    old, new = user_of(run), user_of(tmp_path / "next")
+    assert np.array_equal(features(new)[: old.size], features(old))
     enrol(run, values={"user": both})
-    enrolled = load_run(run)[1].schema["user"]
-    assert enrolled.description is not None
+    enrolled = user_of(run)
     for name in ("u7", "new1"):
         found, expected = new.values.ids([name])[0], enrolled.values.ids([name])[0]
-        assert np.array_equal(new.description.features[found], enrolled.description.features[expected])
-    table = load_run(tmp_path / "next")[1].model.method.tables[0]  # type: ignore[union-attr]
+        assert np.array_equal(features(new)[found], features(enrolled)[expected])
+    model: Any = load_run(tmp_path / "next")[1].model
+    table = model.method.tables[0]
     assert not table[0].any()
-    ((described, _),) = load_run(tmp_path / "next")[1].model.values.described()  # type: ignore[union-attr]
+    ((described, _),) = model.values.described()
     assert described.own_ids[new.values.ids(["new1", "u7"])].tolist() == [0, new.values.ids(["u7"])[0]]
     assert table[new.values.ids(["u7"])[0]].any()
 
@@ -404,20 +369,16 @@ def test_training_goes_on_with_values_that_are_described_now(run: Path, folder: 
 @pytest.mark.parametrize(
     ("more", "part"),
     [
-        (
-            ["--values", "user=TABLE", "--set", "data.values.user.own_vectors=false"],
-            "own_vectors of 'user' is false, but",
-        ),
+        (["--values", "user={}", "--set", "data.values.user.own_vectors=false"], "own_vectors of 'user' is false, but"),
         (["--compare", "ids"], "compare ids: the run that is continued has the descriptions"),
     ],
 )
 def test_what_goes_on_keeps_its_descriptions(
-    run: Path, folder: Path, tmp_path: Path, more: list[str], part: str, capsys: pytest.CaptureFixture[str]
+    fails: Fails, run: Path, folder: Path, tmp_path: Path, more: list[str], part: str
 ) -> None:
-    given = [word.replace("TABLE", str(folder / "users.csv")) for word in more]
+    given = [word.format(folder / "users.csv") for word in more]
     command = ["train", str(folder / "data.csv"), "--continue", str(run), "--output", str(tmp_path / "next")]
-    assert main([*command, *given, "--no-baselines"]) == 1
-    assert part in capsys.readouterr().err
+    assert part in fails(*command, *given, "--no-baselines")
 
 
 @needs_lab
@@ -425,12 +386,12 @@ def test_an_experiment_knows_its_tables_of_values(folder: Path, tmp_path: Path) 
     from attribune_lab.benchmark.experiment import SetPlan
     from attribune_lab.benchmark.source import SetSource
 
-    table = write(tmp_path / "users.csv", users(USERS))
+    table = small_runs.write_csv(tmp_path / "users.csv", users(USERS))
     data = {"train": str(folder / "data.csv"), "text": ["text"], "label": ["stars"], "attributes": [{"name": "user"}]}
     plan = SetPlan(name="mine", data=data | {"values": {"user": str(table)}}, folds=(0,))
     before = SetSource(plan).checksum()
     assert before != SetSource(SetPlan(name="mine", data=data, folds=(0,))).checksum()
-    write(table, users(USERS, seed=5))
+    small_runs.write_csv(table, users(USERS, seed=5))
     assert SetSource(plan).checksum() != before
     table.unlink()
     with pytest.raises(DataError, match="which describes values of the set 'mine', does not exist"):

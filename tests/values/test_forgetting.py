@@ -9,16 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import pytest
 import small_runs
 from lab_methods import needs_lab
 from safetensors.numpy import load_file, save_file
 from trained_runs import ROWS, TrainedRuns
 
-from attribune import Categorical, MultiLabel, Schema
 from attribune.apps.cli import main
-from attribune.core.checksums import CHECKSUMS, CheckedFiles, checksum_of
+from attribune.core.checksums import CHECKSUMS, CheckedFiles
 from attribune.data.tables import read_table
 from attribune.export.export import export
 from attribune.runs.card import run_card
@@ -27,7 +25,8 @@ from attribune.runs.loading import load_run
 from attribune.runs.stored_scores import StoredScores, rows_of_training
 from attribune.values.enrol import enrol
 from attribune.values.forget import forget
-from attribune.values.traces import EXPORT_MARKS, drop_rows, export_marks, marked_exports, marked_rows, value_marks
+
+pytestmark = pytest.mark.slow
 
 USERS = sorted({row["user"] for row in ROWS})
 ATTRIBUTES = ("--multi-label", "tags:;", "--numeric", "price")
@@ -53,12 +52,9 @@ def copy(trained_runs: TrainedRuns, tmp_path: Path) -> Callable[[str], Path]:
 
 def owners(run: Path, part: str) -> list[str]:
     """The users of the rows whose predictions are stored."""
-    rows = pd.read_parquet(run / f"{part}_predictions.parquet")["row"]
-    assert rows.tolist() == load_file(run / f"{part}_logits.safetensors")["rows"].tolist()
-    return [ROWS[row]["user"] for row in rows]
+    return [ROWS[row]["user"] for row in small_runs.scored_rows(run, part)]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "method",
     ["injector", "linear", *(pytest.param(name, marks=EXHAUSTIVE) for name in ("automl", "upa", "tokens", "chim"))],
@@ -76,7 +72,6 @@ def test_a_run_whose_last_value_is_forgotten_still_predicts(method: str, copy: C
     assert owners(run, "test") == owners(run, "validation") == []
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("fate", ["gone", "sorted", "without the person", "as it was"])
 @pytest.mark.parametrize("method", ["injector", "linear", pytest.param("automl", marks=EXHAUSTIVE)])
 def test_the_persons_scores_go_whatever_became_of_the_table(
@@ -97,12 +92,10 @@ def test_the_persons_scores_go_whatever_became_of_the_table(
     assert (forgotten.predictions, forgotten.undecided) == (removed, [])
     assert {part: owners(run, part) for part in kept} == kept
     forget(run, "user", ["u4"])  # the marks of the others have moved with their rows
-    assert {part: owners(run, part) for part in kept} == {
-        part: [user for user in users if user != "u4"] for part, users in kept.items()
-    }
+    for part, users in kept.items():
+        assert owners(run, part) == [user for user in users if user != "u4"]
 
 
-@pytest.mark.slow
 def test_a_run_without_marks_and_a_table_that_has_changed_is_an_error(
     copy: Callable[[str], Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -130,25 +123,6 @@ def test_scored_rows_of_a_forgotten_value_do_not_count_as_training_rows(copy: Ca
     assert (rows_of_training(folder, table), rows_of_training(folder, scored)) == (learned, 0)
 
 
-def test_marks_follow_their_rows() -> None:
-    table = {"user": ["a", None, "b", " a ", "new"], "tags": ["x;y", "y", "", "x", None]}
-    schema = Schema.fit(
-        {name: values[:4] for name, values in table.items()}, [Categorical("user"), MultiLabel("tags", separator=";")]
-    )
-    arrays = {"rows": np.array([4, 9, 2, 7, 5]), "logits": np.arange(10).reshape(5, 2), **value_marks(table, schema)}
-    assert marked_rows(arrays, "user", ["a"]).tolist() == [0, 3]
-    assert marked_rows(arrays, "user", ["new", "b"]).tolist() == [2, 4]
-    assert marked_rows(arrays, "tags", ["y"]).tolist() == [0, 1]
-    assert marked_rows(arrays, "year", ["y"]) is None
-    rest = drop_rows(arrays, np.array([0, 2]))
-    assert rest["rows"].tolist() == [9, 7, 5]
-    assert rest["logits"].tolist() == [[2, 3], [6, 7], [8, 9]]
-    assert marked_rows(rest, "user", ["a"]).tolist() == [1]
-    assert marked_rows(rest, "user", ["b"]).tolist() == []
-    assert marked_rows(rest, "tags", ["x", "y"]).tolist() == [0, 1]
-
-
-@pytest.mark.slow
 def test_values_that_stand_in_files_of_the_run_by_chance(copy: Callable[[str], Path], tmp_path: Path) -> None:
     run = copy("injector") / "run"
     values = ["1", "0", "true", "text", "stars", "model", "john", "john smith"]
@@ -161,14 +135,10 @@ def test_values_that_stand_in_files_of_the_run_by_chance(copy: Callable[[str], P
 
 
 @needs_lab
-@pytest.mark.slow
 def test_words_of_texts_that_name_a_value_are_said(
     trained_runs: TrainedRuns, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    rows = [
-        {**row, "user": "zelda", "text": f"{row['text']} says Zelda"} if number % 6 == 0 else row
-        for number, row in enumerate(ROWS)
-    ]
+    rows = [row | {"user": "zelda", "text": f"{row['text']} says Zelda"} for row in ROWS[::6]] + ROWS
     words = small_runs.train_command(trained_runs.table(rows), Path("-"), backbone="cnn", method="upa")
     run = trained_runs.copy(trained_runs.trained([*words, "--compare", "linear"]), tmp_path / "run")
     export(run, assignments={"user": ["u4"]})
@@ -181,7 +151,6 @@ def test_words_of_texts_that_name_a_value_are_said(
     assert f"no other file below {run} contains the value any more" in said
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("method", ["injector", "linear"])
 def test_the_card_is_kept_and_what_it_has_of_the_value_is_said(
     method: str, copy: Callable[[str], Path], capsys: pytest.CaptureFixture[str]
@@ -202,7 +171,6 @@ def test_the_card_is_kept_and_what_it_has_of_the_value_is_said(
     assert card.read_text().endswith("With thanks to u4.")
 
 
-@pytest.mark.slow
 def test_files_that_cannot_be_searched_are_named_beside_those_that_have_the_value(
     copy: Callable[[str], Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -216,67 +184,28 @@ def test_files_that_cannot_be_searched_are_named_beside_those_that_have_the_valu
     assert "no file below" not in said
 
 
-def test_exports_are_found_by_their_marks(tmp_path: Path) -> None:
-    folder = tmp_path / "exported"
-    folder.mkdir()
-    for name in ("model.safetensors", "README.md"):
-        (folder / name).write_text("x")
-    files = {name: checksum_of(folder / name) for name in ("model.safetensors", "README.md")}
-    (folder / EXPORT_MARKS).write_text(export_marks({"user": ["Zoë"], "tags": []}, files))
-    (folder / "README.md").write_text("of Zoë")
-    everyone = export_marks({"user": ["Zoë", "17"]})
-    (tmp_path / "a.onnx").write_bytes(b"\x08\0" + everyone.encode() + b"\xff")
-    with zipfile.ZipFile(tmp_path / "a.pt2", "w") as archive:
-        archive.writestr(f"a/extra/{EXPORT_MARKS}", everyone)
-    for name in ("earlier.onnx", "earlier.pt2"):
-        (tmp_path / name).write_bytes(b"\x08\0")
-    for number in range(len(everyone)):  # a bit of each byte turned over
-        damaged = bytearray(everyone.encode())
-        damaged[number] ^= 1 << number % 8
-        (tmp_path / f"damaged-{number}.onnx").write_bytes(damaged)
-    found = {export.path.name: export for export in marked_exports(tmp_path)}
-    assert list(found) == ["exported", "a.onnx", "a.pt2"]
-    assert found["exported"].files == (folder / EXPORT_MARKS, folder / "model.safetensors")  # the card has changed
-    assert [export.has("user", ["Zoë"]) for export in found.values()] == [True, True, True]
-    assert [export.has("user", ["17", "u"]) for export in found.values()] == [False, True, True]
-    assert [export.has("tags", ["Zoë"]) for export in found.values()] == [False, False, False]
+EXPORTS = {"adapter": "exported", "torch": "exported.pt2", "onnx": "exported.onnx"}
+ARCHIVES = [pytest.param(kind, is_whole, marks=EXHAUSTIVE) for kind in ("torch", "onnx") for is_whole in (False, True)]
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("options", "name"),
-    [
-        ({"kind": "adapter"}, "exported"),
-        pytest.param({"kind": "torch"}, "exported.pt2", marks=EXHAUSTIVE),
-        pytest.param({"kind": "onnx"}, "exported.onnx", marks=EXHAUSTIVE),
-    ],
-)
-@pytest.mark.parametrize("is_whole", [False, pytest.param(True, marks=EXHAUSTIVE)])
-def test_an_export_for_a_value_is_named(
-    options: dict[str, Any], name: str, is_whole: bool, copy: Callable[[str], Path]
-) -> None:
+@pytest.mark.parametrize(("kind", "is_whole"), [("adapter", False), *ARCHIVES])
+def test_an_export_for_a_value_is_named(kind: Any, is_whole: bool, copy: Callable[[str], Path]) -> None:
     pytest.importorskip("onnxscript")
-    if is_whole and name == "exported":
-        pytest.skip("a folder is for fixed values")
     run = copy("injector") / "run"
-    export(run, assignments=None if is_whole else {"user": ["u3"]}, **options)
+    export(run, kind=kind, assignments=None if is_whole else {"user": ["u3"]})
     if not is_whole:
         assert forget(run, "user", ["u4"]).places == []
     done = forget(run, "user", ["u3"])
-    assert (done.places, done.undecided) == ([str(run / name)], [])
+    assert (done.places, done.undecided) == ([str(run / EXPORTS[kind])], [])
     assert any("is an export with its vectors" in note for note in done.notes)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "method"),
     [
         ("adapter", "injector"),
-        *(
-            pytest.param(kind, method, marks=EXHAUSTIVE)
-            for kind in ("onnx", "torch")
-            for method in ("concat-text", "tokens")
-        ),
+        *(pytest.param(kind, "concat-text", marks=EXHAUSTIVE) for kind in ("onnx", "torch")),
+        *(pytest.param(kind, "tokens", marks=EXHAUSTIVE) for kind in ("onnx", "torch")),
     ],
 )
 def test_an_export_for_a_value_holds_no_vector_of_another(
@@ -287,7 +216,7 @@ def test_an_export_for_a_value_holds_no_vector_of_another(
     model = load_run(run)[1].model
     (name, *_) = [name for name, attribute in model.rows_of_values().items() if attribute == "user"]
     vectors = model.get_parameter(name).detach().numpy().astype("<f4")
-    path = tmp_path / {"adapter": "exported", "onnx": "exported.onnx", "torch": "exported.pt2"}[kind]
+    path = tmp_path / EXPORTS[kind]
     export(run, path, kind=kind, assignments={"user": ["u3"]})
     content = _content(path)
     held = [vector.tobytes() in content for vector in vectors]

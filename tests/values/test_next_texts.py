@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 import small_runs
 import torch
+from commands import Attribune
 from trained_runs import TrainedRuns
 
-from attribune.apps.cli import main
 from attribune.errors import AttribuneError, ConfigError
 from attribune.functional import prediction_gain, value_covariance_after
 from attribune.models.model import AttributeModel
@@ -166,16 +166,13 @@ def all_of(run: Path, texts: Path, value: str = "new") -> list[NextText]:
 
 
 @slow
-def test_the_command_lists_texts_in_order(run: Path, texts: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    command = ["next", str(run), str(texts), "--for", "user=new"]
+def test_the_command_lists_texts_in_order(attribune: Attribune, run: Path, texts: Path) -> None:
+    command = ("next", run, texts, "--for", "user=new")
     before = (run / "model" / "model.safetensors").read_bytes()
-    capsys.readouterr()
-    assert main([*command, "--count", "4", "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
+    found = json.loads(attribune(*command, "--count", "4", "--json")[1])
     assert len({text["row"] for text in found}) == 4
     assert all(text["gain"] >= 0 for text in found)
-    assert main([*command, "--count", "2"]) == 0
-    lines = capsys.readouterr().out.splitlines()
+    lines = attribune(*command, "--count", "2")[1].splitlines()
     assert lines[0].split() == ["row", "gain", "text"]
     assert lines[2].startswith(str(found[0]["row"]))
     assert (run / "model" / "model.safetensors").read_bytes() == before
@@ -190,7 +187,6 @@ def test_all_texts_are_listed_once_with_their_rows(run: Path, texts: Path) -> No
 
 @slow
 def test_a_text_of_several_rows_is_listed_once(run: Path, tmp_path: Path) -> None:
-    """As in a table of judgements."""
     rows = SHORT[:6]
     path = small_runs.write_csv(tmp_path / "judged.csv", [*rows, *({**row, "user": "u9"} for row in rows), *rows])
     assert sorted(text.text for text in all_of(run, path)) == sorted(row["text"] for row in rows)
@@ -213,47 +209,6 @@ def test_predictions_are_as_before(run: Path) -> None:
 def test_a_value_with_rows_leaves_less_to_learn(run: Path, texts: Path) -> None:
     new, known = all_of(run, texts), all_of(run, texts, "u1")
     assert sum(text.gain for text in known) < sum(text.gain for text in new)
-
-
-@slow
-@pytest.mark.parametrize(
-    ("method", "words", "part"),
-    [
-        ("injector", ["--for", "user"], "does not name a value"),
-        ("injector", ["--for", "user=new", "--count", "0"], "--count 0: give at least 1"),
-        ("injector", ["--for", "item=new"], "the schema has no attribute 'item'"),
-        ("injector", ["--for", "user=NA"], "'NA' means that there is no value of 'user'"),
-        (
-            "linear",
-            ["--for", "user=new"],
-            "no vector for each value of 'user' that could be learned: train with a method that has",
-        ),
-        ("none", ["--for", "user=new"], "this one reads none"),
-    ],
-)
-def test_what_cannot_be_asked_costs_one_message(
-    trained_runs: TrainedRuns,
-    texts: Path,
-    method: str,
-    words: list[str],
-    part: str,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    assert_refused(trained_runs(method), texts, words, part, capsys)
-
-
-def test_a_run_that_is_nowhere_costs_one_message(
-    texts: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert_refused(tmp_path / "nowhere", texts, ["--for", "user=new"], "there is no such folder", capsys)
-
-
-def assert_refused(run: Path, texts: Path, words: list[str], part: str, capsys: pytest.CaptureFixture[str]) -> None:
-    capsys.readouterr()
-    assert main(["next", str(run), str(texts), *words]) == 1
-    error = capsys.readouterr().err
-    assert part in error
-    assert "Traceback" not in error
 
 
 @slow

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow.parquet as pq
 import pytest
 import small_runs
 import torch
@@ -18,22 +15,24 @@ from families import BERT_METHODS
 from trained_runs import ROWS as OLD
 from trained_runs import TrainedRuns
 
-from attribune import Categorical, MultiLabel, Numeric, Schema
 from attribune.apps.cli import main
 from attribune.core.checksums import CHECKSUMS, write_checksums
 from attribune.core.files import read_json
-from attribune.errors import ConfigError, DataError, ModelFolderError
+from attribune.errors import ConfigError, ModelFolderError
 from attribune.methods import METHODS
 from attribune.models.base import ConditionedModel
 from attribune.models.predictor import Predictor
 from attribune.runs.folder import RunFolder
+from attribune.runs.labelled import LabelledRows
 from attribune.runs.loading import load_run
-from attribune.schema.schema import Revision
 from attribune.values.enrol import enrol, undo_enrolment
 from attribune.values.forget import forget
-from attribune.values.learning import EnrolSettings
+from attribune.values.learning import EnrolSettings, ValueLearner
+from attribune.values.reading import NewValues
 from attribune.values.record import ENROLMENTS, enrolments
 from attribune.values.traces import Wanted, search_files
+
+pytestmark = pytest.mark.slow
 
 NEW = small_runs.reviews(60, seed=9, users=12)  # users 7 to 11 are new
 KNOWN = {f"u{number}" for number in range(7)}
@@ -65,10 +64,9 @@ def files_with_value(value: str, folder: Path) -> list[Path]:
     return search_files(Wanted([value]), folder).places
 
 
-def bytes_of(folder: Path) -> dict[str, bytes]:
-    """All files but locks."""
-    paths = [path for path in folder.rglob("*") if path.is_file() and not path.name.startswith(".lock")]
-    return {str(path.relative_to(folder)): path.read_bytes() for path in paths}
+def owners(run: Path) -> list[str]:
+    """The users of the rows whose predictions are stored."""
+    return [OLD[row]["user"] for part in ("validation", "test") for row in small_runs.scored_rows(run, part)]
 
 
 def table(rows: list[dict[str, Any]]) -> dict[str, list[Any]]:
@@ -79,57 +77,9 @@ def logits(run: Path, rows: list[dict[str, Any]]) -> Any:
     return load_run(run)[1].logits(table(rows))[0]
 
 
-# Schemas
-
-
-def schema() -> Schema:
-    rows = {"user": ["a", "a", "b", "c", None], "tags": ["x;y", "y", "z", "", "y"], "price": [1, 2, 3, 4, 5]}
-    return Schema.fit(rows, [Categorical("user"), MultiLabel("tags", separator=";"), Numeric("price")])
-
-
-def test_a_value_is_added_behind_the_others() -> None:
-    revision = Revision.adding(schema(), {"user": {"d": 3, "e": 1}, "tags": {}})
-    user = revision.schema["user"]
-    assert (list(user.values), user.counts.tolist()) == (["a", "b", "c", "d", "e"], [1, 2, 1, 1, 3, 1])
-    assert {name: ids.tolist() for name, ids in revision.ids.items()} == {"user": [0, 1, 2, 3, 0, 0]}
-    assert revision.schema["tags"].values == schema()["tags"].values
-    rows = {"user": ["e", "c", "new"], "tags": ["x", "y", ""], "price": [1, 2, 3]}
-    assert revision.schema.encode(rows)[0][:, 0].tolist() == [5, 3, 0]
-
-
-def test_a_value_is_removed_and_those_behind_move_up() -> None:
-    revision = Revision.removing(schema(), {"tags": ("y",)})
-    tags = revision.schema["tags"]
-    assert (list(tags.values), tags.counts.tolist()) == (["x", "z"], [1 + 3, 1, 1])
-    assert revision.ids["tags"].tolist() == [0, 2, 3]
-    assert revision.schema.slots == schema().slots
-
-
-def test_what_was_added_is_removed_without_a_trace() -> None:
-    added = Revision.adding(schema(), {"user": {"d": 3}, "tags": {"w": 2}}).schema
-    back = Revision.removing(added, {"user": ("d",), "tags": ("w",)}, count_rows=False).schema
-    assert back.to_dict() == schema().to_dict()
-
-
-@pytest.mark.parametrize(
-    ("spec", "message"),
-    [
-        (Numeric("user", bins=2), "is of the kind numeric, which has no list of values"),
-        (Categorical("user", unseen="hash", buckets=5), "is hashed: a value shares its vector"),
-    ],
-)
-def test_attributes_without_a_list_of_values(spec: Any, message: str) -> None:
-    fitted = Schema.fit({"user": [1, 2, 3, 4]}, [spec])
-    with pytest.raises(ConfigError, match=message):
-        Revision.adding(fitted, {"user": {"9": 1}})
-    with pytest.raises(ConfigError, match=message):
-        Revision.removing(fitted, {"user": ("1",)})
-
-
 # Adding
 
 
-@pytest.mark.slow
 def test_new_values_become_known_and_old_predictions_stay(run: Path, new: Path) -> None:
     old = [row for row in NEW if row["user"] in KNOWN]
     strangers = [row for row in NEW if row["user"] == "u9"]
@@ -144,39 +94,31 @@ def test_new_values_become_known_and_old_predictions_stay(run: Path, new: Path) 
     assert [value.value for value in enrolments(run)[0]] == [value.value for value in found.values]
 
 
-@pytest.mark.slow
 def test_what_was_added_is_taken_back_to_the_bit(run: Path, new: Path, tmp_path: Path) -> None:
     settings = json.loads((run / "model" / "config.json").read_text())
     del settings["use_cache"]  # the loop that trained sets it, and nothing reads it
     (run / "model" / "config.json").write_text(json.dumps(settings, indent=2) + "\n")
     write_checksums(run / "model", read_json(run / "model" / CHECKSUMS, what="checksums")["files"])
-    before = bytes_of(run)
+    before = small_runs.file_bytes(run)
     few = small_runs.write_csv(tmp_path / "few.csv", [row for row in NEW if row["user"] in ("u1", "u8")])
     enrol(run, few)
-    once = bytes_of(run)
+    once = small_runs.file_bytes(run)
     enrol(run, new)
     assert len(enrolments(run)) == 2
     assert {value.value for value in undo_enrolment(run)} == {"u7", "u9", "u10", "u11"}
-    assert bytes_of(run) == once
+    assert small_runs.file_bytes(run) == once
     undo_enrolment(run)
-    assert bytes_of(run) == before
+    assert small_runs.file_bytes(run) == before
     with pytest.raises(ConfigError, match="there is nothing to undo"):
         undo_enrolment(run)
 
 
 @pytest.mark.exhaustive
-@pytest.mark.slow
 def test_learning_repeats_and_stops_at_the_maximum(run: Path, new: Path, tmp_path: Path) -> None:
     """More steps end where few do, and a strong prior keeps values where the unknown is."""
-    again = tmp_path / "again"
-    found = {}
-    for name, settings in {
-        "a": {},
-        "b": {},
-        "long": {"steps": 200},
-        "strong": {"prior": 1e4},
-    }.items():
-        copy = Path(shutil.copytree(run, again / name))
+    found, trials = {}, {"a": {}, "b": {}, "long": {"steps": 200}, "strong": {"prior": 1e4}}
+    for name, settings in trials.items():
+        copy = Path(shutil.copytree(run, tmp_path / "again" / name))
         enrol(copy, new, **settings)
         found[name] = logits(copy, NEW)
     unknown = logits(run, NEW)
@@ -186,23 +128,18 @@ def test_learning_repeats_and_stops_at_the_maximum(run: Path, new: Path, tmp_pat
     assert np.abs(found["strong"] - unknown).max() < 0.05 * moved
 
 
-@pytest.mark.slow
 def test_the_gradient_is_that_of_the_posterior(run: Path, new: Path) -> None:
     """Against central differences, in float64."""
-    from attribune.runs.labelled import LabelledRows
-    from attribune.values.learning import ValueLearner
-    from attribune.values.reading import NewValues
-
-    folder = RunFolder(run)
     recipe, predictor = load_run(run)
     found = LabelledRows.read(recipe, predictor, str(new))
     values = NewValues(counts={}).with_rows(found, predictor.schema, None, min_rows=1)
-    model = folder.revised_model(values.revision)
-    learner = ValueLearner(
-        Predictor(model, text_input=recipe.data.text_input()), found, values, EnrolSettings(prior=0.7, batch_size=7)
-    )
+    model = RunFolder(run).revised_model(values.revision)
+    revised = Predictor(model, text_input=recipe.data.text_input())
+    learner = ValueLearner(revised, found, values, EnrolSettings(prior=0.7, batch_size=7))
     model.double()
     for table in learner._tables:
+        weight = 0.7 * predictor.model.config.prior_weight(table.attribute)  # type: ignore[attr-defined]
+        assert table.prior == pytest.approx(weight)
         for name in ("start", "spread", "change"):
             setattr(table, name, getattr(table, name).detach().double())
         table.change.normal_(std=0.3).requires_grad_(True)
@@ -214,10 +151,6 @@ def test_the_gradient_is_that_of_the_posterior(run: Path, new: Path) -> None:
             prior = sum(table.prior * float(table.change.square().sum()) for table in learner._tables)
             return float(learner._losses(learn=False).sum()) + prior / 2
 
-    for table in learner._tables:
-        weight = 0.7 * predictor.model.config.prior_weight(table.attribute)  # type: ignore[attr-defined]
-        assert table.prior == pytest.approx(weight)
-
     posterior()
     learner._gradients()
     for table in learner._tables:
@@ -228,7 +161,6 @@ def test_the_gradient_is_that_of_the_posterior(run: Path, new: Path) -> None:
                 change[place] += sign * shift
                 ends.append(posterior())
                 change[place] -= sign * shift
-            assert table.change.grad is not None
             slope = (ends[0] - ends[1]) / (2 * shift)  # the model's loss is float32
             assert float(table.change.grad[place]) == pytest.approx(slope, rel=0.01, abs=1e-3)
 
@@ -238,7 +170,6 @@ WITH_VECTORS = [name for name in BERT_METHODS if METHODS[name]().uses_attributes
 WAYS = ("hcsc", "tokens")
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "method", [pytest.param(name, marks=[] if name in WAYS else pytest.mark.exhaustive) for name in WITH_VECTORS]
 )
@@ -247,16 +178,15 @@ def test_every_method(method: str, trained_runs: TrainedRuns, new: Path, tmp_pat
     learned = TUNED if method in ("injector", "pln") else ()
     run = trained_runs.copy(trained_runs(method, *ATTRIBUTES, "--no-baselines", *learned), tmp_path / "run")
     old = [row for row in NEW if row["user"] in KNOWN]
-    before, everything = logits(run, old), bytes_of(run)
+    before, everything = logits(run, old), small_runs.file_bytes(run)
     model = load_run(run)[1].model
-    assert isinstance(model, ConditionedModel)
     if model.memory is not None:
         assert [value.value for value in enrol(run, new).values]
         np.testing.assert_array_equal(logits(run, old), before)
     elif "user" not in model.rows_of_values().values():
         with pytest.raises(ConfigError, match=f"method '{method}' has no vector for each value"):
             enrol(run, new)
-        assert bytes_of(run) == everything
+        assert small_runs.file_bytes(run) == everything
     elif method == "hcsc":
         with pytest.raises(ConfigError, match="reads the vectors of all values for each row"):
             enrol(run, new)
@@ -273,7 +203,6 @@ def test_every_method(method: str, trained_runs: TrainedRuns, new: Path, tmp_pat
     assert "u3" not in load_run(run)[1].schema["user"].values
 
 
-@pytest.mark.slow
 def test_attributes_and_rows_can_be_chosen(run: Path, tmp_path: Path) -> None:
     rows = [{**row, "tags": "noir;war" if number < 3 else row["tags"]} for number, row in enumerate(NEW)]
     data = small_runs.write_csv(tmp_path / "tags.csv", rows)
@@ -285,26 +214,7 @@ def test_attributes_and_rows_can_be_chosen(run: Path, tmp_path: Path) -> None:
     assert found.skipped == {"user": sum(count < 5 for count in counts.values()), "tags": 0}
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("change", "error", "message"),
-    [
-        (lambda rows: [{**row, "user": "u1"} for row in rows], DataError, "its 60 rows with labels have no new value"),
-        (lambda rows: [{**row, "stars": ""} for row in rows], DataError, "no row has both a text and a label"),
-        (lambda rows: [{"text": row["text"], "stars": row["stars"]} for row in rows], DataError, "no column 'user'"),
-        (lambda rows: [{**row, "price": "dear"} for row in rows], DataError, "'dear' is not a finite number"),
-    ],
-)
-def test_rows_that_teach_nothing(change: Callable[[Any], Any], error: Any, message: str, run: Path, new: Path) -> None:
-    small_runs.write_csv(new, change(NEW))
-    before = bytes_of(run)
-    with pytest.raises(error, match=message):
-        enrol(run, new)
-    assert bytes_of(run) == before
-
-
 @pytest.mark.exhaustive
-@pytest.mark.slow
 def test_a_service_knows_who_was_added(run: Path, new: Path) -> None:
     from attribune.apps.serve import load_models
 
@@ -317,29 +227,34 @@ def test_a_service_knows_who_was_added(run: Path, new: Path) -> None:
 # Forgetting
 
 
-@pytest.mark.slow
 def test_a_value_is_in_no_file_any_more(compared: Path) -> None:
-    run = compared
+    run, state = compared, compared / "checkpoints" / "checkpoint-3"
+    state.mkdir(parents=True)
+    (state / "optimizer.pt").write_bytes(b"moments")
+    (run / "model" / "notes.yaml").write_text("who: [u1, u3]\n")  # it goes with the model that is replaced
     places = {str(path.relative_to(run)) for path in files_with_value("u3", run)}
     assert {f"{part}model/schema.json" for part in ("", "compare/none/", "compare/linear/")} <= places
     others = [row for row in OLD if row["user"] != "u3"]
     runs = [run, *sorted((run / "compare").iterdir())]
+    scored = {one: owners(one) for one in runs}
     before = [logits(one, others) for one in runs]
     unknown = [logits(one, [{**row, "user": "nobody"} for row in OLD if row["user"] == "u3"]) for one in runs]
     done = forget(run, "user", ["u3"])
-    assert len(done.models) == 3
+    assert (len(done.models), done.checkpoints, state.exists()) == (3, [str(run / "checkpoints")], False)
     assert (done.places, files_with_value("u3", run)) == ([], [])
+    assert done.predictions == sum(users.count("u3") for users in scored.values()) > 0
+    for one, users in scored.items():
+        assert owners(one) == [user for user in users if user != "u3"]
     for one, expected, stranger in zip(runs, before, unknown, strict=True):
         np.testing.assert_allclose(logits(one, others), expected, atol=1e-6)
         np.testing.assert_allclose(logits(one, [row for row in OLD if row["user"] == "u3"]), stranger, atol=1e-6)
     assert "u3" not in "".join(path.read_text() for path in run.rglob("*.jsonl"))
+    assert main(["compare", str(run), str(run / "compare" / "linear")]) == 0
 
 
-@pytest.mark.slow
 def test_the_vector_is_gone(run: Path) -> None:
     def tables() -> list[Any]:
         model = load_run(run)[1].model
-        assert isinstance(model, ConditionedModel)
         return [model.get_parameter(name).detach().clone() for name in sorted(model.values.tables())]
 
     number = int(load_run(run)[1].schema["user"].values.ids(["u3"])[0])
@@ -352,77 +267,14 @@ def test_the_vector_is_gone(run: Path) -> None:
     torch.testing.assert_close(tables()[0], torch.cat([before[0][:number], before[0][number + 1 :]]), atol=0, rtol=0)
 
 
-@pytest.mark.slow
-def test_predictions_of_its_rows_are_removed(compared: Path) -> None:
-    run = compared
-    counts = {}
-    for part in ("validation", "test"):
-        stored = pq.read_table(run / f"{part}_predictions.parquet")
-        counts[part] = [OLD[row]["user"] == "u3" for row in stored["row"].to_pylist()]
-    done = forget(run, "user", ["u3"])
-    assert done.predictions == 3 * sum(sum(found) for found in counts.values()) > 0
-    for part, found in counts.items():
-        stored = pq.read_table(run / f"{part}_predictions.parquet")
-        assert stored.num_rows == len(found) - sum(found)
-        assert all(OLD[row]["user"] != "u3" for row in stored["row"].to_pylist())
-    assert main(["compare", str(run), str(run / "compare" / "linear")]) == 0
-
-
-@pytest.mark.slow
 def test_who_was_added_is_forgotten_too(run: Path, new: Path) -> None:
     enrol(run, new, **ONE_STEP)
     forget(run, "user", ["u9", "u2"])
     assert files_with_value("u9", run) == files_with_value("u2", run) == []
     assert "u9" not in {value.value for value in undo_enrolment(run)}
-    assert list(load_run(run)[1].schema["user"].values) == [f"u{n}" for n in (0, 1, 3, 4, 5, 6)] or "u9" not in set(
-        load_run(run)[1].schema["user"].values
-    )
+    assert sorted(load_run(run)[1].schema["user"].values) == [f"u{n}" for n in (0, 1, 3, 4, 5, 6)]
 
 
-@pytest.mark.slow
-def test_leftovers_of_training_are_removed(run: Path) -> None:
-    state = run / "checkpoints" / "checkpoint-3"
-    state.mkdir(parents=True)
-    (state / "optimizer.pt").write_bytes(b"moments")
-    assert forget(run, "user", ["u3"]).checkpoints == [str(run / "checkpoints")]
-    assert not state.exists()
-
-
-@pytest.mark.slow
-def test_other_files_are_named(run: Path) -> None:
-    contents = {
-        "note.txt": b"ask u3 about it",
-        "page.html": b"<td>u3</td>",
-        "profile/trace.json.gz": gzip.compress(b'{"user": "u3"}'),
-        "my_log.jsonl": b'{"user": "u3"}\n',
-        "odd.json": b'{"a": ["x", {"u3": 1}]}',
-        "broken.json": b'{"a": "u3',
-    }
-    (run / "profile").mkdir()
-    for name, content in contents.items():
-        (run / name).write_bytes(content)
-    (run / "model" / "notes.yaml").write_text("who: [u1, u3]\n")  # it goes with the model that is replaced
-    assert sorted(forget(run, "user", ["u3"]).places) == sorted(str(run / name) for name in contents)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (["--attribute", "user", "--value", "u33"], "attribute 'user' has no value 'u33'; did you mean 'u3'?"),
-        (["--attribute", "author", "--value", "u3"], "the schema has no attribute 'author'"),
-        (["--attribute", "price", "--value", "3"], "attribute 'price' is of the kind numeric"),
-        (["--attribute", "user", "--value", ""], "'' means that there is no value"),
-    ],
-)
-def test_forgetting_what_is_not_there(words: list[str], message: str, run: Path, capsys: Any) -> None:
-    before = bytes_of(run)
-    assert main(["forget", str(run), *words]) == 1
-    assert message in capsys.readouterr().err
-    assert bytes_of(run) == before
-
-
-@pytest.mark.slow
 def test_the_page_of_a_run_is_forgotten_with_the_value(run: Path, capsys: Any) -> None:
     page = run / "report.html"
     page.write_text("<td>u3</td>")
@@ -436,19 +288,17 @@ def test_the_page_of_a_run_is_forgotten_with_the_value(run: Path, capsys: Any) -
     assert not page.exists()
 
 
-@pytest.mark.slow
 def test_an_unfinished_run_is_not_touched(run: Path) -> None:
     (run / "training.json").unlink()
-    before = bytes_of(run)
+    before = small_runs.file_bytes(run)
     with pytest.raises(ModelFolderError, match="is an interrupted run, whose checkpoints have every value"):
         forget(run, "user", ["u3"])
-    assert bytes_of(run) == before
+    assert small_runs.file_bytes(run) == before
 
 
 # Interruptions
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("place", ["save", "first rename", "second rename"])
 def test_an_interruption_leaves_one_model_or_the_other(place: str, run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     before = logits(run, OLD)
@@ -456,8 +306,7 @@ def test_an_interruption_leaves_one_model_or_the_other(place: str, run: Path, mo
     rename = Path.rename
 
     def interrupted(path: Path, target: Path) -> Path:
-        nonlocal renamed
-        renamed += [path] if path.name in ("model", ".model.new") else []
+        renamed.extend([path] if path.name in ("model", ".model.new") else [])
         if path in renamed and len(renamed) == {"first rename": 1, "second rename": 2}[place]:
             raise KeyboardInterrupt
         return rename(path, target)
@@ -482,13 +331,11 @@ def test_an_interruption_leaves_one_model_or_the_other(place: str, run: Path, mo
     assert not list(run.glob(".model*"))
 
 
-@pytest.mark.slow
 def test_the_commands(run: Path, new: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["enrol", str(run), str(new), "--steps", "3"]) == 0
     out, error = capsys.readouterr()
-    assert [line.split()[:2] for line in out.splitlines()[1:]] == [
-        ["user", value.value] for value in enrolments(run)[0]
-    ]
+    values = [value.value for value in enrolments(run)[0]]
+    assert [line.split()[:2] for line in out.splitlines()[1:]] == [["user", value] for value in values]
     assert "values added: 5, in" in error
     assert main(["enrol", str(run), "--undo"]) == 0
     assert "5 values removed" in capsys.readouterr().err
@@ -500,36 +347,3 @@ def test_the_commands(run: Path, new: Path, capsys: pytest.CaptureFixture[str]) 
     (run / "note.txt").write_text("u4")
     assert main(["forget", str(run), "--attribute", "user", "--value", "u4"]) == 1
     assert f"the value is still found in {run / 'note.txt'}" in capsys.readouterr().err
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (["{run}"], "no rows are given"),
-        (["{run}", "{new}", "--undo"], "--undo removes the values that were added last"),
-        (["{run}", "--undo", "--steps", "3"], "--undo removes the values that were added last"),
-        (["{run}", "--undo"], "there is nothing to undo"),
-        (["{run}", "{new}", "--steps", "0"], "steps is 0: give at least 1"),
-        (["{run}", "{new}", "--prior", "-1"], ": give a number from 0 to"),
-        (["{run}", "{new}", "--prior", "nan"], ": give a number from 0 to"),
-        (["{run}", "{new}", "--min-rows", "0"], "min_rows is 0: give at least 1"),
-        (["{run}", "{new}", "--min-rows", "999"], "no new value with 999 rows (5 have fewer)"),
-        (["{run}", "{new}", "--attributes", "price"], "attribute 'price' is of the kind numeric"),
-        (["{run}", "{new}", "--attributes", "author"], "the schema has no attribute 'author'"),
-        (["{run}", "{new}.gone"], "new.csv.gone"),
-        (["{run}/compare/none", "{new}"], "method 'none' has no vector for each value"),
-        (["{run}/compare/linear", "{new}"], "method 'linear' has no vector for each value"),
-        (["{run}/nowhere", "{new}"], "there is no such folder"),
-    ],
-)
-def test_enrol_refuses(
-    words: list[str], message: str, compared: Path, new: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    run = compared
-    before = bytes_of(run)
-    assert main(["enrol", *(word.format(run=run, new=new) for word in words)]) == 1
-    out, error = capsys.readouterr()
-    assert message in error
-    assert (out, "Traceback" in error) == ("", False)
-    assert bytes_of(run) == before

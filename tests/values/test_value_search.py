@@ -1,4 +1,4 @@
-"""The search of `forget` in foreign files: each has the value, is read whole and clean, or is named as not searched."""
+"""What `forget` searches: files of strangers, each of which is read whole, or named; and marks of rows and exports."""
 
 from __future__ import annotations
 
@@ -25,8 +25,19 @@ import pyarrow.parquet as pq
 import pytest
 from tally import tell
 
+from attribune import Categorical, MultiLabel, Schema
+from attribune.core.checksums import checksum_of
 from attribune.values import traces
-from attribune.values.traces import Wanted, search_files
+from attribune.values.traces import (
+    EXPORT_MARKS,
+    Wanted,
+    drop_rows,
+    export_marks,
+    marked_exports,
+    marked_rows,
+    search_files,
+    value_marks,
+)
 
 NAME = "Zoë O'Neil"
 OTHER = "Noë O'Zeil"  # of the same length, with letters of the same kinds
@@ -273,3 +284,47 @@ def test_links_are_named_and_known_files_are_not_searched(tmp_path: Path) -> Non
     found = search_files(Wanted([NAME]), run, known={run / NAME / "known"})
     assert found.places == [run / "file"]
     assert list(found.unsearched) == [run / "gone", run / "link"]
+
+
+def test_marks_follow_their_rows() -> None:
+    table = {"user": ["a", None, "b", " a ", "new"], "tags": ["x;y", "y", "", "x", None]}
+    schema = Schema.fit(
+        {name: values[:4] for name, values in table.items()}, [Categorical("user"), MultiLabel("tags", separator=";")]
+    )
+    arrays = {"rows": np.array([4, 9, 2, 7, 5]), "logits": np.arange(10).reshape(5, 2), **value_marks(table, schema)}
+    assert marked_rows(arrays, "user", ["a"]).tolist() == [0, 3]
+    assert marked_rows(arrays, "user", ["new", "b"]).tolist() == [2, 4]
+    assert marked_rows(arrays, "tags", ["y"]).tolist() == [0, 1]
+    assert marked_rows(arrays, "year", ["y"]) is None
+    rest = drop_rows(arrays, np.array([0, 2]))
+    assert rest["rows"].tolist() == [9, 7, 5]
+    assert rest["logits"].tolist() == [[2, 3], [6, 7], [8, 9]]
+    assert marked_rows(rest, "user", ["a"]).tolist() == [1]
+    assert marked_rows(rest, "user", ["b"]).tolist() == []
+    assert marked_rows(rest, "tags", ["x", "y"]).tolist() == [0, 1]
+
+
+def test_exports_are_found_by_their_marks(tmp_path: Path) -> None:
+    folder = tmp_path / "exported"
+    folder.mkdir()
+    for name in ("model.safetensors", "README.md"):
+        (folder / name).write_text("x")
+    files = {name: checksum_of(folder / name) for name in ("model.safetensors", "README.md")}
+    (folder / EXPORT_MARKS).write_text(export_marks({"user": ["Zoë"], "tags": []}, files))
+    (folder / "README.md").write_text("of Zoë")
+    everyone = export_marks({"user": ["Zoë", "17"]})
+    (tmp_path / "a.onnx").write_bytes(b"\x08\0" + everyone.encode() + b"\xff")
+    with zipfile.ZipFile(tmp_path / "a.pt2", "w") as archive:
+        archive.writestr(f"a/extra/{EXPORT_MARKS}", everyone)
+    for name in ("earlier.onnx", "earlier.pt2"):
+        (tmp_path / name).write_bytes(b"\x08\0")
+    for number in range(len(everyone)):  # a bit of each byte turned over
+        damaged = bytearray(everyone.encode())
+        damaged[number] ^= 1 << number % 8
+        (tmp_path / f"damaged-{number}.onnx").write_bytes(damaged)
+    found = {export.path.name: export for export in marked_exports(tmp_path)}
+    assert list(found) == ["exported", "a.onnx", "a.pt2"]
+    assert found["exported"].files == (folder / EXPORT_MARKS, folder / "model.safetensors")  # the card has changed
+    assert [export.has("user", ["Zoë"]) for export in found.values()] == [True, True, True]
+    assert [export.has("user", ["17", "u"]) for export in found.values()] == [False, True, True]
+    assert [export.has("tags", ["Zoë"]) for export in found.values()] == [False, False, False]
