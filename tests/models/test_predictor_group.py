@@ -139,11 +139,6 @@ def test_every_family(family: str, schema: Schema, trained_runs: TrainedRuns, tm
 
 
 @pytest.fixture(scope="module")
-def backbone(trained_runs: TrainedRuns) -> Path:
-    return trained_runs.backbone()
-
-
-@pytest.fixture(scope="module")
 def runs(backbone: Path, schema: Schema, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return save_all(tmp_path_factory.mktemp("runs"), backbone, schema, MODELS | ALONE)
 
