@@ -44,7 +44,6 @@ def test_the_hub_reads_the_figures_of_the_run_and_no_path_value_or_secret(folder
     assert head["library_name"] == "attribune"
     assert card.data.tags == ["attribune", results["method"], "text-classification"]
     assert card.data.model_name == f"{results['method']} on reviews.csv"
-    assert card.data.eval_results is not None
     assert {(found.dataset_split, found.metric_name): found.metric_value for found in card.data.eval_results} == {
         (part, metric): figure["value"]
         for part, figures in results["results"][0]["parts"].items()
