@@ -10,7 +10,6 @@ import pandas as pd
 import pytest
 import small_runs
 import torch
-from trained_runs import TrainedRuns
 from transformers import AutoTokenizer
 
 from attribune.apps.sentence_module import AttributeModule
@@ -28,11 +27,6 @@ from attribune.tasks import Classification, Preference, Regression, Similarity, 
 ROWS = small_runs.reviews(23)
 TABLE = {name: [row[name] for row in ROWS] for name in ("text", "user")}
 INJECTOR = Injector(bottleneck=5, vector_size=7, initial_weight=0.5, initial_scale=0.3)
-
-
-@pytest.fixture
-def backbone(trained_runs: TrainedRuns) -> Path:
-    return trained_runs.backbone()
 
 
 def build(backbone: Path, method: MethodConfig = INJECTOR, task: Task | None = None, **options: Any) -> AttributeModel:

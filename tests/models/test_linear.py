@@ -35,6 +35,7 @@ TABLE = pd.DataFrame(
     }
 )
 TEXTS = TABLE["text"].tolist()
+FILES = ("linear.json", "linear.safetensors", "schema.json")
 SCHEMA = Schema.fit(TABLE, [Categorical("user"), MultiLabel("tags", separator="|")])
 IDS = SCHEMA.encode(TABLE)[0]
 
@@ -46,11 +47,7 @@ TASKS = {
     "several": Classification.fit([TABLE["several"].replace("", "p")], multi_label=True, separator="|"),
     "aspects": Aspects.fit([TABLE["label"], TABLE["number"]], names=["mood", "stars"]),
 }
-COLUMNS = {
-    "weighted": ["label"],
-    "rating": ["number"],
-    "aspects": ["label", "number"],
-}
+COLUMNS = {"weighted": ["label"], "rating": ["number"], "aspects": ["label", "number"]}
 
 
 def labels_of(name):
@@ -61,7 +58,8 @@ def labels_of(name):
 
 
 def fitted(name="label", texts=TEXTS, **options):
-    return LinearModel.fit(texts, IDS, schema=SCHEMA, labels=labels_of(name), task=TASKS[name], **options)
+    given = {"ids": IDS, "schema": SCHEMA, "labels": labels_of(name), "task": TASKS[name], **options}
+    return LinearModel.fit(texts, given.pop("ids"), **given)
 
 
 def one_hot():
@@ -80,51 +78,46 @@ def all_features(min_df=1):
     return np.hstack([words, one_hot()])
 
 
+def regression(features, labels, **options):
+    return LogisticRegression(max_iter=5_000, **options).fit(features, labels)
+
+
 @pytest.mark.parametrize("texts", [TEXTS, None])
 def test_probabilities_equal_scikit_learn(texts):
     features = one_hot() if texts is None else all_features()
-    expected = LogisticRegression(C=3.0, max_iter=5_000).fit(features, labels_of("label")).predict_proba(features)
+    expected = regression(features, labels_of("label"), C=3.0).predict_proba(features)
     found = TASKS["label"].decode(fitted(texts=texts, C=3.0).logits(texts, IDS)).probabilities
     np.testing.assert_allclose(found, expected, atol=2e-3)
 
 
-def test_class_weights_are_used():
-    labels = labels_of("weighted")
-    weights = np.array(TASKS["weighted"].class_weights)[labels]
-    expected = LogisticRegression(max_iter=5_000).fit(all_features(), labels, sample_weight=weights)
-    found = TASKS["weighted"].decode(fitted("weighted").logits(TEXTS, IDS)).probabilities
-    np.testing.assert_allclose(found, expected.predict_proba(all_features()), atol=2e-3)
+def test_other_tasks_equal_scikit_learn():
+    """With class weights, two classes with a logit each, a regression for each label and each aspect, and numbers."""
+    features = all_features()
+    labels, task = labels_of("weighted"), TASKS["weighted"]
+    weighted = LogisticRegression(max_iter=5_000)
+    weighted.fit(features, labels, sample_weight=np.array(task.class_weights)[labels])
+    found = task.decode(fitted("weighted").logits(TEXTS, IDS)).probabilities
+    np.testing.assert_allclose(found, weighted.predict_proba(features), atol=2e-3)
 
-
-def test_two_classes_have_two_logits():
     task = Classification.fit([["a", "b"] * 12])
     labels = task.encode_labels([["a", "b"] * 12])[0]
-    model = LinearModel.fit(TEXTS, IDS, schema=SCHEMA, labels=labels, task=task)
-    expected = LogisticRegression(max_iter=5_000).fit(all_features(), labels).predict_proba(all_features())
+    model = fitted(labels=labels, task=task)
+    expected = regression(features, labels).predict_proba(features)
     np.testing.assert_allclose(task.decode(model.logits(TEXTS, IDS)).probabilities, expected, atol=2e-3)
 
-
-def test_numbers_equal_ridge():
-    labels = labels_of("number")
-    expected = Ridge(alpha=0.5).fit(all_features(), labels).predict(all_features())
-    np.testing.assert_allclose(fitted("number", C=2.0).logits(TEXTS, IDS)[:, 0], expected, atol=1e-4)
-
-
-def test_several_labels_equal_one_regression_each():
-    labels, model = labels_of("several"), fitted("several")
+    labels, found = labels_of("several"), fitted("several").logits(TEXTS, IDS)
     for i in range(2):
-        expected = (
-            LogisticRegression(max_iter=5_000).fit(all_features(), labels[:, i]).decision_function(all_features())
-        )
-        np.testing.assert_allclose(model.logits(TEXTS, IDS)[:, i], expected, atol=1e-2)
+        expected = regression(features, labels[:, i]).decision_function(features)
+        np.testing.assert_allclose(found[:, i], expected, atol=1e-2)
 
-
-def test_aspects_equal_one_regression_each():
-    labels, logits = labels_of("aspects"), fitted("aspects").logits(TEXTS, IDS)
-    decoded = TASKS["aspects"].decode(logits).probabilities
+    labels = labels_of("aspects")
+    found = TASKS["aspects"].decode(fitted("aspects").logits(TEXTS, IDS)).probabilities
     for i, part in enumerate((slice(0, 3), slice(3, 8))):
-        expected = LogisticRegression(max_iter=5_000).fit(all_features(), labels[:, i]).predict_proba(all_features())
-        np.testing.assert_allclose(decoded[:, part], expected, atol=2e-3)
+        expected = regression(features, labels[:, i]).predict_proba(features)
+        np.testing.assert_allclose(found[:, part], expected, atol=2e-3)
+
+    expected = Ridge(alpha=0.5).fit(features, labels_of("number")).predict(features)
+    np.testing.assert_allclose(fitted("number", C=2.0).logits(TEXTS, IDS)[:, 0], expected, atol=1e-4)
 
 
 @pytest.mark.parametrize("name", TASKS)
@@ -144,16 +137,9 @@ def test_saves_and_loads_to_the_same_numbers(name, texts, tmp_path):
     model.save_pretrained(tmp_path / "new" / "folder")
     loaded = LinearModel.load(tmp_path / "new" / "folder")
     np.testing.assert_array_equal(loaded.logits(texts, IDS), model.logits(texts, IDS))
-    assert loaded.task == model.task
-    assert loaded.C == model.C
-    assert loaded.text_input == model.text_input
+    assert (loaded.task, loaded.C, loaded.text_input) == (model.task, model.C, model.text_input)
     assert loaded.uses_text is (texts is not None)
-    assert sorted(path.name for path in (tmp_path / "new" / "folder").iterdir()) == [
-        CHECKSUMS,
-        "linear.json",
-        "linear.safetensors",
-        "schema.json",
-    ]
+    assert {path.name for path in (tmp_path / "new" / "folder").iterdir()} == {CHECKSUMS, *FILES}
 
 
 def test_id_0_gives_nothing_and_unknown_words_give_nothing():
@@ -164,83 +150,54 @@ def test_id_0_gives_nothing_and_unknown_words_give_nothing():
 
 def test_a_class_without_training_rows_has_a_logit_and_no_probability():
     task = Classification(classes=("mid", "neg", "new", "pos"))
-    labels = task.encode_labels([TABLE["label"]])[0]
-    model = LinearModel.fit(TEXTS, IDS, schema=SCHEMA, labels=labels, task=task)
+    model = fitted(labels=task.encode_labels([TABLE["label"]])[0], task=task)
     probabilities = task.decode(model.logits(TEXTS, IDS)).probabilities
     assert (probabilities[:, 2] == 0).all()
-    np.testing.assert_allclose(
-        probabilities[:, [0, 1, 3]], TASKS["label"].decode(fitted().logits(TEXTS, IDS)).probabilities
-    )
+    expected = TASKS["label"].decode(fitted().logits(TEXTS, IDS)).probabilities
+    np.testing.assert_allclose(probabilities[:, [0, 1, 3]], expected)
 
 
 def test_one_class_alone_is_always_predicted():
     task = Classification(classes=3)
-    model = LinearModel.fit(TEXTS, IDS, schema=SCHEMA, labels=np.ones(24, dtype=int), task=task)
+    model = fitted(labels=np.ones(24, dtype=int), task=task)
     assert task.decode(model.logits(TEXTS, IDS)).predictions["prediction"] == ["1"] * 24
 
 
 def test_rows_with_an_unseen_label_are_left_out():
     labels = labels_of("label").copy()
     labels[12:] = -100
-    part = LinearModel.fit(TEXTS, IDS, schema=SCHEMA, labels=labels, task=TASKS["label"])
-    assert np.isfinite(part.logits(TEXTS, IDS)).all()
-    with pytest.raises(DataError, match="none of the training labels is known"):
-        LinearModel.fit(TEXTS, IDS, schema=SCHEMA, labels=np.full(24, -100), task=TASKS["label"])
+    assert np.isfinite(fitted(labels=labels).logits(TEXTS, IDS)).all()
 
 
 def test_rare_words_are_left_out_when_rows_are_many(monkeypatch):
-    monkeypatch.setattr(linear_features, "_FEW_ROWS", 24)
-    texts = [*TEXTS[:-1], "solitary"]
-    model = LinearModel.fit(texts, IDS, schema=SCHEMA, labels=labels_of("label"), task=TASKS["label"])
-    assert "solitary" not in model.features.words
-    monkeypatch.setattr(linear_features, "_FEW_ROWS", 25)
-    model = LinearModel.fit(texts, IDS, schema=SCHEMA, labels=labels_of("label"), task=TASKS["label"])
-    assert "solitary" in model.features.words
+    for few, is_kept in ((24, False), (25, True)):
+        monkeypatch.setattr(linear_features, "_FEW_ROWS", few)
+        assert ("solitary" in fitted(texts=[*TEXTS[:-1], "solitary"]).features.words) == is_kept
 
 
 def test_max_features_keeps_the_most_frequent_words():
     assert fitted(texts=["often seldom often"] * 24, max_features=1).features.words == ("often",)
 
 
-def test_choose_c_takes_the_best_on_validation_rows():
-    def chosen(task, validation_labels, labels):
-        return choose_c(
-            TEXTS,
-            IDS,
-            schema=SCHEMA,
-            labels=labels,
-            task=task,
-            validation_texts=TEXTS,
-            validation_ids=IDS,
-            validation_labels=validation_labels,
-            grid=(100.0, 0.001),
-        )
+def chosen(task, validation_labels, labels, texts=TEXTS, **options):
+    rows = {"validation_texts": texts, "validation_ids": IDS, "validation_labels": validation_labels}
+    return choose_c(texts, IDS, schema=SCHEMA, labels=labels, task=task, **rows, **options)
 
-    labels = labels_of("label")
-    model, scores = chosen(TASKS["label"], labels, labels)
-    assert list(scores) == [0.001, 100.0]
-    assert model.C == 100.0
-    assert scores[100.0] < scores[0.001]
-    numbers = labels_of("number")
-    model, scores = chosen(TASKS["number"], numbers, numbers)
-    assert scores[100.0] < scores[0.001]
-    assert model.C == 100.0
+
+def test_choose_c_takes_the_best_on_validation_rows():
+    for name in ("label", "number"):
+        labels = labels_of(name)
+        model, scores = chosen(TASKS[name], labels, labels, grid=(100.0, 0.001))
+        assert list(scores) == [0.001, 100.0]
+        assert scores[100.0] < scores[0.001]
+        assert model.C == 100.0
     # Validation numbers that are all the training mean: the strongest penalty is nearest.
-    assert chosen(TASKS["number"], np.zeros(24), numbers)[0].C == 0.001
+    assert chosen(TASKS["number"], np.zeros(24), labels_of("number"), grid=(100.0, 0.001))[0].C == 0.001
 
 
 def test_choose_c_takes_the_smaller_of_equals():
-    task = Classification(classes=3)
-    model, scores = choose_c(
-        None,
-        IDS,
-        schema=SCHEMA,
-        labels=np.ones(24, dtype=int),
-        task=task,
-        validation_texts=None,
-        validation_ids=IDS,
-        validation_labels=np.ones(24, dtype=int),
-    )
+    ones = np.ones(24, dtype=int)
+    model, scores = chosen(Classification(classes=3), ones, ones, texts=None)
     assert model.C == 0.1
     assert scores == dict.fromkeys([0.1, 0.3, 1.0, 3.0, 10.0], scores[0.1])
 
@@ -269,34 +226,33 @@ def test_what_needs_a_backbone_is_refused():
         model.neural()
 
 
-def test_wrong_input_is_named():
-    model, without = fitted(), fitted(texts=None)
-    with pytest.raises(ConfigError, match="trained with text: pass the texts"):
-        model.logits(None, IDS)
-    with pytest.raises(ConfigError, match="trained without text: pass texts=None"):
-        without.logits(TEXTS, IDS)
-    with pytest.raises(DataError, match=r"\(24, 2\): the schema of this model needs \(rows, 3\)"):
-        model.logits(TEXTS, IDS[:, :2])
-    with pytest.raises(DataError, match="'user' has the id 99, but ids from 0 to 3"):
-        model.logits(TEXTS[:1], np.array([[99, 0, 0]]))
-    with pytest.raises(DataError, match="'tags' has the id -1"):
-        model.logits(TEXTS[:1], np.array([[0, -1, 0]]))
-    with pytest.raises(DataError, match="23 texts for 24 rows"):
-        model.logits(TEXTS[1:], IDS)
-    with pytest.raises(DataError, match="2 labels for 24 rows"):
-        LinearModel.fit(TEXTS, IDS, schema=SCHEMA, labels=np.array([0, 1]), task=TASKS["label"])
-    with pytest.raises(DataError, match="give no words"):
-        LinearModel.fit([""] * 24, IDS, schema=SCHEMA, labels=labels_of("label"), task=TASKS["label"])
-    with pytest.raises(ConfigError, match="C is 0"):
-        fitted(C=0)
-    empty = Schema.fit(TABLE, [])
-    with pytest.raises(ConfigError, match="name an attribute"):
-        LinearModel.fit(None, IDS[:, :0], schema=empty, labels=labels_of("label"), task=TASKS["label"])
+@pytest.mark.parametrize(
+    ("call", "error", "message"),
+    [
+        (lambda: fitted().logits(None, IDS), ConfigError, "trained with text: pass the texts"),
+        (lambda: fitted(texts=None).logits(TEXTS, IDS), ConfigError, "trained without text: pass texts=None"),
+        (lambda: fitted().logits(TEXTS, IDS[:, :2]), DataError, r"\(24, 2\): the schema of this model needs \(rows, 3"),
+        (
+            lambda: fitted().logits(TEXTS, np.add(IDS, [99, 0, 0])),
+            DataError,
+            "'user' has the id 10., but ids from 0 to 3",
+        ),
+        (lambda: fitted().logits(TEXTS, np.subtract(IDS, [0, 99, 0])), DataError, "'tags' has the id -"),
+        (lambda: fitted().logits(TEXTS[1:], IDS), DataError, "23 texts for 24 rows"),
+        (lambda: fitted(labels=np.array([0, 1])), DataError, "2 labels for 24 rows"),
+        (lambda: fitted(labels=np.full(24, -100)), DataError, "none of the training labels is known"),
+        (lambda: fitted(texts=[""] * 24), DataError, "give no words"),
+        (lambda: fitted(C=0), ConfigError, "C is 0"),
+        (lambda: fitted(texts=None, ids=IDS[:, :0], schema=Schema.fit(TABLE, [])), ConfigError, "name an attribute"),
+    ],
+)
+def test_wrong_input_is_named(call, error, message):
+    with pytest.raises(error, match=message):
+        call()
 
 
 def test_text_alone_works():
-    empty = Schema.fit(TABLE, [])
-    model = LinearModel.fit(TEXTS, IDS[:, :0], schema=empty, labels=labels_of("label"), task=TASKS["label"], C=100.0)
+    model = fitted(ids=IDS[:, :0], schema=Schema.fit(TABLE, []), C=100.0)
     assert TASKS["label"].metrics(model.logits(TEXTS, IDS[:, :0]), labels_of("label"))["accuracy"].value() == 1.0
 
 
@@ -315,7 +271,7 @@ def test_an_earlier_release_did_not_save_which_columns_are_the_text(folder):
     assert Predictor.from_pretrained(folder, text_input="title").text_input == TextInput.of("title")
 
 
-@pytest.mark.parametrize("name", ["linear.json", "linear.safetensors", "schema.json"])
+@pytest.mark.parametrize("name", FILES)
 def test_a_changed_file_is_refused(tmp_path, name):
     fitted().save_pretrained(tmp_path)
     content = bytearray((tmp_path / name).read_bytes())
@@ -325,7 +281,7 @@ def test_a_changed_file_is_refused(tmp_path, name):
         LinearModel.load(tmp_path)
 
 
-@pytest.mark.parametrize("name", ["linear.json", "linear.safetensors", "schema.json"])
+@pytest.mark.parametrize("name", FILES)
 def test_missing_and_truncated_files_are_refused(folder, name):
     whole = (folder / name).read_bytes()
     for size in (0, 1, len(whole) // 2, len(whole) - 2):
@@ -334,13 +290,6 @@ def test_missing_and_truncated_files_are_refused(folder, name):
             LinearModel.load(folder)
     (folder / name).unlink()
     with pytest.raises(ModelFolderError, match=name):
-        LinearModel.load(folder)
-
-
-def test_tensors_of_another_model_are_refused(folder, tmp_path):
-    fitted(C=2.0).save_pretrained(tmp_path / "other")
-    shutil.copy(tmp_path / "other" / "linear.safetensors", folder)
-    with pytest.raises(ModelFolderError, match="of another model"):
         LinearModel.load(folder)
 
 
@@ -364,15 +313,20 @@ def test_changed_settings_are_refused(folder, change, message):
         LinearModel.load(folder)
 
 
-def test_the_schema_of_another_model_is_refused(folder):
-    Schema([]).save(folder / "schema.json")
-    with pytest.raises(ModelFolderError, match="arrays of shapes"):
-        LinearModel.load(folder)
-
-
-def test_foreign_json_is_refused(folder):
-    (folder / "linear.json").write_text("[1, 2]")
-    with pytest.raises(ModelFolderError, match="is not a linear model"):
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("linear.safetensors", "of another model"),
+        ("schema.json", "arrays of shapes"),
+        ("linear.json", "is not a linear model"),
+    ],
+)
+def test_files_of_something_else_are_refused(folder, tmp_path, name, message):
+    fitted(C=2.0).save_pretrained(tmp_path / "other")
+    Schema([]).save(tmp_path / "other" / "schema.json")
+    (tmp_path / "other" / "linear.json").write_text("[1, 2]")
+    shutil.copy(tmp_path / "other" / name, folder)
+    with pytest.raises(ModelFolderError, match=message):
         LinearModel.load(folder)
 
 

@@ -11,9 +11,14 @@ import pytest
 import torch
 from families import tiny_backbone
 from tiny_models import make_batch, make_model, make_schema
+from trained_runs import TrainedRuns
 
+from attribune.backbones.loading import load_tokenizer
+from attribune.data.texts import TextInput
+from attribune.data.windows import Head
 from attribune.errors import ConfigError, DataError
 from attribune.methods import Chim, E2ln, Injector, MethodConfig, Tokens, Upa
+from attribune.models.auto import load_model
 from attribune.models.model import AttributeModel
 from attribune.tasks import Classification
 
@@ -103,3 +108,20 @@ def test_sizes_as_the_papers_count_them(method: MethodConfig, tuning: str, injec
     lora = sum(p.numel() for name, p in model.named_parameters() if "lora_" in name)
     norms = sum(p.numel() for name, p in model.backbone.encoder.named_parameters() if "LayerNorm" in name)
     assert sizes.injected == learned + {"all": lora, "encoder": sizes.encoder, "norms": norms}[injected]
+
+
+def test_a_loaded_model_has_the_attention_and_the_length_of_the_saved_one(
+    trained_runs: TrainedRuns, tmp_path: Path
+) -> None:
+    """Sparse attention is read as it was in training."""
+    backbone = str(trained_runs.backbone("big_bird"))
+    options = {"task": TASK, "method": Tokens(), "tokenizer": load_tokenizer(backbone)}
+    for size, kind in ((8, "original_full"), (40, "block_sparse")):
+        text = TextInput.of("text", window=Head(size))
+        model = AttributeModel.build(backbone, make_schema(1), text_input=text, **options).eval()
+        model.save_pretrained(str(tmp_path / f"model-{size}"))
+        loaded = load_model(tmp_path / f"model-{size}")
+        assert (model.backbone.attention_type, loaded.backbone.attention_type) == (kind, kind)
+        assert loaded.padded_length == model.padded_length
+        batch = {"input_ids": torch.randint(5, 60, (2, size)), "attribute_ids": torch.tensor([[1, 2, 0], [3, 0, 0]])}
+        torch.testing.assert_close(loaded(**batch).logits, model(**batch).logits, rtol=0, atol=1e-6)

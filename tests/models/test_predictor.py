@@ -33,17 +33,17 @@ TABLE: dict[str, list[Any]] = {name: [row[name] for row in ROWS] for name in ("t
 METHOD = Injector(bottleneck=8, vector_size=8, initial_weight=0.5, initial_scale=0.3)
 
 
+SCHEMA = Schema.fit(TABLE, [Categorical("user"), MultiLabel("tags", separator=";")])
+TEXT = TextInput.of("text", window=Head(20))
+
+
 @pytest.fixture
-def predictor_of(tiny_backbone: Callable[..., PreTrainedModel], trained_runs: TrainedRuns) -> Callable[..., Predictor]:
-    tokenizer = AutoTokenizer.from_pretrained(trained_runs.backbone())
-    schema = Schema.fit(TABLE, [Categorical("user"), MultiLabel("tags", separator=";")])
+def predictor_of(tiny_backbone: Callable[..., PreTrainedModel], backbone: Path) -> Callable[..., Predictor]:
+    settings = {"task": Classification(classes=3), "tokenizer": AutoTokenizer.from_pretrained(backbone)}
 
     def make(method: MethodConfig = METHOD, **options: Any) -> Predictor:
-        model = AttributeModel.build(
-            tiny_backbone("bert"), schema, task=Classification(classes=3), method=method, tokenizer=tokenizer
-        )
-        settings = {"text_input": TextInput.of("text", window=Head(20)), "batch_size": 7, "device": "cpu"} | options
-        return Predictor(model, **settings)
+        model = AttributeModel.build(tiny_backbone("bert"), SCHEMA, method=method, **settings)
+        return Predictor(model, **{"text_input": TEXT, "batch_size": 7, "device": "cpu", **options})
 
     return make
 
@@ -92,9 +92,7 @@ def test_missing_columns(predictor_of: Callable[..., Predictor]) -> None:
     predictor.check_columns(["tags", "user", "text", "more"], source="t.csv")
     with pytest.raises(DataError, match=r"t\.csv has no column 'text'; did you mean 'texts'\? .*\)$"):
         predictor.check_columns(["texts", "user", "tags"], source="t.csv")
-    with pytest.raises(
-        DataError, match=r"no column 'user' .*; where its values are not known, add it with empty cells"
-    ):
+    with pytest.raises(DataError, match=r"no column 'user' .*; where its values are not known, add it with empty"):
         predictor.check_columns(["text", "tags"], source="t.csv")
 
 
@@ -106,7 +104,6 @@ def test_messages_count_rows_from_the_one_given(predictor_of: Callable[..., Pred
 
 def test_a_model_without_a_tokenizer_is_refused(predictor_of: Callable[..., Predictor]) -> None:
     predictor = predictor_of()
-    assert isinstance(predictor.model, AttributeModel)
     predictor.model.tokenizer = None
     with pytest.raises(ConfigError, match="has no tokenizer"):
         Predictor(predictor.model, text_input=TextInput.of("text"))
@@ -118,10 +115,8 @@ def test_threads_do_not_see_each_others_attributes(predictor_of: Callable[..., P
     tables = [{"text": ["good"] * 5, "user": [f"user {i}"] * 5, "tags": [""] * 5} for i in range(6)]
     expected = [predictor.logits(table)[0] for table in tables]
     with ThreadPoolExecutor(6) as pool:
-        for found, wanted in zip(
-            pool.map(lambda i: predictor.logits(tables[i % 6])[0], range(24)), expected * 4, strict=True
-        ):
-            np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-6)
+        found = pool.map(lambda i: predictor.logits(tables[i % 6])[0], range(24))
+        np.testing.assert_allclose(list(found), expected * 4, rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.slow
@@ -144,16 +139,10 @@ def test_rows_as_mappings_as_columns_and_as_a_frame(predictor_of: Callable[..., 
 
 
 @pytest.fixture
-def whole_model(trained_runs: TrainedRuns) -> AttributeModel:
-    backbone = trained_runs.backbone()
-    return AttributeModel.build(
-        str(backbone),
-        Schema.fit(TABLE, [Categorical("user"), MultiLabel("tags", separator=";")]),
-        task=Classification(classes=3),
-        method=METHOD,
-        tokenizer=AutoTokenizer.from_pretrained(backbone),
-        text_input=TextInput.of("text", window=Head(20)),
-    )
+def whole_model(backbone: Path) -> AttributeModel:
+    settings = {"task": Classification(classes=3), "method": METHOD, "text_input": TEXT}
+    tokenizer = AutoTokenizer.from_pretrained(backbone)
+    return AttributeModel.build(str(backbone), SCHEMA, tokenizer=tokenizer, **settings)
 
 
 @pytest.mark.slow
@@ -162,7 +151,7 @@ def test_a_saved_model_is_all_that_a_predictor_needs(
 ) -> None:
     whole_model.save_pretrained(tmp_path / "model")
     again = Predictor.from_pretrained(tmp_path / "model", device="cpu")
-    assert again.text_input == TextInput.of("text", window=Head(20))
+    assert again.text_input == TEXT
     np.testing.assert_array_equal(again.logits(TABLE)[0], Predictor(whole_model, device="cpu").logits(TABLE)[0])
     card = (tmp_path / "model" / "README.md").read_text()
     assert 'predictor.predict([{"text": "...", "user": "...", "tags": "..."}])' in card

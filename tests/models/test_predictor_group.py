@@ -13,6 +13,7 @@ import small_runs
 import torch
 from families import FAMILIES, KIN
 from trained_runs import TrainedRuns
+from transformers import AutoTokenizer
 
 from attribune import functional
 from attribune.backbones.families import placement_for
@@ -74,18 +75,10 @@ def schema() -> Schema:
 
 def save(folder: Path, backbone: Path, schema: Schema, name: str, **options: Any) -> Path:
     """Save a model whose learned parameters are all far from their initial values."""
-    from transformers import AutoTokenizer
-
     method, tuning, task = (MODELS | ALONE | ADAPTERS)[name]
-    model = AttributeModel.build(
-        str(backbone),
-        schema,
-        task=task,
-        method=method,
-        tuning=tuning,
-        tokenizer=AutoTokenizer.from_pretrained(backbone),
-        **{"text_input": TextInput.of("text", window=WINDOW), **options},
-    )
+    options = {"text_input": TextInput.of("text", window=WINDOW), **options, "task": task, "method": method}
+    tokenizer = AutoTokenizer.from_pretrained(backbone)
+    model = AttributeModel.build(str(backbone), schema, tuning=tuning, tokenizer=tokenizer, **options)
     generator = torch.Generator().manual_seed(len(name))
     with torch.no_grad():
         for parameter in model.parameters():
@@ -136,11 +129,6 @@ def test_every_family(family: str, schema: Schema, trained_runs: TrainedRuns, tm
     assert set(group.refusals) == apart
     assert group.together_with("adapter") == (["adapter"] if apart else names)
     assert_as_alone(group, runs)
-
-
-@pytest.fixture(scope="module")
-def backbone(trained_runs: TrainedRuns) -> Path:
-    return trained_runs.backbone()
 
 
 @pytest.fixture(scope="module")
@@ -203,10 +191,9 @@ def test_backbones_and_windows_of_several_kinds(
     other = small_runs.save_backbone(tmp_path / "other", seed=4)
     mixed = {"a": runs["adapter"], "b": runs["pln"]}
     mixed |= {name: save(tmp_path / name, other, schema, name) for name in ("injector", "chim", "head")}
-    mixed["chunks"] = save(
-        tmp_path / "chunks", backbone, schema, "adapter", text_input=TextInput.of("text", window=Chunks(4))
-    )
-    mixed["short"] = save(tmp_path / "short", other, schema, "upa", text_input=TextInput.of("text", window=Head(4)))
+    chunks, short = (TextInput.of("text", window=window) for window in (Chunks(4), Head(4)))
+    mixed["chunks"] = save(tmp_path / "chunks", backbone, schema, "adapter", text_input=chunks)
+    mixed["short"] = save(tmp_path / "short", other, schema, "upa", text_input=short)
     group = PredictorGroup.from_pretrained(mixed, device="cpu", batch_size=7)
     assert group.together_with("a") == ["a", "b"]
     assert group.together_with("chim") == ["injector", "chim", "head", "short"]
@@ -232,9 +219,8 @@ def test_adapters_of_one_size_are_joined(
     backbone: Path, schema: Schema, tmp_path: Path, precision: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     runs = save_all(tmp_path, backbone, schema, ADAPTERS)
-    group = PredictorGroup.from_pretrained(
-        runs, device="cpu", **({} if precision is None else {"precision": precision})
-    )
+    options = {} if precision is None else {"precision": precision}
+    group = PredictorGroup.from_pretrained(runs, device="cpu", **options)
     calls = []
     grouped = functional.grouped_bottleneck
     monkeypatch.setattr(functional, "grouped_bottleneck", lambda *a: calls.append(a[1]) or grouped(*a))
@@ -279,9 +265,8 @@ def test_predictions_by_name(runs: dict[str, Path]) -> None:
 
 @pytest.mark.slow
 def test_threads_do_not_mix_the_attributes_of_their_batches(runs: dict[str, Path]) -> None:
-    group = PredictorGroup.from_pretrained(
-        {name: runs[name] for name in ("injector", "pln", "lora")}, device="cpu", batch_size=5
-    )
+    chosen = {name: runs[name] for name in ("injector", "pln", "lora")}
+    group = PredictorGroup.from_pretrained(chosen, device="cpu", batch_size=5)
     rows = {name: one.encode_rows(rows_of(2, 20)) for name, one in group.items()}
     expected = group.score(rows)
 
@@ -294,13 +279,14 @@ def test_threads_do_not_mix_the_attributes_of_their_batches(runs: dict[str, Path
         list(pool.map(ask, range(9)))
 
 
-def test_what_cannot_be(runs: dict[str, Path], tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"the runs are .*give several folders"):
-        PredictorGroup.from_pretrained([])
-    with pytest.raises(ConfigError, match=r"the runs are '.*adapter': give several folders"):
-        PredictorGroup.from_pretrained(str(runs["adapter"]))
-    with pytest.raises(ConfigError, match="two of the runs are named 'adapter'"):
-        PredictorGroup.from_pretrained([runs["adapter"], runs["adapter"]])
+def test_what_cannot_be(runs: dict[str, Path]) -> None:
+    for given, message in (
+        ([], r"the runs are .*give several folders"),
+        (str(runs["adapter"]), r"the runs are '.*adapter': give several folders"),
+        ([runs["adapter"], runs["adapter"]], "two of the runs are named 'adapter'"),
+    ):
+        with pytest.raises(ConfigError, match=message):
+            PredictorGroup.from_pretrained(given)
     group = PredictorGroup.from_pretrained([runs["adapter"], runs["pln"]], device="cpu")
     with pytest.raises(ConfigError, match="there is no run 'stars': choose from adapter, pln"):
         group.predict({"stars": ROWS})

@@ -46,16 +46,10 @@ def folder(trained_runs: TrainedRuns, tmp_path_factory: pytest.TempPathFactory) 
     folder = tmp_path_factory.mktemp("models")
     backbone = trained_runs.backbone()
     schema = Schema.fit(TABLE, [Categorical("user"), MultiLabel("tags", separator=";")])
+    options = {"task": Classification(classes=3), "text_input": TextInput.of("text", window=Head(20))}
+    options["tokenizer"] = AutoTokenizer.from_pretrained(backbone)
     for name, (method, tuning) in RUNS.items():
-        model = AttributeModel.build(
-            str(backbone),
-            schema,
-            task=Classification(classes=3),
-            method=method,
-            tuning=tuning,
-            tokenizer=AutoTokenizer.from_pretrained(backbone),
-            text_input=TextInput.of("text", window=Head(20)),
-        )
+        model = AttributeModel.build(str(backbone), schema, method=method, tuning=tuning, **options)
         with torch.no_grad():
             for parameter in model.parameters():
                 if parameter.requires_grad:
@@ -121,24 +115,20 @@ def test_models_together(folder: Path) -> None:
 
 def test_it_is_for_prediction_on_cpus_alone(folder: Path, tmp_path: Path) -> None:
     predictor = Predictor.from_pretrained(folder / "injector", device="cpu", quantise="int8")
-    with pytest.raises(ConfigError, match="rounded to int8: save the model from which this was made"):
-        predictor.model.save_pretrained(tmp_path / "saved")
+    options = {"task": Classification(classes=3), "method": Plora(rank=2)}
+    half = AttributeModel.build(tiny_backbone("bert").bfloat16(), make_schema(2), **options)
+    for call, message in (
+        (lambda: predictor.model.save_pretrained(tmp_path / "saved"), "int8: save the model from which this was made"),
+        (lambda: quantised(predictor.model, "int8"), "in int8 already"),
+        (lambda: predictor.model.train(), "rounded to int8 and cannot be trained"),
+        (lambda: predictor.use("meta"), "the device is meta"),
+        (lambda: Predictor.from_pretrained(folder / "injector", quantise="int-8"), r"'int-8'; did you mean 'int8'\?"),
+        (lambda: Predictor.from_pretrained(folder / "injector", quantise=4), "quantise is 4, of the type int"),
+        (lambda: quantised(half, "int8"), "these are in bfloat16: load float32"),
+    ):
+        with pytest.raises(ConfigError, match=message):
+            call()
     assert not (tmp_path / "saved").exists()
-    with pytest.raises(ConfigError, match="in int8 already"):
-        quantised(predictor.model, "int8")
-    with pytest.raises(ConfigError, match="rounded to int8 and cannot be trained"):
-        predictor.model.train()
-    with pytest.raises(ConfigError, match="the device is meta"):
-        predictor.use("meta")
-    with pytest.raises(ConfigError, match=r"quantise is 'int-8'; did you mean 'int8'\?"):
-        Predictor.from_pretrained(folder / "injector", quantise="int-8")  # type: ignore[arg-type]
-    with pytest.raises(ConfigError, match="quantise is 4, of the type int"):
-        Predictor.from_pretrained(folder / "injector", quantise=4)  # type: ignore[arg-type]
-    model = AttributeModel.build(
-        tiny_backbone("bert").bfloat16(), make_schema(2), task=Classification(classes=3), method=Plora(rank=2)
-    )
-    with pytest.raises(ConfigError, match="these are in bfloat16: load float32"):
-        quantised(model, "int8")
 
 
 @pytest.mark.parametrize("family", WORD_FAMILIES)

@@ -75,23 +75,17 @@ def collate(examples: list[dict[str, Any]]) -> dict[str, torch.Tensor]:
     }
 
 
-def train(output: Path, *, epochs: float = 12, tuning: str = "frozen", **options: Any) -> transformers.Trainer:
+def train(
+    output: Path, *, epochs: float = 12, tuning: str = "frozen", checkpoint: str | None = None, **options: Any
+) -> transformers.Trainer:
     schema, data = schema_and_data()
+    quiet = {"report_to": "none", "disable_tqdm": True, "use_cpu": True, "dataloader_pin_memory": False}
     arguments = transformers.TrainingArguments(
-        output_dir=str(output),
-        num_train_epochs=epochs,
-        learning_rate=3e-3,
-        report_to="none",
-        disable_tqdm=True,
-        use_cpu=True,
-        dataloader_pin_memory=False,
-        seed=3,
-        **options,
+        output_dir=str(output), num_train_epochs=epochs, learning_rate=3e-3, seed=3, **quiet, **options
     )
-    trainer = transformers.Trainer(
-        build(schema, tuning=tuning), arguments, train_dataset=data, eval_dataset=data, data_collator=collate
-    )
-    trainer.train()
+    model = build(schema, tuning=tuning)
+    trainer = transformers.Trainer(model, arguments, train_dataset=data, eval_dataset=data, data_collator=collate)
+    trainer.train(resume_from_checkpoint=checkpoint)
     return trainer
 
 
@@ -110,18 +104,23 @@ def test_default_arguments_learn_what_only_the_attribute_tells(tmp_path: Path) -
 
 
 @pytest.mark.exhaustive
-def test_accumulated_steps_are_those_of_the_large_batch(tmp_path: Path) -> None:
-    whole = train(tmp_path / "a", epochs=1, per_device_train_batch_size=8, **PLAIN)
-    parts = train(tmp_path / "b", epochs=1, per_device_train_batch_size=2, gradient_accumulation_steps=4, **PLAIN)
-    for (name, expected), found in zip(whole.model.named_parameters(), parts.model.parameters(), strict=True):
-        torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5, msg=name)
-
-
-@pytest.mark.exhaustive
-def test_checkpointing_trains_to_the_same_weights(tmp_path: Path) -> None:
-    plain = train(tmp_path / "a", epochs=2)
-    checkpointed = train(tmp_path / "b", epochs=2, activation_checkpointing=True)
-    for (name, expected), found in zip(plain.model.named_parameters(), checkpointed.model.parameters(), strict=True):
+@pytest.mark.parametrize(
+    ("epochs", "plain", "other"),
+    [
+        (
+            1,
+            {"per_device_train_batch_size": 8, **PLAIN},
+            {"per_device_train_batch_size": 2, "gradient_accumulation_steps": 4, **PLAIN},
+        ),
+        (2, {}, {"activation_checkpointing": True}),
+    ],
+    ids=["accumulated steps", "checkpointing"],
+)
+def test_other_ways_train_to_the_same_weights(
+    tmp_path: Path, epochs: int, plain: dict[str, Any], other: dict[str, Any]
+) -> None:
+    one, two = train(tmp_path / "a", epochs=epochs, **plain), train(tmp_path / "b", epochs=epochs, **other)
+    for (name, expected), found in zip(one.model.named_parameters(), two.model.parameters(), strict=True):
         torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5, msg=name)
 
 
@@ -133,24 +132,9 @@ def test_bf16_learns(tmp_path: Path) -> None:
 @pytest.mark.exhaustive
 def test_the_best_model_is_loaded_and_training_goes_on_from_a_checkpoint(tmp_path: Path) -> None:
     trainer = train(tmp_path, epochs=2, eval_strategy="epoch", save_strategy="epoch", load_best_model_at_end=True)
-    assert trainer.state.best_model_checkpoint is not None
-    resumed = train_on(tmp_path, trainer.state.best_model_checkpoint)
-    assert resumed.state.global_step > int(trainer.state.best_model_checkpoint.rpartition("-")[2])
-
-
-def train_on(output: Path, checkpoint: str) -> transformers.Trainer:
-    schema, data = schema_and_data()
-    arguments = transformers.TrainingArguments(
-        output_dir=str(output),
-        num_train_epochs=3,
-        report_to="none",
-        disable_tqdm=True,
-        use_cpu=True,
-        dataloader_pin_memory=False,
-    )
-    trainer = transformers.Trainer(build(schema), arguments, train_dataset=data, data_collator=collate)
-    trainer.train(resume_from_checkpoint=checkpoint)
-    return trainer
+    best = trainer.state.best_model_checkpoint
+    resumed = train(tmp_path, epochs=3, checkpoint=best)
+    assert resumed.state.global_step > int(best.rpartition("-")[2])
 
 
 _TWO_PROCESSES = """

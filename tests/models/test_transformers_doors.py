@@ -10,7 +10,6 @@ import torch
 from huggingface_hub import constants
 from huggingface_hub.utils import build_hf_headers
 from tiny_models import make_batch, make_model
-from trained_runs import TrainedRuns
 from transformers import (
     AutoConfig,
     AutoModel,
@@ -34,11 +33,6 @@ from attribune.tasks import Aspects, Classification, Ordinal, Rating, Regression
 SCHEMA = Schema.fit({"user": ["a", "b", "a"]}, [Categorical("user")])
 METHOD = Injector(bottleneck=5, vector_size=7, initial_weight=0.5, initial_scale=0.3)
 ROWS = [{"text": "the film was great", "user": "a"}, {"text": "a plot", "user": "b"}, {"text": "dull", "user": None}]
-
-
-@pytest.fixture
-def backbone(trained_runs: TrainedRuns) -> Path:
-    return trained_runs.backbone()
 
 
 def build(backbone: Path, task: Task | None = None, **options: Any) -> AttributeModel:

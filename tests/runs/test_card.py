@@ -36,7 +36,7 @@ def card_of(run: Path) -> tuple[ModelCard, str]:
 
 
 @pytest.mark.parametrize("place", [".", "compare/none", "compare/linear"])
-def test_the_hub_reads_the_figures_of_the_run(folder: Path, place: str) -> None:
+def test_the_hub_reads_the_figures_of_the_run_and_no_path_value_or_secret(folder: Path, place: str) -> None:
     run = folder / "run" / place
     results: dict[str, Any] = json.loads((run / "metrics.json").read_text())
     card, text = card_of(run)
@@ -44,7 +44,6 @@ def test_the_hub_reads_the_figures_of_the_run(folder: Path, place: str) -> None:
     assert head["library_name"] == "attribune"
     assert card.data.tags == ["attribune", results["method"], "text-classification"]
     assert card.data.model_name == f"{results['method']} on reviews.csv"
-    assert card.data.eval_results is not None
     assert {(found.dataset_split, found.metric_name): found.metric_value for found in card.data.eval_results} == {
         (part, metric): figure["value"]
         for part, figures in results["results"][0]["parts"].items()
@@ -56,6 +55,9 @@ def test_the_hub_reads_the_figures_of_the_run(folder: Path, place: str) -> None:
         shown = f"{100 * figure['value']:.1f} [{100 * figure['low']:.1f}, {100 * figure['high']:.1f}]"
         assert f"| {row['name']} | {shown} |" in text
     assert f"- rows: {results['rows']['train']} train, {results['rows']['validation']} validation" in text
+    secrets = [str(folder), "secret-place", "pepper", *(f"u{number}" for number in range(7))]
+    words = set(text.replace("|", " ").replace('"', " ").replace("`", " ").split())
+    assert [secret for secret in secrets if secret in text and (len(secret) > 2 or secret in words)] == []
 
 
 def test_what_the_card_of_a_run_says(folder: Path) -> None:
@@ -63,37 +65,21 @@ def test_what_the_card_of_a_run_says(folder: Path) -> None:
     results = json.loads((folder / "run" / "metrics.json").read_text())
     headings = [line for line in text.splitlines() if line.startswith("## ")]
     assert headings == ["## Results", "## Data", "## Attributes", "## Training", "## Use", "## Limits"]
-    assert "| backbone | backbone (tuning `frozen`) |" in text
-    assert "| user | categorical | 7 | 1 |" in text
-    assert '| na\\|me "x": [é] | categorical | 64 | 1 |' in text
-    assert f"{results['training']['steps']} steps of 16 rows (1 epochs)" in text
-    assert f"{results['training']['parameters']['trained']:,} trained" in text
-    assert "injector against none, test accuracy: " in text
-    assert "$ attribune predict RUN new.csv --output predictions.csv" in text
-    assert "counts as unknown" in text
-    assert "cannot be unlearned" in text
-
-
-def test_a_model_without_attributes_says_nothing_of_them(folder: Path) -> None:
-    _, text = card_of(folder / "run" / "compare" / "none")
-    assert "attributes hidden" not in text.lower()
-    assert "counts as unknown" not in text
-
-
-@pytest.mark.parametrize("place", [".", "compare/none", "compare/linear"])
-def test_no_path_value_or_secret_is_in_a_card(folder: Path, place: str) -> None:
-    _, text = card_of(folder / "run" / place)
-    secrets = [str(folder), "secret-place", "pepper", *(f"u{number}" for number in range(7))]
-    words = set(text.replace("|", " ").replace('"', " ").replace("`", " ").split())
-    assert [secret for secret in secrets if secret in text and (len(secret) > 2 or secret in words)] == []
-
-
-def test_the_code_in_a_card_runs(folder: Path) -> None:
-    _, text = card_of(folder / "run")
-    code = text.split("```python\n")[1].split("```")[0].replace("this/folder", str(folder / "run" / "model"))
-    namespace: dict[str, Any] = {}
-    exec(code.replace("predictor.predict(", "found = predictor.predict("), namespace)
-    assert namespace["found"]["prediction"][0] in ("good", "bad")
+    for part in (
+        "| backbone | backbone (tuning `frozen`) |",
+        "| user | categorical | 7 | 1 |",
+        '| na\\|me "x": [é] | categorical | 64 | 1 |',
+        f"{results['training']['steps']} steps of 16 rows (1 epochs)",
+        f"{results['training']['parameters']['trained']:,} trained",
+        "injector against none, test accuracy: ",
+        "$ attribune predict RUN new.csv --output predictions.csv",
+        "counts as unknown",
+        "cannot be unlearned",
+    ):
+        assert part in text
+    without = card_of(folder / "run" / "compare" / "none")[1]
+    assert "attributes hidden" not in without.lower()
+    assert "counts as unknown" not in without
 
 
 @pytest.mark.parametrize(

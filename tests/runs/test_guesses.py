@@ -93,7 +93,6 @@ def test_both_doors_guess_the_same(
 )
 def test_what_is_given_is_not_guessed(given: dict[str, Any], paths: set[str]) -> None:
     guesses = guess_settings(rows(), given)
-    assert guesses is not None
     assert set(guesses.settings["data"]) == paths
     assert guesses.settings["task"]["kind"] == "ordinal"
     assert "method" not in guesses.settings
@@ -116,8 +115,6 @@ def test_nothing_is_guessed_beside_named_columns(given: dict[str, Any]) -> None:
 @pytest.mark.parametrize("given", [{"data.text": "review"}, {"data.label": "stars"}, {"data.label": ["stars"]}])
 def test_the_other_of_text_and_label_is_guessed_as_without_any(given: dict[str, Any]) -> None:
     whole, guesses = guess_settings(rows(), {}), guess_settings(rows(), given)
-    assert whole is not None
-    assert guesses is not None
     assert guesses.settings == whole.settings
 
 
@@ -212,7 +209,6 @@ def test_a_table_of_judgements_in_one_row_is_refused_in_python_too(tmp_path: Pat
         }
     )
     checked = check(lists)
-    assert checked.export is not None
     with pytest.raises(ConfigError, match=r"read_judgements\(df\)\.table"):
         train(lists, tmp_path / "run")
     assert not (tmp_path / "run").exists()

@@ -28,12 +28,15 @@ from attribune.models.predictor import Predictor
 from attribune.runs.folder import RunFolder
 from attribune.runs.loading import load_run
 from attribune.runs.stored_scores import StoredScores
-from attribune.tasks import capabilities, task_from_dict
+from attribune.tasks import Task, capabilities, task_from_dict
 
 pytestmark = pytest.mark.slow
 
 Rows = list[dict[str, Any]]
 Make = Callable[[TrainedRuns], Path]
+
+
+STARS = ("prediction", "probability_bad", "probability_good")
 
 
 @dataclass(frozen=True)
@@ -50,10 +53,10 @@ class Kind:
     """
 
     make: Make
-    rows: Callable[..., Rows]
-    task: str
-    metric: str
-    columns: tuple[str, ...]
+    rows: Callable[..., Rows] = small_runs.reviews
+    task: str = "classification"
+    metric: str = "accuracy"
+    columns: tuple[str, ...] = STARS
     texts: tuple[str, ...] = ("text",)
     method: str = "injector"
     hub: str = "text-classification"
@@ -95,38 +98,39 @@ def writing(runs: TrainedRuns) -> Path:
     return runs.trained([*words, "--no-baselines"])
 
 
-def number(kind: str) -> Make:
-    return trained("data.label=look", f"task.kind={kind}", "--no-baselines")
+SEVERAL_LABELS = ("data.label=tags", "task.multi_label=true", "task.separator=;", "--no-baselines")
 
 
-STARS = ("prediction", "probability_bad", "probability_good")
+def of_look(task: str, metric: str, *columns: str) -> Kind:
+    """Numbers as answers."""
+    make = trained("data.label=look", f"task.kind={task}", "--no-baselines")
+    return Kind(make, task=task, metric=metric, columns=("prediction", *columns))
+
+
+def similar(make: Make, rows: Callable[..., Rows], metric: str) -> Kind:
+    """A query and a document."""
+    texts = ("query", "document")
+    return Kind(make, rows, "similarity", metric, ("prediction",), texts, hub="sentence-similarity")
+
+
 KINDS = {
-    "classes": Kind(trained(), small_runs.reviews, "classification", "accuracy", STARS),
-    "several labels": Kind(
-        trained("data.label=tags", "task.multi_label=true", "task.separator=;", "--no-baselines"),
-        small_runs.reviews,
-        "classification",
-        "micro_f1",
-        ("prediction", "probability_war"),
-    ),
+    "classes": Kind(trained()),
+    "several labels": Kind(trained(*SEVERAL_LABELS), metric="micro_f1", columns=("prediction", "probability_war")),
     "aspects": Kind(
         trained("data.label=[look,taste]", "--no-baselines"),
-        small_runs.reviews,
-        "aspects",
-        "mean_accuracy",
-        ("prediction_look", "prediction_taste"),
+        task="aspects",
+        metric="mean_accuracy",
+        columns=("prediction_look", "prediction_taste"),
     ),
     "shares": Kind(
         trained("task.soft_labels=true", "--no-baselines", rows=with_shares(90, seed=3)),
         with_shares,
-        "classification",
-        "cross_entropy",
-        STARS,
+        metric="cross_entropy",
     ),
-    "rating": Kind(number("rating"), small_runs.reviews, "rating", "accuracy", ("prediction", "probability_4")),
-    "ordinal": Kind(number("ordinal"), small_runs.reviews, "ordinal", "rmse", ("prediction", "expected")),
-    "numbers": Kind(number("regression"), small_runs.reviews, "regression", "rmse", ("prediction",)),
-    "two texts": Kind(pairs_of_texts, two_texts, "classification", "accuracy", STARS, ("one", "two")),
+    "rating": of_look("rating", "accuracy", "probability_4"),
+    "ordinal": of_look("ordinal", "rmse", "expected"),
+    "numbers": of_look("regression", "rmse"),
+    "two texts": Kind(pairs_of_texts, two_texts, texts=("one", "two")),
     "tags": Kind(
         token_tables.learned_tags,
         token_tables.tagged_words,
@@ -145,42 +149,22 @@ KINDS = {
         ("question", "context"),
         hub="question-answering",
     ),
-    "similar pairs": Kind(
-        similarity_tables.learned_similarity,
-        similarity_tables.pairs,
-        "similarity",
-        "mrr",
-        ("prediction",),
-        ("query", "document"),
-        hub="sentence-similarity",
-    ),
-    "similarity scores": Kind(
-        lambda runs: similarity_tables.learned_similarity(runs, "scores"),
-        similarity_tables.scores,
-        "similarity",
-        "spearman",
-        ("prediction",),
-        ("query", "document"),
-        hub="sentence-similarity",
+    "similar pairs": similar(similarity_tables.learned_similarity, similarity_tables.pairs, "mrr"),
+    "similarity scores": similar(
+        lambda runs: similarity_tables.learned_similarity(runs, "scores"), similarity_tables.scores, "spearman"
     ),
     "preference": Kind(
         preference_tables.learned_preference,
         preference_tables.preferences,
         "preference",
-        "accuracy",
-        ("prediction", "reward_first", "reward_second", "probability_first"),
-        ("one", "two"),
+        columns=("prediction", "reward_first", "reward_second", "probability_first"),
+        texts=("one", "two"),
     ),
     "writing": Kind(
         writing, written, "generation", "perplexity", ("perplexity", "tokens"), ("ask", "text"), hub="text-generation"
     ),
-    **{
-        method: Kind(make, small_runs.reviews, "classification", "accuracy", STARS, method=method)
-        for method, make in {
-            "linear": trained(method="linear"),
-            "automl": trained(method="automl"),
-        }.items()
-    },
+    "linear": Kind(trained(method="linear"), method="linear"),
+    "automl": Kind(trained(method="automl"), method="automl"),
 }
 BASELINES = {"linear", "automl"}
 TOKENS, COMPARED = {"tags", "spans"}, {"similar pairs", "similarity scores", "preference"}
@@ -268,6 +252,10 @@ class Case:
     @property
     def copied(self) -> Path:
         return self.place / "copy"
+
+    @property
+    def task(self) -> Task:
+        return task_from_dict(RunFolder(self.run).read_results().task)
 
     def page(self) -> str:
         return (self.place / "page.html").read_text(encoding="utf-8")
@@ -522,8 +510,7 @@ def test_a_kind_meets_a_verb(kind: str, verb: str, case: Case, capsys: pytest.Ca
     out, err = capsys.readouterr()
     message = refusal(kind, verb)
     if verb in OF_TASKS and kind not in BASELINES:
-        task = task_from_dict(RunFolder(case.run).read_results().task)
-        assert capabilities.can(task, OF_TASKS[verb]) == (message is None)
+        assert capabilities.can(case.task, OF_TASKS[verb]) == (message is None)
     if message is None:
         assert code == 0, err
         shows(case, out, err)
@@ -542,7 +529,6 @@ def test_the_card_of_a_kind_has_its_task_and_code_that_runs(kind: str, case: Cas
     text = (case.run / "model" / "README.md").read_text(encoding="utf-8")
     head = ModelCard(text).data
     assert head.tags == ["attribune", case.kind.method, case.kind.hub]
-    assert head.eval_results is not None
     assert {(one.dataset_split, one.metric_name) for one in head.eval_results} >= {("test", case.kind.metric)}
     assert re.search(rf"(?m)^\| task \| {case.kind.task} (of|between) ", text)
     assert ("```python" in text) == (kind not in BASELINES)

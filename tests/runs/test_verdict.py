@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -29,7 +29,8 @@ from attribune.runs.verdict import (
 from attribune.schema import Categorical, MultiLabel, Schema
 
 SIZES = Sizes(total=9, trained=8, stored=7, stored_bytes=28, outputs=2, encoder=0, injected=0)
-CONDITIONS: dict[str, AttributeUse] = {"injector, attributes hidden": "hidden"}
+HIDDEN = "injector, attributes hidden"
+CONDITIONS: dict[str, AttributeUse] = {HIDDEN: "hidden"}
 DATA = {"train": "rows.csv", "text": "text", "label": "stars", "attributes": ["user"]}
 BETTER, SAME, WORSE = (0.05, 0.01, 0.09), (0.01, -0.02, 0.04), (-0.05, -0.09, -0.01)
 
@@ -56,18 +57,19 @@ def verdict(
     metric: str = "accuracy",
     proper: Sequence[Comparison] = (),
     by_attribute: Sequence[AttributeGain] = (),
+    figures: Mapping[str, float] | None = None,
     **more: Any,
 ) -> Verdict:
-    settings = recipe(**more)
+    given = {"proper": proper, "by_attribute": by_attribute, "figures": figures or {}}
     return run_verdict(
-        settings,
-        trained or record(),
-        metric=metric,
-        comparisons=pairs,
-        conditions=CONDITIONS,
-        proper=proper,
-        by_attribute=by_attribute,
+        recipe(**more), trained or record(), metric=metric, comparisons=pairs, conditions=CONDITIONS, **given
     )
+
+
+def gain(name: str, answer: YesOrNo = "not shown", difference: float = 0.0, metric: str = "log_loss") -> AttributeGain:
+    low, high = difference - 0.1, difference + 0.1
+    shown = PairedResult(difference=difference, low=low, high=high, p_value=0.5, resamples=10)
+    return AttributeGain(attribute=name, metric=metric, answer=answer, gain=shown, p_value=0.5, rows=9)
 
 
 @pytest.mark.parametrize(
@@ -101,63 +103,57 @@ def test_answers_are_those_of_the_interval_in_the_direction_of_the_metric(
 ) -> None:
     if metric == "rmse":
         ends = (-ends[0], -ends[2], -ends[1])
-    found = verdict(pair("injector, attributes hidden", ends, metric), pair("linear", ends, metric), metric=metric)
-    assert found.attributes is not None
-    assert found.baseline is not None
+    found = verdict(pair(HIDDEN, ends, metric), pair("linear", ends, metric), metric=metric)
     assert found.attributes.answer == found.baseline.answer == answer
     assert bool(found.baseline.advice) == (answer != "yes")
     assert found.baseline.readable is None
-    text = " ".join(found.sentences())
-    assert (f"the attributes help on {metric}: " in text) == (answer == "yes")
-    assert (f"the attributes hurt on {metric}: " in text) == (answer == "no")
-    assert ("the attributes are not shown to help or hurt" in text) == (answer == "not shown")
-    assert ("What to do: use this model." in text) == (answer == "yes")
-    assert ("leave the columns of the attributes out, and train again" in text) == (answer == "no")
-    shown = "accuracy +5.0 points [+1.0, +9.0], p = 0.001"
+    text, shown = " ".join(found.sentences()), "accuracy +5.0 points [+1.0, +9.0], p = 0.001"
     if metric == "rmse":
         shown = "rmse -0.050 [-0.090, -0.010], p = 0.001"
-    assert (shown in text) == (answer == "yes")
+    for part, of in (
+        (f"the attributes help on {metric}: ", "yes"),
+        (f"the attributes hurt on {metric}: ", "no"),
+        ("the attributes are not shown to help or hurt", "not shown"),
+        ("What to do: use this model.", "yes"),
+        ("leave the columns of the attributes out, and train again", "no"),
+        (shown, "yes"),
+    ):
+        assert (part in text) == (answer == of), part
+
+
+LONGER = "a longer training (training.epochs, now 5)"
 
 
 def test_the_best_baseline_counts_and_the_advice_fits_it() -> None:
     pairs = [pair("majority", BETTER), pair("linear, whole texts", WORSE), pair("linear", SAME)]
     found = verdict(*pairs, trained=record(best_step=50)).baseline
-    assert found is not None
     assert found.comparison.b == "linear, whole texts"
     assert found.advice == [
-        "a longer training (training.epochs, now 5)",
+        LONGER,
         "a longer window (data.max_length, now 256)",
         "a backbone that is trained as well (backbone.tuning=lora or full; it is frozen)",
         "or take the baseline, which costs less (`train(..., method='linear')`)",
     ]
-    tuned = verdict(pair("majority", SAME), trained=record(best_step=50), backbone={"tuning": "full"}).baseline
-    assert tuned is not None
-    assert tuned.advice == ["a longer training (training.epochs, now 5)"]
-    overfit = verdict(pair("majority", SAME), trained=record(best_step=10), backbone={"tuning": "full"}).baseline
-    assert overfit is not None
-    assert overfit.advice == [], "a longer training does not help where an early check was the best"
+    for best_step, advice in ((50, [LONGER]), (10, [])):  # which does not help where an early check was the best
+        trained = record(best_step=best_step)
+        assert verdict(pair("majority", SAME), trained=trained, backbone={"tuning": "full"}).baseline.advice == advice
 
 
 def test_a_baseline_without_attributes_that_is_as_good_says_to_leave_them_out() -> None:
     found = verdict(pair("linear", BETTER), pair("linear, text only", WORSE)).baseline
-    assert found is not None
     assert (found.answer, found.comparison.b) == ("no", "linear, text only")
     assert found.advice[0] == "a training without the attributes, which this baseline does not read"
     assert found.advice[-1].endswith("(`train(..., method='linear')`, without attributes)")
 
 
 def test_linear_without_attributes_is_the_same_model_trained_without_them() -> None:
-    pairs = pair("injector, attributes hidden", BETTER), pair("linear, text only", WORSE)
-    of_linear = verdict(*pairs, method={"name": "linear"}).attributes
-    assert of_linear is not None
-    assert (of_linear.answer, of_linear.against) == ("no", "trained without")
-    assert any(
-        "Against linear, text only, trained without attributes, the attributes hurt" in line
-        for line in of_linear.sentences()
-    )
-    of_injector = verdict(*pairs).attributes
-    assert of_injector is not None
-    assert (of_injector.answer, of_injector.against) == ("yes", "hidden")
+    pairs = pair(HIDDEN, BETTER), pair("linear, text only", WORSE)
+    found = verdict(*pairs, method={"name": "linear"}).attributes
+    assert (found.answer, found.against) == ("no", "trained without")
+    said = "Against linear, text only, trained without attributes, the attributes hurt"
+    assert any(said in line for line in found.sentences())
+    found = verdict(*pairs).attributes
+    assert (found.answer, found.against) == ("yes", "hidden")
 
 
 LOWER, AS_LOW, HIGHER = (-0.05, -0.09, -0.01), (-0.01, -0.04, 0.02), (0.05, 0.01, 0.09)
@@ -166,12 +162,7 @@ LOWER, AS_LOW, HIGHER = (-0.05, -0.09, -0.01), (-0.01, -0.04, 0.02), (0.05, 0.01
 @pytest.mark.parametrize(
     ("proper", "main", "answer", "said"),
     [
-        (
-            LOWER,
-            SAME,
-            "yes",
-            "log loss -0.050 [-0.090, -0.010], p = 0.001; accuracy +1.0 points [-2.0, +4.0], p = 0.500 (not",
-        ),
+        (LOWER, SAME, "yes", "-0.050 [-0.090, -0.010], p = 0.001; accuracy +1.0 points [-2.0, +4.0], p = 0.500 (not"),
         (HIGHER, SAME, "no", "p = 0.500 (not conclusive)"),
         (AS_LOW, BETTER, "yes", "p = 0.001; log loss -0.010 [-0.040, +0.020], p = 0.500 (not conclusive)"),
         (AS_LOW, WORSE, "no", "on accuracy: accuracy -5.0 points"),
@@ -184,49 +175,44 @@ LOWER, AS_LOW, HIGHER = (-0.05, -0.09, -0.01), (-0.01, -0.04, 0.02), (0.05, 0.01
 def test_the_proper_score_decides_before_the_main_metric(
     proper: tuple[float, float, float], main: tuple[float, float, float], answer: str, said: str
 ) -> None:
-    names = "linear", "injector, attributes hidden"
+    names = "linear", HIDDEN
     found = verdict(*(pair(name, main) for name in names), proper=[pair(name, proper, "log_loss") for name in names])
-    assert found.baseline is not None
-    assert found.attributes is not None
     assert found.baseline.answer == found.attributes.answer == answer
     for part in (found.baseline, found.attributes):
         assert (part.comparison.metric, part.readable and part.readable.metric) == ("log_loss", "accuracy")
         assert any(said in sentence for sentence in part.sentences())
 
 
-def test_metrics_that_contradict_each_other_are_named() -> None:
-    names = "linear", "injector, attributes hidden"
-    ends = {"worse": (HIGHER, BETTER), "better": (LOWER, WORSE)}
-    said = {"worse": ("accuracy", "log loss"), "better": ("log loss", "accuracy")}
-    for case, (proper, main) in ends.items():
-        found = verdict(*(pair(one, main) for one in names), proper=[pair(one, proper, "log_loss") for one in names])
-        text = found.text()
-        better, worse = said[case]
-        assert f"better than the cheap baseline 'linear' on {better} and worse on {worse}: " in text
-        assert f"the attributes help on {better} and hurt on {worse}: " in text
-        assert f"Keep them if {better} counts more for you." in text
-        assert "take the baseline" not in text
-        assert "leave the columns" not in text
-        assert "Take the one that is better on what counts for you." in text
-        assert "use this model" not in text
-        assert "- Differences are the model minus what it is compared with; less is better for log loss" in text
+@pytest.mark.parametrize(
+    ("proper", "main", "better", "worse"),
+    [(HIGHER, BETTER, "accuracy", "log loss"), (LOWER, WORSE, "log loss", "accuracy")],
+)
+def test_metrics_that_contradict_each_other_are_named(
+    proper: tuple[float, float, float], main: tuple[float, float, float], better: str, worse: str
+) -> None:
+    names = "linear", HIDDEN
+    found = verdict(*(pair(one, main) for one in names), proper=[pair(one, proper, "log_loss") for one in names])
+    text = found.text()
+    for part in (
+        f"better than the cheap baseline 'linear' on {better} and worse on {worse}: ",
+        f"the attributes help on {better} and hurt on {worse}: ",
+        f"Keep them if {better} counts more for you.",
+        "Take the one that is better on what counts for you.",
+        "- Differences are the model minus what it is compared with; less is better for log loss",
+    ):
+        assert part in text
+    assert not [part for part in ("take the baseline", "leave the columns", "use this model") if part in text]
 
 
 def test_what_to_do_follows_from_the_answers() -> None:
-    hidden, linear = "injector, attributes hidden", "linear"
-    open_case = verdict(pair(hidden, SAME), pair(linear, BETTER)).text()
+    pairs = pair(HIDDEN, BETTER), pair("linear", BETTER)
+    open_case = verdict(pair(HIDDEN, SAME), pair("linear", BETTER)).text()
     assert "What to do: use this model, which may be as good without its attributes." in open_case
-    gains = [gain("user", "no"), gain("film", "yes")]
-    hurting = verdict(pair(hidden, BETTER), pair(linear, BETTER), by_attribute=gains).text()
+    hurting = verdict(*pairs, by_attribute=[gain("user", "no"), gain("film", "yes")]).text()
     assert "What to do first: leave out user, and train again." in hurting
     assert "use this model" not in hurting
-    unclear = verdict(pair(hidden, BETTER), pair(linear, BETTER), by_attribute=[gain("user"), gain("film")]).text()
+    unclear = verdict(*pairs, by_attribute=[gain("user"), gain("film")]).text()
     assert "Together they help, and these rows do not show which one does: keep them all." in unclear
-
-
-def gain(name: str, answer: YesOrNo = "not shown") -> AttributeGain:
-    shown = PairedResult(difference=0.0, low=-0.1, high=0.1, p_value=0.5, resamples=10)
-    return AttributeGain(attribute=name, metric="log_loss", answer=answer, gain=shown, p_value=0.5, rows=9)
 
 
 @pytest.mark.parametrize(
@@ -248,7 +234,6 @@ def test_the_score_that_decides_is_named_where_the_other_one_differs(
 
 def test_baselines_without_a_proper_score_are_compared_by_the_main_metric() -> None:
     found = verdict(pair("linear", BETTER), pair("majority", SAME), proper=[pair("linear", HIGHER, "log_loss")])
-    assert found.baseline is not None
     assert (found.baseline.comparison.b, found.baseline.comparison.metric) == ("majority", "accuracy")
 
 
@@ -282,7 +267,7 @@ def test_one_attribute_of_three_is_named() -> None:
         ("agent", "yes"),
     ]
     assert [gain.rows for gain in gains] == [300] * 3
-    found = verdict(pair("injector, attributes hidden", BETTER), by_attribute=gains)
+    found = verdict(pair(HIDDEN, BETTER), pair("linear", SAME), by_attribute=gains)
     lines = [one.text for one in found.attribute_findings()]
     assert [line.split(":")[0] for line in lines] == [
         "Each attribute hidden alone in the trained model (p-values are corrected for 3 attributes, intervals are not)",
@@ -292,7 +277,7 @@ def test_one_attribute_of_three_is_named() -> None:
     ]
     assert "accuracy +0.0 points" in lines[1]
     assert set(lines) <= set(found.sentences())
-    assert verdict(pair("injector, attributes hidden", BETTER), by_attribute=gains[:1]).attribute_findings() == []
+    assert verdict(pair(HIDDEN, BETTER), by_attribute=gains[:1]).attribute_findings() == []
     assert len(verdict(pair("adapter", BETTER), by_attribute=gains[:1]).attribute_findings()) == 2
     assert Verdict.model_validate(json.loads(found.model_dump_json())) == found
 
@@ -310,24 +295,20 @@ def test_a_missing_value_is_not_an_unseen_one() -> None:
 def test_better_than_every_baseline_is_shown_for_each() -> None:
     wide = pair("attributes-only", (0.2, -0.1, 0.5))
     found = verdict(pair("linear", BETTER), wide, pair("majority", BETTER)).baseline
-    assert found is not None
     assert (found.answer, found.comparison.b) == ("not shown", "attributes-only")
-    assert any(
-        "not shown to differ from the cheap baseline 'attributes-only'" in sentence for sentence in found.sentences()
-    )
+    said = "not shown to differ from the cheap baseline 'attributes-only'"
+    assert any(said in sentence for sentence in found.sentences())
 
 
 def test_a_model_trained_without_attributes_says_more_than_hidden_ones() -> None:
-    found = verdict(pair("injector, attributes hidden", BETTER), pair("none", BETTER), pair("adapter", SAME)).attributes
-    assert found is not None
+    found = verdict(pair(HIDDEN, BETTER), pair("none", BETTER), pair("adapter", SAME)).attributes
     assert (found.answer, found.against, found.comparison.b) == ("not shown", "trained without", "adapter")
     assert not any("--compare" in sentence for sentence in found.sentences())
 
 
 def test_no_attributes_no_verdict_on_them() -> None:
-    data = {**DATA, "attributes": []}
-    hidden = pair("injector, attributes hidden", BETTER)
-    assert verdict(hidden, data=data, method={"name": "adapter"}).attributes is None
+    hidden = pair(HIDDEN, BETTER)
+    assert verdict(hidden, data={**DATA, "attributes": []}, method={"name": "adapter"}).attributes is None
     assert verdict(hidden, data={**DATA, "shuffled": True}).attributes is None
     assert verdict(pair("linear", BETTER), method={"name": "linear"}).kept is None
 
@@ -358,11 +339,6 @@ def test_gains_by_count_are_those_of_the_rows_alone() -> None:
     assert all(sentence.endswith(", against hidden attributes.") for sentence in sentences)
 
 
-def test_a_verdict_is_read_back_as_it_was_written() -> None:
-    found = verdict(pair("injector, attributes hidden", BETTER), pair("linear", SAME))
-    assert Verdict.model_validate(json.loads(found.model_dump_json())) == found
-
-
 @pytest.mark.parametrize(
     ("counts", "ranges"),
     [
@@ -377,11 +353,6 @@ def test_a_verdict_is_read_back_as_it_was_written() -> None:
 )
 def test_values_are_rare_or_frequent_by_half_of_the_rows(counts: list[int], ranges: list[tuple[int, int]]) -> None:
     assert _rare_and_frequent(np.array(counts, np.int64)) == ranges
-
-
-def gain_of(attribute: str, difference: float, answer: YesOrNo = "yes") -> AttributeGain:
-    ends = PairedResult(difference=difference, low=difference - 0.01, high=difference + 0.01, p_value=0.0, resamples=9)
-    return AttributeGain(attribute=attribute, metric="accuracy", answer=answer, gain=ends, p_value=0.0, rows=9)
 
 
 @pytest.mark.parametrize(
@@ -399,14 +370,8 @@ def gain_of(attribute: str, difference: float, answer: YesOrNo = "yes") -> Attri
 def test_a_baseline_without_texts_that_is_right_everywhere_is_said(
     metric: str, value: float, majority: float, is_told: bool
 ) -> None:
-    found = run_verdict(
-        recipe(),
-        record(),
-        metric=metric,
-        comparisons=[pair("injector, attributes hidden", BETTER, metric)],
-        conditions=CONDITIONS,
-        figures={"attributes-only": value, "majority": majority},
-    )
+    figures = {"attributes-only": value, "majority": majority}
+    found = verdict(pair(HIDDEN, BETTER, metric), metric=metric, figures=figures)
     assert (found.given_away is not None) == is_told
     sentences = found.sentences()
     assert sentences[0].startswith("A column gives the label away") == is_told
@@ -416,24 +381,17 @@ def test_a_baseline_without_texts_that_is_right_everywhere_is_said(
 
 
 @pytest.mark.parametrize(
-    ("gains", "named"),
+    ("answers", "named"),
     [
-        ([gain_of("user", 0.1), gain_of("code", 0.7), gain_of("shop", 0.0, "not shown")], "the column 'code':"),
-        (
-            [gain_of("user", 0.0, "not shown"), gain_of("code", 0.0, "not shown")],
-            "one of the columns 'user', 'code', 'shop':",
-        ),
-        ([gain_of("user", 0.5), gain_of("code", 0.7)], "one of the columns 'user', 'code':"),
+        ({"user": ("yes", 0.1), "code": ("yes", 0.7), "shop": ("not shown", 0.0)}, "the column 'code':"),
+        ({"user": ("not shown", 0.0), "code": ("not shown", 0.0)}, "one of the columns 'user', 'code', 'shop':"),
+        ({"user": ("yes", 0.5), "code": ("yes", 0.7)}, "one of the columns 'user', 'code':"),
     ],
 )
-def test_the_columns_that_count_most_are_named(gains: list[AttributeGain], named: str) -> None:
-    found = run_verdict(
-        recipe(data={**DATA, "attributes": ["user", "code", "shop"]}),
-        record(),
-        metric="accuracy",
-        comparisons=[],
-        conditions=CONDITIONS,
-        by_attribute=gains,
+def test_the_columns_that_count_most_are_named(answers: dict[str, tuple[YesOrNo, float]], named: str) -> None:
+    found = verdict(
+        data={**DATA, "attributes": ["user", "code", "shop"]},
+        by_attribute=[gain(name, answer, by, "accuracy") for name, (answer, by) in answers.items()],
         figures={"attributes-only": 1.0, "majority": 0.2},
     )
     assert named in found.sentences()[0]

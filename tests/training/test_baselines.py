@@ -23,6 +23,8 @@ from attribune.training.train import train
 
 pytestmark = pytest.mark.slow
 
+COLUMNS: dict[str, Any] = {"text": "text", "label": "stars", "attributes": ["user"]}
+
 
 class Order(Reporter):
     """Keeps what is reported."""
@@ -71,20 +73,12 @@ def test_a_cut_text_is_cut_for_the_linear_baseline_too(folder: Path, trained_run
     reported = Order()
     found = results(folder, trained_runs.backbone(), "head:10", reported)
     said = [line for line in reported.lines if line == "checked" or ", validation: accuracy " in line]
-    assert [line.split(", validation")[0] for line in said][:4] == [
-        "linear",
-        "linear, whole texts",
-        "linear, text only",
-        "attributes-only",
-    ]
+    linear = ["linear", "linear, whole texts", "linear, text only"]
+    assert [line.split(", validation")[0] for line in said][:4] == [*linear, "attributes-only"]
     assert said[4] == "checked", "the cheap models are known before the model learns"
     assert found["linear, whole texts"] == 1
     assert found["linear"] < 0.8  # the words that tell are beyond the window
-    assert [name for name in found if name.startswith("linear")] == [
-        "linear",
-        "linear, whole texts",
-        "linear, text only",
-    ]
+    assert [name for name in found if name.startswith("linear")] == linear
 
 
 def test_the_end_that_is_read_is_read_by_both(folder: Path, trained_runs: TrainedRuns) -> None:
@@ -94,8 +88,8 @@ def test_the_end_that_is_read_is_read_by_both(folder: Path, trained_runs: Traine
 
 @pytest.mark.parametrize("method", ["linear", "attributes-only"])
 def test_a_predictor_needs_only_the_run_of_a_baseline(folder: Path, tmp_path: Path, method: str) -> None:
-    run, columns = tmp_path / "run", {"text": "text", "label": "stars", "attributes": ["user"]}
-    train(str(folder / "train.csv"), run, method=method, baselines=False, **columns)
+    run = tmp_path / "run"
+    train(str(folder / "train.csv"), run, method=method, baselines=False, **COLUMNS)
     rows = {"text": ["so good", "so bad"], "user": ["u1", None]}
     expected = load_run(run)[1].logits(rows)[0]
     for place in (run, run / "model"):
@@ -115,9 +109,8 @@ def test_a_baseline_that_cannot_be_fitted_does_not_end_the_training(
     """Texts of signs alone, which are read as tokens and not as words."""
     table = pd.DataFrame(small_runs.reviews(80))
     table["text"] = [("\U0001f600 " if place % 2 else "\U0001f622 ") * (place + 1) for place in range(len(table))]
-    columns: dict[str, Any] = {"text": "text", "label": "stars", "attributes": ["user"], "max_length": 8}
-    settings = {"training.steps": 2, "training.precision": "float32"}
-    train(table, tmp_path / "run", **columns, backbone=trained_runs.backbone(), method="tokens", settings=settings)
+    settings = {"training.steps": 2, "training.precision": "float32", "data.max_length": 8}
+    train(table, tmp_path / "run", **COLUMNS, backbone=trained_runs.backbone(), method="tokens", settings=settings)
     names = [one.name for one in RunFolder(tmp_path / "run").read_results().models]
     assert names == ["tokens", "tokens, attributes hidden", "attributes-only", "majority"]
 
@@ -126,20 +119,11 @@ def test_a_run_works_from_any_folder(
     folder: Path, trained_runs: TrainedRuns, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A backbone that was named from the working folder is found from another, until it is moved."""
-    columns = {"text": "text", "label": "stars", "attributes": ["user"]}
+    options = {**COLUMNS, "baselines": False, "epochs": 0.1, "max_length": 16}
     shutil.copytree(trained_runs.backbone(), tmp_path / "weights")
     monkeypatch.chdir(tmp_path)
-    train(str(folder / "train.csv"), "run", backbone="weights", baselines=False, epochs=0.1, max_length=16, **columns)
-    train(
-        str(folder / "train.csv"),
-        "run",
-        backbone="./weights",
-        baselines=False,
-        epochs=0.1,
-        max_length=16,
-        resume=True,
-        **columns,
-    )
+    train(str(folder / "train.csv"), "run", backbone="weights", **options)
+    train(str(folder / "train.csv"), "run", backbone="./weights", resume=True, **options)
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path / "elsewhere")
     found = Predictor.from_pretrained("../run/model").predict(["so good"])
@@ -153,8 +137,7 @@ def test_a_run_works_from_any_folder(
 def test_a_network_takes_the_place_of_a_baseline_in_its_folder(
     folder: Path, trained_runs: TrainedRuns, tmp_path: Path
 ) -> None:
-    columns = {"text": "text", "label": "stars", "attributes": ["user"]}
-    train(str(folder / "train.csv"), tmp_path / "linear", method="linear", baselines=False, **columns)
+    train(str(folder / "train.csv"), tmp_path / "linear", method="linear", baselines=False, **COLUMNS)
     kept = tmp_path / "kept"
     load_run(tmp_path / "linear")[1].model.save_pretrained(kept)
     network = load_run(trained_runs("injector"))[1].model

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-
-from attribune.apps.cli import main
 
 ROWS: dict[str, tuple[dict[str, Any], str]] = {
     "doccano": ({"text": "a text of words", "label": ["pos"], "username": "a"}, "label"),
@@ -18,25 +17,21 @@ ROWS: dict[str, tuple[dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize("tool", ROWS)
-def test_a_training_on_an_export_names_the_conversion(
-    tool: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_training_on_an_export_names_the_conversion(tool: str, tmp_path: Path, fails: Callable[..., str]) -> None:
     row, label = ROWS[tool]
     path, output = tmp_path / f"{tool}.jsonl", tmp_path / "run"
     line = json.dumps(row)
     path.write_text("".join(line.replace("words", f"words {one}") + "\n" for one in range(20)))
     words = ["train", str(path), "--text", "text", "--label", *label.split(), "--method", "none"]
-    assert main([*words, "--output", str(output)]) == 1
-    message = capsys.readouterr().err.splitlines()[-1]
+    message = fails(*words, "--output", output)
     assert f"attribune data judgements {path} --output {tool}-judgements.csv" in message
     assert "multi_label" not in message
     assert not (output / "model").exists()
 
 
-def test_a_column_that_is_missing_elsewhere_is_only_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_column_that_is_missing_elsewhere_is_only_named(tmp_path: Path, fails: Callable[..., str]) -> None:
     path = tmp_path / "t.csv"
     path.write_text("text,stars\na,1\nb,2\n")
-    assert main(["train", str(path), "--text", "text", "--label", "starz", "--method", "none", "--output", "run"]) == 1
-    message = capsys.readouterr().err
+    message = fails("train", path, "--text", "text", "--label", "starz", "--method", "none", "--output", "run")
     assert "no column 'starz'; did you mean 'stars'?" in message
     assert "judgements" not in message

@@ -33,10 +33,8 @@ def judgements(texts: int, *, seed: int) -> list[dict[str, Any]]:
     for row in small_runs.reviews(texts, seed=seed):
         for judge in chance.sample(range(JUDGES), EACH):
             mild = chance.random() < judge / JUDGES
-            text = f"{row['text']} t{seed}"
-            rows.append(
-                {"text": text, "stars": "good" if mild else "bad", "user": f"j{judge}", "site": f"s{judge % 2}"}
-            )
+            said = {"text": f"{row['text']} t{seed}", "stars": "good" if mild else "bad"}
+            rows.append(said | {"user": f"j{judge}", "site": f"s{judge % 2}"})
     return rows
 
 
@@ -63,9 +61,8 @@ def run(folder: Path) -> Path:
 
 def test_intervals_of_a_training_are_over_texts_and_judges(run: Path) -> None:
     results = RunFolder(run).read_results()
-    assert "test: 150 rows are of 30 texts and 9 values of user, and not independent: intervals are over these" in (
-        results.notes
-    )
+    note = "test: 150 rows are of 30 texts and 9 values of user, and not independent: intervals are over these"
+    assert note in results.notes
     stored = StoredScores.read(run)
     arrays = stored.parts["test"]
     clusters = unpacked_clusters(arrays)

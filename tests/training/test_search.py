@@ -22,6 +22,7 @@ from attribune.training import search as searching
 from attribune.training.search import default_space, search
 from attribune.training.study import read_space
 
+COLUMNS = {"text": "text", "label": "stars", "attributes": [{"name": "user"}]}
 SPACE = {
     "training.learning_rate": {"low": 1e-4, "high": 1e-2, "log": True},
     "method.bottleneck": [4, 8],
@@ -34,13 +35,7 @@ def recipe(trained_runs: TrainedRuns) -> Recipe:
     table, backbone = trained_runs.table(small_runs.reviews(60, seed=2)), trained_runs.backbone()
     return Recipe.from_dict(
         {
-            "data": {
-                "train": str(table),
-                "text": "text",
-                "label": "stars",
-                "attributes": [{"name": "user"}],
-                "max_length": 32,
-            },
+            "data": {"train": str(table), **COLUMNS, "max_length": 32},
             "method": {"name": "injector", "bottleneck": 4, "vector_size": 4},
             "backbone": {"name": str(backbone)},
             "training": {"steps": 3, "batch_size": 16, "precision": "float32"},
@@ -74,7 +69,6 @@ def test_an_interrupted_search_goes_on_to_the_same_trials_and_never_reads_test_r
     assert len({json.dumps(trial.values) for trial in whole.tried}) == 3
     scores = [trial.score for trial in whole.tried if trial.score is not None]
     assert len(scores) == 3
-    assert whole.best is not None
     assert whole.best.score == min(scores)
     written = Recipe.from_dict(yaml.safe_load((tmp_path / "whole" / "recipe.yaml").read_text()))
     assert written.training.learning_rate == whole.best.values["training.learning_rate"]
@@ -96,7 +90,6 @@ def test_tasks_without_classes_are_scored_by_their_main_metric(task: str, recipe
         {**recipe.model_dump(), "data": {**recipe.data.model_dump(), **data}, "task": {"kind": task}}
     )
     best = search(other, tmp_path / "out", trials=1, space=SPACE).best
-    assert best is not None
     assert best.score == -next(iter(best.metrics.values()))
 
 

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 import small_runs
 import torch
-import yaml
 from trained_runs import TrainedRuns
 
 from attribune.errors import ConfigError
@@ -42,14 +41,10 @@ def run_of(
     data: dict[str, Any] = {name: str(folder / f"{name}.csv") for name in ("train", "validation", "test")}
     data |= {"text": "text", "label": "stars", "attributes": [{"name": "user"}], "max_length": 32}
     settings = {"epochs": 3, "batch_size": 16, "precision": "float32", "learning_rate": 0.05, **training}
-    recipe = {
-        "data": data,
-        "task": {"kind": kind, **(task or {})},
-        "method": {"name": method},
-        **({} if method == "linear" else {"backbone": {"name": str(folder / "backbone")}}),
-        "training": settings,
-    }
-    train(Recipe.from_dict(yaml.safe_load(json.dumps(recipe))), output, baselines=False)
+    recipe: dict[str, Any] = {"data": data, "task": {"kind": kind, **(task or {})}, "method": {"name": method}}
+    if method != "linear":
+        recipe["backbone"] = {"name": str(folder / "backbone")}
+    train(Recipe.from_dict({**recipe, "training": settings}), output, baselines=False)
     return RunFolder(output)
 
 

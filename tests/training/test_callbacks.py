@@ -1,4 +1,4 @@
-"""Trackers: told of the whole training through the callbacks of transformers, refused in time, no danger to a run."""
+"""What looks on at a training: early stopping, the time that is left, and trackers, which are no danger to a run."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import importlib.util
 import json
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -14,12 +14,15 @@ from typing import Any
 import pytest
 import small_runs
 from trained_runs import ROWS, TrainedRuns
+from transformers import TrainerControl, TrainerState, TrainingArguments
 from transformers.integrations import INTEGRATION_TO_CALLBACK
 
 from attribune import Recipe
 from attribune.apps.cli import main
+from attribune.core.progress import Reporter
 from attribune.errors import ConfigError
-from attribune.training.callbacks import Tracker, check_trackers, run_name
+from attribune.training import callbacks
+from attribune.training.callbacks import EarlyStopping, Tracker, check_trackers, run_name
 
 # The writer of TensorBoard that transformers takes where the package tensorboard is missing; it writes what it is told.
 WRITER = """
@@ -98,31 +101,24 @@ def test_what_cannot_be_used_is_refused(name: str, message: str) -> None:
         check_trackers(recipe.training.report_to)
 
 
-def test_a_package_that_breaks_is_refused(words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_cannot_be_tracked_is_refused_before_the_data_are_read(
+    words: list[str], tmp_path: Path, fails: Callable[..., str]
+) -> None:
+    lost = [*words, "data.train=no-such-file.csv"]
+    assert "unknown tracker 'all'" in fails(*lost, "--report-to", "all")
     (tmp_path / "fakes" / "trackio.py").write_text("raise RuntimeError('built for another Python')")
-    assert main([*words, "--report-to", "trackio"]) == 1
-    assert "'trackio' cannot be used here (built for another Python)" in capsys.readouterr().err
-
-
-def test_it_is_refused_before_the_data_are_read(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    assert main([*words, "data.train=no-such-file.csv", "--report-to", "all"]) == 1
-    assert "unknown tracker 'all'" in capsys.readouterr().err
-
-
-def test_a_baseline_has_no_steps(words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main([*words[: words.index("--set")], "--method", "linear", "--report-to", "tensorboard"]) == 1
-    assert "the method 'linear' has no training steps to report to tensorboard" in capsys.readouterr().err
+    assert "'trackio' cannot be used here (built for another Python)" in fails(*lost, "--report-to", "trackio")
+    linear = [*words[: words.index("--set")], "--method", "linear", "--report-to", "tensorboard"]
+    assert "the method 'linear' has no training steps to report to tensorboard" in fails(*linear)
     assert not (tmp_path / "run").exists()
 
 
 @pytest.mark.slow
 def test_a_tracker_that_cannot_begin_stops_the_training(
-    words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    words: list[str], tmp_path: Path, fails: Callable[..., str]
 ) -> None:
-    assert main([*words, "--report-to", "trackio"]) == 1
-    err = capsys.readouterr().err
-    assert "error: the tracker 'trackio' cannot start (no route to host, project " in err
-    assert "Traceback" not in err
+    said = "error: the tracker 'trackio' cannot start (no route to host, project "
+    assert said in fails(*words, "--report-to", "trackio")
     assert not (tmp_path / "run").exists()
 
 
@@ -173,3 +169,56 @@ def test_the_page_names_every_tracker() -> None:
     page = (Path(__file__).parents[2] / "docs" / "command_line.md").read_text(encoding="utf-8")
     text = page.split("## Trackers")[1]
     assert [name for name in INTEGRATION_TO_CALLBACK if f"`{name}`" not in text] == []
+
+
+@pytest.mark.parametrize(
+    ("values", "higher", "patience", "stale"),
+    [
+        ([], True, 1, False),
+        ([0.5], True, 1, False),
+        ([0.5, 0.5], True, 1, True),
+        ([0.5, 0.6, 0.6, 0.7], True, 1, False),
+        ([0.5, 0.6, 0.6, 0.6], True, 2, True),
+        ([0.5, 0.6, 0.6, 0.6], True, 3, False),
+        ([0.9, 0.5, 0.6, 0.7], False, 2, True),
+        ([0.9, 0.5, 0.6, 0.4], False, 2, False),
+    ],
+)
+def test_training_is_exhausted_when_patience_checks_brought_nothing(
+    values: list[float], higher: bool, patience: int, stale: bool
+) -> None:
+    history: list[dict[str, Any]] = [{"loss": 3.0, "step": 1}]
+    history += [{"eval_score": value} for value in values]
+    state = TrainerState(log_history=history)
+    assert EarlyStopping("eval_score", greater_is_better=higher, patience=patience).is_exhausted(state) is stale
+
+
+@pytest.mark.parametrize(
+    ("step", "resumed", "said"),
+    [
+        (0.01, 0, []),
+        (0.2, 0, ["training: 289 more steps take about 58 seconds, and less if it stops early"]),
+        (2.0, 0, ["training: 289 more steps take about 10 minutes, and less if it stops early"]),
+        (2.0, 200, ["training: 89 more steps take about 3 minutes, and less if it stops early"]),
+        (60.0, 0, ["training: 289 more steps take about 4.8 hours, and less if it stops early"]),
+        (2.0, 290, []),
+    ],
+)
+def test_a_long_training_says_how_long_it_takes(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, step: float, resumed: int, said: list[str]
+) -> None:
+    """The first step, here of a minute, is not counted."""
+    clock = [0.0]
+    monkeypatch.setattr(callbacks.time, "perf_counter", lambda: clock[0])
+    notes: list[str] = []
+    reporter = Reporter()
+    monkeypatch.setattr(reporter, "note", notes.append)
+    callback = callbacks.Progress(reporter, tmp_path / "log.jsonl")
+    arguments, state, control = TrainingArguments(output_dir=str(tmp_path)), TrainerState(), TrainerControl()
+    state.global_step, state.max_steps = resumed, 300
+    callback.on_train_begin(arguments, state, control)
+    for number in range(resumed, 300):
+        clock[0] += step if number > resumed else 60
+        state.global_step = number + 1
+        callback.on_step_end(arguments, state, control)
+    assert notes == said
