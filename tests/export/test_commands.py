@@ -265,16 +265,13 @@ def _probabilities(run: Path, file: Path, data: Path) -> tuple[np.ndarray, np.nd
 
 @pytest.mark.exhaustive
 def test_what_int8_is_not_for(
-    run_of: Callable[[str], Path],
-    converted: Callable[[str], None],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    run_of: Callable[[str], Path], converted: Callable[[str], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run, output = run_of("injector"), tmp_path / "x.onnx"
     with pytest.raises(ConfigError, match="quantise='int8' is for kind='onnx', and this is torch"):
         export(run, tmp_path / "x.pt2", kind="torch", quantise="int8")
     with pytest.raises(ConfigError, match=r"quantise is 'INT8'; did you mean 'int8'\?"):
-        export(run, output, kind="onnx", quantise="INT8")  # type: ignore[arg-type]
+        export(run, output, kind="onnx", quantise="INT8")
     converted("injector")
     monkeypatch.setattr(check, "ROUNDED_TOLERANCE", 1e-9)
     with pytest.raises(ConfigError, match="in a probability, more than 1e-09: nothing was written; leave quantise="):
@@ -308,10 +305,7 @@ def test_a_torch_program_for_given_values(
 
 
 def test_an_export_that_differs_is_not_written(
-    run_of: Callable[[str], Path],
-    exported: Callable[..., Path],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    run_of: Callable[[str], Path], exported: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A graph with another head, a folder with another weight: named, and nothing is left."""
     data = exported("tokens", "torch", "--for", "user=u3").read_bytes()

@@ -155,12 +155,7 @@ OTHER = pytest.mark.exhaustive  # each family and each kind of table is met with
     [("gpt2", False), ("t5", True), pytest.param("gpt2", True, marks=OTHER), pytest.param("t5", False, marks=OTHER)],
 )
 def test_every_family_goes_the_whole_way(
-    trained_runs: TrainedRuns,
-    data: Path,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    family: str,
-    prompt: bool,
+    trained_runs: TrainedRuns, data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], family: str, prompt: bool
 ) -> None:
     backbone = trained_runs.backbone(family, is_generative=True)
     run = trained_runs.trained(training(data, "", backbone, prompt=prompt))

@@ -143,11 +143,7 @@ def test_types_of_several_files_are_joined(run: Path, tmp_path: Path) -> None:
 
 @needs_int8
 def test_int8(
-    run: Path,
-    tmp_path: Path,
-    files: list[Path],
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
+    run: Path, tmp_path: Path, files: list[Path], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In one file and in a folder, which is of one kind of weights; scores stay close to those in float32."""
     words = ["predict", str(run), str(files[0]), "--output"]

@@ -117,12 +117,7 @@ def test_attributes_are_not_needed(train: Words, data: Path, tmp_path: Path, met
 
 TASKS: dict[str, tuple[dict[str, str], list[str], str, str]] = {
     "classification": ({}, ["task.class_weights=balanced"], "accuracy", "prediction"),
-    "several labels": (
-        {"label": "tags"},
-        ["task.multi_label=true", "task.separator=;"],
-        "micro_f1",
-        "prediction",
-    ),
+    "several labels": ({"label": "tags"}, ["task.multi_label=true", "task.separator=;"], "micro_f1", "prediction"),
     "rating": ({"label": "look", "task": "rating"}, [], "accuracy", "prediction"),
     "regression": ({"label": "look", "task": "regression"}, [], "rmse", "prediction"),
     "aspects": ({"label": "look taste"}, [], "mean_accuracy", "prediction_taste"),
@@ -373,7 +368,7 @@ def test_a_terminal_without_the_characters_still_shows_results(
     screen = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
     monkeypatch.setattr("sys.stdout", screen)
     assert main(["describe", str(tmp_path / "run")]) == 0
-    assert b"zo\\xeb u" in screen.buffer.getvalue()  # type: ignore[attr-defined]
+    assert b"zo\\xeb u" in screen.buffer.getvalue()
 
 
 @slow

@@ -143,8 +143,8 @@ def test_another_origin_is_refused(origin: str, address: str, client: httpx.Clie
     body = {"data": ["the film", "u1", "", []]}
     assert client.post(f"{address}/gradio_api/call/predict", json=body, headers=headers).status_code == 403
     headers["content-type"] = "text/plain"
-    body = json.dumps(body)  # type: ignore[assignment]
-    assert client.post(f"{address}/gradio_api/queue/join", content=body, headers=headers).status_code == 403  # type: ignore[arg-type]
+    body = json.dumps(body)
+    assert client.post(f"{address}/gradio_api/queue/join", content=body, headers=headers).status_code == 403
 
 
 @pytest.mark.parametrize("path", ["/etc/passwd", "{run}/recipe.yaml", "/proc/self/environ", "{tmp}"])

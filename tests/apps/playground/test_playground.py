@@ -207,11 +207,7 @@ def test_a_map_names_the_values_at_its_edges_and_escapes_them() -> None:
 
 @pytest.mark.parametrize(
     ("method", "more"),
-    [
-        ("linear", ATTRIBUTES),
-        pytest.param("automl", ("--no-baselines",), marks=pytest.mark.exhaustive),
-        ("none", ()),
-    ],
+    [("linear", ATTRIBUTES), pytest.param("automl", ("--no-baselines",), marks=pytest.mark.exhaustive), ("none", ())],
 )
 def test_models_without_vectors_are_played_with_too(
     method: str, more: tuple[str, ...], trained_runs: TrainedRuns

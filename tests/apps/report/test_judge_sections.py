@@ -157,10 +157,7 @@ def test_where_all_agree_one_sentence_says_so(own: RunRows) -> None:
     assert "earlier releases" in found[ALL[3]].sentences[0], "these rows have no scores with hidden attributes"
 
 
-@pytest.mark.parametrize(
-    ("clusters", "said"),
-    [((), ""), (("user",), ""), (("text",), "no attribute tells")],
-)
+@pytest.mark.parametrize(("clusters", "said"), [((), ""), (("user",), ""), (("text",), "no attribute tells")])
 def test_what_is_not_known_of_the_rows_is_one_sentence(clusters: Any, said: str, own: RunRows) -> None:
     kinds = {name: own.scored_rows.clusters[name] for name in clusters}
     found = sections(replace(own, scored_rows=replace(own.scored_rows, clusters=kinds)))

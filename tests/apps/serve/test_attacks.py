@@ -422,10 +422,7 @@ ENDS = [  # signals, status of the answer, exit code
 
 @pytest.mark.exhaustive
 @pytest.mark.skipif(not hasattr(signal, "SIGHUP"), reason="needs POSIX signals")
-@pytest.mark.parametrize(
-    ("signals", "status", "code"),
-    ENDS,
-)
+@pytest.mark.parametrize(("signals", "status", "code"), ENDS)
 def test_a_signal_ends_the_service_and_a_second_one_at_once(
     signals: tuple[str, ...], status: int | None, code: int, runs: Path, tmp_path: Path
 ) -> None:
@@ -571,7 +568,7 @@ def test_a_change_of_a_file_that_is_too_large_to_copy_is_noticed(served: Path, m
 
 
 def test_models_of_one_backbone_share_its_copy(models: dict[str, ServedModel]) -> None:
-    first, second = ({p.data_ptr() for p in models[name].predictor.model.parameters()} for name in ("injector", "pln"))  # type: ignore[union-attr]
+    first, second = ({p.data_ptr() for p in models[name].predictor.model.parameters()} for name in ("injector", "pln"))
     assert len(first & second) > 10
 
 
@@ -581,4 +578,4 @@ def test_a_copy_is_never_taken_for_what_it_replaced() -> None:
     for number, module in enumerate(modules):
         module.register_buffer("number", torch.full((32,), number))
     copy_into_memory([*modules, *modules])
-    assert [int(module.number[0]) for module in modules] == list(range(200))  # type: ignore[index]
+    assert [int(module.number[0]) for module in modules] == list(range(200))
