@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from every_task import LABELS
 from fastapi.testclient import TestClient
-from live_service import PATIENCE
+from live_service import client_of
 from trained_runs import TrainedRuns
 from transformers import AutoTokenizer
 
-from attribune.apps.serve import ServedModel, ServeSettings, create_app, load_models
+from attribune.apps.serve import ServedModel, load_models
 from attribune.data.texts import TextInput
 from attribune.methods import Injector
 from attribune.models.generator import AttributeGenerator
@@ -45,14 +45,13 @@ KINDS = [
 def save_model(kind: str, folder: Path, backbones: dict[bool, Path]) -> str:
     """Save an untrained model of a task, with all kinds of attributes."""
     columns, options = LABELS[kind]
-    task: Any = fit_task(kind, columns, **options)
-    backbone = backbones[kind == "generation"]
+    backbone = str(backbones[kind == "generation"])
     tokenizer = AutoTokenizer.from_pretrained(backbone)
-    build: Any = AttributeGenerator.build if kind == "generation" else AttributeModel.build
-    model = build(
-        str(backbone),
+    made: Any = AttributeGenerator if kind == "generation" else AttributeModel
+    model = made.build(
+        backbone,
         Schema.fit(ATTRIBUTES, KINDS),
-        task=task,
+        task=fit_task(kind, columns, **options),
         method=Injector(bottleneck=4, vector_size=4),
         tokenizer=tokenizer,
         text_input=TEXTS.get(kind, TextInput.of("text")),
@@ -74,26 +73,20 @@ def examples(client: TestClient) -> dict[str, dict[str, Any]]:
     """The bodies of each path, by type."""
     found = {}
     for path, request in client.get("/openapi.json").json()["paths"].items():
-        content = request.get("post", {}).get("requestBody", {}).get("content", {})
-        found[path] = {
-            name: one["value"] for name, one in content.get("application/json", {}).get("examples", {}).items()
-        }
+        body = request.get("post", {}).get("requestBody", {}).get("content", {}).get("application/json", {})
+        found[path] = {name: one["value"] for name, one in body.get("examples", {}).items()}
     return found
 
 
 @pytest.mark.slow
 def test_the_example_of_every_task_is_answered(every_task: dict[str, ServedModel]) -> None:
     assert set(LABELS) == set(TASKS) == set(every_task)
-    with TestClient(create_app(every_task, settings=ServeSettings(timeout=PATIENCE))) as client:
+    with client_of(every_task) as client:
         found = examples(client)
         assert set(found["/v1/predict"]) == set(TASKS)
         for kind, body in found["/v1/predict"].items():
-            assert body["attributes"] == {
-                "user": "u2",
-                "tags": ["drama"],
-                "price": 4.5,
-                "age": body["attributes"]["age"],
-            }
+            age = body["attributes"]["age"]
+            assert body["attributes"] == {"user": "u2", "tags": ["drama"], "price": 4.5, "age": age}
             answer = client.post("/v1/predict", json=body)
             assert answer.status_code == 200, (kind, answer.text)
             assert answer.json()["predictions"][0]["unknown"] == {}
@@ -101,7 +94,7 @@ def test_the_example_of_every_task_is_answered(every_task: dict[str, ServedModel
             assert set(found[path]) == {"generation"}
             assert client.post(path, json=found[path]["generation"]).status_code == 200
         assert found["/v1/enrol"] == {}
-    with TestClient(create_app({"rating": every_task["rating"]}, settings=ServeSettings(timeout=PATIENCE))) as client:
+    with client_of({"rating": every_task["rating"]}) as client:
         (body,) = examples(client)["/v1/predict"].values()
         assert "model" not in body
         assert client.post("/v1/predict", json=body).status_code == 200
@@ -110,8 +103,7 @@ def test_the_example_of_every_task_is_answered(every_task: dict[str, ServedModel
 @pytest.mark.slow
 def test_examples_know_what_was_learned_and_forgotten(runs: Path, tmp_path: Path) -> None:
     run = shutil.copytree(runs / "injector", tmp_path / "injector")
-    app = create_app(load_models([str(run)], enrol=True), settings=ServeSettings(enrol=True, timeout=PATIENCE))
-    with TestClient(app) as client:
+    with client_of(load_models([str(run)], enrol=True), enrol=True) as client:
         found = examples(client)
         (body,) = found["/v1/enrol"].values()
         answer = client.post("/v1/enrol", json=body)

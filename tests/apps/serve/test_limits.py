@@ -93,6 +93,24 @@ def test_a_mistake_of_ours_stops_the_service_and_nobody_waits_for_ever() -> None
     assert isinstance(asked.exception(PATIENCE), RuntimeError)
 
 
+def test_long_work_lets_others_through_and_what_fails_says_so() -> None:
+    batcher = Batcher(max_queue_size=10)
+    begun, seen = threading.Event(), list[str]()
+
+    def long() -> list[str]:
+        begun.set()
+        until(lambda: bool(batcher._jobs))
+        batcher.give_way()
+        return [*seen]
+
+    first = batcher.call(long, rows=1)
+    assert begun.wait(PATIENCE)
+    short, broken = batcher.call(lambda: seen.append("short")), batcher.call(lambda: 1 // 0)
+    assert (first.result(), short.result()) == (["short"], None)
+    assert isinstance(broken.exception(), ZeroDivisionError)
+    batcher.close()
+
+
 def test_models_take_turns() -> None:
     one, other, batcher = Gated(), Gated(), Batcher(max_queue_size=100)
     other.open.set()
