@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from unittest import mock
 from urllib.parse import quote
 
 import httpx
@@ -271,21 +272,18 @@ def test_predictions_go_on_between_the_passes_over_the_rows(
 
 
 @pytest.mark.exhaustive
-def test_a_full_disk_keeps_the_value_out(run: Path, client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
-    files = {path.name: path.read_bytes() for path in (run / "model").iterdir() if path.is_file()}
-    before = outputs(client, [*OLD, *NEW])
+def test_a_full_disk_keeps_the_value_out(run: Path, client: TestClient) -> None:
+    def state() -> tuple[Any, ...]:
+        files = {path.name: path.read_bytes() for path in (run / "model").iterdir() if path.is_file()}
+        return files, outputs(client, [*OLD, *NEW])
+
+    before = state()
     for error in (OSError(errno.ENOSPC, "No space left on device"), ModelFolderError("it is full")):
-
-        def full(*_: object, error: Exception = error, **__: object) -> None:
-            raise error
-
-        with monkeypatch.context() as patch:
-            patch.setattr("attribune.models.folder.ModelSnapshot.save_pretrained", full)
+        with mock.patch("attribune.models.folder.ModelSnapshot.save_pretrained", side_effect=error):
             field, reason = fault(client.post("/v1/enrol", json=body()), 503)
             assert (field, "full" in reason or "No space left" in reason) == ("model", True)
             assert fault(client.delete("/v1/values/user/u3"), 503)[0] == "model"
-        assert outputs(client, [*OLD, *NEW]) == before
-        assert {path.name: path.read_bytes() for path in (run / "model").iterdir() if path.is_file()} == files
+        assert state() == before
     learned(client)
     assert client.delete(PATH).status_code == 200
 
@@ -422,24 +420,21 @@ WRONG: list[tuple[Any, int, str, str]] = [
 
 
 @pytest.fixture(scope="module")
-def unchanged(runs: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, TestClient]]:
-    """A run, and a service of it that refuses whatever it is asked."""
+def unchanged(runs: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
+    """A service that refuses whatever it is asked: its run stays as it is."""
     run = Path(shutil.copytree(runs / "injector", tmp_path_factory.mktemp("unchanged") / "injector"))
     mark = RunFolder(run).model_mark
     with serving(run) as client:
-        yield run, client
+        yield client
     assert RunFolder(run).model_mark == mark
 
 
-def test_requests_that_cannot_be_used(unchanged: tuple[Path, TestClient]) -> None:
-    run, client = unchanged
-    mark = RunFolder(run).model_mark
+def test_requests_that_cannot_be_used(unchanged: TestClient) -> None:
     for given, status, field, reason in WRONG:
         content = given if isinstance(given, bytes) else json.dumps(given).encode()
-        answer = client.post("/v1/enrol", content=content, headers={"content-type": "application/json"})
+        answer = unchanged.post("/v1/enrol", content=content, headers={"content-type": "application/json"})
         found = fault(answer, status)
         assert (found[0], reason in found[1], found[1].isascii()) == (field, True, True), (given, found)
-    assert RunFolder(run).model_mark == mark
 
 
 @pytest.mark.parametrize(
@@ -456,10 +451,8 @@ def test_requests_that_cannot_be_used(unchanged: tuple[Path, TestClient]) -> Non
         ("/v1/values/user/u3?model=stars", 404, "model", "there is no such model"),
     ],
 )
-def test_paths_that_name_no_value(
-    path: str, status: int, field: str, reason: str, unchanged: tuple[Path, TestClient]
-) -> None:
-    found = fault(unchanged[1].delete(path), status)
+def test_paths_that_name_no_value(path: str, status: int, field: str, reason: str, unchanged: TestClient) -> None:
+    found = fault(unchanged.delete(path), status)
     assert (found[0], reason in found[1]) == (field, True), found
 
 
@@ -546,8 +539,7 @@ def test_a_run_with_a_link_in_it_keeps_its_values(run: Path, tmp_path: Path) -> 
 )
 def test_models_that_cannot_learn(name: str, reason: str, runs: Path, tmp_path: Path) -> None:
     source = runs / "injector" / "model" if name == "bare" else runs / name
-    copy = Path(shutil.copytree(source, tmp_path / name))
-    with serving(copy) as client:
+    with serving(Path(shutil.copytree(source, tmp_path / name))) as client:
         field, found = fault(client.post("/v1/enrol", json=body()), 422)
         assert (field, reason in found) == ("model", True), found
         assert client.post("/v1/predict", json={"text": "x"}).status_code == 200
