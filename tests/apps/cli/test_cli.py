@@ -417,12 +417,11 @@ def test_flags_go_over_the_recipe_of_a_paper(train: Words, data: Path, fails: Ca
 
 @slow
 def test_long_texts_in_chunks(train: Words, data: Path, tmp_path: Path) -> None:
-    words = train(data, "data.window=chunks:6x3", "method.norms=both", "--no-baselines", method="e2ln")
-    assert main(words) == 0
-    config = json.loads((tmp_path / "run" / "model" / "config.json").read_text())
-    assert config["chunk"] == 6
-    assert main(["predict", str(tmp_path / "run"), str(data), "--output", str(tmp_path / "out.csv")]) == 0
-    assert len(pd.read_csv(tmp_path / "out.csv")) == len(ROWS)
+    run, output = tmp_path / "run", tmp_path / "out.csv"
+    assert main(train(data, "data.window=chunks:6x3", "method.norms=both", "--no-baselines", method="e2ln")) == 0
+    assert json.loads((run / "model" / "config.json").read_text())["chunk"] == 6
+    assert main(["predict", str(run), str(data), "--output", str(output)]) == 0
+    assert len(pd.read_csv(output)) == len(ROWS)
 
 
 def test_a_method_is_described(attribune: Run, fails: Callable[..., str]) -> None:
