@@ -11,11 +11,10 @@ import pandas as pd
 import pytest
 import torch
 from peft import PeftModel
-from safetensors.torch import load_file, save_file
-from trained_runs import TrainedRuns
+from safetensors.torch import load_file
+from trained_runs import TrainedRuns, randomised
 from transformers import AutoModelForCausalLM, AutoModelForSeq2SeqLM
 
-from attribune.core.checksums import CHECKSUMS
 from attribune.errors import ConfigError
 from attribune.export.export import Exported, export
 from attribune.models.auto import load_model
@@ -47,28 +46,14 @@ def run_of(trained_runs: TrainedRuns) -> Make:
         words += ["--attributes", "user", "--backbone", backbone, "--method", method, "--output", "", "--epochs", "1"]
         words += ["--max-length", "24", "--tuning", tuning, "--no-baselines"]
         words += ["--set", "training.precision=float32", *SIZES[method]]
-        run = trained_runs.trained(words)
-
-        def at_random(folder: Path) -> None:
-            file = trained_runs.copy(run, folder) / "model" / "model.safetensors"
-            chance = torch.Generator().manual_seed(5)
-            tensors = {
-                name: 0.2 * torch.randn(tensor.shape, generator=chance) if name.startswith("method.") else tensor
-                for name, tensor in load_file(str(file)).items()
-            }
-            save_file(tensors, str(file), metadata={"format": "pt"})
-            file.with_name(CHECKSUMS).unlink()
-
-        return trained_runs.once("export-run", words, at_random)
+        return randomised(trained_runs, trained_runs.trained(words), size=0.2)
 
     return make
 
 
 def exported(run: Path, output: Path, **options: Any) -> tuple[AttributeGenerator, Exported]:
     result = export(run, output, assignments={"user": ["u1"]}, **options)
-    model = load_model(run / "model")
-    assert isinstance(model, AttributeGenerator)
-    return model.eval(), result
+    return load_model(run / "model").eval(), result
 
 
 def prompts(model: AttributeGenerator, user: str) -> dict[str, torch.Tensor]:

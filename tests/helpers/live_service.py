@@ -15,9 +15,10 @@ from typing import Any, NamedTuple
 import uvicorn
 from fastapi.testclient import TestClient
 
-from attribune.apps.serve import ServedModel, ServeSettings
+from attribune.apps.serve import ServedModel, ServeSettings, create_app
 from attribune.apps.serve.server import make_server
 from attribune.apps.serve.service import Service
+from attribune.apps.serve.settings import Keys
 
 PATIENCE = 300
 """Seconds after which something is taken for something that never happens, also where many wait for one processor."""
@@ -86,6 +87,14 @@ def service_of(app: Any) -> Service:
     """What the handlers of an application share while it runs."""
     found: Service = app.state.service
     return found
+
+
+@contextmanager
+def client_of(models: Any, *, keys: Keys | None = None, **settings: Any) -> Iterator[TestClient]:
+    """Ask a service in this process; a request may take long, and what fails in it is an answer."""
+    app = create_app(models, settings=ServeSettings(**{"timeout": PATIENCE, **settings}), keys=keys)
+    with TestClient(app, raise_server_exceptions=False) as client:
+        yield client
 
 
 class Running(NamedTuple):

@@ -9,8 +9,10 @@ from typing import Any
 import small_runs
 import torch
 from made_once import MadeOnce
+from safetensors.torch import load_file, save_file
 
 from attribune.apps.cli import main
+from attribune.core.checksums import CHECKSUMS
 
 ROWS = small_runs.reviews(90, seed=3)
 """What runs are trained on where a test has no rows of its own."""
@@ -59,6 +61,21 @@ class TrainedRuns(MadeOnce):
             small_runs.save_backbone(folder, model_type=family, is_generative=is_generative)
 
         return self.once("backbone", [family, is_generative], make)
+
+
+def randomised(runs: TrainedRuns, run: Path, *, size: float) -> Path:
+    """A copy of a run whose method has random weights: a short training moves few."""
+
+    def make(folder: Path) -> None:
+        file = runs.copy(run, folder) / "model" / "model.safetensors"
+        chance, tensors = torch.Generator().manual_seed(6), load_file(str(file))
+        for name, tensor in tensors.items():
+            if name.startswith("method."):
+                tensor.copy_(size * torch.randn(tensor.shape, generator=chance))
+        save_file(tensors, str(file), metadata={"format": "pt"})
+        file.with_name(CHECKSUMS).unlink()
+
+    return runs.once("randomised-run", [str(run), size], make)
 
 
 def _made(folder: Path) -> Path:

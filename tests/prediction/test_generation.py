@@ -9,11 +9,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import pyarrow.parquet as pq
 import pytest
 import small_runs
 import torch
 import transformers
+from commands import Outcome
 from datasets import Dataset
 from families import tiny_backbone
 from trained_runs import TrainedRuns
@@ -21,6 +21,7 @@ from transformers import AutoTokenizer
 
 from attribune.apps.cli import main
 from attribune.data.encoding import encode
+from attribune.data.tables import read_table
 from attribune.data.texts import TextInput
 from attribune.methods import Injector
 from attribune.models.auto import load_model
@@ -30,7 +31,7 @@ from attribune.schema import Categorical, Schema
 
 TEXTS = {"u0": "the film was great", "u1": "a dull plot and cast", "u2": "very fine"}
 ROWS = [{"ask": f"n{number}", "user": f"u{number % 3}", "text": TEXTS[f"u{number % 3}"]} for number in range(60)]
-Words = Callable[..., list[str]]
+Run = Callable[..., Outcome]
 LEARNING = ("--tuning", "layernorm+attention", "--batch-size", "4", "--set", "training.backbone_learning_rate=0.02")
 
 
@@ -62,60 +63,50 @@ def values(run: Path) -> dict[str, float]:
     return {row["name"]: row["parts"]["validation"]["perplexity"]["value"] for row in results["results"]}
 
 
-def lines_of(capsys: pytest.CaptureFixture[str]) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+def lines_of(outcome: Outcome) -> list[dict[str, Any]]:
+    code, out, err = outcome
+    assert code == 0, err
+    return [json.loads(line) for line in out.splitlines()]
 
 
 @pytest.mark.exhaustive
 @pytest.mark.slow
-def test_what_a_user_writes_is_learned(run: Path, data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_a_user_writes_is_learned(run: Path, data: Path, attribune: Run) -> None:
     found = values(run)
+    own, hidden = found["injector"], found["injector, attributes hidden"]
     # A frozen head of small weights makes no probability large, however well the texts are known.
-    assert found["injector"] < 4
-    assert found["injector, attributes hidden"] > 1.2 * found["injector"]
-    capsys.readouterr()
-    assert main(["evaluate", str(run), str(data), "--json"]) == 0
-    metrics = json.loads(capsys.readouterr().out)["metrics"]
-    assert metrics["as given"]["perplexity"]["value"] == pytest.approx(found["injector"], rel=1e-5)
-    assert metrics["as given"]["perplexity"]["low"] <= found["injector"] <= metrics["as given"]["perplexity"]["high"]
-    hidden = found["injector, attributes hidden"]
-    assert metrics["attributes hidden"]["perplexity"]["value"] == pytest.approx(hidden, rel=1e-5)
+    assert own < 4
+    assert hidden > 1.2 * own
+    said = json.loads(attribune("evaluate", run, data, "--json")[1])
+    given, without = (said["metrics"][name]["perplexity"] for name in ("as given", "attributes hidden"))
+    assert given["value"] == pytest.approx(own, rel=1e-5)
+    assert given["low"] <= own <= given["high"]
+    assert without["value"] == pytest.approx(hidden, rel=1e-5)
 
 
 @pytest.mark.slow
-def test_texts_are_written_by_user(run: Path, data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    capsys.readouterr()
+def test_texts_are_written_by_user(run: Path, data: Path, tmp_path: Path, attribune: Run) -> None:
     for user, text in TEXTS.items():
-        assert main(["generate", str(run), "--prompt", "n3", "--attribute", f"user={user}"]) == 0
         expected = {"row": 1, "sample": 1, "prompt": "n3", "attributes": {"user": user}, "text": text}
-        assert lines_of(capsys) == [expected]
-    assert main(["generate", str(run), str(data), "--beams", "2"]) == 0
-    found = lines_of(capsys)
-    assert [row["text"] for row in found] == [row["text"] for row in ROWS]
-    assert [row["prompt"] for row in found] == [row["ask"] for row in ROWS]
+        assert lines_of(attribune("generate", run, "--prompt", "n3", "--attribute", f"user={user}")) == [expected]
+    found = lines_of(attribune("generate", run, data, "--beams", "2"))
+    assert [(row["text"], row["prompt"]) for row in found] == [(row["text"], row["ask"]) for row in ROWS]
     for ending in ("jsonl", "parquet"):
         output = tmp_path / f"out.{ending}"
-        words = ["generate", str(run), str(data), "--attribute", "user=u1", "--output", str(output)]
-        assert main(words) == 0
-        written = pq.read_table(output).to_pylist() if ending == "parquet" else None
-        rows = written or [json.loads(line) for line in output.read_text().splitlines()]
-        assert [row["text"] for row in rows] == [TEXTS["u1"]] * len(ROWS)
+        assert attribune("generate", run, data, "--attribute", "user=u1", "--output", output)[0] == 0
+        assert read_table(output)["text"] == [TEXTS["u1"]] * len(ROWS)
 
 
 @pytest.mark.slow
-def test_a_seed_draws_the_same_texts(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    capsys.readouterr()
-    words = ["generate", str(run), "--prompt", "n3", "--sample", "--temperature", "3", "--n", "4"]
-    found = []
-    for seed in ("1", "1", "2"):
-        assert main([*words, "--seed", seed, "--max-new-tokens", "5"]) == 0
-        found.append([row["text"] for row in lines_of(capsys)])
-    assert len(found[0]) == 4
-    assert found[0] == found[1] != found[2]
-    for drawn in ([], ["--sample", "--temperature", "1e-300"]):
-        assert main(["generate", str(run), "--prompt", "n3", *drawn]) == 0
-        found.append([row["text"] for row in lines_of(capsys)])
-    assert found[-1] == found[-2]
+def test_a_seed_draws_the_same_texts(run: Path, attribune: Run) -> None:
+    def texts(*more: str) -> list[str]:
+        return [row["text"] for row in lines_of(attribune("generate", run, "--prompt", "n3", *more))]
+
+    drawn = ("--sample", "--temperature", "3", "--n", "4", "--max-new-tokens", "5", "--seed")
+    first, again, other = (texts(*drawn, seed) for seed in ("1", "1", "2"))
+    assert len(first) == 4
+    assert first == again != other
+    assert texts() == texts("--sample", "--temperature", "1e-300")
 
 
 @pytest.mark.slow
@@ -133,16 +124,14 @@ def test_a_seed_draws_the_same_texts(run: Path, capsys: pytest.CaptureFixture[st
         (["--prompt", "a", "--output", "texts.txt"], "the ending '.txt' is not one of"),
     ],
 )
-def test_wrong_words_are_refused(run: Path, capsys: pytest.CaptureFixture[str], words: list[str], message: str) -> None:
-    assert main(["generate", str(run), *words]) == 1
-    assert message in capsys.readouterr().err
+def test_wrong_words_are_refused(run: Path, fails: Callable[..., str], words: list[str], message: str) -> None:
+    assert message in fails("generate", run, *words)
 
 
 @pytest.mark.slow
-def test_a_table_without_the_columns_is_refused(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_table_without_the_columns_is_refused(run: Path, tmp_path: Path, fails: Callable[..., str]) -> None:
     table = small_runs.write_csv(tmp_path / "t.csv", [{"user": "u1", "questions": "n1"}])
-    assert main(["generate", str(run), str(table)]) == 1
-    assert "'ask'" in capsys.readouterr().err
+    assert "'ask'" in fails("generate", run, table)
 
 
 OTHER = pytest.mark.exhaustive  # each family and each kind of table is met without these
@@ -158,38 +147,33 @@ def test_every_family_goes_the_whole_way(
     trained_runs: TrainedRuns,
     data: Path,
     tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
+    attribune: Run,
+    fails: Callable[..., str],
     family: str,
     prompt: bool,
 ) -> None:
     backbone = trained_runs.backbone(family, is_generative=True)
     run = trained_runs.trained(training(data, "", backbone, prompt=prompt))
     assert all(math.isfinite(value) for value in values(run).values())
-    capsys.readouterr()
-    assert main(["describe", str(run)]) == 0
-    assert re.search(r"(?m)^task +generation$", capsys.readouterr().out)
-    assert main(["generate", str(run), str(data), "--max-new-tokens", "3"]) == 0
-    assert len(lines_of(capsys)) == len(ROWS)
-    assert main(["predict", str(run), str(data), "--output", str(tmp_path / "p.jsonl")]) == 0
-    scored = [json.loads(line) for line in (tmp_path / "p.jsonl").read_text().splitlines()]
-    assert [row["tokens"] for row in scored] == [len(row["text"].split()) + 1 for row in ROWS]
-    assert main(["compare", str(run), str(run)]) == 0
-    assert "no difference shown" in capsys.readouterr().out
+    assert re.search(r"(?m)^task +generation$", attribune("describe", run)[1])
+    assert len(lines_of(attribune("generate", run, data, "--max-new-tokens", "3"))) == len(ROWS)
+    assert attribune("predict", run, data, "--output", tmp_path / "p.jsonl")[0] == 0
+    assert read_table(tmp_path / "p.jsonl")["tokens"] == [len(row["text"].split()) + 1 for row in ROWS]
+    assert "no difference shown" in attribune("compare", run, run)[1]
     if not prompt:
-        assert main(["generate", str(run), "--prompt", "the", "--attribute", "user=u0", "--max-new-tokens", "2"]) == 0
+        words = ("--prompt", "the", "--attribute", "user=u0", "--max-new-tokens", "2")
+        assert attribune("generate", run, *words)[0] == 0
     if family == "gpt2":
-        assert main(["generate", str(run), "--prompt", "a", "--max-new-tokens", "67"]) == 1
-        assert "are more than the 67 that the backbone takes: lower max_new_tokens" in capsys.readouterr().err
-    model = load_model(run / "model")
-    assert isinstance(model, AttributeGenerator)
-    writer = Writer(model)
+        said = fails("generate", run, "--prompt", "a", "--max-new-tokens", "67")
+        assert "are more than the 67 that the backbone takes: lower max_new_tokens" in said
+    writer = Writer(load_model(run / "model"))
     ids = writer.prompt_ids("a")
     assert writer.room(ids) == (67 - len(ids) if family == "gpt2" else None)
 
 
 @pytest.mark.slow
 def test_a_chat_template_is_read_and_written(
-    trained_runs: TrainedRuns, data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    trained_runs: TrainedRuns, data: Path, tmp_path: Path, attribune: Run
 ) -> None:
     llama = trained_runs.backbone("llama", is_generative=True)
     tokenizer = AutoTokenizer.from_pretrained(llama)
@@ -199,9 +183,8 @@ def test_a_chat_template_is_read_and_written(
     tokenizer.save_pretrained(tmp_path / "chat")
     run = tmp_path / "run"
     assert main(training(data, run, tmp_path / "chat", "--chat", "--no-baselines", *LEARNING, epochs=4)) == 0
-    capsys.readouterr()
-    assert main(["generate", str(run), "--prompt", "n3", "--attribute", "user=u1"]) == 0
-    assert lines_of(capsys)[0]["text"] == TEXTS["u1"]
+    (row,) = lines_of(attribune("generate", run, "--prompt", "n3", "--attribute", "user=u1"))
+    assert row["text"] == TEXTS["u1"]
 
 
 @pytest.mark.slow
@@ -219,33 +202,19 @@ def test_a_chat_template_is_read_and_written(
     ],
 )
 def test_what_a_writing_model_has_no_use_for_is_refused(
-    trained_runs: TrainedRuns,
-    data: Path,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    more: list[str],
-    message: str,
+    trained_runs: TrainedRuns, data: Path, tmp_path: Path, fails: Callable[..., str], more: list[str], message: str
 ) -> None:
     words = training(data, tmp_path / "run", trained_runs.backbone("llama", is_generative=True))
     words = [word for word in words if not word.startswith("method.")] if "--method" in more else words
-    assert main([*words, *more]) == 1
-    assert message in capsys.readouterr().err
+    assert message in fails(*words, *more)
     assert not (tmp_path / "run").exists()
 
 
-def test_a_prompt_is_for_writing_alone(data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    words = ["train", str(data), "--text", "text", "--output", str(tmp_path / "run"), "--attributes", "user"]
-    assert main([*words, "--label", "user2", "--prompt", "ask"]) == 1
-    assert "task 'classification' reads no prompt" in capsys.readouterr().err
-    assert main(words) == 1
-    said = capsys.readouterr().err
-    assert "no label column was found in the table: name it with --label, or choose the task generation" in said
-
-
-@pytest.mark.slow
-def test_a_run_that_writes_nothing_is_refused(trained_runs: TrainedRuns, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["generate", str(trained_runs("injector"))]) == 1
-    assert "has the task 'classification', which writes no text" in capsys.readouterr().err
+def test_a_prompt_is_for_writing_alone(data: Path, tmp_path: Path, fails: Callable[..., str]) -> None:
+    words = ["train", data, "--text", "text", "--output", tmp_path / "run", "--attributes", "user"]
+    assert "task 'classification' reads no prompt" in fails(*words, "--label", "user2", "--prompt", "ask")
+    cure = "name it with --label, or choose the task generation"
+    assert f"no label column was found in the table: {cure}" in fails(*words)
 
 
 def prepared(folder: Path) -> tuple[AttributeGenerator, Dataset]:
@@ -293,8 +262,7 @@ def test_the_stock_trainer_divides_by_the_labels_of_all_accumulated_batches(
             max_grad_norm=0.0,
             **OPTIONS,
         )
-        trainer = transformers.Trainer(model, arguments, train_dataset=rows, data_collator=model.collator())
-        trainer.train()
+        transformers.Trainer(model, arguments, train_dataset=rows, data_collator=model.collator()).train()
         found.append(model.state_dict())
     for name, expected in found[0].items():
         torch.testing.assert_close(found[1][name], expected, rtol=1e-4, atol=1e-6, msg=name)
@@ -329,16 +297,13 @@ def test_supervised_fine_tuning_with_trl(trained_runs: TrainedRuns, tmp_path: Pa
     assert abs(losses[0] - losses[1]) > 1e-6
     trainer.train()
     moved = (table - before).abs().sum(dim=1)
-    assert moved[0] == 0
-    assert (moved[1:] > 0).all()
+    assert ((moved > 0) == torch.tensor([False] + [True] * (len(moved) - 1))).all()
     assert trainer.state.log_history[-1]["train_loss"] > 0
 
 
 @pytest.mark.slow
 def test_a_writer_takes_rows_in_any_order_and_number(run: Path) -> None:
-    model = load_model(run / "model")
-    assert isinstance(model, AttributeGenerator)
-    writer = Writer(model, batch_size=4)
+    writer = Writer(load_model(run / "model"), batch_size=4)
     asked, users = [f"n{n}" for n in range(7)], [f"u{n % 3}" for n in range(7)]
     together, _ = writer.write(asked, {"user": users})
     alone = [writer.write([ask], {"user": [user]})[0][0] for ask, user in zip(asked, users, strict=True)]
@@ -357,7 +322,6 @@ def test_the_page_of_a_run_that_writes(run: Path, data: Path, tmp_path: Path) ->
     for more in ([], [str(data)]):
         assert main(["report", str(run), *more, "--output", str(tmp_path / "page.html")]) == 0
         page = (tmp_path / "page.html").read_text()
-        assert "<h2>Training</h2>" in page
-        assert "<h2>By value of user</h2>" in page
-        assert "Confusion matrix" not in page
+        titles = ("<h2>Training</h2>", "<h2>By value of user</h2>", "Confusion matrix")
+        assert [title in page for title in titles] == [True, True, False]
     assert "attributes hidden" in page

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +14,10 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 import small_runs
+from commands import Outcome
 from processors import needs_int8
 from trained_runs import TrainedRuns
 
-from attribune.apps.cli import main
 from attribune.backbones import int8
 from attribune.core.progress import Reporter
 from attribune.data.table_files import table_batches
@@ -119,13 +120,13 @@ def test_several_files_and_folders_follow_each_other_in_one_file(run: Path, tmp_
     (tmp_path / "in" / "notes.txt").write_text("no table")
     (tmp_path / "in" / "_manifest.json").write_text("{}")
     small_runs.write_csv(tmp_path / "last.csv", [{name: ROWS[0][name] for name in reversed(ROWS[0])}])
-    words = ["predict", str(run), str(tmp_path / "in"), str(tmp_path / "last.csv"), "--output"]
-    assert main([*words, str(tmp_path / "p.csv")]) == 0
+    inputs = [tmp_path / "in", tmp_path / "last.csv"]
+    predict(run, inputs, tmp_path / "p.csv")
     frame = pd.read_csv(tmp_path / "p.csv", keep_default_na=False)
     assert frame["text"].tolist() == [row["text"] for row in [*ROWS, ROWS[0]]]
     columns = [*ROWS[0], "prediction"]
     assert frame[columns].iloc[-1].tolist() == frame[columns].iloc[0].tolist()
-    assert main([*words, str(tmp_path / "p")]) == 0
+    predict(run, inputs, tmp_path / "p")
     assert pd.read_parquet(tmp_path / "p")["text"].tolist() == frame["text"].tolist()
 
 
@@ -143,32 +144,29 @@ def test_types_of_several_files_are_joined(run: Path, tmp_path: Path) -> None:
 
 @needs_int8
 def test_int8(
-    run: Path,
-    tmp_path: Path,
-    files: list[Path],
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
+    run: Path, tmp_path: Path, files: list[Path], attribune: Callable[..., Outcome], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In one file and in a folder, which is of one kind of weights; scores stay close to those in float32."""
-    words = ["predict", str(run), str(files[0]), "--output"]
-    for name, more in (("exact.parquet", []), ("one.parquet", ["--quantise", "int8"]), ("p", ["--quantise", "int8"])):
-        assert main([*words, str(tmp_path / name), *more]) == 0
+    rounded = ("--quantise", "int8")
+    for name, more in (("exact.parquet", ()), ("one.parquet", rounded), ("p", rounded)):
+        assert attribune("predict", run, files[0], "--output", tmp_path / name, *more)[0] == 0
     exact, one, parts = (pd.read_parquet(tmp_path / name) for name in ("exact.parquet", "one.parquet", "p"))
     scores = [name for name in exact if name.startswith("probability")]
     assert 0 < np.abs(one[scores] - exact[scores]).to_numpy().max() < 0.02
     np.testing.assert_allclose(parts[scores], one[scores], atol=0.01)
-    capsys.readouterr()
-    assert main([*words, str(tmp_path / "p")]) == 1
-    assert "was started with quantise='int8': give the same" in capsys.readouterr().err
+    code, _, err = attribune("predict", run, files[0], "--output", tmp_path / "p")
+    assert (code, "was started with quantise='int8': give the same" in err) == (1, True)
     calls: list[int] = []
     monkeypatch.setattr(int8, "int8_linear", lambda *args: calls.append(1) or int8_linear(*args))
-    found = {}
-    for more in ((), ("--quantise", "int8")):
-        assert not calls
-        assert main(["evaluate", str(run), str(files[0]), "--json", *more]) == 0
-        found[more] = json.loads(capsys.readouterr().out)["metrics"]["as given"]["accuracy"]["value"]
+
+    def accuracy(*more: str) -> float:
+        said = json.loads(attribune("evaluate", run, files[0], "--json", *more)[1])
+        return said["metrics"]["as given"]["accuracy"]["value"]
+
+    found = accuracy()
+    assert not calls
+    assert found == pytest.approx(accuracy(*rounded), abs=0.05)
     assert calls
-    assert found[()] == pytest.approx(found["--quantise", "int8"], abs=0.05)
 
 
 def test_what_is_missing_is_scored_and_nothing_else(
@@ -223,7 +221,7 @@ def test_files_that_are_whole_are_not_read_again(
 
 
 def test_ctrl_c_keeps_parts_and_says_so(
-    run: Path, tmp_path: Path, files: list[Path], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    run: Path, tmp_path: Path, files: list[Path], monkeypatch: pytest.MonkeyPatch, attribune: Callable[..., Outcome]
 ) -> None:
     monkeypatch.setattr("attribune.prediction.parts.PART_ROWS", 20)
     write = parts._write_part
@@ -233,15 +231,15 @@ def test_ctrl_c_keeps_parts_and_says_so(
             raise KeyboardInterrupt
         return write(part, *of)
 
-    words = ["predict", str(run), *map(str, files), "--output", str(tmp_path / "out")]
+    words = ("predict", run, *files, "--output", tmp_path / "out")
     with monkeypatch.context() as patch:
         patch.setattr(parts, "_write_part", stopped)
-        assert main(words) == 130
+        code, _, err = attribune(*words)
     kept = f"finished parts are kept: run the same command again to continue in {tmp_path / 'out'}"
-    assert kept in capsys.readouterr().err
+    assert (code, kept in err) == (130, True)
     assert names(tmp_path / "out") == [f"part-00001-{row:012}.parquet" for row in (1, 21, 41)]
     monkeypatch.setattr("attribune.prediction.parts.PART_ROWS", 30)  # of a later version: the folder's own counts
-    assert main(words) == 0
+    assert attribune(*words)[0] == 0
     predict(run, files, tmp_path / "one.parquet")
     assert_same_rows(tmp_path / "out", tmp_path / "one.parquet")
 
@@ -277,11 +275,12 @@ def odd_files(folder: Path) -> list[Path]:
     return files
 
 
-def test_what_is_said_of_files_is_said_once(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    files = list(map(str, odd_files(tmp_path)))
+def test_what_is_said_of_files_is_said_once(run: Path, tmp_path: Path, attribune: Callable[..., Outcome]) -> None:
+    files = odd_files(tmp_path)
     warnings.simplefilter("always", AttribuneWarning)  # pytest restores the filters after each test
-    assert main(["predict", str(run), *files, "--output", str(tmp_path / "out")]) == 0
-    lines = capsys.readouterr().err.splitlines()
+    code, _, err = attribune("predict", run, *files, "--output", tmp_path / "out")
+    lines = err.splitlines()
+    assert code == 0
     # The headers of all files are read before their rows.
-    assert [line.partition(" is ")[0] for line in lines[:3]] == [f"warning: {files[1]}", files[0], files[1]]
+    assert [line.partition(" is ")[0] for line in lines[:3]] == [f"warning: {files[1]}", *map(str, files[:2])]
     assert len(set(lines)) == len(lines)

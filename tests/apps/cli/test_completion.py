@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from commands import Outcome
 from lab_methods import needs_lab
-
-from attribune.apps.cli import main
 
 pytestmark = pytest.mark.slow
 
@@ -29,10 +29,9 @@ def completed(script: Path, *words: str) -> list[str]:
 
 
 @pytest.fixture
-def script(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Path:
-    assert main(["completion", "bash"]) == 0
-    out, err = capsys.readouterr()
-    assert err == ""
+def script(tmp_path: Path, attribune: Callable[..., Outcome]) -> Path:
+    code, out, err = attribune("completion", "bash")
+    assert (code, err) == (0, "")
     (tmp_path / "reviews.csv").write_text("")
     (tmp_path / "runs").mkdir()
     file = tmp_path / "script"
@@ -53,21 +52,16 @@ def test_bash_completes_verbs_flags_and_files(script: Path) -> None:
     assert completed(script, "attribune", "train", "nothing-like-this") == []
 
 
-def test_scripts_of_other_shells(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["completion", "zsh"]) == 0
-    script = capsys.readouterr().out
-    assert script.startswith("#compdef attribune\n")
-    assert "--attributes" in script
-    assert main(["completion", "fish"]) == 0
-    script = capsys.readouterr().out
-    assert "complete -c attribune" in script
-    assert "init-attributes" in script
-    assert main(["completion", "tcsh"]) == 0
-    assert "'c/--init-attributes=/d/'" in capsys.readouterr().out
-
-
-def test_an_unknown_shell_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as ended:
-        main(["completion", "dash"])
-    assert ended.value.code == 2
-    assert "invalid choice: 'dash'" in capsys.readouterr().err
+@pytest.mark.parametrize(
+    ("shell", "part"),
+    [
+        ("zsh", "--attributes"),
+        ("fish", "complete -c attribune"),
+        ("fish", "init-attributes"),
+        ("tcsh", "'c/--init-attributes=/d/'"),
+    ],
+)
+def test_scripts_of_other_shells(shell: str, part: str, attribune: Callable[..., Outcome]) -> None:
+    code, script, _ = attribune("completion", shell)
+    assert (code, part in script) == (0, True)
+    assert script.startswith("#compdef attribune\n") == (shell == "zsh")

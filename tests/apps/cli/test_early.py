@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from commands import Outcome
 
-from attribune.apps.cli import build_parser, main
+from attribune.apps.cli import build_parser
 from attribune.apps.cli.early import refuse_early
 from attribune.errors import AttribuneError
 
+Run = Callable[..., Outcome]
 NO_RUN = "there is no such folder; did you mean 'stars'?"
 NO_TABLE = "there is no such file; did you mean"
 NO_PLACE = "there is no folder none; create it, or name another"
@@ -86,19 +89,17 @@ def test_what_may_be_there_is_left_to_the_verb(words: str, place: Path) -> None:
         ("next stars new.csv --for a=b --count 0", "--count 0: give at least 1"),
     ],
 )
-def test_options_that_do_not_fit_are_refused_before_anything_is_read(
-    words: str, said: str, place: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+@pytest.mark.usefixtures("place")
+def test_options_that_do_not_fit_are_refused_before_anything_is_read(words: str, said: str, attribune: Run) -> None:
     """The folder is empty: whatever reads it says so first."""
-    assert main(words.split()) == 1
-    error = capsys.readouterr().err
-    assert said in error
+    code, _, error = attribune(*words.split())
+    assert (code, said in error) == (1, True), error
     assert error.startswith(f"attribune {words.split()[0]}: error: ")
 
 
-def test_errors_of_an_action_begin_as_those_of_its_parser(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["data", "judgements", "nwe.csv", "--output", "o.csv"]) == 1
-    assert capsys.readouterr().err.startswith("attribune data judgements: error: nwe.csv: there is no such file")
-    with pytest.raises(SystemExit):
-        build_parser().parse_args(["data", "judgements", "new.csv"])
-    assert capsys.readouterr().err.startswith("attribune data judgements: error: ")
+@pytest.mark.usefixtures("place")
+def test_errors_of_an_action_begin_as_those_of_its_parser(attribune: Run) -> None:
+    code, _, error = attribune("data", "judgements", "nwe.csv", "--output", "o.csv")
+    assert (code, error.startswith("attribune data judgements: error: nwe.csv: there is no such file")) == (1, True)
+    code, _, error = attribune("data", "judgements", "new.csv")
+    assert (code, error.startswith("attribune data judgements: error: ")) == (2, True)

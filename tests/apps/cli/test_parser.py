@@ -5,10 +5,12 @@ from __future__ import annotations
 import argparse
 import io
 import re
+from collections.abc import Callable
 
 import pytest
+from commands import Outcome
 
-from attribune.apps.cli import build_parser, main
+from attribune.apps.cli import build_parser
 from attribune.apps.cli.parser import VerbParser, _shows_colours
 from attribune.errors import ConfigError
 from attribune.runs.recipe import Recipe
@@ -31,13 +33,10 @@ DATA = {"train": "rows.csv", "text": "text", "label": "stars", "attributes": ["u
         (["completion", "x"], "invalid choice: 'x' (choose from bash, zsh, fish, tcsh)"),
     ],
 )  # fmt: skip
-def test_wrong_words_are_two_lines(words: list[str], error: str, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit, match="2"):
-        main(words)
-    out, err = capsys.readouterr()
+def test_wrong_words_are_two_lines(words: list[str], error: str, attribune: Callable[..., Outcome]) -> None:
+    code, out, err = attribune(*words)
     first, second = err.splitlines()
-    assert out == ""
-    assert first.endswith(error)
+    assert (code, out, first.endswith(error)) == (2, "", True), first
     assert re.fullmatch(r"See `attribune[\w ]* --help`\.", second)
 
 
@@ -59,12 +58,10 @@ def test_settings_methods_and_tasks_are_suggested(settings: dict[str, object], h
     assert hint in f"{caught.value}\n"
 
 
-def test_without_a_verb_there_is_help(capsys: pytest.CaptureFixture[str]) -> None:
+def test_without_a_verb_there_is_help(attribune: Callable[..., Outcome]) -> None:
     for words, usage in (([], "attribune VERB"), (["data"], "attribune data ACTION"), (["-q"], "attribune VERB")):
-        assert main(words) == 0
-        out, err = capsys.readouterr()
-        assert out.startswith(f"usage: {usage} [options]\n")
-        assert err == ""
+        code, out, err = attribune(*words)
+        assert (code, out.startswith(f"usage: {usage} [options]\n"), err) == (0, True, "")
 
 
 def test_every_verb_is_under_a_title() -> None:

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import argparse
 import shlex
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import small_runs
+from commands import Outcome
 from trained_runs import TrainedRuns
 
 from attribune import check, read_table
-from attribune.apps.cli import build_parser, main
+from attribune.apps.cli import build_parser
 from attribune.apps.cli.arguments import add_reading, reading_of, table_of
 from attribune.apps.cli.recipe_flags import recipe_of
 from attribune.data.file_options import FileOptions, Reading
@@ -21,6 +23,7 @@ from attribune.errors import ConfigError
 from attribune.runs.recipe import ValuesRecipe
 from attribune.values.reading import read_value_table
 
+Run = Callable[..., Outcome]
 FLAGS = ["--encoding", "--delimiter", "--quoting", "--decimal", "--columns", "--file-format", "--rows"]
 VERBS = (
     *("check", "train", "search", "predict", "evaluate", "explain", "ablate", "report", "enrol", "generate"),
@@ -35,10 +38,8 @@ def parsed(words: list[str]) -> argparse.Namespace:
 
 
 @pytest.mark.parametrize("verb", VERBS)
-def test_each_verb_that_reads_a_table_has_the_flags(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit):
-        build_parser().parse_args([*verb.split(), "--help"])
-    shown = capsys.readouterr().out
+def test_each_verb_that_reads_a_table_has_the_flags(verb: str, attribune: Run) -> None:
+    shown = attribune(*verb.split(), "--help")[1]
     assert [flag for flag in FLAGS if f"  {flag} " not in shown] == []
 
 
@@ -51,16 +52,8 @@ def test_arguments_flags_and_options_have_the_same_names() -> None:
     "options",
     [
         {},
-        {
-            "encoding": "cp1252",
-            "delimiter": ";",
-            "quoting": False,
-            "decimal": ",",
-            "columns": ["a", "b"],
-            "file_format": "csv",
-            "rows": 9,
-        },
-        {"delimiter": "tab", "quoting": True},
+        {"encoding": "cp1252", "delimiter": ";", "quoting": False, "decimal": ",", "file_format": "csv", "rows": 9},
+        {"delimiter": "tab", "quoting": True, "columns": ["a", "b"]},
         {"delimiter": "-", "columns": ["-a", "b c", "--text"]},
         {"columns": ["b", "-a", "'", "é"]},
     ],
@@ -90,10 +83,9 @@ def test_flags_without_a_table_are_refused(word: str) -> None:
 
 
 def test_another_table_shares_what_text_is_written_in() -> None:
-    rows = FileOptions(
-        encoding="cp1252", delimiter="~", quoting=False, decimal=",", columns=["a"], file_format="csv", rows=3
-    )
-    assert rows.beside("users.csv.gz") == FileOptions(encoding="cp1252", delimiter="~", quoting=False, decimal=",")
+    written = {"encoding": "cp1252", "delimiter": "~", "quoting": False, "decimal": ","}
+    rows = FileOptions(**written, columns=["a"], file_format="csv", rows=3)
+    assert rows.beside("users.csv.gz") == FileOptions(**written)
     assert rows.beside(Path("users.parquet")) == FileOptions(encoding="cp1252")
     assert rows.beside({"user": ["a"]}) == rows.beside(TableFile("a.csv", FileOptions())) == FileOptions()
 
@@ -118,14 +110,11 @@ GIVEN = {
 
 
 @pytest.mark.parametrize("name", GIVEN)
-def test_the_printed_command_reads_the_same_table(
-    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_printed_command_reads_the_same_table(name: str, tmp_path: Path, attribune: Run) -> None:
     delimiter, words = GIVEN[name]
     path = odd_table(tmp_path, delimiter)
     words = [*words, "--file-format", "csv", "--encoding", "latin-1"]
-    assert main(["check", str(path), *words]) == 0
-    command = shlex.split(capsys.readouterr().out.splitlines()[-1])
+    command = shlex.split(attribune("check", path, *words)[1].splitlines()[-1])
     assert command[:3] == ["attribune", "train", str(path)]
     recipe = recipe_of(build_parser().parse_args(command[1:]))
     flags = [word for word in words if not word.startswith("--label")]
@@ -147,26 +136,23 @@ def test_the_command_of_python_has_the_arguments(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_the_printed_command_runs(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_printed_command_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, attribune: Run) -> None:
     monkeypatch.chdir(tmp_path)
     odd_table(tmp_path)
-    assert main(["check", "odd.txt", *GIVEN["all"][1], "--file-format", "csv", "--encoding", "latin-1"]) == 0
-    words = shlex.split(capsys.readouterr().out.splitlines()[-1])
-    assert main([*words[1:], "--method", "linear"]) == 0
-    assert Path("runs/odd/test.json").is_file() or list(Path("runs/odd").glob("*.json"))
+    _, out, _ = attribune("check", "odd.txt", *GIVEN["all"][1], "--file-format", "csv", "--encoding", "latin-1")
+    assert attribune(*shlex.split(out.splitlines()[-1])[1:], "--method", "linear")[0] == 0
+    assert Path("runs/odd/metrics.json").is_file()
 
 
 # Other tables than that of the rows
 
 
-def test_distributions_read_a_table_as_the_flags_say(tmp_path: Path) -> None:
+def test_distributions_read_a_table_as_the_flags_say(tmp_path: Path, attribune: Run) -> None:
     path = tmp_path / "judgements.txt"
     path.write_text("a film~yes\na film~no\nb~yes\n")
     words = ["--text", "text", "--label", "answer", "--output", str(tmp_path / "out.csv")]
     flags = ["--delimiter", "~", "--columns", "text", "answer", "--file-format", "csv"]
-    assert main(["data", "distributions", str(path), *words, *flags]) == 0
+    assert attribune("data", "distributions", path, *words, *flags)[0] == 0
     assert read_table(tmp_path / "out.csv")["text"] == ["a film", "b"]
 
 
@@ -181,21 +167,17 @@ def test_values_are_read_as_the_rows_are_written(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("verb", ["export", "panel"])
-def test_tables_beside_the_rows(
-    verb: str, trained_runs: TrainedRuns, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    run = str(trained_runs("injector"))
-    rows = small_runs.reviews(9, seed=5)
-    table = tmp_path / "rows.csv"
-    names = list(rows[0])
-    table.write_text("\n".join("~".join(map(str, line)) for line in (names, *(row.values() for row in rows))))
-    members = tmp_path / "members.csv"
+def test_tables_beside_the_rows(verb: str, trained_runs: TrainedRuns, tmp_path: Path, attribune: Run) -> None:
+    run, rows = trained_runs("injector"), small_runs.reviews(9, seed=5)
+    lines = [list(rows[0]), *(row.values() for row in rows)]
+    table, members, opinions = (tmp_path / f"{name}.csv" for name in ("rows", "members", "opinions"))
+    table.write_text("\n".join("~".join(map(str, line)) for line in lines))
     members.write_text("name~user\nAnn~u1\nBob~u2\n")
     if verb == "export":
-        output = ["--for", "user=u1", "--output", str(tmp_path / "exported")]
-        assert main(["export", run, *output, "--check", str(table), "--delimiter", "~", "--rows", "5"]) == 0
-        assert "on 5 rows of the table" in capsys.readouterr().out
+        output = ("--for", "user=u1", "--output", tmp_path / "exported")
+        code, out, _ = attribune("export", run, *output, "--check", table, "--delimiter", "~", "--rows", "5")
+        assert (code, "on 5 rows of the table" in out) == (0, True)
     else:
-        output = ["--output", str(tmp_path / "opinions.csv")]
-        assert main(["predict", run, str(table), "--panel", str(members), *output, "--delimiter", "~"]) == 0
-        assert len(read_table(tmp_path / "opinions.csv")) == 9
+        words = ("--panel", members, "--output", opinions, "--delimiter", "~")
+        assert attribune("predict", run, table, *words)[0] == 0
+        assert len(read_table(opinions)) == 9

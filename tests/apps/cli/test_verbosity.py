@@ -7,19 +7,23 @@ import logging
 import subprocess
 import sys
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import small_runs
 import transformers
+from commands import Outcome
 
 from attribune import Recipe, train
-from attribune.apps.cli import build_parser, main
+from attribune.apps.cli import build_parser
 from attribune.apps.cli.verbosity import level_of
 from attribune.core.logs import LOGGER, VARIABLE, logging_to_stderr
+from attribune.core.progress import quiet_libraries
 from attribune.errors import AttribuneWarning
 
 Words = list[str]
+Run = Callable[..., Outcome]
 slow = pytest.mark.slow
 warned = pytest.mark.filterwarnings("default::attribune.AttribuneWarning")
 
@@ -71,50 +75,39 @@ def test_levels(
     assert level_of(build_parser().parse_args(words)) == level
 
 
-def test_a_wrong_level_is_refused(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_wrong_level_is_refused(monkeypatch: pytest.MonkeyPatch, fails: Callable[..., str]) -> None:
     monkeypatch.setenv(VARIABLE, "loud")
-    assert main(["methods", "none"]) == 1
-    assert "ATTRIBUNE_LOG is 'loud': set it to error, warning, info, debug" in capsys.readouterr().err
-    with pytest.raises(SystemExit):
-        main(["methods", "none", "-v", "-q"])
+    assert "ATTRIBUNE_LOG is 'loud': set it to error, warning, info, debug" in fails("methods", "none")
+    fails("methods", "none", "-v", "-q", code=2)
 
 
 @slow
 @warned
-def test_quiet_leaves_results_and_errors(words: Words, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main([*words, "--quiet"]) == 0
-    out, err = capsys.readouterr()
-    assert out.startswith("validation, 6 rows")
-    assert err == ""
-    assert main([*words, "--quiet"]) == 1
-    assert "has a finished run" in capsys.readouterr().err
+def test_quiet_leaves_results_and_errors(words: Words, attribune: Run) -> None:
+    code, out, err = attribune(*words, "--quiet")
+    assert (code, out.startswith("validation, 6 rows"), err) == (0, True, "")
+    code, _, err = attribune(*words, "--quiet")
+    assert (code, "has a finished run" in err) == (1, True)
 
 
 @slow
 @warned
-def test_by_default_notes_and_warnings_show(words: Words, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(words) == 0
-    err = capsys.readouterr().err
-    assert "\ntrain: 60 rows read from" in err
-    assert err.startswith("warning: ")
-    assert "info:" not in err
+def test_by_default_notes_and_warnings_show(words: Words, attribune: Run) -> None:
+    code, _, err = attribune(*words)
+    assert (code, err.startswith("warning: ")) == (0, True)
+    assert ("\ntrain: 60 rows read from" in err, "info:" in err) == (True, False)
 
 
 @slow
 @warned
-def test_verbose_says_what_is_done(words: Words, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main([*words, "-v"]) == 0
-    err = capsys.readouterr().err
+def test_verbose_says_what_is_done(words: Words, attribune: Run) -> None:
+    code, _, err = attribune(*words, "-v")
+    assert (code, err.count("60 rows read from"), "debug:" in err) == (0, 1, False)
     assert "info: attribune.training.train: rows read, split and counted in " in err
-    assert "debug:" not in err
-    assert err.count("60 rows read from") == 1
-    assert LOGGER.level == logging.NOTSET
-    assert len(LOGGER.handlers) == 1
+    assert (LOGGER.level, len(LOGGER.handlers)) == (logging.NOTSET, 1)
 
 
-def test_libraries_are_one_step_quieter(capsys: pytest.CaptureFixture[str]) -> None:
-    from attribune.core.progress import quiet_libraries
-
+def test_libraries_are_one_step_quieter() -> None:
     before = transformers.utils.logging.get_verbosity()
     try:
         for level, theirs in ((10, 20), (20, 30), (30, 40), (40, 40)):
@@ -150,12 +143,8 @@ def test_in_python_the_notes_are_in_the_log(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
 ) -> None:
     data = small_runs.write_csv(tmp_path / "data.csv", small_runs.reviews(60))
-    recipe = Recipe.from_dict(
-        {
-            "data": {"train": str(data), "text": "text", "label": "stars", "attributes": [{"name": "user"}]},
-            "method": {"name": "linear"},
-        }
-    )
+    columns = {"text": "text", "label": "stars", "attributes": [{"name": "user"}]}
+    recipe = Recipe.from_dict({"data": {"train": str(data), **columns}, "method": {"name": "linear"}})
     with caplog.at_level(logging.INFO, logger="attribune"):
         train(recipe, tmp_path / "run")
     assert f"train: 60 rows read from {data}" in caplog.messages

@@ -7,21 +7,23 @@ import os
 import subprocess
 import sys
 import tomllib
+from collections.abc import Callable, Sequence
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from commands import Outcome
 from lab_methods import needs_lab
 from packaging.requirements import Requirement
 
 from attribune.apps import doctor
-from attribune.apps.cli import main
 from attribune.apps.doctor import state_of
 from attribune.backbones.loading import DEFAULT_BACKBONE
 from attribune.core import threads
 
+Run = Callable[..., Outcome]
 SRC = Path(doctor.__file__).parents[2]
 
 
@@ -50,20 +52,20 @@ def test_every_extra_for_users_is_explained() -> None:
     assert set(doctor.EXTRAS) == set(project["optional-dependencies"]) - {"test", "lint"}
 
 
-def test_what_is_said_here(few_packages: None, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["doctor"]) == 0
-    out, err = capsys.readouterr()
-    assert err == ""
-    assert f"attribune {metadata.version('attribune')}, Python " in out
-    assert f"\n  torch  {torch.__version__}\n" in out
-    assert f"{DEFAULT_BACKBONE}, unless another is named" in out
-    assert "search of hyperparameters: installed" in out
-    assert "Traceback" not in out
+@pytest.mark.usefixtures("few_packages")
+def test_what_is_said_here(attribune: Run) -> None:
+    code, out, err = attribune("doctor")
+    assert (code, err) == (0, "")
+    said = [f"attribune {metadata.version('attribune')}, Python ", f"\n  torch  {torch.__version__}\n"]
+    said += [f"{DEFAULT_BACKBONE}, unless another is named", "search of hyperparameters: installed"]
+    assert [part for part in said if part not in out] == []
 
 
-def test_json_holds_what_the_lines_say(few_packages: None, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["doctor", "--json"]) == 0
-    found: dict[str, Any] = json.loads(capsys.readouterr().out)
+@pytest.mark.usefixtures("few_packages")
+def test_json_holds_what_the_lines_say(attribune: Run) -> None:
+    code, out, _ = attribune("doctor", "--json")
+    assert code == 0
+    found: dict[str, Any] = json.loads(out)
     assert found["packages"] == [
         {"name": "torch", "specifier": ">=2.8", "version": torch.__version__, "error": None, "state": "ok"}
     ]
@@ -102,14 +104,20 @@ def test_it_runs_where_nothing_can_be_imported(form: str, tmp_path: Path) -> Non
         assert "threads    not known" in ended.stdout
 
 
-def test_states_of_a_package() -> None:
-    assert state_of(None, ">=2.8") == "missing"
-    assert state_of("2.13.0+cpu", ">=2.8") == "ok"
-    assert state_of("2.9.0rc1", ">=2.8") == "ok"
-    assert state_of("2.7.1", ">=2.8") == "too old"
-    assert state_of("2.8", ">=2.8") == "ok"
-    assert state_of("3.0", ">=2.8", "ImportError") == "broken"
-    assert state_of("3.0", "") == "ok"
+@pytest.mark.parametrize(
+    ("version", "specifier", "error", "state"),
+    [
+        (None, ">=2.8", None, "missing"),
+        ("2.13.0+cpu", ">=2.8", None, "ok"),
+        ("2.9.0rc1", ">=2.8", None, "ok"),
+        ("2.7.1", ">=2.8", None, "too old"),
+        ("2.8", ">=2.8", None, "ok"),
+        ("3.0", ">=2.8", "ImportError", "broken"),
+        ("3.0", "", None, "ok"),
+    ],
+)
+def test_states_of_a_package(version: str | None, specifier: str, error: str | None, state: str) -> None:
+    assert state_of(version, specifier, error) == state
 
 
 def test_requirements_are_read_whatever_their_form(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -124,9 +132,8 @@ def test_requirements_are_read_whatever_their_form(monkeypatch: pytest.MonkeyPat
 
 
 def test_missing_and_old_packages_have_a_cure(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(
-        doctor.metadata, "requires", lambda _: ["torch>=99", "no-such-package>=1.2", 'optuna>=99; extra == "search"']
-    )
+    lines = ["torch>=99", "no-such-package>=1.2", 'optuna>=99; extra == "search"']
+    monkeypatch.setattr(doctor.metadata, "requires", lambda _: lines)
     needed, extras = doctor.inspect_packages()
     found = doctor.problems_of_packages(needed, extras)
     assert [(problem["cure"], problem["fatal"]) for problem in found] == [
@@ -143,62 +150,59 @@ def test_packages_that_do_not_go_together(monkeypatch: pytest.MonkeyPatch) -> No
 
     monkeypatch.setattr(doctor.importlib, "import_module", fail)
     (problem,) = doctor.problems_of_own_modules()
-    assert problem["fatal"]
-    assert "has no attribute 'Trainer'" in problem["what"]
+    assert (problem["fatal"], "has no attribute 'Trainer'" in problem["what"]) == (True, True)
 
 
 USED: dict[str, Any] = {"device": "cpu", "threads": 1, "precision": "float32", "backbone": None}
 
 
+def problems(*, cores: int = 2, gpus: Sequence[str] = (), **used: Any) -> list[dict[str, Any]]:
+    return [*doctor.problems_of_machine({"cores": cores, "gpus": [*gpus]}, {**USED, **used})]
+
+
 def test_one_thread_on_many_cores(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
-    (problem,) = doctor.problems_of_machine({"cores": 16, "gpus": []}, USED)
+    (problem,) = problems(cores=16)
     assert problem["what"] == "PyTorch uses 1 thread of 16 cores, since OMP_NUM_THREADS is 1"
     assert problem["cure"] == "unset OMP_NUM_THREADS"
-    assert not list(doctor.problems_of_machine({"cores": 2, "gpus": []}, USED))
-    assert not list(doctor.problems_of_machine({"cores": 16, "gpus": []}, {**USED, "threads": 16}))
+    assert problems(cores=2) == problems(cores=16, threads=16) == []
 
 
-def test_a_busy_machine(
-    monkeypatch: pytest.MonkeyPatch, few_packages: None, capsys: pytest.CaptureFixture[str]
-) -> None:
+@pytest.mark.usefixtures("few_packages")
+def test_a_busy_machine(monkeypatch: pytest.MonkeyPatch, attribune: Run) -> None:
     monkeypatch.setattr(threads, "busy_cores", lambda: 99.0)
     monkeypatch.setattr(doctor, "quota_cores", lambda: 1.5)
     monkeypatch.setattr(doctor, "busy_cores", lambda: 7.25)
     monkeypatch.setattr(doctor, "_threads", lambda: 2)
     for name in ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME"):
         monkeypatch.delenv(name, raising=False)
-    assert main(["doctor"]) == 0
-    out = capsys.readouterr().out
-    assert ", with a quota of 1.5\n" in out
-    assert "\n  load    7.2 cores busy\n" in out
-    assert "\n  cure: set OMP_WAIT_POLICY=PASSIVE before Python starts, or OMP_NUM_THREADS=1\n" in out
+    out = attribune("doctor")[1]
+    said = [", with a quota of 1.5\n", "\n  load    7.2 cores busy\n"]
+    said += ["\n  cure: set OMP_WAIT_POLICY=PASSIVE before Python starts, or OMP_NUM_THREADS=1\n"]
+    assert [part for part in said if part not in out] == []
     monkeypatch.setenv("OMP_WAIT_POLICY", "PASSIVE")
-    assert main(["doctor"]) == 0
-    assert "2 threads leave their cores to others while they wait" in capsys.readouterr().out
+    assert "2 threads leave their cores to others while they wait" in attribune("doctor")[1]
 
 
 def test_a_gpu_that_pytorch_does_not_use(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     monkeypatch.setattr(doctor.shutil, "which", lambda name: f"/usr/bin/{name}")
     monkeypatch.setattr(torch.version, "cuda", None)
-    (problem,) = doctor.problems_of_machine({"cores": 2, "gpus": []}, USED)
+    (problem,) = problems()
     assert problem["what"] == "there is an NVIDIA driver, but PyTorch was built without CUDA"
     monkeypatch.setattr(torch.version, "cuda", "13.0")
-    (problem,) = doctor.problems_of_machine({"cores": 2, "gpus": []}, USED)
+    (problem,) = problems()
     assert "with CUDA 13.0, which finds no device" in problem["what"]
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
-    assert not list(doctor.problems_of_machine({"cores": 2, "gpus": []}, USED))
+    assert problems() == []
 
 
-def test_gpus_are_listed(
-    monkeypatch: pytest.MonkeyPatch, few_packages: None, capsys: pytest.CaptureFixture[str]
-) -> None:
+@pytest.mark.usefixtures("few_packages")
+def test_gpus_are_listed(monkeypatch: pytest.MonkeyPatch, attribune: Run) -> None:
     gpu = {"name": "NVIDIA Something", "memory_gb": 24.0, "capability": "8.9"}
     monkeypatch.setattr(doctor, "_gpus", lambda: [gpu])
-    assert main(["doctor"]) == 0
-    out = capsys.readouterr().out
+    out = attribune("doctor")[1]
     assert "GPU 0   NVIDIA Something, 24.0 GB, compute capability 8.9" in out
     assert "device     NVIDIA Something" in out
 
@@ -211,10 +215,9 @@ def test_the_default_backbone_offline(monkeypatch: pytest.MonkeyPatch, tmp_path:
     assert backbone == {"name": DEFAULT_BACKBONE, "path": None}
     monkeypatch.setenv("HF_HUB_OFFLINE", "0")
     monkeypatch.delenv("TRANSFORMERS_OFFLINE", raising=False)
-    used = {**USED, "threads": 2, "backbone": backbone}
-    assert not list(doctor.problems_of_machine({"cores": 2, "gpus": ["one"]}, used))
+    assert problems(gpus=["one"], threads=2, backbone=backbone) == []
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    (problem,) = doctor.problems_of_machine({"cores": 2, "gpus": ["one"]}, used)
+    (problem,) = problems(gpus=["one"], threads=2, backbone=backbone)
     assert "is not here, and HF_HUB_OFFLINE forbids the network" in problem["what"]
     assert "--backbone" in problem["cure"]
 

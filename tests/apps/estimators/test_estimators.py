@@ -5,8 +5,8 @@ from __future__ import annotations
 import copy
 import pickle
 import shutil
-import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
@@ -57,10 +57,11 @@ SMALL: dict[str, Any] = {
     "verbose": False,
 }
 LINEAR: dict[str, Any] = {"attributes": ["user"], "method": "linear", "random_state": 0, "verbose": False}
+NAMED = "it names columns 0 and 1, and the estimators need text names"
 NOT_APPLICABLE = {
-    "check_classifier_data_not_an_array": "it names columns 0 and 1, and the estimators need text names",
-    "check_regressor_data_not_an_array": "it names columns 0 and 1, and the estimators need text names",
-    "check_sample_weights_pandas_series": "it names columns 0 and 1, and the estimators need text names",
+    "check_classifier_data_not_an_array": NAMED,
+    "check_regressor_data_not_an_array": NAMED,
+    "check_sample_weights_pandas_series": NAMED,
     "check_sample_weight_equivalence_on_dense_data": "the number of rows decides which ones are held out",
     "check_classifiers_classes": "it uses texts as classes, and an ordinal model needs numbers",
 }
@@ -68,10 +69,20 @@ NOT_APPLICABLE = {
 PAGE = Path(__file__).parents[3] / "docs" / "scikit_learn.md"
 
 
+def small(**more: Any) -> AttributeClassifier:
+    """A fitted one that reads attributes."""
+    return AttributeClassifier(**{**SMALL, **more}).fit(FRAME, FRAME["stars"])
+
+
+def linear(**more: Any) -> AttributeClassifier:
+    """A fitted one without a backbone."""
+    return AttributeClassifier(**{**LINEAR, **more}).fit(FRAME, FRAME["stars"])
+
+
 @pytest.fixture(scope="module")
 def classifier() -> AttributeClassifier:
     require_lab("a backbone without pretraining is the quickest to train")
-    return AttributeClassifier(**SMALL).fit(FRAME, FRAME["stars"])
+    return small()
 
 
 @slow
@@ -107,7 +118,7 @@ def test_what_pytorch_is_set_to_does_not_matter(
     classifier: AttributeClassifier, around: Callable[[], AbstractContextManager[Any]]
 ) -> None:
     with around():
-        fitted = AttributeClassifier(**SMALL).fit(FRAME, FRAME["stars"])
+        fitted = small()
         found, again = fitted.predict_proba(FRAME), pickle.loads(pickle.dumps(fitted)).predict_proba(FRAME)
     np.testing.assert_array_equal(found, classifier.predict_proba(FRAME))
     np.testing.assert_array_equal(again, found)
@@ -116,29 +127,19 @@ def test_what_pytorch_is_set_to_does_not_matter(
 @needs_lab
 @slow
 def test_fits_in_threads_are_fits_alone(classifier: AttributeClassifier) -> None:
-    fitted: list[AttributeClassifier] = []
-
-    def fit() -> None:
-        fitted.append(AttributeClassifier(**SMALL).fit(FRAME, FRAME["stars"]))
-
-    threads = [threading.Thread(target=fit) for _ in range(2)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    for one in fitted:
+    with ThreadPoolExecutor(2) as pool:
+        first, other = (pool.submit(small) for _ in range(2))
+    for one in (first.result(), other.result()):
         np.testing.assert_array_equal(one.predict_proba(FRAME), classifier.predict_proba(FRAME))
-    assert len(fitted) == 2
 
 
 @needs_lab
 @slow
 def test_a_fit_without_a_seed_draws_one_of_the_process() -> None:
-    options = {**SMALL, "random_state": None}
     np.random.seed(4)  # noqa: NPY002  which scikit-learn draws from
-    first, other = (AttributeClassifier(**options).fit(FRAME, FRAME["stars"]).predict_proba(FRAME) for _ in range(2))
+    first, other = (small(random_state=None).predict_proba(FRAME) for _ in range(2))
     np.random.seed(4)  # noqa: NPY002  which scikit-learn draws from
-    again = AttributeClassifier(**options).fit(FRAME, FRAME["stars"]).predict_proba(FRAME)
+    again = small(random_state=None).predict_proba(FRAME)
     assert np.abs(first - other).max() > 0
     np.testing.assert_array_equal(again, first)
 
@@ -146,8 +147,7 @@ def test_a_fit_without_a_seed_draws_one_of_the_process() -> None:
 @needs_lab
 @slow
 def test_every_door_predicts_in_the_precision_of_the_training(tmp_path: Path) -> None:
-    settings = {**SETTINGS, "training.precision": "bf16"}
-    fitted = AttributeClassifier(**{**SMALL, "settings": settings}).fit(FRAME, FRAME["stars"])
+    fitted = small(settings={**SETTINGS, "training.precision": "bf16"})
     expected, model = fitted.predict_proba(FRAME), fitted.predictor_.model
     model.save_pretrained(tmp_path / "model")
     names = ["probability_bad", "probability_good"]
@@ -166,7 +166,7 @@ def test_every_door_predicts_in_the_precision_of_the_training(tmp_path: Path) ->
     difference = np.abs(exact.predict(FRAME)[names] - expected).to_numpy().max()
     assert 1e-5 < difference < 5e-3
     assert load_predictor(tmp_path / "model", precision="float32").precision == "float32"
-    texts = {"text": FRAME["text"].tolist(), "user": FRAME["user"].tolist(), "tags": FRAME["tags"].tolist()}
+    texts = {name: FRAME[name].tolist() for name in ("text", "user", "tags")}
     vectors = model.encode(texts, batch_size=size)
     np.testing.assert_array_equal(Predictor(model, batch_size=size).encode(texts), vectors)
     assert np.abs(exact.encode(texts) - vectors).max() > 1e-5
@@ -205,16 +205,16 @@ def test_every_form_of_rows_is_read(classifier: AttributeClassifier) -> None:
 
 @slow
 def test_the_model_of_a_baseline_is_saved_as_any_other(tmp_path: Path) -> None:
-    fitted = AttributeClassifier(**LINEAR).fit(FRAME, FRAME["stars"])
+    fitted = linear()
     fitted.predictor_.model.save_pretrained(tmp_path / "model")
     again = Predictor.from_pretrained(tmp_path / "model").predict(FRAME)
     np.testing.assert_array_equal(again[["probability_bad", "probability_good"]], fitted.predict_proba(FRAME))
 
 
 @slow
-@pytest.mark.parametrize("options", [pytest.param(SMALL, marks=needs_lab), LINEAR], ids=["upa", "linear"])
-def test_it_is_saved_and_loaded(options: dict[str, Any], tmp_path: Path) -> None:
-    fitted, folder = AttributeClassifier(**options).fit(FRAME, FRAME["stars"]), tmp_path / "saved"
+@pytest.mark.parametrize("fit", [pytest.param(small, marks=needs_lab), linear])
+def test_it_is_saved_and_loaded(fit: Callable[[], AttributeClassifier], tmp_path: Path) -> None:
+    fitted, folder = fit(), tmp_path / "saved"
     expected = fitted.predict_proba(FRAME)
     fitted.save(folder)
     for _ in range(2):  # what is loaded is saved again, in the place of the earlier one
@@ -231,7 +231,7 @@ def test_it_is_saved_and_loaded(options: dict[str, Any], tmp_path: Path) -> None
     found = Predictor.from_pretrained(folder, batch_size=fitted.predictor_.batch_size).predict(FRAME)[columns]
     np.testing.assert_allclose(found, expected, atol=1e-6)
     np.testing.assert_array_equal(pickle.loads(pickle.dumps(loaded)).predict_proba(FRAME), expected)
-    if options is SMALL:
+    if fit is small:
         assert loaded.partial_fit(FRAME, FRAME["stars"]).predict(FRAME).shape == (60,)
 
 
@@ -249,9 +249,8 @@ def test_numbers_are_saved_and_another_class_is_refused(tmp_path: Path) -> None:
     ordinal = AttributeClassifier.load(tmp_path / "look")
     assert type(ordinal) is AttributeOrdinal
     assert ordinal.predict(FRAME).tolist() == stars.predict(FRAME).tolist()
-    drawn = AttributeClassifier(**{**LINEAR, "random_state": np.random.RandomState(0)}).fit(FRAME, FRAME["stars"])
     with pytest.raises(ConfigError, match=r"random_state is RandomState.*set_params\(random_state=0\)"):
-        drawn.save(tmp_path / "drawn")
+        linear(random_state=np.random.RandomState(0)).save(tmp_path / "drawn")
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "mine.txt").write_text("mine")
     with pytest.raises(ConfigError, match="other is there already, and is no saved estimator"):
@@ -283,12 +282,12 @@ def test_values_are_added_and_explained(classifier: AttributeClassifier) -> None
     record = twin.explain(new, new["stars"], row=3, instead=[{"user": "u1"}], top=2)
     assert (record["rows"], record["row"]["number"], record["method"]) == (10, 3, "upa")
     assert "What is lost without an attribute" in repr(record)
-    linear = AttributeClassifier(**LINEAR).fit(FRAME, FRAME["stars"])
+    baseline = linear()
     with pytest.raises(ConfigError, match="method 'linear' has no vector for each value"):
-        linear.enrol(new, new["stars"])
-    assert linear.explain(FRAME, FRAME["stars"])["rows"] == 60
+        baseline.enrol(new, new["stars"])
+    assert baseline.explain(FRAME, FRAME["stars"])["rows"] == 60
     with pytest.raises(NotFittedError):
-        clone(linear).explain(FRAME, FRAME["stars"])
+        clone(baseline).explain(FRAME, FRAME["stars"])
 
 
 @slow
@@ -301,7 +300,7 @@ def test_it_is_pickled_with_its_model(classifier: AttributeClassifier, tmp_path:
         clone(classifier).predict(FRAME)
 
     backbone = small_runs.save_backbone(tmp_path / "here")
-    fitted = AttributeClassifier(**{**SMALL, "backbone": backbone, "tuning": "frozen"}).fit(FRAME, FRAME["stars"])
+    fitted = small(backbone=backbone, tuning="frozen")
     expected, packed = fitted.predict_proba(FRAME), pickle.dumps(fitted)
     shutil.move(backbone, tmp_path / "there")
     moved = pickle.loads(packed)
@@ -340,8 +339,7 @@ def test_a_training_continues(classifier: AttributeClassifier) -> None:
 @slow
 def test_models_are_selected() -> None:
     scores = cross_val_score(AttributeClassifier(**LINEAR), FRAME, FRAME["stars"], cv=2)
-    assert len(scores) == 2
-    assert np.isfinite(scores).all()
+    assert np.isfinite(scores).tolist() == [True, True]
     grid = [
         {"model__method": ["linear"], "model__attributes": [["user"]]},
         {"model__method": ["attributes-only"], "model__attributes": [["user", "price"]]},
@@ -356,8 +354,7 @@ def test_models_are_selected() -> None:
     assert set(bagged.predict(FRAME[["text", "user"]])) == {"bad", "good"}
     weights = np.where(FRAME["stars"] == "bad", 1.0, 0.01)
     weighted = AttributeClassifier(**LINEAR).fit(FRAME, FRAME["stars"], sample_weight=weights)
-    plain = AttributeClassifier(**LINEAR).fit(FRAME, FRAME["stars"])
-    assert (weighted.predict_proba(FRAME) - plain.predict_proba(FRAME))[:, 0].min() > 0
+    assert (weighted.predict_proba(FRAME) - linear().predict_proba(FRAME))[:, 0].min() > 0
 
 
 @pytest.mark.exhaustive
@@ -381,18 +378,12 @@ def test_ordered_classes_and_numbers() -> None:
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: AttributeClassifier("txt", **LINEAR).fit(FRAME, FRAME["stars"]), "no column 'txt'; did you mean"),
-        (
-            lambda: AttributeClassifier(**{**LINEAR, "attributes": ["usr"]}).fit(FRAME, FRAME["stars"]),
-            "no column 'usr'",
-        ),
-        (lambda: AttributeClassifier(**{**LINEAR, "attributes": 5}).fit(FRAME, FRAME["stars"]), "the attributes are 5"),
-        (
-            lambda: AttributeClassifier(**{**LINEAR, "validation_fraction": 2}).fit(FRAME, FRAME["stars"]),
-            "between 0 and 1",
-        ),
-        (lambda: AttributeClassifier(**{**LINEAR, "settings": 5}).fit(FRAME, FRAME["stars"]), "settings"),
-        (lambda: AttributeClassifier(**{**LINEAR, "text": 5}).fit(FRAME, FRAME["stars"]), "text"),
+        (lambda: linear(text="txt"), "no column 'txt'; did you mean"),
+        (lambda: linear(attributes=["usr"]), "no column 'usr'"),
+        (lambda: linear(attributes=5), "the attributes are 5"),
+        (lambda: linear(validation_fraction=2), "between 0 and 1"),
+        (lambda: linear(settings=5), "settings"),
+        (lambda: linear(text=5), "text"),
         (
             lambda: BaggingClassifier(AttributeClassifier(**LINEAR), 2).fit(FRAME[["text", "user"]], FRAME["stars"]),
             r"an array has no names: its columns are x0, x1, and the estimator reads text, user; .* text='x0'",

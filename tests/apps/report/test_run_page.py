@@ -15,12 +15,15 @@ import browser
 import numpy as np
 import pytest
 import small_runs
+from commands import Outcome
 from datasets import Dataset
 from sklearn.metrics import precision_recall_fscore_support
 from trained_runs import ROWS, TrainedRuns
 
 from attribune.analysis.diagnostics import (
+    Calibration,
     ScoredRows,
+    ValueFigure,
     calibration,
     class_figures,
     heads,
@@ -37,7 +40,7 @@ from attribune.metrics.formulas import mean_of, spearman
 from attribune.schema import Categorical, Schema
 from attribune.tasks import Aspects, Classification, Rating, Regression, Similarity, Task
 
-TAKEN, SURE = "Confusion matrix", "Calibration"
+TAKEN, WRONG, SURE = "Confusion matrix", "Largest mistakes", "Calibration"
 TEST = small_runs.reviews(420, seed=5)[200:]
 NEW = [row | {"user": f"n{row['user']}"} for row in small_runs.reviews(60, seed=5)]
 """Rows of values that no training row has."""
@@ -65,21 +68,22 @@ def scored_rows(task: Task, logits: Any, labels: Any, **more: Any) -> ScoredRows
     return ScoredRows(task=task, logits=np.asarray(logits, float), labels=np.asarray(labels), **({"counts": {}} | more))
 
 
+def two_classes(right: Any, **more: Any) -> ScoredRows:
+    """Rows of which the second class is true, predicted where `right`."""
+    logits = np.stack([np.zeros(len(right)), np.where(right, 1.0, -1.0)], axis=1)
+    return scored_rows(Classification(classes=("no", "yes")), logits, np.ones(len(right), dtype=int), **more)
+
+
 # The figures
 
 
 def test_confusions_are_counted_by_hand() -> None:
     task = Classification(classes=("a", "b", "c"))
-    logits = np.eye(3)[[0, 1, 1, 2, 0, 0]] * 4
-    (head,) = heads(scored_rows(task, logits, [0, 0, 1, 2, 2, -100]))
+    (head,) = heads(scored_rows(task, np.eye(3)[[0, 1, 1, 2, 0, 0]] * 4, [0, 0, 1, 2, 2, -100]))
     assert head.confusion().tolist() == [[1, 1, 0], [0, 1, 0], [1, 0, 1]]
     assert head.classes == ("a", "b", "c")
-
-
-def test_each_aspect_has_its_own_confusions() -> None:
-    task = Aspects(names=("look", "taste"), classes={"look": ["1", "2"], "taste": ["x", "y", "z"]})
-    logits = [[2, 0, 0, 0, 5], [0, 2, 0, 5, 0]]
-    look, taste = heads(scored_rows(task, logits, [[0, 1], [1, 1]]))
+    aspects = Aspects(names=("look", "taste"), classes={"look": ["1", "2"], "taste": ["x", "y", "z"]})
+    look, taste = heads(scored_rows(aspects, [[2, 0, 0, 0, 5], [0, 2, 0, 5, 0]], [[0, 1], [1, 1]]))
     assert look.confusion().tolist() == [[1, 0], [0, 1]]
     assert taste.confusion().tolist() == [[0, 0, 0], [0, 1, 1], [0, 0, 0]]
 
@@ -90,17 +94,17 @@ def test_calibration_of_probabilities_that_are_right_and_too_sure() -> None:
     true = np.where(rng.uniform(size=4000) < said, 1, 0)
     task = Classification(classes=("no", "yes"))
     logit = np.log(said / (1 - said))
-    right = calibration(scored_rows(task, np.stack([0 * logit, logit], axis=1), true))
-    assert right is not None
+
+    def calibrated(factor: int) -> Calibration:
+        return calibration(scored_rows(task, np.stack([0 * logit, factor * logit], axis=1), true))
+
+    right, sure = calibrated(1), calibrated(3)
     assert right.gap.low < 0 < right.gap.high
     assert right.error < 0.03
-    sure = calibration(scored_rows(task, np.stack([0 * logit, 3 * logit], axis=1), true))
-    assert sure is not None
     confidence = 1 / (1 + np.exp(-3 * logit))
     assert sure.gap.value == pytest.approx((confidence - true).mean())
     assert sure.gap.low > 0.05
-    order = np.argsort(confidence)
-    bins = np.array_split(order, 10)
+    bins = np.array_split(np.argsort(confidence), 10)
     by_hand = sum(len(b) * abs(confidence[b].mean() - true[b].mean()) for b in bins) / 4000
     assert sure.error == pytest.approx(by_hand)
 
@@ -111,28 +115,24 @@ def test_calibration_of_several_labels_and_of_numbers() -> None:
     logits = rng.normal(size=(200, 2))
     labels = (rng.uniform(size=(200, 2)) < 1 / (1 + np.exp(-logits))).astype(np.float32)
     found = calibration(scored_rows(several, logits, np.pad(labels, ((0, 0), (0, 1)))))
-    assert found is not None
     assert sum(one.rows for one in found.bins) == 400
     assert found.gap.value == pytest.approx((1 / (1 + np.exp(-logits)) - labels).mean())
     numbers = calibration(scored_rows(Regression(mean=10.0, std=2.0), np.zeros((60, 1)), np.ones(60)))
-    assert numbers is not None
-    assert numbers.quantity == "number"
-    assert numbers.gap.value == pytest.approx(-2.0)
+    assert (numbers.quantity, numbers.gap.value) == ("number", pytest.approx(-2.0))
     assert calibration(scored_rows(Regression(mean=0.0, std=1.0), np.zeros((5, 1)), np.ones(5))) is None
 
 
 def test_bins_hold_all_rows_and_the_metric_of_theirs() -> None:
-    task = Classification(classes=("no", "yes"))
-    labels = np.ones(300, dtype=int)
-    counts = np.repeat([0, 5, 40], 100)
-    logits = np.stack([np.zeros(300), np.repeat([-1.0, 1.0, 1.0], 100)], axis=1)
-    bins = row_bins(scored_rows(task, logits, labels, counts={"user": counts, "words": np.full(300, 7)}))
+    counts = {"user": np.repeat([0, 5, 40], 100), "words": np.full(300, 7)}
+    bins = row_bins(two_classes(np.repeat([False, True, True], 100), counts=counts))
     assert list(bins) == ["user"], "one length makes no bins"
-    assert [(one.name, one.rows, one.figure.value) for one in bins["user"]] == [
-        ("0", 100, 0.0),
-        ("5", 100, 1.0),
-        ("40", 100, 1.0),
-    ]
+    found = [(one.name, one.rows, one.figure.value) for one in bins["user"]]
+    assert found == [("0", 100, 0.0), ("5", 100, 1.0), ("40", 100, 1.0)]
+
+
+def by_user(users: list[str], right: Any) -> list[ValueFigure]:
+    schema = Schema.fit({"user": users}, [Categorical("user")])
+    return value_figures(two_classes(right, ids=schema.encode({"user": users})[0]), schema["user"])
 
 
 @pytest.mark.slow
@@ -140,12 +140,8 @@ def test_a_value_that_differs_stands_out_and_chance_does_not() -> None:
     """Of twenty values, one has all rows wrong; the others are as right as chance has it."""
     rng = np.random.default_rng(2)
     users = rng.integers(20, size=2000)
-    schema = Schema.fit({"user": [f"u{one}" for one in users]}, [Categorical("user")])
-    ids = schema.encode({"user": [f"u{one}" for one in users]})[0]
     right = np.where(users == 7, False, rng.uniform(size=2000) < 0.8)
-    logits = np.stack([np.zeros(2000), np.where(right, 1.0, -1.0)], axis=1)
-    rows = scored_rows(Classification(classes=("no", "yes")), logits, np.ones(2000, dtype=int), ids=ids)
-    found = value_figures(rows, schema["user"])
+    found = by_user([f"u{one}" for one in users], right)
     assert len(found) == 20
     assert [one.value for one in found if one.stands_out] == ["u7"]
     assert found[0].figure == 0
@@ -153,12 +149,8 @@ def test_a_value_that_differs_stands_out_and_chance_does_not() -> None:
 
 
 def test_right_in_all_of_a_few_rows_does_not_stand_out() -> None:
-    schema = Schema.fit({"user": ["a"] * 30 + ["b"] * 170}, [Categorical("user")])
-    ids = schema.encode({"user": ["a"] * 30 + ["b"] * 170})[0]
-    right = np.array([True] * 30 + [True] * 160 + [False] * 10)
-    logits = np.stack([np.zeros(200), np.where(right, 1.0, -1.0)], axis=1)
-    rows = scored_rows(Classification(classes=("no", "yes")), logits, np.ones(200, dtype=int), ids=ids)
-    assert not any(one.stands_out for one in value_figures(rows, schema["user"]))
+    found = by_user(["a"] * 30 + ["b"] * 170, [True] * 190 + [False] * 10)
+    assert not any(one.stands_out for one in found)
 
 
 def test_texts_of_a_value_are_ranked_among_those_of_all() -> None:
@@ -199,13 +191,10 @@ def test_figures_of_classes_are_those_of_scikit_learn() -> None:
     found = class_figures(scored_rows(Classification(classes=("a", "b", "c", "d", "e")), logits, true))
     expected = precision_recall_fscore_support(true, logits.argmax(axis=1), labels=range(5), zero_division=0)
     for one, precision, recall, f1, rows in zip(found, *expected, strict=True):
-        assert one.rows == rows
-        assert one.f1.value == pytest.approx(f1)
+        assert (one.rows, one.f1.value) == (rows, pytest.approx(f1))
         if one.name == "e":
             assert (one.precision, one.recall) == (None, None)
         else:
-            assert one.precision is not None
-            assert one.recall is not None
             assert (one.precision.value, one.recall.value) == pytest.approx((precision, recall))
             assert one.precision.low < precision < one.precision.high
 
@@ -260,7 +249,6 @@ def test_the_page_of_a_run_says_what_its_files_hold(trained_runs: TrainedRuns, r
     assert not re.findall(r'(?:src|href)="?http', page), "nothing is loaded from elsewhere"
 
 
-@pytest.mark.slow
 @pytest.mark.exhaustive
 @browser.needs_browser
 def test_the_page_of_a_run_in_a_browser(run_of: Runs, tmp_path: Path) -> None:
@@ -284,17 +272,14 @@ def test_a_curve_of_losses_is_their_mean_over_steps() -> None:
 
 @pytest.mark.slow
 def test_stored_rows_and_the_same_rows_scored_again_give_the_same_figures(run_of: Runs, data: Path) -> None:
-    run = run_of("injector")
-    own, scored = rows_of_run(run), rows_of_run(run, data)
-    np.testing.assert_allclose(own.scored_rows.logits, scored.scored_rows.logits, atol=1e-5)
-    assert own.scored_rows.labels.tolist() == scored.scored_rows.labels.tolist()
-    assert own.scored_rows.ids is not None
-    assert scored.scored_rows.ids is not None
-    np.testing.assert_array_equal(own.scored_rows.ids, scored.scored_rows.ids)
+    own, again = rows_of_run(run_of("injector")), rows_of_run(run_of("injector"), data)
+    np.testing.assert_allclose(own.scored_rows.logits, again.scored_rows.logits, atol=1e-5)
+    np.testing.assert_array_equal(own.scored_rows.labels, again.scored_rows.labels)
+    np.testing.assert_array_equal(own.scored_rows.ids, again.scored_rows.ids)
     for name, counts in own.scored_rows.counts.items():
-        np.testing.assert_array_equal(counts, scored.scored_rows.counts[name])
-    assert [row.name for row in scored.results] == ["injector", "attributes hidden"]
-    assert scored.comparisons[0].b == "attributes hidden"
+        np.testing.assert_array_equal(counts, again.scored_rows.counts[name])
+    assert [row.name for row in again.results] == ["injector", "attributes hidden"]
+    assert again.comparisons[0].b == "attributes hidden"
 
 
 @pytest.mark.slow
@@ -315,7 +300,6 @@ def test_values_that_were_added_later_were_unknown_when_the_rows_were_scored(
     run, before = trained_runs.copy(run_of("injector"), tmp_path / "run"), read_of("injector")
     assert main(["enrol", str(run), str(trained_runs.table(NEW))]) == 0
     after = rows_of_run(run)
-    assert before.scored_rows.ids is not None
     assert (before.scored_rows.ids == 0).sum() == len(NEW)
     np.testing.assert_array_equal(after.scored_rows.ids, before.scored_rows.ids)
     np.testing.assert_array_equal(after.scored_rows.counts["user"], before.scored_rows.counts["user"])
@@ -343,10 +327,8 @@ def test_one_point_is_no_curve(steps: int, has_curve: bool, read_of: Callable[[s
     log = [{"loss": 1.0, "epoch": step / 5, "step": step} for step in range(1, steps + 1)]
     log.append({"eval_loss": 0.5, "epoch": 1.0, "step": steps})
     (section,) = _training(replace(read_of("injector"), log=log))
-    assert [len(section.figures), section.sentences] == [
-        int(has_curve),
-        ["The loss on validation rows was 0.5 at the only check, after epoch 1."],
-    ]
+    assert len(section.figures) == has_curve
+    assert section.sentences == ["The loss on validation rows was 0.5 at the only check, after epoch 1."]
 
 
 @pytest.mark.slow
@@ -367,15 +349,13 @@ def own_table(trained_runs: TrainedRuns, run_of: Runs, data: Path, tmp_path: Pat
 
 @pytest.mark.slow
 def test_without_its_table_the_page_has_what_is_left(
-    own_table: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    own_table: Path, tmp_path: Path, attribune: Callable[..., Outcome]
 ) -> None:
-    assert main(["report", str(tmp_path / "run"), "--output", str(tmp_path / "page.html")]) == 0
+    code, _, err = attribune("report", tmp_path / "run", "--output", tmp_path / "page.html")
     page = (tmp_path / "page.html").read_text()
-    assert f"{own_table}" in page
-    assert "could not be read" in page
-    assert "<h2>Calibration</h2>" in page
+    assert (code, "could not be read" in err) == (0, True)
+    assert not [part for part in (str(own_table), "could not be read", "<h2>Calibration</h2>") if part not in page]
     assert "By value of" not in page
-    assert "could not be read" in capsys.readouterr().err
 
 
 @pytest.mark.slow
@@ -389,62 +369,46 @@ def test_a_table_that_changed_is_not_taken_for_the_one_of_then(own_table: Path, 
 @pytest.mark.slow
 def test_shuffled_attributes_are_not_told_of_rows(trained_runs: TrainedRuns) -> None:
     rows = rows_of_run(trained_runs("linear", "--shuffled", "--no-baselines"))
-    assert list(rows.scored_rows.counts) == ["words"]
-    assert list(rows.attributes) == []
+    assert (list(rows.scored_rows.counts), list(rows.attributes)) == (["words"], [])
+
+
+def page_of(own: RunRows, task: Task, labels: Any, **more: Any) -> str:
+    """The page of the same run with 60 other rows."""
+    logits = np.random.default_rng(0).normal(size=(60, task.outputs))
+    rows = scored_rows(task, logits, labels, **more)
+    return run_page(replace(own, scored_rows=rows, attributes=[], comparisons=[], results=[]))
 
 
 @pytest.mark.exhaustive
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("task", "labels", "titles"),
     [
-        (
-            Rating(classes=("1", "2", "3")),
-            np.arange(60) % 3,
-            ["Confusion matrix", "Each class", "Largest mistakes", "Calibration"],
-        ),
-        (
-            Regression(mean=0.0, std=1.0),
-            np.linspace(-1, 1, 60),
-            ["Largest mistakes", "Calibration: predicted and true numbers"],
-        ),
+        (Rating(classes=("1", "2", "3")), np.arange(60) % 3, [TAKEN, "Each class", WRONG, SURE]),
+        (Regression(mean=0.0, std=1.0), np.linspace(-1, 1, 60), [WRONG, f"{SURE}: predicted and true numbers"]),
         (
             Aspects(names=("look", "taste"), classes=("1", "2")),
             np.stack([np.arange(60) % 2] * 2, axis=1),
-            [
-                *("Confusion matrix: look", "Confusion matrix: taste", "Each class: look", "Each class: taste"),
-                *("Largest mistakes", "Calibration"),
-            ],
+            [f"{TAKEN}: look", f"{TAKEN}: taste", "Each class: look", "Each class: taste", WRONG, SURE],
         ),
         (
             Classification(classes=("a", "b"), multi_label=True),
             np.stack([np.arange(60) % 2, np.arange(60) % 3 > 0, np.zeros(60)], axis=1),
-            ["Each class", "Largest mistakes", "Calibration"],
+            ["Each class", WRONG, SURE],
         ),
-        (
-            Classification(classes=30),
-            np.arange(60) % 30,
-            ["Confusion matrix", "Each class", "Largest mistakes", "Calibration"],
-        ),
+        (Classification(classes=30), np.arange(60) % 30, [TAKEN, "Each class", WRONG, SURE]),
     ],
     ids=["rating", "numbers", "aspects", "several labels", "many classes"],
 )
 def test_every_task_has_a_page(task: Task, labels: Any, titles: list[str], read_of: Callable[[str], RunRows]) -> None:
-    own = read_of("linear")
-    logits = np.random.default_rng(0).normal(size=(60, task.outputs))
-    rows = scored_rows(task, logits, labels, counts={"words": np.arange(60)})
-    page = run_page(replace(own, scored_rows=rows, attributes=[], comparisons=[], results=[]))
+    page = page_of(read_of("linear"), task, labels, counts={"words": np.arange(60)})
     rare = "What the attributes change for rare and frequent values"
     assert re.findall("<h2>(.*?)</h2>", page) == ["Verdict", rare, "Metrics", *titles, "Short and long texts"]
 
 
 @pytest.mark.slow
 def test_names_of_classes_are_escaped(read_of: Callable[[str], RunRows]) -> None:
-    own = read_of("linear")
     task = Classification(classes=("<script>alert(1)</script>", "$x_1$ & y", "fine"))
-    rows = scored_rows(task, np.random.default_rng(0).normal(size=(60, 3)), np.arange(60) % 3)
-    page = run_page(replace(own, scored_rows=rows, attributes=[], comparisons=[], results=[]))
-    assert "<script>" not in page
+    assert "<script>" not in page_of(read_of("linear"), task, np.arange(60) % 3)
 
 
 HOSTILE = ["<script>alert(1)</script>", "\u202eمرحب", "x" * 5000, '"><img src=x onerror=alert(1)>', "", "{{ 7 * 7 }}"]
@@ -453,22 +417,15 @@ HOSTILE = ["<script>alert(1)</script>", "\u202eمرحب", "x" * 5000, '"><img sr
 @pytest.mark.slow
 def test_texts_and_values_are_shown_as_text_and_cut(read_of: Callable[[str], RunRows]) -> None:
     own = read_of("linear")
-    assert own.table is not None
     texts = [HOSTILE[row % len(HOSTILE)] for row in range(60)]
     table = own.table.select(range(60)).to_pandas().assign(text=texts, user=texts[::-1])
-    task = Classification(classes=("a", "b"))
-    rows = scored_rows(task, np.tile([1.0, 0.0], (60, 1)), np.ones(60, dtype=int))
-    changed = replace(own, scored_rows=rows, attributes=[], comparisons=[], results=[], notes=[HOSTILE[0]])
-    page = run_page(replace(changed, table=Dataset.from_pandas(table)))
+    changed = replace(own, scored_rows=two_classes([False] * 60), attributes=[], comparisons=[], results=[])
+    page = run_page(replace(changed, notes=[HOSTILE[0]], table=Dataset.from_pandas(table)))
     assert page.count("<article>") == 12
-    assert "<script" not in page
-    assert "<img" not in page
-    assert "&lt;script&gt;alert(1)&lt;/script&gt;" in page
-    assert '<p class="text" dir="auto">\u202eمرحب</p>' in page
-    assert "{{ 7 * 7 }}" in page
-    assert "(no text)" in page
-    assert "x" * 399 + "…" in page
-    assert "x" * 400 not in page
+    shown = ["&lt;script&gt;alert(1)&lt;/script&gt;", '<p class="text" dir="auto">\u202eمرحب</p>', "{{ 7 * 7 }}"]
+    shown += ["(no text)", "x" * 399 + "…"]
+    assert [part for part in shown if part not in page] == []
+    assert [part for part in ("<script", "<img", "x" * 400) if part in page] == []
 
 
 @pytest.mark.slow
@@ -478,14 +435,11 @@ def test_the_page_opens_with_the_verdict_and_folds_what_shows_nothing(read_of: C
     shown = replace(pair, b="majority", difference=0.3, low=0.2, high=0.4, p_value=0.001)
     page = run_page(replace(own, comparisons=[replace(pair, low=-0.1, high=0.1, p_value=0.9), shown]))
     assert page.index(f'<p class="headline">{own.verdict.headline}') < page.index("<h2>Verdict</h2>")
-    assert own.verdict.attributes is not None
-    assert own.verdict.baseline is not None
     assert own.verdict.headline == f"{own.verdict.attributes.headline} {own.verdict.baseline.headline}"
     assert f"Do the attributes help? <strong>{own.verdict.attributes.answer.capitalize()}</strong>" in page
     metrics = page[page.index("<h2>Metrics</h2>") : page.index("<h2>Training</h2>")]
     assert metrics.index("injector against majority") < metrics.index("<details>")
     assert metrics.index("<details>") < metrics.index("injector against linear") < metrics.index("</details>")
-    assert own.training.finished is not None
     assert own.training.finished[:10] in page
     links = re.findall(r'<li><a href="#(.*?)">', page)
     assert links == re.findall(r'<section id="(.*?)"', page)
@@ -504,12 +458,8 @@ def test_the_page_opens_with_the_verdict_and_folds_what_shows_nothing(read_of: C
     ],
 )
 def test_mistakes_are_told_with_the_cure(
-    words: list[str], said: str, run_of: Runs, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    words: list[str], said: str, run_of: Runs, tmp_path: Path, fails: Callable[..., str]
 ) -> None:
     (tmp_path / "empty.csv").write_text("")
     run = run_of("linear")
-    capsys.readouterr()
-    assert main(["report", *(word.format(run=run, folder=tmp_path) for word in words)]) == 1
-    error = capsys.readouterr().err
-    assert said in error
-    assert "Traceback" not in error
+    assert said in fails("report", *(word.format(run=run, folder=tmp_path) for word in words))

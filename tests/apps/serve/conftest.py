@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
-from live_service import PATIENCE, Gated
+from live_service import Gated, client_of
 from trained_runs import TrainedRuns
 
-from attribune.apps.serve import ServedModel, ServeSettings, create_app, load_models
+from attribune.apps.serve import ServedModel, load_models
 
 ATTRIBUTES = ("--multi-label", "tags:;", "--numeric", "price")
 TUNED = ("--tuning", "frozen", "--set", "training.learning_rate=0.05")  # it shows after so short a training
@@ -37,8 +37,7 @@ def models(runs: Path) -> dict[str, ServedModel]:
 @pytest.fixture(scope="session")
 def client(models: dict[str, ServedModel]) -> Iterator[TestClient]:
     """A service of all runs, without limits that a test would meet by chance."""
-    app = create_app(models, settings=ServeSettings(timeout=PATIENCE))
-    with TestClient(app, raise_server_exceptions=False) as client:
+    with client_of(models) as client:
         yield client
 
 

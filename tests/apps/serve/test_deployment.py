@@ -45,12 +45,12 @@ def test_the_compose_file_fits_the_service() -> None:
     (service,) = yaml.safe_load(text)["services"].values()
     assert {KEYS, VALUE_KEYS} <= set(service["environment"])
     dockerfile = (ROOT / "Dockerfile").read_text(encoding="utf-8")
-    entry = yaml.safe_load(re.search(r"^ENTRYPOINT (.*)$", dockerfile, re.MULTILINE)[1])  # type: ignore[index]
-    home = re.search(r"^ENV HF_HOME=(.*)$", dockerfile, re.MULTILINE)[1]  # type: ignore[index]
+    entry = yaml.safe_load(re.search(r"^ENTRYPOINT (.*)$", dockerfile, re.MULTILINE)[1])
+    home = re.search(r"^ENV HF_HOME=(.*)$", dockerfile, re.MULTILINE)[1]
     assert home in [volume.split(":")[-1] for volume in service["volumes"]]
     assert dockerfile.index(f"mkdir {home} && chown attribune {home}") < dockerfile.index(f"VOLUME {home}")
     pinned = (ROOT / "constraints.txt").read_text(encoding="utf-8")
-    assert f"{re.search('ARG BACKBONE=(.*)', dockerfile)[1]}==" in pinned  # type: ignore[index]
+    assert f"{re.search('ARG BACKBONE=(.*)', dockerfile)[1]}==" in pinned
     parser = argparse.ArgumentParser()
     serve_verb.add_parser(parser.add_subparsers())
     options = parser.parse_args([*entry[1:], *map(str, service["command"])])
@@ -61,7 +61,7 @@ def test_the_compose_file_fits_the_service() -> None:
     probe = service["healthcheck"]["test"]
     compile(probe[-1], "probe", "exec")
     assert f"http://localhost:{options.port}/health" in probe[-1]
-    assert probe[1:] == yaml.safe_load(re.search(r"HEALTHCHECK .*CMD (.*)$", dockerfile, re.MULTILINE)[1])  # type: ignore[index]
+    assert probe[1:] == yaml.safe_load(re.search(r"HEALTHCHECK .*CMD (.*)$", dockerfile, re.MULTILINE)[1])
     assert shlex.split(text.splitlines()[0].partition("compose")[0])
 
 

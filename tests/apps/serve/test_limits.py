@@ -6,17 +6,15 @@ import asyncio
 import json
 import socket
 import threading
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
-from fastapi.testclient import TestClient
-from live_service import PATIENCE, Clock, Gated, service_of, until
+from live_service import PATIENCE, Clock, Gated, client_of, service_of, until
 
-from attribune.apps.cli import main
 from attribune.apps.serve import ServedModel, ServeSettings, create_app, load_models
 from attribune.apps.serve.batching import Batcher, Overloaded, Stopping
 from attribune.apps.serve.settings import KEYS, VALUE_KEYS, Keys
@@ -26,18 +24,21 @@ from attribune.models.shared_pass import SharedPass
 KEY = "0123456789abcdef"
 
 
+def ask(batcher: Batcher, model: Gated, *texts: int) -> Future[Any]:
+    return batcher.submit(model, {"text": [*texts]})
+
+
 def waiting_for_first(batcher: Batcher, gated: Gated) -> Future[Any]:
     """Occupy the model."""
-    first = batcher.submit(gated, {"text": [0]})  # type: ignore[arg-type]
+    first = ask(batcher, gated, 0)
     until(lambda: bool(gated.asked))
     return first
 
 
 def test_requests_gather_while_the_model_works() -> None:
-    gated = Gated()
-    batcher = Batcher(max_queue_size=100, max_batch_size=5)
+    gated, batcher = Gated(), Batcher(max_queue_size=100, max_batch_size=5)
     futures = [waiting_for_first(batcher, gated)]
-    futures += [batcher.submit(gated, {"text": [n] * n}) for n in (2, 3, 1, 7, 2)]  # type: ignore[arg-type]
+    futures += [ask(batcher, gated, *[n] * n) for n in (2, 3, 1, 7, 2)]
     assert batcher.waiting == 15
     gated.open.set()
     batcher.close()
@@ -60,23 +61,20 @@ def test_after_several_the_next_batch_waits_for_as_many_and_after_one_it_does_no
 ) -> None:
     """The time itself is not measured: patience without end, or none, shows who waits."""
     monkeypatch.setattr("attribune.apps.serve.batching._PATIENCE", 1e8)
-    gated = Gated()
-    batcher = Batcher(max_queue_size=100)
+    gated, batcher = Gated(), Batcher(max_queue_size=100)
     batcher._changed = changed = Watched()
-    futures = [waiting_for_first(batcher, gated)]
-    futures += [batcher.submit(gated, {"text": [n]}) for n in (1, 2)]  # type: ignore[arg-type]
+    futures = [waiting_for_first(batcher, gated), ask(batcher, gated, 1), ask(batcher, gated, 2)]
     assert changed.waits == 0
     gated.open.set()
-    found = [future.result(PATIENCE) for future in futures]
-    assert found == [[0], [1], [2]], "one alone is not followed by waiting"
+    assert [future.result(PATIENCE) for future in futures] == [[0], [1], [2]], "one alone is not followed by waiting"
     until(lambda: changed.waits == 1)
-    third = batcher.submit(gated, {"text": [3]})  # type: ignore[arg-type]
+    third = ask(batcher, gated, 3)
     until(lambda: changed.waits == 2 or third.done())
     assert not third.done(), "it was looked at, and more are waited for"
-    fourth = batcher.submit(gated, {"text": [4]})  # type: ignore[arg-type]
+    fourth = ask(batcher, gated, 4)
     assert (third.result(PATIENCE), fourth.result(PATIENCE)) == ([3], [4])
     assert gated.asked == [[0], [1, 2], [3, 4]]
-    last = batcher.submit(gated, {"text": [5]})  # type: ignore[arg-type]
+    last = ask(batcher, gated, 5)
     batcher.close()
     assert last.result(PATIENCE) == [5], "closing waits for nobody"
 
@@ -85,23 +83,39 @@ def test_a_mistake_of_ours_stops_the_service_and_nobody_waits_for_ever() -> None
     def wrong(_: int) -> None:
         raise RuntimeError("the figures cannot be kept")
 
-    gated = Gated()
+    gated, batcher = Gated(), Batcher(max_queue_size=100, observe=wrong)
     gated.open.set()
-    batcher = Batcher(max_queue_size=100, observe=wrong)
-    futures = [batcher.submit(gated, {"text": [0]})]  # type: ignore[arg-type]
+    asked = ask(batcher, gated, 0)
     until(lambda: not batcher.alive)
     with pytest.raises(Stopping):
-        batcher.submit(gated, {"text": [1]})  # type: ignore[arg-type]
+        ask(batcher, gated, 1)
     batcher.close()
-    assert isinstance(futures[0].exception(PATIENCE), RuntimeError)
+    assert isinstance(asked.exception(PATIENCE), RuntimeError)
+
+
+def test_long_work_lets_others_through_and_what_fails_says_so() -> None:
+    batcher = Batcher(max_queue_size=10)
+    begun, seen = threading.Event(), list[str]()
+
+    def long() -> list[str]:
+        begun.set()
+        until(lambda: bool(batcher._jobs))
+        batcher.give_way()
+        return [*seen]
+
+    first = batcher.call(long, rows=1)
+    assert begun.wait(PATIENCE)
+    short, broken = batcher.call(lambda: seen.append("short")), batcher.call(lambda: 1 // 0)
+    assert (first.result(), short.result()) == (["short"], None)
+    assert isinstance(broken.exception(), ZeroDivisionError)
+    batcher.close()
 
 
 def test_models_take_turns() -> None:
-    one, other = Gated(), Gated()
+    one, other, batcher = Gated(), Gated(), Batcher(max_queue_size=100)
     other.open.set()
-    batcher = Batcher(max_queue_size=100)
     futures = [waiting_for_first(batcher, one)]
-    futures += [batcher.submit(model, {"text": [n]}) for n, model in enumerate((other, one, other), 1)]  # type: ignore[arg-type]
+    futures += [ask(batcher, model, n) for n, model in enumerate((other, one, other), 1)]
     one.open.set()
     batcher.close()
     assert (one.asked, other.asked) == ([[0], [2]], [[1, 3]])
@@ -144,41 +158,35 @@ def test_models_of_one_backbone_are_answered_in_one_batch(
 
 
 def test_the_queue_does_not_grow() -> None:
-    gated = Gated()
-    batcher = Batcher(max_queue_size=4)
-    futures = [waiting_for_first(batcher, gated)]
-    futures += [batcher.submit(gated, {"text": [n]}) for n in range(4)]  # type: ignore[arg-type]
+    gated, batcher = Gated(), Batcher(max_queue_size=4)
+    futures = [waiting_for_first(batcher, gated), *(ask(batcher, gated, n) for n in range(4))]
     with pytest.raises(Overloaded):
-        batcher.submit(gated, {"text": [9]})  # type: ignore[arg-type]
+        ask(batcher, gated, 9)
     gated.open.set()
     assert [len(future.result(PATIENCE)) for future in futures] == [1] * 5
-    assert batcher.submit(gated, {"text": [1] * 50}).result(PATIENCE), "a large one is taken when nothing waits"  # type: ignore[arg-type]
+    assert ask(batcher, gated, *[1] * 50).result(PATIENCE), "a large one is taken when nothing waits"
     batcher.close()
     with pytest.raises(Stopping):
-        batcher.submit(gated, {"text": [1]})  # type: ignore[arg-type]
+        ask(batcher, gated, 1)
 
 
 def test_who_has_left_is_not_scored() -> None:
-    gated = Gated()
-    batcher = Batcher(max_queue_size=9)
-    first = waiting_for_first(batcher, gated)
-    left, stays = (batcher.submit(gated, {"text": [n]}) for n in (1, 2))  # type: ignore[arg-type]
+    gated, batcher = Gated(), Batcher(max_queue_size=9)
+    first, left, stays = waiting_for_first(batcher, gated), ask(batcher, gated, 1), ask(batcher, gated, 2)
     assert left.cancel()
     gated.open.set()
     batcher.close()
     assert (first.result(), stays.result(), gated.asked) == ([0], [2], [[0], [2]])
 
 
-@contextmanager
-def service(model: ServedModel, **settings: Any) -> Iterator[TestClient]:
-    settings = {"timeout": PATIENCE, **settings}
-    with TestClient(create_app({"none": model}, settings=ServeSettings(**settings))) as client:
-        yield client
+def refusal(answer: httpx.Response) -> tuple[int, str]:
+    """The status and the first reason."""
+    return answer.status_code, answer.json()["errors"][0]["reason"]
 
 
 @pytest.mark.slow
 def test_overload_is_answered_at_once(models: dict[str, ServedModel], slow: Gated) -> None:
-    with service(models["none"], max_queue_size=3) as client, ThreadPoolExecutor(12) as pool:
+    with client_of({"none": models["none"]}, max_queue_size=3) as client, ThreadPoolExecutor(12) as pool:
 
         def ask(_: int) -> int:
             return client.post("/v1/predict", json={"text": "x"}).status_code
@@ -190,14 +198,14 @@ def test_overload_is_answered_at_once(models: dict[str, ServedModel], slow: Gate
         answer = client.post("/v1/predict", json={"text": "x"})
         slow.open.set()
         statuses = [future.result() for future in (first, *others)]
-    assert (answer.status_code, answer.headers["retry-after"]) == (429, "1")
-    assert answer.json()["errors"][0]["reason"] == "more than 3 texts wait already: try again later"
+    assert refusal(answer) == (429, "more than 3 texts wait already: try again later")
+    assert answer.headers["retry-after"] == "1"
     assert sorted(statuses) == [200] * 4 + [429] * 8
 
 
 @pytest.mark.slow
 def test_no_answer_in_time(models: dict[str, ServedModel], slow: Gated) -> None:
-    with service(models["none"], timeout=5) as client, ThreadPoolExecutor(1) as pool:
+    with client_of({"none": models["none"]}, timeout=5) as client, ThreadPoolExecutor(1) as pool:
         clock = Clock.of(client)
         asked = pool.submit(client.post, "/v1/predict", json={"text": "x"})
         until(lambda: bool(slow.asked))
@@ -206,66 +214,41 @@ def test_no_answer_in_time(models: dict[str, ServedModel], slow: Gated) -> None:
         slow.open.set()
         clock.run()
         assert (answer.status_code, answer.headers["retry-after"]) == (503, "1")
-        assert "no answer within 5 seconds" in answer.json()["errors"][0]["reason"]
+        assert "no answer within 5 seconds" in refusal(answer)[1]
 
 
 @pytest.mark.slow
 def test_a_service_that_stops(models: dict[str, ServedModel]) -> None:
-    app = create_app({"none": models["none"]})
-    with TestClient(app) as client:
+    with client_of({"none": models["none"]}) as client:
         assert client.get("/health").json() == {"status": "ok"}
-        assert client.portal is not None
-        client.portal.call(_close, app)
+        client.portal.call(asyncio.to_thread, service_of(client.app).batcher.close)
         assert (client.get("/health").status_code, client.get("/health").json()) == (503, {"status": "stopping"})
         answer = client.post("/v1/predict", json={"text": "x"})
-    assert (answer.status_code, answer.json()["errors"][0]["reason"]) == (
-        503,
-        "the service is stopping: try again later",
-    )
-
-
-async def _close(app: Any) -> None:
-    await asyncio.to_thread(service_of(app).batcher.close)
+    assert refusal(answer) == (503, "the service is stopping: try again later")
 
 
 # Keys
 
 
-@pytest.fixture(scope="module")
-def locked(models: dict[str, ServedModel]) -> Iterator[TestClient]:
-    """A service with two keys."""
-    with TestClient(create_app({"none": models["none"]}, keys=Keys(callers=(KEY, KEY[::-1])))) as client:
-        yield client
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("header", "status"),
+    ("keys", "status"),
     [
-        ({}, 401),
-        ({"authorization": ""}, 401),
-        ({"authorization": KEY}, 401),
-        ({"authorization": f"Basic {KEY}"}, 401),
-        ({"authorization": f"Bearer {KEY[:-1]}"}, 401),
-        ({"authorization": f"Bearer {KEY}x"}, 401),
-        ({"authorization": b"Bearer \xff\xfe"}, 401),
-        ({"authorization": f"Bearer {KEY}"}, 200),
-        ({"authorization": f"bearer {KEY}"}, 200),
-        ({"authorization": f"Bearer {KEY[::-1]}"}, 200),
+        ([None, "", KEY, f"Basic {KEY}", f"Bearer {KEY[:-1]}", f"Bearer {KEY}x", b"Bearer \xff\xfe"], 401),
+        ([f"Bearer {KEY}", f"bearer {KEY}", f"Bearer {KEY[::-1]}"], 200),
     ],
+    ids=["wrong", "right"],
 )
-def test_keys(header: Any, status: int, locked: TestClient) -> None:
-    answers = [
-        locked.post("/v1/predict", json={"text": "x"}, headers=header),
-        locked.get("/v1/models", headers=header),
-        locked.get("/metrics", headers=header),
-        locked.get("/openapi.json", headers=header),
-    ]
-    assert {answer.status_code for answer in answers} == {status}
-    assert locked.get("/health").status_code == 200
-    if status == 401:
-        assert answers[0].headers["www-authenticate"] == "Bearer"
-        assert KEY not in answers[0].text
+def test_keys(keys: list[Any], status: int, models: dict[str, ServedModel]) -> None:
+    with client_of({"none": models["none"]}, keys=Keys(callers=(KEY, KEY[::-1]))) as client:
+        for key in keys:
+            header = {} if key is None else {"authorization": key}
+            predicted = client.post("/v1/predict", json={"text": "x"}, headers=header)
+            others = [client.get(path, headers=header) for path in ("/v1/models", "/metrics", "/openapi.json")]
+            assert {answer.status_code for answer in (predicted, *others)} == {status}, key
+            assert client.get("/health").status_code == 200
+            if status == 401:
+                assert (predicted.headers["www-authenticate"], KEY in predicted.text) == ("Bearer", False)
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.1.2.3", "::1", "localhost"])
@@ -286,12 +269,31 @@ def test_other_machines_need_a_key(host: str, keys: str | None, monkeypatch: pyt
     assert Keys.of_environment(host, enrol=False).callers == (KEY, KEY[::-1])
 
 
-@pytest.mark.parametrize("key", ["short", "ключключключключ"])
-def test_keys_that_will_not_do(key: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(KEYS, f"{KEY},{key}")
-    with pytest.raises(ConfigError, match=r"key 2 of ATTRIBUNE_SERVE_KEYS has .* use 16 or more") as error:
-        Keys.of_environment("127.0.0.1", enrol=False)
-    assert key not in str(error.value)
+@pytest.mark.parametrize(
+    ("callers", "own", "enrol", "reason"),
+    [
+        (f"{KEY},short", "", False, "key 2 of ATTRIBUNE_SERVE_KEYS has .* use 16 or more"),
+        (f"{KEY},ключключключключ", "", False, "key 2 of ATTRIBUNE_SERVE_KEYS has .* use 16 or more"),
+        (KEY, "", True, f"set {VALUE_KEYS} to one or several other keys"),
+        (KEY, KEY, True, "so that every caller could delete values"),
+        (KEY, f"{KEY}0,{KEY}", True, "so that every caller could delete values"),
+        ("", "short", True, f"key 1 of {VALUE_KEYS} has 5 characters"),
+        (KEY, f"{KEY}0", True, None),
+        (KEY, "", False, None),
+        ("", "", True, None),
+    ],
+)
+def test_keys_that_will_do(
+    callers: str, own: str, enrol: bool, reason: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(KEYS, callers)
+    monkeypatch.setenv(VALUE_KEYS, own)
+    if reason is None:
+        assert Keys.of_environment("127.0.0.1", enrol=enrol).values == tuple(filter(None, [own]))
+    else:
+        with pytest.raises(ConfigError, match=reason) as error:
+            Keys.of_environment("127.0.0.1", enrol=enrol)
+        assert not [key for key in (*callers.split(","), own) if key and key in str(error.value)]
 
 
 # The command
@@ -321,15 +323,12 @@ def test_keys_that_will_not_do(key: str, monkeypatch: pytest.MonkeyPatch) -> Non
     ],
 )
 def test_the_command_refuses(
-    words: list[str], message: str, runs: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    words: list[str], message: str, runs: Path, fails: Callable[..., str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv(KEYS, raising=False)
     with socket.create_server(("127.0.0.1", 0)) as taken:
         given = [word.format(runs=runs, taken=taken.getsockname()[1]) for word in words]
-        assert main(["serve", *given]) == 1
-    out, error = capsys.readouterr()
-    assert message in error
-    assert (out, error.count("Traceback")) == ("", 0)
+        assert message in fails("serve", *given)
 
 
 # Bodies
@@ -421,36 +420,12 @@ def test_a_service_needs_a_run() -> None:
         load_models([])
 
 
-@pytest.mark.parametrize(
-    ("callers", "own", "enrol", "reason"),
-    [
-        ((KEY,), "", True, f"set {VALUE_KEYS} to one or several other keys"),
-        ((KEY,), KEY, True, "so that every caller could delete values"),
-        ((KEY,), f"{KEY}0,{KEY}", True, "so that every caller could delete values"),
-        ((), "short", True, f"key 1 of {VALUE_KEYS} has 5 characters"),
-        ((KEY,), f"{KEY}0", True, None),
-        ((KEY,), "", False, None),
-        ((), "", True, None),
-    ],
-)
-def test_keys_for_values(
-    callers: tuple[str, ...], own: str, enrol: bool, reason: str | None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv(KEYS, ",".join(callers))
-    monkeypatch.setenv(VALUE_KEYS, own)
-    if reason is None:
-        assert Keys.of_environment("127.0.0.1", enrol=enrol).values == tuple(filter(None, [own]))
-    else:
-        with pytest.raises(ConfigError, match=reason):
-            Keys.of_environment("127.0.0.1", enrol=enrol)
-
-
 @pytest.mark.slow
 def test_requests_are_logged_on_demand_without_their_values(
     models: dict[str, ServedModel], capsys: pytest.CaptureFixture[str]
 ) -> None:
     for has_log in (False, True):
-        with TestClient(create_app(models, settings=ServeSettings(access_log=has_log))) as client:
+        with client_of(models, access_log=has_log) as client:
             client.get("/health")
             client.delete("/v1/values/user/u17")
         lines = [line.partition(" in ")[0] for line in capsys.readouterr().err.splitlines() if "testclient" in line]

@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from unittest import mock
 from urllib.parse import quote
 
 import httpx
@@ -19,15 +20,13 @@ import pytest
 import small_runs
 from datasets import Dataset
 from fastapi.testclient import TestClient
-from live_service import PATIENCE, Clock, service_of, until
+from live_service import PATIENCE, Clock, client_of, service_of, until
 from trained_runs import TrainedRuns
 
 from attribune.apps.cli import main
-from attribune.apps.serve import ServedModel, ServeSettings, create_app, load_models
-from attribune.apps.serve.batching import Batcher
+from attribune.apps.serve import ServedModel, load_models
 from attribune.apps.serve.settings import Keys
 from attribune.errors import ConfigError, DataError, ModelFolderError
-from attribune.models.base import ConditionedModel
 from attribune.models.predictor import Predictor
 from attribune.runs.folder import RunFolder
 from attribune.runs.loading import load_run
@@ -73,18 +72,29 @@ def same(found: list[dict[str, Any]], expected: list[dict[str, Any]]) -> None:
         assert one["output"] == pytest.approx(other["output"], abs=1e-6)
 
 
+def learned(client: TestClient, rows: list[dict[str, Any]] = NEW, **more: Any) -> dict[str, Any]:
+    answer = client.post("/v1/enrol", json=body(rows, **more))
+    assert answer.status_code == 200, answer.text
+    return answer.json()
+
+
 @pytest.fixture
 def run(runs: Path, tmp_path: Path) -> Path:
     """A run that may change."""
     return Path(shutil.copytree(runs / "injector", tmp_path / "injector"))
 
 
+@pytest.fixture
+def other(runs: Path, tmp_path: Path) -> Path:
+    """The same run, for commands."""
+    return Path(shutil.copytree(runs / "injector", tmp_path / "other"))
+
+
 @contextmanager
 def serving(*runs: Path, **settings: Any) -> Iterator[TestClient]:
     models = load_models([str(run) for run in runs], enrol=True)
-    app = create_app(models, settings=ServeSettings(**{"enrol": True, "timeout": PATIENCE, **settings}))
-    with TestClient(app, raise_server_exceptions=False) as client:
-        client.models = models  # type: ignore[attr-defined]
+    with client_of(models, enrol=True, **settings) as client:
+        client.models = models
         yield client
 
 
@@ -109,16 +119,13 @@ def vectors(run: Path, value: str = VALUE) -> dict[str, Any]:
     return {name: model.get_parameter(name).detach()[number].numpy() for name, owner in owners if owner == "user"}
 
 
-def test_it_is_learned_as_the_command_learns_it(runs: Path, run: Path, client: TestClient, tmp_path: Path) -> None:
-    other = Path(shutil.copytree(runs / "injector", tmp_path / "other"))
+def test_it_is_learned_as_the_command_learns_it(run: Path, other: Path, client: TestClient, tmp_path: Path) -> None:
     (expected,) = enrol(other, str(small_runs.write_csv(tmp_path / "new.csv", NEW)), attributes=["user"]).values
-    found = client.post("/v1/enrol", json=body())
-    assert found.status_code == 200, found.text
-    answer = found.json()
+    answer = learned(client)
     assert answer.pop("seconds") > 0
-    assert answer.pop("loss_before") == pytest.approx(expected.loss_before, abs=1e-6)
-    assert answer.pop("loss_after") == pytest.approx(expected.loss_after, abs=1e-6)
-    assert answer == {"model": "injector", "attribute": "user", "value": VALUE, "rows": 12, "stored": True}
+    said = {"model": "injector", "attribute": "user", "value": VALUE, "rows": 12, "stored": True}
+    said |= {name: pytest.approx(getattr(expected, name), abs=1e-6) for name in ("loss_before", "loss_after")}
+    assert answer == said
     for name, vector in vectors(other).items():
         np.testing.assert_allclose(vectors(run)[name], vector, atol=1e-6)
     probabilities = load_run(other)[1].predict(Dataset.from_list(NEW))["probability_good"]
@@ -132,22 +139,26 @@ def test_it_is_learned_as_the_command_learns_it(runs: Path, run: Path, client: T
 
 
 def test_it_is_there_after_a_restart_and_can_be_undone(run: Path, tmp_path: Path) -> None:
-    known = [row for row in OLD if row["user"] != VALUE]
-    before = load_run(run)[1].predict(Dataset.from_list(known))["probability_good"]
+    def known() -> Any:
+        return load_run(run)[1].predict(Dataset.from_list(OLD))["probability_good"]
+
+    def steps() -> list[list[str]]:
+        return [[value.value for value in step] for step in enrolments(run)]
+
+    before = known()
     with serving(run) as client:
         for number in range(2):
-            assert client.post("/v1/enrol", json=body(NEW[number::2], value=f"new{number}")).status_code == 200
+            learned(client, NEW[number::2], value=f"new{number}")
         rows = [{**row, "user": f"new{number % 2}"} for number, row in enumerate(NEW)]
         served = outputs(client, rows)
     with serving(run) as client:
         same(outputs(client, rows), served)
-    assert [[value.value for value in step] for step in enrolments(run)] == [["new0"], ["new1"]]
+    assert steps() == [["new0"], ["new1"]]
     data = small_runs.write_csv(tmp_path / "rows.csv", rows)
     assert main(["predict", str(run), str(data), "--output", str(tmp_path / "found.csv")]) == 0
     assert main(["enrol", str(run), "--undo"]) == 0
-    assert [[value.value for value in step] for step in enrolments(run)] == [["new0"]]
-    after = load_run(run)[1].predict(Dataset.from_list(known))["probability_good"]
-    np.testing.assert_array_equal(before, after)
+    assert steps() == [["new0"]]
+    np.testing.assert_array_equal(before, known())
 
 
 def test_what_is_known_stays_to_the_bit_and_other_models_do_not_grow(runs: Path, run: Path, tmp_path: Path) -> None:
@@ -159,43 +170,41 @@ def test_what_is_known_stays_to_the_bit_and_other_models_do_not_grow(runs: Path,
             return {"all": [outputs(client, OLD, model=model) for model in ("injector", "pln")], "alone": alone}
 
         def sizes() -> list[int]:
-            found = client.get("/v1/models").json()["models"]
-            return [attribute["values"] for model in found for attribute in model["attributes"][:1]]
+            return [model["attributes"][0]["values"] for model in client.get("/v1/models").json()["models"]]
 
-        before, other = ask(), outputs(client, NEW, model="pln")
-        misses = {name: cache.misses for name, cache in client.models["injector"].weight_caches.items()}  # type: ignore[attr-defined]
+        def misses() -> dict[str, int]:
+            return {name: cache.misses for name, cache in client.models["injector"].weight_caches.items()}
+
+        before, others = ask(), outputs(client, NEW, model="pln")
+        missed = misses()
         assert sizes() == [7, 7]
-        assert client.post("/v1/enrol", json=body(model="injector")).status_code == 200
-        assert sizes() == [8, 7]
-        assert ask() == before
-        caches = client.models["injector"].weight_caches  # type: ignore[attr-defined]
-        assert {name: cache.misses for name, cache in caches.items()} == misses, "what was cached stays"
-        assert outputs(client, NEW, model="pln") == other
+        learned(client, model="injector")
+        assert (sizes(), ask()) == ([8, 7], before)
+        assert misses() == missed, "what was cached stays"
+        assert outputs(client, NEW, model="pln") == others
         assert outputs(client, NEW, model="injector")[0]["unknown"] == {}
-        assert client.post("/v1/enrol", json=body(model="pln")).status_code == 200
+        learned(client, model="pln")
         assert sizes() == [8, 8]
 
 
-def test_forgetting_is_that_of_the_command(runs: Path, run: Path, client: TestClient, tmp_path: Path) -> None:
-    other = Path(shutil.copytree(runs / "injector", tmp_path / "other"))
-    assert client.post("/v1/enrol", json=body()).status_code == 200
-    assert client.post("/v1/enrol", json=body(value="more")).status_code == 200
-    everybody = outputs(client, [{**row, "user": "more"} for row in NEW])
-    answer = client.delete(PATH)
-    assert answer.status_code == 200, answer.text
-    found = answer.json()
+def test_forgetting_is_that_of_the_command(run: Path, other: Path, client: TestClient) -> None:
+    more = [{**row, "user": "more"} for row in NEW]
+    learned(client)
+    learned(client, value="more")
+    everybody = outputs(client, more)
+    found = client.delete(PATH).json()
     assert (found["value"], found["models"], found["remaining"]) == (VALUE, 1, [])
     assert outputs(client, NEW)[0]["unknown"] == {"user": [VALUE]}
-    assert outputs(client, [{**row, "user": "more"} for row in NEW]) == everybody
+    assert outputs(client, more) == everybody
     assert client.delete("/v1/values/user/u3").json()["predictions"] == forget(other, "user", ["u3"]).predictions
     assert outputs(client, [{**OLD[0], "user": "u3"}])[0]["unknown"] == {"user": ["u3"]}
     assert client.delete("/v1/values/user/more").status_code == 200
-    assert load_run(run)[1].schema["user"].values == load_run(other)[1].schema["user"].values
-    rows = Dataset.from_list(OLD)
-    np.testing.assert_array_equal(load_run(run)[1].logits(rows)[0], load_run(other)[1].logits(rows)[0])
+    (_, mine), (_, theirs) = load_run(run), load_run(other)
+    assert mine.schema["user"].values == theirs.schema["user"].values
+    np.testing.assert_array_equal(*(one.logits(Dataset.from_list(OLD))[0] for one in (mine, theirs)))
     assert fault(client.delete(PATH), 404)[0] == "value"
     assert 'attribune_removals_total{model="injector"} 3.0' in client.get("/metrics").text
-    assert client.post("/v1/enrol", json=body(value="u3")).status_code == 200, "it can be learned anew"
+    learned(client, value="u3")  # it can be learned anew
     with serving(run) as again:
         same(outputs(again, OLD), outputs(client, OLD))
 
@@ -221,7 +230,7 @@ def test_those_who_come_together_are_written_together(
         twice = fault(client.post("/v1/enrol", json=body(value="first")), 409)
         assert twice == ("value", "another request is adding it now: try again later")
         more = [pool.submit(client.post, "/v1/enrol", json=body(value=f"more{number}")) for number in range(4)]
-        writer = client.app.state.values._writer  # type: ignore[attr-defined]
+        writer = client.app.state.values._writer
         until(lambda: sum(map(len, writer._waiting.values())) == 4)
         free.set()
         assert [one.result().status_code for one in (first, *more)] == [200] * 5
@@ -230,7 +239,6 @@ def test_those_who_come_together_are_written_together(
     rows = [{**OLD[0], "user": value} for value in ("first", "more0", "more3")]
     served = outputs(client, rows)
     assert not any(one["unknown"] for one in served)
-    same(outputs(client, OLD), before)
     with serving(run) as again:
         same(outputs(again, rows), served)
 
@@ -260,47 +268,23 @@ def test_predictions_go_on_between_the_passes_over_the_rows(
     same(outputs(client, OLD), before)
 
 
-def test_long_work_lets_others_through() -> None:
-    batcher = Batcher(max_queue_size=10)
-    begun, seen = threading.Event(), list[str]()
-
-    def long() -> str:
-        begun.set()
-        until(lambda: bool(batcher._jobs))
-        batcher.give_way()
-        assert seen == ["short"]
-        return "long"
-
-    first = batcher.call(long, rows=1)
-    assert begun.wait(PATIENCE)
-    short, broken = batcher.call(lambda: seen.append("short")), batcher.call(lambda: 1 // 0)
-    assert first.result() == "long"
-    assert short.result() is None
-    assert isinstance(broken.exception(), ZeroDivisionError)
-    batcher.close()
-
-
 # What goes wrong
 
 
 @pytest.mark.exhaustive
-def test_a_full_disk_keeps_the_value_out(run: Path, client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
-    files = {path.name: path.read_bytes() for path in (run / "model").iterdir() if path.is_file()}
-    before = outputs(client, [*OLD, *NEW])
+def test_a_full_disk_keeps_the_value_out(run: Path, client: TestClient) -> None:
+    def state() -> tuple[Any, ...]:
+        files = {path.name: path.read_bytes() for path in (run / "model").iterdir() if path.is_file()}
+        return files, outputs(client, [*OLD, *NEW])
+
+    before = state()
     for error in (OSError(errno.ENOSPC, "No space left on device"), ModelFolderError("it is full")):
-
-        def full(*_: object, error: Exception = error, **__: object) -> None:
-            raise error
-
-        with monkeypatch.context() as patch:
-            patch.setattr("attribune.models.folder.ModelSnapshot.save_pretrained", full)
+        with mock.patch("attribune.models.folder.ModelSnapshot.save_pretrained", side_effect=error):
             field, reason = fault(client.post("/v1/enrol", json=body()), 503)
-            assert field == "model"
-            assert "full" in reason or "No space left" in reason
+            assert (field, "full" in reason or "No space left" in reason) == ("model", True)
             assert fault(client.delete("/v1/values/user/u3"), 503)[0] == "model"
-        assert outputs(client, [*OLD, *NEW]) == before
-        assert {path.name: path.read_bytes() for path in (run / "model").iterdir() if path.is_file()} == files
-    assert client.post("/v1/enrol", json=body()).status_code == 200
+        assert state() == before
+    learned(client)
     assert client.delete(PATH).status_code == 200
 
 
@@ -310,7 +294,7 @@ def test_a_run_that_another_command_works_in(run: Path, client: TestClient) -> N
         assert (field, "works in" in reason) == ("model", True)
         assert fault(client.delete("/v1/values/user/u3"), 503)[0] == "model"
         assert outputs(client, NEW)[0]["unknown"] == {"user": [VALUE]}
-    assert client.post("/v1/enrol", json=body()).status_code == 200
+    learned(client)
 
 
 @pytest.mark.exhaustive
@@ -332,18 +316,20 @@ def test_files_that_are_mapped(run: Path, monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr("attribune.apps.serve.models._LARGEST_COPY", 0)
     with serving(run) as client:
         before = outputs(client, OLD)
-        mapped = client.models["injector"].files.stamps  # type: ignore[attr-defined]
-        assert any("model.safetensors" in path for path in mapped)
-        assert client.post("/v1/enrol", json=body()).status_code == 200
-        same(outputs(client, OLD), before)
-        assert client.get("/health").status_code == 200
+
+        def reads_on() -> None:
+            same(outputs(client, OLD), before)
+            assert client.get("/health").status_code == 200
+
+        assert any("model.safetensors" in path for path in client.models["injector"].files.stamps)
+        learned(client)
+        reads_on()
         assert client.delete(PATH).status_code == 200
-        assert client.get("/health").status_code == 200
+        reads_on()
         file = run / "model" / "model.safetensors"
         shutil.copy(file, file.with_suffix(".copy"))
         file.with_suffix(".copy").replace(file)
-        same(outputs(client, OLD), before)
-        assert client.get("/health").status_code == 200, "the old file is still read"
+        reads_on()
 
 
 def test_learning_that_takes_too_long_is_given_up(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -369,7 +355,7 @@ def test_learning_that_takes_too_long_is_given_up(run: Path, monkeypatch: pytest
             same(outputs(client, OLD), before)
         assert len(passes) == 1
         assert not enrolments(run)
-        assert client.post("/v1/enrol", json=body()).status_code == 200
+        learned(client)
 
 
 ROW = {"text": "a great film", "label": "good"}
@@ -397,13 +383,13 @@ WRONG: list[tuple[Any, int, str, str]] = [
     (asked(ROW, attribute="tags", value="war"), 409, "value", "has the value 'war' already"),
     *(
         (asked(ROW, value=value), 422, "value", "means that there is no value")
-        for value in ("", "  ", None, "NaN", "null")
+        for value in ("", "  ", None, "NaN", "null", float("nan"))
     ),
-    (asked(ROW, value=float("nan")), 422, "value", "means that there is no value"),
     (asked(ROW, value=["a"]), 422, "value", "valid"),
     (asked(ROW, value={"a": 1}), 422, "value", "valid"),
     (asked(ROW, value="\ud800"), 422, "value", "half of a surrogate pair"),
     (asked(ROW, value="x" * 1001), 422, "value", "1,001 characters"),
+    *((asked(ROW, value=value), 422, "value", "could not be named in a path") for value in (".", "..")),
     (asked(ROW, attribute="tags", value="noir;opera"), 422, "value", "has ';' in it"),
     # the rows
     (asked(), 422, "rows", "the list is empty"),
@@ -434,25 +420,21 @@ WRONG: list[tuple[Any, int, str, str]] = [
 
 
 @pytest.fixture(scope="module")
-def unchanged(runs: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, TestClient]]:
-    """A run, and a service of it that refuses whatever it is asked."""
+def unchanged(runs: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
+    """A service that refuses whatever it is asked: its run stays as it is."""
     run = Path(shutil.copytree(runs / "injector", tmp_path_factory.mktemp("unchanged") / "injector"))
     mark = RunFolder(run).model_mark
     with serving(run) as client:
-        yield run, client
+        yield client
     assert RunFolder(run).model_mark == mark
 
 
-def test_requests_that_cannot_be_used(unchanged: tuple[Path, TestClient]) -> None:
-    run, client = unchanged
-    mark = RunFolder(run).model_mark
+def test_requests_that_cannot_be_used(unchanged: TestClient) -> None:
     for given, status, field, reason in WRONG:
         content = given if isinstance(given, bytes) else json.dumps(given).encode()
-        answer = client.post("/v1/enrol", content=content, headers={"content-type": "application/json"})
+        answer = unchanged.post("/v1/enrol", content=content, headers={"content-type": "application/json"})
         found = fault(answer, status)
-        assert (found[0], reason in found[1]) == (field, True), (given, found)
-        assert found[1].isascii()
-    assert RunFolder(run).model_mark == mark
+        assert (found[0], reason in found[1], found[1].isascii()) == (field, True, True), (given, found)
 
 
 @pytest.mark.parametrize(
@@ -469,10 +451,8 @@ def test_requests_that_cannot_be_used(unchanged: tuple[Path, TestClient]) -> Non
         ("/v1/values/user/u3?model=stars", 404, "model", "there is no such model"),
     ],
 )
-def test_paths_that_name_no_value(
-    path: str, status: int, field: str, reason: str, unchanged: tuple[Path, TestClient]
-) -> None:
-    found = fault(unchanged[1].delete(path), status)
+def test_paths_that_name_no_value(path: str, status: int, field: str, reason: str, unchanged: TestClient) -> None:
+    found = fault(unchanged.delete(path), status)
     assert (found[0], reason in found[1]) == (field, True), found
 
 
@@ -490,16 +470,13 @@ def test_values_of_every_kind(client: TestClient) -> None:
 
 
 def test_a_service_that_was_not_told_to(runs: Path, models: dict[str, ServedModel]) -> None:
-    with TestClient(create_app(models), raise_server_exceptions=False) as client:
+    cure = "this service changes no run: start it with `attribune serve --enrol`"
+    with client_of(models) as client:
         for answer in (client.post("/v1/enrol", json=body(model="injector")), client.delete("/v1/values/user/u1")):
-            assert fault(answer, 403) == (
-                "path",
-                "this service changes no run: start it with `attribune serve --enrol`",
-            )
+            assert fault(answer, 403) == ("path", cure)
         described = client.get("/openapi.json").json()
         assert {"/v1/enrol", "/v1/values/{attribute}/{value}"} <= described["paths"].keys()
-    app = create_app(models, settings=ServeSettings(enrol=True))
-    with TestClient(app, raise_server_exceptions=False) as client:
+    with client_of(models, enrol=True) as client:
         found = fault(client.post("/v1/enrol", json=body(model="injector")), 422)
         assert found == ("model", "the values of model 'injector' cannot change: it was loaded without `enrol`")
     with pytest.raises(ConfigError, match="--dtype bfloat16 with --enrol"):
@@ -513,12 +490,12 @@ CALLER, OWNER = "0123456789abcdef", "fedcba9876543210"
 
 @pytest.mark.parametrize("own", [(), (OWNER,)], ids=["without a key for values", "with one"])
 def test_the_key_of_every_caller_changes_no_values(own: tuple[str, ...], run: Path) -> None:
-    models = load_models([str(run)], enrol=True)
-    app = create_app(models, settings=ServeSettings(enrol=True), keys=Keys(callers=(CALLER,), values=own))
-    keys: list[dict[str, str]] = [{}, *({"authorization": f"Bearer {key}"} for key in (CALLER, OWNER, f"{OWNER} "))]
+    foreign, caller, owner, longer = (
+        {"authorization": f"Bearer {key}"} if key else {} for key in ("", CALLER, OWNER, f"{OWNER} ")
+    )
     mark = RunFolder(run).model_mark
-    with TestClient(app, raise_server_exceptions=False) as client:
-        for headers in (keys[0], keys[1], keys[3]):
+    with client_of(load_models([str(run)], enrol=True), enrol=True, keys=Keys(callers=(CALLER,), values=own)) as client:
+        for headers in (foreign, caller, longer):
             for end in ("", "%0A"):  # which routes ignore
                 for answer in (
                     client.post(f"/v1/enrol{end}", json=body(), headers=headers),
@@ -527,10 +504,9 @@ def test_the_key_of_every_caller_changes_no_values(own: tuple[str, ...], run: Pa
                 ):
                     assert answer.status_code in (401, 403, 404)
         assert RunFolder(run).model_mark == mark
-        answer = client.post("/v1/enrol", json=body(), headers=keys[2])
+        answer = client.post("/v1/enrol", json=body(), headers=owner)
         assert fault(answer, 403)[0] == "path" if not own else answer.status_code == 200
-        assert client.get("/v1/models", headers=keys[1]).status_code == 200
-        assert client.get("/v1/models", headers=keys[2]).status_code == 401
+        assert [client.get("/v1/models", headers=one).status_code for one in (caller, owner)] == [200, 401]
 
 
 @pytest.mark.parametrize(
@@ -541,12 +517,6 @@ def test_what_can_be_enrolled_can_be_forgotten(value: str, client: TestClient) -
     assert found.status_code == 200, found.text
     stored = found.json()["value"]
     assert client.delete(f"/v1/values/user/{quote(stored, safe='')}").json()["value"] == stored
-
-
-@pytest.mark.parametrize("value", [".", ".."])
-def test_what_no_path_can_name_is_not_enrolled(value: str, unchanged: tuple[Path, TestClient]) -> None:
-    answer = unchanged[1].post("/v1/enrol", json=asked({"text": "a", "label": "good"}, value=value))
-    assert "could not be named in a path" in fault(answer, 422)[1]
 
 
 def test_a_run_with_a_link_in_it_keeps_its_values(run: Path, tmp_path: Path) -> None:
@@ -569,8 +539,7 @@ def test_a_run_with_a_link_in_it_keeps_its_values(run: Path, tmp_path: Path) -> 
 )
 def test_models_that_cannot_learn(name: str, reason: str, runs: Path, tmp_path: Path) -> None:
     source = runs / "injector" / "model" if name == "bare" else runs / name
-    copy = Path(shutil.copytree(source, tmp_path / name))
-    with serving(copy) as client:
+    with serving(Path(shutil.copytree(source, tmp_path / name))) as client:
         field, found = fault(client.post("/v1/enrol", json=body()), 422)
         assert (field, reason in found) == ("model", True), found
         assert client.post("/v1/predict", json={"text": "x"}).status_code == 200
@@ -579,35 +548,28 @@ def test_models_that_cannot_learn(name: str, reason: str, runs: Path, tmp_path: 
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize(
-    ("settings", "reason"),
+    ("flag", "words", "reason"),
     [
-        (["--label", "look", "taste", "--task", "aspects"], "more than one cell"),
-        (["--method", "history"], "has no vector for each value that could change in memory"),
-        (["--label", "taste", "--task", "rating"], ""),
-        pytest.param(
-            *(["--method", "hcsc"], "would change what is predicted for the others"), marks=pytest.mark.exhaustive
-        ),
-        *(
-            pytest.param(settings, "", marks=pytest.mark.exhaustive)
-            for settings in (
-                ["--method", "poly"],
-                ["--set", "evaluation.cluster=look"],
-                ["--label", "taste", "--task", "regression"],
-            )
-        ),
+        ("--label", ["look", "taste", "--task", "aspects"], "more than one cell"),
+        ("--label", ["taste", "--task", "rating"], ""),
+        ("--label", ["taste", "--task", "regression"], ""),
+        ("--method", ["history"], "has no vector for each value that could change in memory"),
+        ("--method", ["hcsc"], "would change what is predicted for the others"),
+        ("--method", ["poly"], ""),
+        ("--set", ["evaluation.cluster=look"], ""),
     ],
 )
-def test_methods_and_tasks(settings: list[str], reason: str, trained_runs: TrainedRuns, tmp_path: Path) -> None:
+def test_methods_and_tasks(flag: str, words: list[str], reason: str, trained_runs: TrainedRuns, tmp_path: Path) -> None:
+    method = words[0] if flag == "--method" else "injector"
+    label = words[-3] if flag == "--label" else "stars"
     data = trained_runs.table(small_runs.reviews(60, seed=3))
-    method = settings[1] if settings[0] == "--method" else "injector"
-    words = small_runs.train_command(data, tmp_path, backbone=trained_runs.backbone(), method=method)
-    label = "stars"
-    if settings[0] == "--label":
-        label, place = settings[-3], words.index("--label")
-        words[place : place + 2] = settings
-    elif settings[0] == "--set":
-        words += settings[1:]  # behind others
-    trained_runs.copy(trained_runs.trained([*words, "--no-baselines"]), tmp_path / "run")
+    command = small_runs.train_command(data, tmp_path, backbone=trained_runs.backbone(), method=method)
+    if flag == "--label":
+        place = command.index(flag)
+        command[place : place + 2] = [flag, *words]
+    elif flag == "--set":
+        command += words  # behind others
+    trained_runs.copy(trained_runs.trained([*command, "--no-baselines"]), tmp_path / "run")
     rows = [{"text": row["text"], "label": row[label]} for row in NEW]
     with serving(tmp_path / "run") as client:
         answer = client.post("/v1/enrol", json=asked(*rows))
@@ -620,13 +582,16 @@ def test_methods_and_tasks(settings: list[str], reason: str, trained_runs: Train
             assert fault(wrong, 422)[0] == "rows[0].label"
         if method != "history":
             assert client.delete("/v1/values/user/u3").json()["models"] == 1
-            answer = client.post("/v1/predict", json={"text": "x", "attributes": {"user": "u3"}}).json()
-            assert answer["predictions"][0]["unknown"] == {"user": ["u3"]}
+
+            def predicted(user: str) -> dict[str, Any]:
+                answer = client.post("/v1/predict", json={"text": "x", "attributes": {"user": user}})
+                return answer.json()["predictions"][0]
+
+            assert predicted("u3")["unknown"] == {"user": ["u3"]}
             expected = load_run(tmp_path / "run")[1].predict([{"text": "x", "user": "u1"}])
-            answer = client.post("/v1/predict", json={"text": "x", "attributes": {"user": "u1"}}).json()
-            found = answer["predictions"][0]["output"]
             for name, (value,) in expected.items():
-                assert found[name] == (value if isinstance(value, str) else pytest.approx(value, abs=1e-5))
+                found = predicted("u1")["output"][name]
+                assert found == (value if isinstance(value, str) else pytest.approx(value, abs=1e-5))
 
 
 # Without a service
@@ -634,30 +599,32 @@ def test_methods_and_tasks(settings: list[str], reason: str, trained_runs: Train
 
 @pytest.mark.exhaustive
 def test_a_run_in_memory(run: Path) -> None:
-    live = LiveRun.open(run)
-    rows = Dataset.from_list(NEW)
-    before = live.predictor.predict(rows)["probability_good"]
-    learned = live.learn("user", VALUE, rows)
-    np.testing.assert_array_equal(live.predictor.predict(rows)["probability_good"], before)
-    live.add([learned])
-    after = live.predictor.predict(rows)["probability_good"]
+    live, rows = LiveRun.open(run), Dataset.from_list(NEW)
+
+    def good(predictor: Predictor) -> Any:
+        return predictor.predict(rows)["probability_good"]
+
+    before = good(live.predictor)
+    found = live.learn("user", VALUE, rows)
+    np.testing.assert_array_equal(good(live.predictor), before)
+    live.add([found])
+    after = good(live.predictor)
     assert np.abs(after - before).min() > 0
-    np.testing.assert_array_equal(load_run(run)[1].predict(rows)["probability_good"], after)
     with pytest.raises(DataError, match="has the value 'u 9/9' already"):
         live.learn("user", VALUE, rows)
     with pytest.raises(ConfigError, match="has the value 'u 9/9' already"):
-        live.add([learned])
-    np.testing.assert_array_equal(load_run(run)[1].predict(rows)["probability_good"], after)
+        live.add([found])
+    np.testing.assert_array_equal(good(load_run(run)[1]), after)
     with pytest.raises(DataError, match="its rows have not the value 'u77'"):
         live.learn("user", "u77", rows)
     with pytest.raises(ConfigError, match="attribute 'price' is of the kind numeric"):
         live.learn("price", "3", rows)
     assert live.remove("user", VALUE).models == [str(run)]
     with pytest.raises(ConfigError, match="given twice"):
-        live.add([learned, learned])
+        live.add([found, found])
     with pytest.raises(DataError, match="no row has a label that a training row had"):
         live.learn("user", VALUE, Dataset.from_list([row | {"stars": "splendid"} for row in NEW]))
-    np.testing.assert_allclose(live.predictor.predict(rows)["probability_good"], before, atol=1e-6)
+    np.testing.assert_allclose(good(live.predictor), before, atol=1e-6)
 
 
 def test_what_is_learned_does_not_depend_on_the_precision_of_predictions(run: Path) -> None:
@@ -673,10 +640,7 @@ def test_what_is_learned_does_not_depend_on_the_precision_of_predictions(run: Pa
 
 def test_a_twin_has_no_tensors_of_its_own(runs: Path, run: Path) -> None:
     predictor = load_run(run)[1]
-    model, twin = predictor.model, predictor.twin().model
-    assert isinstance(model, ConditionedModel)
-    assert isinstance(twin, ConditionedModel)
-    pairs = list(zip(model.parameters(), twin.parameters(), strict=True))
+    pairs = list(zip(predictor.model.parameters(), predictor.twin().model.parameters(), strict=True))
     assert all(one is not other and one.data_ptr() == other.data_ptr() for one, other in pairs)
     with pytest.raises(ConfigError, match="the model is a baseline"):
         load_run(runs / "linear")[1].twin()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import re
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -13,12 +12,11 @@ import pytest
 import small_runs
 import torch
 from fastapi.testclient import TestClient
-from live_service import PATIENCE
+from live_service import client_of
 from trained_runs import TrainedRuns
 
 from attribune.apps.cli import main
-from attribune.apps.serve import ServedModel, ServeSettings, create_app, load_models
-from attribune.models.model import AttributeModel
+from attribune.apps.serve import ServedModel, load_models
 from attribune.models.predictor import Predictor
 
 pytestmark = pytest.mark.slow
@@ -56,13 +54,9 @@ def same(output: dict[str, Any], row: dict[str, str]) -> bool:
 def test_answers_equal_predictions_of_the_command_line(
     method: str, client: TestClient, predicted: dict[str, list[dict[str, str]]]
 ) -> None:
-    body = {"model": method, "rows": [asked(row, method) for row in NEW]}
-    together = client.post("/v1/predict", json=body).json()["predictions"]
-    assert all(same(found["output"], row) for found, row in zip(together, predicted[method], strict=True))
-    for row, expected in zip(NEW[:5], predicted[method][:5], strict=True):
-        alone = client.post("/v1/predict", json={"model": method, **asked(row, method)}).json()
-        assert alone["model"] == method
-        assert same(alone["predictions"][0]["output"], expected)
+    answer = client.post("/v1/predict", json={"model": method, "rows": [asked(row, method) for row in NEW]}).json()
+    assert answer["model"] == method
+    assert all(same(found["output"], row) for found, row in zip(answer["predictions"], predicted[method], strict=True))
 
 
 def test_requests_at_once_get_their_own_answers(client: TestClient, predicted: dict[str, list[dict[str, str]]]) -> None:
@@ -90,7 +84,7 @@ def test_one_thread_loads_and_asks(
     monkeypatch.setattr(Predictor, "score", seen)
     models = load_models([str(runs / "injector"), str(runs / "pln")])
     assert len(threads) == 1, "models are asked once when they are loaded"
-    with TestClient(create_app(models)) as client, ThreadPoolExecutor(4) as callers:
+    with client_of(models) as client, ThreadPoolExecutor(4) as callers:
         bodies = [{"model": name, **asked(NEW[0], name)} for name in ("injector", "pln") * 4]
         answers = list(callers.map(lambda body: client.post("/v1/predict", json=body), bodies))
     assert {answer.status_code for answer in answers} == {200}
@@ -98,55 +92,54 @@ def test_one_thread_loads_and_asks(
     assert threads != {threading.current_thread().name}
 
 
-def test_unknown_values_are_named_and_count_as_missing(client: TestClient) -> None:
-    def ask(attributes: dict[str, Any]) -> dict[str, Any]:
-        body = {"model": "injector", "text": "a great film", "attributes": attributes}
-        found: dict[str, Any] = client.post("/v1/predict", json=body).json()["predictions"][0]
-        return found
+def ask(client: TestClient, **attributes: Any) -> dict[str, Any]:
+    body = {"model": "injector", "text": "a great film", "attributes": attributes}
+    return client.post("/v1/predict", json=body).json()["predictions"][0]
 
-    nobody, somebody = ask({}), ask({"user": "u1", "tags": ["war"], "price": 3})
-    new = ask({"user": "u77", "tags": ["war", "opera", "mime"], "price": 1e9})
+
+def test_unknown_values_are_named_and_count_as_missing(client: TestClient) -> None:
+    nobody, somebody = ask(client), ask(client, user="u1", tags=["war"], price=3)
+    new = ask(client, user="u77", tags=["war", "opera", "mime"], price=1e9)
     assert nobody["unknown"] == somebody["unknown"] == {}
     assert new["unknown"] == {"user": ["u77"], "tags": ["opera", "mime"]}
-    assert ask({"user": "u77"})["output"] == nobody["output"] != somebody["output"]
-    assert ask({"user": None, "tags": [], "price": None})["output"] == nobody["output"]
-    assert ask({"user": "", "tags": [None, "null"], "price": "NaN"}) == nobody
+    assert ask(client, user="u77")["output"] == nobody["output"] != somebody["output"]
+    assert ask(client, user=None, tags=[], price=None)["output"] == nobody["output"]
+    assert ask(client, user="", tags=[None, "null"], price="NaN") == nobody
 
 
-def test_values_are_read_as_in_tables(client: TestClient) -> None:
-    def ask(**attributes: Any) -> Any:
-        body = {"model": "injector", "text": "a great film", "attributes": attributes}
-        return client.post("/v1/predict", json=body).json()["predictions"][0]["output"]
-
-    assert ask(user=" u1 ") == ask(user="u1")
-    assert ask(tags="war;drama") == ask(tags=["war", "drama"]) == ask(tags=["drama", "war", "war"])
-    assert ask(tags="war") == ask(tags=["war"])
-    assert ask(price="4.50") == ask(price=4.5)
+@pytest.mark.parametrize(
+    ("name", "values"),
+    [
+        ("user", [" u1 ", "u1"]),
+        ("tags", ["war;drama", ["war", "drama"], ["drama", "war", "war"]]),
+        ("tags", ["war", ["war"]]),
+        ("price", ["4.50", 4.5]),
+    ],
+)
+def test_values_are_read_as_in_tables(name: str, values: list[Any], client: TestClient) -> None:
+    first, *others = (ask(client, **{name: value})["output"] for value in values)
+    assert all(other == first for other in others)
 
 
 def test_models_are_described(client: TestClient) -> None:
-    listed = client.get("/v1/models").json()["models"]
+    first, *_, last = listed = client.get("/v1/models").json()["models"]
     assert [model["name"] for model in listed] == list(METHODS)
-    first = listed[0]
     assert first["output"] == ["prediction", "probability_bad", "probability_good"]
     assert [attribute["name"] for attribute in first["attributes"]] == ["user", "tags", "price"]
-    assert first["attributes"][0] == {
-        "name": "user", "kind": "categorical", "values": 7, "several": False, "unseen": "unknown",
-    }  # fmt: skip
-    assert listed[3]["attributes"] == []
+    user = {"name": "user", "kind": "categorical", "values": 7, "several": False, "unseen": "unknown"}
+    assert (first["attributes"][0], last["attributes"]) == (user, [])
 
 
 # Shared weights
 
 
-def test_runs_of_one_backbone_share_its_weights(models: dict[str, ServedModel]) -> None:
-    def tensors(name: str) -> dict[str, int]:
-        model = models[name].predictor.model
-        assert isinstance(model, AttributeModel)
-        return {key: p.data_ptr() for key, p in model.backbone.named_parameters()}
+def weights(served: ServedModel) -> dict[str, int]:
+    """Where the parameters of the backbone lie."""
+    return {name: parameter.data_ptr() for name, parameter in served.predictor.model.backbone.named_parameters()}
 
-    injector, pln = tensors("injector"), tensors("pln")
-    assert injector == pln
+
+def test_runs_of_one_backbone_share_its_weights(models: dict[str, ServedModel]) -> None:
+    assert weights(models["injector"]) == weights(models["pln"])
 
 
 def test_what_a_run_learned_in_the_backbone_is_its_own(runs: Path, trained_runs: TrainedRuns, tmp_path: Path) -> None:
@@ -160,28 +153,19 @@ def test_what_a_run_learned_in_the_backbone_is_its_own(runs: Path, trained_runs:
         columns = {key: text.get(key, [None, None]) for key in both[name].predictor.columns}
         expected = single[name].answer(columns)
         assert both[name].answer(columns) == expected
-    model, other = both["norms"].predictor.model, both["injector"].predictor.model
-    assert isinstance(model, AttributeModel)
-    assert isinstance(other, AttributeModel)
-    there = dict(other.backbone.named_parameters())
-    shared = {name for name, p in model.backbone.named_parameters() if p.data_ptr() == there[name].data_ptr()}
-    assert {name for name in there if name not in shared} == {
-        name.removeprefix("backbone.") for name in model.config.learned if name.startswith("backbone.")
-    }
-    assert shared
+    mine, theirs = weights(both["norms"]), weights(both["injector"])
+    own = {name for name in theirs if mine[name] != theirs[name]}
+    learned = both["norms"].predictor.model.config.learned
+    assert own == {name.removeprefix("backbone.") for name in learned if name.startswith("backbone.")} < set(theirs)
 
 
 def test_half_the_memory_for_a_bfloat16_backbone(runs: Path) -> None:
     half = load_models([str(runs / "injector")], dtype="bfloat16")["injector"]
-    model = half.predictor.model
-    assert isinstance(model, AttributeModel)
-    assert {p.dtype for p in model.backbone.parameters()} == {torch.bfloat16}
+    assert {parameter.dtype for parameter in half.predictor.model.backbone.parameters()} == {torch.bfloat16}
     assert half.describe()["precision"] == "bfloat16"
-    with TestClient(create_app({"injector": half})) as client:
-        found = client.post("/v1/predict", json={"text": "a great film", "attributes": {"user": "u1"}}).json()
-    assert sum(value for name, value in found["predictions"][0]["output"].items() if name != "prediction") == (
-        pytest.approx(1)
-    )
+    with client_of({"injector": half}) as client:
+        output = ask(client, user="u1")["output"]
+    assert output["probability_bad"] + output["probability_good"] == pytest.approx(1)
 
 
 def test_a_saved_model_without_its_run(runs: Path) -> None:
@@ -194,24 +178,25 @@ def test_a_saved_model_without_its_run(runs: Path) -> None:
 
 
 def test_figures_say_what_was_asked(models: dict[str, ServedModel]) -> None:
-    with TestClient(create_app(models)) as client:
+    with client_of(models) as client:
         for user in ("u1", "u2", "u77", None):
-            client.post(
-                "/v1/predict", json={"model": "injector", "text": "a film", "attributes": {"user": user}}
-            ).raise_for_status()
+            ask(client, user=user)
         client.post("/v1/predict", json={"model": "injector"})
         client.get("/nowhere")
         lines = client.get("/metrics").text.splitlines()
     figures = dict(line.rsplit(" ", 1) for line in lines if not line.startswith("#"))
-    assert figures['attribune_requests_total{path="/v1/predict",status="200"}'] == "4.0"
-    assert figures['attribune_requests_total{path="/v1/predict",status="422"}'] == "1.0"
-    assert figures['attribune_requests_total{path="other",status="404"}'] == "1.0"
-    assert figures['attribune_texts_total{model="injector"}'] == "4.0"
     status = 'attribune_attribute_values_total{attribute="user",model="injector",status='
-    assert [figures[f'{status}"{name}"}}'] for name in ("known", "unknown", "missing")] == ["2.0", "1.0", "1.0"]
-    assert figures['attribune_request_duration_seconds_count{path="/v1/predict"}'] == "5.0"
-    assert figures["attribune_batch_size_count"] == "4.0"
-    assert figures["attribune_queue_size"] == "0.0"
+    expected = {
+        'attribune_requests_total{path="/v1/predict",status="200"}': "4.0",
+        'attribune_requests_total{path="/v1/predict",status="422"}': "1.0",
+        'attribune_requests_total{path="other",status="404"}': "1.0",
+        'attribune_texts_total{model="injector"}': "4.0",
+        'attribune_request_duration_seconds_count{path="/v1/predict"}': "5.0",
+        "attribune_batch_size_count": "4.0",
+        "attribune_queue_size": "0.0",
+        **{f'{status}"{name}"}}': count for name, count in (("known", "2.0"), ("unknown", "1.0"), ("missing", "1.0"))},
+    }
+    assert {name: figures[name] for name in expected} == expected
     cache = '{attribute="user",model="injector"}'
     assert float(figures[f"attribune_weight_cache_bytes{cache}"]) > 0
     hits, misses = (float(figures[f"attribune_weight_cache_{kind}_total{cache}"]) for kind in ("hits", "misses"))
@@ -219,20 +204,10 @@ def test_figures_say_what_was_asked(models: dict[str, ServedModel]) -> None:
 
 
 def test_a_service_can_keep_who_is_known_to_itself(models: dict[str, ServedModel]) -> None:
-    row = {"text": "a great film", "model": "injector", "attributes": {"user": "u1"}}
-    other = {**row, "attributes": {"user": "nobody"}}
-    app = create_app(models, settings=ServeSettings(hide_unknown=True, timeout=PATIENCE))
-    with TestClient(app, raise_server_exceptions=False) as client:
-        for given in (row, other):
-            (found,) = client.post("/v1/predict", json=given).json()["predictions"]
-            assert set(found) == {"output"}
-        described = client.get("/openapi.json").text
-        texts = [
-            *models["injector"].predictor.schema["user"].values,
-            *models["injector"].predictor.schema["tags"].values,
-        ]
-        assert not [text for text in texts if f'"{text}"' in described]
-        (counted,) = re.findall(
-            r'values_total\{attribute="user",model="injector",status="unknown"\} (\S+)', client.get("/metrics").text
-        )
-        assert float(counted) == 1
+    with client_of(models, hide_unknown=True) as client:
+        for user in ("u1", "nobody"):
+            assert set(ask(client, user=user)) == {"output"}
+        described, figures = (client.get(path).text for path in ("/openapi.json", "/metrics"))
+    schema = models["injector"].predictor.schema
+    assert not [value for name in ("user", "tags") for value in schema[name].values if f'"{value}"' in described]
+    assert 'values_total{attribute="user",model="injector",status="unknown"} 1.0' in figures

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
-from fastapi.testclient import TestClient
-from live_service import PATIENCE, broken, point, until
+from live_service import broken, client_of, point, until
 
-from attribune.apps.serve import RunLoader, ServeSettings, create_app, named_runs, server
+from attribune.apps.serve import RunLoader, ServeSettings, named_runs, server
 from attribune.apps.serve.models import LiveModels, Reloader
 from attribune.errors import AttribuneError, ConfigError
 
@@ -34,10 +35,9 @@ def service_of(link: Path, **options: bool) -> tuple[LiveModels, Reloader]:
 
 def test_another_run_takes_over_while_requests_are_answered(link: Path, runs: Path, tmp_path: Path) -> None:
     live, reload = service_of(link)
-    settings = ServeSettings(timeout=PATIENCE)
-    app = create_app(live, settings=settings)
     statuses, outputs, over = list[int](), list[float](), threading.Event()
-    with TestClient(app, raise_server_exceptions=False) as client:
+    with client_of(live) as client, ThreadPoolExecutor(3) as pool, contextlib.ExitStack() as at_the_end:
+        at_the_end.callback(over.set)
 
         def ask() -> None:
             while not over.is_set():
@@ -45,9 +45,7 @@ def test_another_run_takes_over_while_requests_are_answered(link: Path, runs: Pa
                 statuses.append(answer.status_code)
                 outputs.append(answer.json()["predictions"][0]["output"]["probability_good"])
 
-        asking = [threading.Thread(target=ask) for _ in range(3)]
-        for thread in asking:
-            thread.start()
+        asking = [pool.submit(ask) for _ in range(3)]
         until(lambda: len(statuses) > 5)
         point(link, runs / "pln")
         assert reload() == [f"stars: classification from {link}, reads user, tags, price"]
@@ -58,8 +56,8 @@ def test_another_run_takes_over_while_requests_are_answered(link: Path, runs: Pa
         with pytest.raises(AttribuneError):
             reload()
         over.set()
-        for thread in asking:
-            thread.join()
+        for one in asking:
+            one.result()
     assert set(statuses) == {200}
     first, last = outputs[0], outputs[-1]
     assert abs(first - last) > 1e-3, "the other run has other weights"

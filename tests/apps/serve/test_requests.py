@@ -7,9 +7,11 @@ from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
-from live_service import PATIENCE
+from live_service import client_of
 
-from attribune.apps.serve import ServedModel, ServeSettings, create_app
+from attribune.apps.serve import ServedModel
+from attribune.apps.serve.batching import _answer, _Waiting
+from attribune.errors import DataError
 
 pytestmark = pytest.mark.slow
 
@@ -133,28 +135,24 @@ def test_a_bad_request_gets_a_reason_that_names_the_field(
 
 
 @pytest.mark.parametrize(
-    ("method", "path", "status"),
+    ("method", "path", "status", "reason"),
     [
-        ("GET", "/v1/predict", 405),
-        ("DELETE", "/v1/models", 405),
-        ("PUT", "/health", 405),
-        ("POST", "/v1/predict/", 307),
-        ("GET", "/v1/models/../../etc/passwd", 404),
-        ("GET", "/%00", 404),
-        ("POST", "/v2/predict", 404),
+        ("GET", "/v1/predict", 405, "this path takes POST, not GET"),
+        ("DELETE", "/v1/models", 405, "this path takes GET, not DELETE"),
+        ("PUT", "/health", 405, "this path takes GET, not PUT"),
+        ("GET", "/v1/models/../../etc/passwd", 404, ""),
+        ("GET", "/%00", 404, ""),
+        ("POST", "/v2/predict", 404, ""),
     ],
 )
-def test_other_paths_and_methods(method: str, path: str, status: int, client: TestClient) -> None:
-    answer = client.request(method, path, follow_redirects=False)
-    assert answer.status_code == status
-    if status != 307:
-        assert answer.json()["errors"][0]["field"] == "path"
-    if status == 405:
-        taken = "POST" if path == "/v1/predict" else "GET"
-        assert f"this path takes {taken}, not {method}" in answer.json()["errors"][0]["reason"]
+def test_other_paths_and_methods(method: str, path: str, status: int, reason: str, client: TestClient) -> None:
+    answer = client.request(method, path)
+    (error,) = answer.json()["errors"]
+    assert (answer.status_code, error["field"], reason in error["reason"]) == (status, "path", True), error
 
 
-def test_a_probe_may_ask_for_the_head_alone(client: TestClient) -> None:
+def test_a_slash_too_many_is_redirected_and_a_probe_may_ask_for_the_head_alone(client: TestClient) -> None:
+    assert client.post("/v1/predict/", follow_redirects=False).status_code == 307
     answer = client.head("/health")
     assert (answer.status_code, answer.content) == (200, b"")
 
@@ -185,9 +183,6 @@ def test_one_bad_request_does_not_spoil_those_beside_it(
     models: dict[str, ServedModel], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What the checks in front of the model let pass, and the model refuses, is the fault of its request alone."""
-    from attribune.apps.serve.batching import _answer, _Waiting
-    from attribune.errors import DataError
-
     model = models["injector"]
     encode = model.predictor.encode_rows
 
@@ -201,7 +196,7 @@ def test_one_bad_request_does_not_spoil_those_beside_it(
     waiting = [_Waiting(model=model, columns=one, rows=1) for one in columns]
     _answer(waiting)
     assert [one.answers.exception() is None for one in waiting] == [True, False, True]
-    with TestClient(create_app({"injector": model}, settings=ServeSettings(timeout=PATIENCE))) as client:
+    with client_of({"injector": model}) as client:
         answer = client.post("/v1/predict", json={"text": "evil"})
     assert (answer.status_code, answer.json()) == (422, {"errors": [{"field": "body", "reason": "row 1 is evil"}]})
 
@@ -212,25 +207,21 @@ def test_what_should_not_happen_is_said_without_details(
     def fail(_: Any) -> Any:
         raise RuntimeError("secret of the machine")
 
-    model = models["pln"]
-    monkeypatch.setattr(model.predictor, "score", fail)
-    app = create_app({"pln": model}, settings=ServeSettings(timeout=PATIENCE))
-    with TestClient(app, raise_server_exceptions=False) as client:
+    monkeypatch.setattr(models["pln"].predictor, "score", fail)
+    with client_of({"pln": models["pln"]}) as client:
         answer = client.post("/v1/predict", json={"text": "x"})
-        assert answer.status_code == 500
-        assert "secret" not in answer.text
+        assert (answer.status_code, "secret" in answer.text) == (500, False)
         assert "secret of the machine" in caplog.text
         monkeypatch.undo()
         assert client.post("/v1/predict", json={"text": "x"}).status_code == 200
 
 
 def test_limits_are_those_of_the_settings(models: dict[str, ServedModel]) -> None:
-    settings = ServeSettings(max_rows=2, max_text_length=5, max_body_mb=0.001, timeout=PATIENCE)
-    with TestClient(create_app({"none": models["none"]}, settings=settings)) as client:
-        assert client.post("/v1/predict", json={"rows": [{"text": "12345"}] * 2}).status_code == 200
+    with client_of({"none": models["none"]}, max_rows=2, max_text_length=5, max_body_mb=0.001) as client:
         for body, status in (
+            ({"rows": [{"text": "12345"}] * 2}, 200),
             ({"rows": [{"text": "x"}] * 3}, 422),
             ({"text": "123456"}, 422),
             ({"text": "x" * 1200}, 413),
         ):
-            assert client.post("/v1/predict", json=body).status_code == status
+            assert client.post("/v1/predict", json=body).status_code == status, body

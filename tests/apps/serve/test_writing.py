@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -13,11 +14,11 @@ import httpx
 import pytest
 import torch
 from fastapi.testclient import TestClient
-from live_service import PATIENCE, listening
+from live_service import PATIENCE, client_of, running
 from trained_runs import TrainedRuns
 from transformers import AutoTokenizer
 
-from attribune.apps.serve import ServedModel, ServeSettings, create_app, load_models, writing
+from attribune.apps.serve import ServedModel, load_models, writing
 from attribune.apps.serve.batching import Batcher
 from attribune.apps.serve.settings import Keys
 from attribune.data.texts import TextInput
@@ -66,16 +67,21 @@ def writers(backbone: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[st
 
 @pytest.fixture(scope="module")
 def client(writers: dict[str, ServedModel]) -> Iterator[TestClient]:
-    app = create_app({"plain": writers["plain"]}, settings=ServeSettings(timeout=PATIENCE))
-    with TestClient(app, raise_server_exceptions=False) as client:
+    with client_of({"plain": writers["plain"]}) as client:
         yield client
 
 
 @pytest.fixture(scope="module")
 def chat(writers: dict[str, ServedModel]) -> Iterator[TestClient]:
-    app = create_app(writers, settings=ServeSettings(timeout=PATIENCE))
-    with TestClient(app, raise_server_exceptions=False) as client:
+    with client_of(writers) as client:
         yield client
+
+
+@pytest.fixture
+def endless(writers: dict[str, ServedModel], monkeypatch: pytest.MonkeyPatch) -> ServedModel:
+    """The model that writes on, which never ends a text by itself."""
+    monkeypatch.setattr(writers["plain"].predictor.model.generation_config, "eos_token_id", 10**6)
+    return writers["plain"]
 
 
 def complete(client: TestClient, **more: Any) -> dict[str, Any]:
@@ -100,7 +106,6 @@ def events(client: TestClient, path: str = "/v1/completions", **body: Any) -> li
 
 def test_a_text_is_that_of_the_writer(client: TestClient, writers: dict[str, ServedModel]) -> None:
     model = writers["plain"].predictor.model
-    assert isinstance(model, AttributeGenerator)
     for user in ("u0", "u1"):
         expected, _ = Writer(model).write(["the film"], {"user": [user]}, Decoding(max_new_tokens=6))
         answer = complete(client, attributes={"user": user})
@@ -134,9 +139,8 @@ def test_a_stream_has_the_same_text(client: TestClient, chat: TestClient) -> Non
         (choice,) = part["choices"]
         found[choice["index"]] += choice["text"]
     assert found == texts(whole)
-    assert [part["choices"][0]["finish_reason"] for part in parts][-2:] == [
-        c["finish_reason"] for c in whole["choices"]
-    ]
+    ends = [part["choices"][0]["finish_reason"] for part in parts][-2:]
+    assert ends == [choice["finish_reason"] for choice in whole["choices"]]
     assert (last["choices"], last["usage"]) == ([], whole["usage"])
     assert len({part["id"] for part in parts}) == 1
 
@@ -211,19 +215,13 @@ WRONG: list[tuple[dict[str, Any], int, str, str]] = [
 def test_errors_are_in_the_form_that_clients_read(
     more: dict[str, Any], status: int, field: str, reason: str, streams: bool, client: TestClient
 ) -> None:
-    answer = client.post(
-        "/v1/completions",
-        content=json.dumps({**ASKED, **more, "stream": streams}),
-        headers={"content-type": "application/json"},
-    )
-    assert answer.status_code == status, answer.text
+    content, headers = json.dumps({**ASKED, **more, "stream": streams}), {"content-type": "application/json"}
+    answer = client.post("/v1/completions", content=content, headers=headers)
     error = answer.json()["error"]
-    assert error["param"] == field
+    assert (answer.status_code, error["type"], error["param"]) == (status, "invalid_request_error", field), error
     assert reason in error["message"]
-    assert error["type"] == "invalid_request_error"
 
 
-@pytest.mark.slow
 def test_what_changes_nothing_is_taken(client: TestClient, models: dict[str, ServedModel]) -> None:
     assert texts(complete(client, presence_penalty=0, logprobs=None, best_of=1)) == texts(complete(client))
     answer = client.post("/v1/chat/completions", json={"messages": [{"role": "system", "content": "a"}]})
@@ -244,7 +242,7 @@ def test_what_changes_nothing_is_taken(client: TestClient, models: dict[str, Ser
     assert client.get("/v1/models/plain").json() == listed["data"][0]
     assert client.get("/v1/models/other").status_code == 404
     assert client.get("/v1/completions").json()["error"]["param"] == "path"
-    with TestClient(create_app(models, keys=Keys(callers=("0123456789abcdef",)))) as other:
+    with client_of(models, keys=Keys(callers=("0123456789abcdef",))) as other:
         assert other.post("/v1/completions", json=ASKED).json()["error"]["code"] == "invalid_api_key"
         key = {"authorization": "Bearer 0123456789abcdef"}
         answer = other.post("/v1/completions", json=ASKED, headers=key)
@@ -253,13 +251,12 @@ def test_what_changes_nothing_is_taken(client: TestClient, models: dict[str, Ser
 
 def test_the_perplexity_of_a_text_is_predicted(client: TestClient) -> None:
     answer = client.post("/v1/predict", json={"text": "a great film", "attributes": {"user": "u1"}}).json()
-    assert answer["predictions"][0]["output"]["tokens"] == 4
-    assert answer["predictions"][0]["output"]["perplexity"] > 1
+    output = answer["predictions"][0]["output"]
+    assert (output["tokens"], output["perplexity"] > 1) == (4, True)
 
 
-@pytest.mark.slow
 def test_others_are_answered_between_two_tokens(
-    writers: dict[str, ServedModel], models: dict[str, ServedModel], monkeypatch: pytest.MonkeyPatch
+    endless: ServedModel, models: dict[str, ServedModel], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The third token waits for a request for a prediction, and the fifth for its answer."""
     steps, begun, queued, answered = list[int](), threading.Event(), threading.Event(), threading.Event()
@@ -279,22 +276,19 @@ def test_others_are_answered_between_two_tokens(
 
     monkeypatch.setattr(AttributeGenerator, "_run", wait)
     monkeypatch.setattr(Batcher, "submit", noted)
-    monkeypatch.setattr(writers["plain"].predictor.model.generation_config, "eos_token_id", 10**6)
-    served = {"plain": writers["plain"], "none": models["none"]}
-    with listening(served) as (host, port), httpx.Client(base_url=f"http://{host}:{port}", timeout=PATIENCE) as client:
-        asking = threading.Thread(target=lambda: client.post("/v1/completions", json=LONG))
-        asking.start()
+    with client_of({"plain": endless, "none": models["none"]}) as client, ThreadPoolExecutor(1) as pool:
+        asked = pool.submit(client.post, "/v1/completions", json=LONG)
         assert begun.wait(PATIENCE)
         answer = client.post("/v1/predict", json={"model": "none", "text": "a great film"})
         assert answer.status_code == 200, answer.text
         answered.set()
-        asking.join()
+        asked.result()
         page = client.get("/metrics").text
     assert len(steps) == 25
     assert 'attribune_tokens_total{kind="completion",model="plain"} 25.0' in page
 
 
-def test_who_leaves_ends_what_is_written(writers: dict[str, ServedModel], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_who_leaves_ends_what_is_written(endless: ServedModel, monkeypatch: pytest.MonkeyPatch) -> None:
     """The fifth token waits until the service knows that the caller has left; who asks then has an answer."""
     steps, left, forward, abandon = list[int](), threading.Event(), AttributeGenerator._run, writing._Job.abandon
 
@@ -309,9 +303,7 @@ def test_who_leaves_ends_what_is_written(writers: dict[str, ServedModel], monkey
 
     monkeypatch.setattr(AttributeGenerator, "_run", wait)
     monkeypatch.setattr(writing._Job, "abandon", noted)
-    monkeypatch.setattr(writers["plain"].predictor.model.generation_config, "eos_token_id", 10**6)
-    served = {"plain": writers["plain"]}
-    with listening(served) as (host, port), httpx.Client(base_url=f"http://{host}:{port}", timeout=PATIENCE) as client:
+    with running({"plain": endless}) as service, httpx.Client(base_url=service.url, timeout=PATIENCE) as client:
         with client.stream("POST", "/v1/completions", json={**LONG, "stream": True}) as stream:
             next(stream.iter_lines())
         assert client.post("/v1/completions", json={**LONG, "max_tokens": 1}).status_code == 200
@@ -330,7 +322,6 @@ def test_values_are_those_that_the_model_knows_now(
     """When a value is forgotten the ids of others move up, for texts to come and for one that is being written."""
     models = load_models([save_model(tmp_path / "plain", backbone, chat=False)])
     model = models["plain"].predictor.model
-    assert isinstance(model, AttributeGenerator)
     known, steps = model.values.known(), list[int]()
     first, second = known.schema["user"].values
 
@@ -339,8 +330,7 @@ def test_values_are_those_that_the_model_knows_now(
         if len(steps) == 2:
             forget(model, first)
 
-    app = create_app(models, settings=ServeSettings(timeout=PATIENCE))
-    with TestClient(app, raise_server_exceptions=False) as client:
+    with client_of(models) as client:
         before = {user: texts(complete(client, attributes={"user": user})) for user in (first, second)}
         assert before[first] != before[second]
         forget(model, first)
@@ -354,14 +344,12 @@ def test_values_are_those_that_the_model_knows_now(
         assert texts(complete(client, attributes={"user": second})) == before[second]
 
 
-def test_a_stream_that_takes_too_long_says_so(writers: dict[str, ServedModel], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_stream_that_takes_too_long_says_so(endless: ServedModel, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its time is over when its first part has come."""
     times = iter([0.0])
     clock = SimpleNamespace(monotonic=lambda: next(times, PATIENCE + 1), time=writing.time.time)
     monkeypatch.setattr(writing, "time", clock)
-    monkeypatch.setattr(writers["plain"].predictor.model.generation_config, "eos_token_id", 10**6)
-    settings = ServeSettings(timeout=PATIENCE)
-    with TestClient(create_app({"plain": writers["plain"]}, settings=settings)) as client:
+    with client_of({"plain": endless}) as client:
         answer = client.post("/v1/completions", json={**ASKED, "max_tokens": 20, "stream": True})
     *_, last = answer.text.strip().split("\n\n")
     assert json.loads(last.removeprefix("data: "))["error"]["type"] == "server_error"

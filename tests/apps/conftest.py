@@ -1,0 +1,5 @@
+"""Commands as a user gives them."""
+
+from __future__ import annotations
+
+from commands import attribune, fails  # noqa: F401  fixtures
