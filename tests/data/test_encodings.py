@@ -7,6 +7,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from read_files import read, write
 
 from attribune.data.encodings import detect_encoding
 from attribune.data.tables import read_table
@@ -76,12 +77,9 @@ TEXTS = {
 )
 def test_the_text_of_an_encoding_is_right(language: str, encoding: str, tmp_path: Path) -> None:
     text = TEXTS[language]
-    path = tmp_path / "t.csv"
-    path.write_bytes(f'text,label\n"{text}",good\nplain,bad\n'.encode(encoding))
+    path = write(tmp_path, "t.csv", f'text,label\n"{text}",good\nplain,bad\n'.encode(encoding))
     assert list(read_table(path)["text"]) == [text, "plain"]
-    found = detect_encoding(path, encoding=None)
-    assert found.sample is not None
-    assert found.sample in text
+    assert detect_encoding(path, encoding=None).sample in text
 
 
 @pytest.mark.parametrize(
@@ -89,14 +87,12 @@ def test_the_text_of_an_encoding_is_right(language: str, encoding: str, tmp_path
     ["A café", "naïve “quotes”,€5", "Voilà a nice place", "Ein schöner Film", "don’t go there", "El niño", "5 € only"],
 )
 def test_a_single_word_of_windows_1252_stays_right(text: str, tmp_path: Path) -> None:
-    path = tmp_path / "t.csv"
-    path.write_bytes(f"a,b\n{text}{'' if ',' in text else ',x'}\n".encode("cp1252"))
+    path = write(tmp_path, "t.csv", f"a,b\n{text}{'' if ',' in text else ',x'}\n".encode("cp1252"))
     assert detect_encoding(path, encoding=None).name == "cp1252"
 
 
 def test_what_may_be_in_several_encodings_is_refused_with_a_sample_of_each(tmp_path: Path) -> None:
-    path = tmp_path / "t.csv"
-    path.write_bytes("text,label\nбыстро,good\n".encode("cp1251"))
+    path = write(tmp_path, "t.csv", "text,label\nбыстро,good\n".encode("cp1251"))
     with pytest.raises(DataError, match=r"not UTF-8, and may be in several encodings \(.*cp1251 'быстро'.*encoding="):
         read_table(path)
     assert read_table(path, encoding="cp1251")["text"] == ["быстро"]
@@ -115,17 +111,14 @@ def test_what_may_be_in_several_encodings_is_refused_with_a_sample_of_each(tmp_p
     ],
 )
 def test_utf_8_but_for_some_bytes_names_line_and_byte(content: bytes, message: str, tmp_path: Path) -> None:
-    path = tmp_path / "t.csv"
-    path.write_bytes(content)
     with pytest.raises(DataError, match=message) as caught:
-        read_table(path)
+        read(tmp_path, "t.csv", content)
     assert "characters beyond ASCII are UTF-8" in str(caught.value)
-    assert len(read_table(path, encoding="latin-1")) > 0
+    assert read(tmp_path, "t.csv", content, encoding="latin-1")["text"]
 
 
 def test_a_word_late_in_a_large_file_counts(tmp_path: Path) -> None:
-    path = tmp_path / "t.csv"
-    lines = [f"the café, number {number}" for number in range(60_000)]
-    path.write_bytes("\n".join(["text", *lines, "Łódź, żółw, świętość"]).replace(",", "").encode("cp1250"))
-    assert path.stat().st_size > 2**20
-    assert read_table(path)[60_000] == {"text": "Łódź żółw świętość"}
+    lines = [f"the café number {number}" for number in range(60_000)]
+    content = "\n".join(["text", *lines, "Łódź żółw świętość"]).encode("cp1250")
+    assert len(content) > 2**20
+    assert read(tmp_path, "t.csv", content)["text"][60_000] == "Łódź żółw świętość"
