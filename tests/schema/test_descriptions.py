@@ -30,7 +30,6 @@ def fitted(users: dict[str, Any] = USERS, **options: Any) -> Schema:
 
 def features(schema: Schema) -> np.ndarray:
     description = schema["user"].description
-    assert description is not None
     return description.features
 
 
@@ -45,7 +44,6 @@ def test_features_are_standardised_by_the_values_of_training_rows() -> None:
     """Ages 50 and 30 of a and c have the mean 40 and the deviation 10; z, of no row, is 96 deviations away."""
     assert features(fitted()).tolist() == [[0, 0, 0], [1, 1, 1], [0, 0, 2], [-1, 1, 1], [96, 1, 0]]
     notes = fitted().fit_report
-    assert notes is not None
     assert notes.lines()[-1] == (
         "values of 'user': 3 in training rows are described in 4 rows of users.csv by age (number), city (categorical)"
     )
@@ -58,7 +56,6 @@ def test_values_that_are_rare_or_beyond_the_limit_stay_if_they_are_described() -
     few = ValueTable(table={"user": ["b"], "age": [3]}, key="user")
     schema = Schema.fit(ROWS, [Categorical("user", max_values=1)], values={"user": few})
     assert list(schema["user"].values) == ["a", "b"]
-    assert schema.fit_report is not None
     assert "values beyond max_values left out: 1" in schema.fit_report.lines()[0]
 
 
@@ -167,7 +164,6 @@ def test_wrong_settings_of_columns(settings: dict[str, Any], part: str) -> None:
 def test_columns_that_say_nothing_are_passed_over_with_a_note() -> None:
     users = {"user": ["a", "b", "c", "d"], "name": ["Ann", "Bob", "Cid", "Dan"], "age": [1, 2, 3, 4]}
     report = fitted(users).fit_report
-    assert report is not None
     assert any("column 'name' is not read" in line for line in report.lines())
 
 
@@ -212,8 +208,6 @@ def test_saved_and_loaded_they_are_the_same(tmp_path: Path) -> None:
     for again in (loaded, Schema.from_dict(json.loads(json.dumps(schema.to_dict())))):
         assert np.array_equal(features(again), features(schema))
         ours, theirs = schema["user"].description, again["user"].description
-        assert ours is not None
-        assert theirs is not None
         for one, other in zip(ours.fields, theirs.fields, strict=True):
             assert (one.spec, one.slots, one.categories) == (other.spec, other.slots, other.categories)
             assert np.array_equal(one.mean, other.mean)

@@ -29,7 +29,6 @@ def fitted(numbers: list[Any], **options: Any) -> Schema:
 def told(schema: Schema, numbers: list[Any]) -> Any:
     """What the map reads of numbers, and whether they are there."""
     description = schema["age"].description
-    assert description is not None
     return description.features[schema.encode({"age": numbers})[0][:, 0]]
 
 
@@ -45,7 +44,6 @@ def test_few_numbers_are_exact() -> None:
 def test_the_report_says_what_is_counted() -> None:
     table = {"age": [20, 35.5, 90] * 4, "year": [1990, 1991, 1992] * 4, "user": ["a", "b", "c"] * 4}
     schema = Schema.fit(table, [Number("age", bins=50), Numeric("year", bins=2), Categorical("user")])
-    assert schema.fit_report is not None
     lines = schema.fit_report.lines()
     assert "numbers found: 3; levels on their scale: " in lines[0]
     assert "numbers found: 3; bins: 2" in lines[1]
@@ -78,7 +76,6 @@ def test_levels_are_ascending_and_near(bins: int, kind: str, tmp_path: Path) -> 
     assert (np.diff(levels) > 0).all()
     schema = fitted(numbers.tolist(), bins=bins)
     description = schema["age"].description
-    assert description is not None
     assert np.isfinite(description.features).all()
     ids = schema.encode({"age": numbers.tolist()})[0][:, 0]
     nearest = np.abs(numbers[:, None] - levels).min(axis=1)
