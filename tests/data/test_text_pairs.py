@@ -41,9 +41,7 @@ def tokenizer(kind: str = "bert") -> PreTrainedTokenizerFast:
 
 
 TEXTS = st.lists(st.sampled_from(WORDS), max_size=30).map(" ".join)
-SECONDS = st.lists(st.sampled_from(WORDS), min_size=1, max_size=30).map(
-    " ".join
-)  # an empty one is taken for none there
+SECONDS = st.lists(st.sampled_from(WORDS), min_size=1, max_size=30).map(" ".join)  # an empty one is none there
 
 
 @pytest.mark.slow
@@ -113,8 +111,8 @@ def test_segments_in_a_batch(side: str) -> None:
     rows, report = encode_with_report(table, schema, taker, text=text, label="label", encoder=encoder)
     assert report.shortened == 0
     batch = Collator(taker, schema)([rows[0], rows[1]])
-    shown = {"right": [[0, 0, 0, 0, 1, 1], [0, 0, 0, 1, 0, 0]], "left": [[0, 0, 0, 0, 1, 1], [0, 0, 0, 0, 0, 1]]}
-    assert batch["token_type_ids"].tolist() == shown[side]
+    shown = {"right": [0, 0, 0, 1, 0, 0], "left": [0, 0, 0, 0, 0, 1]}
+    assert batch["token_type_ids"].tolist() == [[0, 0, 0, 0, 1, 1], shown[side]]
     assert batch["token_type_ids"].dtype == torch.int64
 
 
