@@ -137,18 +137,10 @@ def test_what_lewidi_tells_of_each_judge_and_text_is_kept(tmp_path: Path) -> Non
     assert "the answers to 'rude'" in rude.words
 
 
+POS = result("choices", ["pos"])
 LEFT_OUT: dict[str, tuple[list[dict[str, Any]], tuple[str, ...], int]] = {  # what is said, and how many rows stay
     "cancelled": (
-        [
-            task(
-                0,
-                annotation(1, result("choices", ["pos"])),
-                annotation(2, result("choices", ["pos"]), was_cancelled=True),
-                annotation(3),
-                predictions=[{"result": []}],
-            ),
-            task(1),
-        ],
+        [task(0, annotation(1, POS), annotation(2, POS, was_cancelled=True), annotation(3), predictions=[{}]), task(1)],
         (
             "left out, cancelled annotations: 1",
             "left out, judgements without an answer: 1",
@@ -195,7 +187,7 @@ def test_the_data_of_a_task_are_columns_and_the_rest_is_named(tmp_path: Path) ->
 @pytest.mark.parametrize(
     "rows",
     [
-        [task(0, annotation(1, result("choices", ["pos"], "mood"), result("rating", 3, "stars")))],
+        [task(0, annotation(1, POS, result("rating", 3, "stars")))],
         [{"text": texts(0), **argilla(["pos"], ["a"]), **argilla([3], ["a"], name="stars")}],
         [{"text": texts(0), "mood": [{"user": 1, "value": "pos"}], "stars": [{"user": 1, "value": 3}]}],
         [{"text": texts(0), "annotators": ["a", "b"], "mood": ["pos", "pos"], "stars": [3, 3]}],

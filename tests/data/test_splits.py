@@ -192,26 +192,18 @@ def test_times_that_cannot_be_used_are_named(when: list[Any], message: str) -> N
 
 
 @pytest.mark.parametrize(
-    ("columns", "settings", "message"),
+    ("columns", "by", "message"),
     [
-        ({"text": ["a", "b"]}, {}, "2 rows with 2 different texts cannot make three parts"),
-        ({"text": ["a"] * 5}, {}, "5 rows with 1 different texts"),
-        (
-            {"text": list("abc"), "u": [1, 1, 2]},
-            {"by": "group", "column": "u"},
-            "3 rows with 2 different values of 'u'",
-        ),
-        (
-            {"text": list("aab"), "t": [1, 2, 3]},
-            {"by": "time", "column": "t"},
-            "all rows of validation repeat a text of",
-        ),
-        ({"txt": list("abc")}, {}, "no column 'text'"),
+        ({"text": ["a", "b"]}, "random", "2 rows with 2 different texts cannot make three parts"),
+        ({"text": ["a"] * 5}, "random", "5 rows with 1 different texts"),
+        ({"text": list("abc"), "group": [1, 1, 2]}, "group", "3 rows with 2 different values of 'group'"),
+        ({"text": list("aab"), "time": [1, 2, 3]}, "time", "all rows of validation repeat a text of an earlier part"),
+        ({"txt": list("abc")}, "random", "no column 'text'"),
     ],
 )
-def test_too_few_rows_or_groups_are_refused(columns: dict[str, Any], settings: dict[str, Any], message: str) -> None:
+def test_too_few_rows_or_groups_are_refused(columns: dict[str, Any], by: Any, message: str) -> None:
     with pytest.raises(DataError, match=message):
-        split_table(table(**columns), text=["text"], **settings)
+        split_table(table(**columns), text=["text"], by=by, column=None if by == "random" else by)
 
 
 @pytest.mark.parametrize(

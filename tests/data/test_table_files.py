@@ -299,25 +299,14 @@ def test_delimiters_and_formats_are_named(tmp_path: Path) -> None:
     ],
 )
 def test_wrong_options_are_refused(options: dict[str, Any], message: str, tmp_path: Path) -> None:
-    path = tmp_path / "t.csv"
-    FRAME.to_csv(path)
     with pytest.raises(ConfigError, match=message):
-        read_table(path, **options)
+        read(tmp_path, "t.csv", "a,b\n1,2\n", **options)
 
 
-@pytest.mark.parametrize(
-    "cells",
-    [
-        ["007", "7"],
-        ["9007199254740992", "9007199254740993", None],
-        ["1e3", "1000"],
-        ["True", "False"],
-        [9007199254740, 3, None],
-        [1.5, 2],
-        [True, False],
-    ],
-    ids=str,
-)
+TEXTS_OF_NUMBERS = [["007", "7"], ["9007199254740992", "9007199254740993", None], ["1e3", "1000"], ["True", "False"]]
+
+
+@pytest.mark.parametrize("cells", [*TEXTS_OF_NUMBERS, [9007199254740, 3, None], [1.5, 2], [True, False]], ids=str)
 def test_cells_of_a_workbook_are_what_they_are_there(cells: list[object], tmp_path: Path) -> None:
     """Texts stay texts, and an empty cell makes no number another one."""
     path = _book(tmp_path / "cells.xlsx", [["text", "user"], *(["a", cell] for cell in cells)])
