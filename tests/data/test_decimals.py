@@ -17,7 +17,11 @@ from attribune.tasks import Rating, Regression
 from attribune.tasks.labels import label_number
 
 NUMBERS = {
-    "0,75": "0.75", "-3,5": "-3.5", "1.902,50": "1902.50", "12.345.678,9": "12345678.9", "1.902": "1902",
+    "0,75": "0.75",
+    "-3,5": "-3.5",
+    "1.902,50": "1902.50",
+    "12.345.678,9": "12345678.9",
+    "1.902": "1902",
     **{f"1{space}902,50": "1902.50" for space in " \u00a0\u202f'"},
     **{plain: plain for plain in ("7", "-", "n/a", "")},
 }

@@ -48,38 +48,21 @@ def german() -> pd.DataFrame:
 
 
 def french() -> pd.DataFrame:
-    return pd.DataFrame(
-        {
-            "Numéro": np.arange(1, ROWS + 1) * 3,
-            "Commentaire": TEXTS,
-            "Évaluation": STARS,
-            "Marque préférée": CHANCE.choice(["a", "b"], ROWS),
-            "Été": CHANCE.choice(["oui", "non"], ROWS),
-        }
-    )
+    answers = {"Marque préférée": CHANCE.choice(["a", "b"], ROWS), "Été": CHANCE.choice(["oui", "non"], ROWS)}
+    return pd.DataFrame({"Numéro": np.arange(1, ROWS + 1) * 3, "Commentaire": TEXTS, "Évaluation": STARS, **answers})
 
 
 def two_labels() -> pd.DataFrame:
-    return pd.DataFrame(
-        {
-            "content": TEXTS,
-            "overall rating": STARS,
-            "sentiment": np.where(STARS > 3, "pos", np.where(STARS < 3, "neg", "mixed")),
-            "store": CHANCE.choice(["north", "south", "west"], ROWS),
-        }
-    )
+    mood = np.where(STARS > 3, "pos", np.where(STARS < 3, "neg", "mixed"))
+    store = CHANCE.choice(["north", "south", "west"], ROWS)
+    return pd.DataFrame({"content": TEXTS, "overall rating": STARS, "sentiment": mood, "store": store})
 
 
 def codes() -> pd.DataFrame:
     """Ids such as 00123, and a label whose name says nothing."""
-    return pd.DataFrame(
-        {
-            "filiale": [f"{one:05}" for one in CHANCE.integers(100, 112, ROWS)],
-            "kunde": [f"{one:05}" for one in CHANCE.integers(0, 60, ROWS)],
-            "notiz": TEXTS,
-            "ergebnis": CHANCE.choice(["ja", "nein"], ROWS),
-        }
-    )
+    ids = {"filiale": CHANCE.integers(100, 112, ROWS), "kunde": CHANCE.integers(0, 60, ROWS)}
+    padded = {name: [f"{one:05}" for one in numbers] for name, numbers in ids.items()}
+    return pd.DataFrame({**padded, "notiz": TEXTS, "ergebnis": CHANCE.choice(["ja", "nein"], ROWS)})
 
 
 NOES = ["No", "no"] * (ROWS // 4)
@@ -101,26 +84,15 @@ def dates() -> pd.DataFrame:
     )
 
 
+OF_FRENCH, RATING = "Marque préférée, Été", "overall rating"
 GUESSES: dict[str, tuple[Callable[[], pd.DataFrame], dict[str, str]]] = {  # with the columns of each role
     "german": (
         german,
-        {
-            "id": "Unnamed: 0",
-            "text": "Kommentar",
-            "label": "Bewertung",
-            "time": "Datum",
-            "attribute": "Kundennr",
-            "left out": "Preis, Maßnahme",
-        },
+        {"id": "Unnamed: 0", "text": "Kommentar", "label": "Bewertung", "time": "Datum", "attribute": "Kundennr"}
+        | {"left out": "Preis, Maßnahme"},
     ),
-    "french": (
-        french,
-        {"id": "Numéro", "text": "Commentaire", "label": "Évaluation", "attribute": "Marque préférée, Été"},
-    ),
-    "two labels": (
-        two_labels,
-        {"text": "content", "label": "sentiment", "attribute": "store", "left out": "overall rating"},
-    ),
+    "french": (french, {"id": "Numéro", "text": "Commentaire", "label": "Évaluation", "attribute": OF_FRENCH}),
+    "two labels": (two_labels, {"text": "content", "label": "sentiment", "attribute": "store", "left out": RATING}),
     "codes": (codes, {"text": "notiz", "label": "ergebnis", "attribute": "filiale, kunde"}),
     "dates": (dates, {"time": "posted", "text": "message", "label": "answer", "left out": "empty, always, dash"}),
 }
@@ -178,11 +150,13 @@ def test_a_check_counts_what_a_training_does(labels: list[str]) -> None:
 
 
 def test_reasons_for_what_is_left_out_are_shown() -> None:
-    shown = check(dates()).text()
-    assert "left out: 'empty' (no row has a value)" in shown
-    assert "column 'Preis' is left out" in check(german()).text()
     names = codes().assign(note=[f"a{row} b{row}" for row in range(ROWS - 20)] + ["a0 b0"] * 20)
-    assert "'note' (nearly all values differ, such as 'a0 b0')" in check(names).text()
+    for table, said in (
+        (dates(), "left out: 'empty' (no row has a value)"),
+        (german(), "column 'Preis' is left out"),
+        (names, "'note' (nearly all values differ, such as 'a0 b0')"),
+    ):
+        assert said in check(table).text()
 
 
 def test_copies_and_contradictions_are_said_with_a_row() -> None:
