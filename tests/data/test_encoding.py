@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any
 
 import datasets
-import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
@@ -18,7 +17,7 @@ from attribune.data.texts import TextInput, join_text
 from attribune.data.windows import Head, HeadTail
 from attribune.errors import ConfigError, DataError
 from attribune.schema import Categorical, MultiLabel, Schema
-from attribune.tasks import Aspects
+from attribune.tasks import Aspects, Classification
 
 ROWS = {
     "user": ["a", "b", None, "new", "a", "a"],
@@ -30,22 +29,7 @@ ROWS = {
 SCHEMA = Schema.fit(ROWS, [Categorical("user", min_count=1), MultiLabel("tags")])
 
 
-class Stars:
-    """Classes 4 and 5; anything else is unseen."""
-
-    def encode_labels(self, columns: Any, *, first_row: int = 1) -> tuple[np.ndarray, np.ndarray]:
-        ids = {"4": 0, "5": 1}
-        labels = np.array([ids.get(value, -100) for value in columns[0]], dtype=np.int64)
-        return labels, np.array([value not in (None, "") for value in columns[0]])
-
-
-class Pairs:
-    def encode_labels(self, columns: Any, *, first_row: int = 1) -> tuple[np.ndarray, np.ndarray]:
-        table = np.array(columns, dtype=np.float32).T
-        return table, ~np.isnan(table).any(axis=1)
-
-
-LABELLED: dict[str, Any] = {"label": "stars", "task": Stars()}
+LABELLED: dict[str, Any] = {"label": "stars", "task": Classification(classes=("4", "5"))}
 
 
 def tables(columns: dict[str, Any]) -> list[Any]:
@@ -55,7 +39,7 @@ def tables(columns: dict[str, Any]) -> list[Any]:
 
 @pytest.mark.parametrize("number", range(4))
 def test_every_kind_of_table_is_encoded(tokenizer: Any, number: int) -> None:
-    data, report = encode_with_report(tables(ROWS)[number], SCHEMA, tokenizer, text="text", label="stars", task=Stars())
+    data, report = encode_with_report(tables(ROWS)[number], SCHEMA, tokenizer, text="text", **LABELLED)
     words = [["w0", "w1"], ["w2"], ["w3", "w4", "w5", "w6"]]
     assert data["input_ids"] == [[1, *tokenizer.convert_tokens_to_ids(text), 2] for text in words]
     user, tags = SCHEMA["user"].values, SCHEMA["tags"].values
@@ -77,7 +61,7 @@ def test_every_kind_of_table_is_encoded(tokenizer: Any, number: int) -> None:
 def test_batches_and_a_file_on_disk_change_nothing(
     tokenizer: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    settings: dict[str, Any] = {"text": ["title", "text"], "label": "stars", "task": Stars(), "cache_dir": tmp_path}
+    settings: dict[str, Any] = {"text": ["title", "text"], **LABELLED, "cache_dir": tmp_path}
     whole, report = encode_with_report(ROWS, SCHEMA, tokenizer, **settings)
     assert not list(tmp_path.iterdir())
     monkeypatch.setattr(encoding, "_BATCH", 2)
@@ -120,12 +104,6 @@ def test_numbers_are_labels_without_a_task(tokenizer: Any, labels: list[Any], ki
     data = encode(pd.DataFrame({**ROWS, "y": pd.array(labels)}), SCHEMA, tokenizer, text="text", label="y")
     assert data["labels"] == kept
     assert data.features["labels"].dtype == kind
-
-
-def test_several_labels_are_rows_of_a_matrix(tokenizer: Any) -> None:
-    table = {**ROWS, "y": [1.0, 2, 3, 4, 5, 6], "z": [1.0, None, 3, 4, 5, 6]}
-    data = encode(table, SCHEMA, tokenizer, text="text", label=["y", "z"], task=Pairs())
-    assert data["labels"] == [[1, 1], [4, 4], [6, 6]]
 
 
 @pytest.mark.parametrize(

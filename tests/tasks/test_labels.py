@@ -72,7 +72,7 @@ def test_lists(column, separator, expected):
         (
             lambda: labels.require_columns([[1], [2]], ["label"], task="rating"),
             ConfigError,
-            r"takes 1 label .* given 2",
+            r"takes 1 label column\(s\) \(label\) and was given 2",
         ),
         (lambda: labels.require_columns([[1], [2, 3]], ["a", "b"], task="aspects"), DataError, r"\[1, 2\]"),
         (lambda: Generation(missing="NA"), ConfigError, "missing is 'NA'"),
