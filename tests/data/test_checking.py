@@ -109,11 +109,10 @@ LABELS: list[list[Any]] = [
 @pytest.mark.parametrize("cells", LABELS)
 def test_classes_are_counted_as_a_training_counts_them(cells: list[Any]) -> None:
     texts = [f"the film number {number} was so very good" for number in range(20 * len(cells))]
-    labels = pd.Series(cells * 20, dtype=object)
-    task = Classification.fit([labels.tolist()])
-    ids, _ = task.codec.encode([labels.tolist()])
-    found = check(pd.DataFrame({"text": texts, "label": labels}), text="text", label="label")
-    assert found.classes == count_classes(ids, task.class_names)
+    task = Classification.fit([cells * 20])
+    ids, _ = task.codec.encode([cells * 20])
+    table = pd.DataFrame({"text": texts, "label": pd.Series(cells * 20, dtype=object)})
+    assert check(table, text="text", label="label").classes == count_classes(ids, task.class_names)
 
 
 def test_titles_and_codes_are_attributes_and_judged_texts_are_texts() -> None:
