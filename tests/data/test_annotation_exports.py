@@ -64,68 +64,33 @@ def argilla(labels: Any, users: Any, states: Any = None, name: str = "mood") -> 
     return {f"{name}.responses": labels, f"{name}.responses.users": users, **status}
 
 
-TWO = [(texts(0), "a", "pos"), (texts(0), "b", "neg")]
-EXPORTS: dict[str, tuple[list[dict[str, Any]], list[tuple[Any, ...]]]] = {
-    "doccano": ([{"text": texts(0), "label": ["pos"], "username": one} for one in "ab"], None),
-    "doccano labels": ([{"text": texts(0), "labels": ["pos"], "annotator": one} for one in "ab"], None),
-    "doccano cats": ([{"text": texts(0), "cats": {"pos": 1, "neg": 0}, "user": one} for one in "ab"], None),
-    "old doccano": (
-        [{"text": texts(0), "annotations": [{"label": "pos", "user": "a"}, {"label": "neg", "user": "b"}]}],
-        TWO,
-    ),
-    "label studio": (
-        [
-            task(
-                0,
-                annotation({"id": 1, "email": "a"}, result("choices", ["pos"])),
-                annotation("b", result("choices", ["neg"])),
-            )
-        ],
-        TWO,
-    ),
-    "rating": ([task(0, annotation("a", result("rating", 4)), annotation("b", result("rating", 2)))], None),
-    "number": ([task(0, annotation("a", result("number", 4)), annotation("b", result("number", 2)))], None),
-    "textarea": (
-        [task(0, annotation("a", result("textarea", ["4"])), annotation("b", result("textarea", ["2"])))],
-        None,
-    ),
-    "argilla": ([{"text": texts(0), **argilla(["pos", "neg"], ["a", "b"])}], TWO),
-    "argilla 1": (
-        [
-            {
-                "text": texts(0),
-                "mood": [
-                    {"user_id": "a", "value": "pos", "status": "submitted"},
-                    {"user_id": "b", "value": "neg", "status": "submitted"},
-                ],
-            }
-        ],
-        TWO,
-    ),
-    "argilla of datasets": (
-        [{"text": texts(0), "mood": {"user_id": ["a", "b"], "value": ["pos", "neg"], "status": ["submitted"] * 2}}],
-        TWO,
-    ),
-    "argilla nested": (
-        [
-            {
-                "fields": {"text": texts(0)},
-                "responses": {"mood": [{"user_id": "a", "value": "pos"}, {"user_id": "b", "value": "neg"}]},
-            }
-        ],
-        TWO,
-    ),
-    "lewidi": ([{"text": texts(0), "annotations": "pos,neg", "annotators": "a,b"}], TWO),
-    "lists": ([{"text": texts(0), "annotations": ["pos", "neg"], "annotators": ["a", "b"]}], TWO),
+TEXT = {"text": texts(0)}
+ANSWERS = [{"user_id": "a", "value": "pos"}, {"user_id": "b", "value": "neg"}]
+COLUMNS = {"user_id": ["a", "b"], "value": ["pos", "neg"], "status": ["submitted"] * 2}
+OLD = [{"label": "pos", "user": "a"}, {"label": "neg", "user": "b"}]
+EXPORTS: dict[str, tuple[list[dict[str, Any]], tuple[str, str]]] = {  # with the answers of a and b to one text
+    "doccano": ([{**TEXT, "label": ["pos"], "username": one} for one in "ab"], ("pos", "pos")),
+    "doccano labels": ([{**TEXT, "labels": ["pos"], "annotator": one} for one in "ab"], ("pos", "pos")),
+    "doccano cats": ([{**TEXT, "cats": {"pos": 1, "neg": 0}, "user": one} for one in "ab"], ("pos", "pos")),
+    "old doccano": ([{**TEXT, "annotations": OLD}], ("pos", "neg")),
+    "label studio": ([by_two("choices", ["pos"], ["neg"])], ("pos", "neg")),
+    "rating": ([by_two("rating", 4, 2)], ("4", "2")),
+    "number": ([by_two("number", 4, 2)], ("4", "2")),
+    "textarea": ([by_two("textarea", ["4"], ["2"])], ("4", "2")),
+    "argilla": ([{**TEXT, **argilla(["pos", "neg"], ["a", "b"])}], ("pos", "neg")),
+    "argilla 1": ([{**TEXT, "mood": [one | {"status": "submitted"} for one in ANSWERS]}], ("pos", "neg")),
+    "argilla of datasets": ([{**TEXT, "mood": COLUMNS}], ("pos", "neg")),
+    "argilla nested": ([{"fields": TEXT, "responses": {"mood": ANSWERS}}], ("pos", "neg")),
+    "lewidi": ([{**TEXT, "annotations": "pos,neg", "annotators": "a,b"}], ("pos", "neg")),
+    "lists": ([{**TEXT, "annotations": ["pos", "neg"], "annotators": ["a", "b"]}], ("pos", "neg")),
 }
 
 
 @pytest.mark.parametrize("name", EXPORTS)
 def test_each_tool_gives_a_row_for_each_judgement(name: str, tmp_path: Path) -> None:
-    rows, expected = EXPORTS[name]
+    rows, labels = EXPORTS[name]
     found = read_judgements(written(tmp_path, rows))
-    labels = ("4", "2") if name in ("rating", "number", "textarea") else ("pos", "pos")
-    assert triples(found) == (expected or [(texts(0), judge, label) for judge, label in zip("ab", labels, strict=True)])
+    assert triples(found) == [(texts(0), judge, label) for judge, label in zip("ab", labels, strict=True)]
     assert (found.texts, found.judges, found.text) == (1, 2, ("text",))
     assert found.lines() == [f"{found.source} is read as {found.words}: 1 text, 2 judgements by 2 judges"]
 
@@ -172,49 +137,39 @@ def test_what_lewidi_tells_of_each_judge_and_text_is_kept(tmp_path: Path) -> Non
     assert "the answers to 'rude'" in rude.words
 
 
-@pytest.mark.parametrize(
-    ("rows", "said", "kept"),
-    [
+POS = result("choices", ["pos"])
+LEFT_OUT: dict[str, tuple[list[dict[str, Any]], tuple[str, ...], int]] = {  # what is said, and how many rows stay
+    "cancelled": (
+        [task(0, annotation(1, POS), annotation(2, POS, was_cancelled=True), annotation(3), predictions=[{}]), task(1)],
         (
-            [
-                task(
-                    0,
-                    annotation(1, result("choices", ["pos"])),
-                    annotation(2, result("choices", ["pos"]), was_cancelled=True),
-                    annotation(3),
-                    predictions=[{"result": []}],
-                ),
-                task(1),
-            ],
-            (
-                "left out, cancelled annotations: 1",
-                "left out, judgements without an answer: 1",
-                "left out, predictions of a model: 1",
-                "left out, texts without a judgement: 1",
-            ),
-            1,
+            "left out, cancelled annotations: 1",
+            "left out, judgements without an answer: 1",
+            "left out, predictions of a model: 1",
+            "left out, texts without a judgement: 1",
         ),
-        (
-            [{"text": texts(0), **argilla(["pos", "neg", None], ["a", "b", "c"], ["submitted", "draft", "discarded"])}],
-            ("left out, responses that are draft: 1", "left out, responses that are discarded: 1"),
-            1,
-        ),
-        (
-            [{"text": texts(number % 2), "label": ["pos"], "username": "a" if number else None} for number in range(4)],
-            ("1 judgement without a judge, such as of row 1", "1 judgement by a judge who has judged the text before"),
-            4,
-        ),
-        (
-            [{"text": texts(number), "label": ["pos", "neg"][: number + 1], "username": "a"} for number in range(2)],
-            ("1 judgement with several answers, such as 'pos|neg', joined by '|'", "'task.separator': '|'"),
-            2,
-        ),
-    ],
-    ids=["cancelled", "drafts", "doubts", "several"],
-)
-def test_what_is_left_out_or_odd_is_said(
-    rows: list[dict[str, Any]], said: tuple[str, ...], kept: int, tmp_path: Path
-) -> None:
+        1,
+    ),
+    "drafts": (
+        [{**TEXT, **argilla(["pos", "neg", None], ["a", "b", "c"], ["submitted", "draft", "discarded"])}],
+        ("left out, responses that are draft: 1", "left out, responses that are discarded: 1"),
+        1,
+    ),
+    "doubts": (
+        [{"text": texts(number % 2), "label": ["pos"], "username": "a" if number else None} for number in range(4)],
+        ("1 judgement without a judge, such as of row 1", "1 judgement by a judge who has judged the text before"),
+        4,
+    ),
+    "several": (
+        [{"text": texts(number), "label": ["pos", "neg"][: number + 1], "username": "a"} for number in range(2)],
+        ("1 judgement with several answers, such as 'pos|neg', joined by '|'", "'task.separator': '|'"),
+        2,
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", LEFT_OUT)
+def test_what_is_left_out_or_odd_is_said(kind: str, tmp_path: Path) -> None:
+    rows, said, kept = LEFT_OUT[kind]
     found = read_judgements(written(tmp_path, rows))
     assert [line for line in said if line not in "\n".join(found.lines())] == []
     assert len(found.table) == kept
@@ -224,21 +179,15 @@ def test_the_data_of_a_task_are_columns_and_the_rest_is_named(tmp_path: Path) ->
     rows = [task(7, annotation(1, result("choices", ["pos"])), project=3)]
     rows[0]["data"] |= {"id": "own", "tags": ["a", "b"], "more": {"c": 1}}
     found = read_judgements(written(tmp_path, rows, "tasks.json"))
-    row = found.table[0]
-    assert (row["id"], row["data.id"], row["source"], row["tags"], row["more"]) == (
-        7,
-        "own",
-        "web",
-        ["a", "b"],
-        '{"c": 1}',
-    )
+    expected = {"id": 7, "data.id": "own", "source": "web", "tags": ["a", "b"], "more": '{"c": 1}'}
+    assert {name: found.table[0][name] for name in expected} == expected
     assert "left out, columns about the work or made of the judgements: project" in found.lines()
 
 
 @pytest.mark.parametrize(
     "rows",
     [
-        [task(0, annotation(1, result("choices", ["pos"], "mood"), result("rating", 3, "stars")))],
+        [task(0, annotation(1, POS, result("rating", 3, "stars")))],
         [{"text": texts(0), **argilla(["pos"], ["a"]), **argilla([3], ["a"], name="stars")}],
         [{"text": texts(0), "mood": [{"user": 1, "value": "pos"}], "stars": [{"user": 1, "value": 3}]}],
         [{"text": texts(0), "annotators": ["a", "b"], "mood": ["pos", "pos"], "stars": [3, 3]}],
@@ -258,15 +207,8 @@ FLAT = [
     {"annotation_id": 1, "annotator": 7, "id": 0, "lead_time": 2.5, "mood": "pos", "text": texts(0)},
     {"annotation_id": 2, "annotator": 8, "id": 0, "lead_time": 3.5, "mood": "neg", "text": texts(0)},
     {"annotation_id": 3, "annotator": 7, "id": 1, "lead_time": 4.5, "mood": "pos", "text": texts(1)},
-    {
-        "annotation_id": 4,
-        "annotator": 8,
-        "id": 1,
-        "lead_time": 5.5,
-        "mood": '{"choices": ["pos", "neg"]}',
-        "text": texts(1),
-    },
 ]
+FLAT.append(FLAT[2] | {"annotation_id": 4, "annotator": 8, "mood": '{"choices": ["pos", "neg"]}'})
 
 
 @pytest.mark.parametrize("name", ["flat.csv", "flat.json"])
@@ -293,14 +235,8 @@ def test_names_of_files_are_judges_where_no_column_tells(tmp_path: Path) -> None
 
 
 WIDE = [
-    {
-        "text": texts(number),
-        "place": f"p{number}",
-        "anna": number % 2,
-        "bob": 1 - number % 2,
-        "cem": "" if number % 3 else 0,
-    }
-    for number in range(ROWS)
+    {"text": texts(row), "place": f"p{row}", "anna": row % 2, "bob": 1 - row % 2, "cem": "" if row % 3 else 0}
+    for row in range(ROWS)
 ]
 
 
@@ -312,6 +248,7 @@ def test_columns_of_judges_become_rows(tmp_path: Path) -> None:
     assert found.table.column_names == ["text", "place", "judge", "label"]
     assert triples(named)[:2] == [(texts(0), "bob", "1"), (texts(0), "anna", "0")]
     assert "cem" in named.table.column_names
+    assert check(path, label="bob").export is None
 
 
 LEWIDI = [{"text": "a", "annotations": "0,1"[: 3 - 2 * (number == 19)], "annotators": "x,y"} for number in range(20)]
@@ -368,24 +305,27 @@ def test_parts_that_are_not_in_the_text_are_named(span: Any) -> None:
         tagged_text("Ann saw Bob.", [span])
 
 
-@pytest.mark.parametrize("tool", ["doccano", "entities", "label studio", "old doccano"])
+PART = {"label": "PER", "start_offset": 0, "end_offset": 3, "user": "a"}
+PARTS: dict[str, dict[str, Any]] = {
+    "doccano": {"label": [[0, 3, "PER"]], "username": "a"},
+    "entities": {"entities": [PART | {"id": 1}], "username": "a"},
+    "old doccano": {"annotations": [PART]},
+    "label studio": {
+        "data": {"text": "Ann saw Bob"},
+        "annotations": [
+            annotation("a", result("labels", ["PER"]) | {"value": {"start": 0, "end": 3, "labels": ["PER"]}})
+        ],
+    },
+}
+
+
+@pytest.mark.parametrize("tool", PARTS)
 def test_exports_of_marked_parts_become_words_and_tags(tool: str, tmp_path: Path) -> None:
-    part = {"start": 0, "end": 3, "labels": ["PER"]}
-    old = {"label": "PER", "start_offset": 0, "end_offset": 3, "user": "a"}
-    row = {
-        "doccano": {"text": "Ann saw Bob", "label": [[0, 3, "PER"]], "username": "a"},
-        "entities": {"text": "Ann saw Bob", "entities": [old | {"id": 1}], "username": "a"},
-        "label studio": {
-            "data": {"text": "Ann saw Bob"},
-            "annotations": [annotation("a", {"type": "labels", "value": part})],
-        },
-        "old doccano": {"text": "Ann saw Bob", "annotations": [old]},
-    }[tool]
+    row = PARTS[tool] if "data" in PARTS[tool] else {"text": "Ann saw Bob", **PARTS[tool]}
     output = tmp_path / "rows.csv"
     found = write_judgements(written(tmp_path, [row]), output)
     table = read_table(str(output))
-    assert word_list(table[0]["words"]) == ["Ann", "saw", "Bob"]
-    assert word_list(table[0]["tags"]) == ["B-PER", "O", "O"]
+    assert [word_list(table[0][name]) for name in ("words", "tags")] == [["Ann", "saw", "Bob"], ["B-PER", "O", "O"]]
     assert table[0]["judge"] == "a"
     assert "--text words --label tags --task tags" in found.next_command(output)
 
@@ -395,7 +335,6 @@ def test_check_says_first_what_a_table_is(name: str, tmp_path: Path, capsys: pyt
     rows = WIDE if name == "wide" else EXPORTS[name][0] * ROWS
     path = written(tmp_path, rows, "wide.csv" if name == "wide" else "export.jsonl")
     checked = check(path)
-    assert checked.export is not None
     assert checked.text().startswith(checked.export)
     assert checked.command.startswith(f"attribune data judgements {path} ")
     assert checked.findings == ()
@@ -435,25 +374,10 @@ def test_other_tables_are_no_exports(columns: dict[str, Any]) -> None:
     assert check(table).export is None
 
 
-def test_a_named_label_is_no_judge(tmp_path: Path) -> None:
-    path = written(tmp_path, WIDE, "wide.csv")
-    assert check(path, label="bob").export is None
-
-
-@pytest.mark.parametrize(
-    ("cell", "value"),
-    [
-        ('["a"]', ["a"]),
-        ("['a', 'b']", ["a", "b"]),
-        ('{"a": 1}', {"a": 1}),
-        ("[a", "[a"),
-        ("['\\d']", ["\\d"]),
-        (" text [1]", " text [1]"),
-        (None, None),
-    ],
-)
-def test_cells_are_parsed(cell: Any, value: Any) -> None:
-    assert parsed_cell(cell) == value
+def test_cells_are_parsed() -> None:
+    lists: dict[str | None, Any] = {'["a"]': ["a"], "['a', 'b']": ["a", "b"], '{"a": 1}': {"a": 1}, "['\\d']": ["\\d"]}
+    values = lists | {text: text for text in ("[a", " text [1]", None)}
+    assert {cell: parsed_cell(cell) for cell in values} == values
 
 
 @pytest.mark.skipif("ATTRIBUNE_DATA" not in os.environ, reason="the data sets are not here")
@@ -479,6 +403,4 @@ def test_answers_beside_their_judges_are_paired_by_their_numbers(answer: str, pe
     first = found.table[0]
     assert (first["judge"], first["label"]) == ("T1", "1")
     assert not {f"{person}1", f"{answer}1"} & set(found.table.column_names)
-    export = check(pd.DataFrame(rows)).export
-    assert export is not None
-    assert "looks like answers" in export
+    assert "looks like answers" in check(pd.DataFrame(rows)).export

@@ -22,8 +22,7 @@ def test_the_order_depends_on_seed_and_epoch_alone() -> None:
     lengths = np.random.default_rng(0).integers(1, 99, 1000)
     sampler = LengthGroupedBatches(lengths, batch_size=8, seed=5)
     first = list(sampler)
-    assert list(sampler) == first
-    assert list(LengthGroupedBatches(lengths, batch_size=8, seed=5)) == first
+    assert first == list(sampler) == list(LengthGroupedBatches(lengths, batch_size=8, seed=5))
     assert list(LengthGroupedBatches(lengths, batch_size=8, seed=6)) != first
     sampler.set_epoch(1)
     assert list(sampler) != first

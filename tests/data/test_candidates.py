@@ -52,7 +52,6 @@ def test_each_text_stands_after_the_prompt() -> None:
     found = rows(prompt=True)
     joined = [TOKENIZER("q", TABLE[name][0], return_token_type_ids=True) for name in ("one", "two")]
     assert found.inputs[0] == tuple(pair.input_ids for pair in joined)
-    assert found.segment_starts is not None
     assert found.segment_starts[0].tolist() == [pair.token_type_ids.index(1) for pair in joined]
     assert found.segment_starts.shape == (3, 2)
     assert found.shortened.tolist() == [False, False, True]

@@ -51,37 +51,33 @@ def frame(rows: int = 600, seed: int = 1) -> pd.DataFrame:
 
 
 ROLES = {
-    "id": "id",
-    "review": "text",
-    "stars": "label",
-    "user": "attribute",
-    "tags": "attribute",
-    "price": "attribute",
-    "posted": "time",
-    "always": "left out",
-    "copy": "left out",
-    "session": "id",
-    "verdict_code": "left out",
-    "rare": "left out",
-    "reason": "left out",
-    "weight": "weight",
+    "id": ["id", "session"],
+    "text": ["review"],
+    "label": ["stars"],
+    "attribute": ["user", "tags", "price"],
+    "time": ["posted"],
+    "left out": ["always", "copy", "verdict_code", "rare", "reason"],
+    "weight": ["weight"],
 }
 
 
 def test_roles_are_guessed_and_what_is_wrong_is_said() -> None:
     checked = check(frame())
-    assert {one.name: one.role for one in checked.columns} == ROLES
-    assert checked.task is not None
+    assert {role: checked.names(role) for role in {one.role for one in checked.columns}} == ROLES
     assert checked.task.kind == "ordinal"
     assert "ratings from 1 to 5: task='ordinal' or task='rating'" in repr(checked)
     assert sum(checked.classes.values()) == 600
     said = "\n".join(map(str, checked.findings))
-    for part in ("'always' has one value", "'copy' is the label in 100.0%", "'rare' is missing in 99.2%"):
+    for part in (
+        "'always' has one value",
+        "'copy' is the label in 100.0%",
+        "'rare' is missing in 99.2%",
+        "'reason' has values nearly only in rows with the label '2'",
+        "the label determines column 'verdict_code': 100.0% of the rows",
+    ):
         assert part in said
-    assert "'reason' has values nearly only in rows with the label '2'" in said
-    assert "the label determines column 'verdict_code': 100.0% of the rows" in said
     assert "user" not in said
-    assert checked._repr_html_().count("<tr>") == len(ROLES) + 1
+    assert checked._repr_html_().count("<tr>") == len(checked.columns) + 1
     assert json.loads(json.dumps(checked.to_dict()))["command"] == checked.command
 
 
@@ -113,11 +109,10 @@ LABELS: list[list[Any]] = [
 @pytest.mark.parametrize("cells", LABELS)
 def test_classes_are_counted_as_a_training_counts_them(cells: list[Any]) -> None:
     texts = [f"the film number {number} was so very good" for number in range(20 * len(cells))]
-    labels = pd.Series(cells * 20, dtype=object)
-    task = Classification.fit([labels.tolist()])
-    ids, _ = task.codec.encode([labels.tolist()])
-    found = check(pd.DataFrame({"text": texts, "label": labels}), text="text", label="label")
-    assert found.classes == count_classes(ids, task.class_names)
+    task = Classification.fit([cells * 20])
+    ids, _ = task.codec.encode([cells * 20])
+    table = pd.DataFrame({"text": texts, "label": pd.Series(cells * 20, dtype=object)})
+    assert check(table, text="text", label="label").classes == count_classes(ids, task.class_names)
 
 
 def test_titles_and_codes_are_attributes_and_judged_texts_are_texts() -> None:
@@ -131,8 +126,7 @@ def test_titles_and_codes_are_attributes_and_judged_texts_are_texts() -> None:
             "label": np.random.default_rng(0).integers(0, 2, 600),
         }
     )
-    found = {one.name: (one.role, one.kind) for one in check(table).columns}
-    assert found == {
+    assert {one.name: (one.role, one.kind) for one in check(table).columns} == {
         "text": ("text", ""),
         "title": ("attribute", "categorical"),
         "film": ("attribute", "categorical"),
@@ -152,7 +146,6 @@ def test_the_share_of_known_values_is_that_of_the_default_split() -> None:
     assert 0 < known < 1
     counts = rows["user"].value_counts()
     assert found.once == (counts == 1).sum()
-    assert found.rows_per_value is not None
     assert (found.rows_per_value[0], found.rows_per_value[3]) == (counts.min(), counts.max())
     assert any("rows repeat the text of an earlier row" in str(line) for line in check(rows).findings)
 
@@ -172,12 +165,10 @@ def test_an_attribute_determines_the_label_only_where_rows_agree(purity: float) 
     chance = np.random.default_rng(4)
     users = chance.integers(0, 50, 1000)
     labels = np.where(chance.random(1000) < purity, users % 3, chance.integers(0, 3, 1000))
-    finding = leak_finding(
-        "user", codes([f"u{number}" for number in users]), codes([f"c{number}" for number in labels])
-    )
+    of_labels = codes([f"c{number}" for number in labels])
+    finding = leak_finding("user", codes([f"u{number}" for number in users]), of_labels)
     assert (finding is not None) == (purity == 1.0)
-    single = leak_finding("row", codes([f"r{number}" for number in range(1000)]), codes(list(map(str, labels))))
-    assert single is None
+    assert leak_finding("row", codes([f"r{number}" for number in range(1000)]), of_labels) is None
 
 
 @pytest.mark.parametrize(
@@ -223,16 +214,8 @@ def codes(values: list[Any]) -> Any:
         {"n": list(range(40))},
         {"texts": [["a", "b"], ["b"]] * 10, "deep": [{"a": 1}] * 20},
         {f"column {number}": [number, number, 1, 2] * 5 for number in range(2000)},
-        {
-            "--text": ["some words of a row here"] * 5 + ["other words of a row here"] * 5,
-            "-x": [1, 2] * 5,
-            "y": [0, 1] * 5,
-        },
-        {
-            "when": pd.date_range("2024", periods=20),
-            "text": ["these are five words each"] * 20,
-            "y": [True, False] * 10,
-        },
+        {"--text": ["some words of a row here", "other words of a row here"] * 5, "-x": [1, 2] * 5, "y": [0, 1] * 5},
+        {"when": pd.date_range("2024", periods=20), "text": ["five words in each row"] * 20, "y": [True, False] * 10},
         {"text": [f"row {number} is of words" for number in range(40)], "labels": ["a;b", "b"] * 20},
     ],
 )
@@ -250,9 +233,8 @@ def test_hostile_tables_are_checked(rows: dict[str, Any]) -> None:
 
 def test_labels_that_are_nearly_all_numbers_are_ratings() -> None:
     stars = ["1", "2", "3"] * 20 + ["three"]
-    checked = check(pd.DataFrame({"text": [f"a text of {number} words" for number in range(61)], "stars": stars}))
-    assert checked.task is not None
-    assert checked.task.kind == "ordinal"
+    table = pd.DataFrame({"text": [f"a text of {number} words" for number in range(61)], "stars": stars})
+    assert check(table).task.kind == "ordinal"
 
 
 @pytest.mark.parametrize("content", ["", "text,label\n", "text,\na,b\n", "text,text\na,b\n"])
@@ -282,22 +264,12 @@ def test_a_table_alone_is_trained_on_after_a_yes(tmp_path: Path, capsys: pytest.
     assert json.loads(capsys.readouterr().out)["rows"] == 200
 
 
-@pytest.mark.parametrize(
-    ("answer", "trains"),
-    [
-        pytest.param("y\n", True, marks=pytest.mark.slow),
-        pytest.param("Yes \n", True, marks=pytest.mark.slow),
-        ("n\n", False),
-        ("\n", False),
-        ("\x04", False),
-    ],
-)
+YES = [pytest.param(answer, True, marks=pytest.mark.slow) for answer in ("y\n", "Yes \n")]
+
+
+@pytest.mark.parametrize(("answer", "trains"), [*YES, ("n\n", False), ("\n", False), ("\x04", False)])
 def test_a_terminal_is_asked(
-    answer: str,
-    trains: bool,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    answer: str, trains: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path, output = tmp_path / "t.csv", tmp_path / "run"
     frame(60).to_csv(path, index=False)
@@ -311,9 +283,8 @@ def test_a_terminal_is_asked(
     message = capsys.readouterr().err
     assert "train with these? [y/N] " in message
     assert (output / "recipe.yaml").is_file() == trains
-    assert (
-        "nothing is trained; to train with other columns, change this command: attribune train" in message
-    ) != trains
+    refused = "nothing is trained; to train with other columns, change this command: attribune train"
+    assert (refused in message) != trains
     assert "error" not in message
 
 
@@ -324,23 +295,12 @@ def test_anchors_and_positives_are_compared(has_negative: bool, tmp_path: Path) 
     if has_negative:
         rows["negative"] = [f"found {number % 21}" for number in range(200)]
     checked = check(rows)
-    assert checked.task is not None
     assert checked.task.kind == "similarity"
     assert checked.is_complete
     assert not checked.findings
     negative = ["--text-negative", "negative"] * has_negative
-    expected = [
-        "--text",
-        "Anchor",
-        "--text-pair",
-        "positive",
-        *negative,
-        "--attributes",
-        "user",
-        "--task",
-        "similarity",
-    ]
-    assert checked.flags == expected
+    texts = ["--text", "Anchor", "--text-pair", "positive", *negative]
+    assert checked.flags == [*texts, "--attributes", "user", "--task", "similarity"]
     assert "texts that are compared: Anchor, positive" in checked.text()
     recipe = recipe_of(build_parser().parse_args(["train", "rows.csv", *checked.flags, "--output", str(tmp_path)]))
     assert recipe.task_options["form"] == ("triplets" if has_negative else "pairs")
@@ -349,21 +309,18 @@ def test_anchors_and_positives_are_compared(has_negative: bool, tmp_path: Path) 
 
 def test_the_cure_for_words_that_mean_nothing_is_one_list_that_the_call_has(tmp_path: Path) -> None:
     rows = frame()
-    rows["shop"] = np.where(
-        np.arange(len(rows)) % 9 == 0, "n/a", np.char.add("s", (np.arange(len(rows)) % 7).astype(str))
-    )
-    rows["place"] = np.where(
-        np.arange(len(rows)) % 8 == 0, "-", np.char.add("p", (np.arange(len(rows)) % 6).astype(str))
-    )
+    number = np.arange(len(rows))
+    rows["shop"] = np.where(number % 9 == 0, "n/a", np.char.add("s", (number % 7).astype(str)))
+    rows["place"] = np.where(number % 8 == 0, "-", np.char.add("p", (number % 6).astype(str)))
     path = tmp_path / "t.csv"
     rows.to_csv(path, index=False)
     (said,) = [one for one in check(path).findings if one.code == "value-words"]
-    assert f"missing={[*MISSING, 'n/a', '-']}" in said.text
-    followed = check(path, missing=[*MISSING, "n/a", "-"])
+    missing = [*MISSING, "n/a", "-"]
+    assert f"missing={missing}" in said.text
+    followed = check(path, missing=missing)
     assert not [one for one in followed.findings if one.code == "value-words"]
-    words = shlex.split(followed.command)
-    assert f"data.missing={json.dumps([*MISSING, 'n/a', '-'])}" in words
-    assert f"settings={{'data.missing': {[*MISSING, 'n/a', '-']}}}" in followed.call
+    assert f"data.missing={json.dumps(missing)}" in shlex.split(followed.command)
+    assert f"settings={{'data.missing': {missing}}}" in followed.call
     assert next(one for one in followed.columns if one.name == "shop").missing == 67
 
 

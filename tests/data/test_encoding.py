@@ -5,21 +5,19 @@ from pathlib import Path
 from typing import Any
 
 import datasets
-import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
 
 from attribune.data import encoding
 from attribune.data.encoding import encode, encode_with_report
-from attribune.data.readers.base import Collator
 from attribune.data.readers.text import TextEncoder
 from attribune.data.tables import ArrowStore
 from attribune.data.texts import TextInput, join_text
 from attribune.data.windows import Head, HeadTail
 from attribune.errors import ConfigError, DataError
 from attribune.schema import Categorical, MultiLabel, Schema
-from attribune.tasks import Aspects
+from attribune.tasks import Aspects, Classification
 
 ROWS = {
     "user": ["a", "b", None, "new", "a", "a"],
@@ -31,21 +29,7 @@ ROWS = {
 SCHEMA = Schema.fit(ROWS, [Categorical("user", min_count=1), MultiLabel("tags")])
 
 
-class Stars:
-    """Classes 4 and 5; anything else is unseen."""
-
-    def encode_labels(self, columns: Any, *, first_row: int = 1) -> tuple[np.ndarray, np.ndarray]:
-        ids = {"4": 0, "5": 1}
-        return (
-            np.array([ids.get(value, -100) for value in columns[0]], dtype=np.int64),
-            np.array([value not in (None, "") for value in columns[0]]),
-        )
-
-
-class Pairs:
-    def encode_labels(self, columns: Any, *, first_row: int = 1) -> tuple[np.ndarray, np.ndarray]:
-        table = np.array(columns, dtype=np.float32).T
-        return table, ~np.isnan(table).any(axis=1)
+LABELLED: dict[str, Any] = {"label": "stars", "task": Classification(classes=("4", "5"))}
 
 
 def tables(columns: dict[str, Any]) -> list[Any]:
@@ -55,20 +39,13 @@ def tables(columns: dict[str, Any]) -> list[Any]:
 
 @pytest.mark.parametrize("number", range(4))
 def test_every_kind_of_table_is_encoded(tokenizer: Any, number: int) -> None:
-    data, report = encode_with_report(tables(ROWS)[number], SCHEMA, tokenizer, text="text", label="stars", task=Stars())
-    word = tokenizer.convert_tokens_to_ids
-    assert data["input_ids"] == [
-        [1, word("w0"), word("w1"), 2],
-        [1, word("w2"), 2],
-        [1, *(word(f"w{n}") for n in (3, 4, 5, 6)), 2],
-    ]
-    user = SCHEMA["user"].values
-    tags = SCHEMA["tags"].values
-    assert data["attribute_ids"] == [
-        [user.index("a") + 1, tags.index("x") + 1, 0],
-        [user.index("b") + 1, tags.index("y") + 1, tags.index("x") + 1],
-        [user.index("new") + 1, 0, 0],
-    ]
+    data, report = encode_with_report(tables(ROWS)[number], SCHEMA, tokenizer, text="text", **LABELLED)
+    words = [["w0", "w1"], ["w2"], ["w3", "w4", "w5", "w6"]]
+    assert data["input_ids"] == [[1, *tokenizer.convert_tokens_to_ids(text), 2] for text in words]
+    user, tags = SCHEMA["user"].values, SCHEMA["tags"].values
+    a, b, new = (user.index(name) + 1 for name in ("a", "b", "new"))
+    x, y = (tags.index(name) + 1 for name in ("x", "y"))
+    assert data["attribute_ids"] == [[a, x, 0], [b, y, x], [new, 0, 0]]
     assert data["labels"] == [0, 1, -100]
     assert data["length"] == [4, 3, 6]
     assert report.kept.tolist() == [0, 1, 3]
@@ -81,18 +58,10 @@ def test_every_kind_of_table_is_encoded(tokenizer: Any, number: int) -> None:
     assert report.schema.attributes["user"].missing == 1
 
 
-def test_what_comes_out_fits_the_collator(tokenizer: Any) -> None:
-    data = encode(ROWS, SCHEMA, tokenizer, text="text", label="stars", task=Stars())
-    batch = Collator(tokenizer, SCHEMA)([data[row] for row in range(3)])
-    assert batch["input_ids"].shape == (3, 6)
-    assert batch["attribute_ids"].shape == (3, 3)
-    assert batch["labels"].tolist() == [0, 1, -100]
-
-
 def test_batches_and_a_file_on_disk_change_nothing(
     tokenizer: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    settings: dict[str, Any] = {"text": ["title", "text"], "label": "stars", "task": Stars(), "cache_dir": tmp_path}
+    settings: dict[str, Any] = {"text": ["title", "text"], **LABELLED, "cache_dir": tmp_path}
     whole, report = encode_with_report(ROWS, SCHEMA, tokenizer, **settings)
     assert not list(tmp_path.iterdir())
     monkeypatch.setattr(encoding, "_BATCH", 2)
@@ -104,7 +73,7 @@ def test_batches_and_a_file_on_disk_change_nothing(
     assert again.lines() == report.lines()
 
 
-def test_empty_texts_can_stay_or_stop(tokenizer: Any, tokenizer_of: Any) -> None:
+def test_empty_texts_can_stay(tokenizer: Any, tokenizer_of: Any) -> None:
     kept, report = encode_with_report(ROWS, SCHEMA, tokenizer, text="text", on_empty_text="keep")
     assert len(kept) == 6
     assert kept["input_ids"][2] == kept["input_ids"][4] == [1, 2]
@@ -113,8 +82,6 @@ def test_empty_texts_can_stay_or_stop(tokenizer: Any, tokenizer_of: Any) -> None
     decoder = tokenizer_of("gpt2")
     bare = encode(ROWS, SCHEMA, decoder, text="text", on_empty_text="keep")
     assert bare["input_ids"][2] == [decoder.eos_token_id]
-    with pytest.raises(DataError, match="row 3 has no text"):
-        encode(ROWS, SCHEMA, tokenizer, text="text", on_empty_text="error")
 
 
 def test_rows_with_some_of_several_labels_can_stay(tokenizer: Any) -> None:
@@ -125,40 +92,18 @@ def test_rows_with_some_of_several_labels_can_stay(tokenizer: Any) -> None:
     data, report = encode_with_report(rows, SCHEMA, tokenizer, **settings, on_missing_label="partial")
     assert data["labels"] == [[0, -100], [-100, 1], [1, 0], [0, -100]]
     assert (report.no_label, report.unseen_labels) == (2, 0)
-    none = {**rows, "taste": [""] * 6}
     with pytest.raises(DataError, match="no row is left"):
-        encode(none, SCHEMA, tokenizer, **settings)
-
-
-def test_a_missing_label_can_stop(tokenizer: Any) -> None:
-    with pytest.raises(DataError, match="row 6 has no label"):
-        encode(ROWS, SCHEMA, tokenizer, text="text", label="stars", task=Stars(), on_missing_label="error")
+        encode({**rows, "taste": [""] * 6}, SCHEMA, tokenizer, **settings)
 
 
 @pytest.mark.parametrize(
     ("labels", "kind", "kept"),
-    [
-        ([3, None, 0, 1, 1, 2], "int64", [3, 1, 2]),
-        ([0.5, 1.5, 1, 2, 3, float("nan")], "float32", [0.5, 1.5, 2]),
-    ],
+    [([3, None, 0, 1, 1, 2], "int64", [3, 1, 2]), ([0.5, 1.5, 1, 2, 3, float("nan")], "float32", [0.5, 1.5, 2])],
 )
 def test_numbers_are_labels_without_a_task(tokenizer: Any, labels: list[Any], kind: str, kept: list[Any]) -> None:
     data = encode(pd.DataFrame({**ROWS, "y": pd.array(labels)}), SCHEMA, tokenizer, text="text", label="y")
     assert data["labels"] == kept
     assert data.features["labels"].dtype == kind
-
-
-def test_several_labels_are_rows_of_a_matrix(tokenizer: Any) -> None:
-    table = {**ROWS, "y": [1.0, 2, 3, 4, 5, 6], "z": [1.0, None, 3, 4, 5, 6]}
-    data = encode(table, SCHEMA, tokenizer, text="text", label=["y", "z"], task=Pairs())
-    assert data["labels"] == [[1, 1], [4, 4], [6, 6]]
-    with pytest.raises(ConfigError, match="label columns 'y', 'z' need a task"):
-        encode(table, SCHEMA, tokenizer, text="text", label=["y", "z"])
-
-
-def test_text_labels_need_a_task(tokenizer: Any) -> None:
-    with pytest.raises(ConfigError, match="'stars' holds string, such as '4'"):
-        encode(ROWS, SCHEMA, tokenizer, text="text", label="stars")
 
 
 @pytest.mark.parametrize(
@@ -170,6 +115,8 @@ def test_text_labels_need_a_task(tokenizer: Any) -> None:
         ({}, {"text": "tags"}, "text column 'tags' holds list"),
         ({"text": [""] * 6}, {"text": "text"}, "no row is left to encode; rows left out, without a text: 6 of 6"),
         ({"user": [""] * 5}, {"text": "text"}, "different numbers of rows"),
+        ({}, {"text": "text", "on_empty_text": "error"}, "row 3 has no text"),
+        ({}, {"text": "text", **LABELLED, "on_missing_label": "error"}, "row 6 has no label"),
     ],
 )
 def test_tables_that_cannot_be_encoded_are_refused(
@@ -186,6 +133,8 @@ def test_tables_that_cannot_be_encoded_are_refused(
         ({"on_empty_text": "ignore"}, "on_empty_text='ignore'"),
         ({"on_missing_label": "keep"}, "on_missing_label='keep'"),
         ({"window": Head(9), "limit": 8}, "backbone takes 8"),
+        ({"label": "stars"}, "'stars' holds string, such as '4'"),
+        ({"label": ["stars", "title"]}, "label columns 'stars', 'title' need a task"),
     ],
 )
 def test_settings_that_cannot_be_are_refused(tokenizer: Any, settings: dict[str, Any], message: str) -> None:
@@ -195,8 +144,7 @@ def test_settings_that_cannot_be_are_refused(tokenizer: Any, settings: dict[str,
 
 def test_the_window_cuts_and_counts(tokenizer: Any, tokenizer_of: Any) -> None:
     data, report = encode_with_report(ROWS, SCHEMA, tokenizer, text="text", window=HeadTail(1, 1))
-    word = tokenizer.convert_tokens_to_ids
-    assert data["input_ids"][2] == [1, word("w3"), word("w6"), 2]
+    assert data["input_ids"][2] == [1, *tokenizer.convert_tokens_to_ids(["w3", "w6"]), 2]
     assert report.shortened == 1
     assert "texts cut to the window: 1 of 6" in report.lines()
     assert str(TextEncoder(tokenizer).window) == "head:512"
@@ -205,14 +153,8 @@ def test_the_window_cuts_and_counts(tokenizer: Any, tokenizer_of: Any) -> None:
 
 
 def test_joined_texts_pass_over_what_is_missing() -> None:
-    assert join_text([ROWS["title"], ROWS["text"]], separator=" / ") == [
-        "w9 / w0 w1",
-        "w2",
-        "",
-        "w8 / w3 w4 w5 w6",
-        "w1",
-        "w7",
-    ]
+    joined = ["w9 / w0 w1", "w2", "", "w8 / w3 w4 w5 w6", "w1", "w7"]
+    assert join_text([ROWS["title"], ROWS["text"]], separator=" / ") == joined
     assert join_text([[1.0, " a ", float("nan")]]) == ["1", "a", ""]
 
 
@@ -226,10 +168,5 @@ def test_prediction_keeps_every_row_and_names_the_row(tokenizer: Any) -> None:
         texts.encode(ROWS, strict, text=TextInput.of("text"), first_row=101)
     with pytest.raises(DataError, match="no column 'user'"):
         texts.encode({"text": ["w1"]}, SCHEMA, text=TextInput.of("text"))
-    bare = texts.encode(ROWS, Schema([]), text=TextInput.of("text"))
-    assert bare.attribute_ids.shape == (6, 0)
-
-
-def test_without_attributes_rows_are_encoded_too(tokenizer: Any) -> None:
-    data = encode(ROWS, Schema([]), tokenizer, text="text")
-    assert data["attribute_ids"] == [[]] * 4
+    assert texts.encode(ROWS, Schema([]), text=TextInput.of("text")).attribute_ids.shape == (6, 0)
+    assert encode(ROWS, Schema([]), tokenizer, text="text")["attribute_ids"] == [[]] * 4

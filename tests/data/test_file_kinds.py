@@ -13,12 +13,14 @@ from typing import Any
 
 import pandas as pd
 import pytest
+from read_files import read, write
 
 from attribune.apps.cli import main
 from attribune.data.file_options import FileOptions
 from attribune.data.table_files import header_columns
 from attribune.data.tables import TableFile, read_table, table_source_name
 from attribune.errors import ConfigError, DataError
+from attribune.tasks import Spans
 
 FRAME = pd.DataFrame({"text": ["one", "two, 2", "three"], "user": ["u1", "u2", "u1"]})
 
@@ -64,11 +66,8 @@ def test_first_bytes_decide_what_a_file_is(kind: str, name: str, tmp_path: Path)
     ],
 )
 def test_what_is_no_table_is_named(name: str, content: str, message: str, tmp_path: Path) -> None:
-    path = tmp_path / name
-    data = content.encode()
-    path.write_bytes(gzip.compress(data) if name.endswith(".gz") else data)
     with pytest.raises(DataError, match=message):
-        read_table(path)
+        read(tmp_path, name, gzip.compress(content.encode()) if name.endswith(".gz") else content)
 
 
 RECORDS = {"17": {"text": "a", "label": 0}, "18": {"text": "b", "label": 1}, "x": {"text": "c", "label": 0}}
@@ -97,18 +96,14 @@ ROWS = list(RECORDS.values())
     ],
 )
 def test_an_object_may_hold_a_table(content: Any, columns: list[str], rows: int, tmp_path: Path) -> None:
-    path = tmp_path / "t.json"
     for indent in (None, 1):
-        path.write_text(json.dumps(content, indent=indent), encoding="utf-8")
-        table = read_table(path)
-        assert (table.column_names, len(table)) == (columns, rows)
+        table = read(tmp_path, "t.json", json.dumps(content, indent=indent))
+        assert (list(table), {len(column) for column in table.values()}) == (columns, {rows})
 
 
 def test_several_lists_of_rows_are_refused(tmp_path: Path) -> None:
-    path = tmp_path / "t.json"
-    path.write_text(json.dumps({"train": ROWS, "test": ROWS}))
     with pytest.raises(DataError, match=r"several lists of rows \('train', 'test'\): save the one"):
-        read_table(path)
+        read(tmp_path, "t.json", json.dumps({"train": ROWS, "test": ROWS}))
 
 
 @pytest.mark.parametrize(
@@ -127,40 +122,35 @@ def test_quotes_of_files_with_tabs_are_found_to_be_plain_or_around_fields(
     content: str, texts: list[str], tmp_path: Path
 ) -> None:
     for name in ("t.tsv", "t.csv"):
-        path = tmp_path / name
-        path.write_text(content, encoding="utf-8")
-        assert list(read_table(path)["text"]) == texts
+        assert next(iter(read(tmp_path, name, content).values())) == texts
 
 
 def test_columns_are_named_where_there_is_no_header(tmp_path: Path) -> None:
-    path = tmp_path / "t.csv"
-    path.write_text("good film,b\nbad film,e\n")
-    assert read_table(path, columns=["text", "label"]).to_dict() == {
-        "text": ["good film", "bad film"],
-        "label": ["b", "e"],
-    }
+    path = write(tmp_path, "t.csv", "good film,b\nbad film,e\n")
+    columns = {"text": ["good film", "bad film"], "label": ["b", "e"]}
+    assert read_table(path, columns=list(columns)).to_dict() == columns
     assert read_table(TableFile(path, FileOptions(columns=["text", "label"])), rows=1)["label"] == ["b"]
     assert table_source_name(TableFile(path, FileOptions())) == str(path)
-    with pytest.raises(DataError, match=r"line 1 \(row 1\): 2 fields, but 3 columns are named"):
-        read_table(path, columns=["text", "label", "user"])
-    with pytest.raises(ConfigError, match="give each column of the file a name of its own"):
-        read_table(path, columns=["text", "text"])
     FRAME.to_excel(tmp_path / "t.xlsx", index=False, header=False)
     assert list(read_table(tmp_path / "t.xlsx", columns=["a", "b"])["b"]) == ["u1", "u2", "u1"]
-    with pytest.raises(DataError, match="2 columns, but 1 are named"):
-        read_table(tmp_path / "t.xlsx", columns=["a"])
     FRAME.to_parquet(tmp_path / "t.parquet")
-    with pytest.raises(ConfigError, match="names its columns itself"):
-        read_table(tmp_path / "t.parquet", columns=["a", "b"])
-    with pytest.raises(ConfigError, match="no quotes around fields"):
-        read_table(tmp_path / "t.parquet", quoting=False)
-    path.write_text("a,,b\n1,2,3\n")
-    with pytest.raises(DataError, match="name the columns with columns="):
-        read_table(path)
+    write(tmp_path, "nameless.csv", "a,,b\n1,2,3\n")
+    names = ["text", "label", "user"]
+    for name, options, error, message in (
+        ("t.csv", {"columns": names}, DataError, r"line 1 \(row 1\): 2 fields, but 3 columns are named"),
+        ("t.csv", {"columns": ["text", "text"]}, ConfigError, "give each column of the file a name of its own"),
+        ("t.xlsx", {"columns": ["a"]}, DataError, "2 columns, but 1 are named"),
+        ("t.parquet", {"columns": ["a", "b"]}, ConfigError, "names its columns itself"),
+        ("t.parquet", {"quoting": False}, ConfigError, "no quotes around fields"),
+        ("nameless.csv", {}, DataError, "name the columns with columns="),
+    ):
+        with pytest.raises(error, match=message):
+            read_table(tmp_path / name, **options)
 
 
-NOTES: dict[str, tuple[str, bytes, str]] = {
-    "semicolons": ("t.csv", b"text;user\na;b\n", "CSV, ';', utf-8, header in row 1 (text, user)"),
+ROW_1 = "if row 1 is data, name the columns with --columns"
+NOTES: dict[str, tuple[str, str | bytes, str]] = {
+    "semicolons": ("t.csv", "text;user\na;b\n", "CSV, ';', utf-8, header in row 1 (text, user)"),
     "encoding": (
         "t.csv",
         "text,user\nЗаряд держит долго и быстро,b\n".encode("cp1251"),
@@ -168,36 +158,29 @@ NOTES: dict[str, tuple[str, bytes, str]] = {
     ),
     "quotes": (
         "t.tsv",
-        b'text\tuser\n"a" b\tc\n',
+        'text\tuser\n"a" b\tc\n',
         "TSV, tabs, quotes as plain characters, utf-8, header in row 1 (text, user)",
     ),
     "no header": (
         "t.csv",
-        b"a film,b\nanother,e\na third,b\n",
-        "CSV, ',', utf-8, header in row 1 (a film, b); 'b' there is also a value of the column: if row 1 is data, name "
-        "the columns with --columns",
+        "a film,b\nanother,e\na third,b\n",
+        f"CSV, ',', utf-8, header in row 1 (a film, b); 'b' there is also a value of the column: {ROW_1}",
     ),
     "number": (
         "t.csv",
-        b"17,text\n18,other\n",
-        "CSV, ',', utf-8, header in row 1 (17, text); '17' there is a number: if row 1 is data, name the columns with "
-        "--columns",
+        "17,text\n18,other\n",
+        f"CSV, ',', utf-8, header in row 1 (17, text); '17' there is a number: {ROW_1}",
     ),
-    "kind": ("t.csv", b'{"a": 1}\n{"a": 2}\n', "JSON, utf-8"),
-    "ids": (
-        "t.json",
-        json.dumps(RECORDS).encode(),
-        "JSON, utf-8, rows by their ids ('17', ...), which are the column 'id'",
-    ),
-    "name": ("t.json", json.dumps({"data": ROWS}).encode(), "JSON, utf-8, rows under 'data'"),
+    "kind": ("t.csv", '{"a": 1}\n{"a": 2}\n', "JSON, utf-8"),
+    "ids": ("t.json", json.dumps(RECORDS), "JSON, utf-8, rows by their ids ('17', ...), which are the column 'id'"),
+    "name": ("t.json", json.dumps({"data": ROWS}), "JSON, utf-8, rows under 'data'"),
 }
 
 
 @pytest.mark.parametrize("case", NOTES)
 def test_what_was_guessed_is_said_once(case: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     name, content, note = NOTES[case]
-    path = tmp_path / name
-    path.write_bytes(content)
+    path = write(tmp_path, name, content)
     assert main(["check", str(path), "--test", str(path)]) == 0
     out, err = capsys.readouterr()
     assert err == f"{path} is read as {note}\n"
@@ -223,7 +206,59 @@ def test_what_was_guessed_is_said_once(case: str, tmp_path: Path, capsys: pytest
 def test_nothing_is_said_where_nothing_is_guessed(
     name: str, content: bytes, flags: tuple[str, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    path = tmp_path / name
-    path.write_bytes(content)
-    assert main(["check", str(path), *flags]) == 0
+    assert main(["check", str(write(tmp_path, name, content)), *flags]) == 0
     assert capsys.readouterr().err == ""
+
+
+FOUND = [{"text": "the cat", "answer_start": 0}, {"text": "cat", "answer_start": 4}]
+QAS = [
+    {"id": "1", "question": "who sat", "answers": FOUND},
+    {"id": "2", "question": "who ran", "answers": [], "is_impossible": True, "plausible_answers": [{"text": "cat"}]},
+]
+FELL = [{"id": "3", "question": "what", "answers": [{"text": "it", "answer_start": 1}]}]
+SQUAD = {
+    "version": "v2.0",
+    "data": [
+        {"title": "Cats", "paragraphs": [{"context": "the cat sat", "qas": QAS}, {"context": "nothing", "qas": []}]},
+        {"title": "Rain", "paragraphs": [{"context": " it fell", "qas": FELL}]},
+    ],
+}
+
+
+@pytest.mark.parametrize("indent", [None, 1])
+@pytest.mark.parametrize("packed", [False, True])
+def test_files_of_squad_are_read_as_they_are_published(indent: int | None, packed: bool, tmp_path: Path) -> None:
+    data = json.dumps(SQUAD, indent=indent).encode()
+    table = read(tmp_path, f"dev-v2.0.json{'.gz' if packed else ''}", gzip.compress(data) if packed else data)
+    assert table["question"] == ["who sat", "who ran", "what"]
+    assert table["title"] == ["Cats", "Cats", "Rain"]
+    assert table["is_impossible"] == [None, True, None]
+    labels, keep = Spans().encode_labels([table["answers"], table["context"]])
+    assert keep.all()
+    assert list(labels) == [(("the cat", 0), ("cat", 4)), (), (("it", 1),)]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"data": [{"paragraphs": 3}]}, "article 1: 'paragraphs' is not a list"),
+        ({"data": [{"paragraphs": [{"context": 3, "qas": []}]}]}, "article 1, paragraph 1: 'context' is '3', not text"),
+        ({"data": [{"paragraphs": [{"context": "a"}]}]}, "paragraph 1: 'qas' is not a list"),
+        ({"data": [{"paragraphs": [{"context": "a", "qas": ["b"]}]}]}, "question 1: 'b' is not an object"),
+        ({"data": [{"paragraphs": [{"context": "a", "qas": [{}]}]}]}, "question 1: 'question' is 'None'"),
+        ({"data": [{"paragraphs": [{"context": "a", "qas": [{"question": "b", "answers": [3]}]}]}]}, "answer 1"),
+        ({"data": [{"paragraphs": []}]}, "the file has no rows"),
+    ],
+)
+def test_a_file_of_squad_that_is_not_as_published_is_refused(
+    change: dict[str, Any], message: str, tmp_path: Path
+) -> None:
+    with pytest.raises(DataError, match=message):
+        read(tmp_path, "train.json", json.dumps(change))
+
+
+def test_json_with_other_data_is_no_file_of_squad(tmp_path: Path) -> None:
+    assert read(tmp_path, "rows.json", '{"data": "a"}\n{"data": "b"}\n') == {"data": ["a", "b"]}
+    assert read(tmp_path, "rows.json", '{\n"data": "a"\n}\n') == {"data": ["a"]}
+    with pytest.raises(DataError, match="line 1: not JSON"):
+        read(tmp_path, "rows.json", json.dumps(SQUAD)[:-20])

@@ -37,12 +37,8 @@ def test_a_short_context_is_one_window() -> None:
     row = encode("xy", context, segments=True)
     (window,) = row.windows
     assert row.text == context  # as it is, with its spaces
-    assert window.ids[:4] == [2, 27, 54, 3]  # [CLS] x ##y [SEP]
-    assert window.ids[-1] == 3
-    assert window.segment_start == 4
-    assert window.marks[0].tolist() == [NULL, NULL]
-    assert (window.marks[1:4] == -1).all()
-    assert (window.marks[-1] == -1).all()
+    assert (window.ids[:4], window.ids[-1], window.segment_start) == ([2, 27, 54, 3], 3, 4)  # [CLS] x ##y [SEP]
+    assert window.marks[[0, 1, 2, 3, -1]].tolist() == [[NULL, NULL], *[[-1, -1]] * 4]
     found = [context[start:end] for start, end in window.marks[4:-1]]
     assert found == ["a", "b", "c", ",", "\u00e4", "d"]
 
@@ -58,11 +54,8 @@ def test_windows_cover_all_and_overlap(size: int, stride: int | None) -> None:
     for window, first in zip(row.windows, firsts, strict=True):
         assert len(window.ids) == size
         assert window.marks[4:-1].tolist() == [[2 * place, 2 * place + 1] for place in range(first, first + room)]
-        whole = [
-            number
-            for number in range(40)
-            if (Spans().window_labels(window, [AnswerSpan(context[2 * number], 2 * number)])[0] != 3)
-        ]
+        answers = [[AnswerSpan(context[2 * number], 2 * number)] for number in range(40)]
+        whole = [number for number in range(40) if Spans().window_labels(window, answers[number])[0] != 3]
         assert whole == list(range(first, first + room))
 
 
@@ -70,8 +63,8 @@ def test_a_long_question_is_cut_and_counted() -> None:
     encoder = PassageEncoder(pieces(), Spans(), window=Head(20))
     rows = encoder.rows(TEXT, {"question": [letters(90), "x"], "context": [letters(30), letters(30)]})
     assert rows.shortened.tolist() == [True, False]
-    assert rows.inputs[0].windows[0].ids[1:9] == list(range(4, 12))  # eight of seventeen beside three special tokens
-    assert rows.inputs[0].windows[0].ids[9] == 3
+    # Eight of seventeen beside three special tokens:
+    assert rows.inputs[0].windows[0].ids[1:10] == [*range(4, 12), 3]
     rows = PassageEncoder(pieces(), Spans(max_question_length=5), window=Head(64)).rows(
         TEXT, {"question": [letters(6)], "context": ["a"]}
     )

@@ -102,14 +102,12 @@ def test_a_chat_template_stands_around_both(tokenizer: Any) -> None:
         tokenizer.chat_template = None
 
 
-def test_prompts_are_as_in_training(tokenizer: Any) -> None:
-    for separate in (False, True):
-        text = TextInput.of("answer", prompt="ask", separator=" ", window=Head(6))
-        encoder = PromptEncoder(tokenizer, text, separate=separate)
-        ids, cut = encoder.prompts(["the film", "the film was a plot"])
-        assert words(tokenizer, ids[0]) == ("[CLS] the film [SEP]" if separate else "[CLS] the film")
-        assert words(tokenizer, ids[1]) == ("[CLS] film was a plot [SEP]" if separate else "[CLS] film was a plot")
-        assert cut == 1
+@pytest.mark.parametrize(("separate", "end"), [(False, ""), (True, " [SEP]")])
+def test_prompts_are_as_in_training(separate: bool, end: str, tokenizer: Any) -> None:
+    text = TextInput.of("answer", prompt="ask", separator=" ", window=Head(6))
+    ids, cut = PromptEncoder(tokenizer, text, separate=separate).prompts(["the film", "the film was a plot"])
+    assert [words(tokenizer, one) for one in ids] == [f"[CLS] the film{end}", f"[CLS] film was a plot{end}"]
+    assert cut == 1
 
 
 def test_a_text_without_a_prompt_goes_on_from_its_beginning(tokenizer: Any) -> None:
@@ -166,9 +164,8 @@ def test_batches_pad_labels_with_what_is_ignored(tokenizer: Any, separate: bool)
 
 def test_a_missing_prompt_column_is_named(tokenizer: Any) -> None:
     text = TextInput.of("answer", prompt="question")
-    schema = Schema([])
     with pytest.raises(DataError, match="question"):
-        encode(ROWS, schema, tokenizer, text=text, encoder=PromptEncoder(tokenizer, text))
+        encode(ROWS, Schema([]), tokenizer, text=text, encoder=PromptEncoder(tokenizer, text))
 
 
 def test_a_text_input_comes_back_from_json() -> None:

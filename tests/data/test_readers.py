@@ -80,11 +80,8 @@ def test_a_kind_of_input_of_ones_own_is_trained_predicted_and_evaluated(
     names, rows = ("claim", "evidence", "caption"), small_runs.reviews(90, seed=3)
     shifted = zip(rows, [*rows[1:], rows[0]], [*rows[2:], *rows[:2]], strict=True)
     table = [
-        {
-            **dict(zip(names, (one["text"] for one in three), strict=True)),
-            "user": three[0]["user"],
-            "y": three[0]["stars"],
-        }
+        {name: one["text"] for name, one in zip(names, three, strict=True)}
+        | {"user": three[0]["user"], "y": three[0]["stars"]}
         for three in shifted
     ]
     table[5]["caption"] = ""

@@ -12,7 +12,6 @@ import os
 import re
 import struct
 import uuid
-import warnings
 import zipfile
 from collections.abc import Callable
 from contextlib import suppress
@@ -24,6 +23,7 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 from pyarrow import feather, parquet
+from read_files import read, write
 
 from attribune.data import table_files, text_files
 from attribune.data.file_options import FileOptions
@@ -41,8 +41,8 @@ FRAME = pd.DataFrame(
 )
 
 
-def compressed_by(compress: Callable[[bytes], bytes]) -> Callable[[Path], None]:
-    return lambda path: Path(path).write_bytes(compress(FRAME.to_csv(index=False).encode())) and None
+def compressed_by(compress: Callable[[bytes], bytes]) -> Callable[[Path], object]:
+    return lambda path: path.write_bytes(compress(FRAME.to_csv(index=False).encode()))
 
 
 def zipped(path: Path, *, names: tuple[str, ...] = ("folder/reviews.csv",)) -> None:
@@ -58,24 +58,32 @@ def zstandard(data: bytes) -> bytes:
     return pa.compress(data, codec="zstd", asbytes=True)  # type: ignore[no-any-return]
 
 
+def _book(path: Path, rows: list[list[object]]) -> Path:
+    book = openpyxl.Workbook()
+    for row in rows:
+        book.active.append(row)
+    book.save(path)
+    return path
+
+
 def stream(path: Path) -> None:
     table = pa.Table.from_pandas(FRAME)
     with pa.OSFile(str(path), "wb") as file, pa.ipc.new_stream(file, table.schema) as writer:
         writer.write_table(table)
 
 
-def columns(path: Path) -> None:
-    path.write_text(json.dumps({name: FRAME[name].tolist() for name in FRAME}), encoding="utf-8")
+def csv(**options: Any) -> Callable[[Path], object]:
+    return lambda path: FRAME.to_csv(path, index=False, **options)
 
 
 WRITERS: dict[str, Callable[[Path], object]] = {
-    "comma.csv": lambda path: FRAME.to_csv(path, index=False),
-    "semicolon.csv": lambda path: FRAME.to_csv(path, index=False, sep=";"),
-    "tab.csv": lambda path: FRAME.to_csv(path, index=False, sep="\t"),
-    "bar.csv": lambda path: FRAME.to_csv(path, index=False, sep="|"),
-    "utf-16.csv": lambda path: FRAME.to_csv(path, index=False, sep=";", encoding="utf-16"),
-    "cp1252.csv": lambda path: FRAME.to_csv(path, index=False, sep=";", encoding="cp1252"),
-    "t.tsv": lambda path: FRAME.to_csv(path, index=False, sep="\t"),
+    "comma.csv": csv(),
+    "semicolon.csv": csv(sep=";"),
+    "tab.csv": csv(sep="\t"),
+    "bar.csv": csv(sep="|"),
+    "utf-16.csv": csv(sep=";", encoding="utf-16"),
+    "cp1252.csv": csv(sep=";", encoding="cp1252"),
+    "t.tsv": csv(sep="\t"),
     "g.csv.gz": compressed_by(gzip.compress),
     "b.csv.bz2": compressed_by(bz2.compress),
     "x.csv.xz": compressed_by(lzma.compress),
@@ -85,7 +93,7 @@ WRITERS: dict[str, Callable[[Path], object]] = {
     "json.zip": lambda path: zipped(path, names=("reviews.json",)),
     "lines.jsonl": lambda path: FRAME.to_json(path, orient="records", lines=True),
     "list.json": lambda path: FRAME.to_json(path, orient="records"),
-    "columns.json": columns,
+    "columns.json": lambda path: path.write_text(json.dumps(FRAME.to_dict("list")), encoding="utf-8"),
     "pandas.json": lambda path: FRAME.to_json(path),
     "indented.json": lambda path: FRAME.to_json(path, indent=2),
     "split.json": lambda path: FRAME.to_json(path, orient="split"),
@@ -97,17 +105,19 @@ WRITERS: dict[str, Callable[[Path], object]] = {
 }
 
 
+def assert_same(table: Any, frame: pd.DataFrame = FRAME) -> None:
+    found = table.to_pandas().fillna("").astype(str)
+    assert (list(found), found.to_numpy().tolist()) == (list(frame), frame.to_numpy().tolist())
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", WRITERS)
 def test_the_same_rows_come_out(name: str, tmp_path: Path) -> None:
     path = tmp_path / name
     WRITERS[name](path)
-    found = read_table(str(path)).to_pandas()
-    assert list(found) == list(FRAME)
-    assert found.fillna("").astype(str).to_numpy().tolist() == FRAME.to_numpy().tolist()
+    assert_same(read_table(str(path)))
     assert name.lower().endswith(ENDINGS)
-    header = header_columns(path)
-    assert header == (None if "json" in name else list(FRAME))
+    assert header_columns(path) == (None if "json" in name else list(FRAME))
 
 
 PACKED = ("gz", "bz2", "xz", "ZST", "zip", "parquet", "feather", "arrow", "xlsx")
@@ -139,45 +149,42 @@ def test_what_is_not_of_the_format(name: str, content: bytes, tmp_path: Path) ->
         read_table(str(path))
 
 
-def test_an_archive_of_several_files_or_with_a_password(tmp_path: Path) -> None:
-    zipped(tmp_path / "two.zip", names=("a.csv", "b.csv"))
-    with pytest.raises(DataError, match=r"two.zip: the archive holds 2 files \(a.csv, b.csv\): unpack it"):
-        read_table(tmp_path / "two.zip")
-    zipped(tmp_path / "none.zip", names=())
-    with pytest.raises(DataError, match="the archive holds 0 files"):
-        read_table(tmp_path / "none.zip")
-    zipped(tmp_path / "picture.zip", names=("a.png",))
-    with pytest.raises(DataError, match=r"picture.zip: holds a.png, of the unknown ending '.png'"):
-        read_table(tmp_path / "picture.zip")
-    zipped(tmp_path / "secret.zip")
-    data = bytearray((tmp_path / "secret.zip").read_bytes())
-    for mark, place in (
-        (b"PK\x03\x04", 6),
-        (b"PK\x01\x02", 8),
-    ):  # the flag of encryption in both headers of each member
-        start = 0
-        while (start := data.find(mark, start)) >= 0:
-            data[start + place] |= 1
-            start += 4
-    (tmp_path / "secret.zip").write_bytes(data)
+@pytest.mark.parametrize(
+    ("names", "message"),
+    [
+        (("a.csv", "b.csv"), r"t.zip: the archive holds 2 files \(a.csv, b.csv\): unpack it"),
+        ((), "the archive holds 0 files"),
+        (("a.png",), r"t.zip: holds a.png, of the unknown ending '.png'"),
+    ],
+)
+def test_an_archive_of_other_than_one_table_is_named(names: tuple[str, ...], message: str, tmp_path: Path) -> None:
+    zipped(tmp_path / "t.zip", names=names)
+    with pytest.raises(DataError, match=message):
+        read_table(tmp_path / "t.zip")
+
+
+def test_an_archive_with_a_password_is_named(tmp_path: Path) -> None:
+    zipped(tmp_path / "t.zip")
+    data = bytearray((tmp_path / "t.zip").read_bytes())
+    for mark, place in ((b"PK\x03\x04", 6), (b"PK\x01\x02", 8)):  # the flag is in both headers of each member
+        for found in re.finditer(re.escape(mark), bytes(data)):
+            data[found.start() + place] |= 1
     with pytest.raises(DataError, match="the archive has a password"):
-        read_table(tmp_path / "secret.zip")
+        read(tmp_path, "t.zip", bytes(data))
 
 
 def test_a_workbook_of_several_sheets_is_read_from_the_first(tmp_path: Path) -> None:
     with pd.ExcelWriter(tmp_path / "book.xlsx") as book:
-        FRAME.assign(price=[1.5, None, 2.0, 3.0], seen=pd.Timestamp("2024-05-01")).to_excel(
-            book, sheet_name="reviews", index=False
-        )
+        more = FRAME.assign(price=[1.5, None, 2.0, 3.0], seen=pd.Timestamp("2024-05-01"))
+        more.to_excel(book, sheet_name="reviews", index=False)
         FRAME.to_excel(book, sheet_name="other", index=False)
     with pytest.warns(AttribuneWarning, match="has 2 sheets: the first one, 'reviews', is read"):
         table = read_table(tmp_path / "book.xlsx")
     assert table["price"] == [1.5, None, 2.0, 3.0]
     assert table["seen"][0].year == 2024
     assert table["user"][1] == "NA", "the schema decides what is missing, as for CSV"
-    (pd.DataFrame({"text": [], "user": []})).to_excel(tmp_path / "empty.xlsx", index=False)
     with pytest.raises(DataError, match=r"empty.xlsx: the file has columns but no rows"):
-        read_table(tmp_path / "empty.xlsx")
+        read_table(_book(tmp_path / "empty.xlsx", [["text", "user"]]))
 
 
 def test_without_the_package_for_spreadsheets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -195,17 +202,15 @@ def test_without_the_package_for_spreadsheets(tmp_path: Path, monkeypatch: pytes
         ("a;b,user\nx,y\n", ["a;b", "user"]),  # a comma that makes fields is one
         ('"a,b";user\nx;y\n', ["a,b", "user"]),
         ("\n\ntext|user;x|label\n1|2|3\n", ["text", "user;x", "label"]),
-        ('"open;user\n";x\n', None),
     ],
 )
-def test_the_delimiter_is_found(text: str, names: list[str] | None, tmp_path: Path) -> None:
-    path = tmp_path / "t.csv"
-    path.write_text(text, encoding="utf-8")
-    if names is None:
-        with pytest.raises(DataError):
-            read_table(path)
-        return
-    assert read_table(path).column_names == names
+def test_the_delimiter_is_found(text: str, names: list[str], tmp_path: Path) -> None:
+    assert list(read(tmp_path, "t.csv", text)) == names
+
+
+def test_an_open_quote_hides_no_delimiter(tmp_path: Path) -> None:
+    with pytest.raises(DataError):
+        read(tmp_path, "t.csv", '"open;user\n";x\n')
 
 
 @pytest.mark.parametrize(
@@ -219,19 +224,10 @@ def test_the_delimiter_is_found(text: str, names: list[str] | None, tmp_path: Pa
     ],
 )
 def test_one_object_of_columns_or_one_row(content: object, rows: int, tmp_path: Path) -> None:
-    path = tmp_path / "t.json"
-    path.write_text(json.dumps(content), encoding="utf-8")
-    assert len(read_table(path)) == rows
-    path.write_text(json.dumps(content) + "\n" + json.dumps({"text": "another"}) + "\n", encoding="utf-8")
-    assert len(read_table(path)) == 2, "a file with an object a line has rows"
-
-
-def test_nothing_warns(tmp_path: Path) -> None:
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        for name, write in WRITERS.items():
-            write(tmp_path / name)
-            read_table(tmp_path / name)
+    text = json.dumps(content)
+    assert len(read_table(write(tmp_path, "t.json", text))) == rows
+    lines = write(tmp_path, "t.json", f'{text}\n{{"text": "another"}}\n')
+    assert len(read_table(lines)) == 2, "a file with an object a line has rows"
 
 
 def piped(monkeypatch: pytest.MonkeyPatch, content: bytes) -> None:
@@ -244,9 +240,8 @@ def test_the_format_of_the_standard_input_is_found(name: str, tmp_path: Path, mo
     path = tmp_path / name
     WRITERS[name](path)
     piped(monkeypatch, path.read_bytes())
-    found = read_table("-").to_pandas()
-    assert found.fillna("").astype(str).to_numpy().tolist() == FRAME.to_numpy().tolist()
-    assert read_table("-", rows=1).to_pandas().fillna("").astype(str).to_numpy().tolist() == [FRAME.iloc[0].tolist()]
+    assert_same(read_table("-"))
+    assert_same(read_table("-", rows=1), FRAME[:1])
 
 
 def test_the_standard_input_may_be_empty_or_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -282,11 +277,10 @@ def test_a_full_temporary_folder_is_named(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def test_delimiters_and_formats_are_named(tmp_path: Path) -> None:
-    path = tmp_path / "reviews.txt"
-    path.write_text("text~stars\na, b~1\nc~2\nd~3\n")
-    table = read_table(path, file_format="csv", delimiter="~", rows=2)
-    assert table.to_dict() == {"text": ["a, b", "c"], "stars": ["1", "2"]}
-    path.write_text("text,or,not\tstars\na\t1\n")
+    content = "text~stars\na, b~1\nc~2\nd~3\n"
+    found = read(tmp_path, "t.txt", content, file_format="csv", delimiter="~", rows=2)
+    assert found == {"text": ["a, b", "c"], "stars": ["1", "2"]}
+    path = write(tmp_path, "t.txt", "text,or,not\tstars\na\t1\n")
     assert read_table(path, file_format="csv", delimiter="tab").column_names == ["text,or,not", "stars"]
     assert header_columns(path, options=FileOptions(file_format="tsv")) == ["text,or,not", "stars"]
     frame = pd.DataFrame({"a": range(9)})
@@ -305,39 +299,20 @@ def test_delimiters_and_formats_are_named(tmp_path: Path) -> None:
     ],
 )
 def test_wrong_options_are_refused(options: dict[str, Any], message: str, tmp_path: Path) -> None:
-    path = tmp_path / "t.csv"
-    FRAME.to_csv(path)
     with pytest.raises(ConfigError, match=message):
-        read_table(path, **options)
+        read(tmp_path, "t.csv", "a,b\n1,2\n", **options)
 
 
-def _book(path: Path, rows: list[list[object]]) -> Path:
-    book = openpyxl.Workbook()
-    for row in rows:
-        book.active.append(row)
-    book.save(path)
-    return path
+TEXTS_OF_NUMBERS = [["007", "7"], ["9007199254740992", "9007199254740993", None], ["1e3", "1000"], ["True", "False"]]
 
 
-@pytest.mark.parametrize(
-    "cells",
-    [
-        ["007", "7"],
-        ["9007199254740992", "9007199254740993", None],
-        ["1e3", "1000"],
-        ["True", "False"],
-        [9007199254740, 3, None],
-        [1.5, 2],
-        [True, False],
-    ],
-    ids=str,
-)
+@pytest.mark.parametrize("cells", [*TEXTS_OF_NUMBERS, [9007199254740, 3, None], [1.5, 2], [True, False]], ids=str)
 def test_cells_of_a_workbook_are_what_they_are_there(cells: list[object], tmp_path: Path) -> None:
     """Texts stay texts, and an empty cell makes no number another one."""
     path = _book(tmp_path / "cells.xlsx", [["text", "user"], *(["a", cell] for cell in cells)])
     found = read_table(path)["user"]
     assert [canonical(cell) for cell in found] == [canonical(cell) for cell in cells]
-    assert all(isinstance(one, str) == isinstance(cell, str) for one, cell in zip(found, cells, strict=True))
+    assert [isinstance(cell, str) for cell in found] == [isinstance(cell, str) for cell in cells]
 
 
 @pytest.mark.parametrize(
@@ -345,9 +320,8 @@ def test_cells_of_a_workbook_are_what_they_are_there(cells: list[object], tmp_pa
     [(["text", "user", "user"], "two columns are named 'user'"), (["text", None, "user"], "no name")],
 )
 def test_the_header_of_a_workbook_is_checked(header: list[object], message: str, tmp_path: Path) -> None:
-    path = _book(tmp_path / "cells.xlsx", [header, ["a", "b", "c"]])
     with pytest.raises(DataError, match=message):
-        read_table(path)
+        read_table(_book(tmp_path / "cells.xlsx", [header, ["a", "b", "c"]]))
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
@@ -365,11 +339,9 @@ def test_a_table_that_does_not_fit_into_memory_is_named(
         raise error
         yield
 
-    path = tmp_path / "t.csv"
-    path.write_text("text\na\n")
     monkeypatch.setattr(table_files._File, "batches", unpack)
-    with pytest.raises(DataError, match=rf"{path}: there is not enough memory to read the table"):
-        read_table(path)
+    with pytest.raises(DataError, match=rf"{tmp_path}/t.csv: there is not enough memory to read the table"):
+        read(tmp_path, "t.csv", "text\na\n")
 
 
 def far_cell(path: Path, *, first: bool) -> None:
@@ -377,9 +349,9 @@ def far_cell(path: Path, *, first: bool) -> None:
     book = openpyxl.Workbook()
     sheets = [book.active, book.create_sheet()]
     for sheet in sheets:
-        sheet.append(["text", "user"])  # type: ignore[union-attr]
-        sheet.append(["a film", "u1"])  # type: ignore[union-attr]
-    sheets[0 if first else 1].cell(row=1048576, column=16384, value="x")  # type: ignore[union-attr]
+        sheet.append(["text", "user"])
+        sheet.append(["a film", "u1"])
+    sheets[0 if first else 1].cell(row=1048576, column=16384, value="x")
     book.save(path)
 
 
@@ -416,10 +388,7 @@ def not_utf8() -> pa.Array:
 
 TEXTS: dict[str, tuple[Callable[[pa.Array], pa.Array], str]] = {
     "texts": (lambda texts: texts, r"column 'x' holds b'caf\\xe9', which is not UTF-8"),
-    "lists": (
-        lambda texts: pa.ListArray.from_arrays(pa.array([0, 1], pa.int32()), texts),
-        "holds damaged values.*UTF-8",
-    ),
+    "lists": (lambda texts: pa.ListArray.from_arrays([0, 1], texts), "holds damaged values.*UTF-8"),
     "categories": (
         lambda texts: pa.DictionaryArray.from_arrays(pa.array([0]), texts),
         r"holds damaged values.*UTF-8|not a Parquet file \(Invalid UTF8",

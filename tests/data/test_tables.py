@@ -5,6 +5,7 @@ import gzip
 import json
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from read_files import read, write
 
 from attribune import check
 from attribune.data import json_lines
@@ -26,16 +28,6 @@ from attribune.data.table_files import ENDINGS, header_columns
 from attribune.data.tables import read_table, table_source_name
 from attribune.errors import AttribuneWarning, ConfigError, DataError
 from attribune.schema.columns import require_columns
-
-
-def write(folder: Path, name: str, content: str | bytes) -> Path:
-    path = folder / name
-    path.write_bytes(content if isinstance(content, bytes) else content.encode())
-    return path
-
-
-def read(folder: Path, name: str, content: str | bytes, **settings: Any) -> dict[str, list[Any]]:
-    return dict(read_table(write(folder, name, content), **settings).to_dict())
 
 
 @pytest.mark.parametrize(
@@ -114,10 +106,7 @@ def test_a_bad_byte_is_placed_rightly_after_a_character_cut_by_a_chunk(tmp_path:
         ("a,,b\n1,2,3\n", r"column 2 of 3 has no name: .*index=False"),
         ("a,b,a\n1,2,3\n", "two columns are named 'a'"),
         ("a,b\n1,2\n\n3\n", r"t\.csv, line 4 \(row 2\): 1 field, but the header has 2; .* '3': add the fields"),
-        (
-            'a,b\n"1\n\n",2\n3,4,5\n',
-            r"line 5 \(row 2\): 3 fields, but the header has 2; .* '3,4,5': put fields that contain ','",
-        ),
+        ('a,b\n"1\n\n",2\n3,4,5\n', r"line 5 \(row 2\): 3 fields, .* has 2; .* '3,4,5': put fields that contain ','"),
         ('a,b\n1,2\n3,"4\n5,6\n', r"row starting in line 3: a quote is opened and never closed"),
         ('a,b\n1,"2"x\n', r"row starting in line 2: ',' expected after '\"'"),
         ("a,b\r1,2\r3,\0\r", r"t\.csv, line 3: a NUL character"),
@@ -189,8 +178,7 @@ def test_json_lines_have_columns_and_types(tmp_path: Path) -> None:
         '{"user": 17.0, "deep": {"k": [1, "é"]}, "big": 9007199254740993}',
         '{"big": 0.5, "huge": 99999999999999999999}',
     ]
-    got = read(tmp_path, "t.jsonl", "\n".join(rows))
-    assert got == {
+    assert read(tmp_path, "t.jsonl", "\n".join(rows)) == {
         "user": ["17", "17", "17", None],
         "tags": [["a", "1"], None, None, None],
         "score": [1.0, 2.5, None, None],
@@ -207,9 +195,8 @@ def test_json_lines_have_columns_and_types(tmp_path: Path) -> None:
 
 def test_a_type_can_change_in_a_later_batch(tmp_path: Path) -> None:
     rows = [json.dumps({"a": number}) for number in range(10_001)] + ['{"a": "x"}']
-    table = read_table(write(tmp_path, "t.jsonl", "\n".join(rows)))
-    assert table[0] == {"a": "0"}
-    assert table[10_001] == {"a": "x"}
+    column = read(tmp_path, "t.jsonl", "\n".join(rows))["a"]
+    assert (column[0], column[10_001]) == ("0", "x")
 
 
 def test_a_json_file_may_hold_one_list(tmp_path: Path) -> None:
@@ -239,47 +226,37 @@ def test_broken_json_names_file_line_and_cure(tmp_path: Path, content: str, mess
 
 def test_parquet_keeps_types_and_broken_files_are_named(tmp_path: Path) -> None:
     path = tmp_path / "t.parquet"
-    frame = pd.DataFrame({"u": pd.Categorical(["x", "y", "x"]), "n": [1, 2, 3], "tags": [["a"], [], None]})
-    frame["none"] = None
-    frame.to_parquet(path)
-    assert read_table(path).to_dict() == {
-        "u": ["x", "y", "x"],
-        "n": [1, 2, 3],
-        "tags": [["a"], [], None],
-        "none": [None] * 3,
-    }
+    columns = {"n": [1, 2, 3], "tags": [["a"], [], None], "none": [None] * 3}
+    pd.DataFrame({"u": pd.Categorical(["x", "y", "x"]), **columns}).to_parquet(path)
+    assert read_table(path).to_dict() == {"u": ["x", "y", "x"], **columns}
     whole = path.read_bytes()
     for content in (whole[:-10], whole[: len(whole) // 2], b"PAR1 not really PAR1", b"x"):
-        path.write_bytes(content)
         with pytest.raises(DataError, match=r"t\.parquet: "):
-            read_table(path)
+            read(tmp_path, "t.parquet", content)
     pq.write_table(pa.table({"a": pa.array([], pa.string())}), path)
     with pytest.raises(DataError, match="has columns but no rows"):
         read_table(path)
 
 
-@pytest.mark.parametrize("form", ["csv", "jsonl", "parquet", "feather", "DataFrame", "Arrow", "Dataset"])
+FORMS: dict[str, Callable[[pd.DataFrame, Path], Any]] = {  # what is read, if it is not the file
+    "csv": lambda frame, path: frame.to_csv(path, index=False),
+    "jsonl": lambda frame, path: frame.to_json(path, orient="records", lines=True),
+    "parquet": pd.DataFrame.to_parquet,
+    "feather": pd.DataFrame.to_feather,
+    "DataFrame": lambda frame, _: frame,
+    "Arrow": lambda frame, _: pa.Table.from_pandas(frame),
+    "Dataset": lambda frame, _: datasets.Dataset.from_pandas(frame),
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
 def test_blanks_around_the_names_of_columns_are_left_out_of_every_table(form: str, tmp_path: Path) -> None:
-    frame = pd.DataFrame({" text": ["a", "b"], "stars ": ["1", "2"], "user": ["u", "v"]})
-    path = tmp_path / f"rows.{form}"
-    source: Any = path
-    match form:
-        case "csv":
-            frame.to_csv(path, index=False)
-        case "jsonl":
-            frame.to_json(path, orient="records", lines=True)
-        case "parquet":
-            frame.to_parquet(path)
-            assert header_columns(path) == ["text", "stars", "user"]
-        case "feather":
-            frame.to_feather(path)
-        case "DataFrame":
-            source = frame
-        case "Arrow":
-            source = pa.Table.from_pandas(frame)
-        case _:
-            source = datasets.Dataset.from_pandas(frame)
-    assert read_table(source).to_dict() == {"text": ["a", "b"], "stars": ["1", "2"], "user": ["u", "v"]}
+    path, columns = tmp_path / f"rows.{form}", {"text": ["a", "b"], "stars": ["1", "2"], "user": ["u", "v"]}
+    frame = pd.DataFrame(columns).rename(columns={"text": " text", "stars": "stars "})
+    source = FORMS[form](frame, path)
+    assert read_table(path if source is None else source).to_dict() == columns
+    if form == "parquet":
+        assert header_columns(path) == list(columns)
 
 
 def test_data_frames_and_arrow_tables_are_taken_as_they_are() -> None:
@@ -290,35 +267,34 @@ def test_data_frames_and_arrow_tables_are_taken_as_they_are() -> None:
     assert read_table(pa.table({"a": [1, 2]})).to_dict() == {"a": [1, 2]}
     dataset = datasets.Dataset(pa.table({"a": [1]}))
     assert read_table(dataset).to_dict() == {"a": [1]}
-    assert read_table(dataset.with_format("torch"))["a"][0] == 1
-    assert not isinstance(read_table(dataset.with_format("torch"))["a"][0], torch.Tensor)
+    (cell,) = read_table(dataset.with_format("torch"))["a"]
+    assert (cell, isinstance(cell, torch.Tensor)) == (1, False)
     names = datasets.Features({"y": datasets.ClassLabel(names=["neg", "pos"])})
     numbered = datasets.Dataset.from_dict({"y": [1, 0, -1, None]}, features=names)
     assert read_table(numbered).to_dict() == {"y": ["pos", "neg", None, None]}
-    with pytest.raises(DataError, match="two columns are named 'a'"):
-        read_table(pd.DataFrame(np.ones((1, 2)), columns=["a", "a"]))
-    with pytest.raises(
-        DataError, match=r"holds several tables \('train', 'test'\): choose one, as in source\['train'\]"
+    several = r"holds several tables \('train', 'test'\): choose one, as in source\['train'\]"
+    for source, message in (
+        (pd.DataFrame(np.ones((1, 2)), columns=["a", "a"]), "two columns are named 'a'"),
+        (datasets.DatasetDict({"train": dataset, "test": dataset}), several),
+        (5, "cannot be read from int"),
     ):
-        read_table(datasets.DatasetDict({"train": dataset, "test": dataset}))  # type: ignore[arg-type]
-    with pytest.raises(DataError, match="cannot be read from int"):
-        read_table(5)  # type: ignore[arg-type]
+        with pytest.raises(DataError, match=message):
+            read_table(source)
 
 
 def test_files_that_are_not_there_or_not_tables(tmp_path: Path) -> None:
-    write(tmp_path, "reviews.csv", "a\n1\n")
-    with pytest.raises(DataError, match=r"there is no such file; did you mean '.*reviews\.csv'"):
-        read_table(tmp_path / "review.csv")
-    with pytest.raises(DataError, match="holds no similar name"):
-        read_table(tmp_path / "zzz.csv")
-    with pytest.raises(DataError, match="nor a folder"):
-        read_table(tmp_path / "no" / "x.csv")
-    with pytest.raises(DataError, match="is a folder: name the file in it"):
-        read_table(tmp_path)
-    with pytest.raises(DataError, match=r"unknown ending '.dbf': convert the file to one of \.csv"):
-        read_table(write(tmp_path, "t.dbf", "x"))
-    with pytest.raises(DataError, match=r"empty\.parquet: the file is empty"):
-        read_table(write(tmp_path, "empty.parquet", ""))
+    for name, content in (("reviews.csv", "a\n1\n"), ("t.dbf", "x"), ("empty.parquet", "")):
+        write(tmp_path, name, content)
+    for name, message in {
+        "review.csv": r"there is no such file; did you mean '.*reviews\.csv'",
+        "zzz.csv": "holds no similar name",
+        "no/x.csv": "nor a folder",
+        "": "is a folder: name the file in it",
+        "t.dbf": r"unknown ending '.dbf': convert the file to one of \.csv",
+        "empty.parquet": r"empty\.parquet: the file is empty",
+    }.items():
+        with pytest.raises(DataError, match=message):
+            read_table(tmp_path / name)
     assert {".csv", ".tsv.gz", ".jsonl", ".parquet"} <= set(ENDINGS)
 
 
@@ -394,27 +370,26 @@ def test_columns_can_be_required() -> None:
 
 def test_keys_that_change_with_every_row_are_refused_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(json_lines, "_MOST_CELLS", 10_000)
-    path = tmp_path / "t.jsonl"
-    path.write_text("".join(json.dumps({"text": "a", f"k{row}": row}) + "\n" for row in range(5_000)))
+    rows = "".join(json.dumps({"text": "a", f"k{row}": row}) + "\n" for row in range(5_000))
     expected = r"the first 200 rows have 201 different keys, and 2 of them in a row .*'k199': where keys hold values"
     with pytest.raises(DataError, match=expected):
-        read_table(path)
+        read(tmp_path, "t.jsonl", rows)
 
 
 @pytest.mark.parametrize("keys", [1, 40])
 def test_many_rows_or_many_keys_that_rows_share_are_read(
     keys: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """With 40 keys, a row has one of them."""
     monkeypatch.setattr(json_lines, "_MOST_CELLS", 1_000)
-    path = tmp_path / "t.jsonl"  # with 40 keys, a row has one of them
-    path.write_text("".join(json.dumps({"text": "a", f"k{row % keys}": row}) + "\n" for row in range(2_000)))
-    assert read_table(path).shape == (2_000, 1 + keys)
+    rows = "".join(json.dumps({"text": "a", f"k{row % keys}": row}) + "\n" for row in range(2_000))
+    assert read_table(write(tmp_path, "t.jsonl", rows)).shape == (2_000, 1 + keys)
 
 
 def test_all_of_many_columns_have_their_decimal_commas(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     names = [f"c{number}" for number in range(200)]
-    (tmp_path / "t.csv").write_text(";".join(["text", *names]) + "\n" + ";".join(["a", *["0,5"] * len(names)]) + "\n")
-    table = read_table(tmp_path / "t.csv")
+    content = ";".join(["text", *names]) + "\n" + ";".join(["a", *["0,5"] * len(names)]) + "\n"
+    table = read_table(write(tmp_path, "t.csv", content))
     assert table[0] == {"text": "a"} | dict.fromkeys(names, "0.5")
     monkeypatch.setattr(table_check, "_MOST_COLUMNS", 200)
     with pytest.raises(DataError, match="the Dataset has 201 columns, and each of at most 200 can be checked"):
@@ -423,10 +398,7 @@ def test_all_of_many_columns_have_their_decimal_commas(tmp_path: Path, monkeypat
 
 def test_columns_of_many_scales_are_no_judges() -> None:
     """All pairs of ten thousand columns would be compared for hours."""
-    columns = {f"c{n}": [n, n + 1, n, n + 1, n, n + 1] for n in range(5_000)}
-    table = pa.table({"text": ["some words of a text"] * 6, **columns})
-    assert find_export(table) is None
-    few = pa.table({"text": ["some words of a text"] * 6, **{f"c{n}": columns["c1"] for n in range(5_000)}})
-    found = find_export(few)
-    assert found is not None
-    assert len(found.used) == 5_000
+    text = {"text": ["some words of a text"] * 6}
+    assert find_export(pa.table(text | {f"c{n}": [n, n + 1, n, n + 1, n, n + 1] for n in range(5_000)})) is None
+    few = pa.table(text | {f"c{n}": [1, 2, 1, 2, 1, 2] for n in range(5_000)})
+    assert len(find_export(few).used) == 5_000

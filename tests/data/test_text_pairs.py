@@ -7,8 +7,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from tokenizers import Tokenizer, models, pre_tokenizers, processors
-from transformers import PreTrainedTokenizerFast
+from small_tokenizers import WORDS, whole_words
 
 from attribune.data.encoding import encode_with_report
 from attribune.data.readers.base import Collator
@@ -18,38 +17,14 @@ from attribune.data.windows import Chunks, Head, HeadTail, PairTokens, parse_win
 from attribune.errors import ConfigError
 from attribune.schema import Categorical, Schema
 
-WORDS = ["the", "film", "was", "a", "plot", "cast", "very", "quite", "so", "1", "."]
-TEMPLATES = {
-    "bert": ("[CLS] $A [SEP]", "[CLS] $A [SEP] $B:1 [SEP]:1"),
-    "roberta": ("[CLS] $A [SEP]", "[CLS] $A [SEP] [SEP] $B [SEP]"),
-    "decoder": ("[CLS] $A", "[CLS] $A [CLS] $B:1"),
-    "nothing": ("$A", "$A $B:1"),
-}
-
-
-def tokenizer(kind: str = "bert") -> PreTrainedTokenizerFast:
-    words = {word: place for place, word in enumerate(["[PAD]", "[UNK]", "[CLS]", "[SEP]", *WORDS])}
-    core = Tokenizer(models.WordLevel(words, unk_token="[UNK]"))
-    core.pre_tokenizer = pre_tokenizers.Whitespace()
-    single, pair = TEMPLATES[kind]
-    core.post_processor = processors.TemplateProcessing(
-        single=single, pair=pair, special_tokens=[("[CLS]", words["[CLS]"]), ("[SEP]", words["[SEP]"])]
-    )
-    return PreTrainedTokenizerFast(
-        tokenizer_object=core, unk_token="[UNK]", pad_token="[PAD]", cls_token="[CLS]", sep_token="[SEP]"
-    )
-
-
 TEXTS = st.lists(st.sampled_from(WORDS), max_size=30).map(" ".join)
-SECONDS = st.lists(st.sampled_from(WORDS), min_size=1, max_size=30).map(
-    " ".join
-)  # an empty one is taken for none there
+SECONDS = st.lists(st.sampled_from(WORDS), min_size=1, max_size=30).map(" ".join)  # an empty one is none there
 
 
 @pytest.mark.slow
 @given(TEXTS, SECONDS, st.integers(6, 70), st.sampled_from(["bert", "roberta", "decoder"]))
 def test_the_longer_text_is_cut_as_the_tokenizer_does(first: str, second: str, size: int, kind: str) -> None:
-    taker = tokenizer(kind)
+    taker = whole_words(kind)
     expected = taker(first, second, truncation="longest_first", max_length=size, return_token_type_ids=True)
     text = TextInput.of("a", pair="b", window=Head(size))
     rows = TextEncoder(taker, window=text.window, segments=kind != "roberta").rows(text, {"a": [first], "b": [second]})
@@ -57,7 +32,6 @@ def test_the_longer_text_is_cut_as_the_tokenizer_does(first: str, second: str, s
     if kind == "roberta":
         assert rows.segment_starts is None
     else:
-        assert rows.segment_starts is not None
         kinds = (np.arange(len(rows.inputs[0])) >= rows.segment_starts[0]).astype(int)
         assert kinds.tolist() == expected["token_type_ids"]
     assert rows.shortened[0] == (len(taker(first, second)["input_ids"]) > size)
@@ -66,7 +40,7 @@ def test_the_longer_text_is_cut_as_the_tokenizer_does(first: str, second: str, s
 @pytest.mark.slow
 @given(TEXTS, SECONDS, st.booleans())
 def test_a_named_text_is_cut_as_the_tokenizer_does(first: str, second: str, cut_first: bool) -> None:
-    taker = tokenizer()
+    taker = whole_words()
     size = max(6, len((second if cut_first else first).split()) + 5)
     truncation = "only_first" if cut_first else "only_second"
     text = TextInput.of("a", pair="b", window=Head(size), truncation=truncation)
@@ -91,21 +65,23 @@ def test_shares_fill_the_room(truncation: str) -> None:
 
 
 def test_a_tokenizer_without_a_separator_gets_ours() -> None:
-    assert PairTokens.of(tokenizer("nothing"), segments=False, separator="so").between == (WORDS.index("so") + 4,)
-    assert PairTokens.of(tokenizer("nothing"), segments=True, separator="").between == ()
+    assert PairTokens.of(whole_words("nothing"), segments=False, separator="so").between == (
+        whole_words().convert_tokens_to_ids("so"),
+    )
+    assert PairTokens.of(whole_words("nothing"), segments=True, separator="").between == ()
 
 
 def test_head_and_tail_of_both_texts_are_kept() -> None:
     window = HeadTail(4, 4, count_special=True)
     text = TextInput.of("a", pair="b", window=window)
-    taker = tokenizer()
+    taker = whole_words()
     rows = TextEncoder(taker, window=window).rows(text, {"a": ["the film was a plot cast"], "b": ["so"]})
     assert taker.decode(rows.inputs[0]) == "[CLS] the film plot cast [SEP] so [SEP]"
 
 
 @pytest.mark.parametrize("side", ["right", "left"])
 def test_segments_in_a_batch(side: str) -> None:
-    taker = tokenizer()
+    taker = whole_words()
     taker.padding_side = side
     table = {"a": ["the film", "a"], "b": ["plot", ""], "user": ["x", "y"], "label": [0, 1]}
     schema = Schema.fit(table, [Categorical("user")])
@@ -114,8 +90,8 @@ def test_segments_in_a_batch(side: str) -> None:
     rows, report = encode_with_report(table, schema, taker, text=text, label="label", encoder=encoder)
     assert report.shortened == 0
     batch = Collator(taker, schema)([rows[0], rows[1]])
-    shown = {"right": [[0, 0, 0, 0, 1, 1], [0, 0, 0, 1, 0, 0]], "left": [[0, 0, 0, 0, 1, 1], [0, 0, 0, 0, 0, 1]]}
-    assert batch["token_type_ids"].tolist() == shown[side]
+    shown = {"right": [0, 0, 0, 1, 0, 0], "left": [0, 0, 0, 0, 0, 1]}
+    assert batch["token_type_ids"].tolist() == [[0, 0, 0, 0, 1, 1], shown[side]]
     assert batch["token_type_ids"].dtype == torch.int64
 
 
@@ -129,7 +105,7 @@ def test_a_pair_is_kept_with_the_model() -> None:
 
 def test_what_cannot_be() -> None:
     text = TextInput.of("a", pair="b", window=parse_window("head:4", max_length=4))
-    encoder = TextEncoder(tokenizer(), window=text.window)
+    encoder = TextEncoder(whole_words(), window=text.window)
     with pytest.raises(ConfigError, match=r"this model reads no prompt \(c\): name its columns as text"):
         encoder.rows(TextInput.of("a", pair="b", prompt="c"), {"a": ["x"], "b": ["y"], "c": ["z"]})
     with pytest.raises(ConfigError, match="leaves room for 1 ids of two texts beside 3 special tokens"):
@@ -138,5 +114,5 @@ def test_what_cannot_be() -> None:
 
 def test_rows_without_any_text_are_empty() -> None:
     text = TextInput.of("a", pair="b", window=Head(12))
-    rows = TextEncoder(tokenizer(), window=text.window).rows(text, {"a": ["", " ", "x"], "b": ["", "y", None]})
+    rows = TextEncoder(whole_words(), window=text.window).rows(text, {"a": ["", " ", "x"], "b": ["", "y", None]})
     assert rows.empty.tolist() == [True, False, False]

@@ -35,9 +35,8 @@ def test_words_have_the_ids_of_their_text(make: Any) -> None:
     lengths = [len(content_ids(tokenizer, [("" if place == 0 else " ") + word])[0]) for place, word in enumerate(words)]
     first = start + np.cumsum([0, *lengths])[:-1]
     assert row.words == 4
-    assert {place: int(window.marks[place]) for place in np.flatnonzero(window.marks >= 0)} == dict(
-        zip(first.tolist(), range(4), strict=True)
-    )
+    places = {place: int(window.marks[place]) for place in np.flatnonzero(window.marks >= 0)}
+    assert places == dict(zip(first.tolist(), range(4), strict=True))
 
 
 def test_words_without_tokens_are_read_as_unknown() -> None:

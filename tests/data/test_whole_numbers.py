@@ -54,9 +54,7 @@ AMOUNTS = {
     "einkommen": np.round(CHANCE.lognormal(10.5, 0.5, ROWS), -3).astype(int),
     "breite": np.round(CHANCE.normal(40, 6, ROWS)).astype(int),
     "x": np.round(CHANCE.normal(-90, 15, ROWS)).astype(int),
-    "minuten": CHANCE.choice(
-        [5, 10, 15, 20, 25, 30, 35, 40, 45, 50, 60, 75, 80, 90, 105, 120, 150, 180, 7, 22, 33], ROWS
-    ),
+    "minuten": CHANCE.choice([*range(5, 55, 5), 60, 75, 80, 90, 105, 120, 150, 180, 7, 22, 33], ROWS),
     "words": CHANCE.negative_binomial(3, 0.03, ROWS),
 }
 
@@ -75,11 +73,10 @@ def labels(chance: np.random.Generator, column: Numbers, *, of_names: bool) -> N
 
 
 def found(column: Numbers, label: Numbers | None, texts: Numbers | None = None) -> Any:
-    profiles = [
+    numbers, labels = (
         None if one is None else profile_column("label", pa.chunked_array([pa.array(one)])) for one in (column, label)
-    ]
-    assert profiles[0] is not None
-    return kind_of_numbers("column", profiles[0].codes, texts=texts, label=profiles[1])
+    )
+    return kind_of_numbers("column", numbers.codes, texts=texts, label=labels)
 
 
 @pytest.mark.parametrize("name", IDS)
@@ -116,7 +113,6 @@ def test_raters_judge_no_text_twice(chance: np.random.Generator) -> None:
     raters = np.concatenate([chance.choice(40, 5, replace=False) for _ in range(600)])
     ages = chance.integers(18, 78, ROWS)
     seen = never_twice(raters, texts)
-    assert seen is not None
     assert seen[0] == 0
     assert seen[1] == pytest.approx(600 * 10 / 40, rel=0.05)
     assert never_twice(ages, texts) is None
@@ -143,15 +139,8 @@ def test_a_table_of_judgements_is_recognised(chance: np.random.Generator) -> Non
     )
     checked = check(table, label="opinion")
     assert checked.judge == "rater"
-    assert {one.name: one.role for one in checked.columns} == {
-        "comment_id": "id",
-        "comment": "text",
-        "opinion": "label",
-        "offends": "left out",
-        "rater": "attribute",
-        "gender": "attribute",
-    }
-    assert checked.task is not None
+    roles = {"comment_id": "id", "comment": "text", "opinion": "label", "offends": "left out"}
+    assert {one.name: one.role for one in checked.columns} == roles | {"rater": "attribute", "gender": "attribute"}
     assert checked.task.kind == "rating"
     assert "a table of judgements: 50 values of 'rater' judge the texts" in repr(checked)
     assert "the numbers of 'rater' are taken for names (Categorical('rater')): rows of one text have" in repr(checked)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import random
 from dataclasses import replace
 from typing import Any
 
@@ -19,6 +20,7 @@ from attribune.data.windows import (
     fair_shares,
     longest_input,
     parse_window,
+    split_sentences,
 )
 from attribune.errors import ConfigError
 
@@ -74,12 +76,9 @@ def test_special_tokens_are_found_out(tokenizer_of: Any, kind: str, before: tupl
 
 def test_head_and_tail_keep_both_ends() -> None:
     content = list(range(1000))
-    fitted = HeadTail(250, 250).fit(content, BERT)
-    assert fitted == [101, *range(250), *range(750, 1000), 102]
-    assert len(fitted) == 502
-    counted = HeadTail(128, 384, count_special=True).fit(content, BERT)
-    assert len(counted) == 512
-    assert counted == ([101, *content, 102][:128]) + ([101, *content, 102][-384:])
+    assert HeadTail(250, 250).fit(content, BERT) == [101, *range(250), *range(750, 1000), 102]
+    whole = [101, *content, 102]
+    assert HeadTail(128, 384, count_special=True).fit(content, BERT) == whole[:128] + whole[-384:]
     start_only = SpecialTokens((1,), ())
     assert HeadTail(3, 4, count_special=True).fit(content, start_only) == [1, 0, 1, 996, 997, 998, 999]
     assert HeadTail(2, 3).fit(content, NONE) == [0, 1, 997, 998, 999]
@@ -215,30 +214,33 @@ def test_other_windows_are_refused(text: Any) -> None:
         parse_window(text, max_length=17)
 
 
-def test_a_window_must_fit_the_backbone_and_leave_room() -> None:
+def test_a_window_must_fit_the_backbone_and_a_chunk_but_not_its_document() -> None:
     HeadTail(255, 255).check(BERT, limit=512)
     HeadTail(1, 1).check(BERT, limit=None)
-    with pytest.raises(ConfigError, match=r"'head\+tail:256\+255' is 513 tokens .* takes 512"):
-        HeadTail(256, 255).check(BERT, limit=512)
-    with pytest.raises(ConfigError, match=r"'head:513' is 513 tokens"):
-        Head(513).check(BERT, limit=512)
-    with pytest.raises(ConfigError, match="leaves no room beside 2 special tokens"):
-        Head(2).check(BERT, limit=512)
-    with pytest.raises(ConfigError, match="leaves no room"):
-        HeadTail(1, 5, count_special=True).check(BERT, limit=512)
-
-
-def test_a_chunk_must_fit_the_backbone_but_not_the_document() -> None:
     Chunks(512, 9).check(BERT, limit=512)
     Chunks(5000, 2).check(BERT, limit=None)
     Chunks(1, 3).check(BERT, limit=512)
-    with pytest.raises(
-        ConfigError, match=r"'chunks:513x1' is 513 tokens with special tokens, but the backbone takes 5"
-    ):
-        Chunks(513, 1).check(BERT, limit=512)
-    for window in (Chunks(2, 1), Chunks(1, 2)):
-        with pytest.raises(ConfigError, match="leaves no room beside 2 special tokens"):
-            window.check(BERT, limit=512)
+
+
+@pytest.mark.parametrize(
+    ("window", "message"),
+    [
+        (HeadTail(256, 255), r"'head\+tail:256\+255' is 513 tokens .* takes 512"),
+        (Head(513), "'head:513' is 513 tokens"),
+        (Chunks(513, 1), "'chunks:513x1' is 513 tokens with special tokens, but the backbone takes 5"),
+        (Head(2), "leaves no room beside 2 special tokens"),
+        (HeadTail(1, 5, count_special=True), "leaves no room"),
+        (Chunks(2, 1), "leaves no room beside 2 special tokens"),
+        (Chunks(1, 2), "leaves no room beside 2 special tokens"),
+        (SentenceChunks(2, 4), "'sentences:2x4' leaves no room beside 2 special tokens"),
+        (Chunks(7, 3, 6), "would leave some out: choose a smaller stride"),
+        (Chunks(7, 3, 7), "would leave some out: choose a smaller stride"),
+    ],
+    ids=str,
+)
+def test_a_window_that_does_not_fit_is_refused(window: Any, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        window.check(BERT, limit=512)
 
 
 def test_long_texts_are_tokenized_whole_and_quietly(tokenizer_of: Any, caplog: pytest.LogCaptureFixture) -> None:
@@ -262,14 +264,6 @@ def test_chunks_with_a_stride_overlap(size: int) -> None:
     assert {token for token in fitted if token < 100} == set(content[:9])
     assert window.capacity(BERT) == 9
     assert parse_window(str(window), max_length=3) == window
-    for stride in (6, 7):
-        with pytest.raises(ConfigError, match="would leave some out: choose a smaller stride"):
-            Chunks(7, 3, stride).check(BERT, limit=None)
-
-
-def test_a_sentence_without_room_is_refused() -> None:
-    with pytest.raises(ConfigError, match="'sentences:2x4' leaves no room beside 2 special tokens"):
-        parse_window("sentences:2x4", max_length=512).check(BERT, limit=None)
 
 
 def test_sentences_are_filled_up_but_for_the_last() -> None:
@@ -278,3 +272,26 @@ def test_sentences_are_filled_up_but_for_the_last() -> None:
     assert window.join([[1]] * 4, BERT) == [101, 1, 102, -1, -1] * 2 + [101, 1, 102]
     assert window.split("One. Two.\n\n \nThree.") == ["One. ", "Two.", " \nThree."]
     assert window.split(" \n") == window.split("") == [""]
+
+
+SPACES = "\u00a0\u2009\u2028\u202f\u3000\u0085"
+
+
+@pytest.mark.parametrize("space", SPACES)
+def test_wide_spaces_behind_capital_letters(space: str) -> None:
+    """They stand there in French, before marks, and in text from web pages."""
+    text = f"Un film de s\u00e9rie B{space}. Il est long{space}! Oui."
+    sentences = split_sentences(text, language="fr")
+    assert "".join(sentences) == text
+    assert len(sentences) > 1
+    assert split_sentences(f"B{space}.") == [f"B{space}."]
+
+
+@pytest.mark.parametrize("language", ["en", "de", "ja", "zz"])
+def test_nothing_is_lost(language: str) -> None:
+    characters, draw = f"aBD.!? \n\t\r\"')(1\u2026\u3002\u00e9\u200d\u0301\U0001f389{SPACES}", random.Random(4)
+    for _ in range(500):
+        text = "".join(draw.choices(characters, k=draw.randrange(60)))
+        sentences = split_sentences(text, language=language)
+        assert "".join(sentences) == text
+        assert all(sentences)

@@ -9,6 +9,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from read_files import write
 
 from attribune.data.file_options import AS_FOUND, FileOptions
 from attribune.data.tables import common_form, read_table
@@ -26,6 +27,12 @@ TABLE = pa.table(
 )
 
 
+def saved(path: Path) -> Path:
+    with open_writer(path) as writer:
+        writer.write(TABLE)
+    return path
+
+
 @pytest.mark.parametrize("ending", ENDINGS)
 def test_batches_come_out_in_order_and_the_file_appears_at_the_end(tmp_path: Path, ending: str) -> None:
     path = tmp_path / f"out{ending}"
@@ -40,9 +47,7 @@ def test_batches_come_out_in_order_and_the_file_appears_at_the_end(tmp_path: Pat
 
 
 def test_json_has_null_for_what_is_no_number_and_keeps_letters(tmp_path: Path) -> None:
-    with open_writer(tmp_path / "out.jsonl") as writer:
-        writer.write(TABLE)
-    lines = (tmp_path / "out.jsonl").read_text(encoding="utf-8").splitlines()
+    lines = saved(tmp_path / "out.jsonl").read_text(encoding="utf-8").splitlines()
 
     def refuse(word: str) -> None:
         raise AssertionError(f"{word} is not JSON")
@@ -53,24 +58,14 @@ def test_json_has_null_for_what_is_no_number_and_keeps_letters(tmp_path: Path) -
     assert '"ü"' in lines[0]
 
 
-def test_lists_in_csv_are_json(tmp_path: Path) -> None:
-    with open_writer(tmp_path / "out.csv") as writer:
-        writer.write(TABLE)
-    assert read_table(tmp_path / "out.csv")["tags"] == ['["a", "ü"]', "[]", ""]
-
-
-def test_parquet_keeps_types(tmp_path: Path) -> None:
-    with open_writer(tmp_path / "out.parquet") as writer:
-        writer.write(TABLE)
-    assert pq.read_schema(tmp_path / "out.parquet") == TABLE.schema
+def test_lists_in_csv_are_json_and_parquet_keeps_types(tmp_path: Path) -> None:
+    assert read_table(saved(tmp_path / "out.csv"))["tags"] == ['["a", "ü"]', "[]", ""]
+    assert pq.read_schema(saved(tmp_path / "out.parquet")) == TABLE.schema
 
 
 def test_unknown_ending(tmp_path: Path) -> None:
-    with (
-        pytest.raises(ConfigError, match=r"the ending '\.xls' is not one of \.csv, \.tsv"),
-        open_writer(tmp_path / "out.xls"),
-    ):
-        pass
+    with pytest.raises(ConfigError, match=r"the ending '\.xls' is not one of \.csv, \.tsv"):
+        saved(tmp_path / "out.xls")
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), ValueError("x"), DataError("x")])
@@ -139,16 +134,11 @@ def test_a_table_is_written_in_the_form_of_the_one_that_was_read(content: str, w
 
 
 def test_other_files_have_the_form_of_their_ending(tmp_path: Path) -> None:
-    first, other, rows = tmp_path / "a.csv", tmp_path / "b.csv", tmp_path / "c.jsonl"
-    first.write_text("a;b\n1,5;2\n")
-    other.write_text("a,b\n1,2\n")
-    rows.write_text('{"a": 1}\n')
-    assert common_form([first, other], AS_FOUND) is None
-    assert common_form([rows], AS_FOUND) is None
-    assert common_form([TABLE], AS_FOUND) is None
-    given = common_form([other], FileOptions(delimiter=";", decimal="."))
-    assert given is not None
-    assert given.delimiter == ";"
+    first = write(tmp_path, "a.csv", "a;b\n1,5;2\n")
+    other = write(tmp_path, "b.csv", "a,b\n1,2\n")
+    for sources in ([first, other], [write(tmp_path, "c.jsonl", '{"a": 1}\n')], [TABLE]):
+        assert common_form(sources, AS_FOUND) is None
+    assert common_form([other], FileOptions(delimiter=";", decimal=".")).delimiter == ";"
     output = tmp_path / "out.tsv"
     with open_writer(output, form=common_form([first], AS_FOUND)) as writer:
         writer.write(pa.table({"a": ["1.5"], "b": ["2"]}))

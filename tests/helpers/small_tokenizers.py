@@ -1,10 +1,13 @@
-"""Small tokenizers of both kinds: one that drops the spaces between words, and one whose words begin with them."""
+"""Small tokenizers: of letters without the spaces, of bytes where words begin with them, and of whole words."""
 
 from __future__ import annotations
+
+from typing import Any
 
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
 from transformers import PreTrainedTokenizerFast
 
+WORDS = ["the", "film", "was", "a", "plot", "cast", "very", "quite", "so", "1", "."]
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
 
@@ -33,3 +36,28 @@ def bytes_with_spaces() -> PreTrainedTokenizerFast:
     core.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     core.decoder = decoders.ByteLevel()
     return PreTrainedTokenizerFast(tokenizer_object=core, eos_token="<end>", pad_token="<end>")
+
+
+_BERT = {"pad_token": "[PAD]", "cls_token": "[CLS]", "sep_token": "[SEP]"}
+_WHOLE: dict[str, tuple[str | None, str | None, dict[str, str]]] = {  # templates of a text and a pair, special tokens
+    "bert": ("[CLS] $A [SEP]", "[CLS] $A [SEP] $B:1 [SEP]:1", _BERT),
+    "roberta": ("[CLS] $A [SEP]", "[CLS] $A [SEP] [SEP] $B [SEP]", _BERT),
+    "decoder": ("[CLS] $A", "[CLS] $A [CLS] $B:1", _BERT),
+    "nothing": ("$A", "$A $B:1", _BERT),
+    "llama": ("<s> $A", None, {"bos_token": "<s>", "eos_token": "</s>", "padding_side": "left"}),
+    "t5": ("$A </s>", None, {"pad_token": "[PAD]", "eos_token": "</s>"}),
+    "gpt2": (None, None, {"eos_token": "<|end|>", "bos_token": "<|end|>"}),
+}
+
+
+def whole_words(kind: str = "bert", **options: Any) -> PreTrainedTokenizerFast:
+    """Every word is a token; the special tokens are those of BERT, RoBERTa, Llama (bos), T5 (eos) or GPT-2 (none)."""
+    special = ["[PAD]", "[CLS]", "[SEP]", "[UNK]", "<s>", "</s>", "<|end|>"]
+    vocabulary = {word: place for place, word in enumerate([*special, *(f"w{number}" for number in range(50)), *WORDS])}
+    core = Tokenizer(models.WordLevel(vocabulary, unk_token="[UNK]"))
+    core.pre_tokenizer = pre_tokenizers.Whitespace()
+    single, pair, named = _WHOLE[kind]
+    if single is not None:
+        used = [(token, vocabulary[token]) for token in special if token in single or token in (pair or "")]
+        core.post_processor = processors.TemplateProcessing(single=single, pair=pair, special_tokens=used)
+    return PreTrainedTokenizerFast(tokenizer_object=core, **{"unk_token": "[UNK]", **named, **options})

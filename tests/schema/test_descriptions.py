@@ -29,9 +29,7 @@ def fitted(users: dict[str, Any] = USERS, **options: Any) -> Schema:
 
 
 def features(schema: Schema) -> np.ndarray:
-    description = schema["user"].description
-    assert description is not None
-    return description.features
+    return schema["user"].description.features
 
 
 def test_described_values_have_ids_behind_those_of_training_rows() -> None:
@@ -44,9 +42,7 @@ def test_described_values_have_ids_behind_those_of_training_rows() -> None:
 def test_features_are_standardised_by_the_values_of_training_rows() -> None:
     """Ages 50 and 30 of a and c have the mean 40 and the deviation 10; z, of no row, is 96 deviations away."""
     assert features(fitted()).tolist() == [[0, 0, 0], [1, 1, 1], [0, 0, 2], [-1, 1, 1], [96, 1, 0]]
-    notes = fitted().fit_report
-    assert notes is not None
-    assert notes.lines()[-1] == (
+    assert fitted().fit_report.lines()[-1] == (
         "values of 'user': 3 in training rows are described in 4 rows of users.csv by age (number), city (categorical)"
     )
 
@@ -58,7 +54,6 @@ def test_values_that_are_rare_or_beyond_the_limit_stay_if_they_are_described() -
     few = ValueTable(table={"user": ["b"], "age": [3]}, key="user")
     schema = Schema.fit(ROWS, [Categorical("user", max_values=1)], values={"user": few})
     assert list(schema["user"].values) == ["a", "b"]
-    assert schema.fit_report is not None
     assert "values beyond max_values left out: 1" in schema.fit_report.lines()[0]
 
 
@@ -69,26 +64,18 @@ def test_a_constant_number_and_a_huge_one_stay_finite() -> None:
 
 
 @pytest.mark.parametrize(
-    ("cells", "kind"),
+    ("kind", "columns"),
     [
-        ([1, 2.5, None], Number("x")),
-        (["1", "2", ""], Number("x")),
-        (["1", "nan", "3"], Number("x")),
-        ([True, False, None], Categorical("x")),
-        (["f", "m", "f", "f"], Categorical("x")),
-        ([["a", "b"], ["c"]], MultiLabel("x")),
-        (["['a']", '["b", "c"]'], MultiLabel("x")),
-        ([[1.0, 2.0], [3.0, 4.0]], Vector("x")),
-        (["[1, 2]", "[3, 4e-1]"], Vector("x")),
-        ([f"she who number {i} reads many long books" for i in range(9)], Text("x")),
-        ([f"name{i}" for i in range(9)], None),
-        ([None, None], None),
-        (["", "nan"], None),
-        ([], None),
+        (Number("x"), [[1, 2.5, None], ["1", "2", ""], ["1", "nan", "3"]]),
+        (Categorical("x"), [[True, False, None], ["f", "m", "f", "f"]]),
+        (MultiLabel("x"), [[["a", "b"], ["c"]], ["['a']", '["b", "c"]']]),
+        (Vector("x"), [[[1.0, 2.0], [3.0, 4.0]], ["[1, 2]", "[3, 4e-1]"]]),
+        (Text("x"), [[f"she who number {i} reads many long books" for i in range(9)]]),
+        (None, [[f"name{i}" for i in range(9)], [None, None], ["", "nan"], []]),
     ],
 )
-def test_kinds_are_told_by_the_cells(cells: list[Any], kind: Any) -> None:
-    assert infer_field("x", cells, missing=frozenset(["nan"])) == kind
+def test_kinds_are_told_by_the_cells(kind: Any, columns: list[list[Any]]) -> None:
+    assert [infer_field("x", cells, missing=frozenset(["nan"])) for cells in columns] == [kind] * len(columns)
 
 
 @pytest.mark.parametrize(
@@ -97,11 +84,7 @@ def test_kinds_are_told_by_the_cells(cells: list[Any], kind: Any) -> None:
         ({"user": ["a", "b", "a"], "age": [1, 2, 3]}, {}, "rows 1 and 3 both describe 'a' in column 'user': keep one"),
         ({"user": ["a", "a "], "age": [1, 1]}, {}, "rows 1 and 2 both describe 'a'"),
         ({"user": [1, "1.0"], "age": [1, 1]}, {}, "rows 1 and 2 both describe '1'"),
-        (
-            {"user": ["x", "y"], "age": [1, 2]},
-            {},
-            "describes none of the 3 values of 'user' in the training rows ('a',",
-        ),
+        ({"user": ["x", "y"], "age": [1, 2]}, {}, "none of the 3 values of 'user' in the training rows ('a',"),
         ({"user": [None, ""], "age": [1, 2]}, {}, "users.csv has no value in its column 'user'"),
         ({"user": [], "age": []}, {}, "users.csv has no value in its column 'user'"),
         ({"user": ["a", "b"], "p": [1e-60, 2e-60]}, {}, "numbers too large or too close to each other"),
@@ -120,7 +103,7 @@ def test_kinds_are_told_by_the_cells(cells: list[Any], kind: Any) -> None:
         (
             {"user": ["a", "b"], "v": ["[1,2]", "[1;2]"]},
             {"fields": (Vector("v"),)},
-            "column 'v' has vectors of 1 and 2 numbers",
+            "'v' has vectors of 1 and 2 numbers",
         ),
         ({"user": ["a", "b"], "v": ["[1,2]", "1,2"]}, {"fields": (Vector("v"),)}, "row 2: '1,2' is not a vector"),
         ({"user": ["a", "b"], "v": [None, None]}, {"fields": (Vector("v"),)}, "column 'v' has no vector"),
@@ -166,32 +149,22 @@ def test_wrong_settings_of_columns(settings: dict[str, Any], part: str) -> None:
 
 def test_columns_that_say_nothing_are_passed_over_with_a_note() -> None:
     users = {"user": ["a", "b", "c", "d"], "name": ["Ann", "Bob", "Cid", "Dan"], "age": [1, 2, 3, 4]}
-    report = fitted(users).fit_report
-    assert report is not None
-    assert any("column 'name' is not read" in line for line in report.lines())
+    assert any("column 'name' is not read" in line for line in fitted(users).fit_report.lines())
+
+
+def described(table: dict[str, Any], schema: Schema) -> Any:
+    more = ValueTable(table=table, key="user", source="new.csv")
+    return describe(schema["user"].description, more, Categorical("user"), missing=frozenset())
 
 
 def test_further_values_are_described_as_those_of_training() -> None:
-    description = fitted()["user"].description
-    assert description is not None
-    more = ValueTable(table={"user": ["new", "a"], "age": [45, 0], "city": ["Oslo", "Bonn"]}, key="user")
-    keys, found = describe(description, more, Categorical("user"), missing=frozenset())
+    keys, found = described({"user": ["new", "a"], "age": [45, 0], "city": ["Oslo", "Bonn"]}, fitted())
     assert (keys, found.tolist()) == (["new", "a"], [[0.5, 1, 2], [-4, 1, 0]])
     with pytest.raises(DataError, match="no column 'city'"):
-        describe(
-            description,
-            ValueTable(table={"user": ["n"], "age": [1]}, key="user"),
-            Categorical("user"),
-            missing=frozenset(),
-        )
-
-
-def test_vectors_of_another_length_are_refused() -> None:
-    description = fitted({"user": ["a", "b"], "v": [[1.0, 2.0], [3.0, 4.0]]})["user"].description
-    assert description is not None
-    more = ValueTable(table={"user": ["n"], "v": [[1.0, 2.0, 3.0]]}, key="user", source="new.csv")
+        described({"user": ["n"], "age": [1]}, fitted())
+    vectors = fitted({"user": ["a", "b"], "v": [[1.0, 2.0], [3.0, 4.0]]})
     with pytest.raises(DataError, match="has vectors of 3 numbers, but those of the training have 2"):
-        describe(description, more, Categorical("user"), missing=frozenset())
+        described({"user": ["n"], "v": [[1.0, 2.0, 3.0]]}, vectors)
 
 
 def test_descriptions_move_with_their_values() -> None:
@@ -211,10 +184,7 @@ def test_saved_and_loaded_they_are_the_same(tmp_path: Path) -> None:
     loaded = Schema.load(tmp_path / "schema.json")
     for again in (loaded, Schema.from_dict(json.loads(json.dumps(schema.to_dict())))):
         assert np.array_equal(features(again), features(schema))
-        ours, theirs = schema["user"].description, again["user"].description
-        assert ours is not None
-        assert theirs is not None
-        for one, other in zip(ours.fields, theirs.fields, strict=True):
+        for one, other in zip(schema["user"].description.fields, again["user"].description.fields, strict=True):
             assert (one.spec, one.slots, one.categories) == (other.spec, other.slots, other.categories)
             assert np.array_equal(one.mean, other.mean)
             assert np.array_equal(one.scale, other.scale)

@@ -46,17 +46,15 @@ def test_a_task_of_another_package_is_answered_by_its_input(read: type[TaskInput
     assert not can(Foreign(), EXPLAIN) or read is WrittenText
 
 
+SEVERAL = Classification(classes=("a", "b"), multi_label=True)
+
+
 @pytest.mark.parametrize(
     ("task", "verb", "named", "message"),
     [
         (made("tags"), EXPLAIN, {"what": "weighing words"}, "weighing words is for tasks .* and 'tags' scores tokens:"),
         (TASKS["spans"], PROCESSES, {"count": 2}, "the task 'spans' is trained in one process, and there are 2: "),
-        (
-            Classification(classes=("a", "b"), multi_label=True),
-            PANEL,
-            {},
-            "a panel is for .* this is 'classification' with several labels per row: predict",
-        ),
+        (SEVERAL, PANEL, {}, "a panel is for .* this is 'classification' with several labels per row: predict"),
     ],
 )
 def test_a_refusal_names_the_task(task: Task | type[Task], verb: Verb, named: dict[str, Any], message: str) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 
 import numpy as np
@@ -10,15 +9,12 @@ import pytest
 import torch
 from sklearn import metrics as sk
 from sklearn.utils.class_weight import compute_class_weight
+from task_checks import figures, through_json
 
 from attribune.errors import ConfigError, DataError
-from attribune.tasks import UNSEEN, Classification, task_from_dict
+from attribune.tasks import UNSEEN, Classification
 
 TRAIN = ["rotten", "fresh ", None, "fresh", "fresh", "plot"]
-
-
-def logits_for(ids, classes, height=2.0):
-    return height * np.eye(classes)[np.asarray(ids)]
 
 
 def test_fit_takes_the_classes_of_training_rows():
@@ -30,11 +26,11 @@ def test_fit_takes_the_classes_of_training_rows():
 
 
 def test_labels_missing_and_unseen():
-    task = Classification.fit([TRAIN])
-    labels, keep = task.encode_labels([["plot", "new", "", "fresh", "new"]])
+    task, cells = Classification.fit([TRAIN]), ["plot", "new", "", "fresh", "new"]
+    labels, keep = task.encode_labels([cells])
     assert labels.tolist() == [1, UNSEEN, UNSEEN, 0, UNSEEN]
     assert keep.tolist() == [True, True, False, True, True]
-    assert task.unseen_labels([["plot", "new", "", "fresh", "new", "other"]]) == {"new": 2, "other": 1}
+    assert task.unseen_labels([[*cells, "other"]]) == {"new": 2, "other": 1}
 
 
 def test_given_classes_keep_their_order():
@@ -71,72 +67,59 @@ def test_loss_of_half_precision_is_float32():
     assert logits.grad.isfinite().all()
 
 
-def test_balanced_weights_equal_scikit_learn():
+def test_balanced_weights_equal_scikit_learn_and_need_every_class():
     task = Classification.fit([TRAIN], class_weights="balanced")
     known = [text.strip() for text in TRAIN if text]
     expected = compute_class_weight("balanced", classes=np.array(task.classes), y=np.array(known))
     np.testing.assert_allclose(task.class_weights, expected)
-
-
-def test_balanced_weights_need_every_class():
     with pytest.raises(DataError, match="no training row has the class 'c'"):
         Classification.fit([["a", "b"]], classes=["a", "b", "c"], class_weights="balanced")
 
 
 def test_decode():
-    task = Classification.fit([TRAIN])
-    decoded = task.decode(np.log([[0.2, 0.7, 0.1], [0.5, 0.25, 0.25]]))
+    task, p = Classification.fit([TRAIN]), [[0.2, 0.7, 0.1], [0.5, 0.25, 0.25]]
+    decoded = task.decode(np.log(p))
     assert decoded.predictions == {"prediction": ["plot", "fresh"]}
     assert decoded.probability_columns == ("probability_fresh", "probability_plot", "probability_rotten")
-    np.testing.assert_allclose(decoded.probabilities, [[0.2, 0.7, 0.1], [0.5, 0.25, 0.25]])
+    np.testing.assert_allclose(decoded.probabilities, p)
     columns = decoded.columns()
     assert list(columns) == ["prediction", *decoded.probability_columns]
     np.testing.assert_allclose(columns["probability_plot"], [0.7, 0.25])
-
-
-def test_probabilities_of_large_logits_are_finite():
-    decoded = Classification(classes=2).decode(np.array([[1e4, -1e4]], dtype=np.float32))
-    assert decoded.probabilities.tolist() == [[1.0, 0.0]]
+    large = Classification(classes=2).decode(np.array([[1e4, -1e4]], dtype=np.float32))
+    assert large.probabilities.tolist() == [[1.0, 0.0]]
 
 
 def test_metrics_count_unseen_labels_as_wrong():
-    found = Classification(classes=3).metrics(logits_for([0, 1, 1, 2], 3), np.array([0, 1, UNSEEN, 0]))
+    found = figures(Classification(classes=3).metrics(np.eye(3)[[0, 1, 1, 2]], np.array([0, 1, UNSEEN, 0])))
     assert list(found) == ["accuracy", "macro_f1"]
-    assert found["accuracy"].value() == 0.5
     expected = sk.f1_score([0, 1, -100, 0], [0, 1, 1, 2], average="macro", zero_division=0)
-    assert found["macro_f1"].value() == pytest.approx(expected)
+    assert found == pytest.approx({"accuracy": 0.5, "macro_f1": expected})
 
 
 def test_a_positive_class_makes_its_f1_the_main_metric():
     task = Classification(classes=("no", "yes"), positive="yes", class_weights=(0.5, 1.0))
-    found = task.metrics(logits_for([1, 1, 0, 0], 2), np.array([1, 0, 1, 0]))
+    found = figures(task.metrics(np.eye(2)[[1, 1, 0, 0]], np.array([1, 0, 1, 0])))
     assert task.main_metric == "f1"
     assert list(found) == ["f1", "accuracy", "macro_f1"]
-    assert found["f1"].value() == 0.5
+    assert found["f1"] == 0.5
 
 
 def test_majority_predicts_the_most_frequent_training_class():
     found = Classification(classes=3).majority(np.array([2, 2, 0, UNSEEN, UNSEEN, UNSEEN]), np.array([2, 0, 2, 1, 2]))
     assert found["accuracy"].value() == pytest.approx(3 / 5)
-
-
-def test_majority_needs_a_known_label():
     with pytest.raises(DataError, match="none of the training labels is known"):
         Classification(classes=3).majority(np.array([UNSEEN]), np.array([0]))
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf])
-def test_output_that_is_not_finite_is_refused(value):
-    logits = np.zeros((4, 3))
+def test_output_that_is_not_finite_or_of_another_width_is_refused(value):
+    task, logits = Classification(classes=3), np.zeros((4, 3))
     logits[2, 1] = value
-    for use in (Classification(classes=3).decode, lambda x: Classification(classes=3).metrics(x, np.zeros(4, int))):
+    for use in (task.decode, lambda x: task.metrics(x, np.zeros(4, int))):
         with pytest.raises(DataError, match="not finite in 1 of 4 rows, first in row 2"):
             use(logits)
-
-
-def test_logits_of_another_width_are_refused():
     with pytest.raises(DataError, match=r"\(4, 2\): this task needs \(rows, 3\)"):
-        Classification(classes=3).decode(np.zeros((4, 2)))
+        task.decode(np.zeros((4, 2)))
 
 
 @pytest.mark.parametrize(
@@ -168,13 +151,13 @@ def several(**options):
 
 
 def test_several_labels_are_cells_of_zero_and_one():
-    task = several()
-    labels, keep = task.encode_labels([["b|a", "", "x|c", "x|y"]])
+    task, cells = several(), ["b|a", "", "x|c", "x|y"]
+    labels, keep = task.encode_labels([cells])
     assert task.classes == ("a", "b", "c")
     assert labels.tolist() == [[1, 1, 0, 0], [0, 0, 0, 0], [0, 0, 1, 1], [0, 0, 0, 1]]
     assert labels.dtype == np.float32
     assert keep.tolist() == [True, False, True, True]
-    assert task.unseen_labels([["b|a", "", "x|c", "x|y"]]) == {"x": 2, "y": 1}
+    assert task.unseen_labels([cells]) == {"x": 2, "y": 1}
 
 
 def test_an_empty_list_is_a_row_without_labels():
@@ -184,16 +167,15 @@ def test_an_empty_list_is_a_row_without_labels():
     assert keep.tolist() == [True, False, True]
 
 
-def test_loss_of_several_labels_equals_torch():
+@pytest.mark.parametrize("weights", [None, [2 / 2, 1 / 3, 2 / 2]])
+def test_loss_of_several_labels_equals_torch(weights):
+    """Of 4 labelled rows 2 have a, 3 have b, 2 have c."""
+    task = several(class_weights=weights and "balanced")
+    assert task.class_weights == (weights and pytest.approx(weights))
     logits = torch.randn(3, 3, generator=torch.Generator().manual_seed(1))
-    labels = torch.from_numpy(several().encode_labels([["a", "b|c", "x"]])[0])
-    expected = torch.nn.functional.binary_cross_entropy_with_logits(logits, labels[:, :3])
-    torch.testing.assert_close(several().loss(logits, labels), expected)
-    # Of 4 labelled rows 2 have a, 3 have b, 2 have c.
-    task = several(class_weights="balanced")
-    np.testing.assert_allclose(task.class_weights, [2 / 2, 1 / 3, 2 / 2])
+    labels = torch.from_numpy(task.encode_labels([["a", "b|c", "x"]])[0])
     expected = torch.nn.functional.binary_cross_entropy_with_logits(
-        logits, labels[:, :3], pos_weight=torch.tensor(task.class_weights)
+        logits, labels[:, :3], pos_weight=weights and torch.tensor(weights)
     )
     torch.testing.assert_close(task.loss(logits, labels), expected)
 
@@ -205,24 +187,18 @@ def test_several_labels_decode_and_metrics():
     decoded = task.decode(logits)
     assert decoded.predictions == {"prediction": [["a", "c"], [], ["a", "b", "c"]]}
     np.testing.assert_allclose(decoded.probabilities, 1 / (1 + np.exp(-logits)))
-    found = task.metrics(logits, labels)
+    found = figures(task.metrics(logits, labels))
     assert list(found) == ["micro_f1", "macro_f1", "subset_accuracy"]
     assert task.main_metric == "micro_f1"
-    predicted = (logits > 0).astype(int)
-    assert found["micro_f1"].value() == pytest.approx(sk.f1_score(labels[:, :3], predicted, average="micro"))
-    assert found["macro_f1"].value() == pytest.approx(sk.f1_score(labels[:, :3], predicted, average="macro"))
-    assert found["subset_accuracy"].value() == pytest.approx(2 / 3)
-    same = task.metrics(logits, labels[:, :3])
-    assert [one.value() for one in same.values()] == [one.value() for one in found.values()]
+    f1 = {f"{kind}_f1": sk.f1_score(labels[:, :3], logits > 0, average=kind) for kind in ("micro", "macro")}
+    assert found == pytest.approx({**f1, "subset_accuracy": 2 / 3})
+    assert figures(task.metrics(logits, labels[:, :3])) == found
 
 
 def test_unseen_of_several_labels_count_as_missed():
-    task = several()
-    labels, _ = task.encode_labels([["a|new"]])
-    found = task.metrics(np.array([[1.0, -1.0, -1.0]]), labels)
-    assert found["micro_f1"].value() == pytest.approx(2 / 3)
-    assert found["macro_f1"].value() == pytest.approx(1 / 4)
-    assert found["subset_accuracy"].value() == 0.0
+    labels, _ = several().encode_labels([["a|new"]])
+    found = figures(several().metrics(np.array([[1.0, -1.0, -1.0]]), labels))
+    assert found == pytest.approx({"micro_f1": 2 / 3, "macro_f1": 1 / 4, "subset_accuracy": 0.0})
 
 
 def test_majority_of_several_labels_predicts_those_of_most_rows():
@@ -236,7 +212,7 @@ def test_majority_of_several_labels_predicts_those_of_most_rows():
     "task", [Classification(classes=3, class_weights=(1, 2, 3)), several(class_weights="balanced")]
 )
 def test_way_through_json(task):
-    assert task_from_dict(json.loads(json.dumps(task.to_dict()))) == task
+    assert through_json(task) == task
 
 
 def test_losses_of_rows_keep_the_weights_of_their_classes() -> None:

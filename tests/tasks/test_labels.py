@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 
 import numpy as np
 import pytest
@@ -11,39 +12,38 @@ from attribune.errors import ConfigError, DataError
 from attribune.schema.columns import MISSING
 from attribune.tasks import Aspects, Classification, Generation, labels
 
+texts = partial(labels.label_texts, missing=MISSING)
+lists = partial(labels.label_lists, missing=MISSING, separator=None)
+numbers = partial(labels.label_numbers, missing=MISSING)
+
 
 def test_texts_are_canonical_and_missing_ones_are_none():
     column = [17, 17.0, "17 ", "17.0", None, math.nan, "", "NA", True, 1, 1.0, "007"]
     expected = ["17", "17", "17", "17", None, None, None, None, "true", "1", "1", "007"]
-    assert labels.label_texts(column, missing=MISSING) == expected
+    assert texts(column) == expected
 
 
 def test_a_known_class_is_not_missing():
-    assert labels.label_texts(["None", "NA"], missing=MISSING, known=["None"]) == ["None", None]
-
-
-def test_a_list_is_not_one_label():
-    with pytest.raises(DataError, match=r"row 8 is the list \['b'\].*multi_label=True"):
-        labels.label_texts(["a", ["b"]], missing=MISSING, first_row=7)
+    assert texts(["None", "NA"], known=["None"]) == ["None", None]
+    assert lists(["None|NA", "None"], separator="|", known=["None"]) == [["None"], ["None"]]
 
 
 def test_numbers_keep_their_precision():
     column = [0.1, "0.25", 3, np.float32(0.5), None, "nan", np.int64(2**53)]
-    found = labels.label_numbers(column, missing=MISSING)
-    np.testing.assert_array_equal(found, [0.1, 0.25, 3, 0.5, np.nan, np.nan, 2.0**53])
+    np.testing.assert_array_equal(numbers(column), [0.1, 0.25, 3, 0.5, np.nan, np.nan, 2.0**53])
 
 
-@pytest.mark.parametrize("value", ["five", "inf", math.inf, True, "1,5", "nan nan"])
-def test_what_is_no_number_is_named_with_its_row(value):
-    with pytest.raises(DataError, match=r"row 102 is .*not a finite number"):
-        labels.label_numbers([1, value], missing=MISSING, first_row=101)
-
-
-@pytest.mark.parametrize("value", ["1e308", "-1e39", 1e300])
-def test_a_number_with_which_no_model_computes_is_named_with_its_row(value):
-    with pytest.raises(DataError, match=r"row 102 is .*compute with numbers up to 3e\+38"):
-        labels.label_numbers([1, value], missing=MISSING, first_row=101)
-    assert labels.label_numbers(["3.4e38"], missing=MISSING).tolist() == [3.4e38]
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        *((value, "not a finite number") for value in ("five", "inf", math.inf, True, "1,5", "nan nan")),
+        *((value, r"compute with numbers up to 3e\+38") for value in ("1e308", "-1e39", 1e300)),
+    ],
+)
+def test_what_is_no_number_is_named_with_its_row(value, message):
+    with pytest.raises(DataError, match=rf"row 102 is .*{message}"):
+        numbers([1, value], first_row=101)
+    assert numbers(["3.4e38"]).tolist() == [3.4e38]
 
 
 @pytest.mark.parametrize(
@@ -59,29 +59,34 @@ def test_a_number_with_which_no_model_computes_is_named_with_its_row(value):
     ],
 )
 def test_lists(column, separator, expected):
-    assert labels.label_lists(column, missing=MISSING, separator=separator) == expected
+    assert lists(column, separator=separator) == expected
 
 
-def test_a_known_class_in_a_list_is_not_missing():
-    found = labels.label_lists(["None|NA", "None"], missing=MISSING, separator="|", known=["None"])
-    assert found == [["None"], ["None"]]
-
-
-def test_text_without_a_separator_is_refused():
-    with pytest.raises(DataError, match=r"row 5 is 'a\|b', not a list: give the separator"):
-        labels.label_lists([None, "a|b"], missing=MISSING, separator=None, first_row=4)
+@pytest.mark.parametrize(
+    ("read", "error", "message"),
+    [
+        (lambda: texts(["a", ["b"]], first_row=7), DataError, r"row 8 is the list \['b'\].*multi_label=True"),
+        (lambda: lists([None, "a|b"], first_row=4), DataError, r"row 5 is 'a\|b', not a list: give the separator"),
+        (lambda: labels.sorted_classes(["a", None, "a"], of="the label column"), DataError, "same label 'a'"),
+        (lambda: labels.sorted_classes([None], of="the label column"), DataError, "no labelled training row"),
+        (
+            lambda: labels.require_columns([[1], [2]], ["label"], task="rating"),
+            ConfigError,
+            r"takes 1 label column\(s\) \(label\) and was given 2",
+        ),
+        (lambda: labels.require_columns([[1], [2, 3]], ["a", "b"], task="aspects"), DataError, r"\[1, 2\]"),
+        (lambda: Generation(missing="NA"), ConfigError, "missing is 'NA'"),
+        (lambda: Generation(missing=[None]), ConfigError, "give a list of texts"),
+    ],
+)
+def test_what_cannot_be_read_is_refused(read, error, message):
+    with pytest.raises(error, match=message):
+        read()
 
 
 def test_classes_are_sorted_by_number_or_by_text():
     assert labels.sorted_classes(["10", "9", None, "9", "-1"], of="x") == ("-1", "9", "10")
     assert labels.sorted_classes(["10", "9", "b"], of="x") == ("10", "9", "b")
-
-
-def test_one_class_and_no_class_are_refused():
-    with pytest.raises(DataError, match="same label 'a'"):
-        labels.sorted_classes(["a", None, "a"], of="the label column")
-    with pytest.raises(DataError, match="no labelled training row"):
-        labels.sorted_classes([None], of="the label column")
 
 
 def test_class_names():
@@ -111,20 +116,6 @@ def test_ids_and_mask():
     assert ids.tolist() == [1, -100, -100, 0]
     assert keep.tolist() == [True, True, False, True]
     assert (ids.dtype, keep.dtype) == (np.int64, np.bool_)
-
-
-def test_wrong_columns():
-    with pytest.raises(ConfigError, match=r"takes 1 label column\(s\) \(label\) and was given 2"):
-        labels.require_columns([[1], [2]], ["label"], task="rating")
-    with pytest.raises(DataError, match=r"\[1, 2\]"):
-        labels.require_columns([[1], [2, 3]], ["a", "b"], task="aspects")
-
-
-def test_missing_must_be_a_list_of_texts():
-    with pytest.raises(ConfigError, match="missing is 'NA'"):
-        Generation(missing="NA")
-    with pytest.raises(ConfigError, match="give a list of texts"):
-        Generation(missing=[None])
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ import small_runs
 import torch
 from scipy.special import expit
 from sklearn.metrics import cohen_kappa_score
+from task_checks import figures
 from trained_runs import TrainedRuns
 
 from attribune import AttributeModel
@@ -62,53 +63,48 @@ def test_metrics_are_of_the_expected_number_and_of_the_most_probable_class() -> 
     task = Ordinal(classes=("-1", "0", "2"), score_by=("kappa", "spearman"))
     logits, labels = np.log(generator.dirichlet(np.ones(3), 50)), generator.integers(0, 3, 50)
     values = np.array([-1.0, 0.0, 2.0])
-    expected, found = np.exp(logits) @ values, task.metrics(logits, labels)
+    expected, found = np.exp(logits) @ values, figures(task.metrics(logits, labels))
     assert list(found) == ["kappa", "spearman", "rmse", "mae", "accuracy"]
-    assert found["rmse"].value() == pytest.approx(np.sqrt(np.mean((expected - values[labels]) ** 2)))
-    assert found["accuracy"].value() == pytest.approx(np.mean(logits.argmax(axis=1) == labels))
-    truth = cohen_kappa_score(labels, logits.argmax(axis=1), weights="quadratic")
-    assert found["kappa"].value() == pytest.approx(truth)
+    assert found["rmse"] == pytest.approx(np.sqrt(np.mean((expected - values[labels]) ** 2)))
+    assert found["accuracy"] == pytest.approx(np.mean(logits.argmax(axis=1) == labels))
+    assert found["kappa"] == pytest.approx(cohen_kappa_score(labels, logits.argmax(axis=1), weights="quadratic"))
     assert task.main_metric == "kappa"
     assert task.higher_is_better
     assert not Ordinal(classes=("1", "2")).higher_is_better  # rmse
-    unseen = Ordinal(classes=("1", "2", "3")).metrics(np.log([[0.8, 0.1, 0.1]]), np.array([UNSEEN]))
-    assert unseen["mae"].value() == pytest.approx(3 - 1.3)  # the farther end
-    assert unseen["accuracy"].value() == 0
+    unseen = figures(Ordinal(classes=("1", "2", "3")).metrics(np.log([[0.8, 0.1, 0.1]]), np.array([UNSEEN])))
+    assert (unseen["mae"], unseen["accuracy"]) == (pytest.approx(3 - 1.3), 0)  # the farther end
 
 
 def test_kappa_is_scikit_learns() -> None:
     generator = np.random.default_rng(1)
     for classes in (2, 5):
         true, predicted = generator.integers(0, classes, (2, 80))
-        assert kappa(true, predicted).value() == pytest.approx(
-            cohen_kappa_score(true, predicted, weights="quadratic", labels=list(range(classes)))
-        )
+        expected = cohen_kappa_score(true, predicted, weights="quadratic", labels=list(range(classes)))
+        assert kappa(true, predicted).value() == pytest.approx(expected)
     assert kappa([2, 2], [2, 2]).value() == 0  # of one class chance agrees as well
     assert kappa([0, 1, 2], [0, 1, 2]).value() == 1
 
 
+ANSWERS = {"classes": ("1", "2", "3")}
+
+
 @pytest.mark.parametrize(
-    ("options", "message"),
+    ("make", "error", "message"),
     [
-        ({"classes": ("1",)}, "at least 2 are needed"),
-        ({"classes": ("1", "2", "3"), "cut_points": (0.0,)}, "1 cut_points between 3 classes"),
-        ({"classes": ("1", "2", "3"), "cut_points": (1.0, 0.0)}, "numbers in order"),
-        ({"classes": ("1", "2", "3"), "cut_points": (0.0, float("inf"))}, "finite numbers in order"),
-        ({"classes": ("1", "2"), "cut_points": "0"}, "numbers in order"),
-        ({"classes": ("low", "high")}, "not numbers"),
-        ({"classes": ("1", "2"), "score_by": "f1"}, "an ordinal task has the metrics rmse, mae, r2"),
+        (lambda: Ordinal(classes=("1",)), ConfigError, "at least 2 are needed"),
+        (lambda: Ordinal(**ANSWERS, cut_points=(0.0,)), ConfigError, "1 cut_points between 3 classes"),
+        (lambda: Ordinal(**ANSWERS, cut_points=(1.0, 0.0)), ConfigError, "numbers in order"),
+        (lambda: Ordinal(**ANSWERS, cut_points=(0.0, float("inf"))), ConfigError, "finite numbers in order"),
+        (lambda: Ordinal(classes=("1", "2"), cut_points="0"), ConfigError, "numbers in order"),
+        (lambda: Ordinal(classes=("low", "high")), ConfigError, "not numbers"),
+        (lambda: Ordinal(**ANSWERS, score_by="f1"), ConfigError, "an ordinal task has the metrics rmse, mae, r2"),
+        (lambda: fit_task("ordinal", [["1", "good"]]), DataError, "'good'"),
+        (lambda: fit_task("ordinal", [["1", "1"]]), DataError, "the same label '1'"),
     ],
 )
-def test_what_cannot_be_is_refused(options: dict[str, Any], message: str) -> None:
-    with pytest.raises(ConfigError, match=message):
-        Ordinal(**options)
-
-
-def test_labels_that_are_no_numbers_are_refused() -> None:
-    with pytest.raises(DataError, match="'good'"):
-        fit_task("ordinal", [["1", "good"]])
-    with pytest.raises(DataError, match="the same label '1'"):
-        fit_task("ordinal", [["1", "1"]])
+def test_what_cannot_be_is_refused(make: Callable[[], Ordinal], error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        make()
 
 
 Words = Callable[..., list[str]]
@@ -143,12 +139,9 @@ def test_every_kind_of_method_learns_cut_points(words: Words, tmp_path: Path, me
     assert (results.task["kind"], results.main_metric) == ("ordinal", "rmse")
     assert list(results.models[0].parts["test"]) == ["rmse", "log_loss", "mae", "kappa", "accuracy"]
     predictor = Predictor.from_pretrained(tmp_path / "run" / "model")
-    model = predictor.model
-    assert isinstance(model, AttributeModel)
-    assert isinstance(model.link, CutPoints)
-    assert model.head.out_features == 1
+    assert predictor.model.head.out_features == 1
     start = CutPoints(results.task["cut_points"])
-    assert not torch.equal(model.link.first, start.first)  # it learned
+    assert not torch.equal(predictor.model.link.first, start.first)  # it learned
     rows = {"text": ["great film", "awful"], "user": ["u1", "nobody"]}
     logits, _ = predictor.logits(rows)
     assert np.exp(logits).sum(axis=1) == pytest.approx(1, abs=1e-5)
@@ -156,22 +149,15 @@ def test_every_kind_of_method_learns_cut_points(words: Words, tmp_path: Path, me
 
 
 @pytest.mark.slow
-@pytest.mark.exhaustive
-def test_cut_points_are_exported(words: Words, trained_runs: TrainedRuns, tmp_path: Path) -> None:
-    """The graph is checked against the model when it is written."""
-    run = trained_runs.trained(words("plora"))
-    export = ["export", str(run), "--for", "user=u1", "--format", "torch"]
-    assert main([*export, "--output", str(tmp_path / "graph.pt2")]) == 0
-
-
-@pytest.mark.slow
-def test_a_folder_of_peft_has_no_place_for_cut_points(
-    words: Words, trained_runs: TrainedRuns, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize("form", [pytest.param("torch", marks=pytest.mark.exhaustive), "adapter"])
+def test_cut_points_are_exported_but_to_a_folder_of_peft(
+    form: str, words: Words, trained_runs: TrainedRuns, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    run = trained_runs.trained(words("plora"))
-    export = ["export", str(run), "--for", "user=u1", "--format", "adapter"]
-    assert main([*export, "--output", str(tmp_path / "peft")]) == 1
-    assert "the task 'ordinal' has cut points, which a folder of peft does not hold" in capsys.readouterr().err
+    """A graph is checked against the model when it is written."""
+    export = ["export", str(trained_runs.trained(words("plora"))), "--for", "user=u1", "--format", form]
+    assert main([*export, "--output", str(tmp_path / "out.pt2")]) == (form == "adapter")
+    refused = "the task 'ordinal' has cut points, which a folder of peft does not hold" in capsys.readouterr().err
+    assert refused == (form == "adapter")
 
 
 PERSONAL = ["--set", "task.personal_cut_points=user"]
@@ -183,7 +169,6 @@ def test_values_learn_cut_points_of_their_own(words: Words, tmp_path: Path, meth
     """Shifts and scales are products with the vectors of the values; a row without one has the cut points of all."""
     assert main(words(method, *PERSONAL)) == 0
     model = AttributeModel.from_pretrained(tmp_path / "run" / "model").eval()
-    assert isinstance(model.link, CutPoints)
     assert model.task.to_dict()["personal_cut_points"] == ["user"]
     v_a, v_b = model.link.v_a[0], model.link.v_b[0]
     assert min(v_a.abs().max(), v_b.abs().max()) > 0  # they learned
@@ -196,10 +181,8 @@ def test_values_learn_cut_points_of_their_own(words: Words, tmp_path: Path, meth
         scores = torch.tensor([[0.3], [0.3]])
         found = model._linked(scores, condition)
         known = int(vectors.ids.argmax())
-        a, b = (vectors.vectors[known] @ v for v in (v_a, v_b))
-        own = ordinal_log_probabilities(
-            scores[:1, 0], model.link.first, model.link.delta, a=a.unsqueeze(0), b=b.unsqueeze(0)
-        )
+        a, b = ((vectors.vectors[known] @ v).unsqueeze(0) for v in (v_a, v_b))
+        own = ordinal_log_probabilities(scores[:1, 0], model.link.first, model.link.delta, a=a, b=b)
         common = ordinal_log_probabilities(scores[1:, 0], model.link.first, model.link.delta)
     torch.testing.assert_close(found, torch.cat([own, common]))
     assert not torch.allclose(own, common, atol=1e-3)
@@ -209,10 +192,8 @@ def test_values_learn_cut_points_of_their_own(words: Words, tmp_path: Path, meth
 def test_personal_cut_points_are_merged_for_a_value(words: Words, tmp_path: Path) -> None:
     assert main(words("injector", *PERSONAL, "task.expected=true", "--compare", "adapter")) == 0
     compared = AttributeModel.from_pretrained(tmp_path / "run" / "compare" / "adapter" / "model")
-    assert isinstance(compared.link, CutPoints)
     assert not compared.link.attributes  # a model without attributes has none
     model = AttributeModel.from_pretrained(tmp_path / "run" / "model").eval()
-    assert isinstance(model.link, CutPoints)
     with torch.no_grad():
         for vector in (*model.link.v_a, *model.link.v_b):
             vector += 0.7
@@ -221,9 +202,8 @@ def test_personal_cut_points_are_merged_for_a_value(words: Words, tmp_path: Path
         tensors, scale = model.link.merge(model.linked_vectors(condition))
         merged.load_state_dict(tensors)
         scores = torch.tensor([[-2.0], [0.1], [5.0]])
-        torch.testing.assert_close(
-            merged(scale * scores, []), torch.cat([model._linked(one.unsqueeze(0), condition) for one in scores])
-        )
+        expected = torch.cat([model._linked(one.unsqueeze(0), condition) for one in scores])
+        torch.testing.assert_close(merged(scale * scores, []), expected)
     export = ["export", str(tmp_path / "run"), "--for", "user=u1", "--format", "adapter"]
     assert main([*export, "--output", str(tmp_path / "merged")]) == 0  # which compares its logits with the model's
     alone = AttributeModel.from_pretrained(tmp_path / "merged")
@@ -231,20 +211,13 @@ def test_personal_cut_points_are_merged_for_a_value(words: Words, tmp_path: Path
 
 
 @pytest.mark.parametrize(
-    ("method", "name", "message"),
-    [
-        (
-            "injector",
-            "nobody",
-            "personal_cut_points names 'nobody', of which the method has no vectors: it has those of",
-        ),
-        pytest.param("plora", "user", None, marks=pytest.mark.slow),
-    ],
+    ("method", "name", "is_known"),
+    [("injector", "nobody", False), pytest.param("plora", "user", True, marks=pytest.mark.slow)],
 )
 def test_cut_points_of_unknown_attributes_are_refused(
-    words: Words, tmp_path: Path, capsys: pytest.CaptureFixture[str], method: str, name: str, message: str | None
+    words: Words, tmp_path: Path, capsys: pytest.CaptureFixture[str], method: str, name: str, is_known: bool
 ) -> None:
-    code = main(words(method, "--set", f"task.personal_cut_points={name}"))
-    assert code == (0 if message is None else 1)
-    assert message is None or message in capsys.readouterr().err
-    assert message is None or not (tmp_path / "run").exists()
+    assert main(words(method, "--set", f"task.personal_cut_points={name}")) == (not is_known)
+    said = f"personal_cut_points names '{name}', of which the method has no vectors: it has those of"
+    assert (said in capsys.readouterr().err) != is_known
+    assert (tmp_path / "run").exists() == is_known

@@ -63,7 +63,6 @@ def test_a_codec_stands_for_all_that_depends_on_labels() -> None:
     assert task.prior(known.numpy()).tolist() == like.prior(known.numpy()).tolist()
     assert task.majority(known.numpy(), known.numpy())["accuracy"].value() == 0.5
     proper = task.proper_score(logits.numpy(), known.numpy())
-    assert proper is not None
     assert proper.name == "log_loss"
 
 

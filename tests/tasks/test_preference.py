@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from typing import Any
 
@@ -11,9 +10,10 @@ import pytest
 import torch
 from drawn_values import drawn_labels
 from sklearn.metrics import accuracy_score, log_loss
+from task_checks import figures, through_json
 
 from attribune.errors import ConfigError, DataError
-from attribune.tasks import UNSEEN, Preference, fit_task, task_from_dict
+from attribune.tasks import UNSEEN, Preference, fit_task
 
 FIRST, SECOND = ["good one", "b", "c", "d"], ["bad one", "bb", "cc", "dd"]
 
@@ -22,19 +22,11 @@ def fitted(cells: list[Any], **options: Any) -> Preference:
     return Preference.fit([cells, FIRST[: len(cells)], SECOND[: len(cells)]], **options)
 
 
-@pytest.mark.parametrize(
-    "names",
-    [
-        ("first", "second"),
-        ("First", "Second"),
-        ("a", "b"),
-        ("A", "B"),
-        ("1", "2"),
-        (1, 2),
-        (1.0, 2.0),
-        ("model_a", "model_b"),
-    ],
-)
+NUMBERS = [("1", "2"), (1, 2), (1.0, 2.0)]
+NAMES = [("first", "second"), ("First", "Second"), ("a", "b"), ("A", "B"), ("model_a", "model_b"), *NUMBERS]
+
+
+@pytest.mark.parametrize("names", NAMES)
 def test_usual_labels_are_understood(names: tuple[Any, Any]) -> None:
     columns = [[names[1], names[0], "tie", names[1]], FIRST, SECOND]
     task = Preference.fit(columns)
@@ -64,61 +56,53 @@ def test_without_labels_the_first_text_is_preferred() -> None:
 
 def test_missing_labels_and_texts_are_left_out() -> None:
     task = fitted(["first", "second"])
-    columns = [
-        ["first", None, "nan", " ", "second", "first", "tie"],
-        ["a"] * 5 + ["", "e"],
-        ["b"] * 4 + ["a", "c", "e"],
-    ]
+    cells = ["first", None, "nan", " ", "second", "first", "tie"]
+    columns = [cells, ["a"] * 5 + ["", "e"], ["b"] * 4 + ["a", "c", "e"]]
     assert task.encode_labels(columns)[1].tolist() == [True] + [False] * 6
-    assert task.codec.notes(columns) == [
-        "1 row is a tie and is left out",
-        "1 row has the same text twice and is left out",
-    ]
+    ties = ["1 row is a tie and is left out", "1 row has the same text twice and is left out"]
+    assert task.codec.notes(columns) == ties
     assert task.unseen_labels(columns) == {}
 
 
+PAIR = ["first", "second"]
+
+
 @pytest.mark.parametrize(
-    ("labels", "options", "error", "message"),
+    ("labels", "options", "message"),
     [
-        (["left", "right"], {}, ConfigError, r"the labels are 'left', 'right': name the label of the first text"),
-        ([0, 1], {}, ConfigError, "the labels are '0', '1': name the label of the first"),
-        ([True, False], {}, ConfigError, "the labels are 'false', 'true': name the label of the first"),
-        (["a", "B"], {}, ConfigError, "the labels are 'B', 'a': name the label of the first"),
-        (["a", "b", "c"], {}, ConfigError, "the labels are 'a', 'b', 'c': name the label of the first"),
-        (
-            ["first", "first"],
-            {},
-            DataError,
-            "every training label is 'first': where the first text is always the prefer",
-        ),
-        (["1", "1"], {}, DataError, "every training label is '1'"),
-        (["tie", None], {}, DataError, "no training row has a label that prefers a text"),
-        ([], {}, DataError, "no training row has a label that prefers a text"),
-        (
-            ["x", "y"],
-            {"labels": ["first", "second"]},
-            DataError,
-            "the label of row 1 is 'x', which is none of first, seco",
-        ),
-        (
-            ["tie", "tie"],
-            {"labels": ["first", "second"]},
-            DataError,
-            "no training row has two different texts of which",
-        ),
-        (["a", "b"], {"labels": ["a"]}, ConfigError, "has 1 class"),
-        (["a", "b"], {"labels": ["a", "b", "c"]}, ConfigError, r"labels is \['a', 'b', 'c'\]: give a list of two"),
-        (["a", "b"], {"labels": ["a", "a"]}, ConfigError, r"name \['a'\] more than once"),
-        (["a", "b"], {"labels": "ab"}, ConfigError, "labels is 'ab': give a list of two"),
-        (["a", "b"], {"labels": ["a", "b"], "ties": ["b"]}, ConfigError, "the label 'b' is a preference and a tie"),
-        (["a", "b"], {"ties": {"tie": 1}}, ConfigError, r"ties is \{'tie': 1\}: give a list of labels"),
-        ([["a"], "b"], {}, DataError, "row 1 is the list"),
+        (["left", "right"], {}, r"the labels are 'left', 'right': name the label of the first text"),
+        ([0, 1], {}, "the labels are '0', '1': name the label of the first"),
+        ([True, False], {}, "the labels are 'false', 'true': name the label of the first"),
+        (["a", "B"], {}, "the labels are 'B', 'a': name the label of the first"),
+        (["a", "b", "c"], {}, "the labels are 'a', 'b', 'c': name the label of the first"),
+        (["a", "b"], {"labels": ["a"]}, "has 1 class"),
+        (["a", "b"], {"labels": ["a", "b", "c"]}, r"labels is \['a', 'b', 'c'\]: give a list of two"),
+        (["a", "b"], {"labels": ["a", "a"]}, r"name \['a'\] more than once"),
+        (["a", "b"], {"labels": "ab"}, "labels is 'ab': give a list of two"),
+        (["a", "b"], {"labels": ["a", "b"], "ties": ["b"]}, "the label 'b' is a preference and a tie"),
+        (["a", "b"], {"ties": {"tie": 1}}, r"ties is \{'tie': 1\}: give a list of labels"),
+        (["a", "b"], {"score_by": "f1"}, "a preference has the metrics accuracy, log_loss"),
     ],
 )
-def test_labels_that_say_nothing_are_refused(
-    labels: list[Any], options: dict[str, Any], error: type[Exception], message: str
-) -> None:
-    with pytest.raises(error, match=message):
+def test_settings_that_labels_do_not_have_are_refused(labels: list[Any], options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        fitted(labels, **options)
+
+
+@pytest.mark.parametrize(
+    ("labels", "options", "message"),
+    [
+        (["first"] * 2, {}, "every training label is 'first': where the first text is always the prefer"),
+        (["1", "1"], {}, "every training label is '1'"),
+        (["tie", None], {}, "no training row has a label that prefers a text"),
+        ([], {}, "no training row has a label that prefers a text"),
+        (["x", "y"], {"labels": PAIR}, "the label of row 1 is 'x', which is none of first, seco"),
+        (["tie"] * 2, {"labels": PAIR}, "no training row has two different texts of which"),
+        ([["a"], "b"], {}, "row 1 is the list"),
+    ],
+)
+def test_labels_that_say_nothing_are_refused(labels: list[Any], options: dict[str, Any], message: str) -> None:
+    with pytest.raises(DataError, match=message):
         fitted(labels, **options)
 
 
@@ -127,9 +111,7 @@ def test_other_columns_are_refused() -> None:
         Preference.fit([["a"]] * 4)
     with pytest.raises(ConfigError, match=r"has no option classes; did you mean 'labels'\? It has labels, ties"):
         fit_task("preference", [["first", "second"]], classes=["a", "b"])
-    with pytest.raises(
-        DataError, match="row 8 is 'third', which is none of first, second, tie, equal: correct the cell"
-    ):
+    with pytest.raises(DataError, match="row 8 is 'third', which is none of first, second, tie, equal: correct the ce"):
         Preference().encode_labels([["first", "third"]], first_row=7)
 
 
@@ -149,26 +131,22 @@ def test_metrics_are_those_of_scikit_learn() -> None:
     generator = np.random.default_rng(0)
     logits, labels = 2 * generator.normal(size=(53, 2)), generator.integers(0, 2, size=53)
     task = Preference()
-    metrics = task.metrics(logits, labels)
+    metrics = figures(task.metrics(logits, labels))
     assert list(metrics) == ["accuracy", "log_loss"]
-    assert metrics["accuracy"].value() == pytest.approx(accuracy_score(labels, logits.argmax(axis=1)))
-    assert metrics["log_loss"].value() == pytest.approx(log_loss(labels, task.codec.answers(logits)))
+    assert metrics["accuracy"] == pytest.approx(accuracy_score(labels, logits.argmax(axis=1)))
+    assert metrics["log_loss"] == pytest.approx(log_loss(labels, task.codec.answers(logits)))
+    assert figures(task.metrics(logits[:, ::-1], 1 - labels))["log_loss"] == pytest.approx(metrics["log_loss"])
     by_loss = fitted(["a", "b"], score_by="log_loss")
     assert (by_loss.main_metric, by_loss.higher_is_better) == ("log_loss", False)
     assert list(by_loss.metrics(logits, labels)) == ["log_loss", "accuracy"]
-    with pytest.raises(ConfigError, match="a preference has the metrics accuracy, log_loss"):
-        fitted(["a", "b"], score_by="f1")
-    swapped = task.metrics(logits[:, ::-1], 1 - labels)
-    assert swapped["log_loss"].value() == pytest.approx(metrics["log_loss"].value())
     with pytest.raises(DataError, match="1 labels for 53 rows"):
         task.metrics(logits, labels[:1])
 
 
 def test_guessing_is_right_half_of_the_time() -> None:
     """Where the first text is always preferred, a constant that knew it would be always right."""
-    task, labels = Preference(), np.zeros(9, dtype=np.int64)
-    found = {name: metric.value() for name, metric in task.majority(labels, labels).items()}
-    assert found == pytest.approx({"accuracy": 0.5, "log_loss": math.log(2)})
+    labels = np.zeros(9, dtype=np.int64)
+    assert figures(Preference().majority(labels, labels)) == pytest.approx({"accuracy": 0.5, "log_loss": math.log(2)})
 
 
 @pytest.mark.slow
@@ -189,4 +167,4 @@ def test_labels_are_drawn_by_their_probability() -> None:
 
 def test_a_stored_task_is_the_same() -> None:
     task = fitted(["x", "y"], labels=["x", "y"], ties=["same"])
-    assert task_from_dict(json.loads(json.dumps(task.to_dict()))) == task
+    assert through_json(task) == task

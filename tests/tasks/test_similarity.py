@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,10 +9,11 @@ import numpy as np
 import pytest
 import torch
 from scipy.stats import pearsonr, spearmanr
+from task_checks import figures, through_json
 
 from attribune.errors import ConfigError, DataError
 from attribune.metrics import formulas
-from attribune.tasks import Similarity, fit_task, task_from_dict
+from attribune.tasks import Similarity, fit_task
 from attribune.tasks.base import validation_score
 
 QUERIES = ["cats", "dogs", "cats", "fish", "birds"]
@@ -74,7 +74,7 @@ def test_ranks_are_those_among_the_distinct_positives(monkeypatch: pytest.Monkey
     logits = np.concatenate([anchors, positives], axis=1)
     for cells in (2**22, 5):  # of several blocks
         monkeypatch.setattr(formulas, "_CELLS", cells)
-        found = {name: metric.value() for name, metric in task.metrics(logits, labels).items()}
+        found = figures(task.metrics(logits, labels))
         assert list(found) == ["mrr", "recall_at_1", "recall_at_5", "recall_at_10"]
         assert found["mrr"] == pytest.approx(np.mean([1 / rank for rank in ranks]))
         assert found["recall_at_1"] == pytest.approx(np.mean([rank == 1 for rank in ranks]))
@@ -86,7 +86,7 @@ def test_ranks_are_those_among_the_distinct_positives(monkeypatch: pytest.Monkey
 def test_equal_cosines_count_as_a_draw_of_their_order() -> None:
     task = fitted([QUERIES, FOUND], "pairs")
     labels = task.encode_labels([QUERIES, FOUND])[0]
-    chance = {name: metric.value() for name, metric in task.majority(labels, labels).items()}
+    chance = figures(task.majority(labels, labels))
     expected = {"mrr": (1 + 1 / 2 + 1 / 3 + 1 / 4) / 4, "recall_at_1": 1 / 4, "recall_at_5": 1, "recall_at_10": 1}
     assert chance == pytest.approx(expected)
     triplets = fitted([QUERIES, FOUND, OTHERS], "triplets")
@@ -96,7 +96,7 @@ def test_equal_cosines_count_as_a_draw_of_their_order() -> None:
 def test_metrics_of_scores_and_triplets() -> None:
     task, chance = fitted([[0, 0.5, 1, 1, 0.25], QUERIES, FOUND], "scores"), np.random.default_rng(1)
     true, cosines = chance.uniform(-1, 1, 40).astype(np.float32), chance.uniform(-1, 1, (40, 1))
-    found = {name: metric.value() for name, metric in task.metrics(cosines, true).items()}
+    found = figures(task.metrics(cosines, true))
     assert list(found) == ["spearman", "pearson", "rmse"]
     assert found["spearman"] == pytest.approx(spearmanr(true, cosines[:, 0]).statistic)
     assert found["pearson"] == pytest.approx(pearsonr(true, cosines[:, 0]).statistic)
@@ -111,18 +111,18 @@ def test_metrics_of_scores_and_triplets() -> None:
     assert triplets.decode(cosines).predictions["prediction"].tolist() == [0.5, 0.1, 0.2, 0.9]
 
 
-@pytest.mark.parametrize(
-    ("form", "columns"),
-    [
-        ("pairs", [QUERIES, FOUND]),
-        ("triplets", [QUERIES, FOUND, OTHERS]),
-        ("scores", [[0.5, 1, -1, 0, 0.2], QUERIES, FOUND]),
-    ],
-)
-def test_settings_are_compared_by_the_main_metric(form: str, columns: list[list[Any]]) -> None:
+COLUMNS: dict[str, list[list[Any]]] = {
+    "pairs": [QUERIES, FOUND],
+    "triplets": [QUERIES, FOUND, OTHERS],
+    "scores": [[0.5, 1, -1, 0, 0.2], QUERIES, FOUND],
+}
+
+
+@pytest.mark.parametrize("form", COLUMNS)
+def test_settings_are_compared_by_the_main_metric(form: str) -> None:
     """Labels of pairs and triplets are whole numbers, but no classes."""
-    task = fitted(columns, form).with_vector_size(SIZE)
-    labels, _ = task.encode_labels(columns)
+    task = fitted(COLUMNS[form], form).with_vector_size(SIZE)
+    labels, _ = task.encode_labels(COLUMNS[form])
     logits = np.random.default_rng(0).normal(size=(len(labels), task.outputs))
     expected = -task.metrics(logits, labels)[task.main_metric].value()
     assert validation_score(task, logits, labels) == expected
@@ -142,46 +142,37 @@ def test_weights_count_as_repeated_rows() -> None:
 
 
 @pytest.mark.parametrize(
-    ("columns", "form", "options"),
+    ("form", "options"),
     [
-        ([QUERIES, FOUND], "pairs", {"scale": 5.0, "text_attributes": ["user"]}),
-        ([QUERIES, FOUND, OTHERS], "triplets", {"margin": 1.5, "pair_attributes": "item"}),
-        ([[0, 1, 1, 0, 1], QUERIES, FOUND], "scores", {"score_by": ["pearson"]}),
+        ("pairs", {"scale": 5.0, "text_attributes": ["user"]}),
+        ("triplets", {"margin": 1.5, "pair_attributes": "item"}),
+        ("scores", {"score_by": ["pearson"]}),
     ],
 )
-def test_a_round_trip_through_json(columns: Any, form: str, options: dict[str, Any]) -> None:
-    task = fitted(columns, form, **options).with_vector_size(SIZE)
-    again = task_from_dict(json.loads(json.dumps(task.to_dict())))
+def test_a_round_trip_through_json(form: str, options: dict[str, Any]) -> None:
+    task = fitted(COLUMNS[form], form, **options).with_vector_size(SIZE)
+    again = through_json(task)
     assert again == task
     assert again.head.texts == (3 if form == "triplets" else 2)
     assert again.empty_scores(3).shape == (3, {"pairs": 2 * SIZE, "triplets": 2, "scores": 1}[form])
 
 
+PAIRS, TRIPLETS = COLUMNS["pairs"], COLUMNS["triplets"]
+
+
 @pytest.mark.parametrize(
     ("columns", "options", "message"),
     [
-        ([QUERIES, FOUND], {}, "the task 'similarity' needs form: give it"),
-        ([QUERIES, FOUND], {"form": "rows"}, "form is 'rows': choose one of scores, pairs, triplets"),
-        (
-            [QUERIES, FOUND],
-            {"form": "scores"},
-            "takes for scores a column of scores, perhaps with .* given 2: name these",
-        ),
-        (
-            [QUERIES],
-            {"form": "pairs"},
-            "takes for pairs the columns of both texts and of pair_attributes, and was given 1",
-        ),
-        (
-            [QUERIES, FOUND],
-            {"form": "triplets"},
-            "takes for triplets the columns of the text, the positive and the negative",
-        ),
-        ([QUERIES, FOUND], {"form": "pairs", "margin": 0.1}, "margin is for triplets, and the rows are pairs"),
-        ([QUERIES, FOUND, OTHERS], {"form": "triplets", "scale": 2.0}, "scale is for pairs, and the rows are triplets"),
-        ([QUERIES, FOUND], {"form": "pairs", "scale": 0.0}, "scale"),
-        ([QUERIES, FOUND], {"form": "pairs", "score_by": "spearman"}, "a similarity of pairs has the metrics mrr"),
-        ([QUERIES, FOUND], {"form": "pairs", "pair_attributes": 3}, "the attributes of a text are 3: give a list"),
+        (PAIRS, {}, "the task 'similarity' needs form: give it"),
+        (PAIRS, {"form": "rows"}, "form is 'rows': choose one of scores, pairs, triplets"),
+        (PAIRS, {"form": "scores"}, "takes for scores a column of scores, perhaps with .* given 2: name these"),
+        (PAIRS[:1], {"form": "pairs"}, "for pairs the columns of both texts and of pair_attributes, and was given 1"),
+        (PAIRS, {"form": "triplets"}, "takes for triplets the columns of the text, the positive and the negative"),
+        (PAIRS, {"form": "pairs", "margin": 0.1}, "margin is for triplets, and the rows are pairs"),
+        (TRIPLETS, {"form": "triplets", "scale": 2.0}, "scale is for pairs, and the rows are triplets"),
+        (PAIRS, {"form": "pairs", "scale": 0.0}, "scale"),
+        (PAIRS, {"form": "pairs", "score_by": "spearman"}, "a similarity of pairs has the metrics mrr"),
+        (PAIRS, {"form": "pairs", "pair_attributes": 3}, "the attributes of a text are 3: give a list"),
         ([QUERIES, ["same"] * 5], {"form": "pairs"}, "every training row has the same second text"),
         ([QUERIES, QUERIES], {"form": "pairs"}, "no training row can be used"),
         ([QUERIES, FOUND, FOUND], {"form": "triplets"}, "no training row can be used"),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from typing import Any
 
@@ -11,12 +10,13 @@ import pytest
 import torch
 from drawn_values import drawn_labels
 from sklearn.linear_model import LogisticRegression
+from task_checks import figures, through_json
 
 from attribune.data.clusters import TEXT, judgement_metrics
 from attribune.errors import AttribuneError, ConfigError, DataError
 from attribune.models.linear import LinearModel
 from attribune.schema import Schema
-from attribune.tasks import Classification, Ordinal, Rating, Task, task_from_dict
+from attribune.tasks import Classification, Ordinal, Rating, Task
 from attribune.tasks.losses import row_soft_cross_entropy, share_weights
 
 CELLS = ['{"no": 0.75, "yes": 0.25}', {"yes": np.float32(1), "no": None}, None, "", '{"yes": 0.66, "no": 0.33}']
@@ -35,7 +35,7 @@ def test_labels_are_shares_of_the_classes() -> None:
     np.testing.assert_allclose(labels, [[0.75, 0.25], [0, 1], [0, 0], [0, 0], [1 / 3, 2 / 3]])
     assert keep.tolist() == [True, True, False, False, True]
     assert (task.main_metric, task.higher_is_better) == ("cross_entropy", False)
-    assert task_from_dict(json.loads(json.dumps(task.to_dict()))) == task
+    assert through_json(task) == task
     assert "soft_labels" not in Classification(classes=2).to_dict()
     assert task.unseen_labels([CELLS]) == {}
 
@@ -58,19 +58,17 @@ def test_the_loss_is_that_of_a_slow_loop() -> None:
     logits = torch.randn(13, 5, generator=generator, dtype=torch.float64) * 4
     shares = torch.rand(13, 5, generator=generator, dtype=torch.float64)
     shares = shares / shares.sum(dim=1, keepdim=True)
-    weights = (0.5, 2.0, 1.0, 3.0, 0.1)
-    for of_classes in (None, weights):
-        found = row_soft_cross_entropy(logits, shares, of_classes)
-        counts = share_weights(shares, of_classes)
+    for weights in (None, (0.5, 2.0, 1.0, 3.0, 0.1)):
+        found = row_soft_cross_entropy(logits, shares, weights)
+        counts = share_weights(shares, weights)
         for row in range(13):
             total = math.fsum(math.exp(float(x)) for x in logits[row])
             loss = count = 0.0
             for answer in range(5):
-                c = 1.0 if of_classes is None else weights[answer]
+                c = 1.0 if weights is None else weights[answer]
                 loss -= c * float(shares[row, answer]) * (float(logits[row, answer]) - math.log(total))
                 count += c * float(shares[row, answer])
-            assert float(found[row]) == pytest.approx(loss, rel=1e-10)
-            assert float(counts[row]) == pytest.approx(count, rel=1e-10)
+            assert (float(found[row]), float(counts[row])) == pytest.approx((loss, count), rel=1e-10)
 
 
 @pytest.mark.parametrize("weights", [None, (0.5, 1.0, 4.0)])
@@ -81,9 +79,8 @@ def test_a_distribution_that_has_one_class_is_its_label(weights: tuple[float, ..
     shares = torch.nn.functional.one_hot(ids, 3).float()
     torch.testing.assert_close(task.loss(logits, shares), plain.loss(logits, ids))
     torch.testing.assert_close(task.row_losses(logits, shares), plain.row_losses(logits, ids))
-    found = task.metrics(logits.numpy(), shares.numpy())
-    for name, metric in plain.metrics(logits.numpy(), ids.numpy()).items():
-        assert found[name].value() == metric.value()
+    found = figures(task.metrics(logits.numpy(), shares.numpy()))
+    assert found.items() >= figures(plain.metrics(logits.numpy(), ids.numpy())).items()
     assert list(found)[:3] == ["cross_entropy", "manhattan", "jensen_shannon"]
     drawn = drawn_labels(task, logits, torch.Generator().manual_seed(0))
     assert drawn.argmax(dim=1).tolist() == drawn_labels(plain, logits, torch.Generator().manual_seed(0)).tolist()
@@ -91,7 +88,6 @@ def test_a_distribution_that_has_one_class_is_its_label(weights: tuple[float, ..
     loss = task.loss(half, shares)
     loss.backward()
     assert loss.dtype == torch.float32
-    assert half.grad is not None
     assert half.grad.isfinite().all()
 
 
@@ -135,7 +131,7 @@ def test_metrics_of_ordered_answers_have_the_distance_on_the_scale() -> None:
     task = Ordinal.fit([STARS], soft_labels=True, score_by="wasserstein")
     labels, _ = task.encode_labels([STARS])
     logits = np.log(np.maximum(labels, 1e-9))
-    found = {name: metric.value() for name, metric in task.metrics(logits, labels).items()}
+    found = figures(task.metrics(logits, labels))
     names = ["wasserstein", "cross_entropy", "manhattan", "jensen_shannon", "rmse", "mae", "kappa", "accuracy"]
     assert list(found) == names
     assert found["wasserstein"] == pytest.approx(0, abs=1e-6)

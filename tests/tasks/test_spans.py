@@ -8,9 +8,10 @@ import json
 import numpy as np
 import pytest
 import torch
+from task_checks import through_json
 
 from attribune.errors import ConfigError, DataError
-from attribune.tasks import Spans, fit_task, task_from_dict
+from attribune.tasks import Spans, fit_task
 from attribune.tasks.labels import UNSEEN
 from attribune.tasks.spans import NULL, AnswerSpan, Candidate, SpanScores
 from attribune.tasks.tokens import TokenRow, TokenWindow, object_array
@@ -26,23 +27,13 @@ def answers(*cells: object, context: object = CONTEXT) -> tuple[AnswerSpan, ...]
 
 
 def test_cells_of_every_form_are_read() -> None:
-    expected = (AnswerSpan("cat", 4),)
+    place = {"text": "cat", "answer_start": 4}
     squad = {"text": ["cat"], "answer_start": [4]}
-    for cells in (
-        [squad],
-        [json.dumps(squad)],
-        [{"text": "cat", "answer_start": 4}],
-        [{"text": np.array(["cat"], dtype=object), "answer_start": np.array([4])}],
-        [[{"text": "cat", "answer_start": 4}]],
-        [json.dumps([{"text": "cat", "answer_start": 4}])],
-        [{"text": ["cat"]}],
-        ["cat"],
-        ["cat", "4"],
-        ["cat", 4.0],
-        ["cat", None, False],
-        [["cat"], [4], "false"],
-    ):
-        assert answers(*cells) == expected, cells
+    arrays = {"text": np.array(["cat"], dtype=object), "answer_start": np.array([4])}
+    one_column = [squad, json.dumps(squad), place, arrays, [place], json.dumps([place]), {"text": ["cat"]}, "cat"]
+    several = [["cat", "4"], ["cat", 4.0], ["cat", None, False], [["cat"], [4], "false"]]
+    for cells in [*([cell] for cell in one_column), *several]:
+        assert answers(*cells) == (AnswerSpan("cat", 4),), cells
     two = {"text": ["cat", "mat"], "answer_start": [4, 19]}
     assert answers(two) == (AnswerSpan("cat", 4), AnswerSpan("mat", 19))
     for cells in ([{"text": [], "answer_start": []}], ["[]"], [[]], ["cat", 4, True], [None, None, "1"]):
@@ -89,7 +80,7 @@ def test_fitting_finds_out_whether_all_have_answers() -> None:
     assert not fit_task("spans", [[some, some], [CONTEXT] * 2]).unanswerable
     task = fit_task("spans", [[some, none], [CONTEXT] * 2], n_best=3)
     assert task.unanswerable
-    assert task_from_dict(json.loads(json.dumps(task.to_dict()))) == task
+    assert through_json(task) == task
     with pytest.raises(DataError, match="no training row has an answer"):
         Spans.fit([[none], [CONTEXT]])
     with pytest.raises(ConfigError, match="max_answer_length is 0"):
@@ -132,11 +123,10 @@ def test_the_loss_is_over_the_tokens_that_may_be() -> None:
     logits = torch.randn(2, 5, 2, generator=generator, dtype=torch.float64)
     labels = torch.tensor([[0, UNSEEN, 1, 2, UNSEEN], [3, UNSEEN, 0, UNSEEN, UNSEEN]])
     nats = []
-    for row, (begin, end) in enumerate([(2, 3), (0, 0)]):
+    for row, targets in enumerate([(2, 3), (0, 0)]):
         allowed = [place for place in range(5) if labels[row, place] != UNSEEN]
-        for column, target in ((0, begin), (1, end)):
-            scores = logits[row, allowed, column]
-            nats.append(float(scores.logsumexp(0) - logits[row, target, column]))
+        for column, target in enumerate(targets):
+            nats.append(float(logits[row, allowed, column].logsumexp(0) - logits[row, target, column]))
     assert float(TASK.loss(logits, labels)) == pytest.approx(sum(nats) / 4, abs=1e-6)
     assert TASK.row_losses(logits, labels).tolist() == pytest.approx([sum(nats[:2]), sum(nats[2:])], abs=1e-6)
     logits.requires_grad_(True)
@@ -197,18 +187,15 @@ def test_none_is_answered_where_it_scores_higher() -> None:
     task = Spans(unanswerable=True, null_score_diff_threshold=1.0, list_n_best=True)
     columns = task.decode(scores).columns()
     assert columns["prediction"] == ["cat", "cat", ""]
-    assert columns["start"].tolist() == [4, 4, -1]
-    assert columns["score"].tolist() == [2.0, -0.5, -3.0]
+    assert (columns["start"].tolist(), columns["score"].tolist()) == ([4, 4, -1], [2.0, -0.5, -3.0])
     assert [one["text"] for one in json.loads(columns["n_best"][1])] == ["cat", "the"]
     labels = object_array([(AnswerSpan("cat", 4),), (), ()])
-    figures = task.metrics(scores, labels)
-    assert list(figures) == ["f1", "exact_match"]
-    assert figures["exact_match"].value() == pytest.approx(2 / 3)
-    assert task.majority(labels, labels)["f1"].value() == pytest.approx(2 / 3)
-    with pytest.raises(DataError, match="not finite"):
-        task.decode(object_array([row(float("nan"))]))
-    with pytest.raises(DataError, match="not finite"):
-        task.decode(object_array([SpanScores(0.0, (Candidate(float("inf"), 4, 7, "cat"),))]))
+    found = task.metrics(scores, labels)
+    assert list(found) == ["f1", "exact_match"]
+    assert found["exact_match"].value() == task.majority(labels, labels)["f1"].value() == pytest.approx(2 / 3)
+    for damaged in (row(float("nan")), SpanScores(0.0, (Candidate(float("inf"), 4, 7, "cat"),))):
+        with pytest.raises(DataError, match="not finite"):
+            task.decode(object_array([damaged]))
     assert task.decode(task.empty_scores(0)).columns().keys() == columns.keys()
 
 
