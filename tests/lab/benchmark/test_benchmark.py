@@ -130,10 +130,7 @@ def test_the_page_in_a_browser(finished: BenchmarkFolder, tmp_path: Path) -> Non
 @pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("verb", "shown"),
-    [
-        ("table", "### Small reviews"),
-        pytest.param("report", "Not run yet: none.", marks=pytest.mark.exhaustive),
-    ],
+    [("table", "### Small reviews"), pytest.param("report", "Not run yet: none.", marks=pytest.mark.exhaustive)],
 )
 def test_tables_and_the_page_need_no_torch_and_not_all_cells(
     finished: BenchmarkFolder, tmp_path: Path, verb: str, shown: str
@@ -487,11 +484,7 @@ def test_a_class_that_a_split_lacks_is_a_class_of_its_models_too(experiment: dic
     rows = small_runs.reviews(80, seed=6)
     rows[0]["stars"] = rows[1]["stars"] = "never again"
     data = {**experiment["sets"][0]["data"], "train": str(small_runs.write_csv(tmp_path / "train.csv", rows))}
-    rare = {
-        **experiment,
-        "sets": [{"name": "rare", "data": data, "folds": [0, 1, 2]}],
-        "settings": ["linear"],
-    }
+    rare = {**experiment, "sets": [{"name": "rare", "data": data, "folds": [0, 1, 2]}], "settings": ["linear"]}
     (tmp_path / "rare.yaml").write_text(yaml.safe_dump(rare))
     folder = BenchmarkFolder(tmp_path / "out")
     assert main(["benchmark", "run", str(tmp_path / "rare.yaml"), "--output", str(folder.path)]) == 0

@@ -135,11 +135,7 @@ def test_json_with_a_line_for_what_fits() -> None:
     ],
 )
 def test_what_is_wrong_is_said_before_anything_is_trained(
-    experiment: dict[str, Any],
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    change: dict[str, Any],
-    message: str,
+    experiment: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str], change: dict[str, Any], message: str
 ) -> None:
     (tmp_path / "tiny.yaml").write_text(yaml.safe_dump({**experiment, **change}))
     assert main(["benchmark", "run", str(tmp_path / "tiny.yaml"), "--output", str(tmp_path / "out")]) == 1

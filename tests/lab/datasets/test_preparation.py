@@ -184,12 +184,7 @@ def test_the_recipe_trains(prepared: Prepare, tmp_path: Path, trained_runs: Trai
     parts = prepared(name).parts()
     command = ["train", "--config", str(tmp_path / "out" / "recipe.yaml"), "--output", str(tmp_path / "run")]
     command += ["--backbone", str(trained_runs.backbone()), "--epochs", "1", "--batch-size", "16", "--no-baselines"]
-    command += [
-        "--set",
-        "data.window=head:30",
-        "training.precision=float32",
-        "method.bottleneck=8",
-    ]
+    command += ["--set", "data.window=head:30", "training.precision=float32", "method.bottleneck=8"]
     command += ["method.vector_size=8"] if CARDS[name].attributes else []
     assert main(command) == 0
     results = json.loads((tmp_path / "run" / "metrics.json").read_text())

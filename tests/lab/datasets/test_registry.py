@@ -144,10 +144,7 @@ def test_a_card_is_what_its_file_and_its_shared_parts_and_the_set_say(tmp_path: 
     assert wine.citation == "The wine fair 2024, Notes of the tasters"
     (file,) = wine.files
     assert (file.role, file.names, file.rows) == ("notes", ("wine.csv", "wine/wine.csv"), 201)
-    assert wine.attributes == (
-        {"kind": "categorical", "name": "taster"},
-        {"kind": "multi_label", "name": "grape"},
-    )
+    assert wine.attributes == ({"kind": "categorical", "name": "taster"}, {"kind": "multi_label", "name": "grape"})
     assert (wine.revision, wine.licence, wine.recipe, wine.split) == (NOT_STATED, NOT_STATED, None, Shuffled(share=0.1))
 
 

@@ -216,15 +216,7 @@ def test_the_own_weights_of_the_recurrent_layer_are_not_read() -> None:
     assert torch.equal(exact_logits(model, inputs), before)
 
 
-@pytest.mark.parametrize(
-    "place",
-    [
-        "word",
-        "attention",
-        "linear",
-        "bias",
-    ],
-)
+@pytest.mark.parametrize("place", ["word", "attention", "linear", "bias"])
 def test_values_whose_vectors_are_the_parameter(place: str) -> None:
     assert gap(built(place, direct=True), make_batch(2)) < TOLERANCE
 

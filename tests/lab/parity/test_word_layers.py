@@ -193,12 +193,7 @@ SMALL: dict[str, dict[str, Any]] = {
 }
 # Padding, words that are unknown, and ends of sentences anywhere, also one after the other and where a text begins.
 TEXTS = torch.tensor(
-    [
-        [7, 1, 8, 6, 9, 2, 3, 4, 1],
-        [6, 6, 1, 5, 0, 0, 0, 0, 0],
-        [4, 3, 2, 9, 8, 6, 1, 6, 7],
-        [1, 1, 6, 0, 0, 0, 0, 0, 0],
-    ]
+    [[7, 1, 8, 6, 9, 2, 3, 4, 1], [6, 6, 1, 5, 0, 0, 0, 0, 0], [4, 3, 2, 9, 8, 6, 1, 6, 7], [1, 1, 6, 0, 0, 0, 0, 0, 0]]
 )
 
 

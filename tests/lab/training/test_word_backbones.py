@@ -142,11 +142,7 @@ def test_an_interrupted_training_goes_on(folder: Path, tmp_path: Path, monkeypat
 @pytest.mark.parametrize(
     ("more", "method", "message"),
     [
-        (
-            [],
-            "injector",
-            r"injector: it acts inside Transformer layers, but backbones of type word-bilstm have",
-        ),
+        ([], "injector", r"injector: it acts inside Transformer layers, but backbones of type word-bilstm have"),
         (["--tuning", "frozen"], "upa", r"tuning is not for the backbone 'bilstm', which is not pretrained"),
         (["--set", "backbone.revision=main"], "upa", r"revision is not for the backbone 'bilstm'"),
         (["--compare", "injector"], "upa", r"injector: it acts inside Transformer layers"),
@@ -328,11 +324,7 @@ def test_sentences_are_read_without_their_mark_too() -> None:
 @pytest.mark.parametrize(
     ("backbone", "more", "message"),
     [
-        (
-            "hierarchical",
-            ["--set", "data.window=chunks:8x2"],
-            "chunks are cut by words, and the backbone",
-        ),
+        ("hierarchical", ["--set", "data.window=chunks:8x2"], "chunks are cut by words, and the backbone"),
         ("hierarchical", ["--method", "iaa"], "name two of them, not user"),
         ("hirarchical", [], "did you mean 'hierarchical', which is not pretrained?"),
         (
