@@ -1,11 +1,13 @@
-"""Small tokenizers of both kinds: one that drops the spaces between words, and one whose words begin with them."""
+"""Small tokenizers: of whole words, of pieces without the spaces between words, and of words that begin with them."""
 
 from __future__ import annotations
+
+from collections.abc import Iterable
 
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
 from transformers import PreTrainedTokenizerFast
 
-__all__ = ["LETTERS", "bytes_with_spaces", "pieces"]
+__all__ = ["LETTERS", "bytes_with_spaces", "pieces", "whole_words"]
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
@@ -35,3 +37,15 @@ def bytes_with_spaces() -> PreTrainedTokenizerFast:
     core.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     core.decoder = decoders.ByteLevel()
     return PreTrainedTokenizerFast(tokenizer_object=core, eos_token="<end>", pad_token="<end>")
+
+
+def whole_words(words: Iterable[str]) -> PreTrainedTokenizerFast:
+    """Each of these words is a token, and any other is unknown."""
+    names = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", *words]
+    core = Tokenizer(models.WordLevel({name: place for place, name in enumerate(names)}, unk_token="[UNK]"))
+    core.pre_tokenizer = pre_tokenizers.Whitespace()
+    core.post_processor = processors.TemplateProcessing(
+        single="[CLS] $A [SEP]", pair="[CLS] $A [SEP] $B:1 [SEP]:1", special_tokens=[("[CLS]", 2), ("[SEP]", 3)]
+    )
+    named = {"unk_token": "[UNK]", "pad_token": "[PAD]", "cls_token": "[CLS]", "sep_token": "[SEP]"}
+    return PreTrainedTokenizerFast(tokenizer_object=core, **named)
