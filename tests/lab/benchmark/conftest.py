@@ -11,7 +11,7 @@ import finished_benchmarks
 import pytest
 import small_runs
 import yaml
-from commands import Outcome, attribune  # noqa: F401  a fixture
+from commands import Outcome, attribune, fails  # noqa: F401  fixtures
 from finished_benchmarks import PROCESSES, finished_folder
 from trained_runs import TrainedRuns
 
