@@ -64,8 +64,10 @@ def numbers(tensor: Tensor) -> Any:
 
 
 def gap(found: Tensor, expected: Any) -> float:
-    """The largest difference of two tensors or lists of numbers."""
-    return float((found.detach() - torch.as_tensor(expected, dtype=torch.float64)).abs().max())
+    """The largest difference of a tensor from another one, or from lists of as many numbers."""
+    other = torch.as_tensor(expected, dtype=torch.float64)
+    assert found.shape == other.shape
+    return float((found - other).detach().abs().max())
 
 
 def real_words(model: AttributeModel, inputs: dict[str, Tensor], row: int) -> list[Vector]:
