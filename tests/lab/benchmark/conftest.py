@@ -11,7 +11,7 @@ import finished_benchmarks
 import pytest
 import small_runs
 import yaml
-from commands import Outcome, attribune, fails  # noqa: F401  fixtures
+from commands import Outcome
 from finished_benchmarks import PROCESSES, finished_folder
 from trained_runs import TrainedRuns
 
@@ -62,7 +62,7 @@ def copy(finished: BenchmarkFolder, tmp_path: Path) -> BenchmarkFolder:
 
 
 @pytest.fixture
-def begin(attribune: Callable[..., Outcome], tmp_path: Path) -> Callable[..., str]:  # noqa: F811
+def begin(attribune: Callable[..., Outcome], tmp_path: Path) -> Callable[..., str]:
     """Run an experiment, by default in the folder `out`; gives the messages."""
 
     def run(experiment: dict[str, Any], *more: str, output: Path = tmp_path / "out", code: int = 0) -> str:
@@ -75,7 +75,7 @@ def begin(attribune: Callable[..., Outcome], tmp_path: Path) -> Callable[..., st
 
 
 @pytest.fixture
-def table(attribune: Callable[..., Outcome]) -> Callable[..., str]:  # noqa: F811
+def table(attribune: Callable[..., Outcome]) -> Callable[..., str]:
     """Draw the tables of a folder or a record; gives what is drawn, or with `code` 1 the message."""
 
     def draw(place: Path, *more: object, code: int = 0) -> str:

@@ -29,11 +29,11 @@ from published import (
     write_source,
 )
 
-from attribune.errors import ConfigError, DataError
-from attribune_lab.datasets.card import Folds, Given, Hashed
+from attribune.errors import DataError
+from attribune_lab.datasets.card import Given, Hashed
 from attribune_lab.datasets.readers.reviews import ASPECTS
 from attribune_lab.datasets.row_log import RowLog, whole_number, words
-from attribune_lab.datasets.sets import ATTRIB, CARDS, find_card
+from attribune_lab.datasets.sets import CARDS
 
 TANG_FILES = {
     "yelp-2013": "yelp-2013-seg-20-20.{}.ss",
@@ -98,25 +98,6 @@ class TestEverySet:
                 for packed in ("", ".gz"):
                     path = write(tmp_path / f"{file.role}{number}{packed}" / f"{place}{packed}", "")
                     assert file.find(tmp_path / f"{file.role}{number}{packed}") == path
-
-    @pytest.mark.parametrize("name", CARDS)
-    def test_the_card_says_all_and_fits_itself(self, name: str) -> None:
-        card = find_card(name)
-        assert card.name == name
-        texts = (card.title, card.source, card.obtain, card.terms, card.citation, card.preparation)
-        assert all(text.strip() == text and len(text) > 2 for text in texts)
-        assert card.files[0].names[0] in card.obtain
-        assert set(card.divergence) <= {"random", "majority", "all", "best subset", *card.names()}
-        if card.divergence:
-            assert set(card.names()) < set(card.divergence)
-        assert isinstance(card.split, Folds) == (name == "polmed")
-
-    def test_the_benchmark_has_fourteen_sets(self) -> None:
-        assert len(ATTRIB) == len({card.name for card in ATTRIB}) == 14
-
-    def test_an_unknown_name_is_refused_with_the_nearest(self) -> None:
-        with pytest.raises(ConfigError, match=r"unknown data set 'polmet': choose one of .*did you mean 'polmed'\?"):
-            find_card("polmet")
 
 
 class TestTang:

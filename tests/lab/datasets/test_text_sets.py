@@ -442,6 +442,10 @@ class TestTables:
         ]
         assert log.remarks == {"labels of the column economy, in which 'no' may be 'not sure'": 4}
 
+    def test_a_paper_that_is_not_known_is_none(self, tmp_path: Path) -> None:
+        rows, _ = kept_of("economic-news", tmp_path, [table_row("economic-news", 0, articleid="times_5")])
+        assert [row["paper"] for row in rows] == [""]
+
     def test_a_positivity_stands_for_relevance(self, tmp_path: Path) -> None:
         rows = [{"_unit_id": n, "positivity": "7" if n else "", "text": f"Rose {n}</br>more"} for n in range(3)]
         kept, log = kept_of("us-economic-performance", tmp_path, rows)

@@ -13,7 +13,6 @@ import pytest
 import small_runs
 import torch
 import yaml
-from commands import attribune, fails  # noqa: F401  fixtures
 from families import tiny_backbone
 from tiny_models import make_model
 from transformers import AutoTokenizer
@@ -167,13 +166,7 @@ SET = "backbone.options"
     ],
 )
 def test_what_cannot_be_is_refused(
-    folder: Path,
-    tmp_path: Path,
-    fails: Fails,
-    backbone: str,
-    method: str,
-    more: list[str],
-    message: str,  # noqa: F811
+    folder: Path, tmp_path: Path, fails: Fails, backbone: str, method: str, more: list[str], message: str
 ) -> None:
     told = fails(*command(folder, tmp_path / "run", *more, backbone=backbone, method=method))
     assert re.search(message, told), told
@@ -205,7 +198,7 @@ def test_options_are_checked_before_the_table_is_read(
     assert "rows read" not in told
 
 
-def test_they_write_no_text(folder: Path, tmp_path: Path, fails: Fails) -> None:  # noqa: F811
+def test_they_write_no_text(folder: Path, tmp_path: Path, fails: Fails) -> None:
     given = ["train", folder / "rows.csv", "--text", "text", "--task", "generation", "--method", "none"]
     told = fails(*given, "--backbone", "bilstm", "--output", tmp_path / "run")
     assert "the backbone 'bilstm' writes no text: choose a language model" in told
@@ -226,7 +219,7 @@ def test_a_continued_training_keeps_the_words_of_its_vectors(folder: Path, tmp_p
     assert "zebra" not in words
 
 
-def test_a_table_whose_words_never_repeat_is_refused(folder: Path, tmp_path: Path, fails: Fails) -> None:  # noqa: F811
+def test_a_table_whose_words_never_repeat_is_refused(folder: Path, tmp_path: Path, fails: Fails) -> None:
     small_runs.write_csv(tmp_path / "rows.csv", [row | {"text": f"w{n} x{n}"} for n, row in enumerate(ROWS)])
     assert "occurs twice" in fails(*command(tmp_path, tmp_path / "run"))
 
