@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from typing import Any
 from unittest.mock import patch
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from attribune.functional.recurrent import LSTMWeights
 from attribune.models.model import AttributeModel
@@ -28,6 +30,43 @@ def added(*vectors: Vector) -> Vector:
 def transposed(matrix: Matrix) -> Matrix:
     """Exchange rows and columns."""
     return [list(column) for column in zip(*matrix, strict=True)]
+
+
+def mean(vectors: list[Vector]) -> Vector:
+    """Average vectors."""
+    return [sum(column) / len(vectors) for column in zip(*vectors, strict=True)]
+
+
+def numbers(tensor: Tensor) -> Any:
+    """The numbers of a tensor as lists."""
+    return tensor.detach().tolist()
+
+
+def gap(found: Tensor, expected: Any) -> float:
+    """The largest difference of a tensor from another one, or from lists of as many numbers."""
+    other = torch.as_tensor(expected, dtype=torch.float64)
+    assert found.shape == other.shape
+    return float((found - other).detach().abs().max())
+
+
+def real_words(model: AttributeModel, inputs: dict[str, Tensor], row: int) -> list[Vector]:
+    """The vectors of the words of a text, without padding."""
+    table = numbers(model.backbone.embeddings.weight)
+    ids, real = inputs["input_ids"][row].tolist(), inputs["attention_mask"][row].tolist()
+    return [table[word] for word, counts in zip(ids, real, strict=True) if counts]
+
+
+def cut_sentences(ids: list[int], *, end: int, longest: int = 3) -> list[list[int]]:
+    """Cut a text at its ends of sentences, and after so many words; without padding, and sentences without words."""
+    sentences: list[list[int]] = [[]]
+    for word in ids:
+        if word == end:
+            sentences.append([])
+        elif word != 0:
+            if len(sentences[-1]) == longest:
+                sentences.append([])
+            sentences[-1].append(word)
+    return [words for words in sentences if words]
 
 
 def exact_logits(model: AttributeModel, inputs: dict[str, Tensor]) -> Tensor:
@@ -68,6 +107,14 @@ def slow_lstm(words: list[list[float]], own: LSTMWeights) -> list[list[float]]:
     return states
 
 
+def slow_states(directions: Sequence[LSTMWeights], words: list[Vector]) -> list[Vector]:
+    """The states of one direction, or of both side by side."""
+    states = slow_lstm(words, directions[0])
+    for own in directions[1:]:
+        states = [x + y for x, y in zip(states, slow_lstm(words[::-1], own)[::-1], strict=True)]
+    return states
+
+
 def matrix_times(matrix: list[list[float]], vector: list[float]) -> list[float]:
     """Multiply a matrix by a vector."""
     return [sum(w * x for w, x in zip(row, vector, strict=True)) for row in matrix]
@@ -78,3 +125,11 @@ def slow_attention(states: list[list[float]], scores: list[float]) -> list[float
     total = sum(math.exp(score) for score in scores)
     weights = [math.exp(score) / total for score in scores]
     return [sum(w * state[k] for w, state in zip(weights, states, strict=True)) for k in range(len(states[0]))]
+
+
+def slow_personal_pool(own: nn.Module, states: list[Vector], a: Vector) -> Vector:
+    """``e_t = v^T tanh(W_h h_t + W a + b)``, the attention of Chen et al. 2016; without attributes where a is empty."""
+    W_h, b, v = (own.get_parameter(name).tolist() for name in ("W_h", "b", "v"))
+    personal = added(matrix_times(own.get_parameter("W").tolist(), a), b) if a else b
+    inner = [[math.tanh(x) for x in added(matrix_times(W_h, state), personal)] for state in states]
+    return slow_attention(states, matrix_times(inner, v))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
@@ -61,3 +62,15 @@ def whole_words(kind: str = "bert", **options: Any) -> PreTrainedTokenizerFast:
         used = [(token, vocabulary[token]) for token in special if token in single or token in (pair or "")]
         core.post_processor = processors.TemplateProcessing(single=single, pair=pair, special_tokens=used)
     return PreTrainedTokenizerFast(tokenizer_object=core, **{"unk_token": "[UNK]", **named, **options})
+
+
+def only_words(words: Iterable[str]) -> PreTrainedTokenizerFast:
+    """Each of these words is a token, and any other is unknown."""
+    names = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", *words]
+    core = Tokenizer(models.WordLevel({name: place for place, name in enumerate(names)}, unk_token="[UNK]"))
+    core.pre_tokenizer = pre_tokenizers.Whitespace()
+    core.post_processor = processors.TemplateProcessing(
+        single="[CLS] $A [SEP]", pair="[CLS] $A [SEP] $B:1 [SEP]:1", special_tokens=[("[CLS]", 2), ("[SEP]", 3)]
+    )
+    named = {"unk_token": "[UNK]", "pad_token": "[PAD]", "cls_token": "[CLS]", "sep_token": "[SEP]"}
+    return PreTrainedTokenizerFast(tokenizer_object=core, **named)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import re
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,13 +14,14 @@ import numpy as np
 import pytest
 import yaml
 
-from attribune.apps.cli import main
 from attribune.metrics.bootstrap import PairedResult, interval
 from attribune.metrics.formulas import accuracy, macro_f1, pooled
 from attribune.metrics.results import count_ranges
 from attribune_lab.benchmark.experiment import Experiment, experiment_names
 from attribune_lab.benchmark.runner import check_experiment
 from attribune_lab.benchmark.tables import readable_json, verdict
+
+Begin = Callable[..., str]
 
 
 def test_rates_of_each_fold_are_tried_on_it_alone(experiment: dict[str, Any]) -> None:
@@ -51,11 +53,8 @@ def test_a_set_changes_the_training_and_a_setting_goes_before_it(experiment: dic
 
 def test_a_set_is_trained_with_the_one_that_it_builds_on(experiment: dict[str, Any]) -> None:
     (plan,) = experiment["sets"]
-    sets = [
-        {**plan, "name": "moved", "attributes_from": "source"},
-        {**plan, "name": "look"},
-        {**plan, "name": "source"},
-    ]
+    names = {"moved": {"attributes_from": "source"}, "look": {}, "source": {}}
+    sets = [{**plan, "name": name, **more} for name, more in names.items()]
     made = Experiment.from_dict({**experiment, "sets": sets, "settings": ["injector", "none"], "rates": None})
     some = made.on(("moved",))
     assert [one.name for one in some.sets] == ["source", "moved"], "in the order of training"
@@ -63,24 +62,17 @@ def test_a_set_is_trained_with_the_one_that_it_builds_on(experiment: dict[str, A
         begun = some.source(cell)
         assert some.is_source(cell) == (cell.set.name == "source")
         if cell.set.name == "moved":
-            assert begun is not None
             assert begun.path == cell.path.replace("moved", "source", 1)
-            assert [other.path for other in some.needs(cell)] == [begun.path]
         else:
             assert begun is None
-            assert not some.needs(cell)
+        assert [other.path for other in some.needs(cell)] == ([begun.path] if begun else [])
 
 
 def test_a_setting_changes_the_task(experiment: dict[str, Any]) -> None:
     task = {"kind": "rating", "expected": True, "score_by": ["rmse", "kappa"]}
-    made = Experiment.from_dict(
-        {
-            **experiment,
-            "sets": [{**experiment["sets"][0], "task": task, "folds": [0]}],
-            "settings": ["injector", {"name": "ordinal", "method": "injector", "task": {"kind": "ordinal"}}],
-            "rates": None,
-        }
-    )
+    sets = [{**experiment["sets"][0], "task": task, "folds": [0]}]
+    settings = ["injector", {"name": "ordinal", "method": "injector", "task": {"kind": "ordinal"}}]
+    made = Experiment.from_dict({**experiment, "sets": sets, "settings": settings, "rates": None})
     rating, ordinal = (made.recipe(cell, data={}, task=task)["task"] for cell in made.cells())
     assert rating == task
     assert ordinal == {**task, "kind": "ordinal"}
@@ -94,13 +86,12 @@ def test_a_setting_changes_the_task(experiment: dict[str, Any]) -> None:
         ('{"part": "test", "rows": 3}', "rows: there is no such setting"),
     ],
 )
-def test_another_file_is_no_record(text: str, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_another_file_is_no_record(text: str, message: str, tmp_path: Path, table: Callable[..., str]) -> None:
     file = tmp_path / "record.json"
     file.write_text(text)
-    assert main(["benchmark", "table", str(file)]) == 1
-    err = capsys.readouterr().err
-    assert str(file) in err
-    assert message in err
+    told = table(file, code=1)
+    assert str(file) in told
+    assert message in told
 
 
 def test_json_with_a_line_for_what_fits() -> None:
@@ -135,41 +126,28 @@ def test_json_with_a_line_for_what_fits() -> None:
     ],
 )
 def test_what_is_wrong_is_said_before_anything_is_trained(
-    experiment: dict[str, Any],
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    change: dict[str, Any],
-    message: str,
+    experiment: dict[str, Any], tmp_path: Path, begin: Begin, change: dict[str, Any], message: str
 ) -> None:
-    (tmp_path / "tiny.yaml").write_text(yaml.safe_dump({**experiment, **change}))
-    assert main(["benchmark", "run", str(tmp_path / "tiny.yaml"), "--output", str(tmp_path / "out")]) == 1
-    error = capsys.readouterr().err
+    error = begin({**experiment, **change}, code=1)
     assert re.search(message, error), error
     assert not (tmp_path / "out").exists()
 
 
-def test_a_folder_of_something_else_is_left_as_it_is(
-    experiment: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (tmp_path / "tiny.yaml").write_text(yaml.safe_dump(experiment))
+def test_a_folder_of_something_else_is_left_as_it_is(experiment: dict[str, Any], tmp_path: Path, begin: Begin) -> None:
     (tmp_path / "home").mkdir()
     (tmp_path / "home" / "thesis.txt").write_text("mine")
-    assert main(["benchmark", "run", str(tmp_path / "tiny.yaml"), "--output", str(tmp_path / "home")]) == 1
-    assert (
-        "home is not empty and holds no benchmark (thesis.txt): choose another output folder" in capsys.readouterr().err
-    )
+    error = begin(experiment, output=tmp_path / "home", code=1)
+    assert "home is not empty and holds no benchmark (thesis.txt): choose another output folder" in error
     assert [path.name for path in (tmp_path / "home").iterdir()] == ["thesis.txt"]
 
 
-def test_the_experiments_of_the_papers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["benchmark", "run", "--preset", "mian", "--output", str(tmp_path / "o")]) == 1
+def test_the_experiments_of_the_papers(tmp_path: Path, fails: Callable[..., str]) -> None:
+    words = ["benchmark", "run", "--output", tmp_path / "o", "--preset"]
     known = ", ".join(experiment_names())
-    assert f"unknown experiment 'mian': choose one of {known}, or give a file" in capsys.readouterr().err
+    assert f"unknown experiment 'mian': choose one of {known}, or give a file" in fails(*words, "mian")
     assert {"main", "small", "glue", "tradeoff"} <= set(experiment_names())
-    assert main(["benchmark", "run", "--preset", "main", "--output", str(tmp_path / "o"), "--sets", "polmedd"]) == 1
-    assert "has no set 'polmedd': choose from yelp-2013" in capsys.readouterr().err
-    assert main(["benchmark", "table", str(tmp_path)]) == 1
-    assert "is not the folder of a benchmark" in capsys.readouterr().err
+    assert "has no set 'polmedd': choose from yelp-2013" in fails(*words, "main", "--sets", "polmedd")
+    assert "is not the folder of a benchmark" in fails("benchmark", "table", tmp_path)
 
 
 def test_bins_hold_all_rows_and_never_look_at_labels() -> None:
@@ -215,28 +193,24 @@ def test_other_seeds_on_the_same_rows_make_no_interval_narrower() -> None:
     ],
 )
 def test_sets_that_do_not_build_on_each_other(
-    experiment: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str], change: dict[str, Any], message: str
+    experiment: dict[str, Any], begin: Begin, change: dict[str, Any], message: str
 ) -> None:
     second = {**experiment["sets"][0], "name": "second", **change}
-    (tmp_path / "tiny.yaml").write_text(yaml.safe_dump({**experiment, "sets": [experiment["sets"][0], second]}))
-    assert main(["benchmark", "run", str(tmp_path / "tiny.yaml"), "--output", str(tmp_path / "out")]) == 1
-    assert message in capsys.readouterr().err
+    assert message in begin({**experiment, "sets": [experiment["sets"][0], second]}, code=1)
 
 
-def test_a_table_of_ones_own(experiment: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_table_of_ones_own(experiment: dict[str, Any], tmp_path: Path, attribune: Callable[..., Any]) -> None:
     words = ["benchmark", "new", "--data", experiment["sets"][0]["data"]["train"], "--text", "text", "--label", "stars"]
     words += ["--attributes", "user", "--multi-label", "tags:;", "--seeds", "2", "--steps", "5"]
-    assert main([*words, "--output", str(tmp_path / "mine.yaml")]) == 0
-    assert f"attribune benchmark run {tmp_path / 'mine.yaml'}" in capsys.readouterr().err
+    words += ["--output", tmp_path / "mine.yaml"]
+    assert f"attribune benchmark run {tmp_path / 'mine.yaml'}" in attribune(*words)[2]
     made = Experiment.read(tmp_path / "mine.yaml")
     check_experiment(made)
     assert {cell.fold for cell in made.cells()} == {0, 1}
     recipes = [made.recipe(cell, data=made.sets[0].data or {}, task={}) for cell in made.cells()]
     assert {recipe["training"]["steps"] for recipe in recipes} == {5}
-    assert {tuple(one["name"] for one in recipe["data"]["attributes"]) for recipe in recipes} >= {
-        ("user", "tags"),
-        ("user",),
-        ("tags",),
-    }
-    assert main([*words, "--output", str(tmp_path / "mine.yaml")]) == 1
-    assert "already exists" in capsys.readouterr().err
+    attributes = {tuple(one["name"] for one in recipe["data"]["attributes"]) for recipe in recipes}
+    assert attributes >= {("user", "tags"), ("user",), ("tags",)}
+    code, _, err = attribune(*words)
+    assert code == 1
+    assert "already exists" in err

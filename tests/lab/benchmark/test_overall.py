@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import shutil
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,6 @@ import small_runs
 from finished_benchmarks import finished_folder
 from trained_runs import TrainedRuns
 
-from attribune.apps.cli import main
 from attribune.apps.report.plots import band_plot
 from attribune.errors import ConfigError
 from attribune.metrics.bootstrap import Interval
@@ -76,7 +76,6 @@ def test_a_choice_is_the_setting_of_the_lowest_validation_score(folder: Benchmar
         assert best.chosen == min(scores, key=scores.__getitem__)
         assert best == replace(lines[best.chosen], name="best adapter", chosen=best.chosen)
         assert "best adapter" not in table.best
-        assert table.leaders is not None
         assert "best adapter" not in table.leaders[:2]
     assert len(set(scores.values())) == 2
 
@@ -84,27 +83,27 @@ def test_a_choice_is_the_setting_of_the_lowest_validation_score(folder: Benchmar
 def test_means_and_differences_of_all_sets(folder: BenchmarkFolder) -> None:
     tables = benchmark_tables(folder)
     overall = overall_table(tables)
-    assert overall is not None
     assert (overall.sets, overall.omitted, overall.reference) == (("set 0", "set 1"), ("set 2",), "full")
     names = ["full", "adapter 2", "adapter 9", "norms", "linear", "best adapter"]
     assert [line.name for line in overall.lines] == names
+    costs = [one.cost for table in tables[:2] for one in table.lines if one.name == "full"]
+
+    def scores(name: str) -> list[float]:
+        lines = [next(one for one in table.lines if one.name == name) for table in tables[:2]]
+        return [lines[0].metrics["accuracy"].value, lines[1].metrics["matthews"].value]
+
     for line in overall.lines:
-        own = [next(one for one in table.lines if one.name == line.name) for table in tables[:2]]
-        references = [next(one for one in table.lines if one.name == "full") for table in tables[:2]]
-        values = [own[0].metrics["accuracy"].value, own[1].metrics["matthews"].value]
-        assert line.mean == pytest.approx(np.mean(values))
+        assert line.mean == pytest.approx(np.mean(scores(line.name)))
         if line.name == "full":
             assert line.against is None
             assert (line.trained, line.total) == (1, 2)
             continue
-        assert line.against is not None
-        full = [references[0].metrics["accuracy"].value, references[1].metrics["matthews"].value]
-        assert line.against.difference == pytest.approx(np.mean(values) - np.mean(full))
+        assert line.against.difference == pytest.approx(line.mean - np.mean(scores("full")))
         if line.name == "linear":
             assert (line.trained, line.total) == (None, None)
         else:
-            size = references[0].cost["total"]
-            shares = [one.cost["trained"] / size for one in own]  # type: ignore[operator]
+            own = [one.cost for table in tables[:2] for one in table.lines if one.name == line.name]
+            shares = [cost["trained"] / costs[0]["total"] for cost in own]
             assert line.trained == pytest.approx(np.mean(shares), rel=1e-6)
             assert line.total == pytest.approx(1 + sum(shares), rel=1e-6)
 
@@ -122,25 +121,15 @@ def line(name: str, *, trained: float, total: float, encoder: bool = True) -> Li
 def test_parameters_for_all_tasks_are_counted_as_in_the_paper(tasks: int, share: float, total: float) -> None:
     """Houlsby et al. 2019, tables 1 and 2: 1.3x, 1.2x and 9.0x for nine tasks, 1.19x, 17x and 9.9x for seventeen."""
     size = 110_000_000
-    tables = [
-        SetTable(
-            plan=SetPlan(name=f"set {number}", prepared="x"),
-            metric="accuracy",
-            lines=(
-                line("full", trained=size, total=size),
-                line("some", trained=share * size, total=size if share > 0.5 else (1 + share) * size),
-                line("words", trained=9, total=9, encoder=False),
-            ),
-            reference="full",
-            part="test",
-            best=(),
-            leaders=None,
-            missing=(),
-        )
-        for number in range(tasks)
-    ]
+    lines = (
+        line("full", trained=size, total=size),
+        line("some", trained=share * size, total=size if share > 0.5 else (1 + share) * size),
+        line("words", trained=9, total=9, encoder=False),
+    )
+    rest = {"lines": lines, "reference": "full", "part": "test", "best": (), "leaders": None, "missing": ()}
+    plans = [SetPlan(name=f"set {number}", prepared="x") for number in range(tasks)]
+    tables = [SetTable(plan=plan, metric="accuracy", **rest) for plan in plans]
     overall = overall_table(tables)
-    assert overall is not None
     assert overall.lines[1].trained == pytest.approx(share)
     assert overall.lines[1].total == pytest.approx(total, abs=0.006)
     assert overall.lines[0].total == tasks
@@ -164,11 +153,10 @@ def test_series_are_percentiles_of_differences(
     point = series["adapters"][1]
     assert point.at == pytest.approx(np.mean([own["adapter 9"].cost["trained"] for own in lines]))
     assert [point.low, point.median, point.high] == pytest.approx(list(np.percentile(gaps, [20, 50, 80])))
-    placed = {**experiment, "axis": "bottleneck"}
-    placed["settings"] = [
-        {**one, "at": int(one["name"][-1])} if isinstance(one, dict) and one["name"].startswith("adapter") else one
-        for one in experiment["settings"]
-    ]
+    placed = {**experiment, "axis": "bottleneck", "settings": [*experiment["settings"]]}
+    for number, one in enumerate(placed["settings"]):
+        if number in (1, 2):
+            placed["settings"][number] = {**one, "at": int(one["name"][-1])}
     assert [point.at for point in trade_off(Experiment.from_dict(placed), tables)["adapters"]] == [2, 9]
     copy = BenchmarkFolder(Path(shutil.copytree(folder.path, tmp_path / "copy")))
     copy.begin(Experiment.from_dict(placed))  # what only plots show may change
@@ -229,15 +217,14 @@ def test_choices_that_cannot_be(experiment: dict[str, Any], change: dict[str, An
         Experiment.from_dict({**experiment, **change})
 
 
-def test_small_versions_are_asked_for_by_a_flag(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_small_versions_are_asked_for_by_a_flag(tmp_path: Path, fails: Callable[..., str]) -> None:
     assert set(experiment_names(small=True)) <= set(experiment_names())
     assert not any(name.endswith("-small") for name in experiment_names())
     for small in (False, True):
         for name in experiment_names(small=small):
             assert read_experiment(name, small=small).title
-    words = ["benchmark", "run", "--output", str(tmp_path / "out")]
-    assert main([*words, "--preset", "transfer", "--small"]) == 1
-    assert "unknown experiment with a small version 'transfer'" in capsys.readouterr().err
-    assert main([*words, "x.yaml", "--small"]) == 1
-    assert "--small is for an experiment of the library" in capsys.readouterr().err
+    words = ["benchmark", "run", "--output", tmp_path / "out", "--small"]
+    told = fails(*words, "--preset", "transfer")
+    assert "unknown experiment with a small version 'transfer'" in told
+    assert "--small is for an experiment of the library" in fails(*words, "x.yaml")
     assert not list(tmp_path.iterdir())

@@ -103,20 +103,16 @@ def test_prepare_shows_the_folder_the_terms_and_what_was_left_out(
         "rows: 10 here, 18,000 in the paper",
     ]
     assert main(words) == 0
+    terms, rows, *rest = err.splitlines()
     again = capsys.readouterr().err.splitlines()
-    assert again == [
-        err.splitlines()[0],
-        err.splitlines()[1].replace("prepared", "already prepared"),
-        *err.splitlines()[2:],
-    ]
+    assert again == [terms, rows.replace("prepared", "already prepared"), *rest]
 
 
 class TestStats:
     @pytest.fixture
     def prepared(self, run: Run, tmp_path: Path) -> Path:
-        rows = [
-            message(text=f"one two n{i}", message="ab"[i % 2], source="st"[i % 2], label=f"P{i % 3}") for i in range(40)
-        ]
+        posts = [{"text": f"one two n{i}", "source": "st"[i % 2], "label": f"P{i % 3}"} for i in range(40)]
+        rows = [message(message="ab"[i % 2], **post) for i, post in enumerate(posts)]
         write(tmp_path / "in" / "political_social_media.csv", csv_text(rows))
         run("prepare", "polmed", "--source", "in", "--partial")
         return tmp_path / "data" / "polmed"

@@ -152,85 +152,81 @@ def cut(content: bytes) -> bytes:
 
 
 AGAIN = "get the file again"
+TAKE = "get it again, or take it as it is with --partial"
 NO_ROWS = [f"the file has no rows: {AGAIN}"]
-WRONG_FILES: list[tuple[str, str, Callable[[bytes], bytes], list[str]]] = [  # set, file, damage, parts of the message
-    (
-        "good",
-        "goodreads_reviews_spoiler.json.gz",
-        cut,
-        ["the compressed file is truncated or damaged (", "get it again"],
-    ),
-    ("imdb", "imdb.dev.txt.ss.gz", cut, ["the compressed file is truncated or damaged (", "get it again"]),
-    ("critics", "critics.csv.gz", cut, ["the compressed file is truncated or damaged (", "get it again"]),
-    ("aapr", "data3.gz", cut, ["the compressed file is truncated or damaged (", "get it again"]),
+CUT = ["the compressed file is truncated or damaged (", "get it again"]
+Damage = Callable[[bytes], bytes]
+
+
+def as_(content: str) -> Damage:
+    """Another file in place of the published one."""
+    return lambda _: content.encode()
+
+
+def with_(old: bytes, new: bytes) -> Damage:
+    return lambda content: content.replace(old, new, 1)
+
+
+def behind(more: bytes) -> Damage:
+    return lambda content: content + more
+
+
+def first_line(content: bytes) -> bytes:
+    return content.splitlines(keepends=True)[0]
+
+
+BOOKS, SHOP_FILE, YELP = "goodreads_reviews_spoiler.json", "Musical_instruments_reviews.csv", "yelp-2013-seg-20-20"
+ORDER = tang_line("4", "u1", "p1", "rating, user, product")
+WRONG_FILES: list[tuple[str, str, Damage, list[str]]] = [  # set, file, damage, parts of the message
+    ("good", f"{BOOKS}.gz", cut, CUT),
+    ("imdb", "imdb.dev.txt.ss.gz", cut, CUT),
+    ("critics", "critics.csv.gz", cut, CUT),
+    ("aapr", "data3.gz", cut, CUT),
     ("polmed", "political_social_media.csv.gz", bytes, ["truncated or damaged (Not a gzipped file", "get it again"]),
     (
         "yelp-2013",
-        "yelp-2013-seg-20-20.train.ss",
-        lambda _: tang_line("4", "u1", "p1", "rating, user, product").encode(),
-        [
-            "line 1: the third field is not a rating from 1 to 5 ('p1')",
-            "with the columns user, product, rating and text",
-        ],
+        f"{YELP}.train.ss",
+        as_(ORDER),
+        ["1: the third field is not a rating from 1 to 5 ('p1')", "with the columns user, product, rating and text"],
     ),
     ("aapr", "data2", lambda content: content[:-9], ["data2: truncated, or not JSON (", "line 1 column", AGAIN]),
-    ("aapr", "data2", lambda _: b"[]", ["data2: a list, not an object of papers by id: get the file again"]),
+    ("aapr", "data2", as_("[]"), ["data2: a list, not an object of papers by id: get the file again"]),
     (
         "food",
         "RAW_recipes.csv",
-        lambda _: csv_text([interaction()]).encode(),
+        as_(csv_text([interaction()])),
         ["no column name, id, minutes, contributor_id, tags, steps, ingredients (it has: user_id, ", "get that one"],
     ),
     (
         "polmed",
         "political_social_media.csv",
-        lambda content: content.replace(b",bias,", b",slant,", 1),
+        with_(b",bias,", b",slant,"),
         ["the file has no column bias (it has: ", "another file than the one that the source publishes; get that one"],
     ),
     (
         "amazon-instruments",
-        "Musical_instruments_reviews.csv",
-        lambda content: content + b'"open',
+        SHOP_FILE,
+        behind(b'"open'),
         ["row starting in line 62: a quote is opened and never closed: double the quotes"],
     ),
-    (
-        "imdb",
-        "imdb.test.txt.ss",
-        lambda content: content + b"caf\xe9",
-        ["line 21: byte e9 at", "so the file is not utf-8", AGAIN],
-    ),
-    (
-        "good",
-        "goodreads_reviews_spoiler.json",
-        lambda content: content.replace(b"book", b"b\xffok", 1),
-        ["line 1: byte ff at", AGAIN],
-    ),
-    ("aapr", "data4", lambda content: content.replace(b"Idea", b"\x80dea", 1), ["line 1: byte 80 at", AGAIN]),
-    (
-        "food",
-        "RAW_recipes.csv",
-        lambda content: content.replace(b"autumn", b"\0", 1),
-        ["line 2: a NUL character, which no text holds", AGAIN],
-    ),
-    ("imdb", "imdb.train.txt.ss", lambda _: b"", NO_ROWS),
-    ("imdb-cold-20", "imdb/train_zero2.txt.ids", lambda _: b"\n", NO_ROWS),
-    ("good", "goodreads_reviews_spoiler.json", lambda _: b"", NO_ROWS),
-    ("beer", "beeradvocate.json", lambda _: b"\n\n", NO_ROWS),
-    ("aapr", "data1", lambda _: b"{}", NO_ROWS),
-    ("aapr", "data1", lambda _: b"", ["data1: truncated, or not JSON", AGAIN]),
-    ("critics", "critics.csv", lambda _: b"", ["the file is empty: give a file with a header line and rows"]),
-    (
-        "critics",
-        "critics.csv",
-        lambda content: content.splitlines(keepends=True)[0],
-        ["the file has a header but no rows: give a file with rows"],
-    ),
+    ("imdb", "imdb.test.txt.ss", behind(b"caf\xe9"), ["line 21: byte e9 at", "so the file is not utf-8", AGAIN]),
+    ("good", BOOKS, with_(b"book", b"b\xffok"), ["line 1: byte ff at", AGAIN]),
+    ("aapr", "data4", with_(b"Idea", b"\x80dea"), ["line 1: byte 80 at", AGAIN]),
+    ("food", "RAW_recipes.csv", with_(b"autumn", b"\0"), ["line 2: a NUL character, which no text holds", AGAIN]),
+    ("imdb", "imdb.train.txt.ss", as_(""), NO_ROWS),
+    ("imdb-cold-20", "imdb/train_zero2.txt.ids", as_("\n"), NO_ROWS),
+    ("good", BOOKS, as_(""), NO_ROWS),
+    ("beer", "beeradvocate.json", as_("\n\n"), NO_ROWS),
+    ("aapr", "data1", as_("{}"), NO_ROWS),
+    ("aapr", "data1", as_(""), ["data1: truncated, or not JSON", AGAIN]),
+    ("critics", "critics.csv", as_(""), ["the file is empty: give a file with a header line and rows"]),
+    ("critics", "critics.csv", first_line, ["the file has a header but no rows: give a file with rows"]),
 ]
 
 
 @pytest.mark.parametrize(("name", "file", "damage", "parts"), WRONG_FILES)
 def test_a_wrong_file_is_refused_with_its_name_and_a_cure(
-    fails: Fails, tmp_path: Path, name: str, file: str, damage: Callable[[bytes], bytes], parts: list[str]
+    fails: Fails, tmp_path: Path, name: str, file: str, damage: Damage, parts: list[str]
 ) -> None:
     original = write_source(tmp_path / "source", name) / file.removesuffix(".gz")
     content = original.read_bytes()
@@ -249,33 +245,30 @@ def test_a_wrong_file_is_refused_with_its_name_and_a_cure(
 def test_rows_that_are_all_left_out_are_counted(fails: Fails, tmp_path: Path, partial: bool) -> None:
     items = [recipe(id=i, minutes=600 if i % 3 else 2, steps=["mix"] if i % 2 else [text_of(20)]) for i in range(12)]
     write(tmp_path / "source" / "RAW_recipes.csv", csv_text(items))
-    message = fails(*words("food", tmp_path, partial=partial))
-    if partial:
-        assert (
-            "food: no row is left (12 rows read; less than 5 or more than 150 minutes: 12): give the files" in message
-        )
-    else:
-        assert "RAW_recipes.csv: 12 of the 231,637 rows that the source publishes" in message
+    expected = {
+        True: "food: no row is left (12 rows read; less than 5 or more than 150 minutes: 12): give the files",
+        False: "RAW_recipes.csv: 12 of the 231,637 rows that the source publishes",
+    }
+    assert expected[partial] in fails(*words("food", tmp_path, partial=partial))
 
 
-@pytest.mark.parametrize(("name", "partial"), [("polmed", False), ("imdb-cold-50", False), ("polmed", True)])
-def test_a_part_of_a_file_needs_the_flag(fails: Fails, tmp_path: Path, name: str, partial: bool) -> None:
-    write_source(tmp_path / "source", name)
-    if partial:
-        assert main(words(name, tmp_path)) == 0
-        assert json.loads((tmp_path / "out" / "manifest.json").read_text())["origin"]["partial"] is True
-    else:
-        message = fails(*words(name, tmp_path, partial=False))
-        file, rows = ("imdb.train.txt.ss", "20 of the 67,426") if "imdb" in name else ("media.csv", "60 of the 5,000")
-        assert f"{file}: {rows} rows that the source publishes" in message
-        assert "get it again, or take it as it is with --partial" in message
-
-
-def test_a_file_with_more_rows_is_another_one(fails: Fails, tmp_path: Path) -> None:
-    write_source(tmp_path / "source", "polmed", 5001)
-    message = fails(*words("polmed", tmp_path, partial=False))
-    assert "political_social_media.csv: 5,001 rows, more than the 5,000" in message
-    assert "this is another file; get it again" in message
+@pytest.mark.parametrize(
+    ("name", "rows", "parts"),
+    [
+        ("polmed", 60, ["media.csv: 60 of the 5,000 rows that the source publishes", TAKE]),
+        ("imdb-cold-50", 60, ["imdb.train.txt.ss: 20 of the 67,426 rows that the source publishes", TAKE]),
+        ("polmed", 5001, ["media.csv: 5,001 rows, more than the 5,000", "this is another file; get it again"]),
+    ],
+)
+def test_a_part_of_a_file_or_another_file_needs_the_flag(
+    fails: Fails, tmp_path: Path, name: str, rows: int, parts: list[str]
+) -> None:
+    write_source(tmp_path / "source", name, rows)
+    message = fails(*words(name, tmp_path, partial=False))
+    for part in parts:
+        assert part in message
+    assert main(words(name, tmp_path)) == 0
+    assert json.loads((tmp_path / "out" / "manifest.json").read_text())["origin"]["partial"] is True
 
 
 class TestFolders:
@@ -303,22 +296,16 @@ class TestFolders:
         assert f"{tmp_path / 'out'} is a file: choose another output folder" in fails(*words("critics", tmp_path))
         assert (tmp_path / "out").read_text() == "mine"
 
+    NONE = "manifest.json is damaged, or no manifest of a prepared data set"
+    OTHER = "out is not empty and holds no prepared data set ({}): choose another output folder"
+
     @pytest.mark.parametrize(
         ("files", "message"),
         [
-            (
-                {"notes.txt": "mine", "train.parquet": "mine"},
-                "out is not empty and holds no prepared data set (notes.txt, train.parquet): choose another",
-            ),
-            (
-                {"train.parquet": "mine"},
-                "out is not empty and holds no prepared data set (train.parquet): choose another output folder",
-            ),
-            (
-                {"manifest.json": '{"start_url": "."}'},
-                "manifest.json is damaged, or no manifest of a prepared data set",
-            ),
-            ({"manifest.json": "{"}, "manifest.json is damaged, or no manifest of a prepared data set"),
+            ({"notes.txt": "mine", "train.parquet": "mine"}, OTHER.format("notes.txt, train.parquet")),
+            ({"train.parquet": "mine"}, OTHER.format("train.parquet")),
+            ({"manifest.json": '{"start_url": "."}'}, NONE),
+            ({"manifest.json": "{"}, NONE),
         ],
     )
     def test_an_output_that_holds_something_else_is_left_as_it_is(
@@ -369,7 +356,8 @@ class TestOnce:
             path = tmp_path / "source" / "critics.csv"
             path.write_text(path.read_text().replace("Film number 7", "Film number 8"))
         before = state(done)
-        assert "out holds critics, prepared from other files or with other" in fails(*words("critics", tmp_path, *more))
+        message = fails(*words("critics", tmp_path, *more))
+        assert "out holds critics, prepared from other files or with other settings: choose another folder" in message
         assert state(done) == before
 
 

@@ -84,11 +84,9 @@ class TestLewidi:
         assert judged(rows, "entailment", "neutral", "contradiction") == [("yes", "yes", "no"), ("no", "no", "yes")]
 
     def test_scales(self, tmp_path: Path) -> None:
-        assert judged(rows_of("csc", tmp_path / "a", judged_item("csc", 0))[0], "sarcasm") == [("1",), ("6",)]
-        assert judged(rows_of("paraphrase", tmp_path / "b", judged_item("paraphrase", 0))[0], "score") == [
-            ("-5",),
-            ("5",),
-        ]
+        for name, label, lowest, highest in (("csc", "sarcasm", "1", "6"), ("paraphrase", "score", "-5", "5")):
+            rows, _ = rows_of(name, tmp_path / name, judged_item(name, 0))
+            assert judged(rows, label) == [(lowest,), (highest,)]
 
     def test_what_is_not_there_is_left_out(self, tmp_path: Path) -> None:
         items = [
@@ -164,10 +162,9 @@ class TestPoliteness:
             self.read(tmp_path, judged_request(1, Score4=score))
 
     def test_another_table_is_refused(self, tmp_path: Path) -> None:
+        other = {key: value for key, value in judged_request(1).items() if key not in ("Request", "Score5")}
         with pytest.raises(DataError, match="has no column Request, Score5"):
-            self.read(
-                tmp_path, {key: value for key, value in judged_request(1).items() if key not in ("Request", "Score5")}
-            )
+            self.read(tmp_path, other)
 
 
 class TestConvarg:
@@ -226,15 +223,8 @@ class TestPopquorn:
 
     def test_every_judgement_is_a_row_with_what_is_known_of_the_annotator(self, tmp_path: Path) -> None:
         others = {"user_id": "0", "gender": "Prefer not to disclose", "offensiveness": "5"}
-        self.write(
-            tmp_path,
-            [
-                {"offensiveness": "1.0"},
-                others,
-                {"text": " ", "offensiveness": "2"},
-                {"user_id": "", "offensiveness": "2"},
-            ],
-        )
+        empty = [{"text": " ", "offensiveness": "2"}, {"user_id": "", "offensiveness": "2"}]
+        self.write(tmp_path, [{"offensiveness": "1.0"}, others, *empty])
         rows, log = read_rows("popquorn-offensiveness", tmp_path)
         assert [row for _, row in rows] == [
             {"text": "Text 0", "offensiveness": "1", "annotator": "7"} | ABOUT,
@@ -251,13 +241,8 @@ class TestPopquorn:
     @pytest.mark.slow
     def test_annotators_are_a_table_with_which_it_trains(self, tmp_path: Path, trained_runs: TrainedRuns) -> None:
         judged = [
-            {
-                "user_id": str(n % 6),
-                "offensiveness": str(1 + n % 5),
-                "age": f"{20 + n % 6}-",
-                "gender": "Man" if n % 2 else "Woman",
-            }
-            for n in range(120)
+            {"user_id": str(n % 6), "offensiveness": str(1 + n % 5), "age": f"{20 + n % 6}-", "gender": gender}
+            for n, gender in enumerate(["Woman", "Man"] * 60)
         ]
         judged[30] |= {"age": "99"}  # the annotator said something else before
         self.write(tmp_path, judged)
@@ -265,36 +250,16 @@ class TestPopquorn:
         table = pq.read_table(tmp_path / "prepared" / "annotator-values.parquet").to_pylist()
         assert table[1] == ABOUT | {"annotator": "1", "age": "21-", "gender": "Man"}
         assert len(table) == prepared.manifest["values"]["annotator"]["values"] == 6
-        assert prepared.manifest["remarks"] == {
-            "rows that describe their annotator in other words than an earlier row": 1
-        }
-        recipe = Recipe.from_dict(yaml.safe_load((tmp_path / "prepared" / "recipe.yaml").read_text()))
+        remark = "rows that describe their annotator in other words than an earlier row"
+        assert prepared.manifest["remarks"] == {remark: 1}
+        config = tmp_path / "prepared" / "recipe.yaml"
+        recipe = Recipe.from_dict(yaml.safe_load(config.read_text()))
         assert [field["name"] for field in recipe.data.values["annotator"].fields or ()] == list(ABOUT)
         assert "age" not in pq.read_table(prepared.file("train")).column_names
-        words = [
-            "--backbone",
-            str(trained_runs.backbone()),
-            "--no-baselines",
-            "--max-length",
-            "32",
-            "--set",
-            "training.steps=2",
-        ]
-        assert (
-            main(
-                [
-                    "train",
-                    "--config",
-                    str(tmp_path / "prepared" / "recipe.yaml"),
-                    "--output",
-                    str(tmp_path / "run"),
-                    *words,
-                ]
-            )
-            == 0
-        )
+        words = ["train", "--config", str(config), "--output", str(tmp_path / "run"), "--no-baselines"]
+        words += ["--backbone", str(trained_runs.backbone()), "--max-length", "32", "--set", "training.steps=2"]
+        assert main(words) == 0
         description = load_run(tmp_path / "run")[1].schema["annotator"].description
-        assert description is not None
         assert [one.spec.name for one in description.fields] == list(ABOUT)
         (tmp_path / "prepared" / "annotator-values.parquet").unlink()
         with pytest.raises(DataError, match=r"annotator-values\.parquet is missing"):

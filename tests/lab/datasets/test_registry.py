@@ -12,7 +12,7 @@ import pytest
 
 from attribune.errors import ConfigError
 from attribune_lab.datasets import sets
-from attribune_lab.datasets.card import NOT_STATED, Card, Shuffled
+from attribune_lab.datasets.card import NOT_STATED, Card, Folds, Shuffled
 from attribune_lab.datasets.card_files import read_cards
 from attribune_lab.datasets.sets import ADDITIONAL, ATTRIB, CARDS, GLUE, TEXT_SETS
 
@@ -27,10 +27,10 @@ def card(request: pytest.FixtureRequest) -> Card:
 
 def test_names_and_titles_are_unique() -> None:
     cards = [*CARDS.values()]
-    for said in ([card.name for card in cards], [card.title for card in cards]):
-        assert [text for text, times in Counter(said).items() if times > 1] == []
+    assert [text for text, times in Counter(card.title for card in cards).items() if times > 1] == []
     assert [card.name for card in cards] == list(CARDS)
     assert {id(card) for card in ATTRIB} <= {id(card) for card in cards}
+    assert len(ATTRIB) == len({card.name for card in ATTRIB}) == 14
 
 
 def test_every_card_that_is_written_is_registered() -> None:
@@ -109,6 +109,10 @@ def test_roles_and_columns_are_unique(card: Card) -> None:
     assert len(set(card.names())) == len(card.names())
     assert card.names() or card in TEXT_SETS
     assert not set(card.names()) & {*card.labels, "text", "text_pair"}
+    assert card.files[0].names[0] in card.obtain
+    assert isinstance(card.split, Folds) == (card.name == "polmed")
+    assert set(card.divergence) <= {"random", "majority", "all", "best subset", *card.names()}
+    assert not card.divergence or set(card.names()) < set(card.divergence)
     assert not card.classes if card.task["kind"] in ("regression", "spans") else card.classes > 1
 
 
@@ -144,10 +148,7 @@ def test_a_card_is_what_its_file_and_its_shared_parts_and_the_set_say(tmp_path: 
     assert wine.citation == "The wine fair 2024, Notes of the tasters"
     (file,) = wine.files
     assert (file.role, file.names, file.rows) == ("notes", ("wine.csv", "wine/wine.csv"), 201)
-    assert wine.attributes == (
-        {"kind": "categorical", "name": "taster"},
-        {"kind": "multi_label", "name": "grape"},
-    )
+    assert wine.attributes == ({"kind": "categorical", "name": "taster"}, {"kind": "multi_label", "name": "grape"})
     assert (wine.revision, wine.licence, wine.recipe, wine.split) == (NOT_STATED, NOT_STATED, None, Shuffled(share=0.1))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import pandas as pd
 import pyarrow.parquet as pq
 import pytest
 import small_runs
+import small_tokenizers
 from fastapi.testclient import TestClient
 from trained_runs import TrainedRuns
 
@@ -20,7 +22,7 @@ from attribune.analysis.evaluate import evaluate
 from attribune.apps.cli import main
 from attribune.apps.serve import create_app, load_models
 from attribune.core.progress import Reporter
-from attribune.data.readers.base import EncodedRows
+from attribune.data.readers.text import TextEncoder
 from attribune.errors import ConfigError, DataError, ModelFolderError
 from attribune.models.features import SentenceVectors
 from attribune.models.predictor import Predictor
@@ -35,8 +37,8 @@ from attribune_lab.history.reader import HistoryEncoder
 from attribune_lab.history.rows import Histories
 
 TEXT = TextInput.of("text")
-
-
+TOKENIZER = small_tokenizers.only_words(["text", "→", "good", "bad", ";", *map(str, range(40))])
+KINDS = [Categorical("user"), MultiLabel("tags")]
 TRAINED = [{**row, "day": f"2024-{1 + n % 12:02d}-{1 + n % 28:02d}"} for n, row in enumerate(small_runs.reviews(90))]
 NEW = [{**row, "day": ""} for row in small_runs.reviews(12, seed=5, users=9)]
 
@@ -60,25 +62,24 @@ def new(trained_runs: TrainedRuns) -> Path:
     return trained_runs.table(NEW)
 
 
+def memory_of(run: Path) -> Histories:
+    return load_run(run)[1].model.memory
+
+
 def table_of(count: int, *, seed: int) -> dict[str, list[Any]]:
-    generator = np.random.default_rng(seed)
+    chance = np.random.default_rng(seed)
     names = ["a", "b", "c", None]
     return {
-        "text": [f"text {generator.integers(count // 2)}" for _ in range(count)],
-        "user": [names[generator.integers(4)] for _ in range(count)],
-        "tags": [[str(tag) for tag in generator.choice(["x", "y", "z"], generator.integers(3))] for _ in range(count)],
-        "when": [int(generator.integers(10)) for _ in range(count)],
-        "label": [str(generator.choice(["good", "bad"])) for _ in range(count)],
+        "text": [f"text {chance.integers(count // 2)}" for _ in range(count)],
+        "user": [names[chance.integers(4)] for _ in range(count)],
+        "tags": [[str(tag) for tag in chance.choice(["x", "y", "z"], chance.integers(3))] for _ in range(count)],
+        "when": [int(chance.integers(10)) for _ in range(count)],
+        "label": [str(chance.choice(["good", "bad"])) for _ in range(count)],
     }
 
 
-def vectors_of(texts: Any) -> Any:
-    vectors = np.stack([np.random.default_rng(int(text.split()[1])).normal(size=5) for text in texts])
-    return (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float32)
-
-
 class Vectors:
-    """Those of `vectors_of`."""
+    """Of a text and a number, drawn by the number."""
 
     def load(self) -> Any:
         pass
@@ -87,13 +88,27 @@ class Vectors:
         pass
 
     def of_texts(self, texts: Any) -> Any:
-        return vectors_of(texts)
+        vectors = np.stack([np.random.default_rng(int(text.split()[1])).normal(size=5) for text in texts])
+        return (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float32)
+
+
+def empty(table: dict[str, list[Any]], *, kinds: Sequence[Any] = KINDS, **options: Any) -> Histories:
+    return Histories.of_none(History(**options), Schema.fit(table, kinds), vectors=Vectors())
 
 
 def fitted(table: dict[str, list[Any]], **options: Any) -> Histories:
-    schema = Schema.fit(table, [Categorical("user"), MultiLabel("tags")])
-    empty = Histories.of_none(History(**options), schema, vectors=Vectors())
-    return empty.added(table, text=TEXT, labels=["label"])
+    return empty(table, **options).added(table, text=TEXT, labels=["label"])
+
+
+def reader_of(histories: Histories) -> HistoryEncoder:
+    return HistoryEncoder(TextEncoder(TOKENIZER, limit=300), histories)
+
+
+def read(reader: HistoryEncoder, table: dict[str, list[Any]], *, hidden: bool = False) -> list[list[int]]:
+    """The ids of the rows behind their histories."""
+    schema = reader.histories.schema
+    ids = np.zeros((len(table["text"]), schema.slots), dtype=np.int64) if hidden else schema.encode(table)[0]
+    return reader.rows(TEXT, table).with_attribute_ids(ids).pieces().rows.inputs
 
 
 @pytest.mark.parametrize("attribute", ["user", "tags"])
@@ -105,9 +120,8 @@ def test_the_rows_are_those_of_a_slow_loop(attribute: str, time: str | None) -> 
     assert histories.texts == [table["text"][row] for row in stored]
     new = table_of(40, seed=4)
     ids = histories.schema.encode(new)[0]
-    encoder = fake_encoder(histories)
     found = 0
-    for row, one in enumerate(encoder.rows(TEXT, new).inputs):
+    for row, one in enumerate(reader_of(histories).rows(TEXT, new).inputs):
         mine = new[attribute][row]
         values = set(mine) if isinstance(mine, list) else {mine} - {None}
         near = []
@@ -117,43 +131,18 @@ def test_the_rows_are_those_of_a_slow_loop(attribute: str, time: str | None) -> 
             if not same_value or table["text"][number] == new["text"][row]:
                 continue
             if time is None:
-                two = vectors_of([table["text"][number], new["text"][row]])
+                two = Vectors().of_texts([table["text"][number], new["text"][row]])
                 near.append((float(two[0].astype(np.float16).astype(float) @ two[1].astype(float)), place))
             elif table["when"][number] < new["when"][row]:
                 near.append((table["when"][number], place))
-        expected = sorted(near)[-k:]
+        expected = [place for _, place in sorted(near)[-k:]]
         chosen = histories.nearest(ids[row], mark=one.mark, query=one.query)
         if time is None:  # equal texts of one value are equally near
-            assert [table["text"][stored[place]] for place in chosen] == [
-                table["text"][stored[place]] for _, place in expected
-            ]
+            assert [histories.texts[place] for place in chosen] == [histories.texts[place] for place in expected]
         else:
-            assert chosen == [place for _, place in expected]
+            assert chosen == expected
         found += len(chosen)
     assert found > 40
-
-
-def behind_histories(rows: EncodedRows) -> EncodedRows:
-    return rows.pieces().rows
-
-
-def fake_encoder(histories: Histories) -> HistoryEncoder:
-    from attribune.data.readers.text import TextEncoder
-
-    return HistoryEncoder(TextEncoder(tokenizer_of(), limit=300), histories)
-
-
-def tokenizer_of() -> Any:
-    from tokenizers import Tokenizer, models, pre_tokenizers, processors
-    from transformers import PreTrainedTokenizerFast
-
-    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "text", "→", "good", "bad", ";", *map(str, range(40))]
-    tokenizer = Tokenizer(models.WordLevel({word: place for place, word in enumerate(words)}, unk_token="[UNK]"))
-    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
-    tokenizer.post_processor = processors.TemplateProcessing(
-        single="[CLS] $A [SEP]", pair="[CLS] $A [SEP] $B:1 [SEP]:1", special_tokens=[("[CLS]", 2), ("[SEP]", 3)]
-    )
-    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, pad_token="[PAD]", cls_token="[CLS]", sep_token="[SEP]")
 
 
 def test_the_ids_are_the_rows_the_nearest_last_and_the_text() -> None:
@@ -164,66 +153,51 @@ def test_the_ids_are_the_rows_the_nearest_last_and_the_text() -> None:
         "when": ["1", "3", "2", "2.5", "0"],
         "label": ["good", "bad", "good", "good", "bad"],
     }
-    histories = fitted(table, time="when", k=3, tokens=24)
-    tokenizer = tokenizer_of()
     new = {"text": ["text 9", "text 4", "text 9", "text 9", "text 9"], "user": ["a", "a", "b", None, "who"]}
     new |= {"tags": [["x"]] * 5, "when": [2.7, None, 2, None, None]}
-    encoder = fake_encoder(histories)
-    plain = encoder.rows(TEXT, new)
-    rows = behind_histories(plain.with_attribute_ids(histories.schema.encode(new)[0]))
-    read = [tokenizer.decode(ids) for ids in rows.inputs]
-    assert read == [
+    reader = reader_of(fitted(table, time="when", k=3, tokens=24))
+    assert [TOKENIZER.decode(ids) for ids in read(reader, new)] == [
         "[CLS] text 5 → bad ; text 1 → good ; text 4 → good ; text 9 [SEP]",
         "[CLS] text 5 → bad ; text 1 → good ; text 2 2 2 2 → bad ; text 4 [SEP]",  # cut to 8 ids, and not itself
         "[CLS] text 9 [SEP]",  # no row is earlier
         "[CLS] text 9 [SEP]",
         "[CLS] text 9 [SEP]",
     ]
-    hidden = behind_histories(plain.with_attribute_ids(np.zeros((5, histories.schema.slots), dtype=np.int64)))
-    assert hidden.inputs == [one.ids for one in plain.inputs]
-    assert behind_histories(rows) is rows
+    assert read(reader, new, hidden=True) == [one.ids for one in reader.rows(TEXT, new).inputs]
+    rows = reader.rows(TEXT, new).with_attribute_ids(np.zeros((5, 2), dtype=np.int64)).pieces().rows
+    assert rows.pieces().rows is rows
 
 
 def test_training_rows_never_read_their_own_label() -> None:
     table = table_of(60, seed=8)
-    histories = fitted(table, k=60, tokens=2000)
-    encoder = fake_encoder(histories)
-    rows = behind_histories(encoder.rows(TEXT, table).with_attribute_ids(histories.schema.encode(table)[0]))
-    for ids, text in zip(rows.inputs, table["text"], strict=True):
-        read = encoder.encoder.tokenizer.decode(ids)
-        assert f"{text} →" not in read
-        assert read.endswith(f"{text} [SEP]")
+    for ids, text in zip(read(reader_of(fitted(table, k=60, tokens=2000)), table), table["text"], strict=True):
+        whole = TOKENIZER.decode(ids)
+        assert f"{text} →" not in whole
+        assert whole.endswith(f"{text} [SEP]")
 
 
 def test_rows_without_history_at_random() -> None:
     table = table_of(60, seed=8)
-    histories = fitted(table, attribute_dropout=0.5)
-    encoder = fake_encoder(histories).for_training(seed=3)
-    ids = histories.schema.encode(table)[0]
-    first = behind_histories(encoder.rows(TEXT, table).with_attribute_ids(ids)).inputs
+    reader = reader_of(fitted(table, attribute_dropout=0.5)).for_training(seed=3)
+    first = read(reader, table)
     shortest = sum(len(one) == 4 for one in first)
     unknown = sum(user is None for user in table["user"])
     assert unknown + 10 < shortest < 50
-    encoder = encoder.for_training(seed=3)
-    assert behind_histories(encoder.rows(TEXT, table).with_attribute_ids(ids)).inputs == first
+    assert read(reader.for_training(seed=3), table) == first
 
 
 def test_labels_are_texts() -> None:
     table = {"text": ["text 1", "text 2"], "user": ["a", "a"], "tags": [["x"], ["y"]]}
     table |= {"look": [3.0, None], "score": [0.123456, 2.5]}  # type: ignore[dict-item]
-    schema = Schema.fit(table, [Categorical("user"), MultiLabel("tags")])
-    empty = Histories.of_none(History(), schema, vectors=Vectors())
-    found = empty.added(table, text=TEXT, labels=["look", "score"])
+    found = empty(table).added(table, text=TEXT, labels=["look", "score"])
     assert found.labels == ["look: 3, score: 0.1235", "score: 2.5"]
-    assert empty.added(table, text=TEXT, labels=["score"], missing=["2.5"]).labels == ["0.1235"]
+    assert empty(table).added(table, text=TEXT, labels=["score"], missing=["2.5"]).labels == ["0.1235"]
 
 
 def test_rows_that_could_not_be_forgotten_are_not_stored() -> None:
     table = table_of(80, seed=5)
-    schema = Schema.fit(table, [Categorical("user", max_values=2), MultiLabel("tags")])
-    empty = Histories.of_none(History(attribute="tags"), schema, vectors=Vectors())
-    found = empty.added(table, text=TEXT, labels=["label"])
-    known = {None, *schema["user"].values}
+    found = fitted(table, kinds=[Categorical("user", max_values=2), MultiLabel("tags")], attribute="tags")
+    known = {None, *found.schema["user"].values}
     stay = [row for row in range(80) if table["tags"][row] and table["user"][row] in known]
     assert found.texts == [table["text"][row] for row in stay]
     assert len(stay) < sum(map(bool, table["tags"]))
@@ -236,10 +210,8 @@ def test_values_that_go_take_their_rows_along() -> None:
     less = histories.revised(Revision.removing(histories.schema, {"user": ("b",)}))
     stay = [row for row in rows if table["user"][row] != "b"]
     assert less.texts == [table["text"][row] for row in stay]
-    assert (
-        less.attribute_ids.tolist()
-        == less.schema.encode({n: [table[n][r] for r in stay] for n in ("user", "tags")})[0].tolist()
-    )
+    ids = less.schema.encode({name: [table[name][row] for row in stay] for name in ("user", "tags")})[0]
+    assert less.attribute_ids.tolist() == ids.tolist()
     more = less.revised(Revision.adding(less.schema, {"user": {"b": 3}, "tags": {"w": 1}}))
     assert more.attribute_ids.tolist() == less.attribute_ids.tolist()
     assert more.schema.names == histories.schema.names
@@ -279,7 +251,6 @@ def test_a_run_reads_them_wherever_it_is_used(run: Path, new: Path, tmp_path: Pa
 @pytest.mark.slow
 def test_hidden_it_is_the_plain_model(run: Path) -> None:
     model = load_run(run)[1].model
-    assert isinstance(model, AttributeModel)
     config = type(model.config).from_dict({**model.config.to_dict(), "method": {"name": "none"}, "learned": None})
     plain = AttributeModel(config, schema=model.schema, tokenizer=model.tokenizer).eval()
     plain.load_state_dict(model.state_dict())
@@ -290,12 +261,10 @@ def test_hidden_it_is_the_plain_model(run: Path) -> None:
 
 @pytest.mark.slow
 def test_the_vectors_are_those_of_the_backbone_before_training(run: Path, trained_runs: TrainedRuns) -> None:
-    model = load_run(run)[1].model
-    assert isinstance(model, AttributeModel)
-    assert isinstance(model.memory, Histories)
-    vectors = SentenceVectors(str(trained_runs.backbone())).of_texts(model.memory.texts[:5])
+    memory = memory_of(run)
+    vectors = SentenceVectors(str(trained_runs.backbone())).of_texts(memory.texts[:5])
     np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1, rtol=1e-5)
-    np.testing.assert_allclose(model.memory.order[:5].astype(np.float32), vectors, atol=1e-3)
+    np.testing.assert_allclose(memory.order[:5].astype(np.float32), vectors, atol=1e-3)
 
 
 @pytest.mark.exhaustive
@@ -348,13 +317,9 @@ def test_rows_of_new_values_are_added_and_taken_back(timed: Path, tmp_path: Path
     assert main(["enrol", str(run), str(tmp_path / "new.csv")]) == 0
     assert np.abs(load_run(run)[1].logits(stranger)[0] - alone).max() > 1e-5
     np.testing.assert_array_equal(load_run(run)[1].logits(old)[0], before)
-    model = load_run(run)[1].model
-    assert isinstance(model, AttributeModel)
-    assert isinstance(model.memory, Histories)
-    ids = model.memory.attribute_ids[
-        model.memory.order > np.datetime64("2025-01-01").astype("datetime64[us]").astype(int)
-    ]
-    assert {model.schema["user"].values[number - 1] for number in ids[:, 0]} == {"u7", "u8", "u9"}
+    memory = memory_of(run)
+    ids = memory.attribute_ids[memory.order > np.datetime64("2025-01-01").astype("datetime64[us]").astype(int)]
+    assert {memory.schema["user"].values[number - 1] for number in ids[:, 0]} == {"u7", "u8", "u9"}
     assert main(["enrol", str(run), "--undo"]) == 0
     again = {path.name: path.read_bytes() for path in (run / "model").iterdir()}
     assert {name for name in files if files[name] != again[name]} <= {"README.md", "config.json", "checksums.json"}
@@ -378,10 +343,7 @@ def test_enrolment_refuses(timed: Path, tmp_path: Path, capsys: pytest.CaptureFi
 @pytest.mark.slow
 def test_time(timed: Path) -> None:
     predictor = load_run(timed)[1]
-    model = predictor.model
-    assert isinstance(model, AttributeModel)
-    assert isinstance(model.memory, Histories)
-    assert model.memory.order.dtype == np.int64
+    assert memory_of(timed).order.dtype == np.int64
     row = {"text": ["great film"], "user": ["u0"]}
     now, later = predictor.logits(row)[0], predictor.logits(row | {"day": ["2030-01-01"]})[0]
     np.testing.assert_array_equal(now, later)
@@ -416,15 +378,11 @@ def test_runs_over_one_backbone_share_batches(timed: Path, trained_runs: Trained
 def test_pairs_have_their_segments(trained_runs: TrainedRuns) -> None:
     words = [*command(trained_runs), "method.tokens=21", "--no-baselines"]
     words[words.index("--text") + 2 : words.index("--text") + 2] = ["--text-pair", "price"]
-    model = load_run(trained_runs.trained(words))[1].model
-    assert isinstance(model, AttributeModel)
-    predictor = Predictor(model)
-    rows = behind_histories(predictor.encode_rows({"text": ["great film"], "price": ["3"], "user": ["u1"]}))
-    plain = behind_histories(predictor.encode_rows({"text": ["great film"], "price": ["3"], "user": [None]}))
+    predictor = load_run(trained_runs.trained(words))[1]
+    pair = {"text": ["great film"], "price": ["3"]}
+    rows, plain = (predictor.encode_rows(pair | {"user": [user]}).pieces().rows for user in ("u1", None))
     more = len(rows.inputs[0]) - len(plain.inputs[0])
     assert 0 < more <= 21
-    assert rows.segment_starts is not None
-    assert plain.segment_starts is not None
     assert rows.segment_starts[0] == plain.segment_starts[0] + more
 
 
@@ -540,14 +498,12 @@ def test_without_attributes_or_rows(
 @pytest.mark.parametrize("damage", ["gone", "cut", "other"])
 def test_damaged_files(run: Path, tmp_path: Path, name: str, damage: str) -> None:
     model = shutil.copytree(run / "model", tmp_path / "model")
-    file = model / name
     if damage == "gone":
-        file.unlink()
+        (model / name).unlink()
     elif damage == "cut":
-        file.write_bytes(file.read_bytes()[:-40])
+        (model / name).write_bytes((model / name).read_bytes()[:-40])
     else:
-        table = pq.read_table(run / "model" / "history.parquet").slice(3)
-        pq.write_table(table, model / "history.parquet")
+        pq.write_table(pq.read_table(model / "history.parquet").slice(3), model / "history.parquet")
     with pytest.raises(ModelFolderError, match="history"):
         AttributeModel.from_pretrained(model)
     if damage == "gone" and name == "history.parquet":

@@ -9,9 +9,20 @@ from unittest.mock import patch
 import pytest
 import torch
 from families import tiny_backbone
-from slow_layers import Vector, added, draw, matrix_times, sigmoid, slow_attention, slow_lstm
+from slow_layers import (
+    Vector,
+    added,
+    draw,
+    gap,
+    matrix_times,
+    mean,
+    sigmoid,
+    slow_attention,
+    slow_personal_pool,
+    slow_states,
+)
 from tiny_models import at_random, make_batch, make_model
-from torch import Tensor, nn
+from torch import Tensor
 
 from attribune.models.model import AttributeModel
 from attribune.schema import Categorical, MultiLabel, Schema
@@ -27,9 +38,9 @@ def mixed(g: Vector, first: Vector, second: Vector) -> Vector:
     return [w * x + (1 - w) * y for w, x, y in zip(g, first, second, strict=True)]
 
 
-def slow_shared(mean: Vector, W_m: list[Vector], b_m: Vector, values: list[Vector]) -> Vector:
+def slow_shared(state: Vector, W_m: list[Vector], b_m: Vector, values: list[Vector]) -> Vector:
     """The vectors of values, weighted by the softmax of their products with the map of the mean state."""
-    query = added(matrix_times(W_m, mean), b_m)
+    query = added(matrix_times(W_m, state), b_m)
     return slow_attention(values, matrix_times(values, query))
 
 
@@ -54,21 +65,21 @@ def slow_attribute_gate(vectors: list[Vector], W_g: list[Vector], b_g: Vector) -
 
 @pytest.mark.parametrize(("U", "H", "Z"), [(7, 5, 3), (2, 3, 5), (1, 4, 2)])
 def test_shared_vector(U: int, H: int, Z: int) -> None:
-    mean, W_m, b_m, E = draw(4, H), draw(Z, H), draw(Z), draw(U, Z)
-    found = functional.shared_vector(mean, W_m, b_m, E)
+    states, W_m, b_m, E = draw(4, H), draw(Z, H), draw(Z), draw(U, Z)
+    found = functional.shared_vector(states, W_m, b_m, E)
     for row in range(4):
-        expected = slow_shared(mean[row].tolist(), W_m.tolist(), b_m.tolist(), E.tolist())
+        expected = slow_shared(states[row].tolist(), W_m.tolist(), b_m.tolist(), E.tolist())
         assert found[row].tolist() == pytest.approx(expected, abs=TOLERANCE)
 
 
 def test_shared_vector_without_values_of_its_own() -> None:
     """A row reads the others alone; one that has all values reads none."""
-    mean, W_m, b_m, E = draw(4, 5), draw(3, 5), draw(3), draw(4, 3).requires_grad_()
+    states, W_m, b_m, E = draw(4, 5), draw(3, 5), draw(3), draw(4, 3).requires_grad_()
     left_out = torch.tensor([[0, 0, 0, 0], [0, 1, 0, 0], [2, 0, 0, 1], [1, 1, 1, 1]])
-    found = functional.shared_vector(mean, W_m, b_m, E, left_out=left_out)
+    found = functional.shared_vector(states, W_m, b_m, E, left_out=left_out)
     for row in range(3):
         others = [vector for vector, own in zip(E.tolist(), left_out[row].tolist(), strict=True) if not own]
-        expected = slow_shared(mean[row].tolist(), W_m.tolist(), b_m.tolist(), others)
+        expected = slow_shared(states[row].tolist(), W_m.tolist(), b_m.tolist(), others)
         assert found[row].tolist() == pytest.approx(expected, abs=TOLERANCE)
     assert not found[3].any()
     found[1].sum().backward()
@@ -128,7 +139,7 @@ def test_attribute_gate(M: int) -> None:
 def test_a_gate_that_takes_the_other_one_is_another_method() -> None:
     v, W_g, b_g = draw(3, 2, 4), draw(4, 8), draw(4)
     found = functional.attribute_gate(v, W_g, b_g)
-    assert float((found - functional.attribute_gate(v, -W_g, -b_g)).abs().max()) > 1e-3
+    assert gap(found, functional.attribute_gate(v, -W_g, -b_g)) > 1e-3
 
 
 # Three values of each attribute, whose counts by their mean are rounded in float32.
@@ -187,14 +198,12 @@ def exact(model: AttributeModel, inputs: dict[str, Tensor]) -> tuple[Tensor, Ten
         return first[0], classify(*first), [classify(*other) for other in others]
 
 
-def slow_states(model: AttributeModel, text: list[int]) -> list[Vector]:
+def slow_features(model: AttributeModel, text: list[int]) -> list[Vector]:
     """The states of both directions, and filters around each word: of four, one before it and two behind it."""
     backbone: Any = model.backbone
     table = backbone.embeddings.weight.tolist()
     words = [table[word] for word in text]
-    forward, backward = backbone.recurrent.directions()
-    states = zip(slow_lstm(words, forward), slow_lstm(words[::-1], backward)[::-1], strict=True)
-    result = [first + second for first, second in states]
+    result = slow_states(backbone.recurrent.directions(), words)
     for W, b in zip(backbone.filters.W, backbone.filters.b, strict=True):
         width, zeros = W.shape[1], [0.0] * len(words[0])
         before = (width - 1) // 2
@@ -206,13 +215,6 @@ def slow_states(model: AttributeModel, text: list[int]) -> list[Vector]:
     return result
 
 
-def slow_pool(own: nn.Module, states: list[Vector], a: Vector) -> Vector:
-    W_h, W, b, v = (own.get_parameter(name).tolist() for name in ("W_h", "W", "b", "v"))
-    personal = added(matrix_times(W, a), b)
-    inner = [[math.tanh(x) for x in added(matrix_times(W_h, state), personal)] for state in states]
-    return slow_attention(states, matrix_times(inner, v))
-
-
 def slow_parts(model: AttributeModel, row: int, number: int, *, table: int | None = None) -> list[Vector]:
     """Return s, t and v of one attribute of a row.
 
@@ -221,16 +223,15 @@ def slow_parts(model: AttributeModel, row: int, number: int, *, table: int | Non
     """
     method: Any = model.method
     own, name = method.attributes[number], model.schema.names[number]
-    states = slow_states(model, TEXTS[row])
+    states = slow_features(model, TEXTS[row])
     given, counts = ROWS[name][row], COUNTS[name]
     values = [value for value in (given if isinstance(given, list) else [given]) if value in counts]
     vectors, numbers = method.tables[number].tolist(), [1 + list(counts).index(value) for value in values]
     everyone = method.tables[number if table is None else table].tolist()[1:]
     if not method.reads_own:
         everyone = [vector for place, vector in enumerate(everyone, start=1) if place not in numbers]
-    mean = [sum(column) / len(states) for column in zip(*states, strict=True)]
-    s = slow_pool(own.specific, states, added([0.0] * len(vectors[0]), *(vectors[n] for n in numbers)))
-    t = slow_pool(own.shared, states, slow_shared(mean, own.W_m.tolist(), own.b_m.tolist(), everyone))
+    s = slow_personal_pool(own.specific, states, added([0.0] * len(vectors[0]), *(vectors[n] for n in numbers)))
+    t = slow_personal_pool(own.shared, states, slow_shared(mean(states), own.W_m.tolist(), own.b_m.tolist(), everyone))
     of_each = [counts[value] * len(counts) / sum(counts.values()) for value in values]
     f = sum(of_each) / len(of_each) if values else 0.0
     return [s, t, mixed(slow_frequency_gate(f, own.scale.tolist(), own.shape.tolist()), s, t)]
@@ -243,10 +244,6 @@ def slow_head(model: AttributeModel, document: Vector) -> Vector:
 def slow_document(model: AttributeModel, parts: list[list[Vector]]) -> Vector:
     method: Any = model.method
     return slow_attribute_gate([v for _, _, v in parts], method.W_g.tolist(), method.b_g.tolist())
-
-
-def gap(found: Tensor, expected: Any) -> float:
-    return float((found.detach() - torch.tensor(expected, dtype=torch.float64)).abs().max())
 
 
 @pytest.mark.slow
@@ -299,8 +296,8 @@ def test_padding_counts_nowhere() -> None:
     """Neither in the mean of the states nor in a softmax."""
     model = built(2).train()
     found, again = exact(model, batch(model)), exact(model, batch(model, more=3))
-    assert float((found[0] - again[0]).abs().max()) < TOLERANCE
-    assert float((torch.stack(found[2]) - torch.stack(again[2])).abs().max()) < TOLERANCE
+    assert gap(found[0], again[0]) < TOLERANCE
+    assert gap(torch.stack(found[2]), torch.stack(again[2])) < TOLERANCE
 
 
 def test_a_text_without_words_has_no_document() -> None:

@@ -8,11 +8,21 @@ from typing import Any
 
 import pytest
 import torch
-from slow_layers import Vector, added, exact_logits, matrix_times, slow_attention, slow_lstm
+from slow_layers import (
+    Vector,
+    added,
+    cut_sentences,
+    exact_logits,
+    gap,
+    matrix_times,
+    mean,
+    slow_attention,
+    slow_states,
+)
+from slow_layers import slow_personal_pool as slow_pool
 from torch import nn
 
 import attribune.functional
-from attribune.backbones.recurrent import Recurrent
 from attribune.methods import La, MethodConfig, Plain, Upa
 from attribune.models.model import AttributeModel
 from attribune.schema import Categorical, Schema
@@ -42,36 +52,7 @@ LONGEST = 3
 
 
 def sentences_of(ids: list[int]) -> list[list[int]]:
-    """Cut a text at its ends of sentences, and after every third word."""
-    sentences: list[list[int]] = [[]]
-    for word in ids:
-        if word == END:
-            sentences.append([])
-        elif word != PAD:
-            if len(sentences[-1]) == LONGEST:
-                sentences.append([])
-            sentences[-1].append(word)
-    return [words for words in sentences if words]
-
-
-def slow_states(layer: Recurrent, inputs: list[Vector]) -> list[Vector]:
-    forward, *backward = layer.directions()
-    first = slow_lstm(inputs, forward)
-    if not backward:
-        return first
-    second = slow_lstm(inputs[::-1], backward[0])[::-1]
-    return [one + two for one, two in zip(first, second, strict=True)]
-
-
-def slow_pool(own: nn.Module, states: list[Vector], a: Vector) -> Vector:
-    """Attention of Chen et al. with the attributes' vectors side by side."""
-    W_h, b, v = (own.get_parameter(name).tolist() for name in ("W_h", "b", "v"))
-    personal = matrix_times(own.get_parameter("W").tolist(), a) if a else [0.0] * len(b)
-    scores = [
-        sum(v[i] * math.tanh(x + personal[i] + b[i]) for i, x in enumerate(matrix_times(W_h, state)))
-        for state in states
-    ]
-    return slow_attention(states, scores)
+    return cut_sentences(ids, end=END, longest=LONGEST)
 
 
 def slow_bilinear(own: Any, states: list[Vector], a: Vector) -> Vector:
@@ -81,15 +62,12 @@ def slow_bilinear(own: Any, states: list[Vector], a: Vector) -> Vector:
     return slow_attention([added(h, one) for h, one in zip(states, b, strict=True)], scores)
 
 
-def mean(states: list[Vector]) -> Vector:
-    return [sum(state[k] for state in states) / len(states) for k in range(len(states[0]))]
-
-
 def slow_branch(model: AttributeModel, number: int, ids: list[int], pool_words: Any) -> list[Vector]:
     """Return the states of the sentences of a text."""
     branch, table = model.backbone.branches[number], model.backbone.embeddings.weight.tolist()
-    pooled = [pool_words(slow_states(branch.words, [table[word] for word in words])) for words in sentences_of(ids)]
-    return slow_states(branch.sentences, pooled)
+    words = [[table[word] for word in sentence] for sentence in sentences_of(ids)]
+    pooled = [pool_words(slow_states(branch.words.directions(), sentence)) for sentence in words]
+    return slow_states(branch.sentences.directions(), pooled)
 
 
 def slow_linear(layer: nn.Linear, x: Vector) -> Vector:
@@ -149,6 +127,8 @@ METHODS: dict[str, tuple[MethodConfig, int]] = {
 }
 SCHEMA = Schema.fit({"u": ["a", "b"], "p": ["x", "y"]}, [Categorical("u"), Categorical("p")])
 IDS = torch.tensor([[1, 2], [2, 0], [0, 0], [2, 1]])
+MASK = (torch.tensor(TEXTS) != PAD).long()
+BATCH = {"input_ids": torch.tensor(TEXTS), "attention_mask": MASK, "attribute_ids": IDS}
 
 
 def built(name: str, *, head_size: int | None = None, **options: Any) -> AttributeModel:
@@ -181,7 +161,6 @@ def built(name: str, *, head_size: int | None = None, **options: Any) -> Attribu
 @pytest.mark.parametrize("name", METHODS)
 def test_logits_and_loss(name: str, head_size: int | None, bidirectional: bool) -> None:
     model = built(name, head_size=head_size, bidirectional=bidirectional)
-    ids = torch.tensor(TEXTS)
     labels = torch.tensor([0, 2, 1, 0])
     tables = [table.tolist() for table in getattr(model.method, "tables", ())]
     expected, losses = [], []
@@ -192,11 +171,10 @@ def test_logits_and_loss(name: str, head_size: int | None, bidirectional: bool) 
         expected.append(logits)
         weighted = zip([main, *others], [logits, *auxiliary], strict=True)
         losses.append(sum(w * (math.log(sum(map(math.exp, x))) - x[int(labels[row])]) for w, x in weighted))
-    batch = {"input_ids": ids, "attention_mask": (ids != PAD).long(), "attribute_ids": IDS}
-    found = model.eval()(**batch, labels=labels)
+    found = model.eval()(**BATCH, labels=labels)
     assert found.logits.shape == (4, 3)
-    assert float((found.logits.detach().double() - torch.tensor(expected)).abs().max()) < 1e-5  # logits are float32
-    trained = model.train()(**batch, labels=labels)
+    assert gap(found.logits, expected) < 1e-5  # logits are float32
+    trained = model.train()(**BATCH, labels=labels)
     assert abs(float(trained.loss.detach()) - sum(losses) / 4) < 1e-5
     assert trained.logits.shape == ((4, 3) if len(others) == 0 else (4, 1 + len(others), 3))
 
@@ -205,26 +183,22 @@ def test_logits_and_loss(name: str, head_size: int | None, bidirectional: bool) 
 @pytest.mark.parametrize("name", METHODS)
 def test_to_the_last_digit(name: str, sentence_size: int | None) -> None:
     model = built(name, head_size=5, sentence_size=sentence_size).eval()
-    ids = torch.tensor(TEXTS)
     tables = [table.tolist() for table in getattr(model.method, "tables", ())]
     expected = [
         slow_logits(model, text, [table[int(n)] for table, n in zip(tables, IDS[row], strict=False)])[0]
         for row, text in enumerate(TEXTS)
     ]
-    found = exact_logits(model, {"input_ids": ids, "attention_mask": (ids != PAD).long(), "attribute_ids": IDS})
-    assert float((found - torch.tensor(expected, dtype=torch.float64)).abs().max()) < TOLERANCE
+    assert gap(exact_logits(model, BATCH), expected) < TOLERANCE
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", METHODS)
 def test_texts_beside_it_change_nothing(name: str) -> None:
     model = built(name).eval()
-    ids = torch.tensor(TEXTS)
-    batch = {"input_ids": ids, "attention_mask": (ids != PAD).long(), "attribute_ids": IDS}
-    together = model(**batch).logits
+    together = model(**BATCH).logits
     for row in range(4):
-        alone = model(**{key: value[row : row + 1] for key, value in batch.items()}).logits
-        assert float((alone[0] - together[row]).abs().max()) < 1e-6
+        alone = model(**{key: value[row : row + 1] for key, value in BATCH.items()}).logits
+        assert gap(alone[0], together[row]) < 1e-6
 
 
 # How the last branch pools words, and the attributes that it reads.
@@ -244,9 +218,9 @@ def test_run_reads_padding_and_sentences_without_words(name: str) -> None:
     A sentence without words is what pooling makes of each of its places alone, on average.
     """
     model, (pool, attributes) = built(name, padding="run").eval(), POOLS[name]
-    method, ids = model.method, torch.tensor(TEXTS)
+    method = model.method
     with method.holder.use(method.condition(IDS, 4)):
-        found = model.backbone(ids, (ids != PAD).long())
+        found = model.backbone(BATCH["input_ids"], MASK)
     table, branch = model.backbone.embeddings.weight, model.backbone.branches[-1]
     sentences = [sentences_of(text) for text in TEXTS]
     S, W = max(map(len, sentences)), max(len(words) for text in sentences for words in text)
@@ -255,11 +229,11 @@ def test_run_reads_padding_and_sentences_without_words(name: str) -> None:
         pooled = []
         for words in text + [[]] * (S - len(text)):
             vectors = [table[word].tolist() for word in words] + [[0.0] * table.shape[1]] * (W - len(words))
-            states = slow_states(branch.words, vectors)
+            states = slow_states(branch.words.directions(), vectors)
             alone = [states[: len(words)]] if words else [[state] for state in states]
             pooled.append(mean([pool(method, one, a) for one in alone]))
-        expected = torch.tensor(slow_states(branch.sentences, pooled), dtype=torch.float64)
-        assert float((found.last_hidden_state[row, :, -6:] - expected).abs().max()) < TOLERANCE
+        expected = slow_states(branch.sentences.directions(), pooled)
+        assert gap(found.last_hidden_state[row, :, -6:], expected) < TOLERANCE
         assert found.attention_mask[row].tolist() == [1] * len(text) + [0] * (S - len(text))
 
 
@@ -267,7 +241,7 @@ def test_run_where_all_sentences_have_words() -> None:
     model = built("upa", padding="run").eval()
     ids = torch.tensor([[2, 3, 4, 9, 5, 6], [7, 8, 9, 2, 3, 4]])
     found, packed = model(ids, None, IDS[:2]).logits, built("upa").eval()(ids, None, IDS[:2]).logits
-    assert float((found - packed).abs().max()) > 1e-4  # a sentence of two words beside one of three
+    assert gap(found, packed) > 1e-4  # a sentence of two words beside one of three
 
 
 def test_bilinear_attention_over_scattered_words() -> None:
@@ -279,8 +253,7 @@ def test_bilinear_attention_over_scattered_words() -> None:
     found = functional.bilinear_attention_pool(hidden, mask, a, own.W, own.W_a, own.c, own.v)
     for row in range(2):
         states = [hidden[row, t].tolist() for t in range(5) if mask[row, t]]
-        expected = torch.tensor(slow_bilinear(own, states, a[row].tolist()), dtype=torch.float64)
-        assert float((found[row] - expected).abs().max()) < TOLERANCE
+        assert gap(found[row], slow_bilinear(own, states, a[row].tolist())) < TOLERANCE
     assert not found[2].any()
 
 
@@ -295,10 +268,7 @@ def test_merged_upa_is_attention_without_attributes() -> None:
     from attribune.export.export import merge_model, merged_model
 
     model = built("upa").float().eval()
-    ids = torch.tensor(TEXTS)
-    values = torch.tensor([2, 1])
+    ids, values = BATCH["input_ids"], torch.tensor([2, 1])
     plain = merged_model(model, merge_model(model, values))
     assert plain.method_config.name == "la"
-    mask = (ids != PAD).long()
-    expected = model(ids, mask, values.expand(4, 2)).logits
-    assert float((plain(ids, mask).logits - expected).abs().max()) < 1e-5
+    assert gap(plain(ids, MASK).logits, model(ids, MASK, values.expand(4, 2)).logits) < 1e-5

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 from families import tiny_backbone
-from slow_layers import Matrix, Vector, added, draw, exact_logits, matrix_times
+from slow_layers import Matrix, Vector, added, draw, exact_logits, gap, matrix_times, mean, real_words
 from tiny_models import CLASSES, NUMBERS, at_random, make_batch, make_schema
 from torch import Tensor
 
@@ -42,7 +42,7 @@ def test_words_are_mapped_by_the_full_matrix(size: int, rank: int) -> None:
 def test_the_transposed_matrix_is_another_method() -> None:
     x, w, U_1, U_2 = draw(3, 6, 5), draw(3, 5), draw(3, 5, 2), draw(3, 2, 5)
     wrong = functional.value_matrix_words(x, w, U_2.mT, U_1.mT)
-    assert float((wrong - functional.value_matrix_words(x, w, U_1, U_2)).abs().max()) > 1e-3
+    assert gap(wrong, functional.value_matrix_words(x, w, U_1, U_2)) > 1e-3
 
 
 def built(M: int, *, fused: bool, **options: Any) -> AttributeModel:
@@ -86,8 +86,8 @@ def slow_tang(backbone: Any, words: list[Vector]) -> Vector:
         text = words + [[0.0] * len(words[0])] * (width - len(words))
         read = [[x for word in text[t : t + width] for x in word] for t in range(len(text) - width + 1)]
         windows = [added(matrix_times(W.flatten(1).tolist(), window), b.tolist()) for window in read]
-        outputs.append([math.tanh(sum(column) / len(windows)) for column in zip(*windows, strict=True)])
-    return [sum(column) / len(outputs) for column in zip(*outputs, strict=True)]
+        outputs.append([math.tanh(x) for x in mean(windows)])
+    return mean(outputs)
 
 
 def slow_logits(model: AttributeModel, inputs: dict[str, Tensor], row: int) -> Vector:
@@ -95,10 +95,9 @@ def slow_logits(model: AttributeModel, inputs: dict[str, Tensor], row: int) -> V
     method, backbone = model.method, model.backbone
     each = [values_of(model, inputs, row, number) for number in range(len(model.slots))]
     matrices = [slow_matrix(values) for values in each]
-    ids, real = inputs["input_ids"][row].tolist(), inputs["attention_mask"][row].tolist()
-    table, words = backbone.embeddings.weight.tolist(), []
-    for word in (word for word, counts in zip(ids, real, strict=True) if counts):
-        mapped = [x for U in matrices for x in matrix_times(U, table[word])]
+    words = []
+    for word in real_words(model, inputs, row):
+        mapped = [x for U in matrices for x in matrix_times(U, word)]
         if method.fusion is not None:
             W, b = method.fusion.weight.tolist(), method.fusion.bias.tolist()
             mapped = [math.tanh(x) for x in added(matrix_times(W, mapped), b)]
@@ -141,13 +140,13 @@ def test_a_value_of_which_nothing_is_learned_is_none() -> None:
             table[1] = 0
     one = {**inputs, "attribute_ids": torch.tensor([[1, 0, 0, 1]] * 4)}
     none = {**inputs, "attribute_ids": torch.zeros(4, 4, dtype=torch.long)}
-    assert float((exact_logits(model, one) - exact_logits(model, none)).abs().max()) < TOLERANCE
+    assert gap(exact_logits(model, one), exact_logits(model, none)) < TOLERANCE
 
 
 def test_matrices_that_are_multiplied_are_another_method() -> None:
     """Those of several values add up."""
     model, inputs = built(1, fused=False).eval(), make_batch(1)
-    found = exact_logits(model, inputs)[0].tolist()
+    found = exact_logits(model, inputs)[0]
     first, second, third = (slow_matrix([value]) for value in values_of(model, inputs, 0, 0))
     columns = [matrix_times(first, matrix_times(second, list(column))) for column in zip(*third, strict=True)]
     product = [list(row) for row in zip(*columns, strict=True)]
@@ -156,7 +155,7 @@ def test_matrices_that_are_multiplied_are_another_method() -> None:
     u = added(*(value[-Z:] for value in values_of(model, inputs, 0, 0)))
     weight = torch.cat([model.head.weight.T, model.method.W_c]).T.tolist()
     wrong = added(matrix_times(weight, document + u), model.head.bias.tolist())
-    assert max(abs(x - y) for x, y in zip(found, wrong, strict=True)) > 1e-3
+    assert gap(found, wrong) > 1e-3
 
 
 def test_they_begin_near_the_identity() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 from families import tiny_backbone
-from slow_layers import matrix_times, random_lstm, slow_lstm
+from slow_layers import cut_sentences, draw, gap, matrix_times, mean, random_lstm, slow_lstm, slow_states
 from tiny_models import at_random
 from torch import Tensor, nn
 
@@ -40,48 +40,46 @@ def slow_direction(x: Tensor, mask: Tensor, own: LSTMWeights, *, reverse: bool, 
 @pytest.mark.parametrize("mask", [MASK, SCATTERED], ids=["right", "scattered"])
 @pytest.mark.parametrize(("E", "H"), [(5, 3), (2, 4)])
 def test_both_directions(E: int, H: int, mask: Tensor, padding: Any) -> None:
-    x, forward, backward = torch.randn(4, 6, E, dtype=torch.float64), random_lstm(E, H), random_lstm(E, H)
+    x, forward, backward = draw(4, 6, E), random_lstm(E, H), random_lstm(E, H)
     found = functional.bilstm(x, mask, forward, backward, padding=padding)
     expected = [
         slow_direction(x, mask, own, reverse=reverse, padding=padding)
         for own, reverse in ((forward, False), (backward, True))
     ]
     assert found.shape == (4, 6, 2 * H)
-    assert float((found - torch.cat(expected, dim=-1)).abs().max()) < TOLERANCE
+    assert gap(found, torch.cat(expected, dim=-1)) < TOLERANCE
 
 
 def test_it_is_that_of_torch() -> None:
     own = nn.LSTM(5, 3, batch_first=True).double()
     parameters = dict(own.named_parameters())
     named = LSTMWeights(*(parameters[f"{name}_l0"] for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")))
-    x = torch.randn(2, 7, 5, dtype=torch.float64)
-    assert float((functional.lstm(x, torch.ones(2, 7), named) - own(x)[0]).detach().abs().max()) < TOLERANCE
+    x = draw(2, 7, 5)
+    assert gap(functional.lstm(x, torch.ones(2, 7), named), own(x)[0]) < TOLERANCE
 
 
 def test_padding_changes_nothing_that_is_real() -> None:
     forward, backward = random_lstm(5, 3), random_lstm(5, 3)
-    x = torch.randn(4, 6, 5, dtype=torch.float64)
+    x = draw(4, 6, 5)
     found = functional.bilstm(x, MASK, forward, backward)
-    wide = torch.cat([x, 9 * torch.randn(4, 3, 5, dtype=torch.float64)], dim=1)
+    wide = torch.cat([x, 9 * draw(4, 3, 5)], dim=1)
     again = functional.bilstm(wide, torch.nn.functional.pad(MASK, (0, 3)), forward, backward)
-    assert float((again[:, :6] - found).abs().max()) < TOLERANCE
+    assert gap(again[:, :6], found) < TOLERANCE
     assert not again[:, 6:].any()
     assert not found[MASK == 0].any()
 
 
 def test_gradients_reach_every_weight_and_no_padding() -> None:
     own = LSTMWeights(*(one.requires_grad_() for one in random_lstm(5, 3)))
-    x = torch.randn(4, 6, 5, dtype=torch.float64, requires_grad=True)
+    x = draw(4, 6, 5).requires_grad_()
     functional.lstm(x, SCATTERED, own, reverse=True).sum().backward()
     assert all(one.grad is not None and one.grad.abs().sum() > 0 for one in own)
     assert x.grad is not None
     assert torch.equal(x.grad.abs().sum(dim=-1) > 0, SCATTERED.bool())
 
 
-def filters(*widths: int, E: int = 5, F: int = 4) -> list[Filters]:
-    return [
-        Filters(torch.randn(F, width, E, dtype=torch.float64), torch.randn(F, dtype=torch.float64)) for width in widths
-    ]
+def filters(*widths: int) -> list[Filters]:
+    return [Filters(draw(4, width, 5), draw(4)) for width in widths]
 
 
 def slow_windows(words: Tensor, one: Filters) -> list[list[float]]:
@@ -118,19 +116,15 @@ def slow_tang(words: Tensor, sets: list[Filters], *, tanh_before_mean: bool = Fa
         windows = slow_windows(words, one)
         if tanh_before_mean:
             windows = [[math.tanh(value) for value in window] for window in windows]
-        means = slow_mean(windows)
-        outputs.append(means if tanh_before_mean else [math.tanh(mean) for mean in means])
-    return slow_mean(outputs)
-
-
-def slow_mean(vectors: list[list[float]]) -> list[float]:
-    return [sum(column) / len(vectors) for column in zip(*vectors, strict=True)]
+        means = mean(windows)
+        outputs.append(means if tanh_before_mean else [math.tanh(x) for x in means])
+    return mean(outputs)
 
 
 @pytest.mark.parametrize("widths", [(3, 4, 5), (1,), (2, 7)])
 def test_convolved_words(widths: tuple[int, ...]) -> None:
     """Their largest value over the words is that over the windows (Kim 2014)."""
-    x, sets = torch.randn(4, 6, 5, dtype=torch.float64), filters(*widths)
+    x, sets = draw(4, 6, 5), filters(*widths)
     found = functional.max_tokens(lab.convolved_words(x, MASK, sets), MASK)
     for row in range(4):
         words = x[row, : int(MASK[row].sum())]
@@ -145,7 +139,7 @@ def test_convolved_words(widths: tuple[int, ...]) -> None:
 @pytest.mark.parametrize("tanh_before_mean", [False, True])
 def test_averaged_windows(tanh_before_mean: bool) -> None:
     """The document vector of Tang, Qin and Liu 2015."""
-    x, sets = torch.randn(4, 6, 5, dtype=torch.float64), filters(1, 2, 3)
+    x, sets = draw(4, 6, 5), filters(1, 2, 3)
     found = lab.averaged_windows(x, MASK, sets, tanh_before_mean=tanh_before_mean)
     for row in range(4):
         expected = slow_tang(x[row, : int(MASK[row].sum())], sets, tanh_before_mean=tanh_before_mean)
@@ -155,7 +149,7 @@ def test_averaged_windows(tanh_before_mean: bool) -> None:
 @pytest.mark.parametrize("widths", [(3, 5, 7), (1,), (2, 4), (9,)])
 def test_windows_around_each_word(widths: tuple[int, ...]) -> None:
     """The convolution of Amplayo et al. 2018, of windows as wide as wanted; nothing stands at padding."""
-    x, sets = torch.randn(4, 6, 5, dtype=torch.float64), filters(*widths)
+    x, sets = draw(4, 6, 5), filters(*widths)
     found = lab.convolved_words(x, MASK, sets, centred=True)
     assert found.shape == (4, 6, 4 * len(widths))
     for row in range(4):
@@ -168,18 +162,18 @@ def test_windows_around_each_word(widths: tuple[int, ...]) -> None:
 
 
 def test_a_window_around_a_word_is_not_the_one_from_it_on() -> None:
-    x, sets = torch.randn(1, 6, 5, dtype=torch.float64), filters(3)
+    x, sets = draw(1, 6, 5), filters(3)
     words = torch.nn.functional.pad(x[0], (0, 0, 0, 2))
     from_it_on = torch.tensor(slow_windows(words, sets[0]), dtype=torch.float64).relu()
     found = lab.convolved_words(x, MASK[:1], sets, centred=True)[0]
-    assert float((found - from_it_on).abs().max()) > 1e-3
+    assert gap(found, from_it_on) > 1e-3
 
 
 @pytest.mark.parametrize("name", ["convolved_words", "averaged_windows", "centred"])
 def test_words_beyond_the_text_are_not_read(name: str) -> None:
     centred = partial(lab.convolved_words, centred=True)
     sets, function = filters(2, 3), centred if name == "centred" else getattr(lab, name)
-    x = torch.randn(4, 6, 5, dtype=torch.float64)
+    x = draw(4, 6, 5)
     other = torch.where(MASK.bool().unsqueeze(-1), x, 9 * torch.randn_like(x))
     assert torch.equal(function(x, MASK, sets), function(other, MASK, sets))
 
@@ -193,12 +187,7 @@ SMALL: dict[str, dict[str, Any]] = {
 }
 # Padding, words that are unknown, and ends of sentences anywhere, also one after the other and where a text begins.
 TEXTS = torch.tensor(
-    [
-        [7, 1, 8, 6, 9, 2, 3, 4, 1],
-        [6, 6, 1, 5, 0, 0, 0, 0, 0],
-        [4, 3, 2, 9, 8, 6, 1, 6, 7],
-        [1, 1, 6, 0, 0, 0, 0, 0, 0],
-    ]
+    [[7, 1, 8, 6, 9, 2, 3, 4, 1], [6, 6, 1, 5, 0, 0, 0, 0, 0], [4, 3, 2, 9, 8, 6, 1, 6, 7], [1, 1, 6, 0, 0, 0, 0, 0, 0]]
 )
 
 
@@ -215,19 +204,6 @@ def vectors_of(backbone: WordModel, ids: list[int]) -> Tensor:
     return backbone.embeddings.weight.detach()[torch.tensor(ids, dtype=torch.long)]
 
 
-def sentences_of(ids: list[int]) -> list[list[int]]:
-    """Cut a text at its ends of sentences, and after every third word; without sentences that have no word."""
-    sentences: list[list[int]] = [[]]
-    for word in ids:
-        if word == END:
-            sentences.append([])
-        elif word != 0:
-            if len(sentences[-1]) == 3:
-                sentences.append([])
-            sentences[-1].append(word)
-    return [words for words in sentences if words]
-
-
 @pytest.mark.parametrize("tanh_before_mean", [False, True])
 @pytest.mark.parametrize("sentences", [None, "mean", "gru"])
 def test_the_convolution_of_tang(sentences: str | None, tanh_before_mean: bool) -> None:
@@ -237,7 +213,7 @@ def test_the_convolution_of_tang(sentences: str | None, tanh_before_mean: bool) 
         found = backbone(TEXTS, (TEXTS != 0).long())
     assert found.attention_mask.tolist() == [[1]] * 4
     for row, ids in enumerate(TEXTS.tolist()):
-        cut = [[word for word in ids if word]] if sentences is None else sentences_of(ids)
+        cut = [[word for word in ids if word]] if sentences is None else cut_sentences(ids, end=END)
         each = [
             slow_tang(vectors_of(backbone, words), backbone.filters.each(), tanh_before_mean=tanh_before_mean)
             for words in cut
@@ -246,7 +222,7 @@ def test_the_convolution_of_tang(sentences: str | None, tanh_before_mean: bool) 
             with torch.no_grad():
                 expected = backbone.gru(torch.tensor([each], dtype=torch.float64))[0][0, -1].tolist()
         else:
-            expected = slow_mean(each)
+            expected = mean(each)
         assert found.last_hidden_state[row, 0].tolist() == pytest.approx(expected, abs=TOLERANCE)
 
 
@@ -265,7 +241,7 @@ def test_sentences_weigh_the_same_however_long_they_are() -> None:
     ids = torch.tensor([[7, 8, 9, 6, 4]])
     with torch.no_grad():
         found = small("word-tang-cnn", sentences="mean")(ids).last_hidden_state
-        assert float((found - small("word-tang-cnn", sentences=None)(ids).last_hidden_state).abs().max()) > 1e-3
+        assert gap(found, small("word-tang-cnn", sentences=None)(ids).last_hidden_state) > 1e-3
 
 
 @pytest.mark.parametrize("bidirectional", [True, False])
@@ -280,11 +256,8 @@ def test_words_go_through_a_layer_first(bidirectional: bool) -> None:
             [math.tanh(y + b) for y, b in zip(matrix_times(W_e, x), b_e, strict=True)]
             for x in vectors_of(backbone, [word for word in ids if word]).tolist()
         ]
-        forward, *backward = backbone.recurrent.directions()
-        states = [slow_lstm(words, forward), *(slow_lstm(words[::-1], own)[::-1] for own in backward)]
-        for t in range(len(words)):
-            expected = [x for direction in states for x in direction[t]]
-            assert found[row, t].tolist() == pytest.approx(expected, abs=TOLERANCE)
+        states = slow_states(backbone.recurrent.directions(), words)
+        assert gap(found[row, : len(words)], states) < TOLERANCE
         assert not found[row, len(words) :].any()
 
 
@@ -311,15 +284,15 @@ def test_dropping_unknown_words_is_deleting_them(model_type: str, options: dict[
             left = [word for word in ids if word not in (0, UNKNOWN)]
             expected = backbone(torch.tensor([left])).last_hidden_state[0]
             if model_type == "word-tang-cnn":
-                assert float((found.last_hidden_state[row] - expected).abs().max()) < TOLERANCE
+                assert gap(found.last_hidden_state[row], expected) < TOLERANCE
                 continue
             kept = mask[row].bool() & (TEXTS[row] != UNKNOWN)
             assert found.attention_mask[row].tolist() == kept.long().tolist()
             states = found.last_hidden_state[row][kept]
-            assert float((states - expected).abs().max()) < TOLERANCE
+            assert gap(states, expected) < TOLERANCE
             assert not found.last_hidden_state[row][~kept].any()
         usual = small(model_type, **options)(TEXTS, mask).last_hidden_state
-    assert float((usual - found.last_hidden_state).abs().max()) > 1e-3
+    assert gap(usual, found.last_hidden_state) > 1e-3
 
 
 def test_dropped_words_are_not_in_windows_around_others() -> None:
@@ -334,7 +307,7 @@ def test_dropped_words_are_not_in_windows_around_others() -> None:
         expected = torch.zeros(9, 8, dtype=torch.float64)
         for number, place in enumerate(places):
             expected[place] = torch.tensor([value for maps in each for value in maps[number]], dtype=torch.float64)
-        assert float((found[row] - expected).abs().max()) < TOLERANCE
+        assert gap(found[row], expected) < TOLERANCE
 
 
 @pytest.mark.parametrize("model_type", ["word-bilstm", "word-bilstm-cnn"])
@@ -356,7 +329,6 @@ def test_a_layer_that_runs_over_padding_does_not_read_dropped_words(model_type: 
     for row, ids in enumerate(TEXTS.tolist()):
         places = [t for t, word in enumerate(ids) if word not in (0, UNKNOWN)]
         words = vectors_of(backbone, [ids[t] for t in places]).tolist() + [[0.0] * 5] * (len(ids) - len(places))
-        forward, backward = backbone.recurrent.directions()
-        states = zip(slow_lstm(words, forward), slow_lstm(words[::-1], backward)[::-1], strict=True)
-        for place, (one, other) in zip(places, states, strict=False):
-            assert found[row, place].tolist() == pytest.approx(one + other, abs=TOLERANCE)
+        states = slow_states(backbone.recurrent.directions(), words)
+        for place, state in zip(places, states, strict=False):
+            assert found[row, place].tolist() == pytest.approx(state, abs=TOLERANCE)

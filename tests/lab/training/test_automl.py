@@ -33,6 +33,7 @@ pytestmark = pytest.mark.slow
 
 ROWS = small_runs.reviews(160, seed=3)
 TRIALS = 3
+PARTS = ("validation", "test")
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -93,10 +94,8 @@ def test_the_best_network_on_validation_rows_is_the_model(run: Path) -> None:
     own = results["results"][0]["parts"]["validation"]["log_loss"]["value"]
     assert own == pytest.approx(trials[best]["metrics"]["log_loss"])
     assert trials[best]["metrics"]["log_loss"] == trials[best]["score"]
-    assert (results["training"]["selected_by"], results["training"]["best_value"]) == (
-        "log_loss",
-        trials[best]["score"],
-    )
+    selected = results["training"]["selected_by"], results["training"]["best_value"]
+    assert selected == ("log_loss", trials[best]["score"])
     assert [one["name"] for one in results["results"]] == ["automl", "automl, attributes hidden"]
     assert own < 0.6, "the words tell the class"
     assert not (run / "checkpoints").exists()
@@ -108,18 +107,13 @@ def test_the_best_network_on_validation_rows_is_the_model(run: Path) -> None:
 
 def test_one_seed_is_one_result_and_test_rows_are_not_read(run: Path, table: Path, tmp_path: Path) -> None:
     """The same rows with other test rows give the same search and the same model."""
-    parts = {"train": [], "validation": [], "test": []}
-    for name, part in (("validation", "validation"), ("test", "test")):
-        parts[part] = pq.read_table(run / f"{name}_predictions.parquet")["row"].to_pylist()
-    parts["train"] = [row for row in range(len(ROWS)) if row not in {*parts["validation"], *parts["test"]}]
-    paths = {
-        part: str(small_runs.write_csv(tmp_path / f"{part}.csv", [ROWS[row] for row in rows]))
-        for part, rows in parts.items()
-    }
+    held = {name: pq.read_table(run / f"{name}_predictions.parquet")["row"].to_pylist() for name in PARTS}
+    seen = [ROWS[row] for row in range(len(ROWS)) if row not in {*held["validation"], *held["test"]}]
     reversed_labels = [
-        {**ROWS[row], "stars": "bad" if ROWS[row]["stars"] == "good" else "good"} for row in parts["test"]
+        {**ROWS[row], "stars": "bad" if ROWS[row]["stars"] == "good" else "good"} for row in held["test"]
     ]
-    paths["test"] = str(small_runs.write_csv(tmp_path / "test.csv", reversed_labels))
+    rows = {"train": seen, "validation": [ROWS[row] for row in held["validation"]], "test": reversed_labels}
+    paths = {part: str(small_runs.write_csv(tmp_path / f"{part}.csv", rows[part])) for part in rows}
     recipe = recipe_of(table, trials=TRIALS).model_dump()
     train(Recipe.from_dict({**recipe, "data": {**recipe["data"], **paths}}), tmp_path / "again", baselines=False)
     assert trials_of(tmp_path / "again") == trials_of(run)
@@ -248,12 +242,9 @@ def test_both_texts_of_a_pair_are_read(tmp_path: Path) -> None:
         one, two = random.choice(["red", "blue"], size=2)
         rows.append({"a": f"{one} thing {number}", "b": f"{two} thing", "same": "yes" if one == two else "no"})
     data = {"train": str(small_runs.write_csv(tmp_path / "pairs.csv", rows)), "text": "a", "text_pair": "b"}
-    settings = {
-        "data": {**data, "label": "same"},
-        "method": {"name": "automl", "trials": 3},
-        "training": {"patience": 1},
-    }
-    results = train(Recipe.from_dict(settings), tmp_path / "run", baselines=False)
+    settings = {"data": {**data, "label": "same"}, "method": {"name": "automl", "trials": 3}}
+    recipe = Recipe.from_dict(settings | {"training": {"patience": 1}})
+    results = train(recipe, tmp_path / "run", baselines=False)
     assert results["results"][0]["parts"]["test"]["accuracy"]["value"] > 0.9
     _, predictor = load_run(tmp_path / "run")
     assert predictor.predict({"a": ["red one"] * 2, "b": ["red", "blue"]})["prediction"] == ["yes", "no"]
@@ -268,10 +259,8 @@ def test_attributes_are_features_and_unknown_ones_are_none(table: Path, run: Pat
     hidden = predictor.logits({"text": texts, "user": ["u1"] * 30}, hide_attributes=True)[0]
     np.testing.assert_array_equal(new, hidden)
     assert not np.allclose(known, new)
-    one_by_one = np.concatenate(
-        [predictor.logits({"text": [row["text"]], "user": [row["user"]]})[0] for row in ROWS[:30]]
-    )
-    np.testing.assert_allclose(one_by_one, known, rtol=1e-4, atol=1e-5)
+    alone = [predictor.logits({"text": [row["text"]], "user": [row["user"]]})[0] for row in ROWS[:30]]
+    np.testing.assert_allclose(np.concatenate(alone), known, rtol=1e-4, atol=1e-5)
     assert predictor.logits({"text": [], "user": []})[0].shape == (0, 2)
     long = "film " * 100_000 + "great"
     assert np.isfinite(predictor.logits({"text": [long, "", "?!"], "user": [None] * 3})[0]).all()
@@ -280,9 +269,8 @@ def test_attributes_are_features_and_unknown_ones_are_none(table: Path, run: Pat
 @pytest.fixture(scope="module")
 def vectors(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Vectors in which words of praise and of blame are apart, of all words but the numbers."""
-    words = {"great": 1, "lovely": 1, "fine": 1, "awful": -1, "poor": -1, "dull": -1} | dict.fromkeys(
-        small_runs._FILLER, 0
-    )
+    words = {"great": 1, "lovely": 1, "fine": 1, "awful": -1, "poor": -1, "dull": -1}
+    words |= dict.fromkeys(small_runs._FILLER, 0)
     path = tmp_path_factory.mktemp("vectors") / "mood.txt"
     path.write_text("".join(f"{word} {mood} 0.5 {-mood}\n" for word, mood in words.items()))
     return path

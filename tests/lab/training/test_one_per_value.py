@@ -51,8 +51,6 @@ def new(trained_runs: TrainedRuns) -> Path:
 
 def method_of(run: Path) -> tuple[AttributeModel, OnePerValueMethod]:
     model = load_run(run)[1].model
-    assert isinstance(model, AttributeModel)
-    assert isinstance(model.method, OnePerValueMethod)
     return model, model.method
 
 
@@ -78,29 +76,27 @@ def _stored(model: AttributeModel) -> list[torch.nn.Parameter]:
     return [model.get_parameter(name) for name in model.learned_names()]
 
 
-def test_the_rest_is_as_without_the_second_part(run: Path, trained_runs: TrainedRuns, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("least", "some"),
+    [("18", True), pytest.param("1000", False, marks=pytest.mark.exhaustive)],
+)
+def test_the_rest_is_as_without_the_second_part(
+    run: Path, trained_runs: TrainedRuns, tmp_path: Path, least: str, some: bool
+) -> None:
     """All that is shared is what the training for all rows made, and a value's copy depends on no other value."""
-    assert main(command(trained_runs, tmp_path / "some", "method.min_rows=18")) == 0
-    every, some = (load_file(path / "model" / "model.safetensors") for path in (run, tmp_path / "some"))
+    assert main(command(trained_runs, tmp_path / "fewer", f"method.min_rows={least}")) == 0
+    every, fewer = (load_file(path / "model" / "model.safetensors") for path in (run, tmp_path / "fewer"))
     counts = load_run(run)[1].schema["user"].counts
-    assert 1 < (counts >= 18).sum() < (counts >= 10).sum()
+    own = counts >= int(least)
+    own[0] = False
+    assert own.any() == some
+    assert own.sum() < (counts >= 10).sum()
     for name, tensor in every.items():
         if name.endswith(("dA", "dB")):
-            np.testing.assert_array_equal(some[name][counts >= 18][1:], tensor[counts >= 18][1:])
-            assert not some[name][counts < 18].any()
+            np.testing.assert_array_equal(fewer[name][own], tensor[own])
+            assert not fewer[name][~own].any()
         else:
-            np.testing.assert_array_equal(some[name], tensor)
-
-
-@pytest.mark.exhaustive
-def test_without_a_second_part_nothing_is_any_values_own(run: Path, trained_runs: TrainedRuns, tmp_path: Path) -> None:
-    assert main(command(trained_runs, tmp_path / "none", "method.min_rows=1000")) == 0
-    every, none = (load_file(path / "model" / "model.safetensors") for path in (run, tmp_path / "none"))
-    for name, tensor in every.items():
-        if name.endswith(("dA", "dB")):
-            assert not none[name].any()
-        else:
-            np.testing.assert_array_equal(none[name], tensor)
+            np.testing.assert_array_equal(fewer[name], tensor)
 
 
 def test_own_rows_are_learned(run: Path) -> None:
@@ -144,6 +140,8 @@ def test_verbs(run: Path, new: Path, tmp_path: Path, capsys: pytest.CaptureFixtu
         ["report", str(run), "--output", str(tmp_path / "page.html")],
         ["explain", str(run), str(new), "--output", str(tmp_path / "explained.html")],
         ["export", str(run), "--for", "user=u1", "--output", str(tmp_path / "u1")],
+        ["ablate", str(run), str(new), "--output", str(tmp_path / "layers.html")],
+        ["export", str(run), "--format", "onnx", "--output", str(tmp_path / "model.onnx")],
         ["describe", str(run)],
         ["enrol", str(run), str(new)],
         ["enrol", str(run), "--undo"],
@@ -152,12 +150,6 @@ def test_verbs(run: Path, new: Path, tmp_path: Path, capsys: pytest.CaptureFixtu
         assert main(words) == 0, capsys.readouterr().err
     assert (tmp_path / "u1" / "adapter_config.json").is_file()
     assert load_run(run)[1].schema["user"].size == len(method_of(run)[1].own_sites[0].dA)
-
-
-@pytest.mark.exhaustive
-def test_more_verbs(run: Path, new: Path, tmp_path: Path) -> None:
-    assert main(["ablate", str(run), str(new), "--output", str(tmp_path / "layers.html")]) == 0
-    assert main(["export", str(run), "--format", "onnx", "--output", str(tmp_path / "model.onnx")]) == 0
 
 
 def test_forgetting_leaves_others_as_they_are(run: Path, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Commands on files of data sets."""
+"""Commands, run in the process of the test."""
 
 from __future__ import annotations
 
