@@ -141,7 +141,7 @@ def test_low_rank_methods_become_a_folder_of_peft(
         before = untouched.eval()(**inputs).last_hidden_state
         head = load_file(str(output / "head.safetensors"))
         logits = states[:, 0] @ head["weight"].T + head["bias"]
-        wanted = model(**batch).logits
+        wanted = model.calibrated(model(**batch).logits)
     real = batch["attention_mask"].bool()
     assert (states - expected)[real].abs().max() < 1e-5
     assert (states - before)[real].abs().max() > 1e-3
@@ -170,7 +170,7 @@ def test_the_whole_model_in_onnx(run_of: Runs, exported: Exported, data: Path, m
     for part in (slice(0, 1), slice(1, 30), slice(30, 37)):
         batch = predictor.model.batch(encoded.take(part))
         with torch.no_grad():
-            expected = predictor.model(**batch).logits
+            expected = predictor.model.calibrated(predictor.model(**batch).logits)
         given = {name: batch[name].numpy() for name in shapes}
         (found,) = session.run(None, given)
         np.testing.assert_allclose(found, expected.numpy(), atol=1e-4)
@@ -232,7 +232,7 @@ def _probabilities(run: Path, file: Path, data: Path) -> tuple[np.ndarray, np.nd
         for ids in ({}, {"attribute_ids": np.zeros_like(given["attribute_ids"])})
     )
     with torch.no_grad():
-        return found, hidden, predictor.model(**batch).logits.softmax(dim=1).numpy()
+        return found, hidden, predictor.model.calibrated(predictor.model(**batch).logits).softmax(dim=1).numpy()
 
 
 @pytest.mark.exhaustive

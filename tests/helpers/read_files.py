@@ -7,8 +7,6 @@ from typing import Any
 
 from attribune.data.tables import read_table
 
-__all__ = ["read", "write"]
-
 
 def write(folder: Path, name: str, content: str | bytes) -> Path:
     """Write a file; text is written in UTF-8 with its ends of lines as they are."""

@@ -8,8 +8,6 @@ from collections.abc import Mapping
 from attribune.metrics.metric import Metric
 from attribune.tasks import Task, task_from_dict
 
-__all__ = ["figures", "through_json"]
-
 
 def figures(metrics: Mapping[str, Metric]) -> dict[str, float]:
     """The value of each metric."""
