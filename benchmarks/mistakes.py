@@ -161,7 +161,7 @@ class Places(ast.NodeVisitor):
             elif isinstance(value, int):
                 self._replace("wrong default", default, str(value + 1))
             elif isinstance(value, float):
-                self._replace("wrong default", default, str(value / 2))
+                self._replace("wrong default", default, str(value / 2 or 0.5))
         for part in node.body:
             self.visit(part)
 
