@@ -179,6 +179,10 @@ def empty(folder: Path) -> None:
         file.unlink()
 
 
+def of_another_family(folder: Path) -> None:
+    (folder / "config.json").write_text(json.dumps({"model_type": "xlnet"}))
+
+
 def configured(**settings: Any) -> Callable[[Path], None]:
     def change(folder: Path) -> None:
         file = folder / "config.json"
@@ -193,7 +197,7 @@ def configured(**settings: Any) -> Callable[[Path], None]:
         (empty, r"the backbone .* could not be loaded .*Check the folder"),
         (cut, "could not be loaded"),
         (configured(hidden_size=96), "could not be loaded"),
-        (configured(model_type="xlnet"), "no placement for backbones of type 'xlnet'"),
+        (of_another_family, "no placement for backbones of type 'xlnet'"),
         (configured(chunk_size_feed_forward=2), "chunk_size_feed_forward is 2"),
     ],
 )

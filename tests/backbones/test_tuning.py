@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 import pytest
@@ -46,12 +47,15 @@ _LLAMA_NORMS = norms("layers.{}", "input_layernorm", "post_attention_layernorm",
 _MORE_NORMS = norms("layers.{}", "pre_feedforward_layernorm", "post_feedforward_layernorm", biases=False)
 _MODERN_BERT_NORMS = norms("layers.{}", "attn_norm", "mlp_norm", after="final_norm", biases=False)
 _GEMMA_NAMES = [f"{place}_{part}_layernorm" for place in ("pre", "post") for part in ("self_attn", "feedforward")]
+_OLMO_NAMES = ("post_attention_layernorm", "post_feedforward_layernorm")
+_T5_NAMES = ("layer.0.layer_norm", "layer.1.layer_norm")
+_XL_NAMES = ("attention.self_attn_layer_norm", "LayerNorm")
 _ALBERT_LAYER = "encoder.albert_layer_groups.0.albert_layers.0"
 _OF_FAMILIES: list[tuple[tuple[str, ...], set[str]]] = [
     (("bert", "roberta", "xlm-roberta", "electra", "deberta", "deberta-v2", "longformer", "big_bird"), _BERT_NORMS),
     (
         ("olmo2",),
-        norms("layers.{}", "post_attention_layernorm", "post_feedforward_layernorm", after="norm", biases=False),
+        norms("layers.{}", *_OLMO_NAMES, after="norm", biases=False),
     ),
     (("gpt_neox",), norms("layers.{}", "input_layernorm", "post_attention_layernorm", after="final_layer_norm")),
     (("bart",), norms("encoder.layers.{}", "self_attn_layer_norm", "final_layer_norm")),
@@ -61,7 +65,7 @@ _OF_FAMILIES: list[tuple[tuple[str, ...], set[str]]] = [
     (("nomic_bert", "jina_embeddings_v3"), norms("layers.{}", "post_attention_layernorm", "post_mlp_layernorm")),
     (
         ("xlm-roberta-xl",),
-        norms("encoder.layer.{}", "attention.self_attn_layer_norm", "LayerNorm", after="encoder.LayerNorm"),
+        norms("encoder.layer.{}", *_XL_NAMES, after="encoder.LayerNorm"),
     ),
     (("mpnet",), norms("encoder.layer.{}", "attention.LayerNorm", "output.LayerNorm")),
     (("distilbert",), norms("transformer.layer.{}", "sa_layer_norm", "output_layer_norm")),
@@ -194,7 +198,7 @@ def test_lora_targets(tiny_backbone: Factory) -> None:
         ("atention", "did you mean 'attention'"),
         ("", "unknown tuning ''"),
         (None, "the tuning is None: give one of frozen"),
-        ("norms", "unknown tuning 'norms'.*" + ".*".join(TUNINGS)),
+        ("norms", f"unknown tuning 'norms'.*{re.escape(', '.join(TUNINGS))}"),
     ],
 )
 def test_what_cannot_be_read(text: str, message: str) -> None:
