@@ -125,7 +125,7 @@ def document_vectors(model: AttributeModel, **batch: Tensor) -> Tensor:
 @pytest.mark.usefixtures("exact")
 @pytest.mark.parametrize(("family", "method"), cases(FAMILIES))
 def test_the_document_vector_is_the_mean_of_its_chunks(family: str, method: str) -> None:
-    """Each chunk by itself, unpadded, with its document's attributes; chunks without a token do not count."""
+    """Each chunk by itself, unpadded, from position 0, with its document's attributes; none without a token counts."""
     model, documents = make_model(family, method), make_documents(LENGTHS)
     found = document_vectors(model, attribute_ids=attributes(), **padded(documents))
     for row, document in enumerate(documents):
@@ -134,25 +134,6 @@ def test_the_document_vector_is_the_mean_of_its_chunks(family: str, method: str)
             ids = torch.tensor([document[start : start + WINDOW]])
             vectors.append(document_vectors(model, input_ids=ids, attribute_ids=attributes([row]))[0])
         assert_same(found[row], sum(vectors) / len(vectors))
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("exact")
-@pytest.mark.parametrize("family", FAMILIES)
-def test_positions_begin_again_in_every_chunk(family: str) -> None:
-    """The backbone alone gives the same states for a chunk, wherever it stands in the document."""
-    model, documents = make_model(family, "none"), make_documents(LENGTHS)
-    states: list[Tensor] = []
-    hook = model.backbone.register_forward_hook(lambda _module, _args, out: states.append(out.last_hidden_state))
-    model(**padded(documents), attribute_ids=attributes())
-    hook.remove()
-    assert states[0].shape[:2] == (len(documents) * 3, WINDOW)
-    rows = states[0].detach().view(len(documents), -1, states[0].shape[-1])
-    for row, document in enumerate(documents):
-        for start in range(0, len(document), WINDOW):
-            ids = document[start : start + WINDOW]
-            alone = model.backbone(input_ids=torch.tensor([ids])).last_hidden_state[0]
-            assert_same(rows[row, start : start + len(ids)], alone)
 
 
 @pytest.mark.slow

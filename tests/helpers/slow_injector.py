@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import torch
+from slow_layers import Matrix, gelu
+from slow_layers import matrix_times as linear
 from torch import Tensor, nn
 
 from attribune.methods import Injector
@@ -29,19 +31,9 @@ __all__ = [
     "slow_site",
 ]
 
-Matrix = list[list[float]]
-
-
-def gelu(x: float) -> float:
-    return 0.5 * x * (1 + math.erf(x / math.sqrt(2)))
-
 
 def zeros(rows: int, columns: int) -> Matrix:
     return [[0.0] * columns for _ in range(rows)]
-
-
-def linear(matrix: Matrix, vector: Sequence[float]) -> list[float]:
-    return [sum(matrix[i][k] * vector[k] for k in range(len(vector))) for i in range(len(matrix))]
 
 
 def put(flat: dict[int, float], H: int, A: int) -> Matrix:

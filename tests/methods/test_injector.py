@@ -166,51 +166,15 @@ def test_initial_weight_is_the_standard_deviation_of_what_is_generated(
     assert float(torch.stack(squares).mean().sqrt()) == pytest.approx(initial_weight, rel=0.15)
 
 
-# Behaviour
+# Attribute dropout
 
 
 def randomised(**settings: Any) -> Method:
     return at_random(build(**settings), size=0.7).double()
 
 
-IDS = torch.tensor([[1, 2, 3, 6], [0, 0, 0, 0], [4, 5, 0, 0], [2, 0, 6, 1]])
-
-
 def outputs(method: Method, ids: Tensor, h: Tensor) -> Tensor:
     return method.sites[0](h, method.condition(ids, len(ids))).detach()
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("aggregation", ["post", "pre"])
-@pytest.mark.parametrize(("low_rank", "phm"), FORMS)
-def test_id_0_contributes_nothing_and_rows_do_not_touch_each_other(low_rank: bool, phm: bool, aggregation: str) -> None:
-    method = randomised(low_rank=low_rank, phm=phm, aggregation=aggregation).eval()
-    h = torch.randn(4, 3, 48, dtype=torch.float64)
-    together = outputs(method, IDS, h)
-    for row in range(4):
-        alone = outputs(method, IDS[row : row + 1], h[row : row + 1])
-        assert float((alone[0] - together[row]).abs().max()) < 1e-10
-    order = torch.tensor([2, 0, 3, 1])
-    assert float((outputs(method, IDS[order], h[order]) - together[order]).abs().max()) < 1e-10
-    with torch.no_grad():
-        for table in method.tables:
-            table[0] = 1e6
-    assert torch.equal(outputs(method, IDS, h), together)
-
-
-def test_the_order_of_the_values_in_a_row_does_not_matter() -> None:
-    method, h = randomised().eval(), torch.randn(4, 3, 48, dtype=torch.float64)
-    turned = IDS[:, [0, 3, 1, 2]]
-    assert float((outputs(method, turned, h) - outputs(method, IDS, h)).abs().max()) < 1e-10
-
-
-def test_the_same_value_in_two_attributes_has_two_meanings() -> None:
-    method, h = randomised().eval(), torch.randn(1, 3, 48, dtype=torch.float64)
-    user, tag = torch.tensor([[3, 0, 0, 0]]), torch.tensor([[0, 3, 0, 0]])
-    assert float((outputs(method, user, h) - outputs(method, tag, h)).abs().max()) > 1e-3
-
-
-# Attribute dropout
 
 
 def test_dropped_is_the_same_as_missing() -> None:
@@ -226,29 +190,3 @@ def test_dropped_is_the_same_as_missing() -> None:
     assert bool((distances.min(dim=1).values < 1e-10).all())
     share = torch.bincount(distances.argmin(dim=1), minlength=4) / n
     assert bool((share > 0.15).all()), "each of the four happens"
-
-
-def test_a_forward_pass_drops_the_same_for_all_its_sites() -> None:
-    method = randomised(attribute_dropout=0.5, sites=2).train()
-    method.sites[1].load_state_dict(method.sites[0].state_dict())
-    ids, h = torch.tensor([[1, 2, 3, 6]]).expand(50, -1), torch.randn(50, 2, 48, dtype=torch.float64)
-    condition = method.condition(ids, 50)
-    assert torch.equal(method.sites[0](h, condition), method.sites[1](h, condition))
-
-
-def test_dropout_is_off_in_evaluation_and_at_rate_0() -> None:
-    ids, h = IDS.repeat(50, 1), torch.randn(200, 2, 48, dtype=torch.float64)
-    method = randomised(attribute_dropout=0.9).eval()
-    assert torch.equal(outputs(method, ids, h), outputs(method, ids, h))
-    assert float(method.condition(ids, 200).values[0].membership.sum()) == int((ids[:, 0] > 0).sum())
-    method = randomised(attribute_dropout=0.0).train()
-    assert float(method.condition(ids, 200).values[0].membership.sum()) == int((ids[:, 0] > 0).sum())
-
-
-def test_every_parameter_learns() -> None:
-    for low_rank, phm in FORMS:
-        method = randomised(low_rank=low_rank, phm=phm)
-        method.sites[0](torch.randn(4, 3, 48, dtype=torch.float64), method.condition(IDS, 4)).square().sum().backward()
-        for name, parameter in method.named_parameters():
-            assert parameter.grad is not None, name
-            assert bool(parameter.grad.any()), name

@@ -133,31 +133,6 @@ def test_whole_model(config: ConcatText | ConcatWord, padding: str) -> None:
     assert_same(found[0], document @ model.head.weight.T + model.head.bias)
 
 
-# Initial values, and the unknown
-
-
-@pytest.mark.parametrize("config", [ConcatText(), ConcatWord(inner=7)], ids=lambda c: c.name)
-def test_vectors_start_uniform_and_the_unknown_has_one(config: ConcatText | ConcatWord) -> None:
-    method = config.build(make_host(hidden=12, slots=slots_of(4), heads=3))
-    for table in method.tables:
-        assert table.shape == (6, 12)
-        assert 0.2 < float(table.detach().abs().max()) <= 0.25
-        assert bool((table[0] != 0).all())
-
-
-def test_the_unknown_learns_from_rows_without_a_value_only() -> None:
-    method = build(ConcatText(vector_size=5), 2)
-    ids = torch.tensor([[3, 0, 5, 1], [2, 2, 0, 0]])
-    method.pool(draw(2, 5, 12), MASK[:2], method.condition(ids, 2), functional.first_token).sum().backward()
-    tags, user = (table.grad for table in method.tables)
-    assert not tags[0].any(), "both rows have a value, beside places left free"
-    assert bool((user[0] != 0).all())
-    method.zero_grad()
-    condition = method.train().condition(ids, 2, torch.tensor([[0.1, 0.9], [0.9, 0.9]]))
-    method.pool(draw(2, 5, 12), MASK[:2], condition, functional.first_token).sum().backward()
-    assert bool((method.tables[0].grad[0] != 0).all()), "attribute dropout trains it"
-
-
 def test_heads_that_do_not_divide_the_size_are_refused() -> None:
     with pytest.raises(
         ConfigError, match="heads is 5, but the size 12 is not divisible by it: choose 1, 2, 3, 4, 6, 12"

@@ -26,7 +26,6 @@ from tiny_models import at_random
 from torch import Tensor, nn
 
 from attribune import functional
-from attribune.functional import tanh_sum as tangents
 from attribune.methods import Injector
 from attribune.methods.condition import Slots
 
@@ -135,13 +134,6 @@ SIZES = [  # H, O, A, Z
 def test_sizes(H: int, O: int, A: int, Z: int, form: dict[str, bool]) -> None:
     config = Injector(hypercomplex=O, bottleneck=A, vector_size=Z, **form)
     check(config, TAGS, hidden=H)
-
-
-def test_chunks_of_values(monkeypatch: pytest.MonkeyPatch) -> None:
-    for elements in (1, 48 * 8, 2 * 48 * 8, 5 * 48 * 8):
-        monkeypatch.setattr(tangents, "_CHUNK", {"cpu": elements})
-        config = Injector(hypercomplex=4, bottleneck=8, vector_size=5)
-        check(config, SEVERAL, hidden=48)
 
 
 def test_under_compilation_every_slot_counts(monkeypatch: pytest.MonkeyPatch) -> None:

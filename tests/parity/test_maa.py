@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from attribune import functional
 from attribune.errors import ConfigError
-from attribune.methods import AttentionBias, Host, Maa, Method, TinyMaa
+from attribune.methods import AttentionBias, ConcatText, ConcatWord, Host, Maa, Method, MethodConfig, TinyMaa
 from attribune.methods.ma_bert import StackConfig
 
 MASK = torch.tensor([[1, 1, 1, 1, 1], [1, 1, 0, 0, 0], [0, 0, 1, 1, 1], [0, 1, 0, 0, 1]])
@@ -124,7 +124,7 @@ CONFIGS: dict[str, tuple[StackConfig, int]] = {  # and the number of heads
 }
 
 
-def build(config: StackConfig, M: int) -> Method:
+def build(config: MethodConfig, M: int) -> Method:
     method = config.build(make_host(hidden=12, slots=slots_of(M), heads=3)).double().eval()
     at_random(method, size=0.7)
     return method
@@ -182,25 +182,35 @@ def test_sizes_unless_given_are_those_of_the_backbone() -> None:
     assert {name for name in shapes if name.startswith("b_")} == {"b_1", "b_2"}, "no biases in the attention"
 
 
-@pytest.mark.parametrize("config", [Maa(inner=7), AttentionBias(inner=7), TinyMaa()], ids=lambda c: c.name)
-def test_vectors_start_uniform_and_the_unknown_has_one(config: StackConfig) -> None:
+UNKNOWN = [Maa(inner=7), AttentionBias(inner=7), TinyMaa(), ConcatText(), ConcatWord(inner=7)]
+
+
+@pytest.mark.parametrize("config", UNKNOWN, ids=lambda c: c.name)
+def test_vectors_start_uniform_and_the_unknown_has_one(config: MethodConfig) -> None:
     for table in config.build(make_host(hidden=12, slots=slots_of(4), heads=3)).tables:
         assert 0.2 < float(table.detach().abs().max()) <= 0.25
         assert bool((table[0] != 0).all())
 
 
-def test_the_unknown_learns_from_rows_without_a_value_only() -> None:
-    method = build(Maa(layers=1, inner=7), 2)
-    ids = torch.tensor([[3, 0, 5, 1], [2, 2, 0, 0]])
-    weights = draw(2, 5, 12)  # the sum of a norm's output is the same for every input
-    (method.encode(draw(2, 5, 12), MASK[:2], method.condition(ids, 2)) * weights).sum().backward()
-    tags, user = (table.grad for table in method.tables)
-    assert not tags[0].any(), "both rows have a value, beside places left free"
-    assert bool((user[0] != 0).all())
-    method.zero_grad()
-    condition = method.train().condition(ids, 2, torch.tensor([[0.1, 0.9], [0.9, 0.9]]))
-    (method.encode(draw(2, 5, 12), MASK[:2], condition) * weights).sum().backward()
-    assert bool((method.tables[0].grad[0] != 0).all()), "attribute dropout trains it"
+@pytest.mark.parametrize("config", [Maa(layers=1, inner=7), ConcatText(vector_size=5)], ids=lambda c: c.name)
+def test_the_unknown_learns_from_rows_without_a_value_only(config: MethodConfig) -> None:
+    method, ids, weights = build(config, 2), torch.tensor([[3, 0, 5, 1], [2, 2, 0, 0]]), draw(2, 5, 12)
+
+    def learned(*random: Tensor) -> list[Tensor]:
+        method.zero_grad()
+        condition, hidden = method.condition(ids, 2, *random), draw(2, 5, 12)
+        if isinstance(config, ConcatText):
+            states = method.pool(hidden, MASK[:2], condition, functional.first_token).unsqueeze(1)
+        else:
+            states = method.encode(hidden, MASK[:2], condition)
+        (states * weights).sum().backward()  # the sum of a norm's output alone is the same for every input
+        return [table.grad[0] for table in method.tables]
+
+    tags, user = learned()
+    assert not tags.any(), "both rows have a value, beside places left free"
+    assert bool((user != 0).all())
+    method.train()
+    assert bool((learned(torch.tensor([[0.1, 0.9], [0.9, 0.9]]))[0] != 0).all()), "attribute dropout trains it"
 
 
 def on(family: str, config: StackConfig, M: int = 2) -> tuple[nn.Module, Any]:
