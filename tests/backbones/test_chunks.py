@@ -58,14 +58,6 @@ def test_documents_become_rows() -> None:
     assert found["token_type_ids"].tolist() == [[1, 2], [3, 4], [5, 0], [11, 12], [-10, -10], [-10, 0]]
 
 
-def test_padding_on_the_left_goes_to_the_right() -> None:
-    """Padding in between stays, since it fills sentences up to a chunk."""
-    ids = torch.tensor([[7, 7, 1, 2, 3], [1, 7, 2, 7, 3], [7, 7, 7, 7, 7]])
-    found = cut_chunks({"input_ids": ids, "attention_mask": (ids < 7).long()}, 3)
-    assert found["input_ids"].tolist() == [[1, 2, 3], [7, 7, 0], [1, 7, 2], [7, 3, 0], [7, 7, 7], [7, 7, 0]]
-    assert found["attention_mask"].sum(dim=1).tolist() == [3, 0, 2, 1, 0, 0]
-
-
 @settings(max_examples=60, deadline=None)
 @given(
     rows=st.lists(st.lists(st.booleans(), min_size=9, max_size=9), min_size=1, max_size=4),
@@ -73,7 +65,10 @@ def test_padding_on_the_left_goes_to_the_right() -> None:
     chunk=st.integers(1, 11),
 )
 def test_any_mask(rows: list[list[bool]], width: int, chunk: int) -> None:
-    """Nothing is lost, nothing moves to another document, and the first token begins the first chunk."""
+    """Nothing is lost, nothing moves to another document, and the first token begins the first chunk.
+
+    Padding in between stays, since it fills sentences up to a chunk.
+    """
     mask = torch.tensor(rows)[:, :width].long()
     ids = torch.arange(1, mask.numel() + 1).view(mask.shape)
     found = cut_chunks({"input_ids": ids, "attention_mask": mask}, chunk)

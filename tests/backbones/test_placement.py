@@ -146,19 +146,6 @@ def test_residual_addition_follows_the_site(
                 assert torch.equal(watch.outputs[layer][run], after_attention + watch.outputs[feed_forward][run])
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("model_type", FAMILIES)
-def test_every_site_reaches_the_output(model_type: str, tiny_backbone: Callable[..., PreTrainedModel]) -> None:
-    inputs = batch()
-    backbone = tiny_backbone(model_type)
-    plain = backbone(**inputs).last_hidden_state
-    for number, site in enumerate(find_sites(backbone, placement_for(model_type))):
-        hook = backbone.get_submodule(site.path).register_forward_hook(lambda _m, _a, output: output * 1.5)
-        changed = backbone(**inputs).last_hidden_state
-        hook.remove()
-        assert float((changed - plain).detach().abs().max()) > 1e-3, f"site {number}"
-
-
 NORMS = {  # gains and biases in the norms of the layers and in those after the last
     **dict.fromkeys(POST_NORM, 2 * 2 * 2),
     "albert": 2 * 2,

@@ -32,14 +32,6 @@ def chunk(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
 
 
 @pytest.mark.slow
-def test_gradients_of_the_adapters() -> None:
-    weights = (draw(5, 3, grad=True), draw(3, grad=True), draw(3, 5, grad=True), draw(5, grad=True))
-    assert torch.autograd.gradcheck(functional.adapter, (draw(2, 2, 5, grad=True), *weights))
-    own = (draw(2, 5, 3, grad=True), draw(2, 3, grad=True), *weights[2:])
-    assert torch.autograd.gradcheck(functional.attribute_adapter, (draw(2, 2, 5, grad=True), *own))
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize("elements", [pytest.param(1, marks=pytest.mark.exhaustive), 30, 1 << 20])
 def test_gradients_of_the_weights(elements: int, chunk: Callable[[int], None]) -> None:
     chunk(elements)

@@ -20,13 +20,6 @@ FILM = Slots(name="film", start=4, count=1, size=3)
 SLOTS = (USER, TAGS, FILM)
 
 
-def test_slots_of() -> None:
-    ids = torch.arange(10).view(2, 5)
-    assert USER.of(ids).tolist() == [[0], [5]]
-    assert TAGS.of(ids).tolist() == [[1, 2, 3], [6, 7, 8]]
-    assert FILM.of(ids).tolist() == [[4], [9]]
-
-
 # Values
 
 

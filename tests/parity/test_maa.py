@@ -218,45 +218,31 @@ def on(family: str, config: StackConfig, M: int = 2) -> tuple[nn.Module, Any]:
     return backbone, config.build(Host.of(backbone, outputs=2, slots=slots_of(M)))
 
 
-def is_copy(found: Any, family: str, names: dict[str, Tensor], M: int) -> None:
-    for matrix, original in names.items():
-        expected = original[None].expand(M, -1, -1) if matrix in ("W_q", "W_k", "W_v") else original
-        if matrix == "W_o":
-            expected = torch.cat([original / M] * M)
-        assert torch.equal(getattr(found, matrix), expected), (family, matrix)
+# Of a layer, its path and the parts that become W_q, W_k, W_v, W_o, W_1 and W_2.
+BERT_PARTS = [f"attention.self.{name}" for name in ("query", "key", "value")] + ["attention.output.dense"]
+ALBERT_PARTS = [f"attention.{name}" for name in ("query", "key", "value", "dense")]
+LAYERS = {
+    "bert": ("encoder.layer.{}", [*BERT_PARTS, "intermediate.dense", "output.dense"]),
+    "albert": ("encoder.albert_layer_groups.0.albert_layers.0", [*ALBERT_PARTS, "ffn", "ffn_output"]),
+    "gpt2": ("h.{}", [*["attn.c_attn"] * 3, "attn.c_proj", "mlp.c_fc", "mlp.c_proj"]),  # the first three are one map
+}
 
 
-@pytest.mark.parametrize("layers", [1, 2])
 @pytest.mark.parametrize("M", NUMBERS)
-def test_initial_values_of_the_last_layers(M: int, layers: int) -> None:
+@pytest.mark.parametrize(("family", "layers"), [("bert", 1), ("bert", 2), ("albert", 1), ("gpt2", 1)])
+def test_initial_values_of_the_last_layers(family: str, layers: int, M: int) -> None:
     """Every attribute starts with the queries, keys and values of the backbone; their outputs are averaged."""
-    backbone, method = on("bert", Maa(layers=layers, initial="backbone"), M)
-    for mine, theirs in zip(method.layers, backbone.encoder.layer[-layers:], strict=True):
-        attention = theirs.attention
-        names = {
-            "W_q": attention.self.query.weight.T,
-            "W_k": attention.self.key.weight.T,
-            "W_v": attention.self.value.weight.T,
-            "W_o": attention.output.dense.weight.T,
-            "W_1": theirs.intermediate.dense.weight.T,
-            "W_2": theirs.output.dense.weight.T,
-        }
-        is_copy(mine, "bert", names, M)
-
-
-def test_initial_values_of_a_fused_projection() -> None:
-    backbone, method = on("gpt2", AttentionBias(layers=1, initial="backbone"))
-    theirs = backbone.h[1]
-    fused = theirs.attn.c_attn.weight
-    names = {"W_q": fused[:, :48], "W_k": fused[:, 48:96], "W_v": fused[:, 96:], "W_o": theirs.attn.c_proj.weight}
-    is_copy(method.layers[0], "gpt2", {**names, "W_1": theirs.mlp.c_fc.weight, "W_2": theirs.mlp.c_proj.weight}, 2)
-
-
-def test_initial_values_of_shared_layers() -> None:
-    backbone, method = on("albert", Maa(layers=1, initial="backbone"))
-    theirs = backbone.encoder.albert_layer_groups[0].albert_layers[0]
-    names = {"W_q": theirs.attention.query.weight.T, "W_o": theirs.attention.dense.weight.T}
-    is_copy(method.layers[0], "albert", {**names, "W_1": theirs.ffn.weight.T, "W_2": theirs.ffn_output.weight.T}, 2)
+    backbone, method = on(family, Maa(layers=layers, initial="backbone"), M)
+    layer, parts = LAYERS[family]
+    for number, mine in enumerate(method.layers, 2 - layers):
+        theirs = [backbone.get_submodule(f"{layer.format(number)}.{part}").weight for part in parts]
+        q, k, v, o, first, second = theirs if family == "gpt2" else [weight.T for weight in theirs]
+        if family == "gpt2":
+            q, k, v = q.split(48, dim=1)
+        expected = {name: torch.stack([weight] * M) for name, weight in (("W_q", q), ("W_k", k), ("W_v", v))}
+        expected |= {"W_o": torch.cat([o / M] * M), "W_1": first, "W_2": second}
+        for name, weight in expected.items():
+            assert torch.equal(getattr(mine, name), weight), name
 
 
 @pytest.mark.parametrize("M", NUMBERS)
@@ -284,11 +270,7 @@ def test_copied_layers_start_as_the_attention_of_the_backbone(M: int) -> None:
         ("albert", Maa(initial="backbone", layers=2), "the stack has 2 layers and the backbone 1 with weights"),
         ("bert", TinyMaa(initial="backbone"), "layer 2 of the backbone has no q_proj map"),
         ("llama", Maa(initial="backbone", layers=1), "layer 2 of the backbone has no k_proj map"),
-        (
-            "modernbert",
-            Maa(initial="backbone", layers=1),
-            "layer 2 of the backbone has no up_proj map",
-        ),
+        ("modernbert", Maa(initial="backbone", layers=1), "layer 2 of the backbone has no up_proj map"),
     ],
 )
 def test_what_cannot_be_copied_is_refused(family: str, config: StackConfig, message: str) -> None:
