@@ -70,7 +70,7 @@ def batch(task: str, *, texts: int = 2) -> dict[str, Tensor]:
     return {
         "input_ids": torch.randint(5, VOCABULARY, mask.shape, generator=generator) * mask,
         "attention_mask": mask,
-        "attribute_ids": torch.tensor([[2, 1], [1, 2], [2, 1], [3, 1], [0, 1]]),
+        "attribute_ids": torch.tensor([[2, 1], [1, 2], [2, 1], [3, 0], [1, 1]]),
         "labels": token_labels(task, mask) if task in TOKENS else torch.tensor(LABELS.get(task, LABELS["pairs"])),
     }
 
