@@ -55,7 +55,9 @@ def build(family: str, task: str | Task, method: MethodConfig = METHOD, **option
     """A model whose method is moved away from its initial values."""
     torch.manual_seed(0)
     task = TASKS[task] if isinstance(task, str) else task
-    model = AttributeModel.build(tiny_backbone(family), SCHEMA, task=task, method=method, **{"dropout": 0.0, **options})
+    if not isinstance(task, Similarity):
+        options = {"dropout": 0.0, **options}
+    model = AttributeModel.build(tiny_backbone(family), SCHEMA, task=task, method=method, **options)
     with torch.no_grad():
         for parameter in model.method.parameters():
             parameter += 0.1 * torch.randn_like(parameter)
@@ -70,7 +72,7 @@ def batch(task: str, *, texts: int = 2) -> dict[str, Tensor]:
     return {
         "input_ids": torch.randint(5, VOCABULARY, mask.shape, generator=generator) * mask,
         "attention_mask": mask,
-        "attribute_ids": torch.tensor([[2, 1], [1, 2], [2, 1], [3, 0], [1, 1]]),
+        "attribute_ids": torch.tensor([[2, 1], [1, 2], [2, 1], [3, 1], [int(task == "pairs"), 1]]),
         "labels": token_labels(task, mask) if task in TOKENS else torch.tensor(LABELS.get(task, LABELS["pairs"])),
     }
 
