@@ -188,13 +188,16 @@ class _MapByHand:
         return torch.tensor(rows, dtype=torch.float64)
 
 
-def changed_backbone(family: str, changes: Mapping[tuple[str, int], Change], rows: Sequence[Any]) -> nn.Module:
+def changed_backbone(
+    family: str, changes: Mapping[tuple[str, int], Change], rows: Sequence[Any], *, relative: bool = False
+) -> nn.Module:
     """A plain backbone in float64 whose linear maps are changed by loops.
 
     Args:
         family: of the backbone.
         changes: by path and first feature of a map.
         rows: what the changes know of each row.
+        relative: a mistake for a single row: DeBERTa's maps are changed on relative positions, too.
     """
     backbone = exactly(tiny_backbone(family))
     by_path: defaultdict[str, list[tuple[int, Change]]] = defaultdict(list)
@@ -202,7 +205,7 @@ def changed_backbone(family: str, changes: Mapping[tuple[str, int], Change], row
         by_path[path].append((start, change))
     for path, mine in by_path.items():
         # DeBERTa calls these two again, on relative positions, which belong to no row.
-        hook = _MapByHand(rows, every_second=path.endswith(("query_proj", "key_proj")))
+        hook = _MapByHand(rows, every_second=path.endswith(("query_proj", "key_proj")) and not relative)
         hook.changes = mine
         backbone.get_submodule(path).register_forward_hook(hook)
     return backbone

@@ -1,6 +1,7 @@
 """Layers over the words of one text, number by number, from their equations; logits of models in float64.
 
-`assert_same` compares what the library makes in float64 with such loops.
+`assert_same` compares what the library makes in float64 with such loops; `assert_apart` does so where a test has
+planted a mistake, which the sizes, rows and values of the comparison have to show.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ __all__ = [
     "Matrix",
     "Vector",
     "added",
+    "assert_apart",
     "assert_same",
     "draw",
     "exact_logits",
@@ -48,6 +50,14 @@ def assert_same(found: Tensor, expected: Any) -> None:
     """Check that a tensor in float64 has the shape and, within 1e-10, the numbers of another one or of lists."""
     wanted = expected if isinstance(expected, Tensor) else torch.tensor(expected, dtype=torch.float64)
     torch.testing.assert_close(found.detach(), wanted.detach(), rtol=0, atol=1e-10)
+
+
+def assert_apart(found: Tensor, expected: Any, *, by: float = 1e-3) -> None:
+    """Check that a tensor in float64 has the shape of another one or of lists, and a number that is another by far."""
+    wanted = expected if isinstance(expected, Tensor) else torch.tensor(expected, dtype=torch.float64)
+    assert found.shape == wanted.shape
+    assert found.dtype == wanted.dtype == torch.float64
+    assert float((found - wanted).detach().abs().max()) > by
 
 
 def added(*vectors: Vector) -> Vector:

@@ -12,7 +12,7 @@ import torch
 from families import tiny_backbone
 from hosts import make_host
 from layer_parts import states_of_backbone
-from slow_layers import assert_same, draw, gelu, slow_norm
+from slow_layers import assert_apart, assert_same, draw, gelu, slow_norm
 from tiny_models import at_random, exactly, make_batch, make_model, recorded
 from torch import Tensor
 from torch.nn.functional import relu
@@ -61,7 +61,9 @@ def test_function(H: int, A: int) -> None:
 
 def test_another_activation() -> None:
     h, weights = draw(2, 3, 11), parameters(11, 7)
-    assert_same(functional.adapter(h, **weights, f=relu), slow_adapter(h, **weights, f=lambda x: max(x, 0.0)))
+    expected = slow_adapter(h, **weights, f=lambda x: max(x, 0.0))
+    assert_same(functional.adapter(h, **weights, f=relu), expected)
+    assert_apart(functional.adapter(h, **weights), expected)
 
 
 # The extensions of section 3.6
@@ -166,7 +168,9 @@ def test_beside_the_sub_layers(family: str, joined: str) -> None:
     with torch.no_grad(), recorded(model.backbone) as found:
         model(**batch)
     real = batch["attention_mask"].bool()
-    assert_same(found[0].last_hidden_state[real], states_of_backbone(backbone, batch)[real])
+    expected = states_of_backbone(backbone, batch)[real]
+    assert_same(found[0].last_hidden_state[real], expected)
+    assert_apart(states_of_backbone(exactly(tiny_backbone(family)), batch)[real], expected, by=1e-2)
 
 
 def test_starts_near_the_identity() -> None:
@@ -186,3 +190,26 @@ def test_module(H: int, A: int) -> None:
         for found in (site(h), site(h, method.condition(None, rows=2))):
             assert_same(found, expected)
     assert len({site.W_down[0, 0].item() for site in method.sites}) == 3
+
+
+PLANTED: dict[str, Callable[..., Tensor]] = {
+    "no residual": lambda h, W_down, b_down, W_up, b_up, f: f(h @ W_down + b_down) @ W_up + b_up,
+    "no bias down": lambda h, W_down, b_down, W_up, b_up, f: h + (f(h @ W_down) @ W_up + b_up),
+    "no bias up": lambda h, W_down, b_down, W_up, b_up, f: h + f(h @ W_down + b_down) @ W_up,
+    "no activation": lambda h, W_down, b_down, W_up, b_up, f: h + ((h @ W_down + b_down) @ W_up + b_up),
+    "activation on the output": lambda h, W_down, b_down, W_up, b_up, f: h + f(f(h @ W_down + b_down) @ W_up + b_up),
+    "transposed down": lambda h, W_down, b_down, W_up, b_up, f: h + (f(h @ W_down.T + b_down) @ W_up + b_up),
+    "transposed up": lambda h, W_down, b_down, W_up, b_up, f: h + (f(h @ W_down + b_down) @ W_up.T + b_up),
+    "tanh-approximated GELU": lambda h, W_down, b_down, W_up, b_up, f: (
+        h + (torch.nn.functional.gelu(h @ W_down + b_down, approximate="tanh") @ W_up + b_up)
+    ),
+}
+
+
+@pytest.mark.parametrize("mistake", PLANTED)
+def test_planted_mistakes_are_seen(mistake: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A = H, so that a transposed weight passes every check of shapes."""
+    site = at_random(Adapter(bottleneck=11).build(make_host(hidden=11, sites=1, slots=(), outputs=2)).double()).sites[0]
+    h = draw(3, 5, 11)
+    monkeypatch.setattr(functional, "adapter", lambda *weights, **_: PLANTED[mistake](*weights))
+    assert_apart(site(h), slow_adapter(h, site.W_down, site.b_down, site.W_up, site.b_up), by=1e-4)

@@ -7,7 +7,7 @@ import math
 import pytest
 import torch
 from hosts import make_host
-from slow_layers import assert_same, draw
+from slow_layers import assert_apart, assert_same, draw
 from tiny_models import make_batch, row_vectors, slots_of
 from torch import Tensor, nn
 
@@ -42,6 +42,13 @@ def test_function(M: int, H: int, r: int, L: int) -> None:
     c[2] = 0
     p = {"Q": draw(N * L, 5 * M), "b_q": draw(N * L), "W": draw(H, L), "b": draw(L)}
     assert_same(functional.chunk_importance_logits(h, c, **p), slow_logits(h, c, **p))
+
+
+def test_a_chunk_whose_rows_are_repeated_one_by_one_is_another_method() -> None:
+    h, c, p = draw(3, 12), draw(3, 5), {"Q": draw(8, 5), "b_q": draw(8), "W": draw(12, 2), "b": draw(2)}
+    importance = torch.sigmoid(c @ p["Q"].T + p["b_q"]).view(3, 4, 2).repeat_interleave(3, dim=1)
+    wrong = torch.einsum("bi,bil,il->bl", h, importance, p["W"]) + p["b"]
+    assert_apart(functional.chunk_importance_logits(h, c, **p), wrong)
 
 
 def test_module_with_several_and_missing_values() -> None:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 import pytest
 import torch
 from hosts import make_host
-from slow_layers import Matrix, assert_same, draw, from_right, slow_heads, slow_norm
+from slow_layers import Matrix, assert_apart, assert_same, draw, from_right, slow_heads, slow_norm
 from slow_layers import Vector as Row
 from tiny_models import NUMBERS, at_random, exactly, make_batch, make_model, recorded, row_vectors, slots_of
 from torch import Tensor, nn
@@ -138,3 +138,31 @@ def test_heads_that_do_not_divide_the_size_are_refused() -> None:
         ConfigError, match="heads is 5, but the size 12 is not divisible by it: choose 1, 2, 3, 4, 6, 12"
     ):
         ConcatWord(heads=5, inner=7).build(make_host(hidden=12, slots=slots_of(1)))
+
+
+# Planted mistakes
+
+
+@pytest.mark.parametrize("mistake", ["an unknown of zeros", "attributes in another order", "no tanh"])
+def test_planted_mistakes_are_seen(mistake: str) -> None:
+    method, ids, hidden = build(ConcatText(vector_size=5), 2), make_batch(2)["attribute_ids"], draw(4, 5, 12)
+    found = method.pool(hidden, MASK, method.condition(ids, 4), functional.first_token)
+    vectors = row_vectors(method.tables, slots_of(2), ids, unknown=mistake != "an unknown of zeros")
+    if mistake == "attributes in another order":
+        vectors = [mine[::-1] for mine in vectors]
+    elif mistake == "no tanh":
+        found = found.atanh()
+    assert_apart(found, slow_text(method, functional.first_token(hidden, MASK), vectors))
+
+
+@pytest.mark.parametrize("mistake", ["padding counts", "scaled by the whole size", "heads are mixed"])
+def test_planted_mistakes_in_the_layers_are_seen(mistake: str) -> None:
+    method, ids, hidden = build(ConcatWord(layers=1, inner=7), 1), make_batch(1)["attribute_ids"], draw(4, 5, 12)
+    queries = method.get_submodule("layers.0").W_q
+    queries.data.mul_(3)
+    found = method.encode(hidden, MASK, method.condition(ids, 4))
+    if mistake == "scaled by the whole size":
+        queries.data.div_(math.sqrt(3))
+    mask = torch.ones_like(MASK) if mistake == "padding counts" else MASK
+    vectors = row_vectors(method.tables, slots_of(1), ids, unknown=True)
+    assert_apart(found, slow_word(method, hidden, mask, vectors, heads=1 if mistake == "heads are mixed" else 3))

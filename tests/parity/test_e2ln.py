@@ -15,6 +15,7 @@ import itertools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import pytest
@@ -22,7 +23,7 @@ import torch
 from documents import assert_read_alike, exact, make_documents, padded  # noqa: F401  a fixture
 from families import tiny_backbone, tiny_config
 from layer_parts import BIASES, NORMS, PARTS
-from slow_layers import assert_same, draw
+from slow_layers import assert_apart, assert_same, draw
 from tiny_models import exactly, make_batch, make_schema, still
 from torch import Tensor, nn
 from transformers import PreTrainedModel
@@ -347,17 +348,18 @@ def check(
     M: int = 2,
     chunk: int | None = WINDOW,
     lengths: Sequence[int] = LENGTHS,
+    compare: Callable[[Tensor, Tensor], None] = assert_same,
 ) -> None:
     """Last states, document vectors and logits are those of the slow encoder."""
     model, documents, ids = make_model(config, family=family, M=M, chunk=chunk), make_documents(lengths), attributes(M)
     with torch.no_grad():
         states, vectors, logits = observe(model, attribute_ids=ids, **padded(documents))
-        slow = Slow(model)
+        slow, found, expected = Slow(model), [], []
         for row, document in enumerate(documents):
-            expected, vector = slow.document(document, ids[row].tolist())
-            assert_same(states[row, : len(document)], expected)
-            assert_same(vectors[row], vector)
-            assert_same(logits[row], model.head.weight @ vector + model.head.bias)
+            wanted, vector = slow.document(document, ids[row].tolist())
+            found += [*states[row, : len(document)], vectors[row], logits[row]]
+            expected += [*wanted, vector, model.head.weight @ vector + model.head.bias]
+        compare(torch.cat(found), torch.cat(expected))
 
 
 # The functions
@@ -402,16 +404,19 @@ def test_attention_of_chunks_and_summaries() -> None:
     C, W, heads, d = 3, 4, 2, 5
     Q, K, V = draw(3, C, heads, W, d)
     K_s, V_s = draw(2, C, heads * d)
-    keys, values = (
-        functional.structure_enhanced(h, functional.shared_summaries(s, C=C)) for h, s in ((K, K_s), (V, V_s))
-    )
-    found = nn.functional.scaled_dot_product_attention(Q, keys, values)
+
+    def attention(share: Callable[[Tensor], Tensor]) -> Tensor:
+        keys, values = (functional.structure_enhanced(h, share(s)) for h, s in ((K, K_s), (V, V_s)))
+        return nn.functional.scaled_dot_product_attention(Q, keys, values)
+
+    found = attention(partial(functional.shared_summaries, C=C))
     for c, head, w in itertools.product(range(C), range(heads), range(W)):
         of_head = slice(head * d, (head + 1) * d)
         read = [*K[c, head], *(summary[of_head] for summary in K_s)]
         summed = [*V[c, head], *(summary[of_head] for summary in V_s)]
         a = softmax([Q[c, head, w] @ key / math.sqrt(d) for key in read])
         assert_same(found[c, head, w], weighted(a, summed))
+    assert_apart(found, attention(lambda s: s.unsqueeze(1).expand(-1, C, -1)))
 
 
 def test_max_tokens() -> None:
@@ -539,6 +544,38 @@ def test_several_groups_of_shared_layers(settings: dict[str, int]) -> None:
     options: dict[str, Any] = {"task": Classification(classes=3), "method": E2ln(vector_size=5), "chunk": WINDOW}
     model = AttributeModel.build(build_backbone(config), make_schema(2), **options)
     assert model(attribute_ids=attributes(), **padded(make_documents(LENGTHS))).logits.isfinite().all()
+
+
+# Planted mistakes
+
+
+RIGHT = functional.layer_norm_pool
+PLANTED: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
+    "the gain is missing in the scores": functional.mean_tokens,
+    "padding has a weight": lambda normed, mask: RIGHT(normed, torch.ones_like(mask)),
+    "the scores are twice as sharp": lambda normed, mask: RIGHT(2 * normed, mask) / 2,
+}
+
+
+@pytest.mark.usefixtures("exact")
+@pytest.mark.parametrize("mistake", PLANTED)
+def test_planted_mistakes_are_seen(mistake: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(functional, "layer_norm_pool", PLANTED[mistake])
+    check(E2ln(vector_sizes=SIZES[:2]), compare=assert_apart)
+
+
+@pytest.mark.usefixtures("exact")
+def test_summaries_reach_the_layers() -> None:
+    """In every document, that of one chunk reading its own; not so in published code, which clears them too early."""
+    model, without = (make_model(E2ln(vector_sizes=SIZES[:2], structured_text=on)) for on in (True, False))
+    without.load_state_dict(model.state_dict())
+    batch = padded(make_documents(LENGTHS)) | {"attribute_ids": attributes()}
+    found, separate = observe(model, **batch)[1], observe(without, **batch)[1]
+    for row in range(3):
+        assert_apart(found[row], separate[row])
+    for layer in model.backbone.encoder.layer:
+        layer.register_forward_pre_hook(lambda *_: model.method.holder.current.memory.clear())
+    assert_same(observe(model, **batch)[1], separate)
 
 
 # What chunks read, the start, checkpointing, batches

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Callable
 
 import pytest
 import torch
@@ -188,3 +189,21 @@ def test_rows_that_stand_several_times() -> None:
     repeated = method.condition(ids, len(ids)).over_chunks(3)
     alone = method.condition(ids.repeat_interleave(3, dim=0), 3 * len(ids))
     torch.testing.assert_close(method.sites[0](h, repeated), method.sites[0](h, alone))
+
+
+RIGHT = factored._weight
+MISTAKES: dict[str, Callable[..., Tensor]] = {
+    "column-major reshape": lambda C, factors: (
+        (RIGHT(torch.zeros_like(C), factors).flatten(1).view(-1, *C.shape[::-1]).transpose(1, 2) + C) if factors else C
+    ),
+    "no shared part": lambda C, factors: RIGHT(torch.zeros_like(C) if factors else C, factors),
+    "weights of other rows": lambda C, factors: RIGHT(C, [factors[0].flip(0), factors[1]]) if factors else C,
+    "factors of another site": lambda C, factors: RIGHT(C, [factors[0], factors[1].flip(0)]) if factors else C,
+}
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_planted_mistakes_are_seen(mistake: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    method = build()
+    monkeypatch.setattr(factored, "_weight", MISTAKES[mistake])
+    assert worst(method) > MISTAKE

@@ -6,6 +6,7 @@ The loops are in `helpers/slow_injector.py`.
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -21,13 +22,13 @@ from slow_injector import (
     slow_phm_full,
     slow_site,
 )
-from slow_layers import assert_same, draw
+from slow_layers import assert_apart, assert_same, draw
 from tiny_models import at_random
 from torch import Tensor, nn
 
 from attribune import functional
 from attribune.methods import Injector
-from attribune.methods.condition import Slots
+from attribune.methods.condition import Slots, Values
 
 # Cases
 
@@ -75,7 +76,13 @@ def build(config: Injector, *, hidden: int, slots: list[Slots], sites: int = 1) 
 
 
 def check(
-    config: Injector, rows: tuple[list[Slots], list[list[int]]], *, hidden: int, sites: int = 1, trains: bool = False
+    config: Injector,
+    rows: tuple[list[Slots], list[list[int]]],
+    *,
+    hidden: int,
+    sites: int = 1,
+    trains: bool = False,
+    compare: Callable[[Tensor, Tensor], None] = assert_same,
 ) -> None:
     """All sites are those of the loops."""
     slots, ids = rows[0], torch.tensor(rows[1])
@@ -83,7 +90,7 @@ def check(
     tables, h = [table.tolist() for table in method.tables], draw(len(ids), 2, hidden)
     condition = method.condition(ids, len(ids))
     for site in method.sites:
-        assert_same(site(h, condition), slow_site(config, site, tables, slots, ids, h))
+        compare(site(h, condition), slow_site(config, site, tables, slots, ids, h))
 
 
 # The complete module
@@ -257,3 +264,100 @@ def test_the_loops_agree_with_torch_kron() -> None:
     sigma, s, A_o, z = draw(O, A, Z), draw(O, P), draw(O, O, O), draw(Z)
     W = sum(torch.kron(torch.outer(sigma[o] @ z, s[o]), A_o[o]).tanh().reshape(P * O * O, A) for o in range(O))
     assert_same(W, slow_phm(z.tolist(), sigma.tolist(), s.tolist(), A_o.tolist()))
+
+
+# Planted mistakes
+
+
+CONFIG = Injector(hypercomplex=4, bottleneck=8, vector_size=5)
+
+
+def wrong(
+    *,
+    product: Callable[[Tensor, Tensor], Tensor] = lambda S, A_o: torch.kron(S, A_o).tanh(),
+    after_sum: Callable[[Tensor], Tensor] = lambda W: W,
+    reshape: Callable[[Tensor, int, int], Tensor] = lambda W, H, A: W.reshape(H, A),
+    factors: Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor, Tensor]] = lambda sigma, s, A_o: (sigma, s, A_o),
+    sum_first: bool = False,
+) -> Callable[..., Tensor]:
+    """Equation 9 with one thing wrong, in place of `functional.phm_weight`; with nothing wrong unless told."""
+
+    def phm_weight(z: Tensor, membership: Tensor, sigma: Tensor, s: Tensor, A_o: Tensor) -> Tensor:
+        O, A, _ = sigma.shape
+        H = s.shape[1] * O * O
+        sigma, s, A_o = factors(sigma, s, A_o)
+        if sum_first:
+            z, membership = membership @ z, torch.eye(len(membership), dtype=z.dtype)
+        weights = []
+        for vector in z:
+            products = [product(torch.outer(sigma[o] @ vector, s[o]), A_o[o]) for o in range(O)]
+            weights.append(reshape(after_sum(torch.stack(products).sum(0)), H, A))
+        return torch.einsum("bu,uha->bha", membership, torch.stack(weights))
+
+    return phm_weight
+
+
+PLANTED: dict[str, Callable[..., Tensor]] = {
+    "tanh after the sum over o": wrong(product=torch.kron, after_sum=torch.tanh),
+    "tanh inside the Kronecker factor": wrong(product=lambda S, A_o: torch.kron(S.tanh(), A_o)),
+    "tanh of both factors": wrong(product=lambda S, A_o: torch.kron(S.tanh(), A_o.tanh())),
+    "no tanh": wrong(product=torch.kron),
+    "one s for all o": wrong(factors=lambda sigma, s, A_o: (sigma, s[:1].expand_as(s), A_o)),
+    "one sigma for all o": wrong(factors=lambda sigma, s, A_o: (sigma[:1].expand_as(sigma), s, A_o)),
+    "one A for all o": wrong(factors=lambda sigma, s, A_o: (sigma, s, A_o[:1].expand_as(A_o))),
+    "transposed A": wrong(factors=lambda sigma, s, A_o: (sigma, s, A_o.transpose(1, 2).contiguous())),
+    "sum over values before g": wrong(sum_first=True),
+    "reshape(A, H) transposed": wrong(reshape=lambda W, H, A: W.reshape(A, H).T),
+    "column-major reshape": wrong(reshape=lambda W, H, A: W.T.reshape(A, H).T),
+    "reshape of the transposed product": wrong(reshape=lambda W, H, A: W.T.reshape(H, A)),
+    "Kronecker factors swapped": wrong(product=lambda S, A_o: torch.kron(A_o, S).tanh()),
+}
+
+
+def test_the_frame_of_the_mistakes_is_right(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With nothing wrong it passes, so that what is seen below is the mistake alone."""
+    monkeypatch.setattr(functional, "phm_weight", wrong())
+    check(CONFIG, TAGS, hidden=48)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mistake", PLANTED)
+def test_planted_mistakes_are_seen(mistake: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(functional, "phm_weight", PLANTED[mistake])
+    check(CONFIG, TAGS, hidden=48, compare=assert_apart)
+
+
+def id_0_counts(ids: Tensor, counted: Values, look_up: Callable[[Tensor], Tensor]) -> Values:
+    distinct, index = torch.unique(ids, return_inverse=True)
+    membership = nn.functional.one_hot(index, len(distinct)).sum(dim=1).to(counted.membership)
+    return Values(ids=distinct, membership=membership, vectors=look_up(distinct))
+
+
+def twice_is_once(_ids: Tensor, counted: Values, _look_up: Any) -> Values:
+    return Values(ids=counted.ids, membership=counted.membership.clamp(max=1), vectors=counted.vectors)
+
+
+def mean_of_values(_ids: Tensor, counted: Values, _look_up: Any) -> Values:
+    share = counted.membership / counted.membership.sum(dim=1, keepdim=True).clamp(min=1)
+    return Values(ids=counted.ids, membership=share, vectors=counted.vectors)
+
+
+@pytest.mark.parametrize("mistake", [id_0_counts, twice_is_once, mean_of_values])
+def test_planted_mistakes_in_the_condition_are_seen(mistake: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    right = Values.collect
+    monkeypatch.setattr(Values, "collect", lambda ids, look_up, **_: mistake(ids, right(ids, look_up), look_up))
+    check(CONFIG, TAGS, hidden=48, compare=assert_apart)
+
+
+@pytest.mark.parametrize("mistake", ["backwards", "parallel"])
+def test_the_order_of_attributes_matters(mistake: str) -> None:
+    """Adapters run in schema order, one after the other."""
+    slots, ids = SEVERAL[0], torch.tensor(SEVERAL[1])
+    method, h = build(CONFIG, hidden=48, slots=slots), draw(4, 2, 48)
+    site, condition = method.sites[0], method.condition(ids, 4)
+    expected = slow_site(CONFIG, site, [table.tolist() for table in method.tables], slots, ids, h)
+    found = after_task = site.task(h)
+    for adapter, values_ in reversed(list(zip(site.attributes, condition.values, strict=True))):
+        read = found if mistake == "backwards" else after_task
+        found = found + adapter(read, values_) - read
+    assert_apart(found, expected)

@@ -8,12 +8,13 @@ Where the projections stand in a family is written down here once more.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 from layer_parts import PARTS, changed_backbone, states_of_backbone
-from slow_layers import added, assert_same, draw, matrix_times
+from slow_layers import added, assert_apart, assert_same, draw, matrix_times
 from tiny_models import (
     NUMBERS,
     assert_starts_as_plain,
@@ -64,8 +65,20 @@ def changer(site: nn.Module, sizes: Sequence[int], scale: float) -> Callable[[Ro
     return lambda x, e: slow_change(x, e, p["A"], split(p["P"], sizes), p["B"], scale, M)
 
 
-def check(family: str, config: MethodConfig, batch: dict[str, Tensor], *, attributes: int = 2) -> None:
-    """The last states are those of a plain backbone whose queries and values are changed by loops."""
+def check(
+    family: str,
+    config: MethodConfig,
+    batch: dict[str, Tensor],
+    *,
+    attributes: int = 2,
+    compare: Callable[[Tensor, Tensor], None] = assert_same,
+    fused_start: int | None = None,
+    relative: bool = False,
+) -> None:
+    """The last states are those of a plain backbone whose queries and values are changed by loops.
+
+    Mistakes: ``fused_start``, where the model's values of the first layer start; ``relative``, see `changed_backbone`.
+    """
     model, parts = exactly(make_model(family, config, attributes=attributes)), PARTS[family]
     at_random(model.method, size=0.5)
     tables = list(model.method.tables)
@@ -76,10 +89,13 @@ def check(family: str, config: MethodConfig, batch: dict[str, Tensor], *, attrib
     assert set(sites) == {(parts.path(layer, kind), parts.starts.get(kind, 0)) for layer in (0, 1) for kind in kinds}
     sizes = [table.shape[1] for table in tables]
     changes = {place: changer(site, sizes, 5 / 3) for place, site in sites.items()}
-    backbone = changed_backbone(family, changes, row_vectors(tables, model.slots, batch["attribute_ids"]))
+    vectors = row_vectors(tables, model.slots, batch["attribute_ids"])
+    backbone = changed_backbone(family, changes, vectors, relative=relative)
+    if fused_start is not None:
+        model.method.acts_at[1] = replace(model.method.acts_at[1], start=fused_start)
     with recorded(model.backbone) as found, torch.no_grad():
         model(**batch)
-    assert_same(found[0].last_hidden_state, states_of_backbone(backbone, batch))
+    compare(found[0].last_hidden_state, states_of_backbone(backbone, batch))
 
 
 CONFIG = Plora(rank=3, alpha=5.0, vector_size=4)
@@ -153,6 +169,7 @@ def test_a_single_row_as_long_as_the_relative_positions() -> None:
     model(**batch)
     assert seen == [(1, 26, 48), (1, 26, 48)]
     check("deberta-v2", CONFIG, batch)
+    check("deberta-v2", CONFIG, batch, relative=True, compare=assert_apart)
 
 
 # The start
@@ -185,6 +202,50 @@ def test_the_vectors_learn_from_the_second_step(config: MethodConfig) -> None:
     assert moved[1] == {f"sites.{i}.{name}" for i in range(4) for name in "AB"} | {"tables.0", "tables.1"}
     tables = model.method.tables
     assert [{i for i, row in enumerate(t.grad) if bool(row.any())} for t in tables] == [{1, 2, 3, 4, 5}, {1, 3}]
+
+
+# Planted mistakes
+
+
+RIGHT, RIGHT_MODULATED = functional.personalised_low_rank, functional.modulated_low_rank
+WRONG: dict[str, Callable[..., Tensor]] = {
+    "no scale": lambda output, x, a, A, P, B, scale: RIGHT(output, x, a, A, P, B, scale=1.0),
+    "without A x": lambda output, x, a, A, P, B, scale: RIGHT(output, 0 * x, a, A, P, B, scale=scale),
+    "without the attributes": lambda output, x, a, A, P, B, scale: RIGHT(output, x, 0 * a, A, P, B, scale=scale),
+    "one P for all attributes": lambda output, x, a, A, P, B, scale: RIGHT(
+        output, x, a, A, P.tensor_split(2, dim=1)[0].repeat(1, 2), B, scale=scale
+    ),
+    "attributes in another order": lambda output, x, a, A, P, B, scale: RIGHT(
+        output, x, a.roll(a.shape[1] // 2, dims=1), A, P, B, scale=scale
+    ),
+    "the output is adapted and not the input": lambda output, x, a, A, P, B, scale: RIGHT(
+        output, output, a, A, P, B, scale=scale
+    ),
+}
+WRONG_SCALES: dict[str, Callable[..., Tensor]] = {
+    "none": lambda output, x, a, A, M, P, B, scale: RIGHT_MODULATED(output, x, a, A, 0 * M, P, B, scale=scale),
+    "by P": lambda output, x, a, A, M, P, B, scale: RIGHT_MODULATED(output, x, a, A, P, M, B, scale=scale),
+    "of the shift too": lambda output, x, a, A, M, P, B, scale: (
+        output + scale * ((1 + a @ M.T).unsqueeze(1) * (x @ A.T + (a @ P.T).unsqueeze(1))) @ B.T
+    ),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mistake", WRONG)
+def test_planted_mistakes_are_seen(mistake: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(functional, "personalised_low_rank", WRONG[mistake])
+    check("bert", CONFIG, make_batch(2), compare=assert_apart)
+
+
+@pytest.mark.parametrize("mistake", WRONG_SCALES)
+def test_a_scale_of_the_wrong_side_is_seen(mistake: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(functional, "modulated_low_rank", WRONG_SCALES[mistake])
+    check("bert", CONFIGS[1], make_batch(2), compare=assert_apart)
+
+
+def test_values_in_the_place_of_keys_in_a_fused_projection_are_seen() -> None:
+    check("gpt2", CONFIG, make_batch(2), fused_start=48, compare=assert_apart)
 
 
 def test_projections_by_name() -> None:

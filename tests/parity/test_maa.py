@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -9,7 +10,7 @@ import pytest
 import torch
 from families import tiny_backbone
 from hosts import make_host
-from slow_layers import Matrix, assert_same, draw, from_right, slow_heads, slow_norm
+from slow_layers import Matrix, assert_apart, assert_same, draw, from_right, slow_heads, slow_norm
 from slow_layers import Vector as Row
 from tiny_models import NUMBERS, at_random, exactly, make_batch, make_model, recorded, row_vectors, slots_of
 from torch import Tensor, nn
@@ -276,3 +277,47 @@ def test_copied_layers_start_as_the_attention_of_the_backbone(M: int) -> None:
 def test_what_cannot_be_copied_is_refused(family: str, config: StackConfig, message: str) -> None:
     with pytest.raises(ConfigError, match=f"{config.name}: initial is 'backbone', but .*{message}.*initial=random"):
         on(family, config)
+
+
+# Planted mistakes
+
+
+MISTAKES: dict[str, dict[str, Any]] = {
+    "scaled by the whole size": {"queries": 1 / math.sqrt(3)},
+    "no attributes in the values": {"in_values": False},
+    "an unknown of zeros": {"unknown": False},
+    "padding counts": {"mask": torch.ones_like(MASK)},
+    "one head": {"heads": 1},
+}
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_planted_mistakes_are_seen(mistake: str) -> None:
+    planted: dict[str, Any] = {"queries": 1, "in_values": True, "unknown": True, "mask": MASK, "heads": 3}
+    planted |= MISTAKES[mistake]
+    method, ids, hidden = build(Maa(layers=2, inner=7), 2), make_batch(2)["attribute_ids"], draw(4, 5, 12)
+    layers = method.get_submodule("layers")
+
+    def enlarge_queries(factor: float) -> None:
+        with torch.no_grad():
+            for layer in layers.children():
+                layer.W_q.mul_(factor)
+
+    enlarge_queries(2)
+    found = method.encode(hidden, MASK, method.condition(ids, 4))
+    enlarge_queries(planted.pop("queries"))
+    vectors = row_vectors(method.tables, slots_of(2), ids, unknown=planted.pop("unknown"))
+    assert_apart(found, slow_stack(layers, hidden, planted.pop("mask"), vectors, **planted))
+
+
+@pytest.mark.parametrize("mistake", ["attributes side by side in each head", "attribute before the projection"])
+def test_planted_mistakes_in_the_attention_are_seen(mistake: str) -> None:
+    T, e, W, W_o = draw(5, 6), draw(2, 6), [draw(2, 6, 6) for _ in range(3)], draw(12, 6)
+    found = functional.multi_attribute_attention(T[None], MASK[:1], e[None], *W, W_o, heads=2)
+    attributes = None
+    if mistake == "attribute before the projection":
+        W = [matrices * e.unsqueeze(2) for matrices in W]
+    else:
+        attributes, W_o = e.tolist(), W_o.view(2, 2, 3, 6).transpose(0, 1).flatten(0, 2)
+    lists = [matrix.tolist() for matrix in (*W, W_o)]
+    assert_apart(found[0], slow_attention(T.tolist(), MASK[0].tolist(), attributes, *lists, heads=2))

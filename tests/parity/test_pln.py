@@ -17,7 +17,7 @@ import torch
 from families import tiny_backbone
 from hosts import make_host
 from layer_parts import BIASES, NORMS, PARTS, changed_backbone, states_of_backbone
-from slow_layers import assert_same, draw, matrix_times, slow_norm
+from slow_layers import assert_apart, assert_same, draw, matrix_times, slow_norm
 from tiny_models import (
     NUMBERS,
     assert_starts_as_plain,
@@ -92,7 +92,14 @@ def norm_by_hand(
     return torch.tensor(rows, dtype=torch.float64)
 
 
-def check(family: str, config: Pln, batch: dict[str, Tensor], *, attributes: int = 2) -> None:
+def check(
+    family: str,
+    config: Pln,
+    batch: dict[str, Tensor],
+    *,
+    attributes: int = 2,
+    compare: Callable[[Tensor, Tensor], None] = assert_same,
+) -> None:
     """The last states are those of a plain backbone whose modules are replaced by loops."""
     model, parts = exactly(make_model(family, config, attributes=attributes)), PARTS[family]
     at_random(model.method, size=0.4)
@@ -117,7 +124,7 @@ def check(family: str, config: Pln, batch: dict[str, Tensor], *, attributes: int
         backbone.get_submodule(path).register_forward_hook(partial(norm_by_hand, vectors, *fusions))
     with recorded(model.backbone) as found, torch.no_grad():
         model(**batch)
-    assert_same(found[0].last_hidden_state, states_of_backbone(backbone, batch))
+    compare(found[0].last_hidden_state, states_of_backbone(backbone, batch))
 
 
 FAMILIES = ("bert", "modernbert", "llama", "t5")
@@ -213,6 +220,24 @@ def test_without_a_change_it_is_the_plain_norm_to_the_last_bit(dtype: torch.dtyp
     assert torch.equal(functional.personalised_norm(normed, None, zero, zero), normed)
 
 
+WRONG: dict[str, Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]] = {
+    "the bias is scaled too": lambda normed, bias, g, b: normed + g[:, None] * normed + b[:, None],
+    "g in the place of 1 + g": lambda normed, bias, g, b: g[:, None] * (normed - bias) + bias + b[:, None],
+    "b in the place of b + bias": lambda normed, bias, g, b: (1 + g[:, None]) * (normed - bias) + b[:, None],
+    "b is scaled by the gain": lambda normed, bias, g, b: (
+        normed + g[:, None] * (normed - bias) + b[:, None] * (1 + g[:, None])
+    ),
+    "rows taken for tokens": lambda normed, bias, g, b: normed + g * (normed - bias) + b,
+}
+
+
+@pytest.mark.parametrize("mistake", WRONG)
+def test_planted_mistakes_are_seen(mistake: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    batch = {name: torch.cat([value, value[:1]]) for name, value in make_batch(2).items()}  # as many rows as tokens
+    monkeypatch.setattr(functional, "personalised_norm", WRONG[mistake])
+    check("bert", Pln(vector_size=3), batch, compare=assert_apart)
+
+
 # The start
 
 
@@ -260,6 +285,18 @@ def test_nothing_is_drawn_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     model.save_pretrained(tmp_path / "model")
     for each in (model, AttributeModel.from_pretrained(tmp_path / "model", backbone=str(tmp_path / "backbone"))):
         torch.testing.assert_close(each.state_dict(), before, rtol=0, atol=0)
+
+
+def test_a_second_drawing_would_be_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without the marks that keep transformers off, the vectors are drawn again, and the checks above notice."""
+    monkeypatch.setattr(AttributeModel, "_init_weights", redraw)
+    model, batch = make_model("bert", Pln()), make_batch(2)
+    expected = model(**batch).logits
+    for module in model.method.modules():
+        module._is_hf_initialized = False
+    model.init_weights()
+    assert all(table.any() for table in model.method.tables)
+    assert not torch.allclose(model(**batch).logits, expected, rtol=0, atol=1e-4)
 
 
 # What does not fit

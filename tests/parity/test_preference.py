@@ -6,7 +6,7 @@ import math
 
 import pytest
 import torch
-from slow_layers import assert_same
+from slow_layers import assert_apart, assert_same
 from torch import Tensor
 
 from attribune.functional import preference_log_probability
@@ -34,7 +34,9 @@ def test_the_loss_is_that_of_a_slow_loop() -> None:
     rewards, labels = given()
     expected = torch.tensor(slow_losses(rewards.tolist(), labels.tolist()), dtype=torch.float64)
     rows = torch.arange(ROWS)
-    assert_same(-preference_log_probability(rewards[rows, labels], rewards[rows, 1 - labels]), expected)
+    chosen, other = rewards[rows, labels], rewards[rows, 1 - labels]
+    assert_same(-preference_log_probability(chosen, other), expected)
+    assert_apart(-preference_log_probability(other, chosen), expected)
     task = Preference()
     torch.testing.assert_close(task.row_losses(rewards, labels).double(), expected, rtol=0, atol=1e-5)
     torch.testing.assert_close(task.loss(rewards, labels).double(), expected.mean(), rtol=0, atol=1e-6)

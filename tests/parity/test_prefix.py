@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from itertools import count
 from typing import Any
 
 import pytest
 import torch
 from families import tiny_backbone
-from slow_layers import assert_same, draw, exact_logits
+from slow_layers import assert_apart, assert_same, draw, exact_logits
 from tiny_models import at_random, exactly, make_batch, make_model, row_vectors
 from torch import Tensor, nn
 from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS, sdpa_mask
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 from attribune import functional
+from attribune.backbones import extra_attention
 from attribune.export.export import merge_model, merged_model
 from attribune.methods import Prefix
 from attribune.models.model import AttributeModel
@@ -175,3 +177,32 @@ def test_it_starts_with_one_prefix_for_all_rows() -> None:
     nobody = {**batch, "attribute_ids": torch.zeros_like(batch["attribute_ids"])}
     torch.testing.assert_close(model(**batch).logits, model(**nobody).logits, rtol=1e-5, atol=1e-6)
     assert model.method.extra_positions == 1
+
+
+RIGHT = functional.soft_prefix
+CALLS = count()
+MISTAKES: dict[str, Callable[[Tensor, Tensor, Tensor], Tensor]] = {
+    "backwards": lambda a, P_0, Q: RIGHT(a, P_0, Q).flip(1),
+    "vectors of other rows": lambda a, P_0, Q: RIGHT(a.roll(1, 0), P_0, Q),
+    "no shared part": lambda a, P_0, Q: RIGHT(a, torch.zeros_like(P_0), Q),
+    "one map for all": lambda a, P_0, Q: RIGHT(a, P_0, Q[:1].expand_as(Q)),
+    "backwards within keys alone": lambda a, P_0, Q: RIGHT(a, P_0, Q).flip(1) if next(CALLS) % 2 else RIGHT(a, P_0, Q),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mistake", ["backwards", "vectors of other rows", "no shared part", "one map for all"])
+@pytest.mark.parametrize("place", ["input", "attention"])
+def test_planted_mistakes_are_seen(place: Any, mistake: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    if (place, mistake) == ("attention", "backwards"):
+        mistake = "backwards within keys alone"  # the order of both does not matter: they have no positions
+    model, batch, slow = build(place=place), make_batch(2), by_hand if place == "input" else with_prefixes_by_hand
+    monkeypatch.setattr(functional, "soft_prefix", MISTAKES[mistake])
+    assert_apart(exact_logits(model, batch), slow(model, "bert", batch))
+
+
+def test_a_causal_text_whose_tokens_read_ahead_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    model, batch = build("gpt2", place="attention"), make_batch(2)
+    batch["attention_mask"] = torch.ones_like(batch["attention_mask"])  # so that nothing but a flag says it
+    monkeypatch.setattr(extra_attention, "_is_causal", lambda *_: False)
+    assert_apart(exact_logits(model, batch), with_prefixes_by_hand(model, "gpt2", batch))

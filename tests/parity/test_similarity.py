@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 import torch
-from slow_layers import assert_same
+from slow_layers import assert_apart, assert_same
 from torch import Tensor
 
 from attribune.functional import cosine_similarity, multiple_negatives_loss, triplet_margin_loss
@@ -54,7 +54,9 @@ def slow_triplets(u: list[list[float]], p: list[list[float]], n: list[list[float
 
 def test_the_cosine_is_that_of_a_slow_loop() -> None:
     u, v, _ = given()
-    assert_same(cosine_similarity(u, v), [slow_cosine(*pair) for pair in zip(u.tolist(), v.tolist(), strict=True)])
+    expected = [slow_cosine(*pair) for pair in zip(u.tolist(), v.tolist(), strict=True)]
+    assert_same(cosine_similarity(u, v), expected)
+    assert_apart(cosine_similarity(u, v.roll(1, 0)), expected)
     assert cosine_similarity(torch.zeros_like(u), v).tolist() == [0.0] * ROWS
 
 
@@ -62,7 +64,10 @@ def test_the_loss_with_multiple_negatives_is_that_of_a_slow_loop() -> None:
     u, v, _ = given()
     texts = torch.tensor(TEXTS)
     found = multiple_negatives_loss(u, v, texts, scale=SCALE)
-    assert_same(found, slow_multiple_negatives(u.tolist(), v.tolist()))
+    expected = slow_multiple_negatives(u.tolist(), v.tolist())
+    assert_same(found, expected)
+    for wrong in ((u, v, torch.arange(ROWS)), (v, u, texts)):
+        assert_apart(multiple_negatives_loss(*wrong, scale=SCALE), expected)
     task = Similarity(form="pairs", scale=SCALE, size=SIZE)
     logits = task.codec.logits(torch.stack([u, v], dim=1))
     assert logits.shape == (ROWS, task.outputs)
@@ -78,10 +83,12 @@ def test_the_triplet_loss_is_that_of_a_slow_loop() -> None:
         cosines = cosine_similarity(u, near), cosine_similarity(u, far)
         expected = slow_triplets(u.tolist(), near.tolist(), far.tolist())
         assert_same(triplet_margin_loss(*cosines, margin=MARGIN), expected)
+        assert_apart(triplet_margin_loss(*cosines[::-1], margin=MARGIN), expected)
         logits = task.codec.logits(torch.stack([u, near, far], dim=1))
         assert_same(logits, torch.stack(cosines, dim=1))
         assert_same(task.row_losses(logits, torch.zeros(ROWS, dtype=torch.long)), expected)
         losses += expected
+    assert_apart(2 * (cosines[1] - cosines[0]) + MARGIN, expected)  # not cut off at the margin
     assert min(losses) == 0 < max(losses)
 
 
@@ -92,6 +99,7 @@ def test_scores_are_learned_by_the_squared_error_of_the_cosine() -> None:
     cosines = [slow_cosine(*pair) for pair in zip(u.tolist(), v.tolist(), strict=True)]
     expected = [(cosine - score) ** 2 for cosine, score in zip(cosines, scores.tolist(), strict=True)]
     assert_same(task.row_losses(logits, scores), expected)
+    assert_apart(task.row_losses(logits, scores.flip(0)), expected)
     assert float(task.loss(logits, scores)) == pytest.approx(sum(expected) / ROWS, abs=1e-10)
 
 

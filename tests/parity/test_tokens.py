@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 from families import tiny_backbone
-from slow_layers import assert_same, draw
+from slow_layers import assert_apart, assert_same, draw
 from tiny_models import NUMBERS, at_random, exactly, make_batch, make_model, recorded
 from torch import Tensor
 
@@ -57,15 +57,23 @@ def value_vectors(tables: list[Tensor], slots: tuple[Slots, ...], ids: list[int]
     return vectors, counts
 
 
-def by_hand(model: AttributeModel, family: str, batch: dict[str, Tensor]) -> Tensor:
-    """The logits of a plain backbone that is given a sequence of embeddings for each row."""
+def by_hand(model: AttributeModel, family: str, batch: dict[str, Tensor], *, mistake: str = "") -> Tensor:
+    """The logits of a plain backbone that is given a sequence of embeddings for each row.
+
+    Mistakes: ``at_front``, values come before the first token; ``unmasked``, missing ones count; ``backwards``, they
+    come in the wrong order; ``first_position``, the state there stands for the text.
+    """
     backbone = exactly(tiny_backbone(family))
     words = backbone.get_input_embeddings().weight
     tables = list(model.method.tables)
     logits = []
     for ids, real, attributes in zip(*(batch[key].tolist() for key in batch), strict=True):
         vectors, counts = value_vectors(tables, model.slots, attributes)
-        at = start_of(real) + (1 if family in ("bert", "electra", "llama") else 0)
+        if mistake == "unmasked":
+            counts = [1 for _ in counts]
+        elif mistake == "backwards":
+            vectors, counts = vectors[::-1], counts[::-1]
+        at = start_of(real) + (1 if family in ("bert", "electra", "llama") and mistake != "at_front" else 0)
         sequence = insert([words[i].tolist() for i in ids], vectors, at)
         mask = insert(real, counts, at)
         is_text = insert(real, [0 for _ in counts], at)
@@ -79,7 +87,7 @@ def by_hand(model: AttributeModel, family: str, batch: dict[str, Tensor]) -> Ten
         elif family == "t5":
             document = [sum(numbers) / len(mine) for numbers in zip(*mine, strict=True)]
         else:
-            document = mine[0]
+            document = states[0].tolist() if mistake == "first_position" else mine[0]
         W, b = model.head.weight.tolist(), model.head.bias.tolist()
         logits.append([sum(w * x for w, x in zip(W[k], document, strict=True)) + b[k] for k in range(len(b))])
     return torch.tensor(logits, dtype=torch.float64)
@@ -119,6 +127,16 @@ def test_whole_model(family: str, M: int, padding: str) -> None:
     with recorded(model.head) as found:
         model(**batch)
     assert_same(found[0], by_hand(model, family, batch))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mistake", ["at_front", "unmasked", "backwards", "first_position"])
+def test_planted_mistakes_are_seen(mistake: str) -> None:
+    model, batch = exactly(make_model("bert", Tokens(), attributes=4)), make_batch(4, padding="left")
+    at_random(model.method)
+    with recorded(model.head) as found:
+        model(**batch)
+    assert_apart(found[0], by_hand(model, "bert", batch, mistake=mistake))
 
 
 def test_the_values_take_positions_and_count_in_the_length() -> None:
