@@ -1,7 +1,8 @@
-"""Gradients, chunking and precision of the equations; parity with the papers is in tests/parity."""
+"""Hand-computed answers, gradients and chunking of the equations; parity with the papers is in tests/parity."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from functools import partial
 
@@ -10,9 +11,12 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
+from torch.nn.functional import relu
 
 from attribune import functional
 from attribune.functional import tanh_sum as tangents
+
+ONE_VALUE = torch.ones(1, 1)
 
 
 def draw(*shape: int, grad: bool = False) -> Tensor:
@@ -28,7 +32,75 @@ def chunk(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
     return lambda elements: monkeypatch.setattr(tangents, "_CHUNK", {"cpu": elements})
 
 
+# By hand
+
+
+def test_adapter_by_hand() -> None:
+    h = torch.tensor([1.0, 2.0])
+    W_down, b_down = torch.tensor([[1.0, -1.0], [2.0, 0.0]]), torch.tensor([0.5, 0.0])
+    W_up, b_up = torch.tensor([[1.0, 10.0], [100.0, 100.0]]), torch.tensor([0.25, -0.25])
+    # inner: [1 + 4 + 0.5, -1] → relu → [5.5, 0]
+    result = functional.adapter(h, W_down, b_down, W_up, b_up, f=relu)
+    assert result.tolist() == [1 + 5.5 + 0.25, 2 + 55 - 0.25]
+
+
+def test_gelu_is_the_exact_one() -> None:
+    one, zero = torch.ones(1, 1), torch.zeros(1)
+    expected = 1 + 0.5 * (1 + math.erf(1 / math.sqrt(2)))
+    for function in (functional.adapter, functional.attribute_adapter):
+        result = function(torch.ones(1, 1, 1), one, zero, one, zero)
+        assert float(result) == pytest.approx(expected, abs=1e-7)
+
+
+def test_phm_weight_by_hand() -> None:
+    """H = 4, O = 2, A = 2, P = 1, Z = 1: each element of the product in its row-major place."""
+    sigma = torch.tensor([[[1.0], [2.0]], [[0.0], [0.0]]])
+    s = torch.tensor([[0.5], [9.0]])
+    A_o = torch.tensor([[[1.0, 2.0], [3.0, 4.0]], [[9.0, 9.0], [9.0, 9.0]]])
+    # S_1 = [[0.5], [1.0]]; S_1 ⊗ A_1, row after row: 0.5 1 | 1.5 2 | 1 2 | 3 4; the second o has S = 0
+    W = functional.phm_weight(ONE_VALUE, ONE_VALUE, sigma, s, A_o)
+    expected = [[0.5, 1.0], [1.5, 2.0], [1.0, 2.0], [3.0, 4.0]]
+    assert W.shape == (1, 4, 2)
+    assert torch.allclose(W[0], torch.tensor(expected).tanh(), atol=1e-6)
+
+
+def test_phm_full_weight_by_hand() -> None:
+    """H = 4, O = 2, A = 1, P = 1, Z = 2: S_1 = 1·2 + 3·(-1) = -1, S_2 = 1."""
+    sigma = torch.tensor([[[[1.0, 3.0]]], [[[0.5, 0.0]]]])
+    A_o = torch.tensor([[[1.0, 2.0], [3.0, 4.0]], [[0.1, 0.2], [0.3, 0.4]]])
+    W = functional.phm_full_weight(torch.tensor([[2.0, -1.0]]), ONE_VALUE, sigma, A_o)
+    expected = [math.tanh(-i) + math.tanh(i / 10) for i in (1, 2, 3, 4)]
+    assert W.shape == (1, 4, 1)
+    assert torch.allclose(W[0, :, 0], torch.tensor(expected), atol=1e-6)
+
+
+def test_low_rank_weight_by_hand() -> None:
+    W = functional.low_rank_weight(ONE_VALUE, ONE_VALUE, torch.tensor([[1.0], [2.0]]), torch.tensor([0.1, 0.2, 0.3]))
+    assert torch.allclose(W[0], torch.tensor([[0.1, 0.2], [0.2, 0.4], [0.3, 0.6]]).tanh(), atol=1e-6)
+
+
+def test_full_weight_by_hand() -> None:
+    sigma = torch.tensor([[[1.0, 0.0]], [[0.0, 1.0]], [[1.0, 1.0]]])
+    z, membership = torch.tensor([[2.0, 3.0], [10.0, 20.0]]), torch.tensor([[1.0, 0.0], [1.0, 2.0], [0.0, 0.0]])
+    W = functional.full_weight(z, membership, sigma)
+    assert W[:, :, 0].tolist() == [[2.0, 3.0, 5.0], [22.0, 43.0, 65.0], [0.0, 0.0, 0.0]]
+
+
+def test_bias_by_hand() -> None:
+    z, membership = torch.tensor([[1.0, 2.0], [3.0, -1.0]]), torch.tensor([[1.0, 1.0], [0.0, 2.0], [0.0, 0.0]])
+    b = functional.attribute_bias(z, membership, torch.tensor([[1.0, 0.0], [1.0, 1.0]]), torch.tensor([0.5, -0.5]))
+    assert b.tolist() == [[4.5, 4.5], [6.5, 3.5], [0.5, -0.5]]
+
+
 # Gradients
+
+
+@pytest.mark.slow
+def test_gradients_of_the_adapters() -> None:
+    weights = (draw(5, 3, grad=True), draw(3, grad=True), draw(3, 5, grad=True), draw(5, grad=True))
+    assert torch.autograd.gradcheck(functional.adapter, (draw(2, 2, 5, grad=True), *weights))
+    own = (draw(2, 5, 3, grad=True), draw(2, 3, grad=True), *weights[2:])
+    assert torch.autograd.gradcheck(functional.attribute_adapter, (draw(2, 2, 5, grad=True), *own))
 
 
 @pytest.mark.slow
@@ -179,6 +251,17 @@ def test_what_is_not_a_number_stays_so() -> None:
 # Precision and extremes
 
 
+def test_float32_is_within_the_stated_error() -> None:
+    z_hat, K, membership = torch.randn(3, 1, 11), torch.randn(1, 13), torch.eye(3)
+    exact = plain_sum(z_hat.double(), K.double(), membership.double())
+    assert float((tangents.tanh_sum(z_hat, K, membership) - exact).abs().max()) < 4e-7
+
+
+def test_zero_gives_exactly_zero() -> None:
+    z_hat, K = torch.zeros(2, 4, 3), torch.randn(4, 5)
+    assert not tangents.tanh_sum(z_hat, K, torch.ones(3, 2)).any()
+
+
 def test_huge_numbers_saturate_and_stay_finite() -> None:
     z_hat = torch.tensor([[[1e30, -1e30]]], requires_grad=True)
     K = torch.tensor([[1e30, 1.0]], requires_grad=True)
@@ -187,6 +270,13 @@ def test_huge_numbers_saturate_and_stay_finite() -> None:
     result.sum().backward()
     assert not z_hat.grad.any()
     assert not K.grad.any()
+
+
+def test_inputs_are_left_as_they_were() -> None:
+    inputs = (draw(3, 2, 5), draw(2, 7), counts(2, 3))
+    before = [tensor.clone() for tensor in inputs]
+    tangents.tanh_sum(*inputs)
+    assert all(torch.equal(a, b) for a, b in zip(inputs, before, strict=True))
 
 
 def test_under_autocast_gradients_are_finite_and_close() -> None:

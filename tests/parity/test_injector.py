@@ -27,6 +27,7 @@ from tiny_models import at_random
 from torch import Tensor, nn
 
 from attribune import functional
+from attribune.functional import tanh_sum as tangents
 from attribune.methods import Injector
 from attribune.methods.condition import Slots, Values
 
@@ -141,6 +142,12 @@ SIZES = [  # H, O, A, Z
 def test_sizes(H: int, O: int, A: int, Z: int, form: dict[str, bool]) -> None:
     config = Injector(hypercomplex=O, bottleneck=A, vector_size=Z, **form)
     check(config, TAGS, hidden=H)
+
+
+@pytest.mark.parametrize("elements", [1, 48 * 8, 2 * 48 * 8, 5 * 48 * 8])
+def test_chunks_of_values(elements: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tangents, "_CHUNK", {"cpu": elements})
+    check(Injector(hypercomplex=4, bottleneck=8, vector_size=5), SEVERAL, hidden=48)
 
 
 def test_under_compilation_every_slot_counts(monkeypatch: pytest.MonkeyPatch) -> None:
