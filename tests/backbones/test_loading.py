@@ -4,6 +4,7 @@ import json
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -92,14 +93,10 @@ def test_fingerprint_sees_shape_and_name() -> None:
 
 
 def test_other_weights_are_refused(tiny_backbone: Factory, tmp_path: Path) -> None:
-    backbone = tiny_backbone("bert")
-    mark, other = fingerprint(backbone), fingerprint(tiny_backbone("bert", seed=1))
+    mark, other = (fingerprint(tiny_backbone("bert", seed=seed)) for seed in (0, 1))
     check_fingerprint(mark, mark, name="some/name", folder=tmp_path)
-    with pytest.raises(ModelFolderError) as error:
+    with pytest.raises(ModelFolderError, match=rf"(?s)(?=.*{tmp_path})(?=.*'some/name')(?=.*backbone='FOLDER')"):
         check_fingerprint(other, mark, name="some/name", folder=tmp_path)
-    assert str(tmp_path) in str(error.value)
-    assert "'some/name'" in str(error.value)
-    assert "backbone='FOLDER'" in str(error.value)
 
 
 # Tokenizer
@@ -161,19 +158,6 @@ def test_a_saved_backbone_comes_back(model_type: str, tiny_backbone: Factory, tm
     assert all(parameter.dtype == torch.bfloat16 for parameter in half.parameters())
 
 
-def test_an_empty_folder(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"the backbone .* could not be loaded .*Check the folder"):
-        load_backbone(str(tmp_path))
-
-
-def test_truncated_weights(tiny_backbone: Factory, tmp_path: Path) -> None:
-    tiny_backbone("bert").save_pretrained(tmp_path)
-    weights = tmp_path / "model.safetensors"
-    weights.write_bytes(weights.read_bytes()[:1000])
-    with pytest.raises(ConfigError, match="could not be loaded"):
-        load_backbone(str(tmp_path))
-
-
 @pytest.mark.parametrize("kept", [0, 5])
 def test_incomplete_weights(kept: int, tiny_backbone: Factory, tmp_path: Path) -> None:
     """Nothing stays random in silence."""
@@ -185,17 +169,44 @@ def test_incomplete_weights(kept: int, tiny_backbone: Factory, tmp_path: Path) -
         load_backbone(str(tmp_path))
 
 
-def test_a_saved_family_without_placement(tmp_path: Path) -> None:
-    (tmp_path / "config.json").write_text(json.dumps({"model_type": "xlnet"}))
-    with pytest.raises(ConfigError, match="no placement for backbones of type 'xlnet'"):
-        load_backbone(str(tmp_path))
+def cut(folder: Path) -> None:
+    weights = folder / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:1000])
 
 
-def test_a_folder_that_chunks_its_feed_forward(tiny_backbone: Factory, tmp_path: Path) -> None:
+def empty(folder: Path) -> None:
+    for file in folder.iterdir():
+        file.unlink()
+
+
+def of_another_family(folder: Path) -> None:
+    (folder / "config.json").write_text(json.dumps({"model_type": "xlnet"}))
+
+
+def configured(**settings: Any) -> Callable[[Path], None]:
+    def change(folder: Path) -> None:
+        file = folder / "config.json"
+        file.write_text(json.dumps({**json.loads(file.read_text()), **settings}))
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (empty, r"the backbone .* could not be loaded .*Check the folder"),
+        (cut, "could not be loaded"),
+        (configured(hidden_size=96), "could not be loaded"),
+        (of_another_family, "no placement for backbones of type 'xlnet'"),
+        (configured(chunk_size_feed_forward=2), "chunk_size_feed_forward is 2"),
+    ],
+)
+def test_a_folder_that_cannot_be_read_is_refused(
+    damage: Callable[[Path], None], message: str, tiny_backbone: Factory, tmp_path: Path
+) -> None:
     tiny_backbone("bert").save_pretrained(tmp_path)
-    settings = json.loads((tmp_path / "config.json").read_text())
-    (tmp_path / "config.json").write_text(json.dumps({**settings, "chunk_size_feed_forward": 2}))
-    with pytest.raises(ConfigError, match="chunk_size_feed_forward is 2"):
+    damage(tmp_path)
+    with pytest.raises(ConfigError, match=message):
         load_backbone(str(tmp_path))
 
 
@@ -219,16 +230,19 @@ def test_attention_dropout_replaces_the_pretrained_one(model_type: str, tiny_bac
     assert not torch.allclose(none, much, atol=1e-3)
 
 
-def test_attention_dropout_of_a_family_that_has_none_alone(tiny_backbone: Factory, tmp_path: Path) -> None:
-    tiny_backbone("t5").save_pretrained(tmp_path)
-    with pytest.raises(ConfigError, match="'t5' have no dropout of the attention alone: leave attention_dropout out"):
-        load_backbone(str(tmp_path), attention_dropout=0.0)
-
-
-def test_attention_dropout_out_of_range(tiny_backbone: Factory, tmp_path: Path) -> None:
-    tiny_backbone("bert").save_pretrained(tmp_path)
-    with pytest.raises(ConfigError, match=r"attention_dropout is 1.0: it must be at least 0 and below 1"):
-        load_backbone(str(tmp_path), attention_dropout=1.0)
+@pytest.mark.parametrize(
+    ("family", "rate", "message"),
+    [
+        ("t5", 0.0, "'t5' have no dropout of the attention alone: leave attention_dropout out"),
+        ("bert", 1.0, "attention_dropout is 1.0: it must be at least 0 and below 1"),
+    ],
+)
+def test_attention_dropout_that_cannot_be_is_refused(
+    family: str, rate: float, message: str, tiny_backbone: Factory, tmp_path: Path
+) -> None:
+    tiny_backbone(family).save_pretrained(tmp_path)
+    with pytest.raises(ConfigError, match=message):
+        load_backbone(str(tmp_path), attention_dropout=rate)
 
 
 # Where it is, and its document vector
@@ -262,41 +276,21 @@ def test_pooling_of_the_family(model_type: str, pooling: str, tmp_path: Path) ->
     assert pooling_of(str(tmp_path), placement_for(model_type)) == pooling
 
 
-def test_weights_of_another_size(tiny_backbone: Factory, tmp_path: Path) -> None:
-    tiny_backbone("bert").save_pretrained(tmp_path)
-    settings = json.loads((tmp_path / "config.json").read_text())
-    (tmp_path / "config.json").write_text(json.dumps({**settings, "hidden_size": 96}))
-    with pytest.raises(ConfigError, match="could not be loaded"):
-        load_backbone(str(tmp_path))
+POSITIONS = {
+    **dict.fromkeys(("bert", "distilbert", "albert", "electra", "gpt2"), 67),
+    **dict.fromkeys(("roberta", "mpnet"), 65),
+    **dict.fromkeys(("deberta-v2", "llama", "t5")),
+}
 
 
-class _Limited:
-    def __init__(self, limit: int) -> None:
-        self.model_max_length = limit
-
-
-@pytest.mark.parametrize(
-    ("family", "positions"),
-    [
-        ("bert", 67),
-        ("roberta", 65),
-        ("mpnet", 65),
-        ("distilbert", 67),
-        ("albert", 67),
-        ("electra", 67),
-        ("deberta-v2", None),
-        ("gpt2", 67),
-        ("llama", None),
-        ("t5", None),
-    ],
-)
+@pytest.mark.parametrize(("family", "positions"), POSITIONS.items())
 def test_the_longest_text_is_that_of_tokenizer_and_positions(
-    tiny_backbone: Callable[..., PreTrainedModel], family: str, positions: int | None
+    tiny_backbone: Factory, family: str, positions: int | None
 ) -> None:
     model = AttributeModel.build(tiny_backbone(family), Schema([]), task=Classification(classes=2), method=Plain())
     assert model.longest_text() == positions
     for limit, expected in ((10**30, positions), (31, 31), (512, positions or 512)):
-        model.tokenizer = _Limited(limit)  # type: ignore[assignment]
+        model.tokenizer = SimpleNamespace(model_max_length=limit)  # type: ignore[assignment]
         assert model.longest_text() == expected
 
 

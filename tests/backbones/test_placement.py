@@ -23,20 +23,10 @@ from attribune.backbones.sites import Site, find_norms, find_sites, most_positio
 from attribune.errors import ConfigError
 from attribune.methods import Adapter, Host
 
-BERTS = (
-    "bert",
-    "roberta",
-    "xlm-roberta",
-    "distilbert",
-    "electra",
-    "mpnet",
-    "albert",
-    "deberta-v2",
-    "longformer",
-    "big_bird",
-    "deberta",
+POST_NORM = (
+    *("bert", "roberta", "xlm-roberta", "distilbert", "electra", "mpnet", "albert", "deberta-v2", "longformer"),
+    *("big_bird", "deberta", "nomic_bert", "jina_embeddings_v3", "bart"),
 )
-POST_NORM = (*BERTS, "nomic_bert", "jina_embeddings_v3", "bart")
 LLAMAS = ("llama", "mistral", "qwen2", "qwen3", "eurobert", "smollm3", "granite", "gemma", "phi3")
 SANDWICHED = ("gemma2", "gemma3_text", "t5gemma")  # with norms after the sub-layers, too
 INNER_NORM = ("olmo2",)  # with no norm on the residual stream inside the layers
@@ -156,19 +146,6 @@ def test_residual_addition_follows_the_site(
                 assert torch.equal(watch.outputs[layer][run], after_attention + watch.outputs[feed_forward][run])
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("model_type", FAMILIES)
-def test_every_site_reaches_the_output(model_type: str, tiny_backbone: Callable[..., PreTrainedModel]) -> None:
-    inputs = batch()
-    backbone = tiny_backbone(model_type)
-    plain = backbone(**inputs).last_hidden_state
-    for number, site in enumerate(find_sites(backbone, placement_for(model_type))):
-        hook = backbone.get_submodule(site.path).register_forward_hook(lambda _m, _a, output: output * 1.5)
-        changed = backbone(**inputs).last_hidden_state
-        hook.remove()
-        assert float((changed - plain).detach().abs().max()) > 1e-3, f"site {number}"
-
-
 NORMS = {  # gains and biases in the norms of the layers and in those after the last
     **dict.fromkeys(POST_NORM, 2 * 2 * 2),
     "albert": 2 * 2,
@@ -206,9 +183,8 @@ def test_layers_are_counted_as_numbers(model_type: str) -> None:
 
 @pytest.mark.parametrize("model_type", ["vit", "", "BERT", "mamba"])
 def test_an_unknown_family_lists_the_known(model_type: str) -> None:
-    with pytest.raises(ConfigError) as error:
+    with pytest.raises(ConfigError, match=f"no placement for backbones of type '{model_type}'") as error:
         placement_for(model_type)
-    assert f"no placement for backbones of type {model_type!r}" in str(error.value)
     assert all(known in str(error.value) for known in FAMILIES)
 
 
@@ -227,25 +203,19 @@ def test_an_unknown_family_cannot_be_built() -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "message"),
+    ("find", "change", "message"),
     [
-        ({"layers": "encoder.layers.*"}, r"BertModel has no layers at 'encoder\.layers\.\*'"),
-        ({"attention": "attention.dropout"}, r"BertModel has no module 'encoder\.layer\.0\.attention\.dropout'"),
-        ({"feed_forward": "mlp"}, r"BertModel has no module 'encoder\.layer\.0\.mlp'"),
+        (find_sites, {"layers": "encoder.layers.*"}, r"no layers at 'encoder\.layers\.\*'.*install"),
+        (find_sites, {"attention": "attention.dropout"}, r"no module 'encoder\.layer\.0\.attention\.dropout'.*install"),
+        (find_sites, {"feed_forward": "mlp"}, r"no module 'encoder\.layer\.0\.mlp'.*install"),
+        (find_norms, {"norms": ("output.norm", "output.LayerNorm")}, r"no module 'encoder\.layer\.0\.output\.norm'"),
     ],
 )
 def test_a_backbone_laid_out_otherwise_is_named(
-    change: dict[str, str], message: str, tiny_backbone: Callable[..., PreTrainedModel]
+    find: Callable[..., Any], change: dict[str, Any], message: str, tiny_backbone: Callable[..., PreTrainedModel]
 ) -> None:
-    placement = replace(placement_for("bert"), **change)
-    with pytest.raises(ConfigError, match=message + ".*install"):
-        find_sites(tiny_backbone("bert"), placement)
-
-
-def test_a_missing_norm_is_named(tiny_backbone: Callable[..., PreTrainedModel]) -> None:
-    placement = replace(placement_for("bert"), norms=("output.norm", "output.LayerNorm"))
-    with pytest.raises(ConfigError, match=r"BertModel has no module 'encoder\.layer\.0\.output\.norm'"):
-        find_norms(tiny_backbone("bert"), placement)
+    with pytest.raises(ConfigError, match=f"BertModel has {message}"):
+        find(tiny_backbone("bert"), replace(placement_for("bert"), **change))
 
 
 def test_chunked_feed_forward_is_refused() -> None:

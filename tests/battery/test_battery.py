@@ -13,6 +13,7 @@ import shape_checks
 import torch
 from families import EACH_KIND, KIN, VOCABULARY, WORD_FAMILIES, tiny_backbone, tiny_config
 from families import FAMILIES as TRANSFORMERS
+from tiny_models import still
 from trained_runs import TrainedRuns
 from transformers import AutoModel, PreTrainedModel
 
@@ -249,21 +250,6 @@ def build(folder_of: Callable[[str, str], Path], schema: Schema, described: dict
         )
 
     return make
-
-
-def still(model: AttributeModel) -> AttributeModel:
-    """Training mode without any dropout, so that passes can be compared."""
-    model.train()
-    for module in model.modules():
-        if isinstance(module, torch.nn.Dropout):
-            module.p = 0.0
-        for name in ("dropout", "dropout_prob", "attention_dropout"):
-            if isinstance(getattr(module, name, None), float):
-                setattr(module, name, 0.0)
-    for module in model.modules():
-        if isinstance(module, AttributeMethod):
-            module.attribute_dropout = 0.0
-    return model
 
 
 def scatter(model: AttributeModel) -> AttributeModel:

@@ -10,17 +10,16 @@ import lab_methods
 import pytest
 import second_device
 import torch
-from families import VOCABULARY, WORD_FAMILIES, tiny_backbone
+from families import WORD_FAMILIES, tiny_backbone
+from tiny_models import CLASSES, make_batch, make_schema
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from attribune.backbones.families import placement_for
 from attribune.methods import METHODS, Chim, Combined, E2ln, Injector, Maa, MethodConfig, Pln, Upa
 from attribune.models.model import AttributeModel
-from attribune.schema import Categorical, Schema
 from attribune.tasks import Classification
 
-ROWS, LENGTH = 4, 6
 OTHERS: dict[str, MethodConfig] = {
     "injector exact": Injector(initial_projection=9.0),
     "injector full": Injector(phm=False, low_rank=False, bottleneck=5),
@@ -38,20 +37,12 @@ def model_of(name: str) -> AttributeModel:
     """A model of the first family that the method acts in."""
     config = CASES[name]
     family = next(family for family in FAMILIES if config.refusal(placement_for(family)) is None)
-    table = {"user": ["a", "b", "c"], "film": ["x", "y", "z"]}
-    schema = Schema.fit(table, [Categorical(attribute) for attribute in table])
     backbone = tiny_backbone(family, options=lab_methods.NEEDS.get(name))
-    return AttributeModel.build(backbone, schema, task=Classification(classes=3), method=config)
+    return AttributeModel.build(backbone, make_schema(2), task=Classification(classes=CLASSES), method=config)
 
 
 def batch() -> dict[str, Tensor]:
-    mask = (torch.arange(LENGTH) < torch.tensor([6, 2, 4, 1])[:, None]).long()
-    return {
-        "input_ids": torch.randint(5, VOCABULARY, (ROWS, LENGTH)) * mask,
-        "attention_mask": mask,
-        "attribute_ids": torch.tensor([[1, 2], [0, 0], [3, 2], [1, 0]]),
-        "labels": torch.tensor([0, 1, 2, 1]),
-    }
+    return make_batch(2) | {"labels": torch.tensor([0, 1, 2, 1])}
 
 
 EVERY_CASE = [pytest.param(name, marks=pytest.mark.exhaustive if name in OTHERS else []) for name in CASES]

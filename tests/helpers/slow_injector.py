@@ -12,16 +12,12 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from slow_layers import Matrix
+from slow_layers import Matrix, gelu
 from slow_layers import matrix_times as linear
 from torch import Tensor, nn
 
 from attribune.methods import Injector
 from attribune.methods.condition import Slots
-
-
-def gelu(x: float) -> float:
-    return 0.5 * x * (1 + math.erf(x / math.sqrt(2)))
 
 
 def zeros(rows: int, columns: int) -> Matrix:

@@ -1,4 +1,8 @@
-"""Layers over the words of one text, number by number, from their equations; logits of models in float64."""
+"""Layers over the words of one text, number by number, from their equations; logits of models in float64.
+
+`assert_same` compares what the library makes in float64 with such loops; `assert_apart` does so where a test has
+planted a mistake, which the sizes, rows and values of the comparison have to show.
+"""
 
 from __future__ import annotations
 
@@ -20,6 +24,20 @@ Matrix = list[Vector]
 def draw(*shape: int) -> Tensor:
     """Draw a tensor of float64 numbers."""
     return torch.randn(*shape, dtype=torch.float64)
+
+
+def assert_same(found: Tensor, expected: Any) -> None:
+    """Check that a tensor in float64 has the shape and, within 1e-10, the numbers of another one or of lists."""
+    wanted = expected if isinstance(expected, Tensor) else torch.tensor(expected, dtype=torch.float64)
+    torch.testing.assert_close(found.detach(), wanted.detach(), rtol=0, atol=1e-10)
+
+
+def assert_apart(found: Tensor, expected: Any, *, by: float = 1e-3) -> None:
+    """Check that a tensor in float64 has the shape of another one or of lists, and a number that is another by far."""
+    wanted = expected if isinstance(expected, Tensor) else torch.tensor(expected, dtype=torch.float64)
+    assert found.shape == wanted.shape
+    assert found.dtype == wanted.dtype == torch.float64
+    assert float((found - wanted).detach().abs().max()) > by
 
 
 def added(*vectors: Vector) -> Vector:
@@ -118,6 +136,37 @@ def slow_states(directions: Sequence[LSTMWeights], words: list[Vector]) -> list[
 def matrix_times(matrix: list[list[float]], vector: list[float]) -> list[float]:
     """Multiply a matrix by a vector."""
     return [sum(w * x for w, x in zip(row, vector, strict=True)) for row in matrix]
+
+
+def from_right(vector: Vector, matrix: Matrix) -> Vector:
+    """Multiply a vector by a matrix behind it."""
+    return [sum(vector[i] * matrix[i][j] for i in range(len(vector))) for j in range(len(matrix[0]))]
+
+
+def gelu(x: float) -> float:
+    return 0.5 * x * (1 + math.erf(x / math.sqrt(2)))
+
+
+def slow_norm(x: Vector, gain: Vector, bias: Vector, *, eps: float) -> Vector:
+    """Layer normalisation of one state."""
+    mean = sum(x) / len(x)
+    deviation = math.sqrt(sum((number - mean) ** 2 for number in x) / len(x) + eps)
+    return [(number - mean) / deviation * g + b for number, g, b in zip(x, gain, bias, strict=True)]
+
+
+def slow_heads(Q: Matrix, K: Matrix, V: Matrix, real: Sequence[int], heads: int) -> Matrix:
+    """Attend with every query to the real tokens, softmax(Q K^T / sqrt(d)) V, the heads side by side."""
+    d = len(Q[0]) // heads
+    result = []
+    for q in Q:
+        row: Vector = []
+        for head in range(heads):
+            mine = range(head * d, (head + 1) * d)
+            scores = {s: math.exp(sum(q[i] * K[s][i] for i in mine) / math.sqrt(d)) for s in range(len(K)) if real[s]}
+            total = sum(scores.values())
+            row += [sum(score / total * V[s][i] for s, score in scores.items()) for i in mine]
+        result.append(row)
+    return result
 
 
 def slow_attention(states: list[list[float]], scores: list[float]) -> list[float]:

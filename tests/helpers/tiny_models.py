@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import torch
 from families import VOCABULARY, tiny_backbone
 from torch import Tensor, nn
 
-from attribune.methods import MethodConfig
+from attribune.methods import MethodConfig, Plain
+from attribune.methods.attribute_method import AttributeMethod
 from attribune.methods.condition import Slots
 from attribune.models.model import AttributeModel
 from attribune.schema import Categorical, MultiLabel, Schema
@@ -71,6 +73,43 @@ def at_random(method: nn.Module, *, size: float = 1.0) -> nn.Module:
             sign = torch.randint_like(parameter, 2) * 2 - 1
             parameter.copy_(size * sign * (0.1 + 0.8 * torch.rand_like(parameter)))
     return method
+
+
+def still(model: AttributeModel) -> AttributeModel:
+    """Training mode without any dropout, so that passes can be compared."""
+    for module in model.train().modules():
+        if isinstance(module, nn.Dropout):
+            module.p = 0.0
+        if isinstance(module, AttributeMethod):
+            module.attribute_dropout = 0.0
+        for name in ("dropout", "dropout_prob", "attention_dropout"):
+            if isinstance(getattr(module, name, None), float):
+                setattr(module, name, 0.0)
+    return model
+
+
+def assert_starts_as_plain(family: str, config: MethodConfig, *, folder: Path) -> set[str]:
+    """Check that a new model is the plain one to the last bit, and return which parameters of its method are zero.
+
+    In evaluation, in the first step of training with the same dropout in the backbone, and after saving and loading.
+    """
+    tiny_backbone(family).save_pretrained(folder / "backbone")
+    model, plain, batch = make_model(family, config), make_model(family, Plain()), make_batch(2)
+    plain.head.load_state_dict(model.head.state_dict())
+    model.save_pretrained(folder / "model")
+    loaded = AttributeModel.from_pretrained(folder / "model", backbone=str(folder / "backbone"))
+    zero = {name for name, parameter in model.method.named_parameters() if not parameter.any()}
+    assert zero == {name for name, parameter in loaded.method.named_parameters() if not parameter.any()}
+    expected = plain(**batch).logits
+    assert torch.equal(model(**batch).logits, expected)
+    assert torch.equal(loaded(**batch).logits, expected)
+    model.method.attribute_dropout = 0.0
+    first_steps = []
+    for each in (model, plain):
+        torch.manual_seed(5)
+        first_steps.append(each.train()(**batch).logits)
+    assert torch.equal(*first_steps)
+    return zero
 
 
 def exactly(model: nn.Module) -> nn.Module:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import copy
+import re
 from collections.abc import Callable
 from functools import partial
 
@@ -17,13 +18,6 @@ USER = Slots(name="user", start=0, count=1, size=5)
 TAGS = Slots(name="tags", start=1, count=3, size=7)
 FILM = Slots(name="film", start=4, count=1, size=3)
 SLOTS = (USER, TAGS, FILM)
-
-
-def test_slots_of() -> None:
-    ids = torch.arange(10).view(2, 5)
-    assert USER.of(ids).tolist() == [[0], [5]]
-    assert TAGS.of(ids).tolist() == [[1, 2, 3], [6, 7, 8]]
-    assert FILM.of(ids).tolist() == [[4], [9]]
 
 
 # Values
@@ -87,36 +81,21 @@ def test_narrow_ids_and_wide_tables() -> None:
 # The holder
 
 
-def test_no_condition_outside_a_forward_pass() -> None:
-    holder = ConditionHolder()
-    with pytest.raises(RuntimeError, match=r"outside AttributeModel\.forward.*call the AttributeModel itself"):
-        _ = holder.current
-
-
 def test_conditions_nest_and_come_back() -> None:
+    """Also where a forward pass fails; outside of one there is none, nor in a copy."""
     holder, outer, inner = ConditionHolder(), Condition(rows=1, values=()), Condition(rows=2, values=())
+    twin = copy.deepcopy(holder)
+    outside = pytest.raises(RuntimeError, match=r"outside AttributeModel\.forward.*call the AttributeModel itself")
     with holder.use(outer):
-        assert holder.current is outer
         with holder.use(inner):
             assert holder.current is inner
+        with pytest.raises(ZeroDivisionError), holder.use(inner):
+            raise ZeroDivisionError
         assert holder.current is outer
-    with pytest.raises(RuntimeError):
+        with outside:
+            _ = twin.current
+    with outside:
         _ = holder.current
-
-
-def test_a_failed_forward_pass_leaves_no_condition() -> None:
-    holder = ConditionHolder()
-    with pytest.raises(ZeroDivisionError), holder.use(Condition(rows=1, values=())):
-        raise ZeroDivisionError
-    with pytest.raises(RuntimeError):
-        _ = holder.current
-
-
-def test_a_copy_has_a_condition_of_its_own() -> None:
-    holder = ConditionHolder()
-    other = copy.deepcopy(holder)
-    with holder.use(Condition(rows=1, values=())), pytest.raises(RuntimeError):
-        _ = other.current
 
 
 # Checks
@@ -129,11 +108,9 @@ def test_right_ids_pass() -> None:
 
 @pytest.mark.parametrize("shape", [(3, 5), (2, 4), (2, 6), (10,), (2, 5, 1), (0, 5)])
 def test_wrong_shape(shape: tuple[int, ...]) -> None:
-    with pytest.raises(DataError) as error:
+    cure = "encode the rows with the model's own schema"
+    with pytest.raises(DataError, match=rf"{re.escape(str(shape))}.*expected \(2, 5\).*{cure}"):
         check_attribute_ids(torch.zeros(shape, dtype=torch.int64), SLOTS, 2)
-    assert str(shape) in str(error.value)
-    assert "expected (2, 5)" in str(error.value)
-    assert "encode the rows with the model's own schema" in str(error.value)
 
 
 @pytest.mark.parametrize(
@@ -156,35 +133,14 @@ def test_id_outside_the_vocabulary(column: int, value: int, message: str) -> Non
 # Attribute dropout
 
 
-def test_an_attribute_is_dropped_as_a_whole() -> None:
-    ids = torch.tensor([[1, 2, 3, 4, 2]]).expand(4_000, -1)
-    dropped = drop_attributes(ids, SLOTS, 0.5)
-    assert dropped.dtype == ids.dtype
-    for slots in SLOTS:
-        mine, before = slots.of(dropped), slots.of(ids)
-        hidden = (mine == 0).all(dim=1)
-        assert torch.equal(mine[~hidden], before[~hidden]), "a kept attribute keeps all its values"
-        assert 0 < int(hidden.sum()) < len(ids)
-
-
-@pytest.mark.parametrize("rate", [0.1, 0.2, 0.5, 0.9])
+@pytest.mark.parametrize("rate", [0.0, 0.1, 0.2, 0.5, 0.9])
 def test_rate_and_independence(rate: float) -> None:
+    """Of what is drawn; that an attribute is hidden as a whole is in tests/parity."""
     n = 40_000
-    dropped = drop_attributes(torch.ones(n, 5, dtype=torch.int64), SLOTS, rate)
+    ids = torch.ones(n, 5, dtype=torch.int64)
+    dropped = drop_attributes(ids, SLOTS, rate)
+    assert bool(ids.all()), "what is given is left as it was"
     hidden = torch.stack([slots.of(dropped)[:, 0] == 0 for slots in SLOTS]).float()
-    assert float((hidden.mean(dim=1) - rate).abs().max()) < 5 * (rate * (1 - rate) / n) ** 0.5
+    assert float((hidden.mean(dim=1) - rate).abs().max()) <= 5 * (rate * (1 - rate) / n) ** 0.5
     both = float((hidden[0] * hidden[1]).mean())
-    assert abs(both - rate**2) < 5 * (rate**2 * (1 - rate**2) / n) ** 0.5, "attributes are dropped independently"
-
-
-def test_nothing_is_dropped_at_rate_0_nor_changed_in_place() -> None:
-    ids = torch.tensor([[1, 2, 3, 4, 2]] * 50)
-    before = ids.clone()
-    assert torch.equal(drop_attributes(ids, SLOTS, 0.0), ids)
-    drop_attributes(ids, SLOTS, 0.9)
-    assert torch.equal(ids, before)
-
-
-def test_missing_values_stay_missing() -> None:
-    ids = torch.tensor([[0, 2, 0, 4, 0]] * 200)
-    assert bool((drop_attributes(ids, SLOTS, 0.5)[ids == 0] == 0).all())
+    assert abs(both - rate**2) <= 5 * (rate**2 * (1 - rate**2) / n) ** 0.5, "attributes are dropped independently"

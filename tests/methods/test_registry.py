@@ -6,6 +6,7 @@ from typing import Any, get_args
 
 import pytest
 from hosts import make_host
+from pydantic import ValidationError
 
 from attribune.backbones.tuning import TUNINGS
 from attribune.errors import ConfigError
@@ -28,6 +29,10 @@ def test_the_table() -> None:
         assert method.default_tuning in TUNINGS
         assert set(method.points) <= set(get_args(Point))
         assert not method.uses_attributes or method.points
+    assert [(kind.default_tuning, kind.uses_attributes) for kind in (Adapter, Injector)] == [
+        ("layernorm", False),
+        ("frozen", True),
+    ]
 
 
 @pytest.mark.parametrize("config", [*CHANGED, *(method() for method in METHODS.values())], ids=repr)
@@ -44,27 +49,30 @@ def test_every_option_is_described(method: type[MethodConfig]) -> None:
         assert f"{option}:" in method.__doc__, option
 
 
-@pytest.mark.parametrize("name", ["injektor", "Injector", "", None, 3])
-def test_unknown_method(name: Any) -> None:
-    with pytest.raises(ConfigError) as error:
-        method_from_dict({"name": name})
-    found = re.escape(f"unknown method {name!r}")
-    assert re.search(rf"{found}(; did you mean '\w+'\? C|: c)hoose one of none, adapter, injector", str(error.value))
+def test_settings_are_keyword_only_and_frozen() -> None:
+    with pytest.raises(TypeError):
+        Adapter(64)  # type: ignore[misc]
+    with pytest.raises(ValidationError, match="frozen"):
+        Adapter().bottleneck = 3  # type: ignore[misc]
 
 
-def test_a_near_miss_is_named() -> None:
-    with pytest.raises(ConfigError, match="did you mean 'adapter'"):
-        method_from_dict({"name": "adaptor"})
-
-
-def test_no_method_at_all() -> None:
-    with pytest.raises(ConfigError, match="hoose one of none, adapter, injector"):
-        method_from_dict({"bottleneck": 3})
+def test_building_the_base_is_refused() -> None:
+    with pytest.raises(NotImplementedError, match="MethodConfig"):
+        MethodConfig().build(make_host(hidden=3, sites=1, slots=(), outputs=2))
 
 
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
+        *(
+            (
+                {"name": name},
+                rf"unknown method {re.escape(repr(name))}(; did you mean '\w+'\? C|: c)hoose one of none, ad",
+            )
+            for name in ("injektor", "Injector", "", None, 3, ["injector"])
+        ),
+        ({"name": "adaptor"}, "did you mean 'adapter'"),
+        ({"bottleneck": 3}, "hoose one of none, adapter, injector"),
         (
             {"name": "adapter", "botleneck": 3},
             "method 'adapter' has no option botleneck; did you mean 'bottleneck'. Its options: first_layer,",
@@ -75,21 +83,16 @@ def test_no_method_at_all() -> None:
         ),
         ({"name": "none", "bottleneck": 3}, "method 'none' has no option bottleneck: its options: none"),
         ({"name": "adapter", "phm": True}, "method 'adapter' has no option phm"),
+        ({"name": "adapter", "bottleneck": 0}, "adapter: bottleneck is 0, it must be above 0"),
+        ({"name": "adapter", "initial_scale": -1}, "adapter: initial_scale is -1, it must be above 0"),
     ],
 )
-def test_unknown_option(settings: dict[str, Any], message: str) -> None:
+def test_what_names_no_method_or_no_option_is_refused(settings: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         method_from_dict(settings)
 
 
-def test_bad_values_are_refused_here_too() -> None:
-    with pytest.raises(ConfigError, match="adapter: bottleneck is 0"):
-        method_from_dict({"name": "adapter", "bottleneck": 0})
-
-
-def test_building_the_base_is_refused() -> None:
-    with pytest.raises(NotImplementedError, match="MethodConfig"):
-        MethodConfig().build(make_host(hidden=3, sites=1, slots=(), outputs=2))
+POSITIVE = ("bottleneck", "vector_size", "initial_scale", "initial_vector", "initial_projection", "initial_weight")
 
 
 @pytest.mark.parametrize(
@@ -101,13 +104,25 @@ def test_building_the_base_is_refused() -> None:
         ({"bottleneck": "64"}, "bottleneck is '64'"),
         ({"attribute_dropout": None}, "attribute_dropout is None: give a number"),
         ({"initial_scale": float("nan")}, "initial_scale is nan: give a finite number"),
+        *(
+            ({name: value}, f"injector: {name} is {value}, it must be above 0")
+            for name in POSITIVE
+            for value in (0, -1)
+        ),
+        *(
+            ({"attribute_dropout": rate}, f"attribute_dropout is {rate}, it must be at least 0 and below 1")
+            for rate in (-0.1, 1, 1.0, 2)
+        ),
+        *(
+            ({"aggregation": value}, f"aggregation is {value!r}: choose 'post' or 'pre'")
+            for value in ("mean", "", None, "Post")
+        ),
+        (
+            {"bias_injection": False, "weight_injection": False},
+            "no attribute is read; turn one on, or use a method that reads no",
+        ),
     ],
 )
-def test_options_of_a_wrong_type_are_refused(options: dict[str, Any], message: str) -> None:
+def test_wrong_options_of_the_injector_are_refused(options: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=re.escape(message)):
         Injector(**options)
-
-
-def test_a_name_that_is_no_text_is_refused() -> None:
-    with pytest.raises(ConfigError, match="unknown method"):
-        method_from_dict({"name": ["injector"]})

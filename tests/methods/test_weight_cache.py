@@ -47,6 +47,10 @@ def batches(number: int) -> list[dict[str, Tensor]]:
     return found
 
 
+def assert_close(found: Any, expected: Any, *, atol: float = 1e-5) -> None:
+    torch.testing.assert_close(found, expected, rtol=1e-5, atol=atol)
+
+
 def answers(model: AttributeModel, given: list[dict[str, Tensor]]) -> list[Tensor]:
     with torch.inference_mode():
         return [model(**batch).logits.clone() for batch in given]
@@ -77,8 +81,7 @@ def test_answers_are_the_same(family: str, values: int, precision: str) -> None:
         assert model.method.weight_caches
         found = answers(model, given)
     # In bf16 a weight that is not cached is a product of rounded factors.
-    for one, other in zip(found, expected, strict=True):
-        torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-5 if precision == "float32" else 3e-2)
+    assert_close(found, expected, atol=1e-5 if precision == "float32" else 3e-2)
     assert all(store.hits and store.misses for store in model.method.weight_caches.values())
 
 
@@ -159,8 +162,7 @@ def test_a_table_at_the_address_of_an_earlier_one_is_another(adds: bool) -> None
     memory = known.tables[name].data
     memory.copy_(again.tables[name])
     model.values.use(dataclasses.replace(again, tables={**again.tables, name: memory}), adds=adds)
-    for user, expected in before.items():
-        torch.testing.assert_close(answer(user), expected, rtol=1e-5, atol=1e-5)
+    assert_close({user: answer(user) for user in users}, before)
 
 
 @pytest.mark.slow
@@ -174,8 +176,7 @@ def test_other_parameters_forget(change: Callable[[AttributeModel], None]) -> No
     found = answers(model, given)
     assert not torch.allclose(found[0], before[0])
     model.enable_weight_cache(0)
-    for one, other in zip(found, answers(model, given), strict=True):
-        torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-5)
+    assert_close(found, answers(model, given))
 
 
 def test_a_pass_that_broke_off_leaves_nothing_half_made() -> None:
@@ -193,8 +194,7 @@ def test_a_pass_that_broke_off_leaves_nothing_half_made() -> None:
     with pytest.raises(RuntimeError, match="out of memory"):
         answers(model, given)
     broken.forward = forward
-    for one, other in zip(answers(model, given), expected, strict=True):
-        torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-5)
+    assert_close(answers(model, given), expected)
 
 
 def test_gradients_precision_and_mode_are_not_mixed() -> None:
@@ -206,9 +206,8 @@ def test_gradients_precision_and_mode_are_not_mixed() -> None:
         answers(model, given)
     with torch.no_grad():
         plain = [model(**batch).logits for batch in given]
-    for one, other, third in zip(answers(model, given), plain, expected, strict=True):
-        torch.testing.assert_close(one, third, rtol=1e-5, atol=1e-5)
-        torch.testing.assert_close(other, third, rtol=1e-5, atol=1e-5)
+    for found in (answers(model, given), plain):
+        assert_close(found, expected)
     model(**given[0]).logits.sum().backward()
     assert all(p.grad is not None for p in model.method.tables)
 
@@ -220,8 +219,7 @@ def test_in_a_combination() -> None:
     model.enable_weight_cache(10)
     found = answers(model, given)
     assert model.method.parts[0].weight_caches["user"].hits
-    for one, other in zip(found, expected, strict=True):
-        torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-5)
+    assert_close(found, expected)
 
 
 def test_settings_without_anything_to_keep() -> None:

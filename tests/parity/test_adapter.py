@@ -11,19 +11,14 @@ import pytest
 import torch
 from families import tiny_backbone
 from hosts import make_host
+from layer_parts import states_of_backbone
+from slow_layers import assert_apart, assert_same, draw, gelu, slow_norm
 from tiny_models import at_random, exactly, make_batch, make_model, recorded
 from torch import Tensor
 from torch.nn.functional import relu
 
 from attribune import functional
 from attribune.methods import Adapter
-from attribune.methods.condition import Condition
-
-TOLERANCE = 1e-10
-
-
-def gelu(x: float) -> float:
-    return 0.5 * x * (1 + math.erf(x / math.sqrt(2)))
 
 
 def slow_adapter(
@@ -44,46 +39,34 @@ def slow_adapter(
 
 def parameters(H: int, A: int) -> dict[str, Tensor]:
     shapes = {"W_down": (H, A), "b_down": (A,), "W_up": (A, H), "b_up": (H,)}
-    return {name: 0.7 * torch.randn(shape, dtype=torch.float64) for name, shape in shapes.items()}
-
-
-def difference(a: Tensor, b: Tensor) -> float:
-    assert a.shape == b.shape
-    assert a.dtype == b.dtype == torch.float64
-    return float((a - b).detach().abs().max())
+    return {name: 0.7 * draw(*shape) for name, shape in shapes.items()}
 
 
 @pytest.mark.parametrize("groups", [[(0, 7)], [(2, 1), (0, 4), (1, 2)], [(1, 3), (0, 2), (1, 2)]])
 def test_groups_of_rows_have_an_adapter_each(groups: list[tuple[int, int]]) -> None:
-    h, weights = torch.randn(7, 5, 13, dtype=torch.float64), [parameters(13, 4) for _ in range(3)]
+    h, weights = draw(7, 5, 13), [parameters(13, 4) for _ in range(3)]
     ends = [sum(size for _, size in groups[: place + 1]) for place in range(len(groups))]
     rows = [(number, slice(end - size, end)) for (number, size), end in zip(groups, ends, strict=True)]
     together = {name: torch.stack([one[name] for one in weights]) for name in weights[0]}
     found = h + functional.grouped_bottleneck(h, rows, **together)
     expected = torch.cat([slow_adapter(h[part], **weights[number]) for number, part in rows])
-    assert difference(found, expected) < TOLERANCE
+    assert_same(found, expected)
 
 
 @pytest.mark.parametrize(("H", "A"), [(48, 8), (13, 5), (5, 13), (7, 7), (3, 1)])
 def test_function(H: int, A: int) -> None:
-    h, weights = torch.randn(3, 5, H, dtype=torch.float64), parameters(H, A)
-    assert difference(functional.adapter(h, **weights), slow_adapter(h, **weights)) < TOLERANCE
+    h, weights = draw(3, 5, H), parameters(H, A)
+    assert_same(functional.adapter(h, **weights), slow_adapter(h, **weights))
 
 
 def test_another_activation() -> None:
-    h, weights = torch.randn(2, 3, 11, dtype=torch.float64), parameters(11, 7)
+    h, weights = draw(2, 3, 11), parameters(11, 7)
     expected = slow_adapter(h, **weights, f=lambda x: max(x, 0.0))
-    assert difference(functional.adapter(h, **weights, f=relu), expected) < TOLERANCE
-    assert difference(functional.adapter(h, **weights), expected) > 1e-3
+    assert_same(functional.adapter(h, **weights, f=relu), expected)
+    assert_apart(functional.adapter(h, **weights), expected)
 
 
 # The extensions of section 3.6
-
-
-def slow_norm(u: list[float], gain: list[float], bias: list[float]) -> list[float]:
-    mean = sum(u) / len(u)
-    variance = sum((x - mean) ** 2 for x in u) / len(u)
-    return [g * (x - mean) / math.sqrt(variance + 1e-5) + b for x, g, b in zip(u, gain, bias, strict=True)]
 
 
 def slow_linear(x: list[float], W: list[list[float]], b: list[float]) -> list[float]:
@@ -94,7 +77,7 @@ def slow_bottleneck(x: list[float], parameters: dict[str, Any], f: Callable[[flo
     """Down, perhaps a LayerNorm, the non-linearity, perhaps further maps each with the non-linearity, up."""
     u = slow_linear(x, parameters["W_down"], parameters["b_down"])
     if "norm.weight" in parameters:
-        u = slow_norm(u, parameters["norm.weight"], parameters["norm.bias"])
+        u = slow_norm(u, parameters["norm.weight"], parameters["norm.bias"], eps=1e-5)
     u = [f(number) for number in u]
     for k in range(0, 10, 2):
         if f"inner.{k}" in parameters:
@@ -126,12 +109,12 @@ def test_extensions(config: Adapter) -> None:
     method = at_random(config.build(make_host(hidden=7, sites=4, slots=(), outputs=2)).double())
     kinds = ("attention", "feed_forward") if config.sites == "both" else (config.sites,)
     assert [site.kind for site in method.acts_at] == [kind for kind in kinds for _ in range(2)]
-    h = torch.randn(2, 3, 7, dtype=torch.float64)
+    h = draw(2, 3, 7)
     for site in method.sites:
         parameters = {name: parameter.tolist() for name, parameter in site.named_parameters()}
         assert len(parameters) == 4 + 2 * config.inner_norm + 2 * (config.layers - 1)
         added = [[slow_bottleneck(x, parameters, SLOW[config.activation]) for x in row] for row in h.tolist()]
-        assert difference(site(h), h + torch.tensor(added, dtype=torch.float64)) < TOLERANCE
+        assert_same(site(h), h + torch.tensor(added, dtype=torch.float64))
 
 
 # Where the sub-layers of layer {} read, and the modules behind them; each written down here once more.
@@ -184,40 +167,29 @@ def test_beside_the_sub_layers(family: str, joined: str) -> None:
             backbone.get_submodule(behind).register_forward_hook(partial(change, path, parameters))
     with torch.no_grad(), recorded(model.backbone) as found:
         model(**batch)
-        expected = backbone(input_ids=batch["input_ids"], attention_mask=batch["attention_mask"]).last_hidden_state
-        plain = exactly(tiny_backbone(family))(
-            input_ids=batch["input_ids"], attention_mask=batch["attention_mask"]
-        ).last_hidden_state
     real = batch["attention_mask"].bool()
-    assert difference(found[0].last_hidden_state[real], expected[real]) < TOLERANCE
-    assert difference(plain[real], expected[real]) > 1e-2
+    expected = states_of_backbone(backbone, batch)[real]
+    assert_same(found[0].last_hidden_state[real], expected)
+    assert_apart(states_of_backbone(exactly(tiny_backbone(family)), batch)[real], expected, by=1e-2)
 
 
 def test_starts_near_the_identity() -> None:
-    h = torch.randn(4, 5, 48, dtype=torch.float64)
+    h = draw(4, 5, 48)
     for config in EXTENSIONS:
         site = config.build(make_host(hidden=48, sites=2, slots=(), outputs=2)).double().sites[0]
-        assert 0 < difference(site(h), h) < 0.2, config
+        assert 0 < float((site(h) - h).detach().abs().max()) < 0.2, config
 
 
-@pytest.mark.parametrize(("H", "A"), [(48, 8), (13, 5)])
+@pytest.mark.parametrize(("H", "A"), [(48, 8), (13, 5), (11, 11)])
 def test_module(H: int, A: int) -> None:
-    method = Adapter(bottleneck=A).build(make_host(hidden=H, sites=3, slots=(), outputs=2)).double().eval()
-    for parameter in method.parameters():
-        torch.nn.init.normal_(parameter, std=0.7)
-    h = torch.randn(2, 5, H, dtype=torch.float64)
-    condition = method.condition(None, rows=2)
-    outputs = [site(h, condition) for site in method.sites]
-    for site, output in zip(method.sites, outputs, strict=True):
+    """With A = H, so that a transposed weight passes every check of shapes; each site has parameters of its own."""
+    method = at_random(Adapter(bottleneck=A).build(make_host(hidden=H, sites=3, slots=(), outputs=2)).double().eval())
+    h = draw(2, 5, H)
+    for site in method.sites:
         expected = slow_adapter(h, site.W_down, site.b_down, site.W_up, site.b_up)
-        assert difference(output, expected) < TOLERANCE
-    assert difference(outputs[0], outputs[1]) > 1e-3, "each site has parameters of its own"
-
-
-def test_the_condition_is_not_read() -> None:
-    site = Adapter(bottleneck=5).build(make_host(hidden=7, sites=1, slots=(), outputs=2)).double().sites[0]
-    h = torch.randn(2, 3, 7, dtype=torch.float64)
-    assert torch.equal(site(h), site(h, Condition(rows=2, values=())))
+        for found in (site(h), site(h, method.condition(None, rows=2))):
+            assert_same(found, expected)
+    assert len({site.W_down[0, 0].item() for site in method.sites}) == 3
 
 
 PLANTED: dict[str, Callable[..., Tensor]] = {
@@ -237,11 +209,7 @@ PLANTED: dict[str, Callable[..., Tensor]] = {
 @pytest.mark.parametrize("mistake", PLANTED)
 def test_planted_mistakes_are_seen(mistake: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A = H, so that a transposed weight passes every check of shapes."""
-    site = Adapter(bottleneck=11).build(make_host(hidden=11, sites=1, slots=(), outputs=2)).double().sites[0]
-    for parameter in site.parameters():
-        torch.nn.init.normal_(parameter, std=0.7)
-    h = torch.randn(3, 5, 11, dtype=torch.float64)
-    expected = slow_adapter(h, site.W_down, site.b_down, site.W_up, site.b_up)
-    assert difference(site(h), expected) < TOLERANCE
+    site = at_random(Adapter(bottleneck=11).build(make_host(hidden=11, sites=1, slots=(), outputs=2)).double()).sites[0]
+    h = draw(3, 5, 11)
     monkeypatch.setattr(functional, "adapter", lambda *weights, **_: PLANTED[mistake](*weights))
-    assert difference(site(h), expected) > 1e-4
+    assert_apart(site(h), slow_adapter(h, site.W_down, site.b_down, site.W_up, site.b_up), by=1e-4)

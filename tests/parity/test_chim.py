@@ -7,15 +7,14 @@ import math
 import pytest
 import torch
 from hosts import make_host
+from slow_layers import assert_apart, assert_same, draw
+from tiny_models import make_batch, row_vectors, slots_of
 from torch import Tensor, nn
 
 from attribune import functional
 from attribune.errors import ConfigError
 from attribune.methods import Chim
 from attribune.methods.chim import divisor
-from attribune.methods.condition import Slots
-
-TOLERANCE = 1e-10
 
 
 def slow_logits(h: Tensor, c: Tensor, Q: Tensor, b_q: Tensor, W: Tensor, b: Tensor) -> Tensor:
@@ -35,10 +34,6 @@ def slow_logits(h: Tensor, c: Tensor, Q: Tensor, b_q: Tensor, W: Tensor, b: Tens
     return result
 
 
-def draw(*shape: int) -> Tensor:
-    return torch.randn(*shape, dtype=torch.float64)
-
-
 @pytest.mark.parametrize("M", [1, 2, 4])
 @pytest.mark.parametrize(("H", "r", "L"), [(12, 3, 5), (12, 1, 2), (12, 12, 3), (30, 15, 7)])
 def test_function(M: int, H: int, r: int, L: int) -> None:
@@ -46,36 +41,25 @@ def test_function(M: int, H: int, r: int, L: int) -> None:
     h, c = draw(4, H), draw(4, 5 * M)
     c[2] = 0
     p = {"Q": draw(N * L, 5 * M), "b_q": draw(N * L), "W": draw(H, L), "b": draw(L)}
-    found = functional.chunk_importance_logits(h, c, **p)
-    assert float((found - slow_logits(h, c, **p)).abs().max()) < TOLERANCE
+    assert_same(functional.chunk_importance_logits(h, c, **p), slow_logits(h, c, **p))
 
 
 def test_a_chunk_whose_rows_are_repeated_one_by_one_is_another_method() -> None:
     h, c, p = draw(3, 12), draw(3, 5), {"Q": draw(8, 5), "b_q": draw(8), "W": draw(12, 2), "b": draw(2)}
     importance = torch.sigmoid(c @ p["Q"].T + p["b_q"]).view(3, 4, 2).repeat_interleave(3, dim=1)
     wrong = torch.einsum("bi,bil,il->bl", h, importance, p["W"]) + p["b"]
-    assert float((wrong - functional.chunk_importance_logits(h, c, **p)).abs().max()) > 1e-3
+    assert_apart(functional.chunk_importance_logits(h, c, **p), wrong)
 
 
 def test_module_with_several_and_missing_values() -> None:
-    slots = [Slots(name="user", start=0, count=1, size=4), Slots(name="tags", start=1, count=3, size=6)]
-    host = make_host(hidden=12, sites=2, outputs=3, slots=slots)
+    host = make_host(hidden=12, sites=2, outputs=3, slots=slots_of(2))
     method = Chim(repeats=3, vector_size=5, initial_vector=1.0).build(host).double().eval()
-    head = nn.Linear(12, 3).double()
-    ids = torch.tensor([[3, 2, 5, 0], [0, 0, 0, 0], [1, 4, 4, 1]])
-    user, tags = (table.detach() for table in method.tables)
-    c = torch.zeros(3, 10, dtype=torch.float64)
-    for row, (first, *others) in enumerate(ids.tolist()):
-        if first:
-            c[row, :5] += user[first]
-        for tag in others:
-            if tag:
-                c[row, 5:] += tags[tag]
+    head, ids = nn.Linear(12, 3).double(), make_batch(2, rows=(0, 1, 2))["attribute_ids"]
+    c = torch.tensor(row_vectors(method.tables, slots_of(2), ids), dtype=torch.float64).flatten(1)
     h = draw(3, 12)
     Q, b_q = method.get_parameter("Q").detach(), method.get_parameter("b_q").detach()
     expected = slow_logits(h, c, Q, b_q, head.weight.detach().T, head.bias.detach())
-    found = method.classify(h, method.condition(ids, 3), head)
-    assert float((found - expected).detach().abs().max()) < TOLERANCE
+    assert_same(method.classify(h, method.condition(ids, 3), head), expected)
 
 
 def test_the_number_of_repeats() -> None:

@@ -8,18 +8,14 @@ from collections.abc import Callable, Sequence
 import pytest
 import torch
 from hosts import make_host
+from slow_layers import Matrix, assert_apart, assert_same, draw, from_right, slow_heads, slow_norm
+from slow_layers import Vector as Row
 from tiny_models import NUMBERS, at_random, exactly, make_batch, make_model, recorded, row_vectors, slots_of
 from torch import Tensor, nn
 
 from attribune import functional
 from attribune.errors import ConfigError
 from attribune.methods import ConcatText, ConcatWord, Method
-
-TOLERANCE = 1e-10
-MISTAKE = 1e-3
-
-Row = list[float]
-Matrix = list[Row]
 
 MASK = torch.tensor([[1, 1, 1, 1, 1], [1, 1, 0, 0, 0], [0, 0, 1, 1, 1], [0, 1, 0, 0, 1]])
 
@@ -34,46 +30,18 @@ def slow_fusion(h: Row, vectors: Sequence[Row], W: Matrix) -> Row:
     return [math.tanh(sum(w * x for w, x in zip(row, long, strict=True))) for row in W]
 
 
-def from_right(x: Row, W: Matrix) -> Row:
-    """x W."""
-    return [sum(x[i] * W[i][j] for i in range(len(x))) for j in range(len(W[0]))]
-
-
-def slow_norm(x: Row, gain: Row, bias: Row) -> Row:
-    mean = sum(x) / len(x)
-    deviation = math.sqrt(sum((number - mean) ** 2 for number in x) / len(x) + 1e-12)
-    return [(number - mean) / deviation * g + b for number, g, b in zip(x, gain, bias, strict=True)]
-
-
-def slow_attention(states: Matrix, real: list[int], W_q: Matrix, W_k: Matrix, W_v: Matrix, heads: int) -> Matrix:
-    """Plain attention over the real tokens, the heads side by side."""
-    Q, K, V = ([from_right(x, W) for x in states] for W in (W_q, W_k, W_v))
-    d = len(Q[0]) // heads
-    result = []
-    for t in range(len(states)):
-        row: Row = []
-        for head in range(heads):
-            mine = range(head * d, (head + 1) * d)
-            scores = {
-                s: math.exp(sum(Q[t][i] * K[s][i] for i in mine) / math.sqrt(d)) for s in range(len(states)) if real[s]
-            }
-            total = sum(scores.values())
-            row += [sum(score / total * V[s][i] for s, score in scores.items()) for i in mine]
-        result.append(row)
-    return result
-
-
 def slow_layer(layer: nn.Module, states: Matrix, real: list[int], heads: int) -> Matrix:
     """One plain post-norm Transformer layer, with ReLU and without biases in the attention."""
     p = {name: parameter.tolist() for name, parameter in layer.named_parameters()}
     (W_q,), (W_k,), (W_v,) = p["W_q"], p["W_k"], p["W_v"]
+    Q, K, V = ([from_right(x, W) for x in states] for W in (W_q, W_k, W_v))
     result = []
-    for x, U in zip(states, slow_attention(states, real, W_q, W_k, W_v, heads), strict=True):
+    for x, U in zip(states, slow_heads(Q, K, V, real, heads), strict=True):
         added = [a + b for a, b in zip(from_right(U, p["W_o"]), x, strict=True)]
-        Y = slow_norm(added, p["gain_1"], p["bias_1"])
+        Y = slow_norm(added, p["gain_1"], p["bias_1"], eps=1e-12)
         inner = [max(0.0, a + b) for a, b in zip(from_right(Y, p["W_1"]), p["b_1"], strict=True)]
         outer = [a + b + y for a, b, y in zip(from_right(inner, p["W_2"]), p["b_2"], Y, strict=True)]
-        result.append(slow_norm(outer, p["gain_2"], p["bias_2"]))
+        result.append(slow_norm(outer, p["gain_2"], p["bias_2"], eps=1e-12))
     return result
 
 
@@ -94,16 +62,6 @@ def slow_word(method: Method, hidden: Tensor, mask: Tensor, vectors: list[list[R
     return torch.tensor(rows, dtype=torch.float64)
 
 
-def draw(*shape: int) -> Tensor:
-    return torch.randn(*shape, dtype=torch.float64)
-
-
-def difference(found: Tensor, expected: Tensor) -> float:
-    assert found.shape == expected.shape
-    assert found.dtype == torch.float64
-    return float((found - expected).detach().abs().max())
-
-
 # The function
 
 
@@ -117,10 +75,10 @@ def test_function(M: int, H: int, Z: int) -> None:
     W, document, tokens = draw(H, H + M * Z), draw(4, H), draw(4, 4, H)
     found = functional.concatenate(document, torch.cat(attributes, dim=1), W)
     expected = [slow_fusion(document[row].tolist(), vectors[row], W.tolist()) for row in range(4)]
-    assert difference(found, torch.tensor(expected, dtype=torch.float64)) < TOLERANCE
+    assert_same(found, expected)
     found = functional.concatenate(tokens, torch.cat(attributes, dim=1), W)
     expected = [[slow_fusion(tokens[row, t].tolist(), vectors[row], W.tolist()) for t in range(4)] for row in range(4)]
-    assert difference(found, torch.tensor(expected, dtype=torch.float64)) < TOLERANCE
+    assert_same(found, expected)
 
 
 # The modules
@@ -140,7 +98,7 @@ def test_text(M: int, size: int | None, pool: Callable[[Tensor, Tensor], Tensor]
     found = method.pool(hidden, MASK, method.condition(ids, 4), pool)
     vectors = row_vectors(method.tables, slots_of(M), ids, unknown=True)
     assert len(vectors[0][0]) == (size or 12)
-    assert difference(found, slow_text(method, pool(hidden, MASK), vectors)) < TOLERANCE
+    assert_same(found, slow_text(method, pool(hidden, MASK), vectors))
 
 
 @pytest.mark.parametrize("M", NUMBERS)
@@ -150,7 +108,7 @@ def test_word(M: int, size: int | None, heads: int | None, layers: int) -> None:
     ids, hidden = make_batch(M)["attribute_ids"], draw(4, 5, 12)
     found = method.encode(hidden, MASK, method.condition(ids, 4))
     vectors = row_vectors(method.tables, slots_of(M), ids, unknown=True)
-    assert difference(found, slow_word(method, hidden, MASK, vectors, heads=heads or 3)) < TOLERANCE
+    assert_same(found, slow_word(method, hidden, MASK, vectors, heads=heads or 3))
 
 
 @pytest.mark.parametrize("padding", ["right", "left"])
@@ -172,32 +130,7 @@ def test_whole_model(config: ConcatText | ConcatWord, padding: str) -> None:
     document = torch.stack([hidden[row, t] for row, t in enumerate(first)])
     if isinstance(config, ConcatText):
         document = slow_text(model.method, document, vectors)
-    assert difference(found[0], document @ model.head.weight.T + model.head.bias) < TOLERANCE
-
-
-# Initial values, and the unknown
-
-
-@pytest.mark.parametrize("config", [ConcatText(), ConcatWord(inner=7)], ids=lambda c: c.name)
-def test_vectors_start_uniform_and_the_unknown_has_one(config: ConcatText | ConcatWord) -> None:
-    method = config.build(make_host(hidden=12, slots=slots_of(4), heads=3))
-    for table in method.tables:
-        assert table.shape == (6, 12)
-        assert 0.2 < float(table.detach().abs().max()) <= 0.25
-        assert bool((table[0] != 0).all())
-
-
-def test_the_unknown_learns_from_rows_without_a_value_only() -> None:
-    method = build(ConcatText(vector_size=5), 2)
-    ids = torch.tensor([[3, 0, 5, 1], [2, 2, 0, 0]])
-    method.pool(draw(2, 5, 12), MASK[:2], method.condition(ids, 2), functional.first_token).sum().backward()
-    tags, user = (table.grad for table in method.tables)
-    assert not tags[0].any(), "both rows have a value, beside places left free"
-    assert bool((user[0] != 0).all())
-    method.zero_grad()
-    condition = method.train().condition(ids, 2, torch.tensor([[0.1, 0.9], [0.9, 0.9]]))
-    method.pool(draw(2, 5, 12), MASK[:2], condition, functional.first_token).sum().backward()
-    assert bool((method.tables[0].grad[0] != 0).all()), "attribute dropout trains it"
+    assert_same(found[0], document @ model.head.weight.T + model.head.bias)
 
 
 def test_heads_that_do_not_divide_the_size_are_refused() -> None:
@@ -210,37 +143,28 @@ def test_heads_that_do_not_divide_the_size_are_refused() -> None:
 # Planted mistakes
 
 
-def test_planted_mistakes_are_seen() -> None:
+@pytest.mark.parametrize("mistake", ["none", "an unknown of zeros", "attributes in another order", "no tanh"])
+def test_planted_mistakes_are_seen(mistake: str) -> None:
     method, ids, hidden = build(ConcatText(vector_size=5), 2), make_batch(2)["attribute_ids"], draw(4, 5, 12)
     found = method.pool(hidden, MASK, method.condition(ids, 4), functional.first_token)
-    document = functional.first_token(hidden, MASK)
-    right = row_vectors(method.tables, slots_of(2), ids, unknown=True)
-    wrong = {
-        "an unknown of zeros": row_vectors(method.tables, slots_of(2), ids),
-        "attributes in another order": [mine[::-1] for mine in right],
-    }
-    assert difference(found, slow_text(method, document, right)) < TOLERANCE
-    for mistake, vectors in wrong.items():
-        assert difference(found, slow_text(method, document, vectors)) > MISTAKE, mistake
-    without_tanh = torch.tensor([[math.atanh(x) for x in row] for row in found.tolist()], dtype=torch.float64)
-    assert difference(without_tanh, slow_text(method, document, right)) > MISTAKE
+    vectors = row_vectors(method.tables, slots_of(2), ids, unknown=mistake != "an unknown of zeros")
+    if mistake == "attributes in another order":
+        vectors = [mine[::-1] for mine in vectors]
+    elif mistake == "no tanh":
+        found = found.atanh()
+    expected = slow_text(method, functional.first_token(hidden, MASK), vectors)
+    (assert_same if mistake == "none" else assert_apart)(found, expected)
 
 
-@pytest.mark.parametrize("mistake", ["padding counts", "scaled by the whole size", "heads are mixed"])
+@pytest.mark.parametrize("mistake", ["none", "padding counts", "scaled by the whole size", "heads are mixed"])
 def test_planted_mistakes_in_the_layers_are_seen(mistake: str) -> None:
     method, ids, hidden = build(ConcatWord(layers=1, inner=7), 1), make_batch(1)["attribute_ids"], draw(4, 5, 12)
-    with torch.no_grad():
-        for layer in method.get_submodule("layers"):
-            layer.W_q.mul_(3)
+    queries = method.get_submodule("layers.0").W_q
+    queries.data.mul_(3)
     found = method.encode(hidden, MASK, method.condition(ids, 4))
+    if mistake == "scaled by the whole size":
+        queries.data.div_(math.sqrt(3))
+    mask = torch.ones_like(MASK) if mistake == "padding counts" else MASK
     vectors = row_vectors(method.tables, slots_of(1), ids, unknown=True)
-    assert difference(found, slow_word(method, hidden, MASK, vectors, heads=3)) < TOLERANCE
-    mask, heads = MASK, 3
-    if mistake == "padding counts":
-        mask = torch.ones_like(MASK)
-    elif mistake == "heads are mixed":
-        heads = 1
-    else:
-        with torch.no_grad():
-            method.get_submodule("layers.0").W_q.div_(math.sqrt(3))
-    assert difference(found, slow_word(method, hidden, mask, vectors, heads=heads)) > MISTAKE
+    expected = slow_word(method, hidden, mask, vectors, heads=1 if mistake == "heads are mixed" else 3)
+    (assert_same if mistake == "none" else assert_apart)(found, expected)

@@ -22,16 +22,14 @@ from slow_injector import (
     slow_phm_full,
     slow_site,
 )
+from slow_layers import assert_apart, assert_same, draw
+from tiny_models import at_random
 from torch import Tensor, nn
 
 from attribune import functional
 from attribune.functional import tanh_sum as tangents
 from attribune.methods import Injector
 from attribune.methods.condition import Slots, Values
-
-TOLERANCE = 1e-10
-MISTAKE = 1e-3
-
 
 # Cases
 
@@ -70,28 +68,30 @@ def label(settings: Any) -> str | None:
 def build(config: Injector, *, hidden: int, slots: list[Slots], sites: int = 1) -> nn.Module:
     """The method in float64 with random numbers, none of them small, in every parameter, row 0 of the tables too."""
     method = config.build(make_host(hidden=hidden, sites=sites, slots=slots, outputs=2)).double().eval()
+    at_random(method)
     with torch.no_grad():
         for name, parameter in method.named_parameters():
-            size = 0.4 if "W_up" in name else 1.0
-            sign = torch.randint_like(parameter, 2) * 2 - 1
-            parameter.copy_(size * sign * (0.1 + 0.8 * torch.rand_like(parameter)))
+            if "W_up" in name:
+                parameter.mul_(0.4)
     return method
 
 
-def worst(config: Injector, rows: tuple[list[Slots], list[list[int]]], *, hidden: int, sites: int = 1) -> float:
-    """Greatest difference between the module and the loops, over all sites."""
+def check(
+    config: Injector,
+    rows: tuple[list[Slots], list[list[int]]],
+    *,
+    hidden: int,
+    sites: int = 1,
+    trains: bool = False,
+    compare: Callable[[Tensor, Tensor], None] = assert_same,
+) -> None:
+    """All sites are those of the loops."""
     slots, ids = rows[0], torch.tensor(rows[1])
-    method = build(config, hidden=hidden, slots=slots, sites=sites)
-    tables = [table.tolist() for table in method.tables]
-    h = torch.randn(len(ids), 2, hidden, dtype=torch.float64)
+    method = build(config, hidden=hidden, slots=slots, sites=sites).train(trains)
+    tables, h = [table.tolist() for table in method.tables], draw(len(ids), 2, hidden)
     condition = method.condition(ids, len(ids))
-    differences = []
     for site in method.sites:
-        output, expected = site(h, condition), slow_site(config, site, tables, slots, ids, h)
-        assert output.shape == expected.shape
-        assert output.dtype == torch.float64
-        differences.append(float((output - expected).detach().abs().max()))
-    return max(differences)
+        compare(site(h, condition), slow_site(config, site, tables, slots, ids, h))
 
 
 # The complete module
@@ -102,7 +102,7 @@ def worst(config: Injector, rows: tuple[list[Slots], list[list[int]]], *, hidden
 @pytest.mark.parametrize("switches", SWITCHES, ids=label)
 def test_every_switch(switches: dict[str, Any]) -> None:
     config = Injector(hypercomplex=4, bottleneck=8, vector_size=7, **switches)
-    assert worst(config, SEVERAL, hidden=48) < TOLERANCE
+    check(config, SEVERAL, hidden=48)
 
 
 @pytest.mark.one_in(3)
@@ -112,7 +112,7 @@ def test_every_switch(switches: dict[str, Any]) -> None:
 def test_rows(rows: tuple[list[Slots], list[list[int]]], form: dict[str, bool]) -> None:
     for aggregation in ("post", "pre"):
         config = Injector(hypercomplex=4, bottleneck=8, vector_size=5, aggregation=aggregation, **form)
-        assert worst(config, rows, hidden=48, sites=2) < TOLERANCE
+        check(config, rows, hidden=48, sites=2)
 
 
 @pytest.mark.parametrize(
@@ -122,7 +122,7 @@ def test_rows(rows: tuple[list[Slots], list[list[int]]], form: dict[str, bool]) 
 )
 def test_adapters_in_parallel(switches: dict[str, bool]) -> None:
     config = Injector(hypercomplex=4, bottleneck=8, vector_size=7, arrangement="parallel", **switches)
-    assert worst(config, SEVERAL, hidden=48, sites=2) < TOLERANCE
+    check(config, SEVERAL, hidden=48, sites=2)
 
 
 SIZES = [  # H, O, A, Z
@@ -141,38 +141,32 @@ SIZES = [  # H, O, A, Z
 @pytest.mark.parametrize(("H", "O", "A", "Z"), SIZES)
 def test_sizes(H: int, O: int, A: int, Z: int, form: dict[str, bool]) -> None:
     config = Injector(hypercomplex=O, bottleneck=A, vector_size=Z, **form)
-    assert worst(config, TAGS, hidden=H) < TOLERANCE
+    check(config, TAGS, hidden=H)
 
 
-def test_chunks_of_values(monkeypatch: pytest.MonkeyPatch) -> None:
-    for elements in (1, 48 * 8, 2 * 48 * 8, 5 * 48 * 8):
-        monkeypatch.setattr(tangents, "_CHUNK", {"cpu": elements})
-        config = Injector(hypercomplex=4, bottleneck=8, vector_size=5)
-        assert worst(config, SEVERAL, hidden=48) < TOLERANCE
+@pytest.mark.parametrize("elements", [1, 48 * 8, 2 * 48 * 8, 5 * 48 * 8])
+def test_chunks_of_values(elements: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tangents, "_CHUNK", {"cpu": elements})
+    check(Injector(hypercomplex=4, bottleneck=8, vector_size=5), SEVERAL, hidden=48)
 
 
 def test_under_compilation_every_slot_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.compiler, "is_compiling", lambda: True)
     for form in FORMS:
         config = Injector(hypercomplex=4, bottleneck=8, vector_size=5, **form)
-        assert worst(config, SEVERAL, hidden=48) < TOLERANCE
+        check(config, SEVERAL, hidden=48)
 
 
 def test_dropout_switched_off_in_training() -> None:
     config = Injector(hypercomplex=4, bottleneck=8, vector_size=5, attribute_dropout=0.0)
-    slots, ids = SEVERAL[0], torch.tensor(SEVERAL[1])
-    method = build(config, hidden=48, slots=slots).train()
-    h = torch.randn(len(ids), 2, 48, dtype=torch.float64)
-    expected = slow_site(config, method.sites[0], [t.tolist() for t in method.tables], slots, ids, h)
-    output = method.sites[0](h, method.condition(ids, len(ids)))
-    assert float((output - expected).detach().abs().max()) < TOLERANCE
+    check(config, SEVERAL, hidden=48, trains=True)
 
 
 @pytest.mark.slow
 def test_gradients_of_the_complete_module() -> None:
     config = Injector(hypercomplex=2, bottleneck=3, vector_size=2)
     method = build(config, hidden=8, slots=TAGS[0])
-    ids, h = torch.tensor(TAGS[1]), torch.randn(5, 2, 8, dtype=torch.float64, requires_grad=True)
+    ids, h = torch.tensor(TAGS[1]), draw(5, 2, 8).requires_grad_()
     names, weights = zip(*method.named_parameters(), strict=True)
 
     def run(h: Tensor, *weights: Tensor) -> Tensor:
@@ -203,7 +197,7 @@ class _Whole(nn.Module):
 def values(U: int, Z: int, B: int) -> tuple[Tensor, Tensor]:
     membership = torch.randint(0, 3, (B, U)).double()
     membership[0] = 0
-    return torch.randn(U, Z, dtype=torch.float64), membership
+    return draw(U, Z), membership
 
 
 def weighted(membership: Tensor, matrices: list[Matrix]) -> Tensor:
@@ -215,9 +209,6 @@ def weighted(membership: Tensor, matrices: list[Matrix]) -> Tensor:
 
 @pytest.mark.parametrize(("H", "O", "A", "Z"), [(48, 4, 8, 7), *SIZES])
 def test_weight_functions(H: int, O: int, A: int, Z: int) -> None:
-    def draw(*shape: int) -> Tensor:
-        return torch.randn(shape, dtype=torch.float64)
-
     P = H // O**2
     z, membership = values(U=5, Z=Z, B=3)
     for fast, slow, weights in (
@@ -227,27 +218,24 @@ def test_weight_functions(H: int, O: int, A: int, Z: int) -> None:
         (functional.full_weight, slow_full, (draw(H, A, Z),)),
     ):
         result = fast(z, membership, *weights)
-        assert result.shape == (3, H, A)
-        expected = weighted(membership, [slow(v, *(w.tolist() for w in weights)) for v in z.tolist()])
-        assert float((result - expected).abs().max()) < TOLERANCE
+        assert_same(result, weighted(membership, [slow(v, *(w.tolist() for w in weights)) for v in z.tolist()]))
         assert not result[0].any(), "a row without a value has the empty sum, exactly zero"
 
 
 def test_bias_and_weight_functions() -> None:
     z, membership = values(U=5, Z=7, B=3)
-    G, c = torch.randn(11, 7, dtype=torch.float64), torch.randn(11, dtype=torch.float64)
+    G, c = draw(11, 7), draw(11)
     b = functional.attribute_bias(z, membership, G, c)
     for row, counts in enumerate(membership.tolist()):
         expected = c.tolist()
         for u, count in enumerate(counts):
             expected = [e + count * g for e, g in zip(expected, linear(G.tolist(), z[u].tolist()), strict=True)]
-        assert float((b[row] - torch.tensor(expected, dtype=torch.float64)).abs().max()) < TOLERANCE
+        assert_same(b[row], expected)
     assert torch.equal(b[0], c)
-    g, C = torch.randn(3, 5, 11, dtype=torch.float64), torch.randn(5, 11, dtype=torch.float64)
+    g, C = draw(3, 5, 11), draw(5, 11)
     W = functional.attribute_weight(g, C)
-    assert all(
-        float(W[r, i, a]) == float(g[r, i, a]) + float(C[i, a]) for r in range(3) for i in range(5) for a in range(11)
-    )
+    for r, i, a in itertools.product(range(3), range(5), range(11)):
+        assert float(W[r, i, a]) == float(g[r, i, a]) + float(C[i, a])
 
 
 @pytest.mark.parametrize("own_weight", [True, False])
@@ -255,45 +243,40 @@ def test_bias_and_weight_functions() -> None:
 def test_attribute_adapter_with_as_many_rows_as_tokens(own_weight: bool, own_bias: bool) -> None:
     """B = T = A would let a wrong broadcast pass the check of shapes."""
     B, H, A = 5, 7, 5
-
-    def draw(*shape: int) -> Tensor:
-        return torch.randn(shape, dtype=torch.float64)
-
     h, W_up, b_up = draw(B, B, H), draw(A, H), draw(H)
     W, b = draw(B, H, A) if own_weight else draw(H, A), draw(B, A) if own_bias else draw(A)
     result = functional.attribute_adapter(h, W, b, W_up, b_up)
-    for row in range(B):
+    for row, t in itertools.product(range(B), range(B)):
         own_W, own_b = (W[row] if own_weight else W).tolist(), (b[row] if own_bias else b).tolist()
-        for t in range(B):
-            expected = bottleneck(h[row, t].tolist(), own_W, own_b, W_up.tolist(), b_up.tolist())
-            assert float((result[row, t] - torch.tensor(expected, dtype=torch.float64)).abs().max()) < TOLERANCE
+        assert_same(result[row, t], bottleneck(h[row, t].tolist(), own_W, own_b, W_up.tolist(), b_up.tolist()))
 
 
 def test_attribute_dropout() -> None:
     """Section 4: each attribute of a row is kept with all its values, or hidden with all of them."""
     counts, r_drop = [1, 3, 2], 0.4
-    ids, draw = torch.randint(0, 5, (30, 6)), torch.rand(30, 3, dtype=torch.float64)
+    ids, chance = torch.randint(0, 5, (30, 6)), torch.rand(30, 3, dtype=torch.float64)
     expected = ids.clone()
     for row in range(30):
         for m in range(3):
-            if float(draw[row, m]) < r_drop:
+            if float(chance[row, m]) < r_drop:
                 for slot in range(sum(counts[:m]), sum(counts[: m + 1])):
                     expected[row, slot] = 0
-    assert torch.equal(functional.attribute_dropout(ids, draw, counts, r_drop=r_drop), expected)
-    assert not torch.equal(functional.attribute_dropout(ids, draw.flip(1), counts, r_drop=r_drop), expected)
+    assert torch.equal(functional.attribute_dropout(ids, chance, counts, r_drop=r_drop), expected)
+    assert not torch.equal(functional.attribute_dropout(ids, chance.flip(1), counts, r_drop=r_drop), expected)
 
 
 def test_the_loops_agree_with_torch_kron() -> None:
     """The reference is itself checked by another way of writing equation 9."""
     O, A, Z, P = 4, 8, 7, 3
-    sigma, s = torch.randn(O, A, Z, dtype=torch.float64), torch.randn(O, P, dtype=torch.float64)
-    A_o, z = torch.randn(O, O, O, dtype=torch.float64), torch.randn(Z, dtype=torch.float64)
+    sigma, s, A_o, z = draw(O, A, Z), draw(O, P), draw(O, O, O), draw(Z)
     W = sum(torch.kron(torch.outer(sigma[o] @ z, s[o]), A_o[o]).tanh().reshape(P * O * O, A) for o in range(O))
-    slow = torch.tensor(slow_phm(z.tolist(), sigma.tolist(), s.tolist(), A_o.tolist()), dtype=torch.float64)
-    assert float((slow - W).abs().max()) < 1e-12
+    assert_same(W, slow_phm(z.tolist(), sigma.tolist(), s.tolist(), A_o.tolist()))
 
 
 # Planted mistakes
+
+
+CONFIG = Injector(hypercomplex=4, bottleneck=8, vector_size=5)
 
 
 def wrong(
@@ -339,67 +322,49 @@ PLANTED: dict[str, Callable[..., Tensor]] = {
 
 
 def test_the_frame_of_the_mistakes_is_right(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With nothing wrong it passes, so each failure below is due to the mistake alone."""
+    """With nothing wrong it passes, so that what is seen below is the mistake alone."""
     monkeypatch.setattr(functional, "phm_weight", wrong())
-    assert worst(Injector(hypercomplex=4, bottleneck=8, vector_size=5), TAGS, hidden=48) < TOLERANCE
+    check(CONFIG, TAGS, hidden=48)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("mistake", PLANTED)
 def test_planted_mistakes_are_seen(mistake: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    config = Injector(hypercomplex=4, bottleneck=8, vector_size=5)
-    assert worst(config, TAGS, hidden=48) < TOLERANCE
     monkeypatch.setattr(functional, "phm_weight", PLANTED[mistake])
-    assert worst(config, TAGS, hidden=48) > MISTAKE
+    check(CONFIG, TAGS, hidden=48, compare=assert_apart)
 
 
-LookUp = Callable[[Tensor], Tensor]
-
-
-def _id_0_counts(ids: Tensor, look_up: LookUp) -> Values:
+def id_0_counts(ids: Tensor, counted: Values, look_up: Callable[[Tensor], Tensor]) -> Values:
     distinct, index = torch.unique(ids, return_inverse=True)
-    vectors = look_up(distinct)
-    membership = torch.zeros(len(ids), len(distinct), dtype=vectors.dtype).scatter_add(
-        1, index, torch.ones_like(ids).to(vectors)
-    )
-    return Values(ids=distinct, membership=membership, vectors=vectors)
+    membership = nn.functional.one_hot(index, len(distinct)).sum(dim=1).to(counted.membership)
+    return Values(ids=distinct, membership=membership, vectors=look_up(distinct))
 
 
-def _twice_is_once(ids: Tensor, look_up: LookUp) -> Values:
-    counted = _right_collect(ids, look_up)
+def twice_is_once(_ids: Tensor, counted: Values, _look_up: Any) -> Values:
     return Values(ids=counted.ids, membership=counted.membership.clamp(max=1), vectors=counted.vectors)
 
 
-def _mean_of_values(ids: Tensor, look_up: LookUp) -> Values:
-    counted = _right_collect(ids, look_up)
+def mean_of_values(_ids: Tensor, counted: Values, _look_up: Any) -> Values:
     share = counted.membership / counted.membership.sum(dim=1, keepdim=True).clamp(min=1)
     return Values(ids=counted.ids, membership=share, vectors=counted.vectors)
 
 
-_right_collect = Values.collect
+@pytest.mark.parametrize("mistake", [id_0_counts, twice_is_once, mean_of_values])
+def test_planted_mistakes_in_the_condition_are_seen(mistake: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    right = Values.collect
+    monkeypatch.setattr(Values, "collect", lambda ids, look_up, **_: mistake(ids, right(ids, look_up), look_up))
+    check(CONFIG, TAGS, hidden=48, compare=assert_apart)
 
 
-@pytest.mark.parametrize("collect", [_id_0_counts, _twice_is_once, _mean_of_values])
-def test_planted_mistakes_in_the_condition_are_seen(collect: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    config = Injector(hypercomplex=4, bottleneck=8, vector_size=5)
-    assert worst(config, TAGS, hidden=48) < TOLERANCE
-    monkeypatch.setattr(Values, "collect", lambda ids, look_up, **_: collect(ids, look_up))
-    assert worst(config, TAGS, hidden=48) > MISTAKE
-
-
-def test_the_order_of_attributes_matters(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Adapters run in schema order, one after the other; run in parallel or backwards they give other numbers."""
-    config = Injector(hypercomplex=4, bottleneck=8, vector_size=5)
+@pytest.mark.parametrize("mistake", ["backwards", "parallel"])
+def test_the_order_of_attributes_matters(mistake: str) -> None:
+    """Adapters run in schema order, one after the other."""
     slots, ids = SEVERAL[0], torch.tensor(SEVERAL[1])
-    method = build(config, hidden=48, slots=slots)
-    h = torch.randn(len(ids), 2, 48, dtype=torch.float64)
-    site, condition = method.sites[0], method.condition(ids, len(ids))
-    expected = slow_site(config, site, [t.tolist() for t in method.tables], slots, ids, h)
-    after_task = site.task(h)
-    pairs = list(zip(site.attributes, condition.values, strict=True))
-    backwards = after_task
-    for adapter, values_ in reversed(pairs):
-        backwards = adapter(backwards, values_)
-    parallel = after_task + sum(adapter(after_task, values_) - after_task for adapter, values_ in pairs)
-    for mistake in (backwards, parallel):
-        assert float((mistake - expected).detach().abs().max()) > MISTAKE
+    method, h = build(CONFIG, hidden=48, slots=slots), draw(4, 2, 48)
+    site, condition = method.sites[0], method.condition(ids, 4)
+    expected = slow_site(CONFIG, site, [table.tolist() for table in method.tables], slots, ids, h)
+    found = after_task = site.task(h)
+    for adapter, values_ in reversed(list(zip(site.attributes, condition.values, strict=True))):
+        read = found if mistake == "backwards" else after_task
+        found = found + adapter(read, values_) - read
+    assert_apart(found, expected)

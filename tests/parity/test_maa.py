@@ -10,19 +10,15 @@ import pytest
 import torch
 from families import tiny_backbone
 from hosts import make_host
+from slow_layers import Matrix, assert_apart, assert_same, draw, from_right, slow_heads, slow_norm
+from slow_layers import Vector as Row
 from tiny_models import NUMBERS, at_random, exactly, make_batch, make_model, recorded, row_vectors, slots_of
 from torch import Tensor, nn
 
 from attribune import functional
 from attribune.errors import ConfigError
-from attribune.methods import AttentionBias, Host, Maa, Method, TinyMaa
+from attribune.methods import AttentionBias, ConcatText, ConcatWord, Host, Maa, Method, MethodConfig, TinyMaa
 from attribune.methods.ma_bert import StackConfig
-
-TOLERANCE = 1e-10
-MISTAKE = 1e-3
-
-Row = list[float]
-Matrix = list[Row]
 
 MASK = torch.tensor([[1, 1, 1, 1, 1], [1, 1, 0, 0, 0], [0, 0, 1, 1, 1], [0, 1, 0, 0, 1]])
 
@@ -30,25 +26,8 @@ MASK = torch.tensor([[1, 1, 1, 1, 1], [1, 1, 0, 0, 0], [0, 0, 1, 1, 1], [0, 1, 0
 # The paper, slowly
 
 
-def from_right(x: Row, W: Matrix) -> Row:
-    """x W."""
-    return [sum(x[i] * W[i][j] for i in range(len(x))) for j in range(len(W[0]))]
-
-
 def times(x: Row, e: Row) -> Row:
     return [a * b for a, b in zip(x, e, strict=True)]
-
-
-def slow_head(Q: Matrix, K: Matrix, V: Matrix, real: list[int], root: float) -> Matrix:
-    """Eq. 3: softmax(Q K^T / sqrt(d)) V, over the real tokens."""
-    result = []
-    for q in Q:
-        scores = {
-            s: math.exp(sum(a * b for a, b in zip(q, K[s], strict=True)) / root) for s in range(len(K)) if real[s]
-        }
-        total = sum(scores.values())
-        result.append([sum(score / total * V[s][i] for s, score in scores.items()) for i in range(len(V[0]))])
-    return result
 
 
 def slow_attention(
@@ -62,37 +41,27 @@ def slow_attention(
     *,
     heads: int,
     in_values: bool = True,
-    root: float | None = None,
 ) -> Matrix:
-    """Eq. 2 and 4 to 7: [U_1; ...; U_M] W_o, each U_m the heads of one attribute side by side."""
+    """Eq. 2 to 7: [U_1; ...; U_M] W_o, each U_m the heads of one attribute side by side."""
     U: list[Row] = [[] for _ in T]
     for m in range(len(W_q)):
         Q, K, V = ([from_right(t, W[m]) for t in T] for W in (W_q, W_k, W_v))
         if e is not None:
             Q, K = [times(q, e[m]) for q in Q], [times(k, e[m]) for k in K]
             V = [times(v, e[m]) for v in V] if in_values else V
-        d = len(Q[0]) // heads
-        for k in range(heads):
-            parts = [[x[k * d : (k + 1) * d] for x in states] for states in (Q, K, V)]
-            for long, head in zip(U, slow_head(*parts, real, root or math.sqrt(d)), strict=True):
-                long += head
+        for long, head in zip(U, slow_heads(Q, K, V, real, heads), strict=True):
+            long += head
     return [from_right(long, W_o) for long in U]
-
-
-def slow_norm(x: Row, gain: Row, bias: Row) -> Row:
-    mean = sum(x) / len(x)
-    deviation = math.sqrt(sum((number - mean) ** 2 for number in x) / len(x) + 1e-12)
-    return [(number - mean) / deviation * g + b for number, g, b in zip(x, gain, bias, strict=True)]
 
 
 def slow_rest(T: Matrix, attention: Matrix, p: dict[str, Any]) -> Matrix:
     """Section 2.2: the residual and norm, the feed-forward with ReLU, its residual and norm."""
     result = []
     for t, A in zip(T, attention, strict=True):
-        Y = slow_norm([a + b for a, b in zip(A, t, strict=True)], p["gain_1"], p["bias_1"])
+        Y = slow_norm([a + b for a, b in zip(A, t, strict=True)], p["gain_1"], p["bias_1"], eps=1e-12)
         inner = [max(0.0, a + b) for a, b in zip(from_right(Y, p["W_1"]), p["b_1"], strict=True)]
         outer = [a + b + y for a, b, y in zip(from_right(inner, p["W_2"]), p["b_2"], Y, strict=True)]
-        result.append(slow_norm(outer, p["gain_2"], p["bias_2"]))
+        result.append(slow_norm(outer, p["gain_2"], p["bias_2"], eps=1e-12))
     return result
 
 
@@ -109,16 +78,6 @@ def slow_stack(
             states = slow_rest(states, slow_attention(states, real, e, *maps, **options), p)
         rows.append(states)
     return torch.tensor(rows, dtype=torch.float64)
-
-
-def draw(*shape: int) -> Tensor:
-    return torch.randn(*shape, dtype=torch.float64)
-
-
-def difference(found: Tensor, expected: Tensor) -> float:
-    assert found.shape == expected.shape
-    assert found.dtype == torch.float64
-    return float((found - expected).detach().abs().max())
 
 
 # The functions
@@ -138,9 +97,9 @@ def test_attention(H: int, D: int, heads: int, M: int, in_values: bool) -> None:
     for row in range(4):
         mine, real = T[row].tolist(), MASK[row].tolist()
         expected = slow_attention(mine, real, e[row].tolist(), **lists, heads=heads, in_values=in_values)
-        assert difference(found[row], torch.tensor(expected, dtype=torch.float64)) < TOLERANCE
+        assert_same(found[row], expected)
         expected = slow_attention(mine, real, None, **lists, heads=heads)
-        assert difference(plain[row], torch.tensor(expected, dtype=torch.float64)) < TOLERANCE
+        assert_same(plain[row], expected)
 
 
 @pytest.mark.parametrize(("H", "F"), [(6, 11), (5, 3), (1, 1)])
@@ -151,7 +110,7 @@ def test_rest_of_the_layer(H: int, F: int) -> None:
     found = functional.multi_attribute_layer(T, attention, **p)
     lists = {name: parameter.tolist() for name, parameter in p.items()}
     expected = [slow_rest(T[row].tolist(), attention[row].tolist(), lists) for row in range(4)]
-    assert difference(found, torch.tensor(expected, dtype=torch.float64)) < TOLERANCE
+    assert_same(found, expected)
 
 
 # The modules
@@ -166,20 +125,10 @@ CONFIGS: dict[str, tuple[StackConfig, int]] = {  # and the number of heads
 }
 
 
-def build(config: StackConfig, M: int) -> Method:
+def build(config: MethodConfig, M: int) -> Method:
     method = config.build(make_host(hidden=12, slots=slots_of(M), heads=3)).double().eval()
     at_random(method, size=0.7)
     return method
-
-
-def parity(method: Method, M: int, config: StackConfig, *, heads: int, mask: Tensor = MASK, **options: Any) -> float:
-    """The greatest difference between the module and the loops."""
-    ids, hidden = make_batch(M)["attribute_ids"], draw(4, 5, 12)
-    found = method.encode(hidden, MASK, method.condition(ids, 4))
-    vectors = row_vectors(method.tables, slots_of(M), ids, unknown=options.pop("unknown", True))
-    in_values = options.pop("in_values", config.name != "attention-bias")
-    layers = method.get_submodule("layers")
-    return difference(found, slow_stack(layers, hidden, mask, vectors, heads=heads, in_values=in_values, **options))
 
 
 @pytest.mark.slow
@@ -188,7 +137,11 @@ def parity(method: Method, M: int, config: StackConfig, *, heads: int, mask: Ten
 def test_modules(case: str, M: int) -> None:
     """Padding on either side, several values, a value twice, attributes and whole rows without any."""
     config, heads = CONFIGS[case]
-    assert parity(build(config, M), M, config, heads=heads) < TOLERANCE
+    method, ids, hidden = build(config, M), make_batch(M)["attribute_ids"], draw(4, 5, 12)
+    vectors = row_vectors(method.tables, slots_of(M), ids, unknown=True)
+    options = {"heads": heads, "in_values": config.name != "attention-bias"}
+    expected = slow_stack(method.get_submodule("layers"), hidden, MASK, vectors, **options)
+    assert_same(method.encode(hidden, MASK, method.condition(ids, 4)), expected)
 
 
 @pytest.mark.slow
@@ -214,7 +167,7 @@ def test_whole_model(config: StackConfig, padding: str) -> None:
         in_values=config.name != "attention-bias",
     )
     document = torch.stack([hidden[row, mask[row].tolist().index(1)] for row in range(4)])
-    assert difference(found[0], document @ model.head.weight.T + model.head.bias) < TOLERANCE
+    assert_same(found[0], document @ model.head.weight.T + model.head.bias)
 
 
 # Sizes and initial values
@@ -230,25 +183,35 @@ def test_sizes_unless_given_are_those_of_the_backbone() -> None:
     assert {name for name in shapes if name.startswith("b_")} == {"b_1", "b_2"}, "no biases in the attention"
 
 
-@pytest.mark.parametrize("config", [Maa(inner=7), AttentionBias(inner=7), TinyMaa()], ids=lambda c: c.name)
-def test_vectors_start_uniform_and_the_unknown_has_one(config: StackConfig) -> None:
+UNKNOWN = [Maa(inner=7), AttentionBias(inner=7), TinyMaa(), ConcatText(), ConcatWord(inner=7)]
+
+
+@pytest.mark.parametrize("config", UNKNOWN, ids=lambda c: c.name)
+def test_vectors_start_uniform_and_the_unknown_has_one(config: MethodConfig) -> None:
     for table in config.build(make_host(hidden=12, slots=slots_of(4), heads=3)).tables:
         assert 0.2 < float(table.detach().abs().max()) <= 0.25
         assert bool((table[0] != 0).all())
 
 
-def test_the_unknown_learns_from_rows_without_a_value_only() -> None:
-    method = build(Maa(layers=1, inner=7), 2)
-    ids = torch.tensor([[3, 0, 5, 1], [2, 2, 0, 0]])
-    weights = draw(2, 5, 12)  # the sum of a norm's output is the same for every input
-    (method.encode(draw(2, 5, 12), MASK[:2], method.condition(ids, 2)) * weights).sum().backward()
-    tags, user = (table.grad for table in method.tables)
-    assert not tags[0].any(), "both rows have a value, beside places left free"
-    assert bool((user[0] != 0).all())
-    method.zero_grad()
-    condition = method.train().condition(ids, 2, torch.tensor([[0.1, 0.9], [0.9, 0.9]]))
-    (method.encode(draw(2, 5, 12), MASK[:2], condition) * weights).sum().backward()
-    assert bool((method.tables[0].grad[0] != 0).all()), "attribute dropout trains it"
+@pytest.mark.parametrize("config", [Maa(layers=1, inner=7), ConcatText(vector_size=5)], ids=lambda c: c.name)
+def test_the_unknown_learns_from_rows_without_a_value_only(config: MethodConfig) -> None:
+    method, ids, weights = build(config, 2), torch.tensor([[3, 0, 5, 1], [2, 2, 0, 0]]), draw(2, 5, 12)
+
+    def learned(*random: Tensor) -> list[Tensor]:
+        method.zero_grad()
+        condition, hidden = method.condition(ids, 2, *random), draw(2, 5, 12)
+        if isinstance(config, ConcatText):
+            states = method.pool(hidden, MASK[:2], condition, functional.first_token).unsqueeze(1)
+        else:
+            states = method.encode(hidden, MASK[:2], condition)
+        (states * weights).sum().backward()  # the sum of a norm's output alone is the same for every input
+        return [table.grad[0] for table in method.tables]
+
+    tags, user = learned()
+    assert not tags.any(), "both rows have a value, beside places left free"
+    assert bool((user != 0).all())
+    method.train()
+    assert bool((learned(torch.tensor([[0.1, 0.9], [0.9, 0.9]]))[0] != 0).all()), "attribute dropout trains it"
 
 
 def on(family: str, config: StackConfig, M: int = 2) -> tuple[nn.Module, Any]:
@@ -256,45 +219,31 @@ def on(family: str, config: StackConfig, M: int = 2) -> tuple[nn.Module, Any]:
     return backbone, config.build(Host.of(backbone, outputs=2, slots=slots_of(M)))
 
 
-def is_copy(found: Any, family: str, names: dict[str, Tensor], M: int) -> None:
-    for matrix, original in names.items():
-        expected = original[None].expand(M, -1, -1) if matrix in ("W_q", "W_k", "W_v") else original
-        if matrix == "W_o":
-            expected = torch.cat([original / M] * M)
-        assert torch.equal(getattr(found, matrix), expected), (family, matrix)
+# Of a layer, its path and the parts that become W_q, W_k, W_v, W_o, W_1 and W_2.
+BERT_PARTS = [f"attention.self.{name}" for name in ("query", "key", "value")] + ["attention.output.dense"]
+ALBERT_PARTS = [f"attention.{name}" for name in ("query", "key", "value", "dense")]
+LAYERS = {
+    "bert": ("encoder.layer.{}", [*BERT_PARTS, "intermediate.dense", "output.dense"]),
+    "albert": ("encoder.albert_layer_groups.0.albert_layers.0", [*ALBERT_PARTS, "ffn", "ffn_output"]),
+    "gpt2": ("h.{}", [*["attn.c_attn"] * 3, "attn.c_proj", "mlp.c_fc", "mlp.c_proj"]),  # the first three are one map
+}
 
 
-@pytest.mark.parametrize("layers", [1, 2])
 @pytest.mark.parametrize("M", NUMBERS)
-def test_initial_values_of_the_last_layers(M: int, layers: int) -> None:
+@pytest.mark.parametrize(("family", "layers"), [("bert", 1), ("bert", 2), ("albert", 1), ("gpt2", 1)])
+def test_initial_values_of_the_last_layers(family: str, layers: int, M: int) -> None:
     """Every attribute starts with the queries, keys and values of the backbone; their outputs are averaged."""
-    backbone, method = on("bert", Maa(layers=layers, initial="backbone"), M)
-    for mine, theirs in zip(method.layers, backbone.encoder.layer[-layers:], strict=True):
-        attention = theirs.attention
-        names = {
-            "W_q": attention.self.query.weight.T,
-            "W_k": attention.self.key.weight.T,
-            "W_v": attention.self.value.weight.T,
-            "W_o": attention.output.dense.weight.T,
-            "W_1": theirs.intermediate.dense.weight.T,
-            "W_2": theirs.output.dense.weight.T,
-        }
-        is_copy(mine, "bert", names, M)
-
-
-def test_initial_values_of_a_fused_projection() -> None:
-    backbone, method = on("gpt2", AttentionBias(layers=1, initial="backbone"))
-    theirs = backbone.h[1]
-    fused = theirs.attn.c_attn.weight
-    names = {"W_q": fused[:, :48], "W_k": fused[:, 48:96], "W_v": fused[:, 96:], "W_o": theirs.attn.c_proj.weight}
-    is_copy(method.layers[0], "gpt2", {**names, "W_1": theirs.mlp.c_fc.weight, "W_2": theirs.mlp.c_proj.weight}, 2)
-
-
-def test_initial_values_of_shared_layers() -> None:
-    backbone, method = on("albert", Maa(layers=1, initial="backbone"))
-    theirs = backbone.encoder.albert_layer_groups[0].albert_layers[0]
-    names = {"W_q": theirs.attention.query.weight.T, "W_o": theirs.attention.dense.weight.T}
-    is_copy(method.layers[0], "albert", {**names, "W_1": theirs.ffn.weight.T, "W_2": theirs.ffn_output.weight.T}, 2)
+    backbone, method = on(family, Maa(layers=layers, initial="backbone"), M)
+    layer, parts = LAYERS[family]
+    for number, mine in enumerate(method.layers, 2 - layers):
+        theirs = [backbone.get_submodule(f"{layer.format(number)}.{part}").weight for part in parts]
+        q, k, v, o, first, second = theirs if family == "gpt2" else [weight.T for weight in theirs]
+        if family == "gpt2":
+            q, k, v = q.split(48, dim=1)
+        expected = {name: torch.stack([weight] * M) for name, weight in (("W_q", q), ("W_k", k), ("W_v", v))}
+        expected |= {"W_o": torch.cat([o / M] * M), "W_1": first, "W_2": second}
+        for name, weight in expected.items():
+            assert torch.equal(getattr(mine, name), weight), name
 
 
 @pytest.mark.parametrize("M", NUMBERS)
@@ -312,7 +261,7 @@ def test_copied_layers_start_as_the_attention_of_the_backbone(M: int) -> None:
     e = torch.ones(4, M, 48, dtype=torch.float64)
     W = (layer.W_q, layer.W_k, layer.W_v, layer.W_o)
     found = functional.multi_attribute_attention(T, MASK, e, *W, heads=4)
-    assert difference(found, expected[0]) < TOLERANCE
+    assert_same(found, expected[0])
 
 
 @pytest.mark.parametrize(
@@ -322,11 +271,7 @@ def test_copied_layers_start_as_the_attention_of_the_backbone(M: int) -> None:
         ("albert", Maa(initial="backbone", layers=2), "the stack has 2 layers and the backbone 1 with weights"),
         ("bert", TinyMaa(initial="backbone"), "layer 2 of the backbone has no q_proj map"),
         ("llama", Maa(initial="backbone", layers=1), "layer 2 of the backbone has no k_proj map"),
-        (
-            "modernbert",
-            Maa(initial="backbone", layers=1),
-            "layer 2 of the backbone has no up_proj map",
-        ),
+        ("modernbert", Maa(initial="backbone", layers=1), "layer 2 of the backbone has no up_proj map"),
     ],
 )
 def test_what_cannot_be_copied_is_refused(family: str, config: StackConfig, message: str) -> None:
@@ -338,7 +283,8 @@ def test_what_cannot_be_copied_is_refused(family: str, config: StackConfig, mess
 
 
 MISTAKES: dict[str, dict[str, Any]] = {
-    "scaled by the whole size": {"root": math.sqrt(12)},
+    "none": {},
+    "scaled by the whole size": {"queries": 1 / math.sqrt(3)},
     "no attributes in the values": {"in_values": False},
     "an unknown of zeros": {"unknown": False},
     "padding counts": {"mask": torch.ones_like(MASK)},
@@ -348,35 +294,33 @@ MISTAKES: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("mistake", MISTAKES)
 def test_planted_mistakes_are_seen(mistake: str) -> None:
-    config = Maa(layers=2, inner=7)
-    method = build(config, 2)
-    with torch.no_grad():
-        for layer in method.get_submodule("layers"):
-            layer.W_q.mul_(2)
-    assert parity(method, 2, config, heads=3) < TOLERANCE
-    assert parity(method, 2, config, **{"heads": 3, **MISTAKES[mistake]}) > MISTAKE
+    planted: dict[str, Any] = {"queries": 1, "in_values": True, "unknown": True, "mask": MASK, "heads": 3}
+    planted |= MISTAKES[mistake]
+    method, ids, hidden = build(Maa(layers=2, inner=7), 2), make_batch(2)["attribute_ids"], draw(4, 5, 12)
+    layers = method.get_submodule("layers")
+
+    def enlarge_queries(factor: float) -> None:
+        with torch.no_grad():
+            for layer in layers.children():
+                layer.W_q.mul_(factor)
+
+    enlarge_queries(2)
+    found = method.encode(hidden, MASK, method.condition(ids, 4))
+    enlarge_queries(planted.pop("queries"))
+    vectors = row_vectors(method.tables, slots_of(2), ids, unknown=planted.pop("unknown"))
+    expected = slow_stack(layers, hidden, planted.pop("mask"), vectors, **planted)
+    (assert_same if mistake == "none" else assert_apart)(found, expected)
 
 
-@pytest.mark.parametrize("mistake", ["attributes side by side in each head", "attribute before the projection"])
+@pytest.mark.parametrize("mistake", ["none", "attributes side by side in each head", "attribute before the projection"])
 def test_planted_mistakes_in_the_attention_are_seen(mistake: str) -> None:
-    T, e, M, D, heads = draw(1, 5, 6), draw(1, 2, 6), 2, 6, 2
-    W = {name: draw(M, 6, D) for name in ("W_q", "W_k", "W_v")}
-    W_o = draw(M * D, 6)
-    found = functional.multi_attribute_attention(T, MASK[:1], e, **W, W_o=W_o, heads=heads)
-    right = [W[name].tolist() for name in W]
-    lists: dict[str, Any] = {"T": T[0].tolist(), "real": MASK[0].tolist(), "e": e[0].tolist()}
-    expected = slow_attention(**lists, W_q=right[0], W_k=right[1], W_v=right[2], W_o=W_o.tolist(), heads=heads)
-    assert difference(found[0], torch.tensor(expected, dtype=torch.float64)) < TOLERANCE
+    T, e, W, W_o = draw(5, 6), draw(2, 6), [draw(2, 6, 6) for _ in range(3)], draw(12, 6)
+    found = functional.multi_attribute_attention(T[None], MASK[:1], e[None], *W, W_o, heads=2)
+    attributes = e.tolist()
     if mistake == "attribute before the projection":
-        wrong = [
-            [
-                [[x * a for x in row] for row, a in zip(W_, e_, strict=True)]
-                for W_, e_ in zip(Ws, lists["e"], strict=True)
-            ]
-            for Ws in right
-        ]
-        expected = slow_attention(lists["T"], lists["real"], None, *wrong, W_o.tolist(), heads=heads)
-    else:
-        mixed = W_o.view(M, heads, -1, 6).transpose(0, 1).reshape(M * D, 6)
-        expected = slow_attention(**lists, W_q=right[0], W_k=right[1], W_v=right[2], W_o=mixed.tolist(), heads=heads)
-    assert difference(found[0], torch.tensor(expected, dtype=torch.float64)) > MISTAKE
+        attributes, W = None, [matrices * e.unsqueeze(2) for matrices in W]
+    elif mistake == "attributes side by side in each head":
+        W_o = W_o.view(2, 2, 3, 6).transpose(0, 1).flatten(0, 2)
+    lists = [matrix.tolist() for matrix in (*W, W_o)]
+    expected = slow_attention(T.tolist(), MASK[0].tolist(), attributes, *lists, heads=2)
+    (assert_same if mistake == "none" else assert_apart)(found[0], expected)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 from families import tiny_backbone
-from slow_layers import exact_logits
+from slow_layers import assert_apart, assert_same, draw, exact_logits
 from tiny_models import at_random, exactly, make_batch, make_model, row_vectors
 from torch import Tensor, nn
 from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS, sdpa_mask
@@ -23,8 +23,6 @@ from attribune.methods import Prefix
 from attribune.models.model import AttributeModel
 
 KINDS = ("K", "V")
-TOLERANCE = 1e-10
-MISTAKE = 1e-3
 
 
 def slow_prefix(a: list[float], P_0: list[list[float]], Q: list[list[list[float]]]) -> list[list[float]]:
@@ -131,51 +129,46 @@ def with_prefixes_by_hand(model: AttributeModel, family: str, batch: dict[str, T
     return torch.stack(logits)
 
 
+def build(family: str = "bert", *, place: Any = "input", attributes: int = 2) -> AttributeModel:
+    model = make_model(family, Prefix(place=place, length=3, vector_size=5), attributes=attributes)
+    at_random(model.method, size=0.5)
+    return exactly(model)
+
+
 @pytest.mark.slow
 @pytest.mark.one_in(2)
 @pytest.mark.parametrize("family", ATTENTIONS)
 def test_the_attention(family: str) -> None:
-    model = make_model(family, Prefix(place="attention", length=3, vector_size=5), attributes=2)
-    at_random(model.method, size=0.5)
-    exactly(model)
-    batch = make_batch(2)
-    expected = with_prefixes_by_hand(model, family, batch)
-    assert float((exact_logits(model, batch) - expected).abs().max()) < TOLERANCE
-    whole = {**batch, "attention_mask": torch.ones_like(batch["attention_mask"])}  # no mask at all inside
-    expected = with_prefixes_by_hand(model, family, whole)
-    assert float((exact_logits(model, whole) - expected).abs().max()) < TOLERANCE
+    """With padding, and without, where no mask says that a causal text does not read ahead."""
+    model, batch = build(family, place="attention"), make_batch(2)
+    whole = {**batch, "attention_mask": torch.ones_like(batch["attention_mask"])}
+    for given in (batch, whole):
+        assert_same(exact_logits(model, given), with_prefixes_by_hand(model, family, given))
 
 
 @pytest.mark.parametrize("place", ["input", "attention"])
 def test_merged_for_a_row(place: Any) -> None:
     """Prompt or prefix tuning without attributes, with the prefix of the values."""
-    model = make_model("bert", Prefix(place=place, length=3, vector_size=5), attributes=2)
-    at_random(model.method, size=0.5)
-    exactly(model)
-    batch = {name: values[:1] for name, values in make_batch(2).items()}
+    model, batch = build(place=place), make_batch(2, rows=(0,))
     merged = merge_model(model, batch["attribute_ids"][0])
     assert merged.config == Prefix(place=place, length=3, vector_size=5, personal=False)
     alone = exactly(merged_model(model, merged))
     assert not alone.schema.names
-    found = exact_logits(alone, {name: values for name, values in batch.items() if name != "attribute_ids"})
-    assert float((found - exact_logits(model, batch)).abs().max()) < TOLERANCE
+    expected = exact_logits(model, batch)
+    del batch["attribute_ids"]
+    assert_same(exact_logits(alone, batch), expected)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("family", "attributes"), [("bert", 2), ("electra", 4), ("gpt2", 2), ("t5", 1)])
 def test_the_model(family: str, attributes: int) -> None:
-    model = make_model(family, Prefix(length=3, vector_size=5), attributes=attributes)
-    at_random(model.method, size=0.5)
-    exactly(model)
-    batch = make_batch(attributes)
-    assert float((exact_logits(model, batch) - by_hand(model, family, batch)).detach().abs().max()) < TOLERANCE
+    model, batch = build(family, attributes=attributes), make_batch(attributes)
+    assert_same(exact_logits(model, batch), by_hand(model, family, batch))
 
 
 def test_the_function_and_its_gradients() -> None:
-    a, P_0, Q = (torch.randn(shape, dtype=torch.float64, requires_grad=True) for shape in ((2, 5), (3, 7), (3, 7, 5)))
-    found = functional.soft_prefix(a, P_0, Q)
-    expected = [slow_prefix(row, P_0.tolist(), Q.tolist()) for row in a.tolist()]
-    assert float((found - torch.tensor(expected, dtype=torch.float64)).detach().abs().max()) < TOLERANCE
+    a, P_0, Q = (draw(*shape).requires_grad_() for shape in ((2, 5), (3, 7), (3, 7, 5)))
+    assert_same(functional.soft_prefix(a, P_0, Q), [slow_prefix(row, P_0.tolist(), Q.tolist()) for row in a.tolist()])
     assert torch.autograd.gradcheck(functional.soft_prefix, (a, P_0, Q))
 
 
@@ -187,35 +180,29 @@ def test_it_starts_with_one_prefix_for_all_rows() -> None:
 
 
 RIGHT = functional.soft_prefix
+CALLS = count()
 MISTAKES: dict[str, Callable[[Tensor, Tensor, Tensor], Tensor]] = {
     "backwards": lambda a, P_0, Q: RIGHT(a, P_0, Q).flip(1),
     "vectors of other rows": lambda a, P_0, Q: RIGHT(a.roll(1, 0), P_0, Q),
     "no shared part": lambda a, P_0, Q: RIGHT(a, torch.zeros_like(P_0), Q),
     "one map for all": lambda a, P_0, Q: RIGHT(a, P_0, Q[:1].expand_as(Q)),
+    "backwards within keys alone": lambda a, P_0, Q: RIGHT(a, P_0, Q).flip(1) if next(CALLS) % 2 else RIGHT(a, P_0, Q),
 }
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("mistake", MISTAKES)
+@pytest.mark.parametrize("mistake", ["backwards", "vectors of other rows", "no shared part", "one map for all"])
 @pytest.mark.parametrize("place", ["input", "attention"])
 def test_planted_mistakes_are_seen(place: Any, mistake: str, monkeypatch: pytest.MonkeyPatch) -> None:
     if (place, mistake) == ("attention", "backwards"):
         mistake = "backwards within keys alone"  # the order of both does not matter: they have no positions
-    model, batch = make_model("bert", Prefix(place=place, length=3, vector_size=5)), make_batch(2)
-    at_random(model.method, size=0.5)
-    exactly(model)
-    slow = by_hand if place == "input" else with_prefixes_by_hand
-    expected, calls = slow(model, "bert", batch), count()
-    wrong = MISTAKES.get(mistake, lambda a, P_0, Q: RIGHT(a, P_0, Q).flip(1) if next(calls) % 2 else RIGHT(a, P_0, Q))
-    monkeypatch.setattr(functional, "soft_prefix", wrong)
-    assert float((exact_logits(model, batch) - expected).detach().abs().max()) > MISTAKE
+    model, batch, slow = build(place=place), make_batch(2), by_hand if place == "input" else with_prefixes_by_hand
+    monkeypatch.setattr(functional, "soft_prefix", MISTAKES[mistake])
+    assert_apart(exact_logits(model, batch), slow(model, "bert", batch))
 
 
 def test_a_causal_text_whose_tokens_read_ahead_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    model, batch = make_model("gpt2", Prefix(place="attention", length=3, vector_size=5)), make_batch(2)
-    at_random(model.method, size=0.5)
-    exactly(model)
+    model, batch = build("gpt2", place="attention"), make_batch(2)
     batch["attention_mask"] = torch.ones_like(batch["attention_mask"])  # so that nothing but a flag says it
-    expected = with_prefixes_by_hand(model, "gpt2", batch)
     monkeypatch.setattr(extra_attention, "_is_causal", lambda *_: False)
-    assert float((exact_logits(model, batch) - expected).detach().abs().max()) > MISTAKE
+    assert_apart(exact_logits(model, batch), with_prefixes_by_hand(model, "gpt2", batch))

@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import pytest
 import torch
+from slow_layers import assert_apart, assert_same
 from torch import Tensor
 
 from attribune.functional import cosine_similarity, multiple_negatives_loss, triplet_margin_loss
@@ -51,60 +52,54 @@ def slow_triplets(u: list[list[float]], p: list[list[float]], n: list[list[float
     return [max(0.0, distance(a, near) - distance(a, far) + MARGIN) for a, near, far in zip(u, p, n, strict=True)]
 
 
-def check(found: Tensor, expected: list[float], *, wrong: Tensor) -> None:
-    """Both are the same, and a planted mistake is found."""
-    target = torch.tensor(expected, dtype=torch.float64)
-    torch.testing.assert_close(found, target, rtol=0, atol=1e-10)
-    with pytest.raises(AssertionError):
-        torch.testing.assert_close(wrong, target, rtol=0, atol=1e-10)
-
-
 def test_the_cosine_is_that_of_a_slow_loop() -> None:
     u, v, _ = given()
     expected = [slow_cosine(*pair) for pair in zip(u.tolist(), v.tolist(), strict=True)]
-    check(cosine_similarity(u, v), expected, wrong=cosine_similarity(u, v.roll(1, 0)))
-    zero = cosine_similarity(torch.zeros_like(u), v)
-    assert zero.tolist() == [0.0] * ROWS
+    assert_same(cosine_similarity(u, v), expected)
+    assert_apart(cosine_similarity(u, v.roll(1, 0)), expected)
+    assert cosine_similarity(torch.zeros_like(u), v).tolist() == [0.0] * ROWS
 
 
 def test_the_loss_with_multiple_negatives_is_that_of_a_slow_loop() -> None:
     u, v, _ = given()
-    texts, apart = torch.tensor(TEXTS), torch.arange(ROWS)
-    expected = slow_multiple_negatives(u.tolist(), v.tolist())
+    texts = torch.tensor(TEXTS)
     found = multiple_negatives_loss(u, v, texts, scale=SCALE)
-    check(found, expected, wrong=multiple_negatives_loss(u, v, apart, scale=SCALE))
-    check(found, expected, wrong=multiple_negatives_loss(v, u, texts, scale=SCALE))
+    expected = slow_multiple_negatives(u.tolist(), v.tolist())
+    assert_same(found, expected)
+    for wrong in ((u, v, torch.arange(ROWS)), (v, u, texts)):
+        assert_apart(multiple_negatives_loss(*wrong, scale=SCALE), expected)
     task = Similarity(form="pairs", scale=SCALE, size=SIZE)
     logits = task.codec.logits(torch.stack([u, v], dim=1))
     assert logits.shape == (ROWS, task.outputs)
-    torch.testing.assert_close(task.row_losses(logits, texts), found, rtol=0, atol=1e-10)
-    torch.testing.assert_close(task.loss(logits, texts), found.mean(), rtol=0, atol=1e-10)
+    assert_same(task.row_losses(logits, texts), found)
+    assert_same(task.loss(logits, texts), found.mean())
 
 
 def test_the_triplet_loss_is_that_of_a_slow_loop() -> None:
+    """Where the near text is nearer, and where it is not: rows beyond the margin have no loss."""
     u, p, n = given()
-    c_p, c_n = cosine_similarity(u, p), cosine_similarity(u, n)
-    expected = slow_triplets(u.tolist(), p.tolist(), n.tolist())
-    assert sum(loss > 0 for loss in expected) > 0
-    check(triplet_margin_loss(c_p, c_n, margin=MARGIN), expected, wrong=triplet_margin_loss(c_n, c_p, margin=MARGIN))
-    flat = [slow_triplets(u.tolist(), n.tolist(), p.tolist())[row] for row in range(ROWS)]
-    assert min(flat) == 0, "rows beyond the margin have no loss"
-    check(triplet_margin_loss(c_n, c_p, margin=MARGIN), flat, wrong=2 * (c_p - c_n) + MARGIN)
-    task = Similarity(form="triplets", margin=MARGIN)
-    logits = task.codec.logits(torch.stack([u, p, n], dim=1))
-    torch.testing.assert_close(logits, torch.stack([c_p, c_n], dim=1), rtol=0, atol=1e-10)
-    losses = task.row_losses(logits, torch.zeros(ROWS, dtype=torch.long))
-    torch.testing.assert_close(losses, torch.tensor(expected, dtype=torch.float64), rtol=0, atol=1e-10)
+    task, losses = Similarity(form="triplets", margin=MARGIN), []
+    for near, far in ((p, n), (n, p)):
+        cosines = cosine_similarity(u, near), cosine_similarity(u, far)
+        expected = slow_triplets(u.tolist(), near.tolist(), far.tolist())
+        assert_same(triplet_margin_loss(*cosines, margin=MARGIN), expected)
+        assert_apart(triplet_margin_loss(*cosines[::-1], margin=MARGIN), expected)
+        logits = task.codec.logits(torch.stack([u, near, far], dim=1))
+        assert_same(logits, torch.stack(cosines, dim=1))
+        assert_same(task.row_losses(logits, torch.zeros(ROWS, dtype=torch.long)), expected)
+        losses += expected
+    assert_apart(2 * (cosines[1] - cosines[0]) + MARGIN, expected)  # not cut off at the margin
+    assert min(losses) == 0 < max(losses)
 
 
 def test_scores_are_learned_by_the_squared_error_of_the_cosine() -> None:
     u, v, _ = given()
-    scores = torch.linspace(-1, 1, ROWS, dtype=torch.float64)
-    task = Similarity(form="scores")
+    scores, task = torch.linspace(-1, 1, ROWS, dtype=torch.float64), Similarity(form="scores")
     logits = task.codec.logits(torch.stack([u, v], dim=1))
     cosines = [slow_cosine(*pair) for pair in zip(u.tolist(), v.tolist(), strict=True)]
     expected = [(cosine - score) ** 2 for cosine, score in zip(cosines, scores.tolist(), strict=True)]
-    check(task.row_losses(logits, scores), expected, wrong=task.row_losses(logits, scores.flip(0)))
+    assert_same(task.row_losses(logits, scores), expected)
+    assert_apart(task.row_losses(logits, scores.flip(0)), expected)
     assert float(task.loss(logits, scores)) == pytest.approx(sum(expected) / ROWS, abs=1e-10)
 
 

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import torch
 from families import tiny_backbone
+from slow_layers import assert_apart, assert_same, draw
 from tiny_models import NUMBERS, at_random, exactly, make_batch, make_model, recorded
 from torch import Tensor
 
@@ -14,9 +15,6 @@ from attribune import functional
 from attribune.methods import Tokens
 from attribune.methods.condition import Slots
 from attribune.models.model import AttributeModel
-
-TOLERANCE = 1e-10
-MISTAKE = 1e-3
 
 Row = list[list[float]]
 
@@ -59,15 +57,11 @@ def value_vectors(tables: list[Tensor], slots: tuple[Slots, ...], ids: list[int]
     return vectors, counts
 
 
-def by_hand(model: AttributeModel, family: str, batch: dict[str, Tensor], **mistakes: bool) -> Tensor:
+def by_hand(model: AttributeModel, family: str, batch: dict[str, Tensor], *, mistake: str = "") -> Tensor:
     """The logits of a plain backbone that is given a sequence of embeddings for each row.
 
-    Args:
-        model: whose parameters are read.
-        family: of the backbone.
-        batch: as the model takes it.
-        mistakes: with ``at_front`` values come before the first token, with ``unmasked`` missing ones count, with
-            ``backwards`` they come in the wrong order, with ``first_position`` the state there stands for the text.
+    Mistakes: ``at_front``, values come before the first token; ``unmasked``, missing ones count; ``backwards``, they
+    come in the wrong order; ``first_position``, the state there stands for the text.
     """
     backbone = exactly(tiny_backbone(family))
     words = backbone.get_input_embeddings().weight
@@ -75,12 +69,11 @@ def by_hand(model: AttributeModel, family: str, batch: dict[str, Tensor], **mist
     logits = []
     for ids, real, attributes in zip(*(batch[key].tolist() for key in batch), strict=True):
         vectors, counts = value_vectors(tables, model.slots, attributes)
-        if mistakes.get("unmasked"):
+        if mistake == "unmasked":
             counts = [1 for _ in counts]
-        if mistakes.get("backwards"):
+        elif mistake == "backwards":
             vectors, counts = vectors[::-1], counts[::-1]
-        special = family in ("bert", "electra", "llama") and not mistakes.get("at_front")
-        at = start_of(real) + (1 if special else 0)
+        at = start_of(real) + (1 if family in ("bert", "electra", "llama") and mistake != "at_front" else 0)
         sequence = insert([words[i].tolist() for i in ids], vectors, at)
         mask = insert(real, counts, at)
         is_text = insert(real, [0 for _ in counts], at)
@@ -94,14 +87,10 @@ def by_hand(model: AttributeModel, family: str, batch: dict[str, Tensor], **mist
         elif family == "t5":
             document = [sum(numbers) / len(mine) for numbers in zip(*mine, strict=True)]
         else:
-            document = states[0].tolist() if mistakes.get("first_position") else mine[0]
+            document = states[0].tolist() if mistake == "first_position" else mine[0]
         W, b = model.head.weight.tolist(), model.head.bias.tolist()
         logits.append([sum(w * x for w, x in zip(W[k], document, strict=True)) + b[k] for k in range(len(b))])
     return torch.tensor(logits, dtype=torch.float64)
-
-
-def draw(*shape: int) -> Tensor:
-    return torch.randn(*shape, dtype=torch.float64)
 
 
 MASK = torch.tensor(
@@ -126,40 +115,28 @@ def test_function(n: int, after_first: bool) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("padding", ["right", "left"])
-@pytest.mark.parametrize("M", NUMBERS)
-def test_whole_model(M: int, padding: str) -> None:
-    model = exactly(make_model("bert", Tokens(), attributes=M))
+@pytest.mark.parametrize(
+    ("family", "M"), [*(("bert", M) for M in NUMBERS), *((family, 2) for family in ("electra", "gpt2", "llama", "t5"))]
+)
+def test_whole_model(family: str, M: int, padding: str) -> None:
+    """Embeddings of another size than the states; texts without a first special token; other document vectors."""
+    model = exactly(make_model(family, Tokens(), attributes=M))
     at_random(model.method)
     batch = make_batch(M, padding=padding)
-    with recorded(model.head) as found:
-        model(**batch)
-    assert float((found[0] - by_hand(model, "bert", batch)).detach().abs().max()) < TOLERANCE
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("padding", ["right", "left"])
-@pytest.mark.parametrize("family", ["electra", "gpt2", "llama", "t5"])
-def test_other_families(family: str, padding: str) -> None:
-    """Embeddings of another size than the states; texts without a first special token; other document vectors."""
-    model = exactly(make_model(family, Tokens(), attributes=2))
-    at_random(model.method)
-    batch = make_batch(2, padding=padding)
     assert model.method.tables[0].shape[1] == (31 if family == "electra" else 48)
     with recorded(model.head) as found:
         model(**batch)
-    assert float((found[0] - by_hand(model, family, batch)).detach().abs().max()) < TOLERANCE
+    assert_same(found[0], by_hand(model, family, batch))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("mistake", ["at_front", "unmasked", "backwards", "first_position"])
 def test_planted_mistakes_are_seen(mistake: str) -> None:
-    model = exactly(make_model("bert", Tokens(), attributes=4))
+    model, batch = exactly(make_model("bert", Tokens(), attributes=4)), make_batch(4, padding="left")
     at_random(model.method)
-    batch = make_batch(4, padding="left")
     with recorded(model.head) as found:
         model(**batch)
-    assert float((found[0] - by_hand(model, "bert", batch)).detach().abs().max()) < TOLERANCE
-    assert float((found[0] - by_hand(model, "bert", batch, **{mistake: True})).detach().abs().max()) > MISTAKE
+    assert_apart(found[0], by_hand(model, "bert", batch, mistake=mistake))
 
 
 def test_the_values_take_positions_and_count_in_the_length() -> None:

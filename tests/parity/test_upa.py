@@ -7,13 +7,12 @@ import math
 import pytest
 import torch
 from hosts import make_host
+from slow_layers import assert_same, draw
+from tiny_models import make_batch, row_vectors, slots_of
 from torch import Tensor
 
 from attribune import functional
 from attribune.methods import Upa
-from attribune.methods.condition import Slots
-
-TOLERANCE = 1e-10
 
 
 def slow_pool(hidden: Tensor, mask: Tensor, attributes: list[Tensor], weights: list[Tensor], **p: Tensor) -> Tensor:
@@ -40,10 +39,6 @@ def slow_pool(hidden: Tensor, mask: Tensor, attributes: list[Tensor], weights: l
     return result
 
 
-def draw(*shape: int) -> Tensor:
-    return torch.randn(*shape, dtype=torch.float64)
-
-
 MASK = torch.tensor([[1, 1, 1, 1, 1], [1, 1, 0, 0, 0], [0, 0, 1, 0, 1], [0, 0, 0, 0, 1]])
 
 
@@ -56,7 +51,7 @@ def test_function(M: int, H: int, A: int, Z: int) -> None:
     found = functional.attention_pool(
         hidden, MASK, torch.cat(attributes, dim=1), p["W_h"], torch.cat(weights, dim=1), p["b"], p["v"]
     )
-    assert float((found - slow_pool(hidden, MASK, attributes, weights, **p)).abs().max()) < TOLERANCE
+    assert_same(found, slow_pool(hidden, MASK, attributes, weights, **p))
 
 
 def test_a_row_without_a_real_token_gives_zeros_and_finite_gradients() -> None:
@@ -70,20 +65,13 @@ def test_a_row_without_a_real_token_gives_zeros_and_finite_gradients() -> None:
 
 
 def test_module_with_several_and_missing_values() -> None:
-    slots = [Slots(name="user", start=0, count=1, size=4), Slots(name="tags", start=1, count=3, size=6)]
-    host = make_host(hidden=11, sites=2, outputs=3, slots=slots)
+    host = make_host(hidden=11, sites=2, outputs=3, slots=slots_of(2))
     method = Upa(attention_size=7, vector_size=5, initial_vector=1.0).build(host).double().eval()
     with torch.no_grad():
         method.get_parameter("b").normal_()
-    ids = torch.tensor([[3, 2, 5, 0], [0, 0, 0, 0], [1, 4, 4, 1], [2, 0, 0, 3]])
-    hidden = draw(4, 5, 11)
-    user, tags = method.tables
-    attributes = [
-        torch.stack([user[i] if i else torch.zeros(5).double() for i in ids[:, 0].tolist()]),
-        torch.stack([sum((tags[i] for i in row if i), torch.zeros(5).double()) for row in ids[:, 1:].tolist()]),
-    ]
-    W = method.get_parameter("W")
+    ids, hidden = make_batch(2)["attribute_ids"], draw(4, 5, 11)
+    vectors = torch.tensor(row_vectors(method.tables, slots_of(2), ids), dtype=torch.float64)
+    W = method.get_parameter("W").detach()
     p = {name: method.get_parameter(name).detach() for name in ("W_h", "b", "v")}
-    expected = slow_pool(hidden, MASK, [a.detach() for a in attributes], [W[:, :5].detach(), W[:, 5:].detach()], **p)
-    found = method.pool(hidden, MASK, method.condition(ids, 4), functional.first_token)
-    assert float((found - expected).detach().abs().max()) < TOLERANCE
+    expected = slow_pool(hidden, MASK, list(vectors.unbind(dim=1)), [W[:, :5], W[:, 5:]], **p)
+    assert_same(method.pool(hidden, MASK, method.condition(ids, 4), functional.first_token), expected)
