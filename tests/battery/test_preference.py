@@ -126,6 +126,22 @@ def test_a_reward_is_that_of_the_text_alone_with_its_rows_attributes(name: str, 
 
 
 @pytest.mark.slow
+@pytest.mark.one_in(3)
+@pytest.mark.parametrize(("name", "family"), FITTING)
+def test_ties_are_learned_with_every_method(name: str, family: str) -> None:
+    model = build(family, METHODS[name](), task=Preference(learn_ties=True)).train()
+    labels = torch.tensor([0, 1, 2, 2, 0])
+    model(**{**batch(), "labels": labels}).loss.backward()
+    assert model.link is not None
+    assert model.link.log_nu.grad.abs() > 0
+    with torch.no_grad():
+        r_1, r_2, of_tie = model.eval()(**batch()).logits.T
+        torch.testing.assert_close(of_tie, model.link.log_nu + (r_1 + r_2) / 2)
+        alone_rewards = model.rewards(**{key: x for key, x in alone(batch(), 0).items() if key != "labels"})
+    torch.testing.assert_close(alone_rewards, r_1, rtol=0, atol=1e-5)
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("method", [E2ln(vector_size=13), Tokens(), Injector(bottleneck=5, vector_size=13)])
 def test_candidates_are_cut_into_chunks_of_their_own(method: MethodConfig) -> None:
     model, single = (build("bert", method, task=task, chunk=4).eval() for task in (Preference(), Regression()))

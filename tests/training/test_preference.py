@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -106,6 +107,54 @@ def test_ties_are_counted_in_an_evaluation(run: Path, data: Path, capsys: Any) -
     notes = capsys.readouterr().err
     assert "with no preference between two different texts" in notes
     assert "are ties and are left out" in notes
+
+
+@pytest.fixture
+def with_ties(trained_runs: TrainedRuns, data: Path, backbone: Path) -> Path:
+    """A run for which a tie is an answer."""
+    words = ["task.learn_ties=true", "training.learning_rate=0.02", "--no-baselines"]
+    return trained_runs.trained(preference_command(data, Path(), *words, backbone=backbone))
+
+
+def test_ties_are_learned_and_predicted(with_ties: Path, data: Path, tmp_path: Path, capsys: Any) -> None:
+    results = RunFolder(with_ties).read_results()
+    assert not any("are ties and are left out" in note for note in results.notes)
+    capsys.readouterr()
+    assert main(["evaluate", str(with_ties), str(data), "--json"]) == 0
+    shown = capsys.readouterr()
+    assert json.loads(shown.out)["rows"] == len(ROWS)
+    assert main(["predict", str(with_ties), str(data), "--output", str(tmp_path / "out.jsonl")]) == 0
+    rows = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
+    names = ["probability_first", "probability_second", "probability_tie"]
+    for row in rows[:20]:
+        assert sum(row[name] for name in names) == pytest.approx(1, abs=1e-5)
+        decided = row["probability_first"] / (row["probability_first"] + row["probability_second"])
+        difference = row["reward_first"] - row["reward_second"]
+        assert decided == pytest.approx(1 / (1 + np.exp(-difference)), abs=1e-5)
+        assert row["prediction"] == max(names, key=lambda name: row[name]).removeprefix("probability_")
+    predictor = load_run(with_ties)[1]
+    link, share = predictor.model.neural().link, predictor.task.tie_share
+    begun = np.log(2 * share / (1 - share))
+    assert abs(link.log_nu.item() - begun) > 1e-3, "the weight of ties is learned, and saved"
+    rewards = predictor.reward([row["one"] for row in ROWS], user=[row["user"] for row in ROWS])
+    assert rewards.tolist() == pytest.approx([row["reward_first"] for row in rows], abs=1e-5)
+
+
+@pytest.mark.exhaustive
+def test_a_run_with_ties_in_other_verbs(with_ties: Path, data: Path, tmp_path: Path) -> None:
+    predictor = load_run(with_ties)[1]
+    opinions = Panel.of(predictor, "user").predict(predictor, {name: [ROWS[0][name]] for name in ("one", "two")})
+    assert set(opinions["prediction"]) <= {"first", "second", "tie"}
+    new = small_runs.write_csv(tmp_path / "new.csv", [{**row, "user": "new"} for row in ROWS[:20]])
+    shutil.copytree(with_ties, tmp_path / "run")
+    for words in (
+        ["enrol", str(tmp_path / "run"), str(new)],
+        ["report", str(with_ties), str(data), "--output", str(tmp_path / "page.html")],
+        ["compare", str(with_ties), str(with_ties)],
+        ["describe", str(with_ties)],
+        ["ablate", str(with_ties), str(data), "--rows", "20"],
+    ):
+        assert main(words) == 0, words
 
 
 def test_a_panel_of_judges(run: Path) -> None:
