@@ -3,6 +3,7 @@
 from .analysis.ablation import ablate as ablate
 from .analysis.evaluate import compare_runs as compare_runs
 from .analysis.evaluate import evaluate as evaluate
+from .analysis.evaluate_texts import evaluate_texts as evaluate_texts
 from .apps.estimators import AttributeClassifier as AttributeClassifier
 from .apps.estimators import AttributeOrdinal as AttributeOrdinal
 from .apps.estimators import AttributeRegressor as AttributeRegressor

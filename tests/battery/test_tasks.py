@@ -188,6 +188,20 @@ def test_a_reward_is_that_of_the_text_alone_with_its_rows_attributes(name: str, 
 
 
 @pytest.mark.slow
+@pytest.mark.one_in(3)
+@pytest.mark.parametrize(("name", "family"), REWARDING)
+def test_ties_are_learned_with_every_method(name: str, family: str) -> None:
+    model, given = build(family, Preference(learn_ties=True), config_of(name)).train(), batch("preference")
+    model(**{**given, "labels": torch.tensor([0, 1, 2, 2, 0])}).loss.backward()
+    assert model.link.log_nu.grad.abs() > 0
+    with torch.no_grad():
+        r_1, r_2, of_tie = model.eval()(**given).logits.T
+        torch.testing.assert_close(of_tie, model.link.log_nu + (r_1 + r_2) / 2)
+        rewards = model.rewards(**{key: x for key, x in alone(given, 0).items() if key != "labels"})
+    torch.testing.assert_close(rewards, r_1, rtol=0, atol=1e-5)
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("method", [E2ln(vector_size=13), Tokens(), METHOD])
 def test_candidates_are_cut_into_chunks_of_their_own(method: MethodConfig) -> None:
     model, single = (build("bert", task, method, chunk=4).eval() for task in ("preference", Regression()))

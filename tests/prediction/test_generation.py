@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import small_runs
 import torch
@@ -19,10 +20,12 @@ from families import tiny_backbone
 from trained_runs import TrainedRuns
 from transformers import AutoTokenizer
 
+from attribune.analysis.evaluate_texts import evaluate_texts
 from attribune.apps.cli import main
 from attribune.data.encoding import encode
 from attribune.data.tables import read_table
 from attribune.data.texts import TextInput
+from attribune.errors import ConfigError, DataError
 from attribune.methods import Injector
 from attribune.models.auto import load_model
 from attribune.models.generator import AttributeGenerator
@@ -132,6 +135,87 @@ def test_wrong_words_are_refused(run: Path, fails: Callable[..., str], words: li
 def test_a_table_without_the_columns_is_refused(run: Path, tmp_path: Path, fails: Callable[..., str]) -> None:
     table = small_runs.write_csv(tmp_path / "t.csv", [{"user": "u1", "questions": "n1"}])
     assert "'ask'" in fails("generate", run, table)
+
+
+@pytest.fixture
+def scorable() -> None:
+    pytest.importorskip("rouge_score")
+    pytest.importorskip("sacrebleu")
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("scorable")
+def test_what_is_written_is_scored_against_the_texts_of_a_table(
+    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = [*ROWS[:30], {"ask": "n1", "user": "u1", "text": ""}]
+    table = small_runs.write_csv(tmp_path / "t.csv", rows)
+    capsys.readouterr()
+    output = tmp_path / "out.jsonl"
+    assert main(["generate", str(run), str(table), "--score", "--json", "--output", str(output)]) == 0
+    shown = capsys.readouterr()
+    assert "left out of 31 rows: 1 with no text" in shown.err
+    assert "30 rows have a text that is among the training texts" in shown.err
+    found = json.loads(shown.out)
+    assert found["rows"] == 30
+    names = ["rouge_1", "rouge_2", "rouge_l", "chrf", "exact_match"]
+    assert list(found["metrics"]["as given"]) == list(found["metrics"]["attributes hidden"]) == names
+    assert all(one["value"] == 1 for one in found["metrics"]["as given"].values())
+    assert [pair["metric"] for pair in found["comparisons"]] == names
+    assert all(pair["low"] <= pair["difference"] <= pair["high"] for pair in found["comparisons"])
+    assert all(pair["difference"] > 0 for pair in found["comparisons"])
+    written = [json.loads(line) for line in output.read_text().splitlines()]
+    assert [row["text"] for row in written] == [row["text"] for row in ROWS[:30]]
+    assert all(row["reference"] == row["text"] for row in written)
+    assert [row["row"] for row in written] == list(range(1, 31))
+    hidden = found["metrics"]["attributes hidden"]["exact_match"]["value"]
+    assert hidden == pytest.approx(np.mean([row["hidden"] == row["reference"] for row in written]))
+    assert main(["generate", str(run), str(table), "--score", "--sample", "--n", "2"]) == 0
+    text = capsys.readouterr().out
+    assert text.startswith("30 rows, 2 texts for each\n95 % intervals ")
+    assert "as given against attributes hidden, rouge_l: +" in text
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("scorable")
+def test_texts_are_scored_in_python(run: Path, data: Path) -> None:
+    found = evaluate_texts(run, data, rows=6, decoding=Decoding(max_new_tokens=1))
+    assert found.rows == 6
+    assert found.scores["as given"]["exact_match"].value() == 0
+    assert 0 < found.scores["as given"]["rouge_1"].value() < 1
+    assert repr(found) == found.text()
+    assert "<table>" in found._repr_html_()
+    (first, *_) = found.records()
+    assert list(first) == ["row", "sample", "prompt", "attributes", "text", "reference", "hidden"]
+    assert first["attributes"] == {"user": "u0"}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--json"], "--json is for the scores of --score"),
+        (["--score", "--prompt", "a"], "leave --prompt and --attribute out"),
+        (["--score", "--attribute", "user=u1"], "leave --prompt and --attribute out"),
+    ],
+)
+def test_words_that_scores_do_not_have_are_refused(
+    run: Path, capsys: pytest.CaptureFixture[str], words: list[str], message: str
+) -> None:
+    assert main(["generate", str(run), *words]) == 1
+    assert message in capsys.readouterr().err
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("scorable")
+def test_texts_of_other_runs_and_empty_tables_are_not_scored(
+    run: Path, trained_runs: TrainedRuns, tmp_path: Path
+) -> None:
+    with pytest.raises(ConfigError, match="has the task 'classification', which writes no text: use `evaluate"):
+        evaluate_texts(trained_runs("injector"))
+    empty = small_runs.write_csv(tmp_path / "t.csv", [{"ask": "n1", "user": "u1", "text": " "}])
+    with pytest.raises(DataError, match="no row has both a text and a label: check the columns"):
+        evaluate_texts(run, empty)
 
 
 OTHER = pytest.mark.exhaustive  # each family and each kind of table is met without these

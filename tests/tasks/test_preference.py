@@ -165,6 +165,64 @@ def test_labels_are_drawn_by_their_probability() -> None:
     assert drawn.float().mean() == pytest.approx(1 / (1 + math.e), abs=0.01)
 
 
+TIED = ["first", "tie", "second", "equal", "first"]
+TEXTS = [["a", "b", "c", "d", "e"], ["v", "w", "x", "y", "z"]]
+
+
+def test_a_tie_may_be_an_answer() -> None:
+    task = Preference.fit([TIED, *TEXTS], learn_ties=True)
+    labels, keep = task.encode_labels([TIED, *TEXTS])
+    assert (labels.tolist(), keep.all()) == ([0, 2, 1, 2, 0], True)
+    assert task.tie_share == 2 / 5
+    assert task.codec.notes([TIED, *TEXTS]) == []
+    same = [["tie", "tie", None], ["a", "a", "b"], ["a", "b", "c"]]
+    assert task.encode_labels(same)[1].tolist() == [False, True, False]
+    assert task.codec.notes(same) == ["1 row has the same text twice and is left out"]
+    link = task.head.build_link()
+    assert link(torch.zeros(1, 2)).softmax(dim=1)[0].tolist() == pytest.approx([0.3, 0.3, 0.4])  # as often as they are
+    assert Preference().head.build_link() is None
+    assert (Preference().outputs, task.outputs, task.answer_names) == (2, 3, ["first", "second", "tie"])
+    assert task_from_dict(json.loads(json.dumps(task.to_dict()))) == task
+    assert "learn_ties" not in Preference().to_dict()
+
+
+def test_predictions_and_metrics_with_ties() -> None:
+    task = Preference.fit([TIED, *TEXTS], learn_ties=True)
+    logits = np.array([[2.0, 0.0, 0.5], [0.0, 0.0, 1.0], [0.0, 3.0, 0.0], [1.0, 1.0, 0.0]])
+    decoded = task.decode(logits).columns()
+    assert decoded["prediction"] == ["first", "tie", "second", "first"]
+    assert decoded["reward_second"].tolist() == [0.0, 0.0, 3.0, 1.0]
+    probabilities = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
+    assert decoded["probability_tie"] == pytest.approx(probabilities[:, 2])
+    labels = np.array([0, 2, 0, 1])
+    found = task.metrics(logits, labels)
+    assert found["accuracy"].value() == (1 + 1 + 0 + 0.5) / 4
+    assert found["log_loss"].value() == pytest.approx(log_loss(labels, probabilities))
+    proper = task.proper_score(logits, labels)
+    assert proper is not None
+    assert proper.value() == pytest.approx(log_loss(labels, probabilities))
+    majority = {name: one.value() for name, one in task.majority(np.array([0, 2, 1, 2, 0]), labels).items()}
+    assert majority["accuracy"] == pytest.approx(1 / 4), "ties are the most frequent answer"
+    with pytest.raises(DataError, match=r"logits have shape \(1, 2\): this task needs \(rows, 3\)"):
+        task.metrics(np.zeros((1, 2)), np.array([0]))
+
+
+@pytest.mark.parametrize(
+    ("labels", "options", "message"),
+    [
+        (["first", "second"], {}, r"no training row is a tie of two different texts \(tie, equal\)"),
+        (["first", "tie"], {"ties": []}, "name the labels that prefer neither text in ties"),
+        (["tie", "tie"], {"labels": ["first", "second"]}, "no training row has two different texts of which"),
+        (["first", "tie"], {"learn_ties": "yes"}, "learn_ties is 'yes': give true or false"),
+    ],
+)
+def test_ties_that_cannot_be_learned(labels: list[Any], options: dict[str, Any], message: str) -> None:
+    with pytest.raises((ConfigError, DataError), match=message):
+        fitted(labels, **{"labels": ["first", "second"], "learn_ties": True, **options})
+    with pytest.raises(ConfigError, match="give a number from 0 to below 1"):
+        Preference(tie_share=1.0)
+
+
 def test_a_stored_task_is_the_same() -> None:
     task = fitted(["x", "y"], labels=["x", "y"], ties=["same"])
     assert through_json(task) == task

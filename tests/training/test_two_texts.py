@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import random
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -230,6 +231,54 @@ def test_ties_are_counted_in_an_evaluation(judged: Path, trained_runs: TrainedRu
     notes = capsys.readouterr().err
     assert "with no preference between two different texts" in notes
     assert "are ties and are left out" in notes
+
+
+@pytest.fixture
+def with_ties(trained_runs: TrainedRuns, backbone: Path) -> Path:
+    """A run for which a tie is an answer."""
+    words = ["task.learn_ties=true", "training.learning_rate=0.02", "--no-baselines"]
+    return trained_runs.trained(preference_command(trained_runs.table(PREFERRED), Path(), *words, backbone=backbone))
+
+
+def test_ties_are_learned_and_predicted(
+    with_ties: Path, trained_runs: TrainedRuns, tmp_path: Path, capsys: Any
+) -> None:
+    data, results = trained_runs.table(PREFERRED), RunFolder(with_ties).read_results()
+    assert not any("are ties and are left out" in note for note in results.notes)
+    capsys.readouterr()
+    assert main(["evaluate", str(with_ties), str(data), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["rows"] == len(PREFERRED)
+    rows = predicted(with_ties, data, tmp_path / "out.jsonl")
+    names = ["probability_first", "probability_second", "probability_tie"]
+    for row in rows[:20]:
+        assert sum(row[name] for name in names) == pytest.approx(1, abs=1e-5)
+        decided = row["probability_first"] / (row["probability_first"] + row["probability_second"])
+        difference = row["reward_first"] - row["reward_second"]
+        assert decided == pytest.approx(1 / (1 + np.exp(-difference)), abs=1e-5)
+        assert row["prediction"] == max(names, key=lambda name: row[name]).removeprefix("probability_")
+    predictor = load_run(with_ties)[1]
+    link, share = predictor.model.neural().link, predictor.task.tie_share
+    begun = np.log(2 * share / (1 - share))
+    assert abs(link.log_nu.item() - begun) > 1e-3, "the weight of ties is learned, and saved"
+    rewards = predictor.reward([row["one"] for row in PREFERRED], user=[row["user"] for row in PREFERRED])
+    assert rewards.tolist() == pytest.approx([row["reward_first"] for row in rows], abs=1e-5)
+
+
+@pytest.mark.exhaustive
+def test_a_run_with_ties_in_other_verbs(with_ties: Path, trained_runs: TrainedRuns, tmp_path: Path) -> None:
+    predictor, data = load_run(with_ties)[1], trained_runs.table(PREFERRED)
+    opinions = Panel.of(predictor, "user").predict(predictor, {name: [PREFERRED[0][name]] for name in ("one", "two")})
+    assert set(opinions["prediction"]) <= {"first", "second", "tie"}
+    new = small_runs.write_csv(tmp_path / "new.csv", [{**row, "user": "new"} for row in PREFERRED[:20]])
+    shutil.copytree(with_ties, tmp_path / "run")
+    for words in (
+        ["enrol", str(tmp_path / "run"), str(new)],
+        ["report", str(with_ties), str(data), "--output", str(tmp_path / "page.html")],
+        ["compare", str(with_ties), str(with_ties)],
+        ["describe", str(with_ties)],
+        ["ablate", str(with_ties), str(data), "--rows", "20"],
+    ):
+        assert main(words) == 0, words
 
 
 def test_a_panel_of_judges(judged: Path) -> None:

@@ -30,6 +30,7 @@ T = TypeVar("T")
 Facts = dict[str, Any]
 EXTRAS = {
     "export": "models for ONNX Runtime",
+    "generation": "scores of written texts",
     "playground": "a page in the browser to try a model",
     "search": "search of hyperparameters",
     "sentences": "models as modules of sentence-transformers",

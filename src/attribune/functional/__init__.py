@@ -55,7 +55,8 @@ The parameters and their names in the papers:
 | `cut_points`, `ordinal_log_probabilities` | `first` | 1 | θ_1 |
 | `described_vectors` | `x` | U X | φ_v |
 | `described_vectors` | `W_1`, `b_1`, `W_2` | X D, D, D Z | the two layers of f |
-| `preference_log_probability` | `r_1`, `r_2` | B, B | log π_1, log π_2 |
+| `preference_log_probability`, `preference_or_tie_logits` | `r_1`, `r_2` | B, B | log π_1, log π_2 |
+| `preference_or_tie_logits` | `log_nu` | 1 | log ν |
 | `cosine_similarity`, `multiple_negatives_loss` | `u`, `v` | B H, B H | u, v; h_x, h_y |
 | `multiple_negatives_loss` | `texts` | B | the second text of each row, by its number |
 | `triplet_margin_loss` | `c_p`, `c_n` | B, B | cosines in place of distances |
@@ -93,7 +94,7 @@ from attribune.functional.modulated import modulated_low_rank
 from attribune.functional.ordinal import cut_points, ordinal_log_probabilities
 from attribune.functional.plora import personalised_low_rank
 from attribune.functional.pooling import attention_pool, first_token, last_token, max_tokens, mean_tokens
-from attribune.functional.preference import preference_log_probability
+from attribune.functional.preference import preference_log_probability, preference_or_tie_logits
 from attribune.functional.prefix import soft_prefix
 from attribune.functional.recurrent import bilstm, lstm, lstm_by_row
 from attribune.functional.similarity import cosine_similarity, multiple_negatives_loss, triplet_margin_loss
@@ -148,6 +149,7 @@ __all__ = [
     "phm_weight",
     "prediction_gain",
     "preference_log_probability",
+    "preference_or_tie_logits",
     "projected_adapter",
     "shared_summaries",
     "soft_prefix",

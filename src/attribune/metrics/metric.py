@@ -67,6 +67,7 @@ _SHARES = (
     *("accuracy", "subset_accuracy", "mean_accuracy", "exact_match"),
     *("error_rate", "f1", "macro_f1", "micro_f1", "precision", "recall"),
     *("recall_at_1", "recall_at_5", "recall_at_10"),
+    *("rouge_1", "rouge_2", "rouge_l", "chrf"),
 )
 _ERRORS = (
     *("loss", "rmse", "mae", "log_loss", "perplexity"),

@@ -455,8 +455,16 @@ class AttributeModel(ConditionedModel):
 
     def document_vectors(self, **batch: Tensor) -> Tensor:
         """Return the vectors (B, H) of single texts (B, T), which the head reads; arguments as in `forward`."""
+        return self._document(self._read_single(**batch))
+
+    def rewards(self, **batch: Tensor) -> Tensor:
+        """Return the rewards (B,) of single texts (B, T), of a task that compares texts; arguments as in `forward`."""
+        read = self._read_single(**batch)
+        return at_least_float32(self._outputs(self._document(read), read.condition)).squeeze(1)
+
+    def _read_single(self, **batch: Tensor) -> TextStates:
         mask, ids, types, keys = map(batch.get, ("attention_mask", "attribute_ids", "token_type_ids", "text_keys"))
-        return self._document(self._read(batch["input_ids"], mask, ids, types, keys, is_single=True))
+        return self._read(batch["input_ids"], mask, ids, types, keys, is_single=True)
 
     def encode(
         self,
@@ -520,11 +528,16 @@ class AttributeModel(ConditionedModel):
         return document if read.texts is None else read.texts.spread(document)
 
     def _classified(self, document: Tensor, condition: Condition) -> Tensor:
-        with self.task.input.exactly(document.device.type):
-            if self.head is None:
+        if self.head is None:
+            with self.task.input.exactly(document.device.type):
                 return self.task.head.logits(at_least_float32(document))
-            outputs = self.method.classify(self._features(document, self.head.weight.dtype), condition, self.head)
-        return self._linked(outputs, condition)
+        return self._linked(self._outputs(document, condition), condition)
+
+    def _outputs(self, document: Tensor, condition: Condition) -> Tensor:
+        """Return the linear layer's outputs for document vectors (B, H)."""
+        assert self.head is not None
+        with self.task.input.exactly(document.device.type):
+            return self.method.classify(self._features(document, self.head.weight.dtype), condition, self.head)
 
     def _linked(self, outputs: Tensor, condition: Condition) -> Tensor:
         """Return the logits (B, outputs of the task) of the head's outputs, one for each text of a row."""

@@ -20,10 +20,10 @@ from attribune.core.device import check_precision, computing_in, named_device
 from attribune.core.threads import limit_threads
 from attribune.core.wording import did_you_mean
 from attribune.data.readers.base import EncodedRows, TextRows
-from attribune.data.texts import TextInput
+from attribune.data.texts import TextInput, message_texts
 from attribune.errors import ConfigError
 from attribune.models.auto import load_saved
-from attribune.models.document_vectors import TextOf, encode_documents
+from attribune.models.document_vectors import TextOf, encode_documents, reward_documents
 from attribune.models.row_inputs import RowInput, RowNames
 from attribune.models.scorer import Scorer
 from attribune.schema import EncodingReport, Schema
@@ -328,6 +328,58 @@ class Predictor(Locked):
             of=of,
             run=self._pass,
         )
+
+    def reward(self, texts: Any, /, **attributes: Any) -> Any:
+        """Return the reward of each text for whoever judges it, of a run of the task ``preference``.
+
+            predictor.reward(["A joy from start to end.", "Dull."], user="u17")
+
+        Of two texts for the same judge, after the same prompt, the one with the higher reward is preferred with the
+        probability ``σ(r_1 - r_2)``; only differences of such rewards have a meaning.
+
+        Args:
+            texts: whatever `predict` takes, of single texts in the first text column of the run.
+            attributes: values of the attributes, and the prompt by the name of its column.
+
+        Returns:
+            For one text or one row a number; otherwise an array (n,).
+
+        Raises:
+            ConfigError: for a run of another task.
+            DataError: as `predict` does, and for texts without a prompt where the run has read one.
+        """
+        return reward_documents(
+            self.model.neural("the model is a baseline, which has no rewards: train a method with a backbone"),
+            texts,
+            attributes,
+            text_input=self.text_input,
+            batch_size=self.batch_size,
+            run=self._pass,
+        )
+
+    def reward_completions(self, prompts: Sequence[Any], completions: Sequence[Any], **columns: Any) -> list[float]:
+        """Return the reward of each completion, as the trainers of TRL call a reward function.
+
+            GRPOTrainer(model, reward_funcs=predictor.reward_completions, train_dataset=rows, ...)
+
+        Args:
+            prompts: read where the run has read a prompt, in place of its column; of several columns, those of the
+                data set are read.
+            completions: texts, or lists of messages, of which the contents are read; likewise prompts.
+            columns: those of the data set, each with a value per completion. It must have all attributes that the model
+                reads; what else TRL gives is ignored.
+
+        Raises:
+            ConfigError: for a run of another task.
+            DataError: naming the column that is missing, or column and row of a value that cannot be used.
+        """
+        text = self.text_input
+        given = {name: values for name, values in columns.items() if name in self.schema.names}
+        if len(text.prompt) == 1:
+            given[text.prompt[0]] = message_texts(prompts)
+        else:
+            given |= {name: columns[name] for name in text.prompt if name in columns}
+        return [float(reward) for reward in self.reward(given | {text.columns[0]: message_texts(completions)})]
 
     def encode_rows(self, table: Table, *, first_row: int = 1) -> EncodedRows:
         """Encode rows for `score`, which may be called several times with other attributes; errors as in `logits`."""

@@ -92,7 +92,7 @@ def _named(names: Any) -> Any:
 
 ScoreBy = Annotated[tuple[str, ...], BeforeValidator(_named)]
 """Names of metrics; a single one may be given as a text."""
-ADDED_LATER = ("score_by", "personal_cut_points", "soft_labels")
+ADDED_LATER = ("score_by", "personal_cut_points", "soft_labels", "learn_ties", "tie_share")
 """Fields that a stored task may lack; they are stored when they are not empty, for the sake of earlier releases."""
 
 

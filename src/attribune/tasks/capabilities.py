@@ -101,6 +101,7 @@ _ONE_ANSWER = (
 )
 _ONE_CELL = "the labels of the task {task!r} are more than one cell: use `attribune enrol`"
 _VECTORS = "vectors are of whole texts, and the task {task!r} {does}: use Predictor.predict"
+_NO_REWARD = "rewards are of texts of which one is preferred, and the task {task!r} {does}: use Predictor.predict"
 _WHOLE = dict.fromkeys((ScoredTokens, ComparedTexts), _ONE_SCORE)
 
 EXPLAIN = Verb(name="`attribune explain`", what="explain", refuses=_WHOLE)
@@ -203,6 +204,12 @@ ENCODE = Verb(
     refuses=dict.fromkeys((ScoredTokens, WrittenText), _VECTORS),
     needs=_has_vectors,
     lacking=_VECTORS,
+)
+REWARD = Verb(
+    name="`Predictor.reward`",
+    refuses=dict.fromkeys((SingleText, ScoredTokens, WrittenText), _NO_REWARD),
+    needs=lambda task: bool(task.head.outputs),
+    lacking=_NO_REWARD,
 )
 EMBEDDINGS = Verb(name="`inputs_embeds` in place of ids", refuses={ComparedTexts: _DOES})
 PIPELINE = Verb(

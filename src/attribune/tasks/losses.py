@@ -1,4 +1,4 @@
-"""What of the tasks needs torch: their losses, and the last layer of models with ordered answers.
+"""What of the tasks needs torch: their losses, and the last layer of models with ordered answers or ties.
 
 Shapes: B rows of a batch, C classes.
 """
@@ -19,6 +19,7 @@ from attribune.functional import (
     multiple_negatives_loss,
     ordinal_log_probabilities,
     preference_log_probability,
+    preference_or_tie_logits,
     triplet_margin_loss,
 )
 from attribune.tasks.labels import UNSEEN
@@ -26,6 +27,7 @@ from attribune.tasks.labels import UNSEEN
 __all__ = [
     "CutPoints",
     "Link",
+    "Ties",
     "binary_cross_entropy",
     "cosines_with_first",
     "cross_entropy",
@@ -235,6 +237,27 @@ class CutPoints(Link):
         each = [vector.to(self.first.dtype) for vector in vectors]
         a = torch.stack([vector @ v_a for vector, v_a in zip(each, self.v_a, strict=True)]).sum(0)
         return a, torch.stack([vector @ v_b for vector, v_b in zip(each, self.v_b, strict=True)]).sum(0)
+
+
+class Ties(Link):
+    """Turns the rewards of two texts into logits of three answers, the third that neither is preferred.
+
+    Args:
+        share: of ties among texts with equal rewards, where training begins.
+    """
+
+    def __init__(self, share: float) -> None:
+        super().__init__({})
+        self.log_nu = nn.Parameter(torch.tensor([2 * share / (1 - share)]).log())
+
+    def forward(self, outputs: Tensor, vectors: Sequence[Tensor] = ()) -> Tensor:
+        """Return the logits (B, 3) of rewards (B, 2)."""
+        r_1, r_2 = outputs.to(self.log_nu.dtype).unbind(dim=1)
+        return preference_or_tie_logits(r_1, r_2, self.log_nu)
+
+    def merge(self, vectors: Sequence[Tensor]) -> tuple[dict[str, Tensor], Tensor]:
+        """Return the weight of ties, which is that of all."""
+        return {"log_nu": self.log_nu}, self.log_nu.new_ones(())
 
 
 def _softplus_inverse(values: Tensor) -> Tensor:

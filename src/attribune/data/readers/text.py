@@ -278,9 +278,8 @@ class CandidateEncoder(Reader):
         return CandidateCollator(reading.tokenizer, schema)
 
     def of_single_texts(self, text: TextInput, *, place: int) -> tuple[Reader, TextInput]:
-        """Return what reads the first text alone, or the second."""
-        columns = text.pair if place else text.columns
-        return self.encoder, replace(text, columns=columns, pair=(), negative=())
+        """Return what reads the first text alone, or the second, after the prompt if there is one."""
+        return self.encoder, _alone(text, text.pair if place else text.columns)
 
     @classmethod
     def shared_texts(cls, rows: Dataset) -> None:
@@ -291,10 +290,9 @@ class CandidateEncoder(Reader):
         parts, present = [], []
         has_third = bool(self.columns) and all(name in columns for name in self.columns)
         for names in (text.columns, text.pair, *([self.columns] if has_third else [])):
-            alone = replace(text, columns=names, prompt=(), pair=())
-            one = replace(alone, columns=text.prompt, pair=names) if text.prompt else alone
-            parts.append(self.encoder.rows(one, columns, first_row=first_row))
-            present.append([bool(read) for read in alone.read(columns, first_row=first_row)])
+            parts.append(self.encoder.rows(_alone(text, names), columns, first_row=first_row))
+            only = replace(text, columns=names, prompt=())
+            present.append([bool(read) for read in only.read(columns, first_row=first_row)])
         if self.columns and not has_third:
             parts.append(parts[-1])
         starts = [part.segment_starts for part in parts if part.segment_starts is not None]
@@ -304,6 +302,12 @@ class CandidateEncoder(Reader):
             shortened=np.any([part.shortened for part in parts], axis=0),
             segment_starts=np.stack(starts, axis=1) if starts else None,
         )
+
+
+def _alone(text: TextInput, names: tuple[str, ...]) -> TextInput:
+    """Return the columns of one of several texts, which with a prompt is the second of a pair."""
+    alone = replace(text, columns=names, prompt=(), pair=(), negative=())
+    return replace(alone, columns=text.prompt, pair=names) if text.prompt else alone
 
 
 class CandidateCollator(Collator):
