@@ -584,7 +584,7 @@ _SENTENCES: dict[str, str | Callable[[Values], str]] = {
     "only-check": _only_check,
     "weights-kept": _weights_kept,
     "last-check-best": "That was the last check, so the model may still improve: raise {setting} (now {limit:g}).",
-    "calibrated": _calibrated,
+    "probabilities-calibrated": _calibrated,
     "stopped-early": "The training stopped early, since no later check was better (training.patience).",
     # advice of a verdict
     "try-more-rows": "several hundred test rows, before anything else",

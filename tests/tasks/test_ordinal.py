@@ -144,7 +144,7 @@ def test_every_kind_of_method_learns_cut_points(words: Words, tmp_path: Path, me
     assert not torch.equal(predictor.model.link.first, start.first)  # it learned
     rows = {"text": ["great film", "awful"], "user": ["u1", "nobody"]}
     logits, _ = predictor.logits(rows)
-    assert np.exp(logits).sum(axis=1) == pytest.approx(1, abs=1e-5)
+    assert np.exp(logits * predictor.model.temperature).sum(axis=1) == pytest.approx(1, abs=1e-5)
     assert set(predictor.task.decode(logits).columns()) >= {"prediction", "expected", "probability_1", "probability_4"}
 
 

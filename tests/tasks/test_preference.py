@@ -182,7 +182,7 @@ def test_a_tie_may_be_an_answer() -> None:
     assert link(torch.zeros(1, 2)).softmax(dim=1)[0].tolist() == pytest.approx([0.3, 0.3, 0.4])  # as often as they are
     assert Preference().head.build_link() is None
     assert (Preference().outputs, task.outputs, task.answer_names) == (2, 3, ["first", "second", "tie"])
-    assert task_from_dict(json.loads(json.dumps(task.to_dict()))) == task
+    assert through_json(task) == task
     assert "learn_ties" not in Preference().to_dict()
 
 

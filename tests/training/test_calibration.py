@@ -72,7 +72,7 @@ def test_what_has_no_probabilities_has_no_temperature() -> None:
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
-    folder = tmp_path_factory.mktemp("calibrated")
+    folder = tmp_path_factory.mktemp("probabilities-calibrated")
     small_runs.save_backbone(folder / "backbone")
     table = pd.DataFrame(small_runs.reviews(200))
     options: dict[str, Any] = {"text": "text", "label": "stars", "attributes": ["user"], "max_length": 32}
@@ -105,7 +105,7 @@ def test_the_verdict_says_what_the_temperature_changed(run: RunFolder) -> None:
     results = run.read_results()
     temperature = Predictor.from_pretrained(run.path).model.temperature
     assert results.training.temperature == temperature
-    (found,) = (one for one in results.findings if one.code == "calibrated")
+    (found,) = (one for one in results.findings if one.code == "probabilities-calibrated")
     proper = {name: RunFolder(run.path.with_name(name)).read_results() for name in ("run", "raw")}
     after, before = (proper[name].models[0].parts["test"]["log_loss"].value for name in ("run", "raw"))
     assert found.values["rows"] == "test"
@@ -114,7 +114,7 @@ def test_the_verdict_says_what_the_temperature_changed(run: RunFolder) -> None:
     assert found.values["before"] == pytest.approx(before, abs=1e-6)
     assert found.text.startswith("The probabilities are calibrated on the validation rows (temperature ")
     other = RunFolder(run.path.with_name("raw"))
-    assert "calibrated" not in {one.code for one in other.read_results().findings}
+    assert "probabilities-calibrated" not in {one.code for one in other.read_results().findings}
     assert json.loads((other.path / "model" / "config.json").read_text()).get("calibration_temperature") is None
 
 

@@ -243,6 +243,7 @@ class RunFolder(JobFolder):
             )
             raise ConfigError(f"{self.path} has {state}: choose another output folder, or remove this one first")
         saved, given = self.read_recipe(), recipe.model_dump()
+        self._keep_before(saved, given)
         if Path(recipe.backbone.name).absolute() == Path(saved.backbone.name).absolute():
             given["backbone"]["name"] = saved.backbone.name
         different = [
@@ -254,6 +255,15 @@ class RunFolder(JobFolder):
                 "choose another output folder"
             )
         return saved
+
+    @staticmethod
+    def _keep_before(saved: Recipe, given: dict[str, Any]) -> None:
+        """Leave as they were the settings that a run of an earlier version lacks, unless others are given."""
+        for group, settings in (("data", saved.data), ("training", saved.training)):
+            for name, value in settings.before.items():
+                is_default = given[group][name] == type(settings).model_fields[name].default
+                if is_default and getattr(settings, name) == value:
+                    given[group][name] = value
 
     def discard(self) -> None:
         """Undo `begin` if nothing was trained, so that the folder can be used again."""

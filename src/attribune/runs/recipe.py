@@ -238,7 +238,7 @@ class DataRecipe(Settings):
             pair=self.text_pair,
             truncation=self.truncation,
             negative=self.text_negative,
-            shares_window=self.share_window,
+            shares_window=self.share_window and len(self.text) > 1,
         )
 
     @property

@@ -135,7 +135,7 @@ class Calibration(_Part):
 
     def findings(self) -> Iterator[Finding]:
         """Yield it."""
-        yield Finding.of("calibrated", rows=self.part, **self.model_dump(exclude={"part"}))
+        yield Finding.of("probabilities-calibrated", rows=self.part, **self.model_dump(exclude={"part"}))
 
 
 class _Compared(_Part):
