@@ -42,6 +42,7 @@ from attribune.errors import ModelFolderError
 from attribune.methods import method_from_dict
 from attribune.metrics.tables import markdown_cell
 from attribune.models.baselines import files_of_baselines
+from attribune.models.blend import Blend
 from attribune.models.config import SET_ENCODERS, AttributeConfig, SavedSettings
 from attribune.models.sizes import Sizes
 from attribune.schema import Schema
@@ -227,7 +228,7 @@ class ModelFolder:
             paths = {file: Path(str(get(file))) for file in (CONFIG, SCHEMA, TENSORS)}
             for file in Schema.files_beside(paths[SCHEMA]):
                 get(file)
-            for file in (CHECKSUMS, *memory_files()):
+            for file in (CHECKSUMS, *Blend.files, *memory_files()):
                 get(file, _raise_exceptions_for_missing_entries=False)
         except OSError as error:
             reason = str(error).strip().splitlines()[0]
@@ -343,7 +344,16 @@ class ModelFolder:
         """
         if shared is None or self.hub_name is not None:
             return self._loaded_tokenizer()
-        own = {CONFIG, SCHEMA, TENSORS, CARD, CHECKSUMS, *memory_files(), *Schema.files_beside(self.schema)}
+        own = {
+            CONFIG,
+            SCHEMA,
+            TENSORS,
+            CARD,
+            CHECKSUMS,
+            *Blend.files,
+            *memory_files(),
+            *Schema.files_beside(self.schema),
+        }
         theirs = sorted(path for path in self.path.iterdir() if path.is_file() and path.name not in own)
         key = tuple((path.name, checksum_of(path)["xxh3_128"]) for path in theirs)
         if key not in shared.tokenizers:
@@ -388,6 +398,7 @@ class ModelSnapshot:
     tokenizer: PreTrainedTokenizerBase | None
     sizes: Sizes
     memory: Memory | None = None
+    blend: Blend | None = None
 
     def save_pretrained(self, folder: Path, /) -> None:
         """Write the folder that `ConditionedModel.from_pretrained` reads.
@@ -407,6 +418,10 @@ class ModelSnapshot:
             replace_file(folder / CARD, model_card(self.config, self.schema, self.sizes).encode())
             if self.memory is not None:
                 names |= {*self.memory.save(folder)}
+            if self.blend is None:
+                Blend.remove(folder)
+            else:
+                names |= {*self.blend.save(folder)}
             if self.tokenizer is not None:
                 written = map(Path, self.tokenizer.save_pretrained(str(folder)))
                 names |= {file.name for file in written if file.is_file()}
