@@ -59,6 +59,11 @@ class Blend:
     linear_weight: float
     owners: IntArray
 
+    @property
+    def weights(self) -> dict[str, float]:
+        """Both weights by name."""
+        return {"neural_weight": self.neural_weight, "linear_weight": self.linear_weight}
+
     def logits(self, neural: Array, texts: Sequence[str], attribute_ids: IntArray) -> Array:
         """Return the logits (n, O) of rows.
 
