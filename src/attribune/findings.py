@@ -594,7 +594,7 @@ _SENTENCES: dict[str, str | Callable[[Values], str]] = {
     "only-check": _only_check,
     "weights-kept": _weights_kept,
     "last-check-best": "That was the last check, so the model may still improve: raise {setting} (now {limit:g}).",
-    "blended": _blended,
+    "blended-with-linear": _blended,
     "calibrated": _calibrated,
     "stopped-early": "The training stopped early, since no later check was better (training.patience).",
     # advice of a verdict

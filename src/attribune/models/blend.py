@@ -52,6 +52,10 @@ class Blend:
     """
 
     files: ClassVar[tuple[str, str]] = ("blend.json", "blend.safetensors")
+    stored_texts: ClassVar[str] = (
+        "The words of the training texts, all but the rarest, are in `blend.json` in plain text: a linear model of "
+        "them counts beside the network."
+    )
     features: LinearFeatures
     weight: Array
     bias: Array

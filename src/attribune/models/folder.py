@@ -74,7 +74,7 @@ _PIPELINES = {
 }
 
 
-def model_card(config: AttributeConfig, schema: Schema, sizes: Sizes) -> str:
+def model_card(config: AttributeConfig, schema: Schema, sizes: Sizes, blend: Blend | None) -> str:
     """Render the card of a saved model; it names the attributes and counts their values, but lists none."""
     base, task = public_name(config.backbone), task_from_dict(config.task or {})
     method = method_from_dict(config.method or {})
@@ -82,7 +82,7 @@ def model_card(config: AttributeConfig, schema: Schema, sizes: Sizes) -> str:
         "models/templates/model_card.md.j2",
         base=base,
         method=method.name,
-        stored_texts=method.stored_texts,
+        stored_texts=[text for text in (method.stored_texts, blend and blend.stored_texts) if text],
         backbone=base or (Path(config.backbone).name if config.backbone else "a backbone built in memory"),
         task_kind=task.kind,
         pooling=config.pooling if task.input.scores == "texts" else None,
@@ -415,7 +415,7 @@ class ModelSnapshot:
             clear_drafts(folder)
             replace_file(folder / CONFIG, self.config.to_json_string().encode())
             self.schema.save(folder / SCHEMA)
-            replace_file(folder / CARD, model_card(self.config, self.schema, self.sizes).encode())
+            replace_file(folder / CARD, model_card(self.config, self.schema, self.sizes, self.blend).encode())
             if self.memory is not None:
                 names |= {*self.memory.save(folder)}
             if self.blend is None:

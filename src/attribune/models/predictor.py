@@ -88,7 +88,7 @@ def quantised(model: Model, quantise: Quantisation | None, *, shared: SharedBack
     if not neural.placement.has_sites:
         kind = neural.backbone.config.model_type
         raise ConfigError(f"quantise='int8' is for Transformers, and {kind!r} is not one: leave it out")
-    own = (neural.schema, neural.tokenizer, neural.memory)
+    own = (neural.schema, neural.tokenizer, neural.memory, neural.blend)
     copy = with_same_tensors(neural, shared=[one for one in own if one is not None])
     quantise_backbone(copy.backbone, {} if shared is None else shared.int8)
     copy.quantised = quantise
@@ -166,7 +166,7 @@ class Predictor(Locked):
         """
         model = self.model.neural("the model is a baseline, which has no tensors to share: load it again")
         return Predictor(
-            with_same_tensors(model, shared=(model.schema, model.tokenizer)),
+            with_same_tensors(model, shared=(model.schema, model.tokenizer, model.blend)),
             text_input=self.text_input,
             batch_size=self.batch_size,
             precision=self.precision,

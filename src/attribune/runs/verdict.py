@@ -154,7 +154,7 @@ class Blended(_Part):
     def findings(self) -> Iterator[Finding]:
         """Yield it."""
         weights = {"neural_weight": self.neural_weight, "linear_weight": self.linear_weight}
-        yield Finding.of("blended", **weights, rows=self.comparison.part, figures=[asdict(self.comparison)])
+        yield Finding.of("blended-with-linear", **weights, rows=self.comparison.part, figures=[asdict(self.comparison)])
 
 
 class _Compared(_Part):
