@@ -312,6 +312,16 @@ def _checked(values: Values) -> str:
     return f"validation {metric_info(metric).words}{'' if value is None else f', {_value(metric, value)}'}"
 
 
+def _blended(values: Values) -> str:
+    """A linear model counts beside the network, and what it changes."""
+    network, linear = (f"{values[name]:.3g}" for name in ("neural_weight", "linear_weight"))
+    figures = "; ".join(map(_figure, values["figures"]))
+    return (
+        f"A linear model of words and attributes counts beside the network (weights {linear} and {network}), as the "
+        f"validation rows asked for. Against the network alone, {values['rows']} {figures}."
+    )
+
+
 def _calibrated(values: Values) -> str:
     """Logits are divided by a temperature, and what the probabilities were without it."""
     metric = values["metric"]
@@ -584,6 +594,7 @@ _SENTENCES: dict[str, str | Callable[[Values], str]] = {
     "only-check": _only_check,
     "weights-kept": _weights_kept,
     "last-check-best": "That was the last check, so the model may still improve: raise {setting} (now {limit:g}).",
+    "blended-with-linear": _blended,
     "probabilities-calibrated": _calibrated,
     "stopped-early": "The training stopped early, since no later check was better (training.patience).",
     # advice of a verdict

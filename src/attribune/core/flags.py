@@ -119,6 +119,12 @@ GROUPS: dict[str, dict[str, Flag]] = {
         "training.seed": Flag(
             "seed of initialisation, batches and split", 0, type=int, metavar="N", also=("data.split.seed",)
         ),
+        "training.blend": Flag(
+            "whether a linear model of words and attributes counts beside the network: where validation rows show "
+            "that it helps, and no method is compared; always; or never",
+            "auto",
+            metavar="{auto,always,never}",
+        ),
         "training.report_to": Flag(
             "experiment trackers: tensorboard, wandb, mlflow, ...", (), several=True, metavar="NAME"
         ),

@@ -131,6 +131,8 @@ def export(
         description, difference = _export_folder(source, path, rows)
     else:
         description, difference = _export_graph(source, path, rows, kind=kind, quantise=quantise)
+    if source.predictor.blend is not None:
+        description += ", of the network alone: predictions of the run also count a linear model beside it"
     return Exported(
         path=path,
         description=description,

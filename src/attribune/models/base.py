@@ -56,6 +56,7 @@ from attribune.methods import (
 from attribune.methods.attribute_method import has_meta_tables, meta_tables
 from attribune.methods.base import Method
 from attribune.methods.condition import Condition, check_attribute_ids
+from attribune.models.blend import Blend
 from attribune.models.checks import claim
 from attribune.models.config import AttributeConfig, check_foreign, device_of, dtype_of, with_outputs
 from attribune.models.folder import ModelFolder, ModelSnapshot
@@ -95,6 +96,7 @@ class ConditionedModel(PreTrainedModel):
     head: nn.Linear | None
     link: Link | None
     memory: Memory | None = None
+    blend: Blend | None = None
     reader: type[Reader]
     quantised: str | None = None
 
@@ -652,6 +654,7 @@ class ConditionedModel(PreTrainedModel):
             tokenizer=self.tokenizer,
             sizes=self.sizes(),
             memory=self.memory,
+            blend=None if self.blend is None else self.blend.under(known.schema),
         )
 
     def push_to_hub(
@@ -789,4 +792,5 @@ class ConditionedModel(PreTrainedModel):
         model.load_state_dict(tensors | model.values.load(tensors))
         if (kind := memory_of(model.method_config)) is not None:
             model.memory = kind.empty(model, backbone=backbone).loaded(folder.path, schema)
+        model.blend = Blend.load(folder.path, schema=schema, outputs=model.task.outputs)
         return cast(Self, model.eval())

@@ -42,6 +42,7 @@ from attribune.errors import ModelFolderError
 from attribune.methods import method_from_dict
 from attribune.metrics.tables import markdown_cell
 from attribune.models.baselines import files_of_baselines
+from attribune.models.blend import Blend
 from attribune.models.config import SET_ENCODERS, AttributeConfig, SavedSettings
 from attribune.models.sizes import Sizes
 from attribune.schema import Schema
@@ -73,7 +74,7 @@ _PIPELINES = {
 }
 
 
-def model_card(config: AttributeConfig, schema: Schema, sizes: Sizes) -> str:
+def model_card(config: AttributeConfig, schema: Schema, sizes: Sizes, blend: Blend | None) -> str:
     """Render the card of a saved model; it names the attributes and counts their values, but lists none."""
     base, task = public_name(config.backbone), task_from_dict(config.task or {})
     method = method_from_dict(config.method or {})
@@ -81,7 +82,7 @@ def model_card(config: AttributeConfig, schema: Schema, sizes: Sizes) -> str:
         "models/templates/model_card.md.j2",
         base=base,
         method=method.name,
-        stored_texts=method.stored_texts,
+        stored_texts=[text for text in (method.stored_texts, blend and blend.stored_texts) if text],
         backbone=base or (Path(config.backbone).name if config.backbone else "a backbone built in memory"),
         task_kind=task.kind,
         pooling=config.pooling if task.input.scores == "texts" else None,
@@ -227,7 +228,7 @@ class ModelFolder:
             paths = {file: Path(str(get(file))) for file in (CONFIG, SCHEMA, TENSORS)}
             for file in Schema.files_beside(paths[SCHEMA]):
                 get(file)
-            for file in (CHECKSUMS, *memory_files()):
+            for file in (CHECKSUMS, *Blend.files, *memory_files()):
                 get(file, _raise_exceptions_for_missing_entries=False)
         except OSError as error:
             reason = str(error).strip().splitlines()[0]
@@ -343,7 +344,16 @@ class ModelFolder:
         """
         if shared is None or self.hub_name is not None:
             return self._loaded_tokenizer()
-        own = {CONFIG, SCHEMA, TENSORS, CARD, CHECKSUMS, *memory_files(), *Schema.files_beside(self.schema)}
+        own = {
+            CONFIG,
+            SCHEMA,
+            TENSORS,
+            CARD,
+            CHECKSUMS,
+            *Blend.files,
+            *memory_files(),
+            *Schema.files_beside(self.schema),
+        }
         theirs = sorted(path for path in self.path.iterdir() if path.is_file() and path.name not in own)
         key = tuple((path.name, checksum_of(path)["xxh3_128"]) for path in theirs)
         if key not in shared.tokenizers:
@@ -388,6 +398,7 @@ class ModelSnapshot:
     tokenizer: PreTrainedTokenizerBase | None
     sizes: Sizes
     memory: Memory | None = None
+    blend: Blend | None = None
 
     def save_pretrained(self, folder: Path, /) -> None:
         """Write the folder that `ConditionedModel.from_pretrained` reads.
@@ -404,9 +415,13 @@ class ModelSnapshot:
             clear_drafts(folder)
             replace_file(folder / CONFIG, self.config.to_json_string().encode())
             self.schema.save(folder / SCHEMA)
-            replace_file(folder / CARD, model_card(self.config, self.schema, self.sizes).encode())
+            replace_file(folder / CARD, model_card(self.config, self.schema, self.sizes, self.blend).encode())
             if self.memory is not None:
                 names |= {*self.memory.save(folder)}
+            if self.blend is None:
+                Blend.remove(folder)
+            else:
+                names |= {*self.blend.save(folder)}
             if self.tokenizer is not None:
                 written = map(Path, self.tokenizer.save_pretrained(str(folder)))
                 names |= {file.name for file in written if file.is_file()}

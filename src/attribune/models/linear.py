@@ -22,9 +22,10 @@ from attribune.data.readers.base import EncodedRows, Reader
 from attribune.data.texts import TextInput
 from attribune.errors import AttribuneWarning, ConfigError, DataError
 from attribune.models.baseline_files import BaselineFiles, stored_text
-from attribune.models.features import LinearFeatures, VectorFeatures
+from attribune.models.features import VectorFeatures
 from attribune.models.scorer import Baseline
 from attribune.models.sizes import Sizes
+from attribune.models.word_features import LinearFeatures
 from attribune.schema import Schema
 from attribune.schema.schema import Revision
 from attribune.tasks import Task, task_from_dict

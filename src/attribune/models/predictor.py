@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, Self, TypeVar, cast
 
@@ -23,6 +24,7 @@ from attribune.data.readers.base import EncodedRows, TextRows
 from attribune.data.texts import TextInput, message_texts
 from attribune.errors import ConfigError
 from attribune.models.auto import load_saved
+from attribune.models.blend import Blend
 from attribune.models.document_vectors import TextOf, encode_documents, reward_documents
 from attribune.models.row_inputs import RowInput, RowNames
 from attribune.models.scorer import Scorer
@@ -86,7 +88,7 @@ def quantised(model: Model, quantise: Quantisation | None, *, shared: SharedBack
     if not neural.placement.has_sites:
         kind = neural.backbone.config.model_type
         raise ConfigError(f"quantise='int8' is for Transformers, and {kind!r} is not one: leave it out")
-    own = (neural.schema, neural.tokenizer, neural.memory)
+    own = (neural.schema, neural.tokenizer, neural.memory, neural.blend)
     copy = with_same_tensors(neural, shared=[one for one in own if one is not None])
     quantise_backbone(copy.backbone, {} if shared is None else shared.int8)
     copy.quantised = quantise
@@ -112,6 +114,7 @@ class Predictor(Locked):
         cache_mb: size of the cache of generated weights in megabytes; 0 disables it. See
             `AttributeModel.enable_weight_cache`.
         quantise: ``int8`` computes the backbone's linear maps in int8, on a CPU; see `quantised`.
+        blend: whether the linear model counts that was found to help beside a neural one, if there is one.
 
     Raises:
         ConfigError: for a model without a tokenizer, or one whose text columns are not known, or that has no int8.
@@ -127,6 +130,7 @@ class Predictor(Locked):
         device: str | None = None,
         cache_mb: float = 256,
         quantise: Quantisation | None = None,
+        blend: bool = True,
     ) -> None:
         if isinstance(model, str | Path):
             raise ConfigError(f"the model is the path {str(model)!r}: load it with Predictor.from_pretrained")
@@ -142,7 +146,7 @@ class Predictor(Locked):
             )
         model = quantised(model, quantise)
         self.model, self.task, self.text_input = model, model.task, text
-        self.batch_size, self.precision = batch_size, precision
+        self.batch_size, self.precision, self.blends = batch_size, precision, blend
         limit_threads()
         super().__init__()
         self._encoder = model.row_encoder(text)
@@ -162,12 +166,13 @@ class Predictor(Locked):
         """
         model = self.model.neural("the model is a baseline, which has no tensors to share: load it again")
         return Predictor(
-            with_same_tensors(model, shared=(model.schema, model.tokenizer)),
+            with_same_tensors(model, shared=(model.schema, model.tokenizer, model.blend)),
             text_input=self.text_input,
             batch_size=self.batch_size,
             precision=self.precision,
             device=str(self.device),
             cache_mb=0,
+            blend=self.blends,
         )
 
     def use(self, device: torch.device | str) -> None:
@@ -397,7 +402,22 @@ class Predictor(Locked):
 
     def _encode(self, columns: Mapping[str, Sequence[Any]], *, first_row: int) -> EncodedRows:
         schema = self.model.input_schema
-        return self._encoder.encode(columns, schema, text=self.text_input, first_row=first_row)
+        rows = self._encoder.encode(columns, schema, text=self.text_input, first_row=first_row)
+        if self.blend is None:
+            return rows
+        return replace(rows, texts=self.text_input.read_all(columns, words=self.task.input.reads_words))
+
+    @property
+    def blend(self) -> Blend | None:
+        """The linear model that counts beside the neural one."""
+        blend: Blend | None = self.model.blend if self.blends else None
+        return blend
+
+    def blended(self, scores: npt.NDArray[Any], rows: EncodedRows) -> npt.NDArray[Any]:
+        """Return the scores of a neural model with those of the linear model beside it, if there is one."""
+        if self.blend is None or rows.texts is None:
+            return scores
+        return self.blend.logits(scores * (self.model.temperature or 1.0), rows.texts, rows.attribute_ids)
 
     def score(self, rows: EncodedRows) -> npt.NDArray[Any]:
         """Return the logits (n, outputs) of encoded rows, or their scores (n,) for a task that scores tokens."""
@@ -407,7 +427,7 @@ class Predictor(Locked):
             with self._pass():
                 scores = self.model.score(batch)
             pieces.put(sheet, index, scores)
-        return pieces.merged(sheet, self.task)
+        return self.blended(pieces.merged(sheet, self.task), rows)
 
     @contextmanager
     def _pass(self) -> Iterator[None]:

@@ -131,7 +131,7 @@ class PredictorGroup(Mapping[str, Predictor]):
     def _score_together(
         self, together: SharedPass, names: Sequence[str], rows: Mapping[str, EncodedRows]
     ) -> dict[str, npt.NDArray[np.float32]]:
-        rows = {name: own.pieces().rows for name, own in rows.items()}
+        given, rows = rows, {name: own.pieces().rows for name, own in rows.items()}
         scores = {name: np.zeros((len(own), self[name].task.outputs), dtype=np.float32) for name, own in rows.items()}
         lengths = np.concatenate([own.lengths for own in rows.values()])
         starts = np.cumsum([0, *map(len, rows.values())])
@@ -156,4 +156,4 @@ class PredictorGroup(Mapping[str, Predictor]):
                 if len(part):
                     number = names.index(name)
                     scores[name][part] = together.models[number].calibrated(logits[number]).cpu().numpy()
-        return scores
+        return {name: self[name].blended(own, given[name]) for name, own in scores.items()}

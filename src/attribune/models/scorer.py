@@ -55,6 +55,10 @@ class Scorer(Protocol):
         """By which logits are divided for calibrated scores; None where none was fitted."""
 
     @property
+    def blend(self) -> Any:
+        """The linear model beside it, a `Blend`; None for none."""
+
+    @property
     def reads_attributes(self) -> bool:
         """Whether the scores depend on the attributes."""
 
@@ -136,6 +140,7 @@ class Baseline:
     reads_attributes: ClassVar[bool] = True
     precision: ClassVar[None] = None
     temperature: ClassVar[None] = None
+    blend: ClassVar[None] = None
     memory: ClassVar[None] = None
     quantised: ClassVar[None] = None
     method: ClassVar[Method] = Method()

@@ -13,6 +13,7 @@ from attribune.core.door import as_call, written_to_file
 from attribune.core.wording import counted
 from attribune.data.table_files import ENDINGS
 from attribune.metrics.tables import comparison_lines, markdown_table
+from attribune.models.blend import Blend
 from attribune.models.folder import CARD, SCHEMA, code_spans, pipeline_of, public_name, render_card
 from attribune.runs.folder import RunFolder
 from attribune.runs.recipe import Recipe
@@ -27,7 +28,7 @@ def run_card(recipe: Recipe, schema: Schema, results: RunResults) -> str:
     with written_to_file():
         verdict = [] if results.verdict is None else results.verdict.sentences()
     tables = shown_tables(recipe)
-    learner = recipe.learner
+    learner, blended = recipe.learner, results.training.blend is not None
     base = public_name(learner.read_backbone)
     reads, settings, sizes = recipe.task_input, recipe.input_settings, results.training.parameters
     return render_card(
@@ -40,6 +41,7 @@ def run_card(recipe: Recipe, schema: Schema, results: RunResults) -> str:
         backbone=learner.backbone_words(base or Path(recipe.backbone.name).name),
         recipe=recipe,
         learner=learner,
+        stored_texts=[text for text in (learner.options.stored_texts, blended and Blend.stored_texts) if text],
         schema=schema,
         results=results,
         sizes=sizes,

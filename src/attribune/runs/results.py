@@ -276,6 +276,7 @@ def run_results(
         by_count=_gains(scored, metric=metric, part=part),
         figures={model.name: model.parts[part][metric].value for model in models if part in model.parts},
         calibration=_calibration(training, scored[0], part),
+        blend=training.blend,
     )
     with written_to_file():
         findings = [FindingRecord(**one.to_dict()) for one in (*verdict.findings(), *found)]

@@ -34,6 +34,7 @@ class TrainingRecord(SavedRecord):
         finished: when it ended, in coordinated universal time as ISO 8601 has it; None in early files.
         stopped_early: whether the patience ran out.
         temperature: by which logits are divided for calibrated probabilities; None where none was fitted.
+        blend: the weights of the network and of a linear model beside it; None without one.
         padding_share: of the tokens of the training batches, 0 to 1; None in early files.
     """
 
@@ -51,5 +52,6 @@ class TrainingRecord(SavedRecord):
     finished: str | None = None
     stopped_early: bool = False
     temperature: float | None = None
+    blend: dict[str, float] | None = None
     padding_share: float | None = None
     parameters: Sizes

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "MAJORITY",
+    "NOT_BLENDED",
     "TEXT_ONLY",
     "WHOLE_TEXTS",
     "AttributeEffect",
@@ -52,6 +53,7 @@ YesOrNo = Literal["yes", "no", "not shown"]
 """Whether the first of two models is better: yes or no where the interval shows it."""
 
 MAJORITY, WHOLE_TEXTS, TEXT_ONLY = "majority", "linear, whole texts", "linear, text only"
+NOT_BLENDED = ", not blended"
 """Baselines beside the methods, by their names in tables: the most frequent class, `linear` where texts are cut, and
 `linear` without attributes."""
 
@@ -136,6 +138,23 @@ class Calibration(_Part):
     def findings(self) -> Iterator[Finding]:
         """Yield it."""
         yield Finding.of("probabilities-calibrated", rows=self.part, **self.model_dump(exclude={"part"}))
+
+
+class Blended(_Part):
+    """A linear model counts beside the network, and what it changes.
+
+    Args:
+        comparison: with the network alone, by the proper score of the task.
+    """
+
+    neural_weight: float
+    linear_weight: float
+    comparison: Comparison
+
+    def findings(self) -> Iterator[Finding]:
+        """Yield it."""
+        weights = {"neural_weight": self.neural_weight, "linear_weight": self.linear_weight}
+        yield Finding.of("blended-with-linear", **weights, rows=self.comparison.part, figures=[asdict(self.comparison)])
 
 
 class _Compared(_Part):
@@ -300,6 +319,7 @@ class Verdict(SavedRecord):
 
     Args:
         kept: None for baselines.
+        blend: None for a model beside which no linear one counts.
         calibration: None for a model whose probabilities are not calibrated, if it has any.
         attributes: None for a model that reads none, or shuffled ones.
         by_attribute: each attribute hidden alone.
@@ -309,6 +329,7 @@ class Verdict(SavedRecord):
 
     metric: str
     kept: KeptWeights | None = None
+    blend: Blended | None = None
     calibration: Calibration | None = None
     baseline: BaselineResult | None = None
     attributes: AttributeEffect | None = None
@@ -374,6 +395,7 @@ class Verdict(SavedRecord):
             *self._next(),
             *self._signs(),
             *of(self.kept),
+            *of(self.blend),
             *of(self.calibration),
         ]
 
@@ -399,6 +421,7 @@ def run_verdict(
     by_count: Sequence[CountGain] = (),
     figures: Mapping[str, float] = MappingProxyType({}),
     calibration: Calibration | None = None,
+    blend: Mapping[str, float] | None = None,
 ) -> Verdict:
     """Judge a run by the comparisons of its model with others: by the proper score first, then by the main metric.
 
@@ -411,6 +434,7 @@ def run_verdict(
         by_count: from `gains_by_count`.
         figures: the main metric of each model by its name, if baselines are among them.
         calibration: of the model.
+        blend: the weights of the network and of the linear model beside it.
     """
     kept = _kept(recipe, training, metric) if recipe.learner.has_settings else None
     reads = recipe.learner.reads_attributes and bool(recipe.data.attributes) and not recipe.data.shuffled
@@ -420,12 +444,18 @@ def run_verdict(
         metric=metric,
         kept=kept,
         calibration=calibration,
+        blend=_blended(pairs, blend),
         baseline=_baseline(recipe, pairs, kept),
         attributes=_attributes(recipe, pairs, conditions) if reads else None,
         by_attribute=list(by_attribute) if reads else [],
         by_count=list(by_count) if reads else [],
         given_away=_given_away(metric, figures, recipe.attribute_names, by_attribute),
     )
+
+
+def _blended(pairs: Sequence[_Pair], weights: Mapping[str, float] | None) -> Blended | None:
+    alone = next((pair for pair in pairs if pair.b.endswith(NOT_BLENDED)), None)
+    return None if weights is None or alone is None else Blended(**weights, comparison=alone.first)
 
 
 def _given_away(

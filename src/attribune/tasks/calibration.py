@@ -1,19 +1,22 @@
-"""A temperature for the logits of a trained model, so that its probabilities are neither too bold nor too timid."""
+"""Weights of logits that fit validation rows: a temperature for those of one model, or the weights of two models."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 
 from attribune.core.arrays import Array
+from attribune.metrics.metric import Metric
 from attribune.tasks.base import Task
 
-__all__ = ["fit_temperature"]
+__all__ = ["fit_temperature", "fit_weights"]
 
 _CALIBRATED = ("log_loss", "cross_entropy")
 _DEVIATION = 0.5
 _LARGEST = math.log(20.0)
+_STARTS = ((0.0, 0.0), (-0.7, 0.5))
 
 
 def fit_temperature(task: Task, logits: Array, labels: Array) -> float | None:
@@ -34,12 +37,46 @@ def fit_temperature(task: Task, logits: Array, labels: Array) -> float | None:
         return None
     from scipy.optimize import minimize_scalar  # a tenth of a second to import
 
-    scores = np.asarray(logits, dtype=np.float64)
+    scores, nats = np.asarray(logits, dtype=np.float64), _nats(task, labels)
 
     def penalised(log_temperature: float) -> float:
-        found = task.proper_score(scores / math.exp(log_temperature), labels)
-        assert found is not None
-        return len(scores) * found.value() + (log_temperature / _DEVIATION) ** 2 / 2
+        return nats(scores / math.exp(log_temperature)) + (log_temperature / _DEVIATION) ** 2 / 2
 
     best = minimize_scalar(penalised, bounds=(-_LARGEST, _LARGEST), method="bounded", options={"xatol": 1e-3})
     return round(math.exp(float(best.x)), 4)
+
+
+def fit_weights(task: Task, first: Array, second: Array, labels: Array) -> tuple[float, float]:
+    """Return the weights a above 0 and b from 0 of ``a first + b second`` with the best proper score.
+
+    They are shrunk to the first model alone: ``log a`` and b have normal priors around 0 with the deviation 0.5.
+
+    Args:
+        first: (n, outputs) logits of validation rows, and `second` those of the other model.
+        labels: their labels, as the task encodes them.
+    """
+    from scipy.optimize import minimize
+
+    one, two = (np.asarray(logits, dtype=np.float64) for logits in (first, second))
+    nats = _nats(task, labels)
+
+    def penalised(weights: Array) -> float:
+        log_a, b = weights
+        return nats(math.exp(log_a) * one + b * two) + float(log_a**2 + b**2) / (2 * _DEVIATION**2)
+
+    bounds = ((-_LARGEST, _LARGEST), (0.0, 20.0))
+    found = [minimize(penalised, start, bounds=bounds, method="L-BFGS-B") for start in _STARTS]
+    log_a, b = min(found, key=lambda one: float(one.fun)).x
+    return round(math.exp(float(log_a)), 4), round(float(b), 4)
+
+
+def _nats(task: Task, labels: Array) -> Callable[[Array], float]:
+    """Return what computes the loss of all rows: the sum of their losses, or n log RMSE for numbers."""
+
+    def nats(logits: Array) -> float:
+        score = task.proper_score(logits, labels)
+        assert isinstance(score, Metric)
+        value = score.value()
+        return len(labels) * (value if score.name in _CALIBRATED else math.log(max(value, 1e-12)))
+
+    return nats

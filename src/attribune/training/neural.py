@@ -5,11 +5,12 @@ from __future__ import annotations
 import logging
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import asdict
 from functools import partial
 from pkgutil import resolve_name
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -34,12 +35,14 @@ from attribune.models.auto import model_class
 from attribune.models.base import ConditionedModel
 from attribune.models.config import architecture_of
 from attribune.models.folder import SCHEMA, ModelFolder
+from attribune.models.linear import LinearModel
 from attribune.models.transfer import AttributeSource
 from attribune.runs.folder import RunFolder
 from attribune.runs.recipe import TrainingRecipe
 from attribune.schema import Schema
 from attribune.tasks.calibration import fit_temperature
-from attribune.tasks.capabilities import CALIBRATION, VALUE_PRIORS, can
+from attribune.tasks.capabilities import CALIBRATION, LINEAR, VALUE_PRIORS, can
+from attribune.training.blending import find_blend
 from attribune.training.callbacks import EarlyStopping, Progress, run_name, trackers
 from attribune.training.distributed import is_main, last_checkpoint, process_count, process_number, read_state
 from attribune.training.optimizer import MaxHeadNorm, update_rows_alone
@@ -81,7 +84,7 @@ def fill_memory(model: ConditionedModel, source: DataPlan, data: PreparedData, r
 
 _log = logging.getLogger(__name__)
 _MUCH_PADDING = 1 / 3
-_CALIBRATION_ROWS = 10_000
+_VALIDATION_ROWS = 10_000
 _MANY_ROWS = 500  # of which the prior of new values is learned in some seconds
 
 
@@ -92,11 +95,13 @@ def train_neural(
     data: PreparedData,
     reporter: Reporter,
     before_training: Callable[[ConditionedModel], None] | None = None,
+    linears: Mapping[str, LinearModel] = MappingProxyType({}),
 ) -> None:
     """Build the model of a training, encode the rows, train, and save the model.
 
     Args:
         before_training: what is done before, with the model as it was built.
+        linears: the linear baselines, by name, as far as they are fitted then.
     """
     source, settings = training.data, training.training
     transformers.set_seed(settings.seed)
@@ -118,12 +123,13 @@ def train_neural(
     if model.task.is_tuned and isinstance(validation, EncodedRows):
         _tune_task(model, validation, settings)
     if is_main():
-        if settings.calibration:
-            _calibrate(model, data, source, settings)
+        _fit_on_validation(model, data, training, linears, reporter)
         if not training.is_candidate:
             _learn_value_priors(model, data, source, settings, reporter)
         model.save_pretrained(folder.model)
         found = {"temperature": model.temperature, "parameters": asdict(model.sizes())}
+        if model.blend is not None:
+            found["blend"] = model.blend.weights
         folder.write_outcome({**outcome, **found})
 
 
@@ -160,15 +166,38 @@ def _tune_task(model: ConditionedModel, validation: EncodedRows, settings: Train
     model.config.task = model.task.to_dict()
 
 
-def _calibrate(model: ConditionedModel, data: PreparedData, source: DataPlan, settings: TrainingRecipe) -> None:
-    """Fit the temperature on validation rows, of which some thousands are enough."""
-    if not can(model.task, CALIBRATION):
+def _fit_on_validation(
+    model: ConditionedModel,
+    data: PreparedData,
+    training: TrainingPlan,
+    linears: Mapping[str, LinearModel],
+    reporter: Reporter,
+) -> None:
+    """Fit temperature and blend on validation rows, of which some thousands are enough."""
+    settings = training.training
+    is_calibrated = settings.calibration and can(model.task, CALIBRATION)
+    may_blend = training.blends and can(model.task, LINEAR)
+    if not (is_calibrated or may_blend):
         return
     split = data.splits["validation"]
-    chosen = np.random.default_rng(0).permutation(len(split.rows))[:_CALIBRATION_ROWS]
-    rows = encode_labelled(split.chosen(np.sort(chosen)), source, model)
-    scores = _scores(model, rows, settings)
-    model.config.calibration_temperature = fit_temperature(model.task, scores, np.asarray(rows.labels))
+    if len(split.rows) > _VALIDATION_ROWS:
+        chosen = np.sort(np.random.default_rng(0).permutation(len(split.rows))[:_VALIDATION_ROWS])
+        split = split.chosen(chosen)
+    scores = _scores(model, encode_labelled(split, training.data, model), settings)
+    if is_calibrated:
+        model.config.calibration_temperature = fit_temperature(model.task, scores, split.labels)
+    if may_blend:
+        model.blend = find_blend(
+            model,
+            data,
+            training.data,
+            split,
+            scores,
+            linears=linears,
+            is_wanted=settings.blend == "always",
+            by=settings.select_by,
+            reporter=reporter,
+        )
 
 
 def _scores(model: ConditionedModel, rows: EncodedRows, settings: TrainingRecipe) -> npt.NDArray[Any]:

@@ -113,6 +113,7 @@ class TrainingPlan:
         model: the neural model; None for a baseline.
         training: optimisation, with resolved learning rates.
         compared_as: its name among the methods to compare with.
+        blends: whether a linear model may count beside the network.
         is_candidate: whether it only serves the choice of a method: it learns no priors of new values, and is not
             scored with its attributes hidden.
     """
@@ -124,6 +125,7 @@ class TrainingPlan:
     training: TrainingRecipe
     compared_as: str | None = None
     is_candidate: bool = False
+    blends: bool = False
 
     @classmethod
     def of(cls, recipe: Recipe, compared_as: str | None = None) -> Self:
@@ -146,7 +148,7 @@ class TrainingPlan:
         """Return the plan with another number of tokens that are read of a text."""
         data = self.recipe.data.model_copy(update={"max_length": size})
         changed = type(self).of(self.recipe.model_copy(update={"data": data}), self.compared_as)
-        return replace(changed, is_candidate=self.is_candidate)
+        return replace(changed, is_candidate=self.is_candidate, blends=self.blends)
 
     @property
     def is_shuffled(self) -> bool:

@@ -274,11 +274,12 @@ class PreparedSplit:
     unshuffled: Dataset | None = None
 
     def chosen(self, index: npt.NDArray[np.int64]) -> PreparedSplit:
-        """Return some of the rows, by index, without their clusters."""
+        """Return some of the rows, by index."""
         return PreparedSplit(
             table=self.table.select(index),
             rows=self.rows[index],
             labels=self.labels[index],
+            clusters={name: kind[index] for name, kind in self.clusters.items()},
             weights=None if self.weights is None else self.weights[index],
             unshuffled=None if self.unshuffled is None else self.unshuffled.select(index),
         )

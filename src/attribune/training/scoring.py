@@ -24,6 +24,7 @@ from attribune.data.writing import prediction_array
 from attribune.errors import DataError
 from attribune.metrics.metric import Metric, MetricInfo, metric_info
 from attribune.metrics.results import GivenAndHidden, Scored, condition_of
+from attribune.models.linear import LinearModel
 from attribune.models.predictor import Predictor
 from attribune.runs.folder import RunFolder
 from attribune.runs.hidden_alone import hidden_alone
@@ -97,7 +98,7 @@ def score(
             metrics[case][part] = clustered(scored_metrics(task, scores, split.labels), split.clusters)
             judgements[case][part] = judgement_metrics(task, scores, split.labels, split.clusters)
             proper[case] |= _proper(task, scores, part, split)
-        if (temperature := predictor.model.temperature) is not None:
+        if (temperature := predictor.model.temperature) is not None and predictor.blend is None:
             raw = task.proper_score(temperature * logits[False], split.labels)
             uncalibrated |= {} if raw is None else {part: raw.value()}
         if also_hidden and not source.source.shuffled and part == list(data.scored)[-1]:  # test rows, if there are any
@@ -152,7 +153,14 @@ def _write_predictions(
 
 
 def score_baselines(
-    source: DataPlan, data: PreparedData, reporter: Reporter, *, encoder: Reader, exclude: set[str], by: str
+    source: DataPlan,
+    data: PreparedData,
+    reporter: Reporter,
+    *,
+    encoder: Reader,
+    exclude: set[str],
+    by: str,
+    linears: dict[str, LinearModel],
 ) -> list[Scored]:
     """Fit and score the cheap baselines, except the excluded ones, and the majority class of the training rows.
 
@@ -162,6 +170,7 @@ def score_baselines(
     Args:
         encoder: of the model that they are compared with.
         by: what chooses their penalty, as `selection_score` takes it.
+        linears: gets the linear models, by name.
     """
     scored = []
     is_learnable = can(data.task, LINEAR)
@@ -190,6 +199,7 @@ def score_baselines(
         except DataError as error:  # such as texts without words
             reporter.note(f"the baseline {method} is left out: {error}")
             continue
+        linears[method] = model
         found = score(method, Predictor(model, text_input=plan.text), rows, plan)
         values = ", ".join(f"{name} {one.value():.4f}" for name, one in found[0].metrics["validation"].items())
         reporter.note(f"{method}, validation: {values}")

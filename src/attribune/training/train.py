@@ -11,6 +11,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from pkgutil import resolve_name
+from types import MappingProxyType
 from typing import Any, Unpack
 
 import torch
@@ -29,6 +30,7 @@ from attribune.data.text_files import STDIN
 from attribune.errors import AttribuneError, ConfigError
 from attribune.metrics.results import Scored
 from attribune.models.auto import load_scorer
+from attribune.models.linear import LinearModel
 from attribune.models.predictor import Predictor
 from attribune.models.scorer import Scorer
 from attribune.runs.card import run_card
@@ -39,6 +41,7 @@ from attribune.runs.results import RunResults, run_results
 from attribune.runs.settings_tree import SETTINGS
 from attribune.runs.table_recipe import table_recipe
 from attribune.runs.training_record import TrainingRecord
+from attribune.runs.verdict import NOT_BLENDED
 from attribune.tasks.capabilities import MAJORITY, PROCESSES, can, require
 from attribune.training.bake_off import AUTO_METHOD, Choice, choose_method, read_budget
 from attribune.training.callbacks import check_trackers
@@ -265,7 +268,9 @@ def _train(
         reporter.note(f"{folder.path} is finished already; nothing to do")
         return from_main(folder.read_results).to_dict()
     try:
-        plan = replace(TrainingPlan.of(recipe), is_candidate=is_candidate)
+        mode, is_alone = recipe.training.blend, not (others or is_candidate or recipe.data.shuffled)
+        blends = mode == "always" or (mode == "auto" and is_alone)
+        plan = replace(TrainingPlan.of(recipe), is_candidate=is_candidate, blends=blends)
         comparisons = {name: TrainingPlan.of(other, name) for name, other in comparison_recipes(recipe, others).items()}
         chosen_by = () if choice is None else choice.lines
         results = _run(plan, comparisons, folder, tables, reporter, baselines=baselines, chosen_by=chosen_by)
@@ -303,15 +308,19 @@ def _run(
     from_main(lambda: _check_same_rows(folder, rows_digest(rows, plan.data)))
 
     fitted: list[Scored] = []
+    linears: dict[str, LinearModel] = {}
 
     def fit_baselines(model: Scorer) -> None:
         """Fit them once: before the model is trained, or else beside one that was trained before."""
         if not fitted and can(data.task, MAJORITY) and baselines and is_main():
             encoder, exclude = model.row_encoder(plan.data.text), {plan.learner.name, *comparisons}
             by = plan.training.select_by
-            fitted.extend(score_baselines(plan.data, rows, reporter, encoder=encoder, exclude=exclude, by=by))
+            options: dict[str, Any] = {"encoder": encoder, "exclude": exclude, "by": by, "linears": linears}
+            fitted.extend(score_baselines(plan.data, rows, reporter, **options))
 
-    scored, record, predictor = _train_and_score(plan, folder, rows, reporter, before_training=fit_baselines)
+    scored, record, predictor = _train_and_score(
+        plan, folder, rows, reporter, before_training=fit_baselines, linears=linears
+    )
     for name, other in comparisons.items():
         reporter.note(f"training {name} for comparison")
         is_described = other.data.source.values == plan.data.source.values
@@ -385,18 +394,20 @@ def _train_and_score(
     reporter: Reporter,
     *,
     before_training: Callable[[Scorer], None] | None = None,
+    linears: Mapping[str, LinearModel] = MappingProxyType({}),
 ) -> tuple[list[Scored], TrainingRecord | None, Predictor | None]:
     """Train one method, unless its model exists, and score it with and without its attributes.
 
     Args:
         before_training: what is done with a network before it is trained.
+        linears: the linear baselines, as far as that has fitted them.
 
     Returns:
         In the first process, the scores, the training record, and the model's predictor; nothing in the others.
     """
     is_trained = from_main(folder.outcome.is_file)
     if plan.model is not None and not is_trained:
-        train_neural(plan, plan.model, folder, data, reporter, before_training=before_training)
+        train_neural(plan, plan.model, folder, data, reporter, before_training=before_training, linears=linears)
     if not is_main():
         return [], None, None
     if (baseline := plan.learner.baseline) is not None and not is_trained:
@@ -412,6 +423,8 @@ def _train_and_score(
         hidden = ", with their attributes and without" if also_hidden else ""
         reporter.note(f"scoring {rows:,} validation and test rows{hidden}")
     scored = score(plan.name, predictor, data, plan.data, folder=folder, also_hidden=also_hidden)
+    if predictor.blend is not None:
+        scored += score(f"{plan.name}{NOT_BLENDED}", predictor_of(plan.recipe, model, blend=False), data, plan.data)
     return scored, record, predictor
 
 

@@ -35,6 +35,7 @@ from attribune.data.tables import read_table
 from attribune.errors import AttribuneError, ConfigError, DataError, ModelFolderError
 from attribune.models.auto import baseline_in, load_baseline
 from attribune.models.baselines import files_of_baselines
+from attribune.models.blend import Blend
 from attribune.models.folder import CARD, CONFIG, SCHEMA, TENSORS
 from attribune.runs.card import has_own_card, shown_tables
 from attribune.runs.folder import RunFolder
@@ -99,6 +100,9 @@ def texts_of_run(folder: RunFolder, recipe: Recipe) -> Iterator[tuple[Path, str,
         settings = read_json(model / kind.file, what="baseline")
         words = [word for field in kind.words for word in settings.get(field) or ()]
         yield model / kind.file, "words of the training texts", "\n".join(map(str, words))
+    if (blend := model / Blend.files[0]).is_file():
+        words = read_json(blend, what="linear part of the model")["words"]
+        yield blend, "words of the training texts", "\n".join(words)
     yield from _words_of_tokenizer(model / _TOKENIZER, recipe)
     for kind_of_rows in memories():
         for path, rows in kind_of_rows.written_texts(model):

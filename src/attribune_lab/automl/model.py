@@ -28,9 +28,9 @@ from attribune.data.batching import length_cuts
 from attribune.data.readers.base import EncodedRows, Reader
 from attribune.data.texts import TextInput
 from attribune.models.baseline_files import BaselineFiles, stored_text
-from attribune.models.features import LinearFeatures
 from attribune.models.scorer import Baseline
 from attribune.models.sizes import Sizes
+from attribune.models.word_features import LinearFeatures
 from attribune.schema.schema import Revision
 from attribune.tasks import Task, task_from_dict
 from attribune_lab.backbones.words import PADDING, WordVocabulary, split_words

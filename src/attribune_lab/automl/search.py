@@ -26,7 +26,7 @@ from attribune.core.process import keep_freed_memory
 from attribune.core.progress import Reporter
 from attribune.data.batching import LengthGroupedBatches, length_cuts
 from attribune.errors import ConfigError, DataError
-from attribune.models.features import LinearFeatures
+from attribune.models.word_features import LinearFeatures
 from attribune.runs.folder import RunFolder
 from attribune.runs.recipe import TrainingRecipe
 from attribune.tasks import Task

@@ -327,7 +327,7 @@ class Experiment(Settings):
     def recipe(self, cell: Cell, *, data: Mapping[str, Any], task: Mapping[str, Any]) -> dict[str, Any]:
         """Return the tree of a cell's recipe; `data` has the columns and files of the set.
 
-        As in the papers, probabilities are not calibrated, and a window cuts the end of texts.
+        As in the papers, a method is alone, probabilities are not calibrated, and a window cuts the end of texts.
         """
         setting = cell.setting
         merged = {"share_window": False, "max_length": USUAL_LENGTH, **self.data, **data, **setting.data}
@@ -363,7 +363,7 @@ class Experiment(Settings):
         from attribune.backbones.untrained import UNTRAINED  # torch, which tables do without
 
         own, backbone = cell.setting.training, {**self.backbone, **cell.setting.backbone}
-        common = {"calibration": False, **self.training, **cell.set.training}
+        common = {"calibration": False, "blend": "never", **self.training, **cell.set.training}
         if "epochs" in own:
             common.pop("steps", None)
         if backbone.get("name") in UNTRAINED:

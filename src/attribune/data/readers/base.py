@@ -185,6 +185,7 @@ class EncodedRows(ABC):
         empty: (rows,) whether the row has no text.
         shortened: (rows,) whether its text did not fit the window.
         labels: for models that write the ids to write; otherwise labels, if they were added.
+        texts: the text of each row as it is written, for a linear model that reads it, too.
     """
 
     inputs: Sequence[Any]
@@ -192,6 +193,7 @@ class EncodedRows(ABC):
     empty: BoolArray
     shortened: BoolArray
     labels: Sequence[Any] | Array | None = None
+    texts: Sequence[str] | None = None
     report: EncodingReport = field(default_factory=lambda: EncodingReport({}))
 
     @classmethod
@@ -260,7 +262,7 @@ class EncodedRows(ABC):
         report = sum((part.report for part in parts), EncodingReport({}))
         return replace(first, inputs=inputs, report=report, **joined)
 
-    _by_row: ClassVar[tuple[str, ...]] = ("attribute_ids", "empty", "shortened", "labels")
+    _by_row: ClassVar[tuple[str, ...]] = ("attribute_ids", "empty", "shortened", "labels", "texts")
     """The attributes with an element for each row, beside `inputs`."""
 
     @property

@@ -1,0 +1,284 @@
+"""A linear model counts beside a network, with weights that fit the validation rows."""
+
+from __future__ import annotations
+
+import copy
+import json
+import math
+import pickle
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import small_runs
+from live_service import client_of
+
+from attribune import Categorical, Predictor, Schema, enrol, evaluate, export, forget, predict, train
+from attribune.apps.serve.models import load_models
+from attribune.errors import ModelFolderError
+from attribune.models.blend import Blend, owners_of_words
+from attribune.models.predictor_group import PredictorGroup
+from attribune.models.word_features import LinearFeatures
+from attribune.runs.folder import RunFolder
+from attribune.schema.schema import Revision
+from attribune.tasks import Classification, Regression
+from attribune.tasks.calibration import fit_weights
+
+TASK = Classification(classes=("a", "b", "c"))
+TEXTS = ["good film", "dull plot", "good plot", "odd cast", "film", "plot noir"]
+USERS = ["u0", "u1", "u0", "u2", None, "u3"]
+
+
+@pytest.mark.parametrize("weights", [(1.0, 0.8), (0.5, 1.5), (2.0, 0.0)])
+def test_the_weights_are_those_of_the_best_score(weights: tuple[float, float]) -> None:
+    rng = np.random.default_rng(0)
+    one, two = 1.5 * rng.normal(size=(2, 3_000, 3))
+    labels = (weights[0] * one + weights[1] * two + rng.gumbel(size=one.shape)).argmax(axis=1)
+    found = fit_weights(TASK, one, two, labels)
+    assert found == pytest.approx(weights, abs=0.1)
+
+    def loss(a: float, b: float) -> float:
+        score = TASK.proper_score(a * one + b * two, labels)
+        assert score is not None
+        return score.value()
+
+    grid = [loss(found[0] * x, max(0.0, found[1] + y)) for x in (0.9, 1, 1.1) for y in (-0.1, 0, 0.1)]
+    assert loss(*found) == pytest.approx(min(grid), abs=2e-4)
+
+
+def test_few_rows_leave_the_first_model_as_it_is() -> None:
+    one, two = np.zeros((4, 3)), 5 * np.eye(3)[[0, 1, 2, 0]]
+    a, b = fit_weights(TASK, one, two, np.array([0, 1, 2, 0]))
+    assert a == pytest.approx(1, abs=0.01)
+    assert 0 < b < 0.6, "though the second one is always right"
+
+
+def test_numbers_are_weighted_by_their_errors() -> None:
+    rng = np.random.default_rng(0)
+    one, two = rng.normal(size=(2, 2_000, 1))
+    labels = (0.6 * one + 0.3 * two)[:, 0] + 0.1 * rng.normal(size=2_000)
+    assert fit_weights(Regression(mean=3.0, std=2.0), one, two, labels) == pytest.approx((0.6, 0.3), abs=0.02)
+
+
+def schema_of(users: list[str | None]) -> Schema:
+    return Schema.fit({"user": users, "site": ["s"] * len(users)}, [Categorical("user"), Categorical("site")])
+
+
+def drawn(schema: Schema) -> tuple[Blend, np.ndarray]:
+    """A blend of random weights, and the ids of the rows."""
+    rows = {"user": USERS, "site": ["s"] * len(USERS)}
+    ids = schema.encode(rows)[0]
+    features = LinearFeatures.fit(TEXTS, schema, max_features=100)
+    rng = np.random.default_rng(0)
+    return Blend(
+        features=features,
+        weight=rng.normal(size=(features.width, 3)).astype("f4"),
+        bias=rng.normal(size=3).astype("f4"),
+        neural_weight=0.7,
+        linear_weight=1.3,
+        owners=owners_of_words(features, TEXTS, ids),
+    ), ids
+
+
+def slow_logits(blend: Blend, neural: np.ndarray, texts: list[str], ids: np.ndarray) -> np.ndarray:
+    matrix = blend.features.transform(texts, ids).toarray()
+    rows = []
+    for z, x in zip(neural, matrix, strict=True):
+        linear = [b + sum(v * w for v, w in zip(x, blend.weight[:, o], strict=True)) for o, b in enumerate(blend.bias)]
+        rows.append([0.7 * own + 1.3 * other for own, other in zip(z, linear, strict=True)])
+    return np.array(rows)
+
+
+def test_the_logits_are_the_weighted_sum() -> None:
+    blend, ids = drawn(schema_of(USERS))
+    texts, rows = TEXTS * 2, np.concatenate([ids, ids[::-1]])
+    neural = np.random.default_rng(1).normal(size=(len(texts), 3))
+    np.testing.assert_allclose(blend.logits(neural, texts, rows), slow_logits(blend, neural, texts, rows), rtol=1e-5)
+
+
+def test_a_word_is_owned_by_the_only_value_that_has_it() -> None:
+    schema = schema_of(USERS)
+    blend, _ = drawn(schema)
+    words = {}
+    for text, user in zip(TEXTS, USERS, strict=True):
+        for word in [*text.split(), text]:
+            words.setdefault(word, set()).add(user)
+    expected = {
+        word: 0 if len(users) > 1 or None in users else list(schema["user"].values).index(min(users)) + 1
+        for word, users in words.items()
+    }
+    assert dict(zip(blend.features.words, blend.owners[:, 0].tolist(), strict=True)) == expected
+    assert (blend.owners[:, 1] == 1).all(), "there is one site"
+
+
+def test_words_and_weights_go_with_a_value() -> None:
+    schema = schema_of(USERS)
+    blend, ids = drawn(schema)
+    revision = Revision.removing(schema, {"user": ("u0", "u2")})
+    fewer = blend.under(revision.schema)
+    gone = {"good", "good film", "good plot", "odd", "cast", "odd cast"}
+    assert set(blend.features.words) - set(fewer.features.words) == gone
+    assert fewer.under(revision.schema) is fewer
+    before, place = dict(zip(blend.features.words, blend.weight, strict=False)), list(revision.schema["user"].values)
+    for word, weight in zip(fewer.features.words, fewer.weight, strict=False):
+        assert (before[word] == weight).all()
+    words = len(blend.features.words)
+    for number, user in enumerate(place):
+        old = list(schema["user"].values).index(user)
+        assert (fewer.weight[len(fewer.features.words) + number] == blend.weight[words + old]).all()
+    kept = [1, 4, 5]
+    now = revision.schema.encode({"user": [USERS[row] for row in kept], "site": ["s"] * 3})[0]
+    texts = ["dull", "film", "plot noir"]
+    np.testing.assert_allclose(
+        fewer.logits(np.zeros((3, 3)), texts, now), blend.logits(np.zeros((3, 3)), texts, ids[kept]), rtol=1e-5
+    )
+
+
+def test_a_new_value_has_no_weight() -> None:
+    schema = schema_of(USERS)
+    blend, ids = drawn(schema)
+    more = blend.under(Revision.adding(schema, {"user": {"u9": 4, "u8": 2}}).schema)
+    new = more.features.schema.encode({"user": ["u9", "u8", None], "site": ["s"] * 3})[0]
+    found = more.logits(np.zeros((3, 3)), ["film"] * 3, new)
+    assert (found == found[2]).all()
+    assert (more.logits(np.zeros((6, 3)), TEXTS, ids) == blend.logits(np.zeros((6, 3)), TEXTS, ids)).all()
+
+
+def test_what_is_saved_is_read(tmp_path: Path) -> None:
+    schema = schema_of(USERS)
+    blend, ids = drawn(schema)
+    assert Blend.load(tmp_path, schema=schema, outputs=3) is None
+    blend.save(tmp_path)
+    again = Blend.load(tmp_path, schema=schema, outputs=3)
+    neural = np.ones((6, 3))
+    assert (again.logits(neural, TEXTS, ids) == blend.logits(neural, TEXTS, ids)).all()
+    with pytest.raises(ModelFolderError, match="does not fit the model"):
+        Blend.load(tmp_path, schema=schema, outputs=2)
+    damages: list[Callable[[], Any]] = [
+        lambda: (tmp_path / "blend.json").write_text(json.dumps({"words": ["film"]})),
+        lambda: (tmp_path / "blend.safetensors").write_bytes(b"no tensors"),
+        lambda: (tmp_path / "blend.safetensors").unlink(),
+    ]
+    for damage in damages:
+        blend.save(tmp_path)
+        damage()
+        with pytest.raises(ModelFolderError, match="the linear part of the model cannot be read"):
+            Blend.load(tmp_path, schema=schema, outputs=3)
+    Blend.remove(tmp_path)
+    assert not list(tmp_path.iterdir())
+
+
+ROWS = pd.DataFrame(small_runs.reviews(600))
+NEW = pd.DataFrame(small_runs.reviews(12, seed=1))
+
+
+def trained(folder: Path, **settings: Any) -> RunFolder:
+    options: dict[str, Any] = {"text": "text", "label": "stars", "attributes": ["user"], "max_length": 32}
+    options |= {"backbone": folder.parent / "backbone", "method": "pln", "epochs": 0.2}
+    train(ROWS, folder, settings={"training.precision": "float32", **settings}, **options)
+    return RunFolder(folder)
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
+    folder = tmp_path_factory.mktemp("blended")
+    small_runs.save_backbone(folder / "backbone")
+    return trained(folder / "run")
+
+
+@pytest.fixture
+def copied(run: RunFolder, tmp_path: Path) -> RunFolder:
+    shutil.copytree(run.path, tmp_path / "run")
+    return RunFolder(tmp_path / "run")
+
+
+def test_where_validation_rows_show_a_gain_the_linear_model_counts(run: RunFolder) -> None:
+    predictor = Predictor.from_pretrained(run.path)
+    alone = Predictor(predictor.model, text_input=predictor.text_input, blend=False)
+    blend, rows = predictor.blend, predictor.encode_rows(NEW)
+    assert blend.linear_weight > 0.3
+    assert alone.blend is None
+    raw = alone.logits(NEW)[0] * (predictor.model.temperature or 1)
+    linear = blend.features.transform(NEW["text"].tolist(), rows.attribute_ids) @ blend.weight + blend.bias
+    expected = blend.neural_weight * raw + blend.linear_weight * linear
+    np.testing.assert_allclose(predictor.logits(NEW)[0], expected, rtol=1e-4, atol=1e-5)
+    results = run.read_results()
+    assert [model.name for model in results.models[:3]] == ["pln", "pln, attributes hidden", "pln, not blended"]
+    (found,) = (one for one in results.findings if one.code == "blended-with-linear")
+    assert {name: found.values[name] for name in blend.weights} == blend.weights
+    better, worse = (results.models[number].parts["test"]["log_loss"].value for number in (0, 2))
+    assert found.values["figures"][0]["difference"] == pytest.approx(better - worse)
+    assert "blend.json" in (run.model / "README.md").read_text()
+
+
+def test_everything_that_predicts_predicts_alike(run: RunFolder, tmp_path: Path) -> None:
+    predictor = Predictor.from_pretrained(run.path)
+    expected = predictor.logits(NEW)[0]
+    rows = predictor.encode_rows(NEW)
+    pure = Predictor(predictor.model, text_input=predictor.text_input, blend=False).logits(NEW)[0]
+    assert np.abs(expected - pure).max() > 0.1
+
+    def close(found: Any) -> None:
+        np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4)
+
+    close(predictor.score(rows))
+    close(predictor.score(type(rows).concat([rows.take(slice(5)), rows.take(slice(5, None))])))
+    for other in (copy.deepcopy(predictor), pickle.loads(pickle.dumps(predictor)), predictor.twin()):
+        close(other.logits(NEW)[0])
+    group = PredictorGroup.from_pretrained({"one": run.path, "two": run.path})
+    close(group.score({"one": rows, "two": rows})["two"])
+    hidden = predictor.logits(NEW, hide_attributes=True)[0]
+    np.testing.assert_allclose(predictor.logits(NEW.assign(user=None))[0], hidden, rtol=1e-4, atol=1e-4)
+    predict(run.path, NEW, tmp_path / "out.parquet")
+    good = predictor.task.decode(expected).columns()["probability_good"]
+    np.testing.assert_allclose(pd.read_parquet(tmp_path / "out.parquet")["probability_good"], good, atol=1e-4)
+    with client_of(load_models([str(run.path)])) as client:
+        sent = {"rows": [{"text": text, "user": user} for text, user in zip(NEW["text"], NEW["user"], strict=True)]}
+        answer = client.post("/v1/predict", json=sent)
+    served = [one["output"]["probability_good"] for one in answer.json()["predictions"]]
+    assert served == pytest.approx(good.tolist(), abs=1e-4)
+    scored = evaluate(run.path, ROWS[:60])
+    assert scored.metrics["as given"]["log_loss"].value < 0.6
+
+
+def test_forgetting_takes_words_and_weights(copied: RunFolder) -> None:
+    before = Predictor.from_pretrained(copied.path)
+    forget(copied.path, "user", ["u3"])
+    after = Predictor.from_pretrained(copied.path)
+    others = NEW[NEW["user"] != "u3"]
+    known = dict(zip(before.blend.features.words, before.blend.owners[:, 0], strict=True))
+    u3 = list(before.schema["user"].values).index("u3") + 1
+    assert {word for word, owner in known.items() if owner == u3} == {*known} - {*after.blend.features.words}
+    assert "u3" not in after.schema["user"].values
+    gone = {*known} - {*after.blend.features.words}
+    same = [not ({*text.split()} & gone) for text in others["text"]]
+    assert any(same)
+    kept = others[same]
+    np.testing.assert_allclose(after.logits(kept)[0], before.logits(kept)[0], rtol=1e-4, atol=1e-5)
+
+
+def test_an_enrolled_value_leaves_others_as_they_are(copied: RunFolder) -> None:
+    before = Predictor.from_pretrained(copied.path).logits(NEW)[0]
+    table = pd.DataFrame(small_runs.reviews(40, seed=5)).assign(user="new")
+    enrol(copied.path, table)
+    after = Predictor.from_pretrained(copied.path)
+    assert "new" in after.schema["user"].values
+    assert (after.logits(NEW)[0] == before).all()
+    assert math.isfinite(after.logits(NEW.assign(user="new"))[0].sum())
+
+
+def test_an_export_says_that_it_is_of_the_network_alone(run: RunFolder, tmp_path: Path) -> None:
+    done = export(run.path, tmp_path / "model.pt2", kind="torch")
+    assert done.description.endswith("of the network alone: predictions of the run also count a linear model beside it")
+
+
+@pytest.mark.parametrize("settings", [{"training.blend": "never"}, {"data.shuffled": True}])
+def test_nothing_is_blended(run: RunFolder, tmp_path: Path, settings: dict[str, Any]) -> None:
+    (tmp_path / "backbone").symlink_to(run.path.parent / "backbone")
+    other = trained(tmp_path / "run", **settings)
+    assert not (other.model / "blend.json").exists()
+    assert "blended-with-linear" not in {one.code for one in other.read_results().findings}
