@@ -237,8 +237,9 @@ def test_everything_that_predicts_predicts_alike(run: RunFolder, tmp_path: Path)
     good = predictor.task.decode(expected).columns()["probability_good"]
     np.testing.assert_allclose(pd.read_parquet(tmp_path / "out.parquet")["probability_good"], good, atol=1e-4)
     with client_of(load_models([str(run.path)])) as client:
-        sent = {"rows": [{"text": text, "user": user} for text, user in zip(NEW["text"], NEW["user"], strict=True)]}
-        answer = client.post("/v1/predict", json=sent)
+        pairs = zip(NEW["text"], NEW["user"], strict=True)
+        sent = [{"text": text, "attributes": {"user": user}} for text, user in pairs]
+        answer = client.post("/v1/predict", json={"rows": sent})
     served = [one["output"]["probability_good"] for one in answer.json()["predictions"]]
     assert served == pytest.approx(good.tolist(), abs=1e-4)
     scored = evaluate(run.path, ROWS[:60])

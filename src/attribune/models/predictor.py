@@ -353,7 +353,7 @@ class Predictor(Locked):
             ConfigError: for a run of another task.
             DataError: as `predict` does, and for texts without a prompt where the run has read one.
         """
-        return reward_documents(
+        found = reward_documents(
             self.model.neural("the model is a baseline, which has no rewards: train a method with a backbone"),
             texts,
             attributes,
@@ -361,6 +361,7 @@ class Predictor(Locked):
             batch_size=self.batch_size,
             run=self._pass,
         )
+        return found / np.float32(self.model.temperature or 1.0)
 
     def reward_completions(self, prompts: Sequence[Any], completions: Sequence[Any], **columns: Any) -> list[float]:
         """Return the reward of each completion, as the trainers of TRL call a reward function.
