@@ -178,3 +178,14 @@ def test_a_few_repeated_texts_of_a_large_table_are_no_judgements() -> None:
     assert find_clusters(part, settings, parts=[rest, part]) == {}
     judged = pa.table(judgements())
     assert find_clusters(judged, settings, parts=[rest, judged])
+
+
+def test_speakers_of_a_large_table_are_those_of_its_parts() -> None:
+    """Parts of one table have the same kinds, so that their metrics can be pooled."""
+    settings = ClusterSettings(cluster="auto", texts=("text",), judges=("speaker",))
+    whole = pa.table(speeches(30))
+    part, rest = whole.slice(0, 15), whole.slice(15)
+    assert find_clusters(part, settings) == {}
+    assert len(np.unique(find_clusters(part, settings, parts=[part, rest])["speaker"])) == 15
+    lists = pa.table({"text": whole["text"], "speaker": [[one] for one in whole["speaker"].to_pylist()]})
+    assert find_clusters(lists, settings) == {}

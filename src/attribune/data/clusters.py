@@ -15,6 +15,7 @@ import datasets
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from attribune.core.arguments import as_list
 from attribune.core.arrays import Array
@@ -82,7 +83,7 @@ def find_clusters(table: Table, settings: ClusterSettings, *, parts: Sequence[Ta
 
     Args:
         parts: of the whole table, this one among them, where `table` is only a part of it: whether rows share their
-            texts is a property of the whole, and a few repeated texts are many in a small part.
+            texts or speakers is a property of the whole, and a few repeated texts are many in a small part.
 
     Returns:
         At most two kinds. A row without a value is a cluster of its own.
@@ -108,23 +109,33 @@ def find_clusters(table: Table, settings: ClusterSettings, *, parts: Sequence[Ta
 def _judgements(table: Table, texts: Sequence[str], judges: Sequence[str], parts: Sequence[Table]) -> Clusters:
     text = _hashes(table, texts)
     shared = _is_shared(text)
-    values = {name: _values(table, name) for name in judges if name in column_names(table)}
+    judges = [name for name in judges if name in column_names(table)]
     everywhere = [shared] if not parts else [_is_shared(_hashes(part, texts)) for part in parts]
     if sum(one.sum() for one in everywhere) < _SHARED * sum(map(len, everywhere)):
-        speakers = {name: value for name, value in values.items() if _repeats(value, least=_SPEAKERS)}
-        return speakers if len(speakers) == 1 else {}
+        speakers = [name for name in judges if _has_speakers(parts or [table], name)]
+        return {name: _values(table, name) for name in speakers} if len(speakers) == 1 else {}
     if not shared.any() or len(np.unique(text)) < 2:
         return {}
-    for name, value in values.items():
+    for name in judges:
+        value = _values(table, name)
         pairs = np.unique(np.stack([text[shared], value[shared]]), axis=1).shape[1]
-        if pairs >= _APART * shared.sum() and _repeats(value, least=2):
+        values = len(np.unique(value))
+        if pairs >= _APART * shared.sum() and 2 <= values <= len(value) / 2:
             return {TEXT: text, name: value}
     return {TEXT: text}
 
 
-def _repeats(value: npt.NDArray[np.uint64], *, least: int) -> bool:
-    """Whether so many values or more stand in two rows each, in the mean."""
-    return least <= len(np.unique(value)) <= len(value) / 2
+def _has_speakers(parts: Sequence[Table], name: str) -> bool:
+    """Whether a column has enough values for one of speakers, each in two rows in the mean."""
+    known, rows = set[Any](), 0
+    for part in parts:
+        for _, columns in column_batches(part, [name]):
+            cells = columns[name]
+            if pa.types.is_nested(cells.type):
+                return False
+            known.update(pc.unique(cells.drop_null()).to_pylist())
+            rows += len(cells) - cells.null_count
+    return _SPEAKERS <= len(known) <= rows / 2
 
 
 def _is_shared(text: npt.NDArray[np.uint64]) -> npt.NDArray[np.bool_]:
