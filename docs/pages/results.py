@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from statistics import fmean
+from typing import Any
+
 from attribune.methods import METHODS
 from attribune.metrics.bootstrap import Interval
 from attribune.metrics.tables import format_difference, format_interval
@@ -88,14 +91,39 @@ def long_memory() -> list[str]:
 
 
 def coverage() -> list[str]:
-    """How often intervals of accuracy and of a difference hold the truth, the lower share, by what is resampled."""
-    found = measured("coverage")["cases"]
-    ways = list(next(iter(found.values())))
+    """How often intervals hold the truth, and how wide they are, by what is resampled; in the mean over figures."""
+    judged: dict[tuple[str, int], list[dict[str, Any]]] = {}
+    alone = []
+    for case in measured("coverage")["cases"]:
+        if case["alone"]:
+            alone.append([f"{case['judges']} speakers", *(_covered([way]) for way in case["ways"].values())])
+        else:
+            name = f"{case['effects']}{', unevenly many each' if case['uneven'] else ''}"
+            judged.setdefault((name, case["judges"]), []).append(case["ways"])
+    ways = ["rows", "texts", "judges", "both at once", "both"]
     rows = [
-        [name, *(f"{100 * min(case[way]['accuracy'], case[way]['difference']):.0f} %" for way in ways)]
-        for name, case in found.items()
+        [f"{name}, {judges} judges", *(_covered([one[way] for one in cases]) for way in ways), _width(cases)]
+        for (name, judges), cases in judged.items()
     ]
-    return table(["resampled", *ways], rows)
+    return [
+        *table(["resampled", *ways, "width of both, at once = 1"], rows),
+        "",
+        "Speakers who differ, and have their texts for themselves:",
+        "",
+        *table(["resampled", "rows", "speakers"], alone),
+    ]
+
+
+def _covered(cases: list[dict[str, dict[str, float]]]) -> str:
+    return f"{100 * fmean(figure['coverage'] for case in cases for figure in case.values()):.0f} %"
+
+
+def _width(cases: list[dict[str, Any]]) -> str:
+    """How wide intervals over both are, divided by those over both drawn at once."""
+    shares = [
+        figure["width"] / case["both at once"][name]["width"] for case in cases for name, figure in case["both"].items()
+    ]
+    return f"{fmean(shares):.2f}"
 
 
 DRAWINGS = {

@@ -66,6 +66,34 @@ def test_a_few_texts_that_stand_twice_are_no_judgements() -> None:
     assert set(found(columns, judges=("judge",))) == {"text"}  # some judged it twice
 
 
+def speeches(speakers: int, each: int = 5) -> Columns:
+    """Every speech is by one speaker, of one of three parties."""
+    speaker = [f"s{row % speakers}" for row in range(speakers * each)]
+    party = [f"p{row % 3}" for row in range(len(speaker))]
+    return {"text": [f"speech {row}" for row in range(len(speaker))], "speaker": speaker, "party": party}
+
+
+@pytest.mark.parametrize(
+    ("speakers", "each", "are_found"), [(20, 5, True), (19, 5, False), (60, 2, True), (60, 1, False)]
+)
+def test_speakers_of_texts_that_are_not_shared_are_found(speakers: int, each: int, are_found: bool) -> None:
+    columns = speeches(speakers, each)
+    judges = ("party", "speaker")
+    assert found(columns, judges=judges) == ({"speaker": numbered(columns["speaker"])} if are_found else {})
+    assert found(columns, "rows", judges=judges) == {}
+
+
+def test_two_columns_that_repeat_are_no_clusters() -> None:
+    """Of reviews, neither users nor products would be enough."""
+    columns = speeches(30)
+    columns["product"] = [f"p{row // 4}" for row in range(150)]
+    assert found(columns, judges=("speaker", "product")) == {}
+    assert set(found(columns, judges=("product",))) == {"product"}
+    assert set(found(columns, ("speaker", "product"))) == {"speaker", "product"}
+    columns["text"][:40] = columns["text"][40:80]  # shared texts come first
+    assert "text" in found(columns, judges=("speaker",))
+
+
 def test_judges_who_judge_once_are_no_clusters() -> None:
     columns = judgements()
     columns["judge"] = [f"j{row}" for row in range(len(columns["text"]))]
@@ -140,3 +168,14 @@ def test_a_few_repeated_texts_of_a_large_table_are_no_judgements() -> None:
     assert find_clusters(part, settings, parts=[rest, part]) == {}
     judged = pa.table(judgements())
     assert find_clusters(judged, settings, parts=[rest, judged])
+
+
+def test_speakers_of_a_large_table_are_those_of_its_parts() -> None:
+    """Parts of one table have the same kinds, so that their metrics can be pooled."""
+    settings = ClusterSettings(cluster="auto", texts=("text",), judges=("speaker",))
+    whole = pa.table(speeches(30))
+    part, rest = whole.slice(0, 15), whole.slice(15)
+    assert find_clusters(part, settings) == {}
+    assert len(np.unique(find_clusters(part, settings, parts=[part, rest])["speaker"])) == 15
+    lists = pa.table({"text": whole["text"], "speaker": [[one] for one in whole["speaker"].to_pylist()]})
+    assert find_clusters(lists, settings) == {}

@@ -68,7 +68,8 @@ def test_of_clusters_it_is_that_of_as_many_independent_rows() -> None:
         assert (found.low, found.high) == pytest.approx(wilson(right, 10, level=0.95))
     own = np.random.default_rng(0).permutation(np.repeat([0, 1], 5))[texts]
     found = interval(hits(*own, clusters=(texts,)))
-    assert (found.low, found.high) == pytest.approx(wilson(0.5, 10, level=0.95), abs=0.01)
+    uncertain = 10 / 9 * (stats.t.ppf(0.975, 9) / stats.norm.ppf(0.975)) ** 2
+    assert (found.low, found.high) == pytest.approx(wilson(0.5, 10 / uncertain, level=0.95), abs=0.01)
 
 
 def _score(up: float, down: float, n: int, delta: float) -> float:

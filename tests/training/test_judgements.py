@@ -165,3 +165,17 @@ def test_a_benchmark_pools_judges_over_seeds(folder: Path, capsys: pytest.Captur
     assert main(["benchmark", "table", str(folder / "bench"), "--json", str(folder / "table.json")]) == 0
     lines = read_json(folder / "table.json", what="record")["tables"][0]["lines"]
     assert [line["clusters"] for line in lines] == [["text", "user"]] * 2
+
+
+def test_speakers_are_drawn_where_texts_are_not_shared(folder: Path) -> None:
+    (folder / "speakers").mkdir()
+    for name in ("train", "validation", "test"):
+        rows = [
+            row | {"text": f"{row['text']} {name} {number}", "user": f"u{number % 24}", "site": f"s{number % 2}"}
+            for number, row in enumerate(small_runs.reviews(96, seed=3))
+        ]
+        small_runs.write_csv(folder / "speakers" / f"{name}.csv", rows)
+    (folder / "speakers" / "backbone").symlink_to(folder / "backbone")
+    assert train(folder / "speakers", "run", method="attributes-only") == 0
+    results = RunFolder(folder / "speakers" / "run").read_results()
+    assert "test: 96 rows are of 24 values of user, and not independent: intervals are over these" in results.notes

@@ -15,6 +15,7 @@ import datasets
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from attribune.core.arguments import as_list
 from attribune.core.arrays import Array
@@ -53,6 +54,7 @@ _START = "clusters."
 AUTO, ROWS, TEXT = "auto", "rows", "text"
 _SHARED = 0.1  # of the rows share their text with another one, or there are no clusters
 _APART = 0.95  # of the judgements of texts that several people judge have a judge of their own
+_SPEAKERS = 20  # values, or a column is taken for one of categories, all of which the rows have
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,7 +64,7 @@ class ClusterSettings:
     Args:
         cluster: see `find_clusters`.
         texts: columns of the text.
-        judges: columns with one value a row that may say who judged a text, for ``auto``.
+        judges: columns with one value a row that may say who judged or wrote a text, for ``auto``.
     """
 
     cluster: str | tuple[str, ...]
@@ -75,11 +77,13 @@ def find_clusters(table: Table, settings: ClusterSettings, *, parts: Sequence[Ta
 
     ``rows`` finds none; ``text``, the name of a column, or two of these are taken as they are; ``auto`` finds the
     texts, if a tenth of the rows share theirs with another row, and the first of the judges' columns that tells the
-    rows of a text apart, if its values stand in several rows.
+    rows of a text apart, if its values stand in several rows. Where texts are not shared, it finds the values of the
+    one judges' column, such as that of speakers, that has twenty values or more and half as many as rows or fewer;
+    none where several have, such as those of users and products, since neither alone would be enough.
 
     Args:
         parts: of the whole table, this one among them, where `table` is only a part of it: whether rows share their
-            texts is a property of the whole, and a few repeated texts are many in a small part.
+            texts or speakers is a property of the whole, and a few repeated texts are many in a small part.
 
     Returns:
         At most two kinds. A row without a value is a cluster of its own.
@@ -105,18 +109,33 @@ def find_clusters(table: Table, settings: ClusterSettings, *, parts: Sequence[Ta
 def _judgements(table: Table, texts: Sequence[str], judges: Sequence[str], parts: Sequence[Table]) -> Clusters:
     text = _hashes(table, texts)
     shared = _is_shared(text)
-    if not shared.any() or len(np.unique(text)) < 2:
-        return {}
+    judges = [name for name in judges if name in column_names(table)]
     everywhere = [shared] if not parts else [_is_shared(_hashes(part, texts)) for part in parts]
     if sum(one.sum() for one in everywhere) < _SHARED * sum(map(len, everywhere)):
+        speakers = [name for name in judges if _has_speakers(parts or [table], name)]
+        return {name: _values(table, name) for name in speakers} if len(speakers) == 1 else {}
+    if not shared.any() or len(np.unique(text)) < 2:
         return {}
-    for name in (name for name in judges if name in column_names(table)):
+    for name in judges:
         value = _values(table, name)
         pairs = np.unique(np.stack([text[shared], value[shared]]), axis=1).shape[1]
         values = len(np.unique(value))
         if pairs >= _APART * shared.sum() and 2 <= values <= len(value) / 2:
             return {TEXT: text, name: value}
     return {TEXT: text}
+
+
+def _has_speakers(parts: Sequence[Table], name: str) -> bool:
+    """Whether a column has enough values for one of speakers, each in two rows in the mean."""
+    known, rows = set[Any](), 0
+    for part in parts:
+        for _, columns in column_batches(part, [name]):
+            cells = columns[name]
+            if pa.types.is_nested(cells.type):
+                return False
+            known.update(pc.unique(cells.drop_null()).to_pylist())
+            rows += len(cells) - cells.null_count
+    return _SPEAKERS <= len(known) <= rows / 2
 
 
 def _is_shared(text: npt.NDArray[np.uint64]) -> npt.NDArray[np.bool_]:

@@ -8,8 +8,8 @@ Over rows: rows with equal statistics are interchangeable, so that a resample is
 draw, with exactly the distribution of drawing n rows with replacement, at a cost independent of n.
 
 Over clusters (`Metric.clusters`), whose rows are not independent, such as the judgements of one text: clusters are
-drawn with replacement, with all their rows. With two kinds of clusters, such as texts and judges, both are drawn, and a
-row counts as often as its text times its judge (the pigeonhole bootstrap, Owen 2007), which is conservative.
+drawn with replacement, with all their rows. With two kinds of clusters, such as texts and judges, each kind is drawn
+alone, and the deviations are added and scaled to the variance over both (`_over_clusters`).
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from statistics import NormalDist
 from typing import Any
 
 import numpy as np
-from scipy import sparse, stats
+from scipy import sparse, special, stats
 
 from attribune.core.arrays import Array
 from attribune.errors import ConfigError, DataError
-from attribune.metrics.metric import Metric, cluster_codes, different_units, metric_info, unit_count
+from attribune.metrics.metric import Metric, cluster_codes, different_units, equal_clusters, metric_info, unit_count
 from attribune.metrics.sign_flips import FlipTest, flip_test, flipped, test_of_flips
 
 __all__ = [
@@ -101,10 +101,11 @@ def _end(is_beyond: Callable[[float], bool], inside: float, outside: float) -> f
 
 
 _CHUNK_CELLS = 2_000_000  # numbers in one array; a few of these arrays exist together, below 200 MB
-_CACHED_CELLS = 40_000_000  # counts of resampled rows that are cached for the next metric, at most two sets of 160 MB
+_CACHED_CELLS = 40_000_000  # counts of resampled rows that are cached for the next metric, at most three sets of 160 MB
 _MANY_GROUPS = 50_000
 _FEWEST_RESAMPLES = 1_000
 _SPARSE = 8  # with fewer rows per group than this, rows are drawn one by one
+_OFF_MEDIAN = 1e-6  # at the median, the quantiles of the normal and of Student's distribution are both 0
 _ROUNDING = 1e-12  # floating-point sums turn a zero difference into a few units in the last place
 
 
@@ -173,23 +174,22 @@ def interval(metric: Metric, *, level: float = 0.95, resamples: int = 10_000, se
     shares such as F1. With G > 50,000 distinct rows of statistics, `resamples` is multiplied by 50,000 / G, but not
     reduced below 1,000; the result holds the number drawn. A metric that is biased in resamples, such as macro-F1 with
     many classes of a few rows, has a percentile interval that lies to one side of its value. Where all rows are of one
-    cluster, such as one judge, the interval is for that one; resamples of two kinds in which no row is left, as happens
-    with a handful of rows, do not count.
+    cluster, such as one judge, the interval is for that one.
     """
     _check_settings(level, resamples)
     value, of_rows = metric.value(), _row_values(metric)
     if of_rows is not None and not cluster_codes(metric):
         low, high = _share_ends(value, float(of_rows.var()) / len(metric), metric, level)
         return Interval(value=value, low=low, high=high, level=level, resamples=0)
-    (drawn,) = _resampled([metric], resamples=resamples, seed=seed)
+    drawn = _draws([metric], value, resamples=resamples, seed=seed)
     if of_rows is not None:
-        low, high = _share_ends(value, float(drawn.var()), metric, level)
+        low, high = _share_ends(value, drawn.variance(level), metric, level)
     else:
-        low, high = _ends(drawn, level)
+        low, high = _ends(drawn.values, level)
         if metric_info(metric.name).is_share and value in (0.0, 1.0):
             limits = wilson(value, _rows_that_count(metric), level=level)
             low, high = min(low, limits[0]), max(high, limits[1])
-    return Interval(value=value, low=low, high=high, level=level, resamples=len(drawn))
+    return Interval(value=value, low=low, high=high, level=level, resamples=len(drawn.values))
 
 
 def _row_values(metric: Metric) -> Array | None:
@@ -226,16 +226,16 @@ def paired(
     """
     first, second = _on_the_same_rows(metric_a, metric_b)
     observed, drawn, slack = _differences(first, second, level=level, resamples=resamples, seed=seed)
-    test = flip_test(first, second, resamples=len(drawn), seed=seed)
+    test = flip_test(first, second, resamples=len(drawn.values), seed=seed)
     ours, theirs = _row_values(first), _row_values(second)
     ends = None
     if ours is not None and theirs is not None:
         gaps = ours - theirs
-        variance = float(drawn.var()) if cluster_codes(first) else float(gaps.var()) / len(gaps)
+        variance = drawn.variance(level) if cluster_codes(first) else float(gaps.var()) / len(gaps)
         up, down = float(np.maximum(gaps, 0).mean()), float(np.maximum(-gaps, 0).mean())
         rows = effective_rows(up + down - (up - down) ** 2, variance, units=unit_count(first))
         ends = paired_wilson(up, down, rows, level=level)
-    return _result(observed, drawn, slack, test, ends=ends, level=level)
+    return _result(observed, drawn.values, slack, test, ends=ends, level=level)
 
 
 def paired_mean(
@@ -256,7 +256,8 @@ def paired_mean(
         _differences(first, second, level=level, resamples=resamples, seed=seed + number)
         for number, (first, second) in enumerate(same)
     ]
-    observed, drawn, slacks = zip(*every, strict=True)
+    observed, found, slacks = zip(*every, strict=True)
+    drawn = [one.values for one in found]
     count, mean = min(map(len, drawn)), float(np.mean(observed))
     turned, differing = zip(
         *(flipped(*pair, resamples=count, seed=seed + number) for number, pair in enumerate(same)), strict=True
@@ -289,12 +290,11 @@ def _on_the_same_rows(metric_a: Metric, metric_b: Metric) -> tuple[Metric, Metri
 
 def _differences(
     first: Metric, second: Metric, *, level: float, resamples: int, seed: int
-) -> tuple[float, Array, float]:
+) -> tuple[float, _Draws, float]:
     """Return the difference of a metric of two models, that of each resample, and how far rounding may move them."""
     _check_settings(level, resamples)
-    of_first, of_second = _resampled([first, second], resamples=resamples, seed=seed)
-    slack = _ROUNDING * max(1.0, abs(first.value()), abs(second.value()))
-    return first.value() - second.value(), of_first - of_second, slack
+    observed, slack = first.value() - second.value(), _ROUNDING * max(1.0, abs(first.value()), abs(second.value()))
+    return observed, _draws([first, second], observed, resamples=resamples, seed=seed), slack
 
 
 def _result(
@@ -344,24 +344,110 @@ def _check_settings(level: float, resamples: int) -> None:
         raise ConfigError(f"resamples is {resamples}: give at least 1; 10000 is usual")
 
 
-def _resampled(metrics: Sequence[Metric], *, resamples: int, seed: int) -> list[Array]:
+@dataclass(frozen=True, kw_only=True)
+class _Draws:
+    """The values that a metric, or the difference of two, has in resamples.
+
+    Args:
+        values: (R,), spread as far as the level of an interval needs.
+        squared_error: the variance of the metric as it was estimated.
+        freedom: the degrees of freedom of that estimate.
+    """
+
+    values: Array
+    squared_error: float
+    freedom: float = np.inf
+
+    def variance(self, level: float) -> float:
+        """The variance that has, in an interval of the normal distribution, the width of one of Student's."""
+        quantile = (1 + level) / 2
+        return self.squared_error * float(special.stdtrit(self.freedom, quantile) / special.ndtri(quantile)) ** 2
+
+
+def _draws(metrics: Sequence[Metric], observed: float, *, resamples: int, seed: int) -> _Draws:
+    """Draw rows or clusters of one metric, or of the difference between two on the same rows.
+
+    Args:
+        observed: the value of what is drawn.
+    """
+
+    def drawn(cluster: Array | None, resamples: int, seed: int) -> Array:
+        first, *second = _resampled(metrics, cluster, resamples=resamples, seed=seed)
+        return first - second[0] if second else first
+
+    codes = cluster_codes(metrics[0])
+    if not codes:
+        values = drawn(None, resamples, seed)
+        return _Draws(values=values, squared_error=float(values.var()))
+    seeds, of_cells = [seed], None
+    if len(codes) == 2:
+        *seeds, last = range(3 * seed, 3 * seed + 3)
+        cells = np.unique(np.stack(codes), axis=1, return_inverse=True)[1].reshape(-1)
+        # Of cells only the variance counts, which needs fewer resamples than the ends of an interval.
+        fewer = min(resamples, max(_FEWEST_RESAMPLES, resamples // 4))
+        of_cells = drawn(cells if cells.max() + 1 < len(cells) else None, fewer, last)
+    kinds = [drawn(numbers, resamples, one) for numbers, one in zip(codes, seeds, strict=True)]
+    counts = [equal_clusters(numbers) for numbers in codes]
+    found = _over_clusters(kinds, counts, observed, cells=of_cells)
+    least, most = metric_info(metrics[0].name).limits
+    limits = (least, most) if len(metrics) == 1 else (least - most, most - least)
+    return replace(found, values=np.clip(found.values, *limits))
+
+
+def _over_clusters(
+    kinds: Sequence[Array], counts: Sequence[float], observed: float, *, cells: Array | None = None
+) -> _Draws:
+    """Return the draws of a metric whose rows are in clusters of one kind, or of two that cross.
+
+    The variance over texts and judges is ``V = V_texts + V_judges - V_cells``, and at least the larger of the first
+    two, where a cell is the judgements of one text by one judge: what rows of a cell share is in both of the first
+    terms. Each term is the variance over the clusters of a kind, times ``G / (G - 1)`` for G of them (Cameron, Gelbach
+    and Miller 2011, Robust Inference with Multiway Clustering). An estimate from few clusters is uncertain: Student's
+    distribution takes the place of the normal one, with ``1 / Σ ((V_k / V)² / (G_k - 1))`` degrees of freedom
+    (Satterthwaite 1946), at least one.
+
+    Deviations from the mean of the resamples are added over the kinds and scaled to V, and each of their quantiles is
+    multiplied by the ratio of Student's to the normal one. Their mean is moved from the observed value as V is made up.
+
+    Args:
+        kinds: (R,) for each kind, the values in resamples of its clusters.
+        counts: G of each kind, see `equal_clusters`.
+        observed: the value of the metric.
+        cells: its values in resamples of cells, where there are two kinds.
+    """
+    length = min(map(len, kinds))
+    variances = [float(drawn.var()) * count / (count - 1) for drawn, count in zip(kinds, counts, strict=True)]
+    total = sum(variances)
+    mean = observed + sum(float(drawn.mean()) - observed for drawn in kinds)
+    if cells is not None:
+        total = max(total - float(cells.var()), *variances)
+        mean -= float(cells.mean()) - observed
+    deviations = np.sum([drawn[:length] - drawn.mean() for drawn in kinds], axis=0)
+    spread = float(deviations.std())
+    if not spread > 0 or not total > 0:
+        return _Draws(values=np.full(length, mean), squared_error=total)
+    terms = ((variance / total) ** 2 / (count - 1) for variance, count in zip(variances, counts, strict=True))
+    freedom = max(1.0, 1 / sum(terms))
+    quantiles = (np.arange(length) + 0.5 + _OFF_MEDIAN) / length
+    wider = np.empty(length)
+    wider[np.argsort(deviations)] = special.stdtrit(freedom, quantiles) / special.ndtri(quantiles)
+    values = mean + total**0.5 / spread * wider * deviations
+    return _Draws(values=values, squared_error=total, freedom=freedom)
+
+
+def _resampled(metrics: Sequence[Metric], cluster: Array | None, *, resamples: int, seed: int) -> list[Array]:
     """Return the values of each metric (R,) of the same rows in the same resamples of them.
 
     What is drawn is a unit of rows: its statistics are summed once, so that a resample costs a product with the sums.
     In chunks, so that memory stays bounded.
+
+    Args:
+        cluster: (n,) the number of each row's cluster, if clusters are drawn.
     """
-    metric = metrics[0]
-    codes, cells = cluster_codes(metric), None
-    if len(codes) == 2:
-        contents, cells = _cells(metric, np.stack(codes))
-        counts = np.ones(cells.shape[1], dtype=np.int64)
-    else:
-        counts, contents = different_units(metric, *codes)
+    counts, contents = different_units(metrics[0], cluster)
     columns = _summed(metrics, contents)
     resamples, chunk = _fewer(resamples, len(counts)), _chunk(*columns.shape)
-    if cells is not None:
-        drawn = _by_both(cells, chunk=chunk, resamples=resamples, seed=seed)
-    elif len(counts) * _SPARSE > counts.sum():
+    if len(counts) * _SPARSE > counts.sum():
         drawn = _by_row(counts, resamples=resamples, seed=seed)
     else:
         drawn = _by_group(counts, chunk=chunk, resamples=resamples, seed=seed)
@@ -401,23 +487,6 @@ def _fewer(resamples: int, units: int) -> int:
     return min(resamples, max(_FEWEST_RESAMPLES, resamples * _MANY_GROUPS // units))
 
 
-def _cells(metric: Metric, codes: Array) -> tuple[Any, Array]:
-    """Return the pairs of two kinds of clusters (2, n) that occur (2, C), and the statistics' rows in each (C, G)."""
-    cells, of_row = np.unique(codes, axis=1, return_inverse=True)
-    place = of_row.reshape(-1), metric.rows
-    return sparse.csr_array((np.ones(len(metric)), place), shape=(cells.shape[1], metric.statistics.shape[0])), cells
-
-
-def _by_both(cells: Array, *, chunk: int, resamples: int, seed: int) -> Iterator[Array]:
-    """Draw how often each pair of two kinds of clusters (2, C) occurs (R, C) if both kinds are drawn."""
-    draws = [
-        _drawn(int(cell.max()) + 1, resamples, chunk=chunk, seed=2 * seed + number) for number, cell in enumerate(cells)
-    ]
-    for first, second in zip(*draws, strict=True):
-        drawn = np.multiply(first.take(cells[0], axis=1), second.take(cells[1], axis=1), dtype=np.float64)
-        yield drawn[drawn.any(axis=1)]
-
-
 def _by_group(counts: Array, *, chunk: int, resamples: int, seed: int) -> Iterator[Array]:
     """Draw how often each group occurs (R, G): a multinomial."""
     generator, rows = np.random.default_rng(seed), int(counts.sum())
@@ -444,7 +513,7 @@ def _drawn(number: int, resamples: int, *, chunk: int, seed: int) -> Iterable[Ar
     return draw(number, resamples, chunk, seed)
 
 
-@lru_cache(maxsize=2)
+@lru_cache(maxsize=3)
 def _cached(number: int, resamples: int, chunk: int, seed: int) -> tuple[Array, ...]:
     return tuple(_anew(number, resamples, chunk, seed))
 

@@ -24,6 +24,7 @@ __all__ = [
     "as_pair",
     "cluster_codes",
     "different_units",
+    "equal_clusters",
     "metric_info",
     "unit_count",
 ]
@@ -41,6 +42,16 @@ class MetricInfo:
     def scale(self) -> int:
         """The factor by which shown values are multiplied."""
         return 100 if self.is_share else 1
+
+    @property
+    def limits(self) -> tuple[float, float]:
+        """The least and the most that it can be, as far as that is known."""
+        if self.is_share:
+            return 0.0, 1.0
+        if self.name in _CORRELATIONS:
+            return -1.0, 1.0
+        least = 0.0 if self.name in _ERRORS and self.name != "loss" else -np.inf  # that of a density may be below 0
+        return least, 1.0 if self.name == "r2" else np.inf
 
     @property
     def is_score(self) -> bool:
@@ -170,14 +181,20 @@ _COMPARED_CELLS = 40_000_000  # numbers in the array by which clusters with the 
 
 
 def cluster_codes(metric: Metric) -> list[Array]:
-    """Return the number of each row's cluster (n,) for every kind that has two clusters or more."""
+    """Return the number of each row's cluster (n,) for every kind with two clusters or more, but fewer than rows."""
     codes = [np.unique(cluster, return_inverse=True)[1].reshape(-1) for cluster in metric.clusters]
-    return [numbers for numbers in codes if numbers.any()]
+    return [numbers for numbers in codes if 0 < numbers.max() < len(metric) - 1]
 
 
 def unit_count(metric: Metric) -> int:
     """Return the number of units: of rows, or of the clusters of the kind that has the fewest."""
     return min((int(numbers.max()) + 1 for numbers in cluster_codes(metric)), default=len(metric))
+
+
+def equal_clusters(numbers: Array) -> float:
+    """Return how many clusters of the same size have a mean as uncertain as these (n,), at least 2: n² / Σ n_g²."""
+    sizes = np.bincount(numbers).astype(np.float64)
+    return max(2.0, float(sizes.sum() ** 2 / (sizes**2).sum()))
 
 
 def different_units(metric: Metric, cluster: Array | None = None) -> tuple[Array, Any]:

@@ -358,12 +358,13 @@ class EvaluationRecipe(Settings):
     cluster: str | Annotated[tuple[Name, ...], Field(min_length=1, max_length=2)] = described(
         AUTO,
         "what is resampled for intervals: `rows`, `text`, a column, or two of these, such as `[text, "
-        "judge]`; `auto` resamples texts and their judges if several rows share a text",
+        "judge]`; `auto` resamples texts and their judges if several rows share a text, and otherwise the one "
+        "column, such as that of speakers, with twenty or more values that repeat",
     )
     judges: Names = described(
         (),
-        "for `auto`: columns that may name the judge, of which the first that distinguishes the rows of a "
-        "text is taken; by default the categorical attributes whose values are not hashed",
+        "for `auto`: columns that may name the judge or speaker; if rows share texts, the first that distinguishes the "
+        "rows of a text is taken; by default the categorical attributes whose values are not hashed",
     )
 
     @field_validator("cluster")
