@@ -156,6 +156,11 @@ class TextInput:
         """All columns that are read of every row; the negative is read where there is one."""
         return (*self.prompt, *self.columns, *self.pair)
 
+    @property
+    def joined_names(self) -> tuple[str, ...]:
+        """The columns that `read_all` joins: those of all texts, and of two with a prompt that as well."""
+        return (*(self.prompt if self.pair else ()), *self.columns, *self.pair)
+
     def read(self, table: Any, *, first_row: int = 1) -> list[str]:
         """Return the text of every row of a table; "" where there is none.
 
@@ -185,10 +190,13 @@ class TextInput:
         Args:
             words: whether a text may be a list of words, which are joined by spaces.
         """
-        names = (*(self.prompt if self.pair else ()), *self.columns, *self.pair)
         if words:
-            return join_text([list(table[name]) for name in names], separator=self.separator)
-        return self._joined(table, names, first_row)
+            return join_text([list(table[name]) for name in self.joined_names], separator=self.separator)
+        return self._joined(table, self.joined_names, first_row)
+
+    def read_columns(self, table: Any, *, first_row: int = 1) -> list[list[str]]:
+        """Return the texts of each column that `read_all` joins; errors as those of `read`."""
+        return [self._joined(table, [name], first_row) for name in self.joined_names]
 
     def _joined(self, table: Any, names: Sequence[str], first_row: int) -> list[str]:
         return join_text([listed_text(table[name], name, first_row) for name in names], separator=self.separator)
