@@ -194,9 +194,10 @@ class TextInput:
             return join_text([list(table[name]) for name in self.joined_names], separator=self.separator)
         return self._joined(table, self.joined_names, first_row)
 
-    def read_columns(self, table: Any, *, first_row: int = 1) -> list[list[str]]:
-        """Return the texts of each column that `read_all` joins; errors as those of `read`."""
-        return [self._joined(table, [name], first_row) for name in self.joined_names]
+    def read_rows(self, table: Any, *, first_row: int = 1) -> list[tuple[str, ...]]:
+        """Return the texts of every row that `read_all` joins, one of each column; errors as those of `read`."""
+        columns = [self._joined(table, [name], first_row) for name in self.joined_names]
+        return list(zip(*columns, strict=True))
 
     def _joined(self, table: Any, names: Sequence[str], first_row: int) -> list[str]:
         return join_text([listed_text(table[name], name, first_row) for name in names], separator=self.separator)

@@ -14,6 +14,7 @@ __all__ = [
     "BASELINES",
     "AttributesOnly",
     "BaselineConfig",
+    "Boosting",
     "Heads",
     "Intercept",
     "Linear",
@@ -91,8 +92,22 @@ class Heads(BaselineConfig):
     reads_vectors = True
 
 
+class Boosting(BaselineConfig):
+    """Gradient-boosted trees on the main components of the words, on how texts look, on numbers and on mean labels.
+
+    Mean labels are those of the training rows with the values of a row, shrunk to those of all rows.
+    """
+
+    name = "boosting"
+    model = "attribune.models.boosting:BoostingModel"
+    trainer = "attribune.training.baselines:train_boosting"
+    file = "boosting.json"
+    stored_texts = "The words of the training texts, all but the rarest, are in `boosting.json` in plain text."
+    is_cheap = False
+
+
 BASELINES: dict[str, type[BaselineConfig]] = {
-    config.name: config for config in (Linear, AttributesOnly, Intercept, Heads)
+    config.name: config for config in (Linear, AttributesOnly, Intercept, Heads, Boosting)
 }
 """The methods that act in no backbone by name."""
 BASELINES |= load_plugins("baselines", BaselineConfig) | BASELINES  # a plugin replaces none of ours

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -45,7 +46,7 @@ class ClassProblem:
         if not len(self.rows):
             raise DataError("none of the training labels is known: fit the task on the labels of these training rows")
 
-    @property
+    @cached_property
     def present(self) -> Array:
         """The classes that training rows have, ascending."""
         return np.unique(self.ids)
