@@ -149,7 +149,7 @@ class BoostingFeatures:
     @property
     def width(self) -> int:
         """Number of features F."""
-        encoded = sum(table.shape[1] for table in self.encodings.values())
+        encoded = sum(int(table.shape[1]) for table in self.encodings.values())
         numbers = sum(isinstance(attribute.spec, Numeric) for attribute in self.schema)
         known = described_width(_listed_attributes(self.schema))
         return len(self.components) + self.columns * _SURFACE + numbers + encoded + known
@@ -385,6 +385,7 @@ class BoostingModel(Baseline):
             "learning_rate": self.learning_rate,
             "min_samples_leaf": self.min_samples_leaf,
             "iterations": self.iterations,
+            "width": self.features.width,
             "task": self.task.to_dict(),
             **stored_text(self.text_input),
             **self.features.settings(),
@@ -415,6 +416,8 @@ class BoostingModel(Baseline):
             components = (len(features.components), len(stored.texts("words")))
             shapes = {"idf": features.words.idf_shape, "components": components, **encodings}
             stored.check_shapes({**shapes, **trees, "trees.baseline": (task.outputs,)})
+            if saved["width"] != features.width:
+                raise ValueError(f"trees of {saved['width']} features, and there are {features.width}")
             return cls(
                 task=task,
                 features=features,

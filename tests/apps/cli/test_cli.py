@@ -67,7 +67,8 @@ def values_of(results: dict[str, Any], model: int = 0, part: str = "test") -> di
     return {name: figure["value"] for name, figure in results["results"][model]["parts"][part].items()}
 
 
-METHODS = ["injector", "adapter", "none", "tokens", "e2ln", "pln+upa", "poly", "linear", "attributes-only", "automl"]
+NETWORKS = ["injector", "adapter", "none", "tokens", "e2ln", "pln+upa", "poly"]
+METHODS = [*NETWORKS, "linear", "attributes-only", "boosting", "automl"]
 TAKES_LONG = "automl"
 
 
