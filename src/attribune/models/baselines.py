@@ -93,10 +93,7 @@ class Heads(BaselineConfig):
 
 
 class Boosting(BaselineConfig):
-    """Gradient-boosted trees on the main components of the words, on how texts look, on numbers and on mean labels.
-
-    Mean labels are those of the training rows with the values of a row, shrunk to those of all rows.
-    """
+    """Gradient-boosted trees on words, on how the text looks, on numbers and on the mean labels of each value."""
 
     name = "boosting"
     model = "attribune.models.boosting:BoostingModel"
