@@ -486,10 +486,7 @@ class _Target:
     @property
     def outputs(self) -> list[int]:
         """The logits that are learned."""
-        if self.problem is None:
-            return [0]
-        first = self.problem.first
-        return [first] if self.problem.is_label else [first + int(number) for number in self.problem.learned]
+        return [0] if self.problem is None else self.problem.outputs
 
     def logits(self, learned: Array) -> Array:
         """Return all logits (n, K), given what an estimator says of those that are learned, (n, L)."""

@@ -57,6 +57,11 @@ class ClassProblem:
         present = self.present
         return present if len(present) > 2 else present[1:]
 
+    @property
+    def outputs(self) -> list[int]:
+        """The columns of what is learned among the logits of the task."""
+        return [self.first] if self.is_label else [self.first + int(number) for number in self.learned]
+
     def logits(self, learned: Array) -> Array:
         """Return the task's logits (..., K), or (..., 1) of a label, given those that are learned."""
         logits = np.full((*learned.shape[:-1], self.classes), _ABSENT)
