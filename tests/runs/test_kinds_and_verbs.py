@@ -164,9 +164,10 @@ KINDS = {
         writing, written, "generation", "perplexity", ("perplexity", "tokens"), ("ask", "text"), hub="text-generation"
     ),
     "linear": Kind(trained(method="linear"), method="linear"),
+    "boosting": Kind(trained(method="boosting"), method="boosting"),
     "automl": Kind(trained(method="automl"), method="automl"),
 }
-BASELINES = {"linear", "automl"}
+BASELINES = {"linear", "boosting", "automl"}
 TOKENS, COMPARED = {"tags", "spans"}, {"similar pairs", "similarity scores", "preference"}
 SEVERAL_ANSWERS = {"several labels", "aspects", "tags", "spans", "similar pairs", "similarity scores", "writing"}
 
@@ -439,7 +440,7 @@ VERBS: dict[str, tuple[str, Callable[[Case, str, str], None]]] = {
 ALIKE = {"several labels", "aspects", "shares", "rating", "ordinal", "numbers"}
 """Kinds that differ from `classes` in their task alone."""
 
-TAKES_LONG = {"automl", "similarity scores"}
+TAKES_LONG = {"boosting", "automl", "similarity scores"}
 """Kinds like `linear` and `similar pairs` that take long to train."""
 
 LIKE_OTHERS = {"two texts", "spans", "preference", "writing"}

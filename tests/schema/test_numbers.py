@@ -165,7 +165,7 @@ def test_a_run_learns_of_numbers_and_knows_those_between(words: Words, tmp_path:
 
 @pytest.mark.one_in(3)
 @pytest.mark.slow
-@pytest.mark.parametrize("method", ["linear", "attributes-only", "intercept"])
+@pytest.mark.parametrize("method", ["linear", "attributes-only", "intercept", "boosting"])
 def test_baselines_read_numbers(words: Words, tmp_path: Path, method: str) -> None:
     assert main(words(method)) == 0
     found = RunFolder(tmp_path / "run").read_results().models[0]

@@ -86,7 +86,7 @@ def test_the_end_that_is_read_is_read_by_both(folder: Path, trained_runs: Traine
     assert found["linear"] == found["linear, whole texts"] == 1
 
 
-@pytest.mark.parametrize("method", ["linear", "attributes-only"])
+@pytest.mark.parametrize("method", ["linear", "attributes-only", "boosting"])
 def test_a_predictor_needs_only_the_run_of_a_baseline(folder: Path, tmp_path: Path, method: str) -> None:
     run = tmp_path / "run"
     train(str(folder / "train.csv"), run, method=method, baselines=False, **COLUMNS)

@@ -139,7 +139,7 @@ def numbers(folder: Path) -> Path:
     ("kind", "method"),
     [
         pytest.param(kind, method, marks=[] if (kind, method) in ORDERED else pytest.mark.exhaustive)
-        for method in ("injector", "linear", "automl")
+        for method in ("injector", "linear", "boosting", "automl")
         for kind in ("rating", "ordinal")
     ],
 )

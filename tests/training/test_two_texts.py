@@ -91,7 +91,7 @@ KEPT = ("concat-text", "history", "linear")
     "method",
     [
         pytest.param(name, marks=[] if name in KEPT else pytest.mark.exhaustive)
-        for name in (*BERT_METHODS, "linear", "automl")
+        for name in (*BERT_METHODS, "linear", "boosting", "automl")
     ],
 )
 def test_every_method_takes_pairs(method: str, trained_runs: TrainedRuns, backbone: Path, tmp_path: Path) -> None:

@@ -290,12 +290,15 @@ def test_the_flag_and_a_resumed_run(folder: Path, fails: Callable[..., str]) -> 
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "method",
-    ["linear", "attributes-only", "intercept", "heads", pytest.param("automl", marks=pytest.mark.exhaustive)],
+    [
+        *("linear", "attributes-only", "intercept", "heads"),
+        *(pytest.param(name, marks=pytest.mark.exhaustive) for name in ("boosting", "automl")),
+    ],
 )
 def test_the_baselines_count_weights(folder: Path, method: str) -> None:
     assert train(folder, f"{method}-weighted", "data.weight=weight", method=method) == 0
     assert train(folder, f"{method}-plain", method=method) == 0
-    named = "linear" if method != "automl" else method
+    named = method if method in ("boosting", "automl") else "linear"
     weighted, plain = (load_file(str(path)) for path in sorted(folder.glob(f"{method}-*/model/{named}.safetensors")))
     assert any(
         array.shape != plain[name].shape or not np.allclose(array, plain[name]) for name, array in weighted.items()

@@ -260,7 +260,7 @@ def test_descriptions_of_a_run_without_them_are_refused(
 
 
 @pytest.mark.one_in(4)
-@pytest.mark.parametrize("method", ["linear", "attributes-only", "intercept", "heads"])
+@pytest.mark.parametrize("method", ["linear", "attributes-only", "intercept", "heads", "boosting"])
 def test_baselines_read_descriptions_too(folder: Path, tmp_path: Path, method: str) -> None:
     """Without vectors of their own, values of one description are one; taken out and added, the others stay."""
     run = tmp_path / "run"

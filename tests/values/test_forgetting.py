@@ -57,7 +57,11 @@ def owners(run: Path, part: str) -> list[str]:
 
 @pytest.mark.parametrize(
     "method",
-    ["injector", "linear", *(pytest.param(name, marks=EXHAUSTIVE) for name in ("automl", "upa", "tokens", "chim"))],
+    [
+        "injector",
+        "linear",
+        *(pytest.param(name, marks=EXHAUSTIVE) for name in ("boosting", "automl", "upa", "tokens", "chim")),
+    ],
 )
 def test_a_run_whose_last_value_is_forgotten_still_predicts(method: str, copy: Callable[[str], Path]) -> None:
     run = copy(method) / "run"
@@ -73,7 +77,9 @@ def test_a_run_whose_last_value_is_forgotten_still_predicts(method: str, copy: C
 
 
 @pytest.mark.parametrize("fate", ["gone", "sorted", "without the person", "as it was"])
-@pytest.mark.parametrize("method", ["injector", "linear", pytest.param("automl", marks=EXHAUSTIVE)])
+@pytest.mark.parametrize(
+    "method", ["injector", "linear", *(pytest.param(name, marks=EXHAUSTIVE) for name in ("boosting", "automl"))]
+)
 def test_the_persons_scores_go_whatever_became_of_the_table(
     method: str, fate: str, copy: Callable[[str], Path]
 ) -> None:

@@ -176,6 +176,11 @@ class TextInput:
         """All columns that are read of every row; the negative is read where there is one."""
         return (*self.prompt, *self.columns, *self.pair)
 
+    @property
+    def joined_names(self) -> tuple[str, ...]:
+        """The columns that `read_all` joins: those of all texts, and of two with a prompt that as well."""
+        return (*(self.prompt if self.pair else ()), *self.columns, *self.pair)
+
     def read(self, table: Any, *, first_row: int = 1) -> list[str]:
         """Return the text of every row of a table; "" where there is none.
 
@@ -205,10 +210,14 @@ class TextInput:
         Args:
             words: whether a text may be a list of words, which are joined by spaces.
         """
-        names = (*(self.prompt if self.pair else ()), *self.columns, *self.pair)
         if words:
-            return join_text([list(table[name]) for name in names], separator=self.separator)
-        return self._joined(table, names, first_row)
+            return join_text([list(table[name]) for name in self.joined_names], separator=self.separator)
+        return self._joined(table, self.joined_names, first_row)
+
+    def read_rows(self, table: Any, *, first_row: int = 1) -> list[tuple[str, ...]]:
+        """Return the texts of every row that `read_all` joins, one of each column; errors as those of `read`."""
+        columns = [self._joined(table, [name], first_row) for name in self.joined_names]
+        return list(zip(*columns, strict=True))
 
     def _joined(self, table: Any, names: Sequence[str], first_row: int) -> list[str]:
         return join_text([listed_text(table[name], name, first_row) for name in names], separator=self.separator)

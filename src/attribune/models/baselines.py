@@ -14,6 +14,7 @@ __all__ = [
     "BASELINES",
     "AttributesOnly",
     "BaselineConfig",
+    "Boosting",
     "Heads",
     "Intercept",
     "Linear",
@@ -91,8 +92,19 @@ class Heads(BaselineConfig):
     reads_vectors = True
 
 
+class Boosting(BaselineConfig):
+    """Gradient-boosted trees on words, on how the text looks, on numbers and on the mean labels of each value."""
+
+    name = "boosting"
+    model = "attribune.models.boosting:BoostingModel"
+    trainer = "attribune.training.baselines:train_boosting"
+    file = "boosting.json"
+    stored_texts = "The words of the training texts, all but the rarest, are in `boosting.json` in plain text."
+    is_cheap = False
+
+
 BASELINES: dict[str, type[BaselineConfig]] = {
-    config.name: config for config in (Linear, AttributesOnly, Intercept, Heads)
+    config.name: config for config in (Linear, AttributesOnly, Intercept, Heads, Boosting)
 }
 """The methods that act in no backbone by name."""
 BASELINES |= load_plugins("baselines", BaselineConfig) | BASELINES  # a plugin replaces none of ours

@@ -9,7 +9,7 @@ Shapes: n rows, F features, O outputs of the task.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar, Self
@@ -22,6 +22,7 @@ from attribune.data.readers.base import EncodedRows, Reader
 from attribune.data.texts import TextInput
 from attribune.errors import AttribuneWarning, ConfigError, DataError
 from attribune.models.baseline_files import BaselineFiles, stored_text
+from attribune.models.class_problems import ClassProblem, class_problems
 from attribune.models.features import VectorFeatures
 from attribune.models.scorer import Baseline
 from attribune.models.sizes import Sizes
@@ -31,15 +32,12 @@ from attribune.schema.schema import Revision
 from attribune.tasks import Task, task_from_dict
 from attribune.tasks.base import LOSS, validation_score
 from attribune.tasks.capabilities import LINEAR, require
-from attribune.tasks.codecs import ClassCodec
 
 __all__ = ["LinearModel", "choose_c"]
 
 
 _GRID = (0.1, 0.3, 1.0, 3.0, 10.0)
 _ITERATIONS = 1_000
-# Logit of a class that no training row has: its probability is 0, and the logit stays finite.
-_ABSENT = -1e4
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -134,11 +132,6 @@ class LinearModel(Baseline):
     def prepare(self, device: Any, *, cache_mb: float | None = None) -> None:
         """Compute vectors of texts, if any, on a device; the linear model itself computes on the CPU."""
         self.features.prepare(device)
-
-    def batches(self, rows: EncodedRows, *, size: int) -> Iterator[tuple[npt.NDArray[np.intp], EncodedRows]]:
-        """Return all rows as one batch: a sparse product needs no smaller ones."""
-        if len(rows):
-            yield np.arange(len(rows)), rows
 
     def score(self, batch: EncodedRows) -> npt.NDArray[np.float32]:
         """Return the logits of rows, (n, O)."""
@@ -250,51 +243,19 @@ def _fit_task(matrix: Any, labels: Array, task: Task, C: float, weights: Array |
         of_known = None if weights is None else row_weights[known]
         model.fit(matrix[known], labels[known].astype(np.float64), sample_weight=of_known)
         return model.coef_.reshape(-1, 1), np.array([model.intercept_])
-    heads = [_fit_choice(matrix, choice.labels(labels), choice.codec, C, row_weights) for choice in task.codec.choices]
+    heads = [_fit_classes(matrix, problem, C) for problem in class_problems(task, labels, row_weights)]
     return np.hstack([weight for weight, _ in heads]), np.concatenate([bias for _, bias in heads])
 
 
-def _fit_choice(matrix: Any, labels: Array, codec: ClassCodec, C: float, row_weights: Array) -> tuple[Array, Array]:
-    """Return weight (F, K) and bias (K,) of a choice among K classes."""
-    K = len(codec.classes)
-    if not codec.has_one_class:
-        positive = codec.weights or (1.0,) * K
-        heads = [_fit_label(matrix, labels[:, i] > 0, positive[i], C, row_weights) for i in range(K)]
-        return np.hstack([weight for weight, _ in heads]), np.concatenate([bias for _, bias in heads])
-    if codec.has_shares:  # a row with each class that has a share
-        rows, classes = np.nonzero(labels)
-        matrix, row_weights, labels = matrix[rows], row_weights[rows] * labels[rows, classes], classes
-    return _fit_classes(matrix, labels, K, C, row_weights, codec.weights)
-
-
-def _fit_label(matrix: Any, positive: Array, weight: float, C: float, row_weights: Array) -> tuple[Array, Array]:
-    """Return the log-odds of one label: the difference of the two logits of a two-class problem."""
-    weights, bias = _fit_classes(matrix, positive.astype(np.int64), 2, C, row_weights, (1.0, weight))
-    return weights[:, 1:] - weights[:, :1], bias[1:] - bias[:1]
-
-
-def _fit_classes(
-    matrix: Any,
-    ids: Array,
-    classes: int,
-    C: float,
-    row_weights: Array,
-    class_weights: Sequence[float] | None = None,
-) -> tuple[Array, Array]:
-    """Return weight (F, classes) and bias (classes,), also for classes without a row."""
-    known = ids >= 0
-    present, targets = np.unique(ids[known], return_inverse=True)
-    if len(present) == 0:
-        raise DataError("none of the training labels is known: fit the task on the labels of these training rows")
-    weight, bias = np.zeros((matrix.shape[1], classes)), np.full(classes, _ABSENT)
-    bias[present] = 0
-    if len(present) > 1:
-        of_class = 1.0 if class_weights is None else np.asarray(class_weights)[ids[known]]
-        model = _logistic(matrix[known], targets, C, row_weights[known] * of_class)
-        # With two classes there is one vector, the logit of the second against the first.
-        learned = present if len(present) > 2 else present[1:]
-        weight[:, learned], bias[learned] = model.coef_.T, model.intercept_
-    return weight, bias
+def _fit_classes(matrix: Any, problem: ClassProblem, C: float) -> tuple[Array, Array]:
+    """Return weight (F, K) and bias (K,) of the logits of a problem, also for classes without a row."""
+    weight, learned = np.zeros((matrix.shape[1], problem.classes)), problem.learned
+    bias = np.zeros(len(learned))
+    if len(learned):
+        targets = np.searchsorted(problem.present, problem.ids)
+        model = _logistic(matrix[problem.rows], targets, C, problem.weights)
+        weight[:, learned], bias = model.coef_.T, model.intercept_
+    return problem.of_task(weight), problem.logits(bias)
 
 
 def _logistic(matrix: Any, targets: Array, C: float, row_weights: Array) -> Any:

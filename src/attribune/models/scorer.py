@@ -170,3 +170,11 @@ class Baseline:
     def batch_refusal(self) -> str:
         """Refuse batches with rows of other models."""
         return "it has no pretrained backbone"
+
+    def prepare(self, device: Any, *, cache_mb: float | None = None) -> None:
+        """Do nothing: baselines compute on the CPU, and generate no weights."""
+
+    def batches(self, rows: EncodedRows, *, size: int) -> Iterator[tuple[npt.NDArray[np.intp], Any]]:
+        """Return all rows as one batch: what needs smaller ones cuts them itself."""
+        if len(rows):
+            yield np.arange(len(rows)), rows

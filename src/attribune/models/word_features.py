@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar, Self
@@ -16,11 +16,11 @@ from attribune.data.readers.base import Reader
 from attribune.data.readers.text import PlainReader
 from attribune.data.texts import TextInput
 from attribune.errors import ConfigError, DataError
-from attribune.schema import Schema
+from attribune.schema import FittedAttribute, Schema
 from attribune.schema.description_kinds import FittedField
 from attribune.schema.schema import Revision
 
-__all__ = ["LinearFeatures", "described", "described_width", "one_hot"]
+__all__ = ["LinearFeatures", "check_ids", "described", "described_width", "one_hot"]
 
 _FEW_ROWS = 1_000
 
@@ -140,14 +140,10 @@ def _vectorizer(**options: Any) -> Any:
     return TfidfVectorizer(ngram_range=(1, 2), sublinear_tf=True, **options)
 
 
-def one_hot(ids: Array, schema: Schema) -> Any:
-    """Return (n, sum of sizes without id 0); several slots of one attribute add up.
-
-    Those of values that have nothing but their descriptions are empty.
-    """
+def check_ids(ids: Array, schema: Schema) -> None:
+    """Raise a DataError unless ids (n, slots) can be those that a schema encodes."""
     if ids.ndim != 2 or ids.shape[1] != schema.slots:
         raise DataError(f"attribute_ids have shape {ids.shape}: the schema of this model needs (rows, {schema.slots})")
-    rows, columns, offset = [np.zeros(0, dtype=np.int64)], [np.zeros(0, dtype=np.int64)], 0
     for attribute in schema.attributes:
         last = attribute.size - 1
         part = ids[:, attribute.columns]
@@ -156,27 +152,42 @@ def one_hot(ids: Array, schema: Schema) -> Any:
                 f"attribute {attribute.name!r} has the id {wrong.max()}, but ids from 0 to {last}: encode the rows "
                 "with the schema of this model"
             )
+
+
+def one_hot(ids: Array, schema: Schema) -> Any:
+    """Return (n, sum of sizes without id 0); several slots of one attribute add up.
+
+    Those of values that have nothing but their descriptions are empty.
+    """
+    check_ids(ids, schema)
+    rows, columns, offset = [np.zeros(0, dtype=np.int64)], [np.zeros(0, dtype=np.int64)], 0
+    for attribute in schema.attributes:
+        part = ids[:, attribute.columns]
         row, slot = np.nonzero(part if attribute.layout.has_own_vectors else np.zeros_like(part))
         rows.append(row)
         columns.append(offset + part[row, slot] - 1)
-        offset += last
+        offset += attribute.size - 1
     index = (np.concatenate(rows), np.concatenate(columns))
     return sparse.csr_array((np.ones(len(index[0])), index), shape=(len(ids), offset))
 
 
-def described_width(schema: Schema) -> int:
+def described_width(attributes: Iterable[FittedAttribute]) -> int:
     """Return the number of columns of `described`."""
-    descriptions = (attribute.description for attribute in schema)
+    descriptions = (attribute.description for attribute in attributes)
     return sum(_columns(one) for description in descriptions if description for one in description.fields)
 
 
-def described(ids: Array, schema: Schema) -> Any:
+def described(ids: Array, attributes: Iterable[FittedAttribute]) -> Any:
     """Return what is known of the values of rows (n, D): a column for each category, and the figures.
 
     Several values of an attribute add up.
+
+    Args:
+        ids: (n, slots) of all attributes.
+        attributes: those of a schema, or some of them.
     """
     parts = [sparse.csr_array((len(ids), 0))]
-    for attribute in schema:
+    for attribute in attributes:
         if attribute.description is None:
             continue
         start, blocks = 0, []

@@ -18,13 +18,14 @@ class SavedRecord(BaseModel):
 
 
 class TrainingRecord(SavedRecord):
-    """How the training went; linear baselines have `C`, others the fields about steps.
+    """How the training went; linear baselines have `C`, `boosting` `trees`, others the fields about steps.
 
     Args:
         C: inverse of the regularisation.
         trials: networks that were compared, of which the one that was best has these steps.
         best_trial: its number, from 1.
         network: its settings.
+        trees: settings of boosted trees.
         epochs: passes over the training rows.
         best_step: the step whose weights the model has.
         selected_by: the metric by which that step was chosen, or ``loss``; None for the main metric, as in early files.
@@ -42,6 +43,7 @@ class TrainingRecord(SavedRecord):
     trials: int | None = None
     best_trial: int | None = None
     network: dict[str, Any] | None = None
+    trees: dict[str, Any] | None = None
     steps: int = 0
     epochs: float = 0.0
     best_step: int = 0

@@ -1,4 +1,4 @@
-"""Fits of the linear baselines, on words or on vectors of a frozen backbone; validation rows choose what shrinks."""
+"""Fits of the baselines, on words or on vectors of a frozen backbone; validation rows choose what shrinks."""
 
 from __future__ import annotations
 
@@ -15,16 +15,27 @@ from attribune.core.device import default_device
 from attribune.core.progress import Reporter
 from attribune.data.texts import TextInput
 from attribune.models.baselines import BaselineConfig, Heads
+from attribune.models.boosting import BoostingModel, choose_boosting
 from attribune.models.features import SentenceVectors, VectorFeatures
 from attribune.models.linear import LinearModel, choose_c
 from attribune.runs.folder import RunFolder
+from attribune.schema import Schema
 from attribune.schema.columns import column_batches
 from attribune.tasks.base import validation_score
 from attribune.tasks.capabilities import LINEAR, require
 from attribune.training.plan import DataPlan, TrainingPlan
 from attribune.training.preparation import PreparedData, PreparedSplit
 
-__all__ = ["BASELINE_ROWS", "chosen_rows", "fit_frozen", "fit_linear", "train_frozen", "train_linear"]
+__all__ = [
+    "BASELINE_ROWS",
+    "chosen_rows",
+    "fit_boosting",
+    "fit_frozen",
+    "fit_linear",
+    "train_boosting",
+    "train_frozen",
+    "train_linear",
+]
 
 BASELINE_ROWS = 200_000  # more would take longer than the model, and hardly improve a linear baseline
 
@@ -49,28 +60,50 @@ def fit_linear(data: PreparedData, text: TextInput | None, *, by: str) -> Linear
         text: the text columns; None leaves the text out.
         by: as `selection_score` takes it.
     """
-
-    def inputs(split: PreparedSplit) -> tuple[list[str] | None, npt.NDArray[np.int64], npt.NDArray[Any]]:
-        table, labels = split.table, split.labels
-        ids = data.schema.encode(table)[0] if len(data.schema) else np.zeros((len(table), 0), np.int64)
-        return None if text is None else text.read_all(table), ids, labels
-
-    train = chosen_rows(data.splits["train"])
-    texts, ids, labels = inputs(train)
-    validation_texts, validation_ids, validation_labels = inputs(chosen_rows(data.splits["validation"]))
+    train, validation = (chosen_rows(data.splits[name]) for name in ("train", "validation"))
     model, _ = choose_c(
-        texts,
-        ids,
+        None if text is None else text.read_all(train.table),
+        _ids(train, data.schema),
         schema=data.schema,
-        labels=labels,
+        labels=train.labels,
         task=data.task,
         weights=train.weights,
-        validation_texts=validation_texts,
-        validation_ids=validation_ids,
-        validation_labels=validation_labels,
+        validation_texts=None if text is None else text.read_all(validation.table),
+        validation_ids=_ids(validation, data.schema),
+        validation_labels=validation.labels,
         by=by,
     )
     return model
+
+
+def fit_boosting(data: PreparedData, text: TextInput, *, by: str) -> BoostingModel:
+    """Fit on at most `BASELINE_ROWS` training rows, with settings that are chosen on the validation rows.
+
+    Args:
+        by: as `selection_score` takes it.
+
+    Raises:
+        ConfigError: for a task that the trees cannot learn.
+    """
+    require(data.task, LINEAR, what="the baseline boosting")
+    train, validation = (chosen_rows(data.splits[name]) for name in ("train", "validation"))
+    return choose_boosting(
+        text.read_rows(train.table),
+        _ids(train, data.schema),
+        schema=data.schema,
+        labels=train.labels,
+        task=data.task,
+        weights=train.weights,
+        validation_texts=text.read_rows(validation.table),
+        validation_ids=_ids(validation, data.schema),
+        validation_labels=validation.labels,
+        by=by,
+    )
+
+
+def _ids(split: PreparedSplit, schema: Schema) -> npt.NDArray[np.int64]:
+    """Return the ids of the attributes of a split, (n, slots)."""
+    return schema.encode(split.table)[0] if len(schema) else np.zeros((len(split.table), 0), np.int64)
 
 
 def fit_frozen(source: DataPlan, data: PreparedData, reporter: Reporter, *, with_weights: bool, by: str) -> LinearModel:
@@ -162,6 +195,17 @@ def train_linear(
     linear = fit_linear(data, plan.data.text if config.reads_text else None, by=plan.training.select_by)
     replace(linear, text_input=plan.data.text).save_pretrained(folder.model)
     return {"C": linear.C, "seconds": time.perf_counter() - started}
+
+
+def train_boosting(
+    config: BaselineConfig, plan: TrainingPlan, folder: RunFolder, data: PreparedData, reporter: Reporter
+) -> dict[str, Any]:
+    """Fit trees on words and attributes, and save the model; `TrainingRecord` says what is returned."""
+    started = time.perf_counter()
+    model = fit_boosting(data, plan.data.text, by=plan.training.select_by)
+    replace(model, text_input=plan.data.text).save_pretrained(folder.model)
+    settings = {name: getattr(model, name) for name in ("iterations", "learning_rate", "min_samples_leaf")}
+    return {"trees": settings, "seconds": time.perf_counter() - started}
 
 
 def train_frozen(

@@ -389,9 +389,6 @@ class AutoMLModel(Baseline):
         """Return what reads the texts of rows."""
         return PartsReader(is_pair=self.network.is_pair)
 
-    def prepare(self, device: Any, *, cache_mb: float | None = None) -> None:
-        """Do nothing: the network computes on the CPU, and generates no weights."""
-
     def batches(self, rows: EncodedRows, *, size: int) -> Iterator[tuple[npt.NDArray[np.intp], _Batch]]:
         """Cut rows into batches of similar length, each with the indices of its rows."""
         if not len(rows):

@@ -67,7 +67,8 @@ def values_of(results: dict[str, Any], model: int = 0, part: str = "test") -> di
     return {name: figure["value"] for name, figure in results["results"][model]["parts"][part].items()}
 
 
-METHODS = ["injector", "adapter", "none", "tokens", "e2ln", "pln+upa", "poly", "linear", "attributes-only", "automl"]
+NETWORKS = ["injector", "adapter", "none", "tokens", "e2ln", "pln+upa", "poly"]
+METHODS = [*NETWORKS, "linear", "attributes-only", "boosting", "automl"]
 TAKES_LONG = "automl"
 
 
@@ -223,12 +224,13 @@ def test_a_run_can_be_repeated_from_its_recipe_with_changes(trained_runs: Traine
 
 @slow
 def test_methods_are_compared_on_the_same_rows(train: Words, data: Path, tmp_path: Path, attribune: Run) -> None:
-    code, out, _ = attribune(*train(data), "--compare", "none", "linear")
+    code, out, _ = attribune(*train(data), "--compare", "none", "linear", "boosting")
     assert code == 0
     assert out.startswith("validation, 9 rows\n")
     assert "\ninjector " in out
     assert "\nmajority " in out
-    for other in ("injector, attributes hidden", "none", "linear", "linear, text only", "attributes-only", "majority"):
+    baselines = ("linear", "linear, text only", "attributes-only", "majority")
+    for other in ("injector, attributes hidden", "none", "boosting", *baselines):
         assert f"injector against {other}, test accuracy: " in out
     run = tmp_path / "run"
     none = run / "compare" / "none"
