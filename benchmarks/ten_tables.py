@@ -397,6 +397,8 @@ def main() -> None:
     if options.summary:
         print("\n".join(summary(read_cells(options.output), options.table, options.setting)))
         return
+    if unknown := sorted(set(options.setting or ()) - set(SETTINGS)):
+        parser.error(f"--setting {', '.join(unknown)}: choose from {', '.join(SETTINGS)}")
     quiet_libraries()
     cells = [
         Cell(table=table, setting=setting, seed=seed)
