@@ -83,6 +83,8 @@ bench: $(READY)
 	$(BIN)/python benchmarks/real_data.py sweep
 	$(BIN)/python benchmarks/real_data.py test
 	$(BIN)/python benchmarks/real_data.py rates
+	$(BIN)/python benchmarks/ten_tables.py
+	$(BIN)/python benchmarks/ten_tables_autogluon.py
 	$(BIN)/attribune data prepare polmed --source "$$ATTRIBUNE_DATA" --output data/polmed
 	$(BIN)/attribune data prepare critics --source "$$ATTRIBUNE_DATA" --output data/critics
 	$(BIN)/attribune benchmark run --preset small --output benchmarks/runs/small --workers 2

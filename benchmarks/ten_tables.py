@@ -1,0 +1,422 @@
+"""What a user gets on ten small tables and three larger ones, with the defaults of `attribune.train`.
+
+    python benchmarks/ten_tables.py [--table films amazon] [--setting linear injector] [--seeds 0 1 2]
+    python benchmarks/ten_tables.py --rows 300 --epochs 0.2     # a trial, in a file of its own
+    python benchmarks/ten_tables.py --summary                   # what was found so far, as a Markdown table
+
+Each table is prepared from its raw file: rows without a text or a label and duplicates are left out, and 70 % of the
+texts train, 10 % validate and 20 % test, drawn by the seed; of headlines it is so many stories. All settings of a seed
+have the same rows. `linear` has the cheap baselines beside it; `adapter` reads the text alone. Each cell (table,
+setting, seed) is a run in benchmarks/runs/ without its weights; what is done is not done again, an interrupted one goes
+on, and several calls at once share the cells. Every cell is written to benchmarks/results/ten_tables.json as it
+finishes, with the paired differences to `linear` on the same test rows. The data are looked for in the folder that
+ATTRIBUNE_DATA names.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import json
+import shutil
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import cache
+from pathlib import Path
+from statistics import mean
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from datasets import Dataset
+from harness import DATA, RESULTS, RUNS, arguments
+
+from attribune.core.files import replace_file
+from attribune.core.job_folder import locked
+from attribune.core.progress import ConsoleReporter, quiet_libraries
+from attribune.data.clusters import clustered, unpacked_clusters
+from attribune.data.splits import split_table
+from attribune.data.tables import read_table
+from attribune.errors import AttribuneError
+from attribune.metrics.bootstrap import Interval, PairedResult, paired
+from attribune.metrics.metric import Metric, metric_info
+from attribune.runs.folder import RunFolder
+from attribune.runs.stored_scores import StoredScores
+from attribune.tasks.base import scored_metrics
+from attribune.training.train import train
+from attribune_lab.benchmark.tables import readable_json
+
+REFERENCE = "linear"
+SETTINGS: dict[str, dict[str, Any]] = {
+    REFERENCE: {"method": "linear", "baselines": True},
+    "adapter": {"method": "adapter"},
+    "injector": {"method": "injector"},
+    "plora": {"method": "plora"},
+}
+"""Arguments of `train`."""
+
+
+# Tables
+
+
+@dataclass(frozen=True, kw_only=True)
+class Table:
+    """Rows with a text and labels.
+
+    Args:
+        rows: with the columns `text`, the labels, the attributes and `group`.
+        task: its kind.
+        judge: the attribute that says who judged a text; without one, a text has one row.
+        group: column of what is split in place of texts.
+    """
+
+    rows: pd.DataFrame
+    label: Sequence[str]
+    attributes: Sequence[str]
+    task: str = "classification"
+    judge: str | None = None
+    group: str | None = None
+
+    def cleaned(self, most: int | None) -> Dataset:
+        """The rows without duplicates, at most so many: those of texts drawn at random."""
+        columns = dict.fromkeys(("text", *self.label, *self.attributes, *filter(None, [self.group])))
+        rows = self.rows[list(columns)].assign(text=self.rows["text"].str.strip())
+        rows = rows[rows["text"].fillna("") != ""].dropna(subset=list(self.label))
+        rows = rows.drop_duplicates(["text", *filter(None, [self.judge])])
+        if most is not None:
+            texts = pd.factorize(rows["text"])[0]
+            places = np.random.default_rng(0).permutation(texts.max() + 1)[texts]
+            rows = rows.iloc[np.argsort(places, kind="stable")[:most]].sort_index()
+        return read_table(rows.reset_index(drop=True))
+
+    def parts(self, seed: int, most: int | None = None) -> dict[str, Dataset]:
+        """Training, validation and test rows."""
+        rule: dict[str, Any] = {} if self.group is None else {"by": "group", "column": self.group}
+        split = split_table(self.cleaned(most), text=["text"], seed=seed, fractions=(0.7, 0.1, 0.2), **rule)
+        return {"train": split.train, "validation": split.validation, "test": split.test}
+
+
+def from_csv(*file: str, text: str, encoding: str = "utf-8") -> pd.DataFrame:
+    return pd.read_csv(DATA.joinpath(*file), encoding=encoding).rename(columns={text: "text"})
+
+
+def progressive() -> Table:
+    """Stance of tweets towards a target; the class is the first word of its description."""
+    rows = from_csv("crowdflower", "progressive-tweet-sentiment.csv", text="tweet")
+    question = next(name for name in rows.columns if name.startswith("q1_"))
+    stance = rows[question].str.partition(":")[0]
+    return Table(rows=rows.assign(stance=stance), label=["stance"], attributes=["target"])
+
+
+def beer() -> Table:
+    """Four aspects of beers; style, brewery, strength and the overall rating of the same user are left out."""
+    rows = pd.read_json(DATA / "beeradvocate" / "beer_head.jsonl", lines=True, dtype=False)
+    return Table(
+        rows=rows.rename(columns={"review/text": "text"}),
+        label=[f"review/{name}" for name in ("appearance", "aroma", "palate", "taste")],
+        attributes=["user/profileName", "beer/beerId"],
+        task="aspects",
+    )
+
+
+def emotions() -> Table:
+    """Emotion of a sentence with an idiom."""
+    rows = from_csv("crowdflower", "primary-plutchik-wheel-DFE.csv", text="sentence")
+    return Table(rows=rows, label=["emotion"], attributes=["idiom_id"])
+
+
+def corporate() -> Table:
+    """What messages of companies are for; of a text that stands several times, the first row is taken."""
+    rows = from_csv("crowdflower", "Corporate-messaging-DFE.csv", text="text", encoding="latin-1")
+    return Table(rows=rows, label=["category"], attributes=["screenname"])
+
+
+def economic() -> Table:
+    """Whether articles are about the economy; their date is left out."""
+    rows = from_csv("crowdflower", "economic-news-relevance-1995-2014.csv.gz", text="texts")
+    return Table(
+        rows=rows.assign(paper=rows["wsj"].map({1: "wsj", 0: "wapo"})), label=["economy"], attributes=["paper"]
+    )
+
+
+def polmed() -> Table:
+    """What messages of politicians are about."""
+    rows = from_csv("polmed", "political_social_media.csv", text="text", encoding="latin-1")
+    rows = rows.rename(columns={"label": "politician"})
+    return Table(rows=rows, label=["message"], attributes=["politician", "source", "audience", "bias"])
+
+
+def complaints() -> Table:
+    """Product that a complaint is about; dates, the issue, which tells it, and what came of it are left out."""
+    rows = from_csv("consumer_complaints", "complaints_part.csv.gz", text="consumer_complaint_narrative")
+    return Table(rows=rows, label=["product"], attributes=["company", "state"])
+
+
+def news() -> Table:
+    """Category of headlines, all of one story in one part; address and time are left out."""
+    rows = from_csv("news_aggregator", "uci-news-aggregator-first.csv.gz", text="TITLE")
+    return Table(rows=rows, label=["CATEGORY"], attributes=["PUBLISHER", "HOSTNAME"], group="STORY")
+
+
+def hate() -> Table:
+    """Whether single annotators find tweets hateful; what else they said of them is left out."""
+    rows = []
+    for part in ("train", "dev", "test"):
+        with gzip.open(DATA / "lewidi" / f"HS-Brexit_{part}.json.gz", "rt", encoding="utf-8") as file:
+            items = json.load(file).values()
+        for item in items:
+            lists = (item["annotators"], item["other_info"]["annotators group"], item["annotations"])
+            for annotator, group, hateful in zip(*(words.split(",") for words in lists), strict=True):
+                rows.append({"text": item["text"], "annotator": annotator, "group": group, "hateful": hateful})
+    attributes = ["annotator", "group"]
+    return Table(rows=pd.DataFrame(rows), label=["hateful"], attributes=attributes, judge="annotator")
+
+
+def valence() -> Table:
+    """How positive annotators find reviews, of whom nothing else is known; their other answers are left out."""
+    judgements = pd.read_csv(DATA / "studemo" / "annotation_data.csv.gz")
+    rows = judgements.merge(pd.read_csv(DATA / "studemo" / "text_data.csv.gz"), on="text_id")
+    return Table(rows=rows, label=["valence"], attributes=["annotator_id"], task="regression", judge="annotator_id")
+
+
+def amazon() -> Table:
+    """Stars of reviews; their summaries and dates are left out."""
+    rows = from_csv("amazon_musical_instruments", "Musical_instruments_reviews.csv", text="reviewText")
+    return Table(rows=rows, label=["overall"], attributes=["reviewerID", "asin"], task="rating")
+
+
+def films() -> Table:
+    """Verdicts of critics; those without one, and dates, are left out."""
+    rows = from_csv("rt_critics", "critics.csv", text="quote")
+    rows = rows[rows["fresh"] != "none"]
+    return Table(rows=rows, label=["fresh"], attributes=["critic", "title", "publication"])
+
+
+def politeness() -> Table:
+    """Politeness of requests, of which five people judged each; the community is left out."""
+    files = [DATA / "politeness" / f"{name}.annotated.csv.gz" for name in ("wikipedia", "stack-exchange")]
+    requests = pd.concat([pd.read_csv(file) for file in files])
+    judged = [
+        pd.DataFrame({"text": requests["Request"], "judge": requests[f"TurkId{i}"], "score": requests[f"Score{i}"]})
+        for i in range(1, 6)
+    ]
+    rows = pd.concat(judged, ignore_index=True)
+    return Table(rows=rows, label=["score"], attributes=["judge"], task="regression", judge="judge")
+
+
+TABLES: dict[str, Callable[[], Table]] = {
+    "progressive stance": progressive,
+    "beer aspects": beer,
+    "primary emotions": emotions,
+    "corporate messaging": corporate,
+    "economic news": economic,
+    "PolMed": polmed,
+    "consumer complaints": complaints,
+    "news": news,
+    "HS-Brexit": hate,
+    "StudEmo": valence,
+    "amazon": amazon,
+    "films": films,
+    "politeness": politeness,
+}
+"""From the smallest to the largest; the last three have more than 10,000 rows."""
+
+
+@cache
+def table_of(name: str) -> Table:
+    return TABLES[name]()
+
+
+# Cells
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cell:
+    """One training."""
+
+    table: str
+    setting: str
+    seed: int
+
+    @property
+    def key(self) -> str:
+        return f"{self.table}, {self.setting}, {self.seed}"
+
+    @property
+    def reference(self) -> Cell:
+        """The same with the setting to which others are compared."""
+        return replace(self, setting=REFERENCE)
+
+    def run(self, folder: Path) -> RunFolder:
+        """Where it is."""
+        return RunFolder(folder / self.table.replace(" ", "_") / f"{self.setting.replace(' ', '_')}.{self.seed}")
+
+    def train(self, folder: Path, *, rows: int | None, epochs: float | None) -> None:
+        """Do it, unless it is done or another process is about it."""
+        run, table = self.run(folder), table_of(self.table)
+        with locked(run.path.with_name(f"{run.path.name}.lock")) as is_free:
+            if not is_free or run.is_finished:
+                return
+            print(f"\n{self.key}", file=sys.stderr, flush=True)
+            parts = table.parts(self.seed, rows)
+            options: dict[str, Any] = {
+                "text": "text",
+                "label": table.label,
+                "attributes": table.attributes,
+                "task": table.task,
+                "seed": self.seed,
+                "epochs": epochs,
+                "baselines": False,
+            }
+            options |= {"validation": parts["validation"], "test": parts["test"]} | SETTINGS[self.setting]
+            train(parts["train"], run.path, resume=True, reporter=ConsoleReporter(), **options)
+            shutil.rmtree(run.model)
+
+
+def record(run: RunFolder) -> dict[str, Any]:
+    """What a finished run says of its rows."""
+    results, scores = run.read_results(), StoredScores.read(run.path)
+    proper = scores.task.proper_score(scores.parts["test"]["logits"], scores.parts["test"]["labels"])
+    assert proper is not None
+    model, *others = results.models
+    found: dict[str, Any] = {
+        "proper": proper.name,
+        "main": "r2" if results.main_metric == proper.name else results.main_metric,
+        "rows": results.rows,
+        "seconds": round(results.training.seconds, 1),
+        "epochs": round(results.training.epochs, 2),
+        "device": results.environment.device,
+        "threads": results.environment.threads,
+    }
+    found |= {part: values_of(metrics) for part, metrics in model.parts.items()}
+    if others:
+        found["beside"] = {other.name: values_of(other.parts["test"]) for other in others}
+    return found
+
+
+def metrics_of(scores: StoredScores, part: str, logits: Any = None) -> dict[str, Metric]:
+    """The metrics over the rows of a part, with the clusters of these; of other logits where they are given."""
+    arrays = scores.parts[part]
+    found = scored_metrics(scores.task, arrays["logits"] if logits is None else logits, arrays["labels"])
+    return clustered(found, unpacked_clusters(arrays))
+
+
+def values_of(metrics: Mapping[str, Metric | Interval]) -> dict[str, float]:
+    return {name: round(one.value if isinstance(one, Interval) else one.value(), 5) for name, one in metrics.items()}
+
+
+def differences(
+    mine: Mapping[str, Metric], theirs: Mapping[str, Metric], names: Sequence[str]
+) -> dict[str, dict[str, Any]]:
+    """The paired differences of some metrics on the same rows."""
+    found = {name: paired(mine[name], theirs[name]) for name in names}
+    return {name: {key: value for key, value in asdict(one).items() if key != "level"} for name, one in found.items()}
+
+
+# Results
+
+
+def read_cells(output: Path) -> dict[str, dict[str, Any]]:
+    """The cells that are done, by their keys."""
+    return dict(json.loads(output.read_text(encoding="utf-8"))["cells"]) if output.is_file() else {}
+
+
+def write_cell(output: Path, folder: Path, key: str, found: Mapping[str, Any]) -> None:
+    """Add to what the file says of a cell, also while other processes add to theirs."""
+    with locked(folder / "results.lock", timeout=-1):
+        cells = read_cells(output)
+        cells[key] = {**cells.get(key, {}), **found}
+        output.parent.mkdir(parents=True, exist_ok=True)
+        replace_file(output, f"{readable_json({'cells': cells})}\n".encode())
+
+
+def compare(output: Path, folder: Path, cells: Sequence[Cell]) -> None:
+    """Add the differences to the reference to the cells where both are done."""
+    done = read_cells(output)
+    for cell in cells:
+        known, reference = done.get(cell.key, {}), cell.reference
+        if cell == reference or not known or "against" in known or reference.key not in done:
+            continue
+        mine, theirs = (metrics_of(StoredScores.read(one.run(folder).path), "test") for one in (cell, reference))
+        names = dict.fromkeys([known["proper"], known["main"]])
+        write_cell(output, folder, cell.key, {"against": differences(mine, theirs, list(names))})
+
+
+def summary(done: Mapping[str, Mapping[str, Any]], tables: Sequence[str], settings: Sequence[str] | None) -> list[str]:
+    """A Markdown table of means over the seeds; all settings that were measured, unless they are named."""
+    settings = settings or list(dict.fromkeys(key.split(", ")[1] for key in done))
+    lines = [f"| table | test rows | metric | {' | '.join(settings)} |", f"|---|---|---|{'---|' * len(settings)}"]
+    for table in tables:
+        by_setting = {name: [done[key] for key in done if key.startswith(f"{table}, {name}, ")] for name in settings}
+        known = [one for found in by_setting.values() for one in found]
+        if not known:
+            continue
+        rows = f"{round(mean(one['rows']['test'] for one in known)):,}"
+        for metric in (known[0]["main"], known[0]["proper"]):
+            cells = [shown(found, metric) for found in by_setting.values()]
+            lines.append(f"| {table} | {rows} | {metric_info(metric).words} | {' | '.join(cells)} |")
+        times = [f"{mean(one['seconds'] for one in found):,.0f}" if found else "" for found in by_setting.values()]
+        lines.append(f"| {table} | {rows} | seconds | {' | '.join(times)} |")
+    return lines
+
+
+def shown(found: Sequence[Mapping[str, Any]], metric: str) -> str:
+    """The mean of a metric, and of its differences, with the number of seeds that show the setting better or worse."""
+    if not found:
+        return ""
+    info = metric_info(metric)
+    value = f"{mean(one['test'][metric] for one in found) * info.scale:.{1 if info.is_share else 3}f}"
+    gaps = [PairedResult.from_record(one["against"][metric]) for one in found if "against" in one]
+    if not gaps:
+        return value
+    signs = [(gap.difference > 0) == info.higher_is_better for gap in gaps if gap.shows_difference]
+    gap = f"{mean(gap.difference for gap in gaps) * info.scale:+.{1 if info.is_share else 3}f}"
+    return f"{value} ({gap}; better {sum(signs)}, worse {len(signs) - sum(signs)} of {len(gaps)})"
+
+
+def options_of(parser: argparse.ArgumentParser) -> argparse.Namespace:
+    """The arguments, with the folder of the runs and the file of results: those of a trial are apart."""
+    parser.set_defaults(output=None)
+    parser.add_argument("--table", nargs="+", choices=TABLES, default=list(TABLES))
+    parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2], metavar="N")
+    parser.add_argument("--rows", type=int, metavar="N", help="of a table, at most")
+    parser.add_argument("--epochs", type=float, metavar="N", help="at most; as `train` by default")
+    options = parser.parse_args()
+    trial = [f"{name}_{value:g}" for name in ("rows", "epochs") if (value := getattr(options, name)) is not None]
+    options.folder = RUNS / "_".join(["ten_tables", *trial])
+    options.output = options.output or (options.folder if trial else RESULTS) / "ten_tables.json"
+    return options
+
+
+def main() -> None:
+    parser = arguments(__doc__, "ten_tables")
+    parser.add_argument("--setting", nargs="+", metavar="NAME", help=f"of {', '.join(SETTINGS)}; all")
+    parser.add_argument("--summary", action="store_true", help="train nothing, and show what was found so far")
+    options = options_of(parser)
+    if options.summary:
+        print("\n".join(summary(read_cells(options.output), options.table, options.setting)))
+        return
+    if unknown := sorted(set(options.setting or ()) - set(SETTINGS)):
+        parser.error(f"--setting {', '.join(unknown)}: choose from {', '.join(SETTINGS)}")
+    quiet_libraries()
+    cells = [
+        Cell(table=table, setting=setting, seed=seed)
+        for seed in options.seeds
+        for table in options.table
+        for setting in options.setting or SETTINGS
+    ]
+    for cell in cells:
+        run = cell.run(options.folder)
+        try:
+            cell.train(options.folder, rows=options.rows, epochs=options.epochs)
+        except AttribuneError as error:
+            print(f"{cell.key} failed: {error}", file=sys.stderr, flush=True)
+        if run.is_finished and cell.key not in read_cells(options.output):
+            write_cell(options.output, options.folder, cell.key, record(run))
+        compare(options.output, options.folder, cells)
+    print(f"written: {options.output}")
+
+
+if __name__ == "__main__":
+    main()
