@@ -657,7 +657,7 @@ _SENTENCES: dict[str, str | Callable[[Values], str]] = {
     "tags-without-form": _tags_without_form,
     "values-dropped": _values_dropped,
     "window-lengthened": "{longer:.0%} of the texts are longer than {usual} tokens, so up to {size} are read of each, "
-    "which takes about {cost:.1f} times as long: set max_length to read another number",
+    "which takes about {cost:.1f} times as long, and more memory: set max_length to read another number",
     "answers-not-in-window": "{answers:,} of {rows:,} answers are whole in no window of {window}, and learned as if "
     "there were none: raise max_length",
     **dict.fromkeys(_SAID_ELSEWHERE, "{text}"),

@@ -16,8 +16,8 @@ from attribune.backbones.sharing import SharedBackbones
 from attribune.core.checksums import CHECKSUMS
 from attribune.data.texts import TextInput
 from attribune.errors import AttribuneWarning, ConfigError, DataError, ModelFolderError
-from attribune.models import features as linear_features
 from attribune.models import linear
+from attribune.models import word_features as linear_features
 from attribune.models.linear import LinearModel, choose_c
 from attribune.models.predictor import Predictor, quantised
 from attribune.models.predictor_group import PredictorGroup

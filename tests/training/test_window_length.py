@@ -56,7 +56,7 @@ def test_the_window_holds_nearly_all_texts_and_the_cost_is_said(backbone: Path, 
     run, notes = trained(tmp_path / "run", backbone, rows(long=20))
     assert run.read_recipe().data.max_length == 352, "332 ids, and a multiple of 32"
     (said,) = (line for line in notes.lines if "longer than 256 tokens" in line)
-    assert "so up to 352 are read of each, which takes about 1.3 times as long: set max_length" in said
+    assert "so up to 352 are read of each, which takes about 1.3 times as long, and more memory: set max_length" in said
     assert said in run.read_results().notes
     assert "window-lengthened" in {found.code for found in run.read_results().findings}
     assert str(Predictor.from_pretrained(run.path).text_input.window) == "head:352"
