@@ -277,6 +277,16 @@ def test_an_export_says_that_it_is_of_the_network_alone(run: RunFolder, tmp_path
     assert done.description.endswith("of the network alone: predictions of the run also count a linear model beside it")
 
 
+def test_a_network_that_reads_no_attributes_has_a_linear_model_that_reads_none(run: RunFolder, tmp_path: Path) -> None:
+    (tmp_path / "backbone").symlink_to(run.path.parent / "backbone")
+    other = trained(tmp_path / "run", **{"method.name": "adapter", "training.blend": "always"})
+    predictor = Predictor.from_pretrained(other.path)
+    assert len(predictor.blend.features.schema) == 0
+    assert predictor.predict("great film")["prediction"] in ("good", "bad")
+    stored = other.read_results().models
+    assert [model.name for model in stored[:2]] == ["adapter", "adapter, not blended"]
+
+
 @pytest.mark.parametrize("settings", [{"training.blend": "never"}, {"data.shuffled": True}])
 def test_nothing_is_blended(run: RunFolder, tmp_path: Path, settings: dict[str, Any]) -> None:
     (tmp_path / "backbone").symlink_to(run.path.parent / "backbone")

@@ -654,8 +654,12 @@ class ConditionedModel(PreTrainedModel):
             tokenizer=self.tokenizer,
             sizes=self.sizes(),
             memory=self.memory,
-            blend=None if self.blend is None else self.blend.under(known.schema),
+            blend=self.blend_under(known.schema),
         )
+
+    def blend_under(self, schema: Schema) -> Blend | None:
+        """Return the linear model beside it, if there is one, with the values of another schema."""
+        return self.blend if self.blend is None or not self.reads_attributes else self.blend.under(schema)
 
     def push_to_hub(
         self,
@@ -792,5 +796,5 @@ class ConditionedModel(PreTrainedModel):
         model.load_state_dict(tensors | model.values.load(tensors))
         if (kind := memory_of(model.method_config)) is not None:
             model.memory = kind.empty(model, backbone=backbone).loaded(folder.path, schema)
-        model.blend = Blend.load(folder.path, schema=schema, outputs=model.task.outputs)
+        model.blend = Blend.load(folder.path, schema=model.input_schema, outputs=model.task.outputs)
         return cast(Self, model.eval())

@@ -223,8 +223,7 @@ class ValueTables:
         for method in () if adds else methods:
             method.clear_caches()
         self._model.schema, self._model.slots = known.schema, known.schema.layout
-        if self._model.blend is not None:
-            self._model.blend = self._model.blend.under(known.schema)
+        self._model.blend = self._model.blend_under(known.schema)
         for method in methods:
             method.use_slots(self._model.slots)
 

@@ -71,7 +71,7 @@ def find_blend(
     train = chosen_rows(data.splits["train"])
     owners = owners_of_words(features, plan.text.read_all(train.table), _ids(model, train))
     return Blend(
-        features=replace(features, schema=model.schema) if model.reads_attributes else features,
+        features=replace(features, schema=model.input_schema),
         weight=linear.weight,
         bias=linear.bias,
         neural_weight=a,
