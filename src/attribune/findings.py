@@ -656,6 +656,8 @@ _SENTENCES: dict[str, str | Callable[[Values], str]] = {
     "labels-not-in-training": _not_in_training,
     "tags-without-form": _tags_without_form,
     "values-dropped": _values_dropped,
+    "scored-out-of-fold": "each of the {rows:,} rows is scored by a model that has not read it, one of {folds} that "
+    "were trained for that; the model that is saved is trained on all rows, and probably a little better",
     "window-lengthened": "{longer:.0%} of the texts are longer than {usual} tokens, so up to {size} are read of each, "
     "which takes about {cost:.1f} times as long, and more memory: set max_length to read another number",
     "answers-not-in-window": "{answers:,} of {rows:,} answers are whole in no window of {window}, and learned as if "

@@ -73,6 +73,12 @@ GROUPS: dict[str, dict[str, Flag]] = {
         "data.chat": Flag("apply the chat template to prompt and text", False),
         "data.validation": Flag("validation rows", shown="a tenth of DATA", metavar="FILE"),
         "data.test": Flag("test rows", shown="a tenth of DATA", metavar="FILE"),
+        "data.split.folds": Flag(
+            "train on all rows but one of K parts, for each part in turn, and score each row by the model that has not "
+            "read it; the model that is saved is trained on all rows",
+            type=int,
+            metavar="K",
+        ),
         "data.max_length": Flag(
             "maximum number of tokens read per text",
             shown=f"{USUAL_LENGTH}, or up to {LONGEST_LENGTH} where many texts are longer",

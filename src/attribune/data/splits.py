@@ -18,7 +18,7 @@ from attribune.errors import ConfigError, DataError, RowError
 from attribune.schema.columns import canonical, column_batches
 from attribune.schema.reports import count_lines
 
-__all__ = ["SplitReport", "Splits", "parts_at_random", "split_table"]
+__all__ = ["SplitReport", "Splits", "fold_numbers", "parts_at_random", "split_table"]
 
 _TRAIN, _VALIDATION, _TEST, _OUT = range(4)
 _FRACTIONS = (0.8, 0.1, 0.1)
@@ -197,6 +197,37 @@ def parts_at_random(groups: IntArray) -> IntArray:
         DataError: for too few texts.
     """
     return _by_group(groups, _FRACTIONS, seed=0, unit="texts")
+
+
+def fold_numbers(
+    table: datasets.Dataset, folds: int, *, text: Sequence[str], seed: int = 0, column: str | None = None
+) -> IntArray:
+    """Return the fold (rows,) of each row, from 0: rows with the same text, or value of a column, are in one.
+
+    The folds have about the same number of rows.
+
+    Args:
+        folds: their number.
+        column: the group whose rows stay together; None for texts.
+
+    Raises:
+        DataError: for fewer texts or groups than folds.
+    """
+    groups = _text_groups(table, text) if column is None else _groups(table, column)[0]
+    sizes = np.bincount(groups)
+    if len(sizes) < folds:
+        unit = "texts" if column is None else f"values of {column!r}"
+        raise DataError(
+            f"{len(table)} rows with {len(sizes)} different {unit} cannot make {folds} folds: give fewer folds, or "
+            "more rows"
+        )
+    order = np.random.default_rng(seed).permutation(len(sizes))
+    order = order[np.argsort(-sizes[order], kind="stable")]
+    fold, rows = np.zeros(len(sizes), dtype=np.int64), np.zeros(folds, dtype=np.int64)
+    for group in order.tolist():
+        fold[group] = np.argmin(rows)
+        rows[fold[group]] += sizes[group]
+    return fold[groups]
 
 
 def _by_group(groups: IntArray, fractions: Sequence[float], *, seed: int | tuple[int, int], unit: str) -> IntArray:

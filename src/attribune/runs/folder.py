@@ -98,6 +98,15 @@ class RunFolder(JobFolder):
         return self.path / ".bake_off"
 
     @property
+    def folds(self) -> Path:
+        """The trainings of a cross-validation; removed at its end."""
+        return self.path / ".folds"
+
+    def fold(self, number: int) -> RunFolder:
+        """The training that scores the rows of a fold."""
+        return RunFolder(self.folds / str(number))
+
+    @property
     def page(self) -> Path:
         """The HTML report, if there is one."""
         return self.path / "report.html"

@@ -68,6 +68,7 @@ class SplitRecipe(Settings):
     shared_texts: bool = described(False, "when splitting by group: whether a text may occur in several parts")
     fractions: tuple[float, float, float] = described((0.8, 0.1, 0.1), "shares of training, validation and test rows")
     seed: Seed = described(FLAGS["training.seed"].default, "seed of the shuffling")
+    folds: int | None = setting("data.split.folds", ge=2)
 
     @field_validator("date_format")
     @classmethod
@@ -75,6 +76,12 @@ class SplitRecipe(Settings):
         if value is not None:
             check_date_format(value)
         return value
+
+    @model_validator(mode="after")
+    def _folds_at_random(self) -> Self:
+        if self.folds is not None and self.by in ("time", "both"):
+            raise ConfigError(f"folds with a split by {self.by!r}: split at random or by group, or leave folds out")
+        return self
 
 
 class ValuesRecipe(Settings):
@@ -211,6 +218,8 @@ class DataRecipe(Settings):
         FileOptions.of(self)
         if [self.train, self.validation, self.test].count(STDIN) > 1:
             raise ConfigError(f"two tables are named {STDIN!r}, the standard input: name a file in place of one")
+        if self.split.folds is not None and (self.validation or self.test):
+            raise ConfigError("folds are made of all rows, so validation and test rows are not read: leave one out")
         return self
 
     @property

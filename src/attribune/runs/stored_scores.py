@@ -105,7 +105,7 @@ def rows_of_training(folder: RunFolder, rows: Dataset) -> int:
         return 0
     is_training, removed = np.ones(len(table), dtype=bool), 0
     for part, arrays in parts.items():
-        if getattr(data, part) is None:  # it was cut from the training file
+        if getattr(data, part) is None and data.split.folds is None:  # it was cut from the training file
             if int(arrays["rows"].max(initial=-1)) >= len(table):
                 return 0
             is_training[arrays["rows"]] = False

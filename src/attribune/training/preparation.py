@@ -60,6 +60,7 @@ __all__ = [
     "PreparedData",
     "PreparedSplit",
     "UsableRows",
+    "all_classes",
     "decided_rows",
     "describe_as",
     "encode_labelled",
@@ -212,7 +213,7 @@ def split_rows(plan: DataPlan, usable: dict[str, UsableRows]) -> tuple[dict[str,
             found.append(Finding("no-test-rows"))
     else:
         fractions = split.fractions
-        if "test" in usable:
+        if "test" in usable or split.folds is not None:
             fractions = (1 - fractions[1], fractions[1], 0.0)
         cut = split_table(
             train.table,
@@ -293,12 +294,14 @@ class PreparedData:
         splits: ``train``, ``validation`` and, if there is one, ``test``.
         schema: fitted on the training rows, as is `task`.
         notes: what is worth saying: rows dropped, values trimmed or unseen, classes with few rows.
+        folds: the same rows divided for a cross-validation, each time with others as test rows; none without one.
     """
 
     splits: dict[str, PreparedSplit]
     schema: Schema
     task: Task
     notes: list[Finding] = field(default_factory=list)
+    folds: tuple[PreparedData, ...] = ()
 
     @property
     def scored(self) -> dict[str, PreparedSplit]:
@@ -534,21 +537,25 @@ def _dropped_notes(report: EncodingReport, schema: Schema) -> Iterator[Finding]:
 
 
 def with_all_classes(recipe: Recipe, tables: Mapping[str, Dataset]) -> Recipe:
-    """Return the recipe with the classes of all these rows, so that models of subsets have the same outputs.
+    """Return the recipe with the classes of all these rows, as `all_classes` has them."""
+    return recipe.model_copy(update={"task": {**recipe.task, **all_classes(DataPlan.of(recipe), tables)}})
 
-    Balanced class weights become those of the training rows, 1 for a class that none of them has.
+
+def all_classes(plan: DataPlan, tables: Mapping[str, Dataset]) -> dict[str, Any]:
+    """Return the options of a task with the classes of all these rows, so that models of subsets have the same outputs.
+
+    Balanced class weights become those of the training rows, 1 for a class that none of them has; a task without
+    classes has no such options.
     """
-    plan = DataPlan.of(recipe)
-    task = _fit_task(plan, *tables.values())
-    options = task.to_dict()
+    options = _fit_task(plan, *tables.values()).to_dict()
     if "classes" not in options:
-        return recipe
+        return {}
     chosen = {"classes": options["classes"]}
     if plan.task_options.get("class_weights") == "balanced":
         fitted = _fit_task(plan, tables["train"]).to_dict()
         weights = dict(zip(fitted["classes"], fitted["class_weights"], strict=True))
         chosen["class_weights"] = [weights.get(name, 1.0) for name in options["classes"]]
-    return recipe.model_copy(update={"task": {**recipe.task, **chosen}})
+    return chosen
 
 
 def shuffle(data: PreparedData, *, seed: int) -> PreparedData:
@@ -557,7 +564,7 @@ def shuffle(data: PreparedData, *, seed: int) -> PreparedData:
         name: replace(split, table=shuffle_columns(split.table, data.schema.names, seed=seed), unshuffled=split.table)
         for name, split in data.splits.items()
     }
-    return replace(data, splits=splits)
+    return replace(data, splits=splits, folds=tuple(shuffle(fold, seed=seed) for fold in data.folds))
 
 
 def describe_as(data: PreparedData, values: Mapping[str, ValuesRecipe]) -> PreparedData:
@@ -579,7 +586,8 @@ def describe_as(data: PreparedData, values: Mapping[str, ValuesRecipe]) -> Prepa
         for one in schema
         if one.description is None and data.schema[one.name].description is not None
     }
-    return replace(data, schema=Revision.removing(schema, without_rows, count_rows=False).schema)
+    folds = tuple(describe_as(fold, values) for fold in data.folds)
+    return replace(data, schema=Revision.removing(schema, without_rows, count_rows=False).schema, folds=folds)
 
 
 def rows_digest(data: PreparedData, plan: DataPlan) -> str:

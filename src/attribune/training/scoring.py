@@ -44,6 +44,7 @@ __all__ = [
     "score",
     "score_baselines",
     "selection_metric",
+    "write_predictions",
 ]
 
 
@@ -104,7 +105,7 @@ def score(
         if also_hidden and not source.source.shuffled and part == list(data.scored)[-1]:  # test rows, if there are any
             alone = hidden_alone(predictor, split.table, split.labels, split.clusters, logits[False])
         if folder is not None:
-            _write_predictions(folder, part, split, logits, task=task, schema=data.schema, columns=source.true_columns)
+            write_predictions(folder, part, split, logits, task=task, schema=data.schema, columns=source.true_columns)
     counted = data.scored.items() if also_hidden else ()
     _log.info("%s: validation and test rows scored in %.1f s", name, time.perf_counter() - started)
     return [
@@ -128,7 +129,7 @@ def _proper(task: Task, logits: npt.NDArray[Any], part: str, split: PreparedSpli
     return {} if found is None else {part: clustered({found.name: found}, split.clusters)[found.name]}
 
 
-def _write_predictions(
+def write_predictions(
     folder: RunFolder,
     part: str,
     split: PreparedSplit,

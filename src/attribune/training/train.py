@@ -28,6 +28,7 @@ from attribune.data.checking.table_check import TableCheck
 from attribune.data.file_options import Reading
 from attribune.data.text_files import STDIN
 from attribune.errors import AttribuneError, ConfigError
+from attribune.findings import Finding
 from attribune.metrics.results import Scored
 from attribune.models.auto import load_scorer
 from attribune.models.linear import LinearModel
@@ -46,6 +47,7 @@ from attribune.tasks.capabilities import MAJORITY, PROCESSES, can, require
 from attribune.training.bake_off import AUTO_METHOD, Choice, choose_method, read_budget
 from attribune.training.callbacks import check_trackers
 from attribune.training.distributed import from_main, is_main, process_count, refuse_processes
+from attribune.training.folds import join_predictions, pooled_scores, prepare_folds, scored_rows
 from attribune.training.neural import train_neural
 from attribune.training.plan import TrainingPlan, comparison_recipes, settled
 from attribune.training.preparation import (
@@ -90,6 +92,7 @@ def train(
     batch_size: int | None = None,
     learning_rate: float | None = None,
     max_length: int | None = None,
+    folds: int | None = None,
     seed: int | None = None,
     settings: Mapping[str, Any] | None = None,
     compare: str | Sequence[str] = (),
@@ -131,6 +134,7 @@ def train(
         batch_size: rows per batch.
         learning_rate: peak learning rate of the method and the classifier.
         max_length: maximum number of tokens read per text.
+        folds: train once on all rows but those of each of so many parts, by which these are scored, and once on all.
         seed: seed of initialisation, batches and split.
         settings: any setting of the recipe by its path, such as ``{"training.weight_decay": 0.1}``.
         compare: methods to train for comparison, with the same recipe, rows and budget; ``shuffled`` is the same method
@@ -315,8 +319,13 @@ def _run(
         if not fitted and can(data.task, MAJORITY) and baselines and is_main():
             encoder, exclude = model.row_encoder(plan.data.text), {plan.learner.name, *comparisons}
             by = plan.training.select_by
-            options: dict[str, Any] = {"encoder": encoder, "exclude": exclude, "by": by, "linears": linears}
-            fitted.extend(score_baselines(plan.data, rows, reporter, **options))
+            options: dict[str, Any] = {"encoder": encoder, "exclude": exclude, "by": by}
+            if rows.folds:
+                reporter.note(f"fitting the baselines on {len(rows.folds)} folds")
+                folds = [score_baselines(plan.data, fold, Reporter(), linears={}, **options) for fold in rows.folds]
+                fitted.extend(pooled_scores(folds))
+            else:
+                fitted.extend(score_baselines(plan.data, rows, reporter, linears=linears, **options))
 
     scored, record, predictor = _train_and_score(
         plan, folder, rows, reporter, before_training=fit_baselines, linears=linears
@@ -337,6 +346,9 @@ def _prepared(plan: TrainingPlan, tables: Mapping[str, Any] | None, reporter: Re
     """Read, split and count the rows, and say what was found."""
     started = time.perf_counter()
     data = prepare(plan.data, tables)
+    if (count := plan.data.source.split.folds) is not None:
+        data = replace(data, folds=prepare_folds(plan.data, data))
+        data.notes.append(Finding.of("scored-out-of-fold", folds=count, rows=scored_rows(data)["test"]))
     _log.info("rows read, split and counted in %.1f s", time.perf_counter() - started)
     check_selection(plan.training, data)
     for note in data.notes:
@@ -358,6 +370,8 @@ def _compare(plan: TrainingPlan, folder: RunFolder, data: PreparedData, reporter
 def _check(plan: TrainingPlan) -> None:
     """Check trackers and backbone before a long table is read."""
     check_trackers(plan.training.report_to)
+    if plan.data.source.split.folds is not None:
+        refuse_processes("a training on folds")
     if plan.data.source.train == STDIN and process_count() > 1:
         raise ConfigError(f"the standard input is read by one process, and there are {process_count()}: name a file")
     if process_count() > 1:
@@ -417,6 +431,8 @@ def _train_and_score(
         shutil.rmtree(folder.checkpoints)
     record = folder.read_outcome(model.sizes())
     predictor = predictor_of(plan.recipe, model)
+    if data.folds:
+        return _cross_validate(plan, folder, data, reporter), record, predictor
     also_hidden = len(predictor.schema) > 0 and plan.learner.reads_attributes and not plan.is_candidate
     rows = sum(len(split.rows) for split in data.scored.values())
     if rows > _MANY_ROWS:
@@ -426,6 +442,18 @@ def _train_and_score(
     if predictor.blend is not None:
         scored += score(f"{plan.name}{NOT_BLENDED}", predictor_of(plan.recipe, model, blend=False), data, plan.data)
     return scored, record, predictor
+
+
+def _cross_validate(plan: TrainingPlan, folder: RunFolder, data: PreparedData, reporter: Reporter) -> list[Scored]:
+    """Train one method once for each fold, and return its scores over the rows of all."""
+    runs, scored = [], []
+    for number, fold in enumerate(data.folds, start=1):
+        reporter.note(f"{plan.name}: training on all rows but those of fold {number} of {len(data.folds)}")
+        runs.append(folder.fold(number))
+        runs[-1].begin(plan.recipe, resume=True)
+        scored.append(_train_and_score(plan, runs[-1], fold, reporter)[0])
+    join_predictions(folder, runs, data, plan.data)
+    return pooled_scores(scored)
 
 
 def _write_results(
@@ -438,10 +466,10 @@ def _write_results(
     chosen_by: Sequence[str] = (),
 ) -> RunResults:
     """Write the card, then metrics.json, which marks the run as finished."""
-    rows = {name: len(split.rows) for name, split in data.splits.items()}
-    results = run_results(recipe, data.task, rows=rows, scored=scored, training=record, found=data.notes)
+    results = run_results(recipe, data.task, rows=scored_rows(data), scored=scored, training=record, found=data.notes)
     if chosen_by:
         results = results.model_copy(update={"chosen_by": list(chosen_by)})
     folder.write_card(run_card(recipe, data.schema, results))
     folder.write_results(results)
+    shutil.rmtree(folder.folds, ignore_errors=True)
     return results

@@ -1,0 +1,172 @@
+"""Cross-validation inside a run: each row is scored by a model that has not read it, and the intervals are of all rows.
+
+Each fold is a training of its own, from the vocabulary of its attributes to its temperature, so that a row tells
+nothing to the model by which it is scored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+from datasets import concatenate_datasets
+from safetensors.numpy import load_file
+
+from attribune.core.arrays import IntArray
+from attribune.data.clusters import ROWS, find_clusters
+from attribune.data.splits import fold_numbers, split_table
+from attribune.data.texts import text_digests
+from attribune.metrics.formulas import pooled
+from attribune.metrics.metric import Metric
+from attribune.metrics.results import GivenAndHidden, Scored
+from attribune.runs.folder import RunFolder
+from attribune.runs.verdict import NOT_BLENDED
+from attribune.training.plan import DataPlan
+from attribune.training.preparation import PreparedData, PreparedSplit, all_classes, prepare
+from attribune.training.scoring import write_predictions
+
+__all__ = ["join_predictions", "pooled_scores", "prepare_folds", "scored_rows"]
+
+_PART = "test"
+"""The part in which each fold has its rows, and the run those of all folds."""
+
+
+def prepare_folds(plan: DataPlan, data: PreparedData) -> tuple[PreparedData, ...]:
+    """Divide the rows of a run into folds, each with training, validation and test rows of its own.
+
+    Args:
+        plan: with the number of folds.
+        data: the rows on which the model of the run is trained, and those by which its weights are chosen.
+
+    Raises:
+        DataError: for fewer texts or groups than folds.
+    """
+    whole, split = joined_split([data.splits["train"], data.splits["validation"]]), plan.source.split
+    assert split.folds is not None
+    column = split.column if split.by == "group" else None
+    folds = fold_numbers(whole.table, split.folds, text=plan.source.texts, seed=split.seed, column=column)
+    clusters = find_clusters(whole.table, plan.clusters)
+    alone = split.model_copy(update={"folds": None})
+    plan = replace(
+        plan,
+        source=plan.source.model_copy(update={"split": alone}),
+        clusters=replace(plan.clusters, cluster=tuple(clusters) or ROWS),
+    )
+    return tuple(_fold(plan, whole, np.flatnonzero(folds == number)) for number in range(split.folds))
+
+
+def _fold(plan: DataPlan, whole: PreparedSplit, test: IntArray) -> PreparedData:
+    """Prepare one fold, whose row numbers are those of the whole table."""
+    split = plan.source.split
+    is_rest = np.ones(len(whole.rows), dtype=bool)
+    is_rest[test] = False
+    if split.by == "group" and not split.shared_texts:
+        texts = text_digests(whole.table, plan.source.texts)
+        scored = {texts[row] for row in test} - {None}
+        is_rest &= [text not in scored for text in texts]
+    rest = np.flatnonzero(is_rest)
+    train, validation = split.fractions[0], split.fractions[1]
+    cut = split_table(
+        whole.table.select(rest),
+        text=plan.source.texts,
+        seed=split.seed,
+        fractions=(train / (train + validation), validation / (train + validation), 0.0),
+        by=split.by,
+        column=split.column,
+        shared_texts=split.shared_texts,
+    )
+    index = {"train": rest[cut.rows[0]], "validation": rest[cut.rows[1]], _PART: test}
+    tables = {name: whole.table.select(rows) for name, rows in index.items()}
+    options = {**plan.task_options, **all_classes(plan, tables)}
+    data = prepare(replace(plan, task_options=options), tables)
+    rows = {name: whole.rows[index[name][part.rows]] for name, part in data.splits.items()}
+    return replace(data, splits={name: replace(part, rows=rows[name]) for name, part in data.splits.items()})
+
+
+def joined_split(parts: Sequence[PreparedSplit]) -> PreparedSplit:
+    """Return the rows of several parts in the order of their numbers, without weights and clusters."""
+    rows = np.concatenate([part.rows for part in parts])
+    order = np.argsort(rows, kind="stable")
+    unshuffled = [part.unshuffled for part in parts if part.unshuffled is not None]
+    joined = PreparedSplit(
+        table=concatenate_datasets([part.table for part in parts]),
+        rows=rows,
+        labels=np.concatenate([part.labels for part in parts]),
+        clusters={name: np.concatenate([part.clusters[name] for part in parts]) for name in parts[0].clusters},
+        unshuffled=concatenate_datasets(unshuffled) if unshuffled else None,
+    )
+    return joined.chosen(order)
+
+
+def join_predictions(folder: RunFolder, runs: Sequence[RunFolder], data: PreparedData, plan: DataPlan) -> None:
+    """Write the predictions of the rows of all folds, which the runs of these have stored.
+
+    Args:
+        folder: of the run.
+        data: its rows, with the folds.
+    """
+    split = joined_split([fold.splits[_PART] for fold in data.folds])
+    order = np.argsort(np.concatenate([fold.splits[_PART].rows for fold in data.folds]), kind="stable")
+    stored = [data.task.codec.unpacked(load_file(str(run.checked(run.logits(_PART))))) for run in runs]
+    logits = {
+        is_hidden: np.concatenate([arrays[name] for arrays in stored])[order]
+        for is_hidden, name in ((False, "logits"), (True, "hidden"))
+        if all(name in arrays for arrays in stored)
+    }
+    write_predictions(folder, _PART, split, logits, task=data.task, schema=data.schema, columns=plan.true_columns)
+
+
+def scored_rows(data: PreparedData) -> dict[str, int]:
+    """Return the number of rows of each part on which a run is trained or scored."""
+    if not data.folds:
+        return {name: len(split.rows) for name, split in data.splits.items()}
+    return {"train": len(data.splits["train"].rows), _PART: sum(len(fold.splits[_PART].rows) for fold in data.folds)}
+
+
+def pooled_scores(folds: Sequence[Sequence[Scored]]) -> list[Scored]:
+    """Return the scores of models over the rows of all folds; a model that a fold lacks is left out.
+
+    Where a linear model counts beside the network in some folds, the network of the others is the model alone.
+    """
+    named = [{one.name: one for one in fold} for fold in folds]
+    names = list(dict.fromkeys(name for fold in named for name in fold))
+    pools = [[fold.get(name, fold.get(name.removesuffix(NOT_BLENDED))) for fold in named] for name in names]
+    found = []
+    for name, pool in zip(names, pools, strict=True):
+        models = [one for one in pool if one is not None]
+        if len(models) == len(folds):
+            found.append(_pooled(name, models))
+    return found
+
+
+def _pooled(name: str, models: Sequence[Scored]) -> Scored:
+    """Return the scores of one model over the rows of all folds."""
+    first = models[0]
+    rows = [len(next(iter(one.metrics[_PART].values()))) for one in models]
+    uncalibrated = [one.uncalibrated.get(_PART) for one in models]
+    known = [value for value in uncalibrated if value is not None]
+    return Scored(
+        name=name,
+        condition=first.condition,
+        metrics={_PART: _pooled_metrics([one.metrics[_PART] for one in models])},
+        judgements={_PART: _pooled_metrics([one.judgements.get(_PART, {}) for one in models])},
+        counts={
+            _PART: {
+                attribute: np.concatenate([one.counts[_PART][attribute] for one in models])
+                for attribute in first.counts.get(_PART, {})
+            }
+        },
+        proper=_pooled_metrics([one.proper for one in models]),
+        alone={attribute: _pooled_pair([one.alone[attribute] for one in models]) for attribute in first.alone},
+        uncalibrated={_PART: float(np.average(known, weights=rows))} if len(known) == len(models) else {},
+    )
+
+
+def _pooled_metrics(folds: Sequence[Mapping[str, Metric]]) -> dict[str, Metric]:
+    return {name: pooled([fold[name] for fold in folds]) for name in folds[0] if all(name in fold for fold in folds)}
+
+
+def _pooled_pair(folds: Sequence[GivenAndHidden]) -> GivenAndHidden:
+    given, hidden = zip(*folds, strict=True)
+    return [pooled(same) for same in zip(*given, strict=True)], [pooled(same) for same in zip(*hidden, strict=True)]
