@@ -322,6 +322,21 @@ def _blended(values: Values) -> str:
     )
 
 
+_NO_BLEND = {
+    "method": "there is none beside the method {detail}",
+    "task": "there is none for the task {detail!r}",
+    "score": "the task {detail!r} has no score by which its weight could be chosen",
+    "fit": "{detail}",
+    "weight": "the best weight for it on the validation rows is 0",
+}
+
+
+def _no_blend(values: Values) -> str:
+    """A linear model was to count beside the network, and cannot."""
+    reason = _NO_BLEND[values["reason"]].format(**values)
+    return f"No linear model counts beside the network, though training.blend is always: {reason}."
+
+
 def _calibrated(values: Values) -> str:
     """Logits are divided by a temperature, and what the probabilities were without it."""
     metric = values["metric"]
@@ -595,6 +610,7 @@ _SENTENCES: dict[str, str | Callable[[Values], str]] = {
     "weights-kept": _weights_kept,
     "last-check-best": "That was the last check, so the model may still improve: raise {setting} (now {limit:g}).",
     "blended-with-linear": _blended,
+    "blend-not-possible": _no_blend,
     "probabilities-calibrated": _calibrated,
     "stopped-early": "The training stopped early, since no later check was better (training.patience).",
     # advice of a verdict

@@ -27,6 +27,7 @@ class Flag:
         metavar: of the words in the help.
         several: whether it takes several words.
         also: paths that get the same value.
+        off: the value that the flag's opposite, such as ``--no-blend``, stands for; None for a flag without one.
     """
 
     meaning: str
@@ -39,6 +40,7 @@ class Flag:
     metavar: str | None = None
     several: bool = False
     also: tuple[str, ...] = ()
+    off: str | None = None
 
     @property
     def help(self) -> str:
@@ -130,6 +132,7 @@ GROUPS: dict[str, dict[str, Flag]] = {
             "that it helps, and no method is compared; always; or never",
             "auto",
             metavar="{auto,always,never}",
+            off="never",
         ),
         "training.report_to": Flag(
             "experiment trackers: tensorboard, wandb, mlflow, ...", (), several=True, metavar="NAME"

@@ -25,6 +25,9 @@ from attribune.schema.schema import Revision
 
 __all__ = ["Blend", "owners_of_words"]
 
+_OWNERS = "owners_of_words"
+_ENTRIES = 100_000  # words of rows that are looked at at once
+
 
 class _Settings(BaseModel):
     """What ``blend.json`` holds."""
@@ -47,8 +50,9 @@ class Blend:
         bias: (O,) float32.
         neural_weight: a in ``a z + b l`` of neural logits z, as a forward pass gives them, and linear ones l.
         linear_weight: b.
-        owners: (words, attributes) the id of the only value whose training rows have a word; 0 where several have it,
-            or where rows may have several values of the attribute.
+        owners: (n, 3) int32 of words that belong to a value, which all training rows with the word have: the number
+            of the word, that of the attribute, and the id of the value. Where rows have several values of an attribute,
+            a word may belong to several of them.
     """
 
     files: ClassVar[tuple[str, str]] = ("blend.json", "blend.safetensors")
@@ -78,7 +82,7 @@ class Blend:
         """
         numbers: dict[str, int] = {}
         index = [numbers.setdefault(text, len(numbers)) for text in texts]  # each distinct text is read once
-        words, weight = len(self.owners), self.weight.astype(np.float64)
+        words, weight = len(self.features.words or ()), self.weight.astype(np.float64)
         of_texts = self.features.of_texts([*numbers]) @ weight[:words]
         linear = of_texts[index] + self.features.of_values(attribute_ids) @ weight[words:] + self.bias
         return np.asarray(self.neural_weight * neural + self.linear_weight * linear, dtype=np.float32)
@@ -96,20 +100,23 @@ class Blend:
             for one in schema
             if one.spec.lists_values and one.values is not before[one.name].values
         }
-        keep, owners = np.ones(len(self.owners), dtype=bool), self.owners.copy()
+        owners, keep = self.owners.copy(), np.ones(len(self.features.words or ()), dtype=bool)
         for number, attribute in enumerate(before):
             if attribute.name in origins:
-                moved = np.zeros(attribute.size, dtype=np.int64)
+                moved = np.zeros(attribute.size, dtype=owners.dtype)
                 moved[origins[attribute.name]] = np.arange(len(origins[attribute.name]))
                 moved[0] = 0  # where the origin of new values is
-                owners[:, number] = moved[self.owners[:, number]]
-                keep &= (self.owners[:, number] == 0) | (owners[:, number] > 0)
+                own = owners[:, 1] == number
+                owners[own, 2] = moved[owners[own, 2]]
+        keep[owners[owners[:, 2] == 0, 0]] = False
+        owners = owners[keep[owners[:, 0]]]
+        owners[:, 0] = (np.cumsum(keep) - 1)[owners[:, 0]]
         words = tuple(word for word, is_kept in zip(self.features.words or (), keep, strict=True) if is_kept)
         kept = np.concatenate([np.flatnonzero(keep), np.arange(len(keep), self.features.width)])
         fewer = replace(self.features, words=words, idf=self.features.idf[keep])
         features, rows = fewer.revised(Revision(schema=schema, ids=origins))
         weight = np.vstack([self.weight[kept], np.zeros_like(self.weight[:1])])  # the last row is that of new values
-        return replace(self, features=features, weight=weight[rows], owners=owners[keep])
+        return replace(self, features=features, weight=weight[rows], owners=owners)
 
     def save(self, folder: Path) -> tuple[str, ...]:
         """Write the files into the folder of the neural model; returns their names."""
@@ -118,7 +125,7 @@ class Blend:
             linear_weight=self.linear_weight,
             words=list(self.features.words or ()),
         )
-        tensors = {"weight": self.weight, "bias": self.bias, "idf": self.features.idf, "owners": self.owners}
+        tensors = {"weight": self.weight, "bias": self.bias, "idf": self.features.idf, _OWNERS: self.owners}
         write_json(folder / self.files[0], settings.model_dump(), what="linear part of the model")
         data = safetensors.save({name: np.ascontiguousarray(array) for name, array in tensors.items()})
         replace_file(folder / self.files[1], data)
@@ -148,13 +155,10 @@ class Blend:
             settings = _Settings.model_validate(read_json(settings_file, what="linear part of the model"))
             tensors = safetensors.load(tensors_file.read_bytes())
             features = LinearFeatures(words=tuple(settings.words), idf=tensors["idf"], schema=schema)
-            shapes = {
-                "weight": (features.width, outputs),
-                "bias": (outputs,),
-                "idf": features.idf_shape,
-                "owners": (len(settings.words), len(schema)),
-            }
+            owners = _stored_owners(tensors)
+            shapes = {"weight": (features.width, outputs), "bias": (outputs,), "idf": features.idf_shape}
             wrong = [name for name, shape in shapes.items() if tensors[name].shape != shape]
+            wrong += [] if _owners_fit(owners, features) else ["owners"]
         except (ValidationError, SafetensorError, OSError, KeyError) as error:
             raise ModelFolderError(
                 f"{folder}: the linear part of the model cannot be read ({error}): copy the folder again"
@@ -170,20 +174,58 @@ class Blend:
             bias=tensors["bias"],
             neural_weight=settings.neural_weight,
             linear_weight=settings.linear_weight,
-            owners=tensors["owners"],
+            owners=owners,
         )
 
 
+def _stored_owners(tensors: dict[str, Array]) -> IntArray:
+    """Return the owners of words in a file; earlier ones have an id for each word and attribute, 0 for none."""
+    if _OWNERS in tensors:
+        return tensors[_OWNERS]
+    ids = tensors["owners"]
+    words, attributes = np.nonzero(ids)
+    return np.column_stack([words, attributes, ids[words, attributes]]).astype(np.int32)
+
+
+def _owners_fit(owners: IntArray, features: LinearFeatures) -> bool:
+    """Whether there are such words, attributes and values."""
+    if owners.ndim != 2 or owners.shape[1] != 3:
+        return False
+    words, attributes, ids = owners.T
+    sizes = np.array([attribute.size for attribute in features.schema], dtype=np.int64)
+    if not (_are_within(words, len(features.words or ())) and _are_within(attributes, len(sizes))):
+        return False
+    return bool(((ids > 0) & (ids < sizes[attributes])).all()) if len(owners) else True
+
+
+def _are_within(numbers: IntArray, count: int) -> bool:
+    return bool(((numbers >= 0) & (numbers < count)).all())
+
+
 def owners_of_words(features: LinearFeatures, texts: Sequence[str], attribute_ids: IntArray) -> IntArray:
-    """Return for each word and attribute the id of the only value whose rows have it, 0 for none; see `Blend`."""
-    words = len(features.words or ())
-    owners = np.zeros((words, len(features.schema)), dtype=np.int64)
+    """Return which values all rows with a word have, as `Blend` keeps them.
+
+    Args:
+        texts: n, of the training rows.
+        attribute_ids: (n, slots) of the same rows.
+    """
+    found = [np.zeros((0, 3), dtype=np.int32)]
     counts = features.of_texts(texts).tocoo()
+    a_row = np.full(len(features.words or ()), -1)
+    a_row[counts.col] = counts.row
     for number, attribute in enumerate(features.schema):
-        if attribute.slots == 1 and attribute.spec.lists_values:
-            values = attribute_ids[counts.row, attribute.columns][:, 0]
-            least, most = np.full(words, attribute.size), np.zeros(words, dtype=np.int64)
-            np.minimum.at(least, counts.col, values)
-            np.maximum.at(most, counts.col, values)
-            owners[:, number] = np.where(least == most, most, 0)
-    return owners
+        if not attribute.spec.lists_values:
+            continue
+        ids = attribute_ids[:, attribute.columns]
+        shared = np.where(a_row[:, None] >= 0, ids[a_row], 0)
+        for start in range(0, counts.nnz, _ENTRIES):
+            rows, columns = (index[start : start + _ENTRIES] for index in (counts.row, counts.col))
+            is_open = (shared[columns] > 0).any(axis=1)  # soon of rare words alone
+            rows, columns = rows[is_open], columns[is_open]
+            is_there = (shared[columns][:, :, None] == ids[rows][:, None, :]).any(axis=2)
+            entries, slots = np.nonzero(~is_there)
+            shared[columns[entries], slots] = 0
+        owned, slots = np.nonzero(shared)
+        one = np.column_stack([owned, np.full(len(owned), number), shared[owned, slots]])
+        found.append(np.unique(one, axis=0).astype(np.int32))
+    return np.concatenate(found)

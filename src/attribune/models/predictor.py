@@ -393,7 +393,7 @@ class Predictor(Locked):
         batches = column_batches(table, names, batch_size=_ROWS, first_row=first_row)
         parts = [self._encode(columns, first_row=row) for row, columns in batches]
         nothing = np.zeros((0, self.model.input_schema.slots), dtype=np.int64)
-        return EncodedRows.concat(parts or [TextRows.without_attributes([]).with_attribute_ids(nothing)])
+        return EncodedRows.concat(parts or [TextRows.without_attributes([], texts=[]).with_attribute_ids(nothing)])
 
     @contextmanager
     def held(self) -> Iterator[None]:
@@ -415,13 +415,27 @@ class Predictor(Locked):
         return blend
 
     def blended(self, scores: npt.NDArray[Any], rows: EncodedRows) -> npt.NDArray[Any]:
-        """Return the scores of a neural model with those of the linear model beside it, if there is one."""
-        if self.blend is None or rows.texts is None:
+        """Return the scores of a neural model with those of the linear model beside it, if there is one.
+
+        Raises:
+            ConfigError: for rows that were encoded without their texts, which the linear model reads.
+        """
+        if self.blend is None:
             return scores
+        if rows.texts is None:
+            raise ConfigError(
+                f"the {len(rows)} rows have no texts as they are written, which the linear model beside the network "
+                "reads: encode them with encode_rows of this predictor, or leave that model out with "
+                "Predictor(model, blend=False)"
+            )
         return self.blend.logits(scores * (self.model.temperature or 1.0), rows.texts, rows.attribute_ids)
 
     def score(self, rows: EncodedRows) -> npt.NDArray[Any]:
-        """Return the logits (n, outputs) of encoded rows, or their scores (n,) for a task that scores tokens."""
+        """Return the logits (n, outputs) of encoded rows, or their scores (n,) for a task that scores tokens.
+
+        Raises:
+            ConfigError: for rows of another encoder without the texts that a linear model beside the network reads.
+        """
         pieces = rows.pieces()
         sheet = pieces.sheet(self.task)
         for index, batch in self.model.batches(pieces.rows, size=self.batch_size):

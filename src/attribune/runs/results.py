@@ -277,6 +277,7 @@ def run_results(
         figures={model.name: model.parts[part][metric].value for model in models if part in model.parts},
         calibration=_calibration(training, scored[0], part),
         blend=training.blend,
+        no_blend=training.no_blend,
     )
     with written_to_file():
         findings = [FindingRecord(**one.to_dict()) for one in (*verdict.findings(), *found)]

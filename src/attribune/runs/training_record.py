@@ -36,6 +36,7 @@ class TrainingRecord(SavedRecord):
         stopped_early: whether the patience ran out.
         temperature: by which logits are divided for calibrated probabilities; None where none was fitted.
         blend: the weights of the network and of a linear model beside it; None without one.
+        no_blend: why there is none, ``reason`` and ``detail``, where one was asked for.
         padding_share: of the tokens of the training batches, 0 to 1; None in early files.
     """
 
@@ -55,5 +56,6 @@ class TrainingRecord(SavedRecord):
     stopped_early: bool = False
     temperature: float | None = None
     blend: dict[str, float] | None = None
+    no_blend: dict[str, str] | None = None
     padding_share: float | None = None
     parameters: Sizes

@@ -157,6 +157,17 @@ class Blended(_Part):
         yield Finding.of("blended-with-linear", **weights, rows=self.comparison.part, figures=[asdict(self.comparison)])
 
 
+class NotBlended(_Part):
+    """No linear model counts beside the network, though one was asked for; the fields are those of the record."""
+
+    reason: str
+    detail: str
+
+    def findings(self) -> Iterator[Finding]:
+        """Yield it."""
+        yield Finding("blend-not-possible", self.model_dump())
+
+
 class _Compared(_Part):
     """The model against another one.
 
@@ -319,7 +330,7 @@ class Verdict(SavedRecord):
 
     Args:
         kept: None for baselines.
-        blend: None for a model beside which no linear one counts.
+        blend: None for a model beside which no linear one counts, unless one was asked for.
         calibration: None for a model whose probabilities are not calibrated, if it has any.
         attributes: None for a model that reads none, or shuffled ones.
         by_attribute: each attribute hidden alone.
@@ -329,7 +340,7 @@ class Verdict(SavedRecord):
 
     metric: str
     kept: KeptWeights | None = None
-    blend: Blended | None = None
+    blend: Blended | NotBlended | None = None
     calibration: Calibration | None = None
     baseline: BaselineResult | None = None
     attributes: AttributeEffect | None = None
@@ -422,6 +433,7 @@ def run_verdict(
     figures: Mapping[str, float] = MappingProxyType({}),
     calibration: Calibration | None = None,
     blend: Mapping[str, float] | None = None,
+    no_blend: Mapping[str, str] | None = None,
 ) -> Verdict:
     """Judge a run by the comparisons of its model with others: by the proper score first, then by the main metric.
 
@@ -435,6 +447,7 @@ def run_verdict(
         figures: the main metric of each model by its name, if baselines are among them.
         calibration: of the model.
         blend: the weights of the network and of the linear model beside it.
+        no_blend: the reason why there is none, where one was asked for.
     """
     kept = _kept(recipe, training, metric) if recipe.learner.has_settings else None
     reads = recipe.learner.reads_attributes and bool(recipe.data.attributes) and not recipe.data.shuffled
@@ -444,7 +457,7 @@ def run_verdict(
         metric=metric,
         kept=kept,
         calibration=calibration,
-        blend=_blended(pairs, blend),
+        blend=_blended(pairs, blend) if no_blend is None else NotBlended(**no_blend),
         baseline=_baseline(recipe, pairs, kept),
         attributes=_attributes(recipe, pairs, conditions) if reads else None,
         by_attribute=list(by_attribute) if reads else [],

@@ -151,6 +151,11 @@ class TrainingPlan:
         return replace(changed, is_candidate=self.is_candidate, blends=self.blends)
 
     @property
+    def wants_blend(self) -> bool:
+        """Whether a linear model counts beside the network even where it is not shown to help."""
+        return self.blends and self.training.blend == "always"
+
+    @property
     def is_shuffled(self) -> bool:
         """Whether the attributes are shuffled over the rows."""
         return self.data.source.shuffled

@@ -45,6 +45,7 @@ from attribune.runs.training_record import TrainingRecord
 from attribune.runs.verdict import NOT_BLENDED
 from attribune.tasks.capabilities import MAJORITY, PROCESSES, can, require
 from attribune.training.bake_off import AUTO_METHOD, Choice, choose_method, read_budget
+from attribune.training.blending import NoBlend
 from attribune.training.callbacks import check_trackers
 from attribune.training.distributed import from_main, is_main, process_count, refuse_processes
 from attribune.training.folds import join_predictions, pooled_scores, prepare_folds, scored_rows
@@ -425,7 +426,12 @@ def _train_and_score(
     if not is_main():
         return [], None, None
     if (baseline := plan.learner.baseline) is not None and not is_trained:
-        folder.write_outcome(resolve_name(baseline.trainer)(baseline, plan, folder, data, reporter))
+        outcome = resolve_name(baseline.trainer)(baseline, plan, folder, data, reporter)
+        if plan.wants_blend:
+            refused = NoBlend(reason="method", detail=plan.learner.name)
+            outcome |= {"no_blend": refused.values}
+            reporter.note(refused.text)
+        folder.write_outcome(outcome)
     model = load_scorer(folder.model)
     if folder.checkpoints.exists():
         shutil.rmtree(folder.checkpoints)

@@ -89,14 +89,20 @@ def add_shared(parser: argparse._ActionsContainer, *names: str, **changes: Any) 
 
 
 def add_setting(parser: argparse._ActionsContainer, path: str) -> None:
-    """Add the flag that a setting has in a training."""
+    """Add the flag that a setting has in a training, and its opposite where it has one."""
     flag, argument = FLAGS[path], argument_of(path)
     if flag.default is False:
         words: dict[str, Any] = {"action": "store_true", "default": None}
     else:
         words = {"type": flag.type, "metavar": flag.metavar, **(SEVERAL if flag.several else {})}
     name = flag.flag or f"--{argument.replace('_', '-')}"
+    if flag.off is not None:
+        parser = parser.add_mutually_exclusive_group()
     parser.add_argument(name, dest=argument, help=flag.help, **words)
+    if flag.off is not None:
+        opposite: dict[str, Any] = {"action": "store_const", "const": flag.off}
+        opposite["help"] = f"the same as {name} {flag.off}"
+        parser.add_argument(f"--no-{name.removeprefix('--')}", dest=argument, **opposite)
 
 
 def add_reading(parser: argparse._ActionsContainer, *, has_rows: bool = True) -> None:
