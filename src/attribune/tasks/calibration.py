@@ -19,7 +19,7 @@ _LARGEST = math.log(20.0)
 _STARTS = ((0.0, 0.0), (-0.7, 0.5))
 
 
-def fit_temperature(task: Task, logits: Array, labels: Array) -> float | None:
+def fit_temperature(task: Task, logits: Array, labels: Array, *, rows: float | None = None) -> float | None:
     """Return the number by which logits are divided for the best proper score of validation rows.
 
     That is temperature scaling (Guo et al. 2017). Few rows tell little about a temperature, so its logarithm has a
@@ -28,6 +28,7 @@ def fit_temperature(task: Task, logits: Array, labels: Array) -> float | None:
     Args:
         logits: (n, outputs) of validation rows.
         labels: their labels, as the task encodes them.
+        rows: how many of them are independent; by default all.
 
     Returns:
         None where the score is not one of probabilities.
@@ -37,7 +38,7 @@ def fit_temperature(task: Task, logits: Array, labels: Array) -> float | None:
         return None
     from scipy.optimize import minimize_scalar  # a tenth of a second to import
 
-    scores, nats = np.asarray(logits, dtype=np.float64), _nats(task, labels)
+    scores, nats = np.asarray(logits, dtype=np.float64), _nats(task, labels, rows)
 
     def penalised(log_temperature: float) -> float:
         return nats(scores / math.exp(log_temperature)) + (log_temperature / _DEVIATION) ** 2 / 2
@@ -46,7 +47,9 @@ def fit_temperature(task: Task, logits: Array, labels: Array) -> float | None:
     return round(math.exp(float(best.x)), 4)
 
 
-def fit_weights(task: Task, first: Array, second: Array, labels: Array) -> tuple[float, float]:
+def fit_weights(
+    task: Task, first: Array, second: Array, labels: Array, *, rows: float | None = None
+) -> tuple[float, float]:
     """Return the weights a above 0 and b from 0 of ``a first + b second`` with the best proper score.
 
     They are shrunk to the first model alone: ``log a`` and b have normal priors around 0 with the deviation 0.5.
@@ -54,11 +57,12 @@ def fit_weights(task: Task, first: Array, second: Array, labels: Array) -> tuple
     Args:
         first: (n, outputs) logits of validation rows, and `second` those of the other model.
         labels: their labels, as the task encodes them.
+        rows: how many of them are independent; by default all.
     """
     from scipy.optimize import minimize
 
     one, two = (np.asarray(logits, dtype=np.float64) for logits in (first, second))
-    nats = _nats(task, labels)
+    nats = _nats(task, labels, rows)
 
     def penalised(weights: Array) -> float:
         log_a, b = weights
@@ -70,13 +74,14 @@ def fit_weights(task: Task, first: Array, second: Array, labels: Array) -> tuple
     return round(math.exp(float(log_a)), 4), round(float(b), 4)
 
 
-def _nats(task: Task, labels: Array) -> Callable[[Array], float]:
-    """Return what computes the loss of all rows: the sum of their losses, or n log RMSE for numbers."""
+def _nats(task: Task, labels: Array, rows: float | None) -> Callable[[Array], float]:
+    """Return what computes the loss of so many rows: the sum of their losses, or n log RMSE for numbers."""
+    count = len(labels) if rows is None else rows
 
     def nats(logits: Array) -> float:
         score = task.proper_score(logits, labels)
         assert isinstance(score, Metric)
         value = score.value()
-        return len(labels) * (value if score.name in _CALIBRATED else math.log(max(value, 1e-12)))
+        return count * (value if score.name in _CALIBRATED else math.log(max(value, 1e-12)))
 
     return nats

@@ -1,18 +1,24 @@
-"""A linear model that counts beside a neural one, where validation rows show that it helps."""
+"""What is fitted on rows that a network has not learned from: its temperature, and a linear model beside it.
+
+Both are fitted on as many rows as are independent: judgements of one text say little more than one of them.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Self
 
 import numpy as np
 
 from attribune.core.arrays import Array, IntArray
-from attribune.data.clusters import clustered
+from attribune.core.progress import Reporter
+from attribune.data.clusters import Clusters, clustered
 from attribune.errors import DataError
 from attribune.findings import Finding
 from attribune.metrics.bootstrap import PairedResult, paired
-from attribune.metrics.metric import metric_info
+from attribune.metrics.metric import equal_clusters, metric_info
 from attribune.models.base import ConditionedModel
 from attribune.models.blend import Blend, owners_of_words
 from attribune.models.linear import LinearModel
@@ -20,12 +26,14 @@ from attribune.models.word_features import LinearFeatures
 from attribune.runs.verdict import TEXT_ONLY, WHOLE_TEXTS
 from attribune.tasks import Task
 from attribune.tasks.calibration import fit_temperature, fit_weights
+from attribune.tasks.capabilities import CALIBRATION, LINEAR, can
 from attribune.training.baselines import chosen_rows, fit_linear
-from attribune.training.plan import DataPlan
+from attribune.training.plan import DataPlan, TrainingPlan
 from attribune.training.preparation import PreparedData, PreparedSplit
 
-__all__ = ["NoBlend", "find_blend"]
+__all__ = ["NoBlend", "UnreadRows", "fit_on_unread", "linear_beside", "reads_unread_rows"]
 
+_log = logging.getLogger(__name__)
 _FOLDS, _FEWEST = 5, 50
 
 
@@ -56,52 +64,157 @@ class NoBlend:
         return f"{self.reason} ({self.detail})" if self.detail else self.reason
 
 
-def find_blend(
+@dataclass(frozen=True, kw_only=True)
+class UnreadRows:
+    """Rows that a network has not learned from, and how it scores them.
+
+    Args:
+        texts: (n,) whole.
+        labels: as the task encodes them.
+        neural: (n, outputs) logits of the network, as a forward pass gives them.
+        linear: (n, outputs) logits of the linear model beside it, if it may count.
+    """
+
+    texts: Sequence[str]
+    labels: Array
+    neural: Array
+    linear: Array | None = None
+    clusters: Clusters = field(default_factory=dict)
+
+    @classmethod
+    def of(
+        cls,
+        split: PreparedSplit,
+        plan: DataPlan,
+        model: ConditionedModel,
+        neural: Array,
+        linear: LinearModel | NoBlend,
+    ) -> Self:
+        """Score the rows of a split with the linear model, too."""
+        texts = plan.text.read_all(split.table)
+        second = linear.logits(texts, _ids(model, split)) if isinstance(linear, LinearModel) else None
+        return cls(texts=texts, labels=split.labels, neural=neural, linear=second, clusters=split.clusters)
+
+    @classmethod
+    def joined(cls, parts: Sequence[UnreadRows]) -> Self:
+        """Return the rows of several parts, such as folds."""
+        linear = [part.linear for part in parts if part.linear is not None]
+        return cls(
+            texts=[text for part in parts for text in part.texts],
+            labels=np.concatenate([part.labels for part in parts]),
+            neural=np.concatenate([part.neural for part in parts]),
+            linear=np.concatenate(linear) if len(linear) == len(parts) else None,
+            clusters={name: np.concatenate([part.clusters[name] for part in parts]) for name in parts[0].clusters},
+        )
+
+    @property
+    def independent(self) -> float:
+        """How many of them are independent."""
+        kinds = (np.unique(kind, return_inverse=True)[1].reshape(-1) for kind in self.clusters.values())
+        return min([float(len(self.labels)), *map(equal_clusters, kinds)])
+
+
+def reads_unread_rows(training: TrainingPlan, task: Task) -> bool:
+    """Whether anything is fitted on them."""
+    return _is_calibrated(training, task) or (training.blends and can(task, LINEAR))
+
+
+def _is_calibrated(training: TrainingPlan, task: Task) -> bool:
+    return training.training.calibration and can(task, CALIBRATION)
+
+
+def linear_beside(
+    model: ConditionedModel, data: PreparedData, training: TrainingPlan, linears: Mapping[str, LinearModel]
+) -> LinearModel | NoBlend:
+    """Return the linear model of whole texts and of the attributes that the network reads, fitted if it is not there.
+
+    Args:
+        linears: models that are fitted already, by the names of the baselines.
+    """
+    if not training.blends:
+        return NoBlend(reason="no-gain")
+    if not can(data.task, LINEAR):
+        return NoBlend(reason="task", detail=data.task.kind)
+    reads = len(model.input_schema) > 0
+    names = (WHOLE_TEXTS, "linear") if reads or not len(data.schema) else (TEXT_ONLY,)
+    fitted = next((linears[name] for name in names if name in linears), None)
+    if fitted is not None:
+        return fitted
+    try:
+        rows = replace(data, schema=model.input_schema)
+        return fit_linear(rows, training.data.text, by=training.training.select_by)
+    except DataError as error:  # such as texts without words
+        return NoBlend(reason="fit", detail=str(error))
+
+
+def fit_on_unread(
     model: ConditionedModel,
     data: PreparedData,
-    plan: DataPlan,
-    split: PreparedSplit,
-    neural: Array,
+    training: TrainingPlan,
+    rows: UnreadRows | None,
     *,
-    linears: Mapping[str, LinearModel],
-    is_wanted: bool,
-    is_calibrated: bool,
-    by: str,
+    linear: LinearModel | NoBlend,
+    reporter: Reporter,
+) -> dict[str, Any]:
+    """Fit the temperature of a network, and how much a linear model counts beside it.
+
+    Args:
+        data: the rows that both models have learned from.
+        rows: None where `reads_unread_rows` is false.
+        linear: the linear model, or why there is none.
+
+    Returns:
+        What the record of the training says of it.
+    """
+    if rows is not None and _is_calibrated(training, model.task):
+        found = fit_temperature(model.task, rows.neural, rows.labels, rows=rows.independent)
+        model.config.calibration_temperature = found
+    blend = _blend(model, data, training, rows, linear)
+    record: dict[str, Any] = {"temperature": model.temperature}
+    if isinstance(blend, Blend):
+        model.blend = blend
+        a, b = blend.weights.values()
+        reporter.note(
+            f"a linear model of words and attributes counts beside the network, with the weights {a:g} and {b:g}"
+        )
+        return {**record, "blend": blend.weights}
+    if training.blends:
+        _log.info("no linear model counts beside the network: %s", blend)
+    if training.wants_blend:
+        reporter.note(blend.text)
+        record["no_blend"] = blend.values
+    return record
+
+
+def _blend(
+    model: ConditionedModel,
+    data: PreparedData,
+    training: TrainingPlan,
+    rows: UnreadRows | None,
+    linear: LinearModel | NoBlend,
 ) -> Blend | NoBlend:
-    """Fit the linear model of a task that has one, unless it is there, and the weights; or say why it does not count.
+    """Return the linear model with its weights, or why it does not count.
 
     Whether it helps is asked by cross-fitting: each row is scored with weights that others gave, of which none has its
     text.
-
-    Args:
-        split: validation rows.
-        neural: (n, outputs) their logits of the neural model, as a forward pass gives them.
-        linears: models that are fitted already, by the names of the baselines.
-        is_wanted: whether it counts even where that is not shown.
-        is_calibrated: whether the neural model alone has a temperature.
-        by: what chooses the penalty of the linear model, as `selection_score` takes it.
     """
     task = data.task
-    if task.proper_score(neural, split.labels) is None:
+    if isinstance(linear, NoBlend):
+        return linear
+    if rows is None or rows.linear is None or task.proper_score(rows.neural, rows.labels) is None:
         return NoBlend(reason="score", detail=task.kind)
-    if len(split.rows) < _FEWEST and not is_wanted:
-        return NoBlend(reason="few-rows", detail=f"{len(split.rows)} of at least {_FEWEST}")
-    try:
-        linear = _linear(model, data, plan, linears, by=by)
-    except DataError as error:  # such as texts without words
-        return NoBlend(reason="fit", detail=str(error))
-    features, texts = linear.features, plan.text.read_all(split.table)
-    assert isinstance(features, LinearFeatures)
-    second = linear.logits(texts, _ids(model, split))
-    if not is_wanted:
-        found = _gain(task, neural, second, split, texts, is_calibrated=is_calibrated)
+    if not training.wants_blend:
+        if len(rows.labels) < _FEWEST:
+            return NoBlend(reason="few-rows", detail=f"{len(rows.labels)} of at least {_FEWEST}")
+        found = _gain(task, rows, rows.linear, is_calibrated=_is_calibrated(training, task))
         if found is None or not found.is_better:
             return NoBlend(reason="no-gain", detail="" if found is None else str(found))
-    a, b = fit_weights(task, neural, second, split.labels)
+    a, b = fit_weights(task, rows.neural, rows.linear, rows.labels, rows=rows.independent)
     if b == 0:
         return NoBlend(reason="weight")
-    train = chosen_rows(data.splits["train"])
-    owners = owners_of_words(features, plan.text.read_all(train.table), _ids(model, train))
+    features, train = linear.features, chosen_rows(data.splits["train"])
+    assert isinstance(features, LinearFeatures)
+    owners = owners_of_words(features, training.data.text.read_all(train.table), _ids(model, train))
     return Blend(
         features=replace(features, schema=model.input_schema),
         weight=linear.weight,
@@ -110,20 +223,6 @@ def find_blend(
         linear_weight=b,
         owners=owners,
     )
-
-
-def _linear(
-    model: ConditionedModel, data: PreparedData, plan: DataPlan, linears: Mapping[str, LinearModel], *, by: str
-) -> LinearModel:
-    """Return the linear model of whole texts and of the attributes that the neural model reads.
-
-    Raises:
-        DataError: for rows that it cannot be fitted to.
-    """
-    reads = len(model.input_schema) > 0
-    names = (WHOLE_TEXTS, "linear") if reads or not len(data.schema) else (TEXT_ONLY,)
-    fitted = next((linears[name] for name in names if name in linears), None)
-    return fitted or fit_linear(replace(data, schema=model.input_schema), plan.text, by=by)
 
 
 def _ids(model: ConditionedModel, split: PreparedSplit) -> IntArray:
@@ -148,21 +247,21 @@ class _Gain:
         return f"{self.metric} {self.found.difference:+.4f}, 95 % interval {low:+.4f} to {high:+.4f}"
 
 
-def _gain(
-    task: Task, neural: Array, linear: Array, split: PreparedSplit, texts: list[str], *, is_calibrated: bool
-) -> _Gain | None:
-    """Compare weights that rows of other texts gave with the neural model alone; None for too few texts."""
-    _, groups = np.unique(texts, return_inverse=True)
+def _gain(task: Task, rows: UnreadRows, linear: Array, *, is_calibrated: bool) -> _Gain | None:
+    """Compare weights that rows of other texts gave with the network alone; None for too few texts."""
+    _, groups = np.unique(rows.texts, return_inverse=True)
     fold = np.random.default_rng(0).permutation(groups.max() + 1)[groups] % _FOLDS
+    neural, labels, share = rows.neural, rows.labels, rows.independent / len(rows.labels)
     blended, alone = np.zeros_like(neural, dtype=np.float64), np.zeros_like(neural, dtype=np.float64)
     for number in range(_FOLDS):
         rest, own = fold != number, fold == number
         if not (rest.any() and own.any()):
             return None
-        a, b = fit_weights(task, neural[rest], linear[rest], split.labels[rest])
+        count = share * int(rest.sum())
+        a, b = fit_weights(task, neural[rest], linear[rest], labels[rest], rows=count)
         blended[own] = a * neural[own] + b * linear[own]
-        temperature = fit_temperature(task, neural[rest], split.labels[rest]) if is_calibrated else None
+        temperature = fit_temperature(task, neural[rest], labels[rest], rows=count) if is_calibrated else None
         alone[own] = neural[own] / (temperature or 1.0)
-    scores = [task.proper_score(logits, split.labels) for logits in (blended, alone)]
-    first, second = (clustered({"score": one}, split.clusters)["score"] for one in scores if one is not None)
+    scores = [task.proper_score(logits, labels) for logits in (blended, alone)]
+    first, second = (clustered({"score": one}, rows.clusters)["score"] for one in scores if one is not None)
     return _Gain(metric=first.name, found=paired(first, second))

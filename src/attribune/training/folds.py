@@ -8,25 +8,30 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from datasets import concatenate_datasets
 from safetensors.numpy import load_file
 
 from attribune.core.arrays import IntArray
+from attribune.core.progress import Reporter
 from attribune.data.clusters import ROWS, find_clusters
 from attribune.data.splits import fold_numbers, split_table
 from attribune.data.texts import text_digests
 from attribune.metrics.formulas import pooled
 from attribune.metrics.metric import Metric
 from attribune.metrics.results import GivenAndHidden, Scored
+from attribune.models.base import ConditionedModel
+from attribune.models.predictor import Predictor
 from attribune.runs.folder import RunFolder
 from attribune.runs.verdict import NOT_BLENDED
-from attribune.training.plan import DataPlan
+from attribune.training.blending import UnreadRows, fit_on_unread, linear_beside, reads_unread_rows
+from attribune.training.plan import DataPlan, TrainingPlan
 from attribune.training.preparation import PreparedData, PreparedSplit, all_classes, prepare
 from attribune.training.scoring import write_predictions
 
-__all__ = ["join_predictions", "pooled_scores", "prepare_folds", "scored_rows"]
+__all__ = ["fit_out_of_fold", "join_predictions", "pooled_scores", "prepare_folds", "scored_rows"]
 
 _PART = "test"
 """The part in which each fold has its rows, and the run those of all folds."""
@@ -115,6 +120,42 @@ def join_predictions(folder: RunFolder, runs: Sequence[RunFolder], data: Prepare
         if all(name in arrays for arrays in stored)
     }
     write_predictions(folder, _PART, split, logits, task=data.task, schema=data.schema, columns=plan.true_columns)
+
+
+def fit_out_of_fold(
+    plan: TrainingPlan,
+    predictor: Predictor,
+    predictors: Sequence[Predictor],
+    data: PreparedData,
+    reporter: Reporter,
+) -> dict[str, Any]:
+    """Fit temperature and blend of each network: of one of a fold on the rows of the others, of the saved one on all.
+
+    Args:
+        predictor: of the network that is saved.
+        predictors: of the folds.
+
+    Returns:
+        What the record of the training says of it.
+    """
+    networks = [_network(one) for one in predictors]
+    linears = [linear_beside(model, fold, plan, {}) for model, fold in zip(networks, data.folds, strict=True)]
+    rows: list[UnreadRows] = []
+    if reads_unread_rows(plan, data.task):
+        for one, fold, linear in zip(predictors, data.folds, linears, strict=True):
+            split = fold.splits[_PART]
+            rows.append(UnreadRows.of(split, plan.data, _network(one), one.logits(split.table)[0], linear))
+    for number, (model, fold, linear) in enumerate(zip(networks, data.folds, linears, strict=True)):
+        others = UnreadRows.joined([*rows[:number], *rows[number + 1 :]]) if rows else None
+        fit_on_unread(model, fold, plan, others, linear=linear, reporter=Reporter())
+    saved, all_rows = _network(predictor), UnreadRows.joined(rows) if rows else None
+    linear = linear_beside(saved, data, plan, {})
+    return fit_on_unread(saved, data, plan, all_rows, linear=linear, reporter=reporter)
+
+
+def _network(predictor: Predictor) -> ConditionedModel:
+    assert isinstance(predictor.model, ConditionedModel)
+    return predictor.model
 
 
 def scored_rows(data: PreparedData) -> dict[str, int]:

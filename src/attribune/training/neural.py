@@ -33,7 +33,6 @@ from attribune.errors import ConfigError, DataError
 from attribune.metrics.metric import MetricInfo
 from attribune.models.auto import model_class
 from attribune.models.base import ConditionedModel
-from attribune.models.blend import Blend
 from attribune.models.config import architecture_of
 from attribune.models.folder import SCHEMA, ModelFolder
 from attribune.models.linear import LinearModel
@@ -41,9 +40,8 @@ from attribune.models.transfer import AttributeSource
 from attribune.runs.folder import RunFolder
 from attribune.runs.recipe import TrainingRecipe
 from attribune.schema import Schema
-from attribune.tasks.calibration import fit_temperature
-from attribune.tasks.capabilities import CALIBRATION, LINEAR, VALUE_PRIORS, can
-from attribune.training.blending import NoBlend, find_blend
+from attribune.tasks.capabilities import VALUE_PRIORS, can
+from attribune.training.blending import UnreadRows, fit_on_unread, linear_beside, reads_unread_rows
 from attribune.training.callbacks import EarlyStopping, Progress, run_name, trackers
 from attribune.training.distributed import is_main, last_checkpoint, process_count, process_number, read_state
 from attribune.training.optimizer import MaxHeadNorm, update_rows_alone
@@ -124,16 +122,11 @@ def train_neural(
     if model.task.is_tuned and isinstance(validation, EncodedRows):
         _tune_task(model, validation, settings)
     if is_main():
-        refused = _fit_on_validation(model, data, training, linears, reporter)
+        found = _fit_on_validation(model, data, training, linears, reporter)
         if not training.is_candidate:
             _learn_value_priors(model, data, source, settings, reporter)
         model.save_pretrained(folder.model)
-        found: dict[str, Any] = {"temperature": model.temperature, "parameters": asdict(model.sizes())}
-        if model.blend is not None:
-            found["blend"] = model.blend.weights
-        if refused is not None:
-            found["no_blend"] = refused.values
-            reporter.note(refused.text)
+        found["parameters"] = asdict(model.sizes())
         folder.write_outcome({**outcome, **found})
 
 
@@ -176,38 +169,21 @@ def _fit_on_validation(
     training: TrainingPlan,
     linears: Mapping[str, LinearModel],
     reporter: Reporter,
-) -> NoBlend | None:
+) -> dict[str, Any]:
     """Fit temperature and blend on validation rows, of which some thousands are enough.
 
     Returns:
-        Why there is no blend, where one was asked for.
+        What the record of the training says of it.
     """
-    task, settings = model.task, training.training
-    is_calibrated = settings.calibration and can(task, CALIBRATION)
-    found: Blend | NoBlend = NoBlend(reason="task", detail=task.kind)
-    may_blend = training.blends and can(task, LINEAR)
-    if is_calibrated or may_blend:
+    linear, rows = linear_beside(model, data, training, linears), None
+    if reads_unread_rows(training, model.task):
         split = data.splits["validation"]
         if len(split.rows) > _VALIDATION_ROWS:
             chosen = np.sort(np.random.default_rng(0).permutation(len(split.rows))[:_VALIDATION_ROWS])
             split = split.chosen(chosen)
-        scores = _scores(model, encode_labelled(split, training.data, model), settings)
-        if is_calibrated:
-            model.config.calibration_temperature = fit_temperature(task, scores, split.labels)
-        if may_blend:
-            options: dict[str, Any] = {"is_wanted": training.wants_blend, "is_calibrated": is_calibrated}
-            options |= {"linears": linears, "by": settings.select_by}
-            found = find_blend(model, data, training.data, split, scores, **options)
-    if isinstance(found, Blend):
-        model.blend = found
-        a, b = found.weights.values()
-        reporter.note(
-            f"a linear model of words and attributes counts beside the network, with the weights {a:g} and {b:g}"
-        )
-        return None
-    if training.blends:
-        _log.info("no linear model counts beside the network: %s", found)
-    return found if training.wants_blend else None
+        scores = _scores(model, encode_labelled(split, training.data, model), training.training)
+        rows = UnreadRows.of(split, training.data, model, scores, linear)
+    return fit_on_unread(model, data, training, rows, linear=linear, reporter=reporter)
 
 
 def _scores(model: ConditionedModel, rows: EncodedRows, settings: TrainingRecipe) -> npt.NDArray[Any]:

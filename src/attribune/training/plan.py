@@ -150,6 +150,12 @@ class TrainingPlan:
         changed = type(self).of(self.recipe.model_copy(update={"data": data}), self.compared_as)
         return replace(changed, is_candidate=self.is_candidate, blends=self.blends)
 
+    def as_trained(self) -> Self:
+        """Return the plan of a network alone, to which nothing is fitted after its training; itself for a baseline."""
+        if self.model is None:
+            return self
+        return replace(self, blends=False, training=self.training.model_copy(update={"calibration": False}))
+
     @property
     def wants_blend(self) -> bool:
         """Whether a linear model counts beside the network even where it is not shown to help."""

@@ -48,7 +48,7 @@ from attribune.training.bake_off import AUTO_METHOD, Choice, choose_method, read
 from attribune.training.blending import NoBlend
 from attribune.training.callbacks import check_trackers
 from attribune.training.distributed import from_main, is_main, process_count, refuse_processes
-from attribune.training.folds import join_predictions, pooled_scores, prepare_folds, scored_rows
+from attribune.training.folds import fit_out_of_fold, join_predictions, pooled_scores, prepare_folds, scored_rows
 from attribune.training.neural import train_neural
 from attribune.training.plan import TrainingPlan, comparison_recipes, settled
 from attribune.training.preparation import (
@@ -411,7 +411,7 @@ def _train_and_score(
     before_training: Callable[[Scorer], None] | None = None,
     linears: Mapping[str, LinearModel] = MappingProxyType({}),
 ) -> tuple[list[Scored], TrainingRecord | None, Predictor | None]:
-    """Train one method, unless its model exists, and score it with and without its attributes.
+    """Train one method, and score it with and without its attributes, where there are folds on the rows of all.
 
     Args:
         before_training: what is done with a network before it is trained.
@@ -420,11 +420,32 @@ def _train_and_score(
     Returns:
         In the first process, the scores, the training record, and the model's predictor; nothing in the others.
     """
+    first = plan.as_trained() if data.folds else plan
+    predictor = _trained(first, folder, data, reporter, before_training=before_training, linears=linears)
+    if predictor is None:
+        return [], None, None
+    if data.folds:
+        scored = _cross_validate(plan, folder, predictor, data, reporter)
+    else:
+        scored = _scored(plan, folder, predictor, data, reporter)
+    return scored, folder.read_outcome(predictor.model.sizes()), predictor
+
+
+def _trained(
+    plan: TrainingPlan,
+    folder: RunFolder,
+    data: PreparedData,
+    reporter: Reporter,
+    *,
+    before_training: Callable[[Scorer], None] | None = None,
+    linears: Mapping[str, LinearModel] = MappingProxyType({}),
+) -> Predictor | None:
+    """Train one method, unless its model exists; returns its predictor in the first process, and none in the others."""
     is_trained = from_main(folder.outcome.is_file)
     if plan.model is not None and not is_trained:
         train_neural(plan, plan.model, folder, data, reporter, before_training=before_training, linears=linears)
     if not is_main():
-        return [], None, None
+        return None
     if (baseline := plan.learner.baseline) is not None and not is_trained:
         outcome = resolve_name(baseline.trainer)(baseline, plan, folder, data, reporter)
         if plan.wants_blend:
@@ -435,10 +456,13 @@ def _train_and_score(
     model = load_scorer(folder.model)
     if folder.checkpoints.exists():
         shutil.rmtree(folder.checkpoints)
-    record = folder.read_outcome(model.sizes())
-    predictor = predictor_of(plan.recipe, model)
-    if data.folds:
-        return _cross_validate(plan, folder, data, reporter), record, predictor
+    return predictor_of(plan.recipe, model)
+
+
+def _scored(
+    plan: TrainingPlan, folder: RunFolder, predictor: Predictor, data: PreparedData, reporter: Reporter
+) -> list[Scored]:
+    """Score a model with and without its attributes, and without the linear model beside it, if there is one."""
     also_hidden = len(predictor.schema) > 0 and plan.learner.reads_attributes and not plan.is_candidate
     rows = sum(len(split.rows) for split in data.scored.values())
     if rows > _MANY_ROWS:
@@ -446,18 +470,35 @@ def _train_and_score(
         reporter.note(f"scoring {rows:,} validation and test rows{hidden}")
     scored = score(plan.name, predictor, data, plan.data, folder=folder, also_hidden=also_hidden)
     if predictor.blend is not None:
-        scored += score(f"{plan.name}{NOT_BLENDED}", predictor_of(plan.recipe, model, blend=False), data, plan.data)
-    return scored, record, predictor
+        alone = predictor_of(plan.recipe, predictor.model, blend=False)
+        scored += score(f"{plan.name}{NOT_BLENDED}", alone, data, plan.data)
+    return scored
 
 
-def _cross_validate(plan: TrainingPlan, folder: RunFolder, data: PreparedData, reporter: Reporter) -> list[Scored]:
-    """Train one method once for each fold, and return its scores over the rows of all."""
-    runs, scored = [], []
+def _cross_validate(
+    plan: TrainingPlan, folder: RunFolder, predictor: Predictor, data: PreparedData, reporter: Reporter
+) -> list[Scored]:
+    """Train one method once for each fold; returns its scores over the rows of all.
+
+    Args:
+        predictor: of the model that is saved, which gets what is fitted on rows that no model has learned from.
+    """
+    runs, predictors = [], []
     for number, fold in enumerate(data.folds, start=1):
         reporter.note(f"{plan.name}: training on all rows but those of fold {number} of {len(data.folds)}")
-        runs.append(folder.fold(number))
-        runs[-1].begin(plan.recipe, resume=True)
-        scored.append(_train_and_score(plan, runs[-1], fold, reporter)[0])
+        run = folder.fold(number)
+        run.begin(plan.recipe, resume=True)
+        found = _trained(plan.as_trained(), run, fold, reporter)
+        assert found is not None
+        runs.append(run)
+        predictors.append(found)
+    if plan.model is not None:
+        outcome = read_json(folder.checked(folder.outcome), what="training record")
+        outcome |= fit_out_of_fold(plan, predictor, predictors, data, reporter)
+        predictor.model.save_pretrained(folder.model)
+        folder.write_outcome(outcome)
+    folds = zip(runs, predictors, data.folds, strict=True)
+    scored = [_scored(plan, run, one, fold, reporter) for run, one, fold in folds]
     join_predictions(folder, runs, data, plan.data)
     return pooled_scores(scored)
 
