@@ -317,8 +317,8 @@ def _blended(values: Values) -> str:
     network, linear = (f"{values[name]:.3g}" for name in ("neural_weight", "linear_weight"))
     figures = "; ".join(map(_figure, values["figures"]))
     return (
-        f"A linear model of words and attributes counts beside the network (weights {linear} and {network}), as the "
-        f"validation rows asked for. Against the network alone, {values['rows']} {figures}."
+        f"A linear model of words and attributes counts beside the network (weights {linear} and {network}), as rows "
+        f"asked for that neither had read. Against the network alone, {values['rows']} {figures}."
     )
 
 
@@ -327,7 +327,7 @@ _NO_BLEND = {
     "task": "there is none for the task {detail!r}",
     "score": "the task {detail!r} has no score by which its weight could be chosen",
     "fit": "{detail}",
-    "weight": "the best weight for it on the validation rows is 0",
+    "weight": "the best weight for it on rows that neither had read is 0",
 }
 
 
@@ -339,12 +339,22 @@ def _no_blend(values: Values) -> str:
 
 def _calibrated(values: Values) -> str:
     """Logits are divided by a temperature, and what the probabilities were without it."""
-    metric = values["metric"]
+    metric, temperature = values["metric"], f"{values['temperature']:.3g}"
     return (
-        f"The probabilities are calibrated on the validation rows (temperature {values['temperature']:.3g}): "
+        f"The probabilities are calibrated on rows that the network had not read (temperature {temperature}): "
         f"{values['rows']} {metric_info(metric).words} {_value(metric, values['after'])}, and "
         f"{_value(metric, values['before'])} without it."
     )
+
+
+def _out_of_fold(values: Values) -> str:
+    """Each row is scored by the model of a fold."""
+    said = (
+        f"each of the {values['rows']:,} rows is scored by a model that has not read it, one of {values['folds']} that "
+        "are trained for that; the model that is saved is trained on all rows, and probably a little better"
+    )
+    cure = as_argument("data.split.folds", 0)
+    return f"{said}. To train one model, and score a tenth of the rows: {cure}" if values["is_chosen"] else said
 
 
 def rows_without_text(number: int, first: Sequence[int]) -> str:
@@ -672,8 +682,7 @@ _SENTENCES: dict[str, str | Callable[[Values], str]] = {
     "labels-not-in-training": _not_in_training,
     "tags-without-form": _tags_without_form,
     "values-dropped": _values_dropped,
-    "scored-out-of-fold": "each of the {rows:,} rows is scored by a model that has not read it, one of {folds} that "
-    "were trained for that; the model that is saved is trained on all rows, and probably a little better",
+    "scored-out-of-fold": _out_of_fold,
     "window-lengthened": "{longer:.0%} of the texts are longer than {usual} tokens, so up to {size} are read of each, "
     "which takes about {cost:.1f} times as long, and more memory: set max_length to read another number",
     "answers-not-in-window": "{answers:,} of {rows:,} answers are whole in no window of {window}, and learned as if "

@@ -76,8 +76,9 @@ GROUPS: dict[str, dict[str, Flag]] = {
         "data.validation": Flag("validation rows", shown="a tenth of DATA", metavar="FILE"),
         "data.test": Flag("test rows", shown="a tenth of DATA", metavar="FILE"),
         "data.split.folds": Flag(
-            "train on all rows but one of K parts, for each part in turn, and score each row by the model that has not "
-            "read it; the model that is saved is trained on all rows",
+            "score each row by a model that has not read it, one of K that are trained for that on the other rows; 0 "
+            "scores test rows alone; the model that is saved is trained on all rows",
+            shown="5 for 200 to 1,000 rows, 0 for others",
             type=int,
             metavar="K",
         ),

@@ -54,6 +54,8 @@ class SplitRecipe(Settings):
     Rows with the same text always stay in one part, unless a split by group has ``shared_texts``.
     """
 
+    before: ClassVar[Mapping[str, Any]] = {"folds": 0}
+
     by: Literal["random", "group", "time", "both"] = described(
         "random",
         "`random`, `group` (all rows with one value of the column stay together), `time` (the earliest "
@@ -68,7 +70,11 @@ class SplitRecipe(Settings):
     shared_texts: bool = described(False, "when splitting by group: whether a text may occur in several parts")
     fractions: tuple[float, float, float] = described((0.8, 0.1, 0.1), "shares of training, validation and test rows")
     seed: Seed = described(FLAGS["training.seed"].default, "seed of the shuffling")
-    folds: int | None = setting("data.split.folds", ge=2)
+    folds: int | None = setting(
+        "data.split.folds",
+        "by default 5 for 200 to 1,000 rows of one table, a frozen backbone and labels that linear models can learn",
+        ge=0,
+    )
 
     @field_validator("date_format")
     @classmethod
@@ -79,7 +85,9 @@ class SplitRecipe(Settings):
 
     @model_validator(mode="after")
     def _folds_at_random(self) -> Self:
-        if self.folds is not None and self.by in ("time", "both"):
+        if self.folds == 1:
+            raise ConfigError("folds is 1: give 2 or more, or 0 for none")
+        if self.folds and self.by in ("time", "both"):
             raise ConfigError(f"folds with a split by {self.by!r}: split at random or by group, or leave folds out")
         return self
 
@@ -218,7 +226,7 @@ class DataRecipe(Settings):
         FileOptions.of(self)
         if [self.train, self.validation, self.test].count(STDIN) > 1:
             raise ConfigError(f"two tables are named {STDIN!r}, the standard input: name a file in place of one")
-        if self.split.folds is not None and (self.validation or self.test):
+        if self.split.folds and (self.validation or self.test):
             raise ConfigError("folds are made of all rows, so validation and test rows are not read: leave one out")
         return self
 

@@ -105,7 +105,7 @@ def rows_of_training(folder: RunFolder, rows: Dataset) -> int:
         return 0
     is_training, removed = np.ones(len(table), dtype=bool), 0
     for part, arrays in parts.items():
-        if getattr(data, part) is None and data.split.folds is None:  # it was cut from the training file
+        if getattr(data, part) is None and "validation" in parts:  # cut from the training file; folds train on all
             if int(arrays["rows"].max(initial=-1)) >= len(table):
                 return 0
             is_training[arrays["rows"]] = False

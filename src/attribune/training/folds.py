@@ -41,24 +41,23 @@ def prepare_folds(plan: DataPlan, data: PreparedData) -> tuple[PreparedData, ...
     """Divide the rows of a run into folds, each with training, validation and test rows of its own.
 
     Args:
-        plan: with the number of folds.
-        data: the rows on which the model of the run is trained, and those by which its weights are chosen.
+        data: the rows on which the model of the run is trained, those by which its weights are chosen, and the number
+            of folds.
 
     Raises:
         DataError: for fewer texts or groups than folds.
     """
     whole, split = joined_split([data.splits["train"], data.splits["validation"]]), plan.source.split
-    assert split.folds is not None
     column = split.column if split.by == "group" else None
-    folds = fold_numbers(whole.table, split.folds, text=plan.source.texts, seed=split.seed, column=column)
+    folds = fold_numbers(whole.table, data.fold_count, text=plan.source.texts, seed=split.seed, column=column)
     clusters = find_clusters(whole.table, plan.clusters)
-    alone = split.model_copy(update={"folds": None})
+    alone = split.model_copy(update={"folds": 0})
     plan = replace(
         plan,
         source=plan.source.model_copy(update={"split": alone}),
         clusters=replace(plan.clusters, cluster=tuple(clusters) or ROWS),
     )
-    return tuple(_fold(plan, whole, np.flatnonzero(folds == number)) for number in range(split.folds))
+    return tuple(_fold(plan, whole, np.flatnonzero(folds == number)) for number in range(data.fold_count))
 
 
 def _fold(plan: DataPlan, whole: PreparedSplit, test: IntArray) -> PreparedData:

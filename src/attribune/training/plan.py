@@ -16,6 +16,7 @@ from attribune.runs.learner import BackboneRecipe, Learner, MethodLearner
 from attribune.runs.recipe import DataRecipe, Recipe, TrainingRecipe, TransferRecipe
 from attribune.schema.kinds import Kind
 from attribune.tasks import Task
+from attribune.tasks.capabilities import LINEAR, can
 
 __all__ = [
     "DESCRIPTIONS",
@@ -155,6 +156,12 @@ class TrainingPlan:
         if self.model is None:
             return self
         return replace(self, blends=False, training=self.training.model_copy(update={"calibration": False}))
+
+    @property
+    def may_choose_folds(self) -> bool:
+        """Whether few rows are divided into folds without being asked for: where that costs little."""
+        is_cheap = self.model is None or self.model.tuning == "frozen"
+        return is_cheap and can(self.data.task, LINEAR) and not (self.is_candidate or self.data.transfer)
 
     @property
     def wants_blend(self) -> bool:

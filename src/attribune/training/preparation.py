@@ -37,7 +37,7 @@ from attribune.data.selection import (
 )
 from attribune.data.splits import split_table
 from attribune.data.tables import TableFile, read_table, table_source_name
-from attribune.data.texts import share_texts
+from attribune.data.texts import share_texts, text_digests
 from attribune.data.times import are_times, time_split_finding
 from attribune.data.windows import SpecialTokens, content_ids, longest_input
 from attribune.errors import ConfigError, DataError, RowError, numbered_in_file, of_column
@@ -204,8 +204,36 @@ def with_weights(train: UsableRows, name: str) -> Noted:
     return weighted.take(np.flatnonzero(weights)), [left_out]
 
 
-def split_rows(plan: DataPlan, usable: dict[str, UsableRows]) -> tuple[dict[str, UsableRows], list[Finding]]:
-    """Keep the splits that have a table of their own, and cut the others from the training rows."""
+def fold_count(plan: DataPlan, usable: Mapping[str, UsableRows], *, may_choose: bool) -> int:
+    """Return the number of folds into which the rows are divided; 0 for none.
+
+    Args:
+        may_choose: whether it may follow from the number of rows, where none is given: a tenth of some hundred rows
+            shows nothing, and so many are trained on in a minute.
+
+    Raises:
+        ConfigError: for folds beside validation or test rows.
+    """
+    split, texts = plan.source.split, plan.source.texts
+    if split.folds is not None:
+        if split.folds and len(usable) > 1:
+            raise ConfigError("folds are made of all rows, so validation and test rows are not read: leave one out")
+        return split.folds
+    is_small = _FEWEST <= len(usable["train"].rows) < _FEW
+    if not (may_choose and is_small and len(usable) == 1 and split.by == "random" and split.fractions[2]):
+        return 0
+    different = len(set(text_digests(usable["train"].table, texts)))
+    return _FOLDS if different >= _FEWEST // 2 else 0
+
+
+def split_rows(
+    plan: DataPlan, usable: dict[str, UsableRows], *, folds: int = 0
+) -> tuple[dict[str, UsableRows], list[Finding]]:
+    """Keep the splits that have a table of their own, and cut the others from the training rows.
+
+    Args:
+        folds: with some, no test rows are cut.
+    """
     train, split = usable["train"], plan.source.split
     parts, found = dict(usable), list[Finding]()
     if "validation" in usable:
@@ -213,7 +241,7 @@ def split_rows(plan: DataPlan, usable: dict[str, UsableRows]) -> tuple[dict[str,
             found.append(Finding("no-test-rows"))
     else:
         fractions = split.fractions
-        if "test" in usable or split.folds is not None:
+        if "test" in usable or folds:
             fractions = (1 - fractions[1], fractions[1], 0.0)
         cut = split_table(
             train.table,
@@ -252,6 +280,7 @@ def _texts(table: Dataset, name: str) -> Iterator[str | None]:
 
 _LOOKED_AT, _STEP = 1_000, 32  # training rows, to see how long texts are, and what the window is a multiple of
 _EXAMPLES, _SHOWN_CLASSES = 5, 20  # of labels that are named
+_FOLDS, _FEWEST, _FEW = 5, 200, 1_000  # folds of a table with so many rows and fewer than that
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -294,6 +323,7 @@ class PreparedData:
         splits: ``train``, ``validation`` and, if there is one, ``test``.
         schema: fitted on the training rows, as is `task`.
         notes: what is worth saying: rows dropped, values trimmed or unseen, classes with few rows.
+        fold_count: into how many folds they are to be divided.
         folds: the same rows divided for a cross-validation, each time with others as test rows; none without one.
     """
 
@@ -301,6 +331,7 @@ class PreparedData:
     schema: Schema
     task: Task
     notes: list[Finding] = field(default_factory=list)
+    fold_count: int = 0
     folds: tuple[PreparedData, ...] = ()
 
     @property
@@ -309,16 +340,17 @@ class PreparedData:
         return {name: split for name, split in self.splits.items() if name != "train"}
 
 
-def prepare(plan: DataPlan, tables: Mapping[str, Any] | None = None) -> PreparedData:
+def prepare(plan: DataPlan, tables: Mapping[str, Any] | None = None, *, may_choose_folds: bool = False) -> PreparedData:
     """Read and split the tables, fit schema and task, and encode the labels.
 
     Args:
         tables: ``train``, ``validation`` and ``test`` instead of the plan's files, as anything `read_table` takes.
+        may_choose_folds: whether few rows may be divided into folds, where the plan does not say.
 
     Raises:
         DataError: for tables that cannot be used, naming file, row or column and the cure.
     """
-    parts, notes = _parts(plan, tables)
+    parts, notes, folds = _parts(plan, tables, may_choose_folds=may_choose_folds)
     train, transfer = parts["train"], plan.transfer
     source = None if transfer is None else AttributeSource.load(transfer.run)
     task = _task_of(plan, train, source)
@@ -337,11 +369,13 @@ def prepare(plan: DataPlan, tables: Mapping[str, Any] | None = None) -> Prepared
         notes += found
     notes += _class_notes(splits, task)
     notes += [one.of_part("train") for one in _column_findings(plan, splits["train"])]
-    return PreparedData(splits=splits, schema=schema, task=task, notes=notes)
+    return PreparedData(splits=splits, schema=schema, task=task, notes=notes, fold_count=folds)
 
 
-def _parts(plan: DataPlan, tables: Mapping[str, Any] | None) -> tuple[dict[str, UsableRows], list[Finding]]:
-    """Read the tables and split them, with findings about rows that were left out."""
+def _parts(
+    plan: DataPlan, tables: Mapping[str, Any] | None, *, may_choose_folds: bool
+) -> tuple[dict[str, UsableRows], list[Finding], int]:
+    """Read the tables and split them, with findings about rows that were left out, and the number of folds."""
     sources = tables or {name: getattr(plan.source, name) for name in ("train", "validation", "test")}
     usable, notes = {}, list[Finding]()
     for name, source in sources.items():
@@ -354,12 +388,13 @@ def _parts(plan: DataPlan, tables: Mapping[str, Any] | None) -> tuple[dict[str, 
             "them as a file, or turn it off"
         )
     with numbered_in_file(usable["train"].rows, usable["train"].source):
-        parts, found = split_rows(plan, usable)
+        folds = fold_count(plan, usable, may_choose=may_choose_folds)
+        parts, found = split_rows(plan, usable, folds=folds)
     notes += found
     if plan.source.weight is not None:
         parts["train"], found = with_weights(parts["train"], plan.source.weight)
         notes += found
-    return parts, notes
+    return parts, notes, folds
 
 
 def _schema_of(plan: DataPlan, train: UsableRows, source: AttributeSource | None) -> Schema:

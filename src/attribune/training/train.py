@@ -346,10 +346,12 @@ def _run(
 def _prepared(plan: TrainingPlan, tables: Mapping[str, Any] | None, reporter: Reporter) -> PreparedData:
     """Read, split and count the rows, and say what was found."""
     started = time.perf_counter()
-    data = prepare(plan.data, tables)
-    if (count := plan.data.source.split.folds) is not None:
+    data = prepare(plan.data, tables, may_choose_folds=plan.may_choose_folds and process_count() == 1)
+    if data.fold_count:
         data = replace(data, folds=prepare_folds(plan.data, data))
-        data.notes.append(Finding.of("scored-out-of-fold", folds=count, rows=scored_rows(data)["test"]))
+        values = {"folds": data.fold_count, "rows": scored_rows(data)["test"]}
+        is_chosen = plan.data.source.split.folds is None
+        data.notes.append(Finding.of("scored-out-of-fold", **values, is_chosen=is_chosen))
     _log.info("rows read, split and counted in %.1f s", time.perf_counter() - started)
     check_selection(plan.training, data)
     for note in data.notes:
@@ -371,7 +373,7 @@ def _compare(plan: TrainingPlan, folder: RunFolder, data: PreparedData, reporter
 def _check(plan: TrainingPlan) -> None:
     """Check trackers and backbone before a long table is read."""
     check_trackers(plan.training.report_to)
-    if plan.data.source.split.folds is not None:
+    if plan.data.source.split.folds:
         refuse_processes("a training on folds")
     if plan.data.source.train == STDIN and process_count() > 1:
         raise ConfigError(f"the standard input is read by one process, and there are {process_count()}: name a file")
