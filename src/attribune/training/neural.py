@@ -200,9 +200,9 @@ def _fit_on_validation(
             found = find_blend(model, data, training.data, split, scores, **options)
     if isinstance(found, Blend):
         model.blend = found
-        a, b = found.weights.values()
         reporter.note(
-            f"a linear model of words and attributes counts beside the network, with the weights {a:g} and {b:g}"
+            f"a linear model of words and attributes counts beside the network: its weight is {found.linear_weight:g}, "
+            f"and the network's {found.neural_weight:g}"
         )
         return None
     if training.blends:
