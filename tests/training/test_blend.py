@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import logging
 import math
 import pickle
 import shutil
@@ -16,12 +17,14 @@ import numpy as np
 import pandas as pd
 import pytest
 import small_runs
+from datasets import Dataset
 from live_service import client_of
 from safetensors.numpy import load_file, save_file
 
 from attribune import Categorical, MultiLabel, Predictor, Schema, enrol, evaluate, export, forget, predict, train
 from attribune.apps.serve.models import load_models
-from attribune.errors import ModelFolderError
+from attribune.core.progress import Reporter
+from attribune.errors import ConfigError, ModelFolderError
 from attribune.models.blend import Blend, owners_of_words
 from attribune.models.predictor_group import PredictorGroup
 from attribune.models.word_features import LinearFeatures
@@ -29,6 +32,8 @@ from attribune.runs.folder import RunFolder
 from attribune.schema.schema import Revision
 from attribune.tasks import Classification, Regression
 from attribune.tasks.calibration import fit_weights
+from attribune.training.blending import cross_fitted
+from attribune.training.preparation import PreparedSplit
 
 TASK = Classification(classes=("a", "b", "c"))
 TEXTS = ["good film", "dull plot", "good plot", "odd cast", "film", "plot noir"]
@@ -229,10 +234,17 @@ ROWS = pd.DataFrame(small_runs.reviews(600))
 NEW = pd.DataFrame(small_runs.reviews(12, seed=1))
 
 
-def trained(folder: Path, **settings: Any) -> RunFolder:
-    options: dict[str, Any] = {"text": "text", "label": "stars", "attributes": ["user"], "max_length": 32}
-    options |= {"backbone": folder.parent / "backbone", "method": "pln", "epochs": 0.2}
-    train(ROWS, folder, settings={"training.precision": "float32", **settings}, **options)
+def trained(
+    folder: Path,
+    rows: pd.DataFrame = ROWS,
+    *,
+    reporter: Reporter | None = None,
+    options: dict[str, Any] | None = None,
+    **settings: Any,
+) -> RunFolder:
+    given: dict[str, Any] = {"text": "text", "label": "stars", "attributes": ["user"], "max_length": 32}
+    given |= {"backbone": folder.parent / "backbone", "method": "pln", "epochs": 0.2, **(options or {})}
+    train(rows, folder, settings={"training.precision": "float32", **settings}, reporter=reporter, **given)
     return RunFolder(folder)
 
 
@@ -299,6 +311,18 @@ def test_everything_that_predicts_predicts_alike(run: RunFolder, tmp_path: Path)
     assert scored.metrics["as given"]["log_loss"].value < 0.6
 
 
+def test_rows_without_texts_are_refused(run: RunFolder) -> None:
+    predictor = Predictor.from_pretrained(run.path)
+    alone = Predictor(predictor.model, text_input=predictor.text_input, blend=False)
+    rows = alone.encode_rows(NEW)
+    assert len(alone.score(rows)) == len(NEW)
+    group = PredictorGroup.from_pretrained({"one": run.path, "two": run.path})
+    for score in (predictor.score, lambda given: group.score({"one": given, "two": given})):
+        with pytest.raises(ConfigError, match="the 12 rows have no texts as they are written"):
+            score(rows)
+    assert predictor.score(predictor.encode_rows(NEW[:0])).shape == (0, 2)
+
+
 def test_forgetting_takes_words_and_weights(copied: RunFolder) -> None:
     before = Predictor.from_pretrained(copied.path)
     forget(copied.path, "user", ["u3"])
@@ -336,6 +360,73 @@ def test_a_network_that_reads_no_attributes_has_a_linear_model_that_reads_none(r
     assert predictor.predict("great film")["prediction"] in ("good", "bad")
     stored = other.read_results().models
     assert [model.name for model in stored[:2]] == ["adapter", "adapter, not blended"]
+
+
+class Notes(Reporter):
+    """What is said during a training."""
+
+    def __init__(self) -> None:
+        self.said: list[str] = []
+
+    def note(self, text: str) -> None:
+        self.said.append(text)
+
+
+FEW = ROWS[:300].assign(
+    coin=np.random.default_rng(0).choice(["heads", "tails"], 300),
+    marks=["!" * (1 + row // 20) + " " + "?" * (row % 20) for row in range(300)],
+    other=ROWS["text"][300:].tolist(),
+    cosine=ROWS["look"][:300] / 4,
+)
+
+
+@pytest.mark.parametrize(
+    ("options", "reason", "words"),
+    [
+        ({"label": "coin"}, "weight", "the best weight for it on the validation rows is 0"),
+        ({"text": "marks"}, "fit", "the 240 training texts give no words"),
+        ({"label": "cosine", "text_pair": "other", "task": "similarity"}, "task", "none for the task 'similarity'"),
+        ({"method": "linear"}, "method", "none beside the method linear"),
+    ],
+)
+def test_where_it_is_asked_for_and_cannot_be_it_is_said_why(
+    run: RunFolder, tmp_path: Path, options: dict[str, Any], reason: str, words: str
+) -> None:
+    (tmp_path / "backbone").symlink_to(run.path.parent / "backbone")
+    notes = Notes()
+    other = trained(tmp_path / "run", FEW, reporter=notes, options=options, **{"training.blend": "always"})
+    results = other.read_results()
+    (found,) = (one for one in results.findings if one.code == "blend-not-possible")
+    assert found.values["reason"] == reason
+    assert words in found.text
+    assert notes.said.count(found.text) == 1
+    assert results.training.no_blend["reason"] == reason
+    assert found.text in results.verdict.sentences()
+    assert not (other.model / "blend.json").exists()
+
+
+def test_where_it_is_not_asked_for_the_log_alone_has_why(
+    run: RunFolder, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "backbone").symlink_to(run.path.parent / "backbone")
+    notes = Notes()
+    with caplog.at_level(logging.INFO, logger="attribune"):
+        other = trained(tmp_path / "run", FEW, reporter=notes)
+    assert "no linear model counts beside the network: few-rows (30 of at least 50)" in caplog.text
+    assert not any("counts beside" in one for one in notes.said)
+    assert "blend-not-possible" not in {one.code for one in other.read_results().findings}
+
+
+@pytest.mark.parametrize("is_calibrated", [True, False])
+def test_a_gain_is_over_what_would_be_used_otherwise(is_calibrated: bool) -> None:
+    rng = np.random.default_rng(0)
+    sharp, noise = 6 * rng.normal(size=(400, 3)), rng.normal(size=(400, 3))
+    labels = (sharp / 6 + rng.gumbel(size=(400, 3))).argmax(axis=1)
+    rows = Dataset.from_dict({"text": [f"t{row}" for row in range(400)]})
+    split = PreparedSplit(table=rows, rows=np.arange(400), labels=labels)
+    gain = cross_fitted(TASK, sharp, noise, split, rows["text"][:], is_calibrated=is_calibrated)
+    assert gain.is_better != is_calibrated, "the linear model is noise, and the network too sure of itself"
+    assert str(gain).startswith("log_loss ")
 
 
 @pytest.mark.parametrize("settings", [{"training.blend": "never"}, {"data.shuffled": True}])

@@ -24,7 +24,7 @@ from attribune.training.baselines import chosen_rows, fit_linear
 from attribune.training.plan import DataPlan
 from attribune.training.preparation import PreparedData, PreparedSplit
 
-__all__ = ["NoBlend", "find_blend"]
+__all__ = ["Gain", "NoBlend", "cross_fitted", "find_blend"]
 
 _FOLDS, _FEWEST = 5, 50
 
@@ -94,7 +94,7 @@ def find_blend(
     assert isinstance(features, LinearFeatures)
     second = linear.logits(texts, _ids(model, split))
     if not is_wanted:
-        found = _gain(task, neural, second, split, texts, is_calibrated=is_calibrated)
+        found = cross_fitted(task, neural, second, split, texts, is_calibrated=is_calibrated)
         if found is None or not found.is_better:
             return NoBlend(reason="no-gain", detail="" if found is None else str(found))
     a, b = fit_weights(task, neural, second, split.labels)
@@ -132,7 +132,7 @@ def _ids(model: ConditionedModel, split: PreparedSplit) -> IntArray:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Gain:
+class Gain:
     """What the linear model changes in rows whose weights others gave."""
 
     metric: str
@@ -148,9 +148,9 @@ class _Gain:
         return f"{self.metric} {self.found.difference:+.4f}, 95 % interval {low:+.4f} to {high:+.4f}"
 
 
-def _gain(
+def cross_fitted(
     task: Task, neural: Array, linear: Array, split: PreparedSplit, texts: list[str], *, is_calibrated: bool
-) -> _Gain | None:
+) -> Gain | None:
     """Compare weights that rows of other texts gave with the neural model alone; None for too few texts."""
     _, groups = np.unique(texts, return_inverse=True)
     fold = np.random.default_rng(0).permutation(groups.max() + 1)[groups] % _FOLDS
@@ -165,4 +165,4 @@ def _gain(
         alone[own] = neural[own] / (temperature or 1.0)
     scores = [task.proper_score(logits, split.labels) for logits in (blended, alone)]
     first, second = (clustered({"score": one}, split.clusters)["score"] for one in scores if one is not None)
-    return _Gain(metric=first.name, found=paired(first, second))
+    return Gain(metric=first.name, found=paired(first, second))
