@@ -317,8 +317,8 @@ def _blended(values: Values) -> str:
     network, linear = (f"{values[name]:.3g}" for name in ("neural_weight", "linear_weight"))
     figures = "; ".join(map(_figure, values["figures"]))
     return (
-        f"A linear model of words and attributes counts beside the network (weights {linear} and {network}), as rows "
-        f"asked for that neither had read. Against the network alone, {values['rows']} {figures}."
+        f"A linear model of words and attributes counts beside the network: its weight is {linear}, and the network's "
+        f"{network}, which fit rows that neither had read. Against the network alone, {values['rows']} {figures}."
     )
 
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import copy
 import json
+import logging
 import math
 import pickle
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +18,12 @@ import pandas as pd
 import pytest
 import small_runs
 from live_service import client_of
+from safetensors.numpy import load_file, save_file
 
-from attribune import Categorical, Predictor, Schema, enrol, evaluate, export, forget, predict, train
+from attribune import Categorical, MultiLabel, Predictor, Schema, enrol, evaluate, export, forget, predict, train
 from attribune.apps.serve.models import load_models
-from attribune.errors import ModelFolderError
+from attribune.core.progress import Reporter
+from attribune.errors import ConfigError, ModelFolderError
 from attribune.models.blend import Blend, owners_of_words
 from attribune.models.predictor_group import PredictorGroup
 from attribune.models.word_features import LinearFeatures
@@ -27,6 +31,7 @@ from attribune.runs.folder import RunFolder
 from attribune.schema.schema import Revision
 from attribune.tasks import Classification, Regression
 from attribune.tasks.calibration import fit_weights
+from attribune.training.blending import UnreadRows, cross_fitted
 
 TASK = Classification(classes=("a", "b", "c"))
 TEXTS = ["good film", "dull plot", "good plot", "odd cast", "film", "plot noir"]
@@ -64,13 +69,17 @@ def test_numbers_are_weighted_by_their_errors() -> None:
     assert fit_weights(Regression(mean=3.0, std=2.0), one, two, labels) == pytest.approx((0.6, 0.3), abs=0.02)
 
 
+TAGS = [["war", "short"], ["war"], ["short", "war"], ["short"], [], ["noir", "war"]]
+
+
 def schema_of(users: list[str | None]) -> Schema:
-    return Schema.fit({"user": users, "site": ["s"] * len(users)}, [Categorical("user"), Categorical("site")])
+    table = {"user": users, "site": ["s"] * len(users), "tags": TAGS}
+    return Schema.fit(table, [Categorical("user"), Categorical("site"), MultiLabel("tags")])
 
 
 def drawn(schema: Schema) -> tuple[Blend, np.ndarray]:
     """A blend of random weights, and the ids of the rows."""
-    rows = {"user": USERS, "site": ["s"] * len(USERS)}
+    rows = {"user": USERS, "site": ["s"] * len(USERS), "tags": TAGS}
     ids = schema.encode(rows)[0]
     features = LinearFeatures.fit(TEXTS, schema, max_features=100)
     rng = np.random.default_rng(0)
@@ -82,6 +91,20 @@ def drawn(schema: Schema) -> tuple[Blend, np.ndarray]:
         linear_weight=1.3,
         owners=owners_of_words(features, TEXTS, ids),
     ), ids
+
+
+def words_of(text: str) -> list[str]:
+    """Of texts of one or two words."""
+    return [*text.split(), text]
+
+
+def owned(blend: Blend) -> set[tuple[str, str]]:
+    """Words with the values that all their rows have."""
+    attributes = list(blend.features.schema)
+    return {
+        (blend.features.words[word], list(attributes[number].values)[value - 1])
+        for word, number, value in blend.owners.tolist()
+    }
 
 
 def slow_logits(blend: Blend, neural: np.ndarray, texts: list[str], ids: np.ndarray) -> np.ndarray:
@@ -100,41 +123,48 @@ def test_the_logits_are_the_weighted_sum() -> None:
     np.testing.assert_allclose(blend.logits(neural, texts, rows), slow_logits(blend, neural, texts, rows), rtol=1e-5)
 
 
-def test_a_word_is_owned_by_the_only_value_that_has_it() -> None:
-    schema = schema_of(USERS)
-    blend, _ = drawn(schema)
-    words = {}
-    for text, user in zip(TEXTS, USERS, strict=True):
-        for word in [*text.split(), text]:
-            words.setdefault(word, set()).add(user)
-    expected = {
-        word: 0 if len(users) > 1 or None in users else list(schema["user"].values).index(min(users)) + 1
-        for word, users in words.items()
-    }
-    assert dict(zip(blend.features.words, blend.owners[:, 0].tolist(), strict=True)) == expected
-    assert (blend.owners[:, 1] == 1).all(), "there is one site"
+def test_a_word_belongs_to_the_values_that_all_its_rows_have() -> None:
+    blend, _ = drawn(schema_of(USERS))
+    expected = set()
+    for word in {word for text in TEXTS for word in words_of(text)}:
+        rows = [row for row, text in enumerate(TEXTS) if word in words_of(text)]
+        shared = [{USERS[row], "s", *TAGS[row]} - {None} for row in rows]
+        expected |= {(word, value) for value in set.intersection(*shared)}
+    assert owned(blend) == expected
+    assert {("good", "u0"), ("good", "war"), ("good", "short"), ("plot", "war"), ("plot noir", "noir")} <= expected
 
 
-def test_words_and_weights_go_with_a_value() -> None:
+def test_owners_are_the_same_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    expected = owned(drawn(schema_of(USERS))[0])
+    monkeypatch.setattr("attribune.models.blend._ENTRIES", 2)
+    assert owned(drawn(schema_of(USERS))[0]) == expected
+
+
+@pytest.mark.parametrize(
+    ("forgotten", "kept_rows"),
+    [({"user": ("u0", "u2")}, [1, 4, 5]), ({"tags": ("war",)}, [3, 4]), ({"user": ("u1",), "tags": ("noir",)}, [0, 2])],
+)
+def test_words_and_weights_go_with_a_value(forgotten: dict[str, tuple[str, ...]], kept_rows: list[int]) -> None:
     schema = schema_of(USERS)
     blend, ids = drawn(schema)
-    revision = Revision.removing(schema, {"user": ("u0", "u2")})
+    revision = Revision.removing(schema, forgotten)
     fewer = blend.under(revision.schema)
-    gone = {"good", "good film", "good plot", "odd", "cast", "odd cast"}
+    values = {value for some in forgotten.values() for value in some}
+    gone = {word for word, value in owned(blend) if value in values}
+    assert gone
     assert set(blend.features.words) - set(fewer.features.words) == gone
+    assert owned(fewer) == {(word, value) for word, value in owned(blend) if word not in gone}
     assert fewer.under(revision.schema) is fewer
-    before, place = dict(zip(blend.features.words, blend.weight, strict=False)), list(revision.schema["user"].values)
+    before = dict(zip(blend.features.words, blend.weight, strict=False))
     for word, weight in zip(fewer.features.words, fewer.weight, strict=False):
         assert (before[word] == weight).all()
-    words = len(blend.features.words)
-    for number, user in enumerate(place):
-        old = list(schema["user"].values).index(user)
-        assert (fewer.weight[len(fewer.features.words) + number] == blend.weight[words + old]).all()
-    kept = [1, 4, 5]
-    now = revision.schema.encode({"user": [USERS[row] for row in kept], "site": ["s"] * 3})[0]
-    texts = ["dull", "film", "plot noir"]
+    rows = {"user": USERS, "site": ["s"] * len(USERS), "tags": TAGS}
+    now = revision.schema.encode({name: [cells[row] for row in kept_rows] for name, cells in rows.items()})[0]
+    texts = fewer.features.words[: len(kept_rows)]
+    assert not gone & set(texts)
+    zero = np.zeros((len(kept_rows), 3))
     np.testing.assert_allclose(
-        fewer.logits(np.zeros((3, 3)), texts, now), blend.logits(np.zeros((3, 3)), texts, ids[kept]), rtol=1e-5
+        fewer.logits(zero, texts, now), blend.logits(zero, texts, ids[kept_rows]), rtol=1e-5, atol=1e-6
     )
 
 
@@ -142,7 +172,7 @@ def test_a_new_value_has_no_weight() -> None:
     schema = schema_of(USERS)
     blend, ids = drawn(schema)
     more = blend.under(Revision.adding(schema, {"user": {"u9": 4, "u8": 2}}).schema)
-    new = more.features.schema.encode({"user": ["u9", "u8", None], "site": ["s"] * 3})[0]
+    new = more.features.schema.encode({"user": ["u9", "u8", None], "site": ["s"] * 3, "tags": [[]] * 3})[0]
     found = more.logits(np.zeros((3, 3)), ["film"] * 3, new)
     assert (found == found[2]).all()
     assert (more.logits(np.zeros((6, 3)), TEXTS, ids) == blend.logits(np.zeros((6, 3)), TEXTS, ids)).all()
@@ -172,14 +202,47 @@ def test_what_is_saved_is_read(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
+def test_owners_of_an_earlier_version_are_read(tmp_path: Path) -> None:
+    schema = schema_of(USERS)
+    blend, _ = drawn(schema)
+    blend.save(tmp_path)
+    file = tmp_path / "blend.safetensors"
+    tensors = load_file(file)
+    del tensors["owners_of_words"]
+    before = np.zeros((len(blend.features.words), len(schema)), dtype=np.int64)  # nothing of several values
+    for word, number, value in blend.owners.tolist():
+        before[word, number] = value if number < 2 else 0
+    save_file(tensors | {"owners": before}, file)
+    again = Blend.load(tmp_path, schema=schema, outputs=3)
+    assert owned(again) == {(word, value) for word, value in owned(blend) if value in {"s", *filter(None, USERS)}}
+    again.save(tmp_path)
+    assert owned(Blend.load(tmp_path, schema=schema, outputs=3)) == owned(again)
+
+
+@pytest.mark.parametrize("row", [[99, 0, 1], [0, 3, 1], [0, 0, 9], [0, 0, 0], [0, -1, 1]])
+def test_owners_that_do_not_fit_are_refused(tmp_path: Path, row: list[int]) -> None:
+    schema = schema_of(USERS)
+    blend, _ = drawn(schema)
+    replace(blend, owners=np.array([row], dtype=np.int32)).save(tmp_path)
+    with pytest.raises(ModelFolderError, match=r"does not fit the model \(owners\)"):
+        Blend.load(tmp_path, schema=schema, outputs=3)
+
+
 ROWS = pd.DataFrame(small_runs.reviews(600))
 NEW = pd.DataFrame(small_runs.reviews(12, seed=1))
 
 
-def trained(folder: Path, **settings: Any) -> RunFolder:
-    options: dict[str, Any] = {"text": "text", "label": "stars", "attributes": ["user"], "max_length": 32}
-    options |= {"backbone": folder.parent / "backbone", "method": "pln", "epochs": 0.2}
-    train(ROWS, folder, settings={"training.precision": "float32", **settings}, **options)
+def trained(
+    folder: Path,
+    rows: pd.DataFrame = ROWS,
+    *,
+    reporter: Reporter | None = None,
+    options: dict[str, Any] | None = None,
+    **settings: Any,
+) -> RunFolder:
+    given: dict[str, Any] = {"text": "text", "label": "stars", "attributes": ["user"], "max_length": 32}
+    given |= {"backbone": folder.parent / "backbone", "method": "pln", "epochs": 0.2, **(options or {})}
+    train(rows, folder, settings={"training.precision": "float32", **settings}, reporter=reporter, **given)
     return RunFolder(folder)
 
 
@@ -246,16 +309,26 @@ def test_everything_that_predicts_predicts_alike(run: RunFolder, tmp_path: Path)
     assert scored.metrics["as given"]["log_loss"].value < 0.6
 
 
+def test_rows_without_texts_are_refused(run: RunFolder) -> None:
+    predictor = Predictor.from_pretrained(run.path)
+    alone = Predictor(predictor.model, text_input=predictor.text_input, blend=False)
+    rows = alone.encode_rows(NEW)
+    assert len(alone.score(rows)) == len(NEW)
+    group = PredictorGroup.from_pretrained({"one": run.path, "two": run.path})
+    for score in (predictor.score, lambda given: group.score({"one": given, "two": given})):
+        with pytest.raises(ConfigError, match="the 12 rows have no texts as they are written"):
+            score(rows)
+    assert predictor.score(predictor.encode_rows(NEW[:0])).shape == (0, 2)
+
+
 def test_forgetting_takes_words_and_weights(copied: RunFolder) -> None:
     before = Predictor.from_pretrained(copied.path)
     forget(copied.path, "user", ["u3"])
     after = Predictor.from_pretrained(copied.path)
     others = NEW[NEW["user"] != "u3"]
-    known = dict(zip(before.blend.features.words, before.blend.owners[:, 0], strict=True))
-    u3 = list(before.schema["user"].values).index("u3") + 1
-    assert {word for word, owner in known.items() if owner == u3} == {*known} - {*after.blend.features.words}
+    gone = {*before.blend.features.words} - {*after.blend.features.words}
+    assert gone == {word for word, value in owned(before.blend) if value == "u3"}
     assert "u3" not in after.schema["user"].values
-    gone = {*known} - {*after.blend.features.words}
     same = [not ({*text.split()} & gone) for text in others["text"]]
     assert any(same)
     kept = others[same]
@@ -285,6 +358,72 @@ def test_a_network_that_reads_no_attributes_has_a_linear_model_that_reads_none(r
     assert predictor.predict("great film")["prediction"] in ("good", "bad")
     stored = other.read_results().models
     assert [model.name for model in stored[:2]] == ["adapter", "adapter, not blended"]
+
+
+class Notes(Reporter):
+    """What is said during a training."""
+
+    def __init__(self) -> None:
+        self.said: list[str] = []
+
+    def note(self, text: str) -> None:
+        self.said.append(text)
+
+
+FEW = ROWS[:300].assign(
+    coin=np.random.default_rng(0).choice(["heads", "tails"], 300),
+    marks=["!" * (1 + row // 20) + " " + "?" * (row % 20) for row in range(300)],
+    other=ROWS["text"][300:].tolist(),
+    cosine=ROWS["look"][:300] / 4,
+)
+
+
+@pytest.mark.parametrize(
+    ("options", "reason", "words"),
+    [
+        ({"label": "coin"}, "weight", "the best weight for it on rows that neither had read is 0"),
+        ({"text": "marks"}, "fit", "the 240 training texts give no words"),
+        ({"label": "cosine", "text_pair": "other", "task": "similarity"}, "task", "none for the task 'similarity'"),
+        ({"method": "linear"}, "method", "none beside the method linear"),
+    ],
+)
+def test_where_it_is_asked_for_and_cannot_be_it_is_said_why(
+    run: RunFolder, tmp_path: Path, options: dict[str, Any], reason: str, words: str
+) -> None:
+    (tmp_path / "backbone").symlink_to(run.path.parent / "backbone")
+    notes = Notes()
+    other = trained(tmp_path / "run", FEW, reporter=notes, options=options, **{"training.blend": "always"})
+    results = other.read_results()
+    (found,) = (one for one in results.findings if one.code == "blend-not-possible")
+    assert found.values["reason"] == reason
+    assert words in found.text
+    assert notes.said.count(found.text) == 1
+    assert results.training.no_blend["reason"] == reason
+    assert found.text in results.verdict.sentences()
+    assert not (other.model / "blend.json").exists()
+
+
+def test_where_it_is_not_asked_for_the_log_alone_has_why(
+    run: RunFolder, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "backbone").symlink_to(run.path.parent / "backbone")
+    notes = Notes()
+    with caplog.at_level(logging.INFO, logger="attribune"):
+        other = trained(tmp_path / "run", FEW, reporter=notes)
+    assert "no linear model counts beside the network: few-rows (30 of at least 50)" in caplog.text
+    assert not any("counts beside" in one for one in notes.said)
+    assert "blend-not-possible" not in {one.code for one in other.read_results().findings}
+
+
+@pytest.mark.parametrize("is_calibrated", [True, False])
+def test_a_gain_is_over_what_would_be_used_otherwise(is_calibrated: bool) -> None:
+    rng = np.random.default_rng(0)
+    sharp, noise = 6 * rng.normal(size=(400, 3)), rng.normal(size=(400, 3))
+    labels = (sharp / 6 + rng.gumbel(size=(400, 3))).argmax(axis=1)
+    rows = UnreadRows(texts=[f"t{row}" for row in range(400)], labels=labels, neural=sharp)
+    gain = cross_fitted(TASK, rows, noise, is_calibrated=is_calibrated)
+    assert gain.is_better != is_calibrated, "the linear model is noise, and the network too sure of itself"
+    assert str(gain).startswith("log_loss ")
 
 
 @pytest.mark.parametrize("settings", [{"training.blend": "never"}, {"data.shuffled": True}])

@@ -125,7 +125,9 @@ class LinearFeatures:
 
     def of_texts(self, texts: Sequence[str]) -> Any:
         """Return the first columns of the matrix (n, words), in CSR form."""
-        return self._fitted.transform(texts) if self.words else sparse.csr_array((len(texts), 0))
+        if not self.words or not len(texts):
+            return sparse.csr_array((len(texts), len(self.words or ())))
+        return self._fitted.transform(texts)
 
     def of_values(self, attribute_ids: Array) -> Any:
         """Return the other columns of the matrix, in CSR form."""

@@ -31,7 +31,7 @@ from attribune.training.baselines import chosen_rows, fit_linear
 from attribune.training.plan import DataPlan, TrainingPlan
 from attribune.training.preparation import PreparedData, PreparedSplit
 
-__all__ = ["NoBlend", "UnreadRows", "fit_on_unread", "linear_beside", "reads_unread_rows"]
+__all__ = ["Gain", "NoBlend", "UnreadRows", "cross_fitted", "fit_on_unread", "linear_beside", "reads_unread_rows"]
 
 _log = logging.getLogger(__name__)
 _FOLDS, _FEWEST = 5, 50
@@ -173,9 +173,9 @@ def fit_on_unread(
     record: dict[str, Any] = {"temperature": model.temperature}
     if isinstance(blend, Blend):
         model.blend = blend
-        a, b = blend.weights.values()
         reporter.note(
-            f"a linear model of words and attributes counts beside the network, with the weights {a:g} and {b:g}"
+            f"a linear model of words and attributes counts beside the network: its weight is {blend.linear_weight:g}, "
+            f"and the network's {blend.neural_weight:g}"
         )
         return {**record, "blend": blend.weights}
     if training.blends:
@@ -206,7 +206,7 @@ def _blend(
     if not training.wants_blend:
         if len(rows.labels) < _FEWEST:
             return NoBlend(reason="few-rows", detail=f"{len(rows.labels)} of at least {_FEWEST}")
-        found = _gain(task, rows, rows.linear, is_calibrated=_is_calibrated(training, task))
+        found = cross_fitted(task, rows, rows.linear, is_calibrated=_is_calibrated(training, task))
         if found is None or not found.is_better:
             return NoBlend(reason="no-gain", detail="" if found is None else str(found))
     a, b = fit_weights(task, rows.neural, rows.linear, rows.labels, rows=rows.independent)
@@ -231,7 +231,7 @@ def _ids(model: ConditionedModel, split: PreparedSplit) -> IntArray:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Gain:
+class Gain:
     """What the linear model changes in rows whose weights others gave."""
 
     metric: str
@@ -247,7 +247,7 @@ class _Gain:
         return f"{self.metric} {self.found.difference:+.4f}, 95 % interval {low:+.4f} to {high:+.4f}"
 
 
-def _gain(task: Task, rows: UnreadRows, linear: Array, *, is_calibrated: bool) -> _Gain | None:
+def cross_fitted(task: Task, rows: UnreadRows, linear: Array, *, is_calibrated: bool) -> Gain | None:
     """Compare weights that rows of other texts gave with the network alone; None for too few texts."""
     _, groups = np.unique(rows.texts, return_inverse=True)
     fold = np.random.default_rng(0).permutation(groups.max() + 1)[groups] % _FOLDS
@@ -264,4 +264,4 @@ def _gain(task: Task, rows: UnreadRows, linear: Array, *, is_calibrated: bool) -
         alone[own] = neural[own] / (temperature or 1.0)
     scores = [task.proper_score(logits, labels) for logits in (blended, alone)]
     first, second = (clustered({"score": one}, rows.clusters)["score"] for one in scores if one is not None)
-    return _Gain(metric=first.name, found=paired(first, second))
+    return Gain(metric=first.name, found=paired(first, second))

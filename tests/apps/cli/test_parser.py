@@ -94,6 +94,14 @@ def test_colours_change_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
     assert re.sub("\x1b\\[[0-9;]*m", "", text) == parser.format_help()
 
 
+def test_a_setting_is_switched_off_by_a_word_of_its_own() -> None:
+    words = ["train", "x.csv", "--output", "o"]
+    for more, value in ([], None), (["--no-blend"], "never"), (["--blend", "auto"], "auto"):
+        assert build_parser().parse_args([*words, *more]).blend == value
+    with pytest.raises(SystemExit):
+        build_parser().parse_args([*words, "--blend", "always", "--no-blend"])
+
+
 def test_the_defaults_in_the_help_are_those_of_a_recipe() -> None:
     recipe = Recipe.from_dict({"data": DATA})
     (verbs,) = (action for action in build_parser()._actions if isinstance(action, argparse._SubParsersAction))
