@@ -21,17 +21,24 @@ from attribune.errors import DataError, numbered_in_file
 from attribune.findings import Finding
 from attribune.metrics.bootstrap import Interval
 from attribune.metrics.metric import Metric
-from attribune.metrics.results import Comparison, ResultRow, compare_metrics, intervals
+from attribune.metrics.results import Comparison, HiddenAttributes, ResultRow, compare_metrics, intervals
 from attribune.metrics.tables import Comparisons, comparison_lines, html_blocks, table_cells, text_table
 from attribune.models.predictor import Predictor, Quantisation
 from attribune.runs.folder import RunFolder
-from attribune.runs.hidden_alone import hidden_alone, judged_metrics
+from attribune.runs.hidden_attributes import hidden_attributes, judged_metrics
 from attribune.runs.labelled import LabelledRows
 from attribune.runs.loading import load_run
 from attribune.runs.recipe import Recipe
 from attribune.runs.stored_scores import StoredScores, own_table
 from attribune.runs.training_record import TrainingRecord
-from attribune.runs.verdict import Verdict, attribute_gains, gains_by_count, run_verdict, value_counts
+from attribune.runs.verdict import (
+    AttributesTogether,
+    Verdict,
+    attribute_gains,
+    gains_by_count,
+    run_verdict,
+    value_counts,
+)
 from attribune.tasks import Task
 from attribune.tasks.base import scored_metrics
 
@@ -108,14 +115,14 @@ class Evaluation:
     @cached_property
     def verdict(self) -> Verdict:
         """What the rows show of the attributes, and which weights the run kept."""
-        metric, by_count, by_attribute, proper = self.predictor.task.main_metric, [], [], self._proper()
+        metric, by_count, proper = self.predictor.task.main_metric, [], self._proper()
+        effects = HiddenAttributes()
         comparisons = [] if self._are_known() else self.comparisons
         if comparisons:
             counts = value_counts(self.predictor.schema, self.labelled.rows)
             by_count = gains_by_count(self.scores[AS_GIVEN][metric], self.scores[HIDDEN][metric], counts)
             labelled = self.labelled
-            alone = hidden_alone(self.predictor, labelled.rows, labelled.labels, labelled.clusters, self.logits)
-            by_attribute = attribute_gains(alone)
+            effects = hidden_attributes(self.predictor, labelled.rows, labelled.labels, labelled.clusters, self.logits)
         return run_verdict(
             self.recipe,
             self.training,
@@ -123,7 +130,8 @@ class Evaluation:
             comparisons=comparisons,
             conditions={HIDDEN: "hidden"},
             proper=proper,
-            by_attribute=by_attribute,
+            by_attribute=attribute_gains(effects.alone),
+            together=AttributesTogether.of(effects.together),
             by_count=by_count,
         )
 

@@ -86,7 +86,10 @@ def explain_run(run: str | Path, data: Any, asked: Asked, *, backbone: str | Pat
     if asked.row is not None:
         source, reading = (labelled.source, recipe.data.reading) if data is None else (data, {})
         table = read_table(source, **reading)
-    return explain_rows(predictor, labelled, asked, table=table, run=run, method=recipe.method["name"])
+    stored = RunFolder.of(run).read_results().verdict if data is None else None
+    return explain_rows(
+        predictor, labelled, asked, table=table, run=run, method=recipe.method["name"], recipe=recipe, verdict=stored
+    )
 
 
 def explain_rows(
