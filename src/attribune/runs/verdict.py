@@ -535,7 +535,7 @@ class Verdict(SavedRecord):
 
 def run_verdict(
     recipe: Recipe,
-    training: TrainingRecord,
+    training: TrainingRecord | None,
     *,
     metric: str,
     comparisons: Sequence[Comparison],
@@ -551,6 +551,7 @@ def run_verdict(
     """Judge a run by the comparisons of its model with others: by the proper score first, then by the main metric.
 
     Args:
+        training: None where it does not matter which weights were kept.
         metric: the main one.
         comparisons: by the main metric.
         conditions: the attributes that the compared models read, by their names.
@@ -562,7 +563,7 @@ def run_verdict(
         calibration: of the model.
         blend: the weights of the network and of the linear model beside it.
     """
-    kept = _kept(recipe, training, metric) if recipe.learner.has_settings else None
+    kept = _kept(recipe, training, metric) if training is not None and recipe.learner.has_settings else None
     reads = recipe.learner.reads_attributes and bool(recipe.data.attributes) and not recipe.data.shuffled
     found = {pair.b: pair for pair in proper}
     pairs = [_Pair(found.get(pair.b), pair) for pair in comparisons]
