@@ -244,10 +244,10 @@ def _to_leave_out(values: Values) -> str:
     if values["better_without"]:
         shown = f"The model is better without {them}"
     least = "" if is_silent or values["better_without"] else _could_be_shown(values)
-    given = as_attributes(kept) if kept else "a training without attributes"
+    given = as_attributes(kept) if kept else "no attributes are left"
     return (
         f"{what}. {shown}: {'; '.join(map(_figure, figures))}.{least} "
-        f"Without {_them([*names, *hurting])}, the run is smaller and needs fewer columns: {given}."
+        f"Without {_them([*names, *hurting])}, the run is smaller and needs fewer columns ({given})."
     )
 
 

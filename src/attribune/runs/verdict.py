@@ -483,8 +483,9 @@ class Verdict(SavedRecord):
         if self.given_away is not None:
             return
         hurting = [one.attribute for one in self.by_attribute if one.answer == "no"]
+        without = self.together.attributes if self.together is not None and self.together.can_be_left_out else []
         if hurting:
-            yield Finding.of("leave-out", attributes=hurting)
+            yield Finding.of("leave-out", attributes=[*hurting, *without])
         elif self._hurts_as_a_whole:
             yield Finding("leave-out-all")
         if self.baseline is None:
@@ -493,8 +494,6 @@ class Verdict(SavedRecord):
             yield Finding.of("what-to-try", advice="; ".join(self.baseline.advice))
         elif self.baseline.answer == "yes" and not (hurting or self.baseline.is_mixed):
             is_open = self.attributes is not None and self.attributes.answer == "not shown"
-            can_go = self.together is not None and self.together.can_be_left_out and not is_open
-            without = self.together.attributes if self.together is not None and can_go else []
             yield Finding.of("use-model", attributes_not_shown=is_open, without=without)
 
     def _signs(self) -> Iterator[Finding]:

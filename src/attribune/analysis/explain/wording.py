@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from attribune.core.wording import counted, one_line, prediction_text
-from attribune.findings import Finding
 from attribune.metrics.bootstrap import Interval
 from attribune.metrics.metric import metric_info
 from attribune.metrics.tables import format_interval, text_cells
@@ -85,7 +84,7 @@ def _importance(record: Explanation) -> Section:
     shown, undecided = _loss_sentences(metric, losses)
     return Section(
         title="What is lost without an attribute",
-        sentences=[*shown, *(Finding(one["code"], one["values"]).text for one in record["findings"])],
+        sentences=[*shown, *(one["text"] for one in record["findings"])],
         undecided=undecided,
         table=[["attribute", f"{metric} lost, hidden{unit}", f"lost, shuffled{unit}"], *lines],
         note="95 % intervals of the paired bootstrap; hidden: the model gets no value; shuffled: it gets that of "
