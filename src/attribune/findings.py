@@ -13,11 +13,11 @@ from typing import Any
 
 import numpy as np
 
-from attribune.core.door import as_argument, as_call
+from attribune.core.door import as_argument, as_attributes, as_call
 from attribune.core.wording import counted, listed_counts
 from attribune.metrics.bootstrap import PairedResult
 from attribune.metrics.metric import metric_info
-from attribune.metrics.results import range_name
+from attribune.metrics.results import LEAST_ROWS, range_name
 from attribune.metrics.tables import could_be_shown, format_difference
 
 __all__ = ["CODES", "Finding", "if_labels", "meanings", "outside_scale", "rows_without_text", "said"]
@@ -225,6 +225,54 @@ def _attribute(values: Values, verb: str) -> str:
     return f"{values['attribute']} {verb}: {figures}{decides}."
 
 
+def _them(names: Sequence[str]) -> str:
+    return "it" if len(names) == 1 else "them"
+
+
+def _joined(names: Sequence[str]) -> str:
+    """Return names with commas, and ``and`` before the last one."""
+    return " and ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
+
+
+def _to_leave_out(values: Values) -> str:
+    """Nothing is shown to be gained by some attributes, alone or together: leave them out."""
+    names, hurting, kept = values["attributes"], values["hurting"], values["kept"]
+    them = _them(names)
+    what = f"Leave out {_joined(names)} as well as {_joined(hurting)}" if hurting else f"Leave out: {', '.join(names)}"
+    figures, is_silent = values["figures"], PairedResult.from_record(values["figures"][0]).can_show_none
+    shown = f"Nothing is shown to be gained by {them}"
+    if values["better_without"]:
+        shown = f"The model is better without {them}"
+    least = "" if is_silent or values["better_without"] else _could_be_shown(values)
+    given = as_attributes(kept) if kept else "no attributes are left"
+    return (
+        f"{what}. {shown}: {'; '.join(map(_figure, figures))}.{least} "
+        f"Without {_them([*names, *hurting])}, the run is smaller and needs fewer columns ({given})."
+    )
+
+
+def _missed_together(values: Values) -> str:
+    """Some attributes are missed together, and none of them alone."""
+    names, hurting, figures = values["attributes"], values["hurting"], "; ".join(map(_figure, values["figures"]))
+    if hurting:
+        return f"Keep {_joined(names)}: without {_joined(hurting)}, the model is better with {_them(names)}: {figures}."
+    return (
+        f"{_joined(names)} may say the same: each alone is not shown to be missed, but together they are: {figures}. "
+        "Or each adds too little to be shown alone. Leave out at most one of them, and look again."
+    )
+
+
+def _too_few_to_leave_out(values: Values) -> str:
+    """There are too few rows to say whether some attributes can be left out."""
+    names, rows = values["attributes"], counted(values["rows"], "row")
+    with_value = values["with_value"]
+    about = f"a value of {_them(names)} that the model knows is in {with_value:,} of {rows}"
+    if with_value is None or with_value >= LEAST_ROWS:
+        differing = values["differing"]
+        about = f"without {_them(names)}, {differing:,} of {rows} (or of what they share) have another score"
+    return f"There are too few rows to say whether to leave out {_joined(names)}: {about}. Gather several hundred."
+
+
 def _attributes_by_count(values: Values) -> str:
     """What the attributes change in rows whose value has few or many training rows."""
     low, high = values["low"], values["high"]
@@ -280,8 +328,10 @@ def _take_baseline(values: Values) -> str:
 
 def _use_model(values: Values) -> str:
     """Use this model, which is better than the baselines."""
-    is_open = values["attributes_not_shown"]
-    return f"What to do: use this model{', which may be as good without its attributes' if is_open else ''}."
+    if values["attributes_not_shown"]:
+        return "What to do: use this model, which may be as good without its attributes."
+    without = values.get("without", [])
+    return f"What to do: use this model{f', or a smaller one without {_joined(without)}' if without else ''}."
 
 
 def _signs(values: Values) -> str:
@@ -607,6 +657,11 @@ _SENTENCES: dict[str, str | Callable[[Values], str]] = {
     "attribute-hurts": _attribute_hurts,
     "attribute-not-shown": _attribute_not_shown,
     "attributes-together": "Together they help, and these rows do not show which one does: keep them all.",
+    "attributes-to-leave-out": _to_leave_out,
+    "all-attributes-to-leave-out": "Leave out all attributes: {attributes:list}. Neither alone nor together are they "
+    "shown to gain anything; a training without attributes is smaller and needs none of these columns.",
+    "attributes-missed-together": _missed_together,
+    "too-few-to-leave-out": _too_few_to_leave_out,
     "attributes-by-count": _attributes_by_count,
     "better-than-baselines": _better_than_baselines,
     "worse-than-baseline": _worse_than_baseline,

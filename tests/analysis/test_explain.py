@@ -17,12 +17,14 @@ from commands import Attribune
 from trained_runs import TrainedRuns
 
 from attribune import load_run
+from attribune.analysis.evaluate import evaluate
 from attribune.analysis.explain.rescored import Rescored, influential_values
 from attribune.analysis.explain.wording import as_text, headline, sections
 from attribune.apps.cli import main
 from attribune.apps.report.explanation_page import explain, explanation_page
 from attribune.data.tables import read_table
 from attribune.metrics.bootstrap import paired
+from attribune.runs.folder import RunFolder
 
 pytestmark = pytest.mark.slow
 
@@ -89,6 +91,16 @@ def test_an_attribute_that_decides_labels_is_missed_and_one_of_chance_is_not(rec
     text = as_text(record)
     assert "With user of another row, accuracy is worse by " in text
     assert "With tags hidden, no difference in accuracy is shown: " in text
+
+
+def test_what_can_be_left_out_is_said_as_the_verdict_says_it(record: dict[str, Any], run: Path, data: Path) -> None:
+    of_rows, stored = evaluate(run, data).verdict, RunFolder(run).read_results().verdict
+    assert stored is not None
+    for found, verdict in ((record, of_rows), (explain(run), stored)):
+        sentences = [one.text for one in verdict.leave_out_findings()]
+        assert [one["text"] for one in found["findings"]] == sentences
+        assert all(sentence in as_text(found) and sentence in verdict.sentences() for sentence in sentences)
+    assert [one["values"]["attributes"] for one in record["findings"]] == [["tags"]]
 
 
 def test_shuffles_of_one_row_are_drawn_together(record: dict[str, Any]) -> None:

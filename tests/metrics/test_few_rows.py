@@ -139,6 +139,20 @@ def test_the_smallest_difference_that_could_be_shown() -> None:
     assert paired(formulas.rmse(true[:5], first[:5]), formulas.rmse(true[:5], second[:5])).can_show_none
 
 
+def test_over_texts_and_judges_the_smallest_difference_is_one_that_the_interval_shows() -> None:
+    """Flips of one kind of clusters alone would say less: of 30 texts and 12 judges that both add to the spread."""
+    chance = np.random.default_rng(0)
+    texts, judges = np.repeat(np.arange(30), 12), np.tile(np.arange(12), 30)
+    gap = chance.normal(size=30)[texts] + chance.normal(size=12)[judges] + chance.normal(size=360)
+    pair = [replace(formulas.mean_of("log_loss", 9 + added), clusters=(texts, judges)) for added in (gap, 0 * gap)]
+    found = paired(*pair, resamples=2_000)
+    alone = flip_test(*bootstrap._on_the_same_rows(*pair), resamples=2_000)
+    assert not found.shows_difference
+    assert alone.smallest < 0.9 * found.smallest
+    assert found.smallest == pytest.approx((found.high - found.low) / 2)
+    assert found.smallest >= abs(found.difference), "a larger difference would have been shown"
+
+
 def of_names(true: Array, predicted: Array) -> Metric:
     return formulas.macro_f1(true, predicted, classes=3)
 

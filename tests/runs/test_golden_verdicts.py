@@ -1,4 +1,4 @@
-"""The verdicts of eight runs as their readers see them, from the figures that a run stores.
+"""The verdicts of ten runs as their readers see them, from the figures that a run stores.
 
 `python tests/runs/test_golden_verdicts.py` writes the texts again: review the difference.
 """
@@ -14,11 +14,11 @@ import pytest
 
 from attribune.findings import Finding
 from attribune.metrics.bootstrap import PairedResult
-from attribune.metrics.results import AttributeUse, Comparison
+from attribune.metrics.results import AttributeUse, Comparison, HiddenEffect
 from attribune.models.sizes import Sizes
 from attribune.runs.recipe import Recipe
 from attribune.runs.training_record import TrainingRecord
-from attribune.runs.verdict import AttributeGain, Verdict, holm, run_verdict
+from attribune.runs.verdict import AttributeGain, AttributesTogether, Verdict, holm, run_verdict
 
 FOLDER = Path(__file__).with_name("golden_verdicts")
 SIZES = Sizes(total=9, trained=8, stored=7, stored_bytes=28, outputs=2, encoder=0, injected=0)
@@ -36,6 +36,7 @@ class Case:
         main: by the main metric, the figures against each other model.
         proper: the same by the proper score.
         alone: by the proper score, those of each attribute hidden alone.
+        together: by metric, those of the attributes that show no gain alone, hidden together.
         best: the best check of how many, each after an epoch.
         could: the smallest difference that could have been shown, and in how many rows the models differ.
     """
@@ -45,6 +46,7 @@ class Case:
     metric: str = "accuracy"
     score: str = "log_loss"
     alone: dict[str, Figures] = field(default_factory=dict)
+    together: dict[str, Figures] = field(default_factory=dict)
     best: tuple[int, int] = (2, 3)
     task: str = "classification"
     could: tuple[float | None, int] = (0.031, 80)
@@ -75,6 +77,7 @@ CASES = {
         proper={HIDDEN: (0.061, 0.020, 0.102, 0.003), "linear": (-0.031, -0.075, 0.013, 0.17)}
         | {"linear, text only": (0.078, 0.032, 0.123, 0.0009), "majority": (-0.30, -0.36, -0.24, 0.0001)},
         alone={"drug": (0.058, 0.019, 0.097, 0.004), "condition": (0.004, -0.011, 0.019, 0.6)},
+        together={"log_loss": (0.003, -0.010, 0.016, 0.66), "accuracy": (0.002, -0.012, 0.016, 0.80)},
     ),
     "too few rows": Case(
         main={HIDDEN: (1.0, -0.315, 1.0, 0.5), "linear": (0.5, -0.5, 1.0, 1.0), "majority": (1.0, -0.315, 1.0, 0.5)},
@@ -89,6 +92,22 @@ CASES = {
             "agent": (-0.184, -0.224, -0.143, 0.0001),
             "channel": (-0.009, -0.018, -0.001, 0.031),
         },
+        together={"log_loss": (-0.010, -0.021, 0.001, 0.07), "accuracy": (0.004, -0.006, 0.014, 0.50)},
+    ),
+    "two attributes are missed together": Case(
+        main={HIDDEN: (0.088, 0.058, 0.118, 0.0001), "linear": (0.041, 0.012, 0.070, 0.006)},
+        proper={HIDDEN: (-0.190, -0.231, -0.149, 0.0001), "linear": (-0.083, -0.121, -0.046, 0.0001)},
+        alone={
+            "agent": (-0.084, -0.124, -0.043, 0.0001),
+            "customer": (-0.006, -0.015, 0.003, 0.19),
+            "account": (-0.004, -0.013, 0.005, 0.38),
+        },
+        together={"log_loss": (-0.071, -0.098, -0.044, 0.0001), "accuracy": (0.021, -0.001, 0.043, 0.06)},
+    ),
+    "no attribute shows anything": Case(
+        main={HIDDEN: (0.004, -0.011, 0.019, 0.60), "linear": (0.041, 0.012, 0.070, 0.006)},
+        proper={HIDDEN: (-0.006, -0.020, 0.008, 0.41), "linear": (-0.083, -0.121, -0.046, 0.0001)},
+        alone={"customer": (-0.006, -0.015, 0.003, 0.19), "channel": (0.001, -0.008, 0.010, 0.82)},
     ),
     "first epoch best": Case(
         metric="macro_f1",
@@ -137,9 +156,17 @@ def verdict_of(case: Case) -> Verdict:
             gain=PairedResult(**_paired(figures, case.could)),
             p_value=p_value,
             rows=400,
+            with_value=400,
         )
         for (name, figures), p_value in zip(case.alone.items(), corrected, strict=True)
     ]
+    together = HiddenEffect(
+        attributes=tuple(gain.attribute for gain in gains if gain.answer == "not shown"),
+        pairs={metric: PairedResult(**_paired(figures, case.could)) for metric, figures in case.together.items()},
+        rows=400,
+        with_value=400,
+        hurting=tuple(gain.attribute for gain in gains if gain.answer == "no"),
+    )
     best, checks = case.best
     steps = {"steps": 10 * checks, "epochs": float(checks), "best_step": 10 * best, "checks": checks}
     training = TrainingRecord(seconds=1.0, parameters=SIZES, selected_by="loss", best_value=0.5123, **steps)
@@ -154,6 +181,7 @@ def verdict_of(case: Case) -> Verdict:
         conditions=conditions,
         proper=comparisons(case.score, case.proper),
         by_attribute=gains,
+        together=AttributesTogether.of(together if case.together else None),
     )
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from attribune.metrics.bootstrap import PairedResult, paired
 from attribune.metrics.formulas import mean_of
-from attribune.metrics.results import AttributeUse, Comparison
+from attribune.metrics.results import AttributeUse, Comparison, HiddenEffect
 from attribune.models.sizes import Sizes
 from attribune.runs.recipe import Recipe
 from attribune.runs.training_record import TrainingRecord
@@ -256,10 +256,18 @@ def test_one_attribute_of_three_is_named() -> None:
     given = rng.gamma(2.0, size=300)
     noise = {name: given + rng.normal(scale=0.3, size=300) for name in ("customer", "channel")}
     hits = mean_of("accuracy", rng.integers(0, 2, 300))
-    alone = {
-        name: ([mean_of("log_loss", given), hits], [mean_of("log_loss", hidden), hits])
+    alone = [
+        HiddenEffect(
+            attributes=(name,),
+            pairs={
+                "log_loss": paired(mean_of("log_loss", given), mean_of("log_loss", hidden)),
+                "accuracy": paired(hits, hits),
+            },
+            rows=300,
+            with_value=300,
+        )
         for name, hidden in {**noise, "agent": given + 0.5 + rng.normal(scale=0.3, size=300)}.items()
-    }
+    ]
     gains = attribute_gains(alone)
     assert [(gain.attribute, gain.answer) for gain in gains] == [
         ("customer", "not shown"),

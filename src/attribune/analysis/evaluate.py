@@ -21,17 +21,24 @@ from attribune.errors import DataError, numbered_in_file
 from attribune.findings import Finding
 from attribune.metrics.bootstrap import Interval
 from attribune.metrics.metric import Metric
-from attribune.metrics.results import Comparison, ResultRow, compare_metrics, intervals
+from attribune.metrics.results import Comparison, HiddenAttributes, ResultRow, compare_metrics, intervals
 from attribune.metrics.tables import Comparisons, comparison_lines, html_blocks, table_cells, text_table
 from attribune.models.predictor import Predictor, Quantisation
 from attribune.runs.folder import RunFolder
-from attribune.runs.hidden_alone import hidden_alone, judged_metrics
-from attribune.runs.labelled import LabelledRows
+from attribune.runs.hidden_attributes import hidden_attributes, judged_metrics
+from attribune.runs.labelled import FEW_TRAINED, LabelledRows
 from attribune.runs.loading import load_run
 from attribune.runs.recipe import Recipe
 from attribune.runs.stored_scores import StoredScores, own_table
 from attribune.runs.training_record import TrainingRecord
-from attribune.runs.verdict import Verdict, attribute_gains, gains_by_count, run_verdict, value_counts
+from attribune.runs.verdict import (
+    AttributesTogether,
+    Verdict,
+    attribute_gains,
+    gains_by_count,
+    run_verdict,
+    value_counts,
+)
 from attribune.tasks import Task
 from attribune.tasks.base import scored_metrics
 
@@ -40,7 +47,6 @@ __all__ = ["AS_GIVEN", "HIDDEN", "Evaluation", "compare_runs", "compare_scores",
 AS_GIVEN, HIDDEN = "as given", "attributes hidden"
 """The two ways in which rows are scored."""
 _PARTS = ("test", "validation")  # by preference, those on which two runs are compared
-_FEW_TRAINED = 0.1  # of the rows, whose texts the run was trained on: beyond it, they show nothing of the attributes
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -108,14 +114,14 @@ class Evaluation:
     @cached_property
     def verdict(self) -> Verdict:
         """What the rows show of the attributes, and which weights the run kept."""
-        metric, by_count, by_attribute, proper = self.predictor.task.main_metric, [], [], self._proper()
-        comparisons = [] if self._are_known() else self.comparisons
+        metric, by_count, proper = self.predictor.task.main_metric, [], self._proper()
+        effects = HiddenAttributes()
+        comparisons = [] if self.labelled.are_known else self.comparisons
         if comparisons:
             counts = value_counts(self.predictor.schema, self.labelled.rows)
             by_count = gains_by_count(self.scores[AS_GIVEN][metric], self.scores[HIDDEN][metric], counts)
             labelled = self.labelled
-            alone = hidden_alone(self.predictor, labelled.rows, labelled.labels, labelled.clusters, self.logits)
-            by_attribute = attribute_gains(alone)
+            effects = hidden_attributes(self.predictor, labelled.rows, labelled.labels, labelled.clusters, self.logits)
         return run_verdict(
             self.recipe,
             self.training,
@@ -123,7 +129,8 @@ class Evaluation:
             comparisons=comparisons,
             conditions={HIDDEN: "hidden"},
             proper=proper,
-            by_attribute=by_attribute,
+            by_attribute=attribute_gains(effects.alone),
+            together=AttributesTogether.of(effects.together),
             by_count=by_count,
         )
 
@@ -131,10 +138,6 @@ class Evaluation:
     def findings(self) -> list[Finding]:
         """The sentences of the verdict as data."""
         return self.verdict.findings()
-
-    def _are_known(self) -> bool:
-        """Whether so many texts are of the training that the rows show nothing of the attributes."""
-        return self.trained > _FEW_TRAINED * self.rows
 
     def _proper(self) -> list[Comparison]:
         """The difference that the attributes make to the proper score of the task, if it has one."""
@@ -206,9 +209,9 @@ def evaluate(
         hidden=predictor.logits(labelled.rows, hide_attributes=True)[0] if reads else None,
         notes=[*labelled.notes, *report.lines()],
     )
-    if reads and found._are_known():
+    if reads and labelled.are_known:
         found.notes.append(
-            f"the verdict says nothing of the attributes, since over {_FEW_TRAINED:.0%} of the rows have a text of the "
+            f"the verdict says nothing of the attributes, since over {FEW_TRAINED:.0%} of the rows have a text of the "
             "training: give rows with other texts"
         )
     return found

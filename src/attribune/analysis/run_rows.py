@@ -107,6 +107,7 @@ def _stored_rows(folder: RunFolder) -> RunRows:
         conditions={model.name: model.condition for model in results.models},
         proper=results.proper,
         by_attribute=[] if results.verdict is None else results.verdict.by_attribute,
+        together=None if results.verdict is None else results.verdict.together,
         by_count=_gains(scored_rows, schema, table),
         figures={one.name: one.metrics[results.main_metric].value for one in results.table(part)},
     )

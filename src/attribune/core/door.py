@@ -7,7 +7,7 @@ function that was called first (`checked_arguments` opens it), else none.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
@@ -18,6 +18,7 @@ __all__ = [
     "Door",
     "as_argument",
     "as_attribute",
+    "as_attributes",
     "as_call",
     "called",
     "is_command_line",
@@ -64,6 +65,16 @@ class Door:
         """Return what makes an attribute of this kind, such as ``multi_label``, of a column in a training."""
         more = f", separator={separator!r}" if separator else ""
         return f"{kind.title().replace('_', '')}({column!r}{more})"
+
+    def attributes(self, specs: Sequence[Mapping[str, Any]]) -> str:
+        """Return what gives a training these attributes, each with ``kind`` and ``name`` as a recipe has them."""
+        words = [
+            repr(one["name"])
+            if one["kind"] == "categorical"
+            else self.attribute(one["kind"], one["name"], one.get("separator") or "")
+            for one in specs
+        ]
+        return f"attributes=[{', '.join(words)}]"
 
 
 def _in_settings(path: str, value: Any) -> str:
@@ -138,3 +149,8 @@ def as_call(function: str, **given: Any) -> str:
 def as_attribute(kind: str, column: str, separator: str = "") -> str:
     """Return the words that make an attribute of a column, see `Door.attribute`."""
     return _door().attribute(kind, column, separator)
+
+
+def as_attributes(specs: Sequence[Mapping[str, Any]]) -> str:
+    """Return the words that give a training attributes, see `Door.attributes`."""
+    return _door().attributes(specs)

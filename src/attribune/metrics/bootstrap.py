@@ -235,7 +235,8 @@ def paired(
         up, down = float(np.maximum(gaps, 0).mean()), float(np.maximum(-gaps, 0).mean())
         rows = effective_rows(up + down - (up - down) ** 2, variance, units=unit_count(first))
         ends = paired_wilson(up, down, rows, level=level)
-    return _result(observed, drawn.values, slack, test, ends=ends, level=level)
+    crossed = len(cluster_codes(first)) > 1
+    return _result(observed, drawn.values, slack, test, ends=ends, level=level, crossed=crossed)
 
 
 def paired_mean(
@@ -263,7 +264,8 @@ def paired_mean(
         *(flipped(*pair, resamples=count, seed=seed + number) for number, pair in enumerate(same)), strict=True
     )
     test = test_of_flips(mean, np.mean(turned, axis=0), differing=sum(differing))
-    return _result(mean, np.mean([values[:count] for values in drawn], axis=0), max(slacks), test, level=level)
+    values, crossed = np.mean([one[:count] for one in drawn], axis=0), any(len(cluster_codes(a)) > 1 for a, _ in same)
+    return _result(mean, values, max(slacks), test, level=level, crossed=crossed)
 
 
 def _on_the_same_rows(metric_a: Metric, metric_b: Metric) -> tuple[Metric, Metric]:
@@ -305,13 +307,19 @@ def _result(
     *,
     level: float,
     ends: tuple[float, float] | None = None,
+    crossed: bool = False,
 ) -> PairedResult:
     """Return what is shown by the difference of each resample (R,) and a test.
 
     Args:
         ends: of the interval, if not those of the resamples.
+        crossed: whether clusters of two kinds were drawn; the test flips one kind at a time, and the interval, which is
+            over both, may need a larger difference.
     """
     low, high = _ends(drawn, level) if ends is None else ends
+    smallest = test.smallest
+    if crossed and smallest is not None:
+        smallest = max(smallest, (high - low) / 2)
     as_far = int((np.abs(drawn - observed) >= abs(observed) - slack).sum())
     p_value = max((1 + as_far) / (1 + len(drawn)), test.p_value)
     if test.p_value >= 1 - level:  # an interval of few rows is too narrow
@@ -324,7 +332,7 @@ def _result(
         level=level,
         resamples=len(drawn),
         differing=test.differing,
-        smallest=test.smallest,
+        smallest=smallest,
     )
 
 

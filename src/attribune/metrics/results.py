@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -16,7 +16,8 @@ __all__ = [
     "LEAST_ROWS",
     "AttributeUse",
     "Comparison",
-    "GivenAndHidden",
+    "HiddenAttributes",
+    "HiddenEffect",
     "ResultRow",
     "Scored",
     "compare",
@@ -63,15 +64,43 @@ AttributeUse = Literal["given", "hidden", "shuffled", "shuffled_hidden"]
 another row in training and scoring; or none after training with those of other rows."""
 
 
-GivenAndHidden: TypeAlias = tuple[Sequence[Metric], Sequence[Metric]]
-"""Metrics of the same rows with all of their attributes, and the same metrics with one of these hidden."""
-
-
 def condition_of(*, shuffled: bool, hidden: bool) -> AttributeUse:
     """Return the condition of a model whose attributes were shuffled, or hidden when it was scored."""
     if shuffled:
         return "shuffled_hidden" if hidden else "shuffled"
     return "hidden" if hidden else "given"
+
+
+@dataclass(frozen=True, kw_only=True)
+class HiddenEffect:
+    """What some attributes change: the metrics of a model as given less those of the same rows without the attributes.
+
+    Args:
+        attributes: their names.
+        pairs: by metric, the one that decides first.
+        rows: how many were scored.
+        with_value: in how many of them a value was hidden that the model knows.
+        hurting: attributes that are hidden on both sides.
+    """
+
+    attributes: tuple[str, ...]
+    pairs: Mapping[str, PairedResult]
+    rows: int
+    with_value: int
+    hurting: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class HiddenAttributes:
+    """The effects of the attributes of a model.
+
+    Args:
+        alone: of each attribute.
+        together: of those of which none shows a gain alone; None where nothing is to be asked of them.
+    """
+
+    alone: Sequence[HiddenEffect] = ()
+    together: HiddenEffect | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,7 +112,7 @@ class Scored:
         judgements: over texts that several people judged.
         counts: by part and attribute, the training rows with the value of each row (n,).
         proper: by part, the proper score of the task; empty where there is none.
-        alone: by attribute, what a verdict reads with that attribute hidden.
+        hidden: what the attributes change, for the verdict.
         uncalibrated: by part, the proper score of the logits before they were divided by a temperature; empty where
             they were not.
     """
@@ -94,7 +123,7 @@ class Scored:
     judgements: Mapping[str, Mapping[str, Metric]] = field(default_factory=dict)
     counts: Mapping[str, Mapping[str, npt.NDArray[np.int64]]] = field(default_factory=dict)
     proper: Mapping[str, Metric] = field(default_factory=dict)
-    alone: Mapping[str, GivenAndHidden] = field(default_factory=dict)
+    hidden: HiddenAttributes = HiddenAttributes()
     uncalibrated: Mapping[str, float] = field(default_factory=dict)
 
 

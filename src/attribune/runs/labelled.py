@@ -22,7 +22,10 @@ from attribune.runs.stored_scores import StoredScores, own_table, rows_of_traini
 from attribune.schema.columns import require_columns
 from attribune.tasks.labels import UNSEEN
 
-__all__ = ["LabelledRows"]
+__all__ = ["FEW_TRAINED", "LabelledRows"]
+
+FEW_TRAINED = 0.1
+"""Of rows, whose texts a run was trained on: beyond it, they show nothing of the attributes."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,6 +48,11 @@ class LabelledRows:
     clusters: Clusters
     notes: list[str]
     trained: int = 0
+
+    @property
+    def are_known(self) -> bool:
+        """Whether so many texts are of the training that the rows show nothing of the attributes."""
+        return self.trained > FEW_TRAINED * len(self.labels)
 
     @classmethod
     def read(cls, recipe: Recipe, predictor: Predictor, data: Any) -> Self:

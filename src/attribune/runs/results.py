@@ -28,7 +28,15 @@ from attribune.metrics.results import (
 )
 from attribune.metrics.tables import ResultDict, comparison_lines, html_blocks, table_cells, text_table
 from attribune.runs.training_record import SavedRecord, TrainingRecord
-from attribune.runs.verdict import Calibration, CountGain, Verdict, attribute_gains, gains_by_count, run_verdict
+from attribune.runs.verdict import (
+    AttributesTogether,
+    Calibration,
+    CountGain,
+    Verdict,
+    attribute_gains,
+    gains_by_count,
+    run_verdict,
+)
 from attribune.tasks import Task
 
 if TYPE_CHECKING:
@@ -272,7 +280,8 @@ def run_results(
         comparisons=comparisons,
         conditions={model.name: model.condition for model in scored},
         proper=proper,
-        by_attribute=attribute_gains(scored[0].alone),
+        by_attribute=attribute_gains(scored[0].hidden.alone),
+        together=AttributesTogether.of(scored[0].hidden.together),
         by_count=_gains(scored, metric=metric, part=part),
         figures={model.name: model.parts[part][metric].value for model in models if part in model.parts},
         calibration=_calibration(training, scored[0], part),

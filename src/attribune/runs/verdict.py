@@ -19,7 +19,7 @@ from attribune.core.flags import USUAL_LENGTH
 from attribune.findings import Finding
 from attribune.metrics.bootstrap import PairedResult, paired
 from attribune.metrics.metric import Metric, metric_info
-from attribune.metrics.results import LEAST_ROWS, AttributeUse, Comparison, GivenAndHidden
+from attribune.metrics.results import LEAST_ROWS, AttributeUse, Comparison, HiddenEffect
 from attribune.models.baselines import BASELINES
 from attribune.runs.training_record import SavedRecord, TrainingRecord
 from attribune.schema import Schema
@@ -36,6 +36,7 @@ __all__ = [
     "WHOLE_TEXTS",
     "AttributeEffect",
     "AttributeGain",
+    "AttributesTogether",
     "BaselineResult",
     "CountGain",
     "GivenAway",
@@ -244,43 +245,129 @@ class AttributeEffect(_Compared):
             yield Finding("hidden-overstates")
 
 
-class AttributeGain(_Part):
-    """What one attribute changes: the model with all attributes against the same one with this attribute hidden.
+class _Gain(_Part):
+    """What attributes change: the model with them against the same one with them hidden.
 
     Args:
         metric: of the comparison, the proper score of the task, or the main metric if there is none.
-        answer: whether the model is better with it, by `p_value`.
-        gain: the difference, whose own p-value is not corrected.
-        p_value: that of `gain` after Holm's correction for the number of attributes.
+        gain: the difference.
         readable: by the metric `readable_metric`, if that is another one.
         rows: how many rows were scored.
+        with_value: in how many of them a value was hidden that the model knows; None in early files.
     """
 
-    attribute: str
     metric: str
-    answer: YesOrNo
     gain: PairedResult
-    p_value: float
     readable_metric: str | None = None
     readable: PairedResult | None = None
     rows: int
+    with_value: int | None = None
+
+    @property
+    def _pairs(self) -> dict[str, PairedResult]:
+        """The differences by metric, the one that decides first."""
+        if self.readable is None or self.readable_metric is None:
+            return {self.metric: self.gain}
+        return {self.metric: self.gain, self.readable_metric: self.readable}
+
+    @property
+    def _figures(self) -> list[dict[str, Any]]:
+        return [{"metric": metric, **asdict(pair)} for metric, pair in self._pairs.items()]
+
+
+def _gain_fields(effect: HiddenEffect) -> dict[str, Any]:
+    """Return the fields of a `_Gain`."""
+    (metric, gain), *rest = effect.pairs.items()
+    readable_metric, readable = rest[0] if rest else (None, None)
+    return {
+        "metric": metric,
+        "gain": gain,
+        "readable_metric": readable_metric,
+        "readable": readable,
+        "rows": effect.rows,
+        "with_value": effect.with_value,
+    }
+
+
+class AttributeGain(_Gain):
+    """What one attribute changes: the model with all attributes against the same one with this attribute hidden.
+
+    Args:
+        answer: whether the model is better with it, by `p_value`.
+        p_value: that of `gain` after Holm's correction for the number of attributes.
+    """
+
+    attribute: str
+    answer: YesOrNo
+    p_value: float
 
     def findings(self) -> Iterator[Finding]:
         """Yield what the attribute changes."""
-        figures, contradicted = [{"metric": self.metric, **asdict(self.gain)}], False
+        contradicted = False
         if self.readable is not None and self.readable_metric is not None:
-            figures.append({"metric": self.readable_metric, **asdict(self.readable)})
             contradicted = _answer(self.readable_metric, self.readable) not in ("not shown", self.answer)
         codes = {"yes": "attribute-helps", "no": "attribute-hurts", "not shown": "attribute-not-shown"}
         yield Finding.of(
             codes[self.answer],
             attribute=self.attribute,
             rows=self.rows,
-            figures=figures,
+            figures=self._figures,
             corrected_p_value=self.p_value,
             lost_by_correction=self.answer == "not shown" and not self.gain.low <= 0 <= self.gain.high,
             contradicted=contradicted,
         )
+
+
+class AttributesTogether(_Gain):
+    """What the attributes that show no gain alone change together.
+
+    Args:
+        attributes: their names.
+        hurting: attributes with which the model is worse, which are hidden on both sides of the comparison.
+        kept: the other attributes, as a recipe has them.
+    """
+
+    attributes: list[str]
+    hurting: list[str] = Field(default_factory=list)
+    kept: list[dict[str, Any]] = Field(default_factory=list)
+
+    @classmethod
+    def of(cls, effect: HiddenEffect | None) -> AttributesTogether | None:
+        """Return the part for what hiding them together has shown."""
+        if effect is None:
+            return None
+        return cls(attributes=list(effect.attributes), hurting=list(effect.hurting), **_gain_fields(effect))
+
+    @property
+    def is_too_little(self) -> bool:
+        """Whether the rows are too few, or have too few values, to show anything."""
+        few_values = self.with_value is not None and self.with_value < LEAST_ROWS
+        return few_values or (self.gain.can_show_none and self.gain.differing != 0)
+
+    @property
+    def can_be_left_out(self) -> bool:
+        """Whether the rows show no loss without them by any metric, and could have."""
+        return not self.is_too_little and "yes" not in self._answers
+
+    @property
+    def _answers(self) -> set[YesOrNo]:
+        """Whether the model is better with them, by each metric."""
+        return {_answer(metric, pair) for metric, pair in self._pairs.items()}
+
+    def findings(self) -> Iterator[Finding]:
+        """Yield whether they can be left out; nothing where the figures of a single one have said it."""
+        values = {"attributes": self.attributes, "hurting": self.hurting, "rows": self.rows}
+        if self.is_too_little:
+            yield Finding.of(
+                "too-few-to-leave-out", **values, with_value=self.with_value, differing=self.gain.differing
+            )
+        elif self.can_be_left_out:
+            better = "no" in self._answers
+            yield Finding.of(
+                "attributes-to-leave-out", **values, figures=self._figures, better_without=better, kept=self.kept
+            )
+        elif len(self.attributes) > 1 or self.hurting:
+            yield Finding.of("attributes-missed-together", **values, figures=self._figures)
 
 
 class CountGain(SavedRecord):
@@ -334,6 +421,7 @@ class Verdict(SavedRecord):
         calibration: None for a model whose probabilities are not calibrated, if it has any.
         attributes: None for a model that reads none, or shuffled ones.
         by_attribute: each attribute hidden alone.
+        together: those of them that show no gain alone, hidden together; None where no other one shows a difference.
         by_count: the attributes against none, from rare values to frequent ones, for the page of the run.
         given_away: None unless a column seems to tell the label.
     """
@@ -345,6 +433,7 @@ class Verdict(SavedRecord):
     baseline: BaselineResult | None = None
     attributes: AttributeEffect | None = None
     by_attribute: list[AttributeGain] = Field(default_factory=list)
+    together: AttributesTogether | None = None
     by_count: list[CountGain] = Field(default_factory=list)
     given_away: GivenAway | None = None
 
@@ -362,19 +451,53 @@ class Verdict(SavedRecord):
             return []
         found = [Finding.of("each-attribute", attributes=len(gains))]
         found += [one for gain in gains for one in gain.findings()]
-        helps = self.attributes is not None and self.attributes.answer == "yes"
-        if helps and len(gains) > 1 and all(one.answer == "not shown" for one in gains):
-            found.append(Finding("attributes-together"))
-        return found
+        return found + self.leave_out_findings()
+
+    def leave_out_findings(self) -> list[Finding]:
+        """Return what is to be left out of several attributes, or why none is; empty where nothing says so.
+
+        Where a column gives the label away, no other one can show what it is worth.
+        """
+        gains = self.by_attribute
+        if len(gains) < 2 or self.given_away is not None or self._hurts_as_a_whole:
+            return []
+        if self.together is not None:
+            return list(self.together.findings())
+        if self.attributes is None or any(gain.answer != "not shown" for gain in gains):
+            return []
+        if self.attributes.answer == "yes":
+            return [Finding("attributes-together")]
+        return list(self._none_shown(self.attributes))
+
+    def _none_shown(self, effect: AttributeEffect) -> Iterator[Finding]:
+        """Yield what to do where no attribute shows anything, alone or with the others; nothing in early files."""
+        names = [gain.attribute for gain in self.by_attribute]
+        known = [gain.with_value for gain in self.by_attribute if gain.with_value is not None]
+        if len(known) < len(names) or effect.comparison.can_show_none:
+            return
+        if max(known) < LEAST_ROWS:
+            rows = self.by_attribute[0].rows
+            values = {"attributes": names, "hurting": [], "rows": rows, "with_value": max(known)}
+            yield Finding.of("too-few-to-leave-out", **values, differing=effect.comparison.differing)
+        else:
+            yield Finding.of("all-attributes-to-leave-out", attributes=names)
+
+    @property
+    def _hurts_as_a_whole(self) -> bool:
+        """Whether the model is worse with its attributes, of which none is shown to be the cause."""
+        hurting = any(one.answer == "no" for one in self.by_attribute)
+        effect = self.attributes
+        return not hurting and effect is not None and effect.answer == "no" and not effect.is_mixed
 
     def _next(self) -> Iterator[Finding]:
         """Yield what to do, unless a column gives the label away, which says it."""
         if self.given_away is not None:
             return
         hurting = [one.attribute for one in self.by_attribute if one.answer == "no"]
+        without = self.together.attributes if self.together is not None and self.together.can_be_left_out else []
         if hurting:
-            yield Finding.of("leave-out", attributes=hurting)
-        elif self.attributes is not None and self.attributes.answer == "no" and not self.attributes.is_mixed:
+            yield Finding.of("leave-out", attributes=[*hurting, *without])
+        elif self._hurts_as_a_whole:
             yield Finding("leave-out-all")
         if self.baseline is None:
             return
@@ -382,7 +505,7 @@ class Verdict(SavedRecord):
             yield Finding.of("what-to-try", advice="; ".join(self.baseline.advice))
         elif self.baseline.answer == "yes" and not (hurting or self.baseline.is_mixed):
             is_open = self.attributes is not None and self.attributes.answer == "not shown"
-            yield Finding.of("use-model", attributes_not_shown=is_open)
+            yield Finding.of("use-model", attributes_not_shown=is_open, without=without)
 
     def _signs(self) -> Iterator[Finding]:
         """Yield what the signs of the differences mean."""
@@ -422,13 +545,14 @@ class Verdict(SavedRecord):
 
 def run_verdict(
     recipe: Recipe,
-    training: TrainingRecord,
+    training: TrainingRecord | None,
     *,
     metric: str,
     comparisons: Sequence[Comparison],
     conditions: Mapping[str, AttributeUse],
     proper: Sequence[Comparison] = (),
     by_attribute: Sequence[AttributeGain] = (),
+    together: AttributesTogether | None = None,
     by_count: Sequence[CountGain] = (),
     figures: Mapping[str, float] = MappingProxyType({}),
     calibration: Calibration | None = None,
@@ -438,18 +562,20 @@ def run_verdict(
     """Judge a run by the comparisons of its model with others: by the proper score first, then by the main metric.
 
     Args:
+        training: None where it does not matter which weights were kept.
         metric: the main one.
         comparisons: by the main metric.
         conditions: the attributes that the compared models read, by their names.
         proper: the same by the proper score of the task; of models without one the main metric decides.
         by_attribute: from `attribute_gains`.
+        together: those of them that show no gain alone.
         by_count: from `gains_by_count`.
         figures: the main metric of each model by its name, if baselines are among them.
         calibration: of the model.
         blend: the weights of the network and of the linear model beside it.
         no_blend: the reason why there is none, where one was asked for.
     """
-    kept = _kept(recipe, training, metric) if recipe.learner.has_settings else None
+    kept = _kept(recipe, training, metric) if training is not None and recipe.learner.has_settings else None
     reads = recipe.learner.reads_attributes and bool(recipe.data.attributes) and not recipe.data.shuffled
     found = {pair.b: pair for pair in proper}
     pairs = [_Pair(found.get(pair.b), pair) for pair in comparisons]
@@ -461,6 +587,7 @@ def run_verdict(
         baseline=_baseline(recipe, pairs, kept),
         attributes=_attributes(recipe, pairs, conditions) if reads else None,
         by_attribute=list(by_attribute) if reads else [],
+        together=_with_kept(recipe, together) if reads else None,
         by_count=list(by_count) if reads else [],
         given_away=_given_away(metric, figures, recipe.attribute_names, by_attribute),
     )
@@ -469,6 +596,15 @@ def run_verdict(
 def _blended(pairs: Sequence[_Pair], weights: Mapping[str, float] | None) -> Blended | None:
     alone = next((pair for pair in pairs if pair.b.endswith(NOT_BLENDED)), None)
     return None if weights is None or alone is None else Blended(**weights, comparison=alone.first)
+
+
+def _with_kept(recipe: Recipe, together: AttributesTogether | None) -> AttributesTogether | None:
+    """Add the attributes that a training without these has."""
+    if together is None:
+        return None
+    left_out = {*together.attributes, *together.hurting}
+    kept = [dict(one) for one in recipe.data.attributes if one["name"] not in left_out]
+    return together.model_copy(update={"kept": kept})
 
 
 def _given_away(
@@ -490,33 +626,23 @@ def _given_away(
     return GivenAway(metric=metric, value=value, majority=majority, columns=largest or list(attributes))
 
 
-def attribute_gains(alone: Mapping[str, GivenAndHidden]) -> list[AttributeGain]:
-    """Compare a model with itself without each attribute, with p-values corrected for their number (Holm 1979).
+def attribute_gains(alone: Sequence[HiddenEffect]) -> list[AttributeGain]:
+    """Judge each attribute by the model without it, with p-values corrected for their number (Holm 1979).
 
     Args:
-        alone: by attribute the metrics that decide with all attributes and with this one hidden, the first one first.
+        alone: the effects of single attributes.
     """
-    pairs = {
-        name: [paired(first, second) for first, second in zip(given, hidden, strict=True)]
-        for name, (given, hidden) in alone.items()
-    }
-    corrected = holm([found[0].p_value for found in pairs.values()])
-    gains = []
-    for (name, (gain, *rest)), p_value in zip(pairs.items(), corrected, strict=True):
-        metric, *others = alone[name][0]
-        gains.append(
-            AttributeGain(
-                attribute=name,
-                metric=metric.name,
-                answer=_answer(metric.name, gain) if p_value < 0.05 else "not shown",
-                gain=gain,
-                p_value=p_value,
-                readable_metric=others[0].name if others else None,
-                readable=rest[0] if rest else None,
-                rows=len(metric),
-            )
+    firsts = [next(iter(effect.pairs.items())) for effect in alone]
+    corrected = holm([gain.p_value for _, gain in firsts])
+    return [
+        AttributeGain(
+            attribute=effect.attributes[0],
+            answer=_answer(metric, gain) if p_value < 0.05 else "not shown",
+            p_value=p_value,
+            **_gain_fields(effect),
         )
-    return gains
+        for effect, (metric, gain), p_value in zip(alone, firsts, corrected, strict=True)
+    ]
 
 
 def holm(p_values: Sequence[float]) -> list[float]:

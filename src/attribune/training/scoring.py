@@ -23,11 +23,11 @@ from attribune.data.texts import TextInput
 from attribune.data.writing import prediction_array
 from attribune.errors import DataError
 from attribune.metrics.metric import Metric, MetricInfo, metric_info
-from attribune.metrics.results import GivenAndHidden, Scored, condition_of
+from attribune.metrics.results import HiddenAttributes, Scored, condition_of
 from attribune.models.linear import LinearModel
 from attribune.models.predictor import Predictor
 from attribune.runs.folder import RunFolder
-from attribune.runs.hidden_alone import hidden_alone
+from attribune.runs.hidden_attributes import hidden_attributes
 from attribune.runs.recipe import TrainingRecipe
 from attribune.runs.verdict import MAJORITY, TEXT_ONLY, WHOLE_TEXTS, value_counts
 from attribune.schema import Schema
@@ -91,7 +91,7 @@ def score(
     judgements: dict[bool, dict[str, Any]] = {case: {} for case in cases}
     proper: dict[bool, dict[str, Metric]] = {case: {} for case in cases}
     uncalibrated: dict[str, float] = {}
-    alone: Mapping[str, GivenAndHidden] = {}
+    hidden = HiddenAttributes()
     task, started = predictor.task, time.perf_counter()
     for part, split in data.scored.items():
         logits = {case: predictor.logits(split.table, hide_attributes=case)[0] for case in cases}
@@ -103,7 +103,7 @@ def score(
             raw = task.proper_score(temperature * logits[False], split.labels)
             uncalibrated |= {} if raw is None else {part: raw.value()}
         if also_hidden and not source.source.shuffled and part == list(data.scored)[-1]:  # test rows, if there are any
-            alone = hidden_alone(predictor, split.table, split.labels, split.clusters, logits[False])
+            hidden = hidden_attributes(predictor, split.table, split.labels, split.clusters, logits[False])
         if folder is not None:
             write_predictions(folder, part, split, logits, task=task, schema=data.schema, columns=source.true_columns)
     counted = data.scored.items() if also_hidden else ()
@@ -116,7 +116,7 @@ def score(
             judgements=judgements[case],
             counts={part: value_counts(data.schema, split.table) for part, split in counted},
             proper=proper[case],
-            alone={} if case else alone,
+            hidden=HiddenAttributes() if case else hidden,
             uncalibrated={} if case else uncalibrated,
         )
         for case in cases

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from datasets import Dataset
 
+from attribune.analysis.evaluate import AS_GIVEN, HIDDEN
 from attribune.analysis.explain.rescored import (
     Rescored,
     attribute_importance,
@@ -22,10 +23,16 @@ from attribune.core.arrays import IntArray
 from attribune.data.readers.base import EncodedRows
 from attribune.data.tables import read_table
 from attribune.errors import ConfigError, DataError, numbered_in_file
+from attribune.findings import Finding
+from attribune.metrics.results import compare_metrics
 from attribune.models.predictor import Predictor
 from attribune.models.row_inputs import plain_value
+from attribune.runs.folder import RunFolder
+from attribune.runs.hidden_attributes import HidingRows, drawn_rows, judged_metrics
 from attribune.runs.labelled import LabelledRows
 from attribune.runs.loading import load_run
+from attribune.runs.recipe import Recipe
+from attribune.runs.verdict import AttributesTogether, attribute_gains, run_verdict
 from attribune.schema.columns import cell_text
 from attribune.schema.schema import assigned_ids, assignments_text
 from attribune.tasks.capabilities import EXPLAIN, require
@@ -86,7 +93,18 @@ def explain_run(run: str | Path, data: Any, asked: Asked, *, backbone: str | Pat
     if asked.row is not None:
         source, reading = (labelled.source, recipe.data.reading) if data is None else (data, {})
         table = read_table(source, **reading)
-    return explain_rows(predictor, labelled, asked, table=table, run=run, method=recipe.method["name"])
+    return explain_rows(
+        predictor, labelled, asked, table=table, run=run, recipe=recipe, findings=_stored_findings(run, data)
+    )
+
+
+def _stored_findings(run: str | Path, data: Any) -> list[Finding] | None:
+    """Return what the verdict of a run says of leaving out attributes; None where other rows may say something else."""
+    folder = RunFolder.of(run)
+    verdict = folder.read_results().verdict if folder.is_finished else None
+    if data is None:
+        return [] if verdict is None else verdict.leave_out_findings()
+    return [] if verdict is not None and verdict.given_away is not None else None
 
 
 def explain_rows(
@@ -96,18 +114,20 @@ def explain_rows(
     *,
     table: Dataset | None,
     run: str | Path,
-    method: str,
+    recipe: Recipe,
+    findings: Sequence[Finding] | None = None,
 ) -> dict[str, Any]:
     """Measure what each attribute contributes, by scoring the same texts with other attributes.
 
     Args:
         table: from which a single row is taken.
+        findings: on leaving out attributes; None to find out on these rows, see `Verdict.leave_out_findings`.
 
     Returns:
         A record that JSON can hold: ``run``, ``method``, ``data``, ``rows``, ``metric`` and ``higher_is_better``,
         ``losses`` (see `attribute_importance`), ``bins`` with ``rare`` (see `importance_by_frequency`), ``values`` with
-        ``least_rows`` (see `influential_values`), ``row`` or None (``number``, ``text``, ``predictions`` of
-        `counterfactuals`, ``words`` of `word_occlusion`), and ``notes``.
+        ``least_rows`` (see `influential_values`), ``findings`` (on leaving out attributes), ``row`` or None
+        (``number``, ``text``, ``predictions`` of `counterfactuals`, ``words`` of `word_occlusion`), and ``notes``.
 
     Raises:
         AttribuneError: naming the file, row or column and the cure.
@@ -118,9 +138,11 @@ def explain_rows(
     with numbered_in_file(labelled.numbers, labelled.source):
         encoded = predictor.encode_rows(labelled.rows)
     scores = Rescored.of(predictor, encoded, clusters=labelled.clusters)
+    if findings is None:
+        findings = _leave_out_findings(recipe, scores, labelled)
     return {
         "run": str(run),
-        "method": method,
+        "method": recipe.method["name"],
         "data": labelled.source,
         "rows": len(labelled.labels),
         "metric": predictor.task.main_metric,
@@ -130,9 +152,45 @@ def explain_rows(
         "bins": importance_by_frequency(scores, labelled.labels, rare=asked.rare),
         "least_rows": asked.min_rows,
         "values": influential_values(scores, min_rows=asked.min_rows, top=asked.top),
+        "findings": [finding.to_dict() for finding in findings],
         "row": single,
         "notes": [*labelled.notes, *encoded.report.lines()],
     }
+
+
+def _leave_out_findings(recipe: Recipe, scores: Rescored, labelled: LabelledRows) -> list[Finding]:
+    """Return which attributes these rows say to leave out, as the verdict of `evaluate` has it."""
+    predictor, schema = scores.predictor, scores.predictor.schema
+    if len(schema) < 2 or labelled.are_known:
+        return []
+    task, chosen = predictor.task, drawn_rows(len(labelled.labels))
+    effects = HidingRows(
+        task=task,
+        schema=schema,
+        ids=scores.rows.attribute_ids[chosen],
+        labels=labelled.labels[chosen],
+        clusters={name: kind[chosen] for name, kind in scores.clusters.items()},
+        logits=scores.logits[chosen],
+        hide=lambda names: scores.hidden([schema[name] for name in names])[chosen],
+    ).effects()
+    given, hidden = (
+        judged_metrics(task, logits, labelled.labels, scores.clusters)
+        for logits in (scores.logits, scores.hidden(list(schema)))
+    )
+    *proper, main = [
+        compare_metrics(*pair, names=(AS_GIVEN, HIDDEN), part="") for pair in zip(given, hidden, strict=True)
+    ]
+    verdict = run_verdict(
+        recipe,
+        None,
+        metric=task.main_metric,
+        comparisons=[main],
+        conditions={HIDDEN: "hidden"},
+        proper=proper,
+        by_attribute=attribute_gains(effects.alone),
+        together=AttributesTogether.of(effects.together),
+    )
+    return verdict.leave_out_findings()
 
 
 def check_explains(predictor: Predictor, method: str, run: str | Path) -> None:

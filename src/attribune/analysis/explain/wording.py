@@ -84,7 +84,7 @@ def _importance(record: Explanation) -> Section:
     shown, undecided = _loss_sentences(metric, losses)
     return Section(
         title="What is lost without an attribute",
-        sentences=shown,
+        sentences=[*shown, *(one["text"] for one in record["findings"])],
         undecided=undecided,
         table=[["attribute", f"{metric} lost, hidden{unit}", f"lost, shuffled{unit}"], *lines],
         note="95 % intervals of the paired bootstrap; hidden: the model gets no value; shuffled: it gets that of "

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import shlex
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from attribune.apps.cli.parser import VerbParser
@@ -52,8 +53,17 @@ class CommandLine(Door):
 
     def attribute(self, kind: str, column: str, separator: str = "") -> str:
         """Return the flag of this kind of attributes, with the column."""
-        value = f"{column}:{separator}" if separator else column
-        return self.argument(f"data.{_KINDS.get(kind, kind)}", [value], at="train")
+        return self.attributes([{"kind": kind, "name": column, "separator": separator}])
+
+    def attributes(self, specs: Sequence[Mapping[str, Any]]) -> str:
+        """Return the flags of these attributes, one for each kind."""
+        columns: dict[str, list[str]] = {}
+        for one in specs:
+            separator = one.get("separator")
+            columns.setdefault(one["kind"], []).append(f"{one['name']}:{separator}" if separator else one["name"])
+        return " ".join(
+            self.argument(f"data.{_KINDS.get(kind, kind)}", names, at="train") for kind, names in columns.items()
+        )
 
     def _parser_of(self, function: str) -> VerbParser:
         """Return the parser of the verb that does what a function does."""

@@ -368,7 +368,9 @@ class AttributeEstimator(BaseEstimator, ABC):
         check_explains(self.predictor_, method, type(self).__name__)
         table = read_table(self._labelled(X, y))
         labelled = LabelledRows.read(self._recipe, self.predictor_, table)
-        record = explain_rows(self.predictor_, labelled, asked, table=table, run=type(self).__name__, method=method)
+        record = explain_rows(
+            self.predictor_, labelled, asked, table=table, run=type(self).__name__, recipe=self._recipe
+        )
         return shown_explanation(record)
 
     def _labelled(self, X: Any, y: Any) -> pa.Table:

@@ -1,0 +1,114 @@
+"""What a model loses without attributes: the scores of the same rows with each one hidden, and with several."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from datasets import Dataset
+
+from attribune.core.arrays import Array, IntArray
+from attribune.data.clusters import Clusters, clustered
+from attribune.metrics.bootstrap import paired
+from attribune.metrics.metric import Metric
+from attribune.metrics.results import HiddenAttributes, HiddenEffect
+from attribune.models.predictor import Predictor
+from attribune.runs.verdict import attribute_gains
+from attribune.schema import Schema
+from attribune.tasks import Task
+
+__all__ = ["HidingRows", "drawn_rows", "hidden_attributes", "judged_metrics"]
+
+_ROWS = 10_000  # are scored again for each attribute
+
+
+def judged_metrics(task: Task, logits: Array, labels: Array, clusters: Clusters) -> list[Metric]:
+    """Return the metrics that a verdict reads: the proper score, if the task has one, and the main metric."""
+    main, proper = task.metrics(logits, labels)[task.main_metric], task.proper_score(logits, labels)
+    found = [main] if proper is None or proper.name == main.name else [proper, main]
+    return list(clustered({metric.name: metric for metric in found}, clusters).values())
+
+
+def drawn_rows(number: int) -> IntArray:
+    """Return the rows that are scored with attributes hidden: all, or of more than 10,000 as many at random."""
+    if number <= _ROWS:
+        return np.arange(number)
+    return np.sort(np.random.default_rng(0).permutation(number)[:_ROWS])
+
+
+def hidden_attributes(
+    predictor: Predictor, table: Dataset, labels: Array, clusters: Clusters, logits: Array
+) -> HiddenAttributes:
+    """Return what the attributes of a model change on `drawn_rows` of a table.
+
+    Args:
+        logits: of all rows with their attributes.
+    """
+    chosen = drawn_rows(len(table))
+    table = table.select(chosen) if len(chosen) < len(table) else table
+    rows = HidingRows(
+        task=predictor.task,
+        schema=predictor.schema,
+        ids=predictor.schema.encode(table)[0],
+        labels=labels[chosen],
+        clusters={name: kind[chosen] for name, kind in clusters.items()},
+        logits=logits[chosen],
+        hide=lambda names: predictor.logits(table, hide_attributes=names)[0],
+    )
+    return rows.effects()
+
+
+@dataclass(frozen=True, kw_only=True)
+class HidingRows:
+    """Labelled rows that a model can score without some of their attributes.
+
+    Args:
+        ids: (n, slots) of the attributes, 0 where the model knows no value.
+        logits: with all attributes.
+        hide: returns the logits of the rows with the attributes of some names hidden.
+    """
+
+    task: Task
+    schema: Schema
+    ids: IntArray
+    labels: Array
+    clusters: Clusters
+    logits: Array
+    hide: Callable[[Sequence[str]], Array]
+    _metrics: dict[tuple[str, ...], list[Metric]] = field(default_factory=dict, compare=False, repr=False)
+
+    def effects(self) -> HiddenAttributes:
+        """Return the effect of each attribute, and of those together that show no gain alone.
+
+        Where no attribute shows a difference, the comparison with all of them hidden says what they do together.
+        """
+        alone = [self._effect([name]) for name in self.schema.names]
+        answers = {gain.attribute: gain.answer for gain in attribute_gains(alone)}
+        unshown = [name for name, answer in answers.items() if answer == "not shown"]
+        hurting = [name for name, answer in answers.items() if answer == "no"]
+        if not unshown or len(unshown) == len(alone):
+            return HiddenAttributes(alone=alone)
+        if len(unshown) == 1 and not hurting:
+            return HiddenAttributes(alone=alone, together=alone[list(answers).index(unshown[0])])
+        return HiddenAttributes(alone=alone, together=self._effect(unshown, hurting=hurting))
+
+    def _effect(self, names: Sequence[str], *, hurting: Sequence[str] = ()) -> HiddenEffect:
+        """Return the effect of attributes, where those that hurt are hidden already."""
+        with_them, without = self._judged(hurting), self._judged([*hurting, *names])
+        known = [(self.ids[:, self.schema[name].columns] != 0).any(axis=1) for name in names]
+        return HiddenEffect(
+            attributes=tuple(names),
+            pairs={a.name: paired(a, b) for a, b in zip(with_them, without, strict=True)},
+            rows=len(self.labels),
+            with_value=int(np.any(known, axis=0).sum()),
+            hurting=tuple(hurting),
+        )
+
+    def _judged(self, hidden: Sequence[str]) -> list[Metric]:
+        """Return what a verdict reads with attributes hidden, which is computed once."""
+        key = tuple(hidden)
+        if key not in self._metrics:
+            logits = self.hide(hidden) if hidden else self.logits
+            self._metrics[key] = judged_metrics(self.task, logits, self.labels, self.clusters)
+        return self._metrics[key]
