@@ -18,7 +18,7 @@ from attribune.core.door import opened_command_line
 from attribune.findings import Finding
 from attribune.metrics.bootstrap import PairedResult
 from attribune.metrics.results import HiddenAttributes
-from attribune.runs.hidden_attributes import HidingRows
+from attribune.runs.hidden_attributes import HidingRows, known_values
 from attribune.runs.verdict import AttributeEffect, AttributesTogether, GivenAway, Verdict, attribute_gains
 from attribune.schema import Categorical, Schema
 from attribune.tasks.classification import Classification
@@ -65,8 +65,7 @@ class World:
     def effects(self) -> HiddenAttributes:
         return HidingRows(
             task=Classification(classes=("no", "yes")),
-            schema=self._schema,
-            ids=self._ids,
+            known=known_values(self._schema, self._ids),
             labels=self._labels,
             clusters={},
             logits=self._logits(()),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -18,7 +18,7 @@ from attribune.runs.verdict import attribute_gains
 from attribune.schema import Schema
 from attribune.tasks import Task
 
-__all__ = ["HidingRows", "drawn_rows", "hidden_attributes", "judged_metrics"]
+__all__ = ["HidingRows", "drawn_rows", "hidden_attributes", "judged_metrics", "known_values"]
 
 _ROWS = 10_000  # are scored again for each attribute
 
@@ -49,8 +49,7 @@ def hidden_attributes(
     table = table.select(chosen) if len(chosen) < len(table) else table
     rows = HidingRows(
         task=predictor.task,
-        schema=predictor.schema,
-        ids=predictor.schema.encode(table)[0],
+        known=known_values(predictor.schema, predictor.schema.encode(table)[0]),
         labels=labels[chosen],
         clusters={name: kind[chosen] for name, kind in clusters.items()},
         logits=logits[chosen],
@@ -59,19 +58,23 @@ def hidden_attributes(
     return rows.effects()
 
 
+def known_values(schema: Schema, ids: IntArray) -> dict[str, Array]:
+    """Return for each attribute which rows have a value that is known, by the ids (n, slots) of the values."""
+    return {one.name: (ids[:, one.columns] != 0).any(axis=1) for one in schema}
+
+
 @dataclass(frozen=True, kw_only=True)
 class HidingRows:
     """Labelled rows that a model can score without some of their attributes.
 
     Args:
-        ids: (n, slots) of the attributes, 0 where the model knows no value.
+        known: by attribute, which rows (n,) have a value that the model knows.
         logits: with all attributes.
         hide: returns the logits of the rows with the attributes of some names hidden.
     """
 
     task: Task
-    schema: Schema
-    ids: IntArray
+    known: Mapping[str, Array]
     labels: Array
     clusters: Clusters
     logits: Array
@@ -83,7 +86,7 @@ class HidingRows:
 
         Where no attribute shows a difference, the comparison with all of them hidden says what they do together.
         """
-        alone = [self._effect([name]) for name in self.schema.names]
+        alone = [self._effect([name]) for name in self.known]
         answers = {gain.attribute: gain.answer for gain in attribute_gains(alone)}
         unshown = [name for name, answer in answers.items() if answer == "not shown"]
         hurting = [name for name, answer in answers.items() if answer == "no"]
@@ -96,12 +99,11 @@ class HidingRows:
     def _effect(self, names: Sequence[str], *, hurting: Sequence[str] = ()) -> HiddenEffect:
         """Return the effect of attributes, where those that hurt are hidden already."""
         with_them, without = self._judged(hurting), self._judged([*hurting, *names])
-        known = [(self.ids[:, self.schema[name].columns] != 0).any(axis=1) for name in names]
         return HiddenEffect(
             attributes=tuple(names),
             pairs={a.name: paired(a, b) for a, b in zip(with_them, without, strict=True)},
             rows=len(self.labels),
-            with_value=int(np.any(known, axis=0).sum()),
+            with_value=int(np.any([self.known[name] for name in names], axis=0).sum()),
             hurting=tuple(hurting),
         )
 

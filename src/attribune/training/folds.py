@@ -14,24 +14,25 @@ import numpy as np
 from datasets import concatenate_datasets
 from safetensors.numpy import load_file
 
-from attribune.core.arrays import IntArray
+from attribune.core.arrays import Array, IntArray
 from attribune.core.progress import Reporter
 from attribune.data.clusters import ROWS, find_clusters
 from attribune.data.splits import fold_numbers, split_table
 from attribune.data.texts import text_digests
 from attribune.metrics.formulas import pooled
 from attribune.metrics.metric import Metric
-from attribune.metrics.results import GivenAndHidden, Scored
+from attribune.metrics.results import HiddenAttributes, Scored
 from attribune.models.base import ConditionedModel
 from attribune.models.predictor import Predictor
 from attribune.runs.folder import RunFolder
+from attribune.runs.hidden_attributes import HidingRows, known_values
 from attribune.runs.verdict import NOT_BLENDED
 from attribune.training.blending import UnreadRows, fit_on_unread, linear_beside, reads_unread_rows
 from attribune.training.plan import DataPlan, TrainingPlan
 from attribune.training.preparation import PreparedData, PreparedSplit, all_classes, prepare
 from attribune.training.scoring import write_predictions
 
-__all__ = ["fit_out_of_fold", "join_predictions", "pooled_scores", "prepare_folds", "scored_rows"]
+__all__ = ["fit_out_of_fold", "hidden_in_folds", "join_predictions", "pooled_scores", "prepare_folds", "scored_rows"]
 
 _PART = "test"
 """The part in which each fold has its rows, and the run those of all folds."""
@@ -157,6 +158,31 @@ def _network(predictor: Predictor) -> ConditionedModel:
     return predictor.model
 
 
+def hidden_in_folds(predictors: Sequence[Predictor], data: PreparedData) -> HiddenAttributes:
+    """Return what the attributes change over the rows of all folds, each scored by the model of its fold."""
+    splits = [fold.splits[_PART] for fold in data.folds]
+
+    def logits(names: Sequence[str] = ()) -> Array:
+        found = [
+            one.logits(split.table, hide_attributes=names)[0] for one, split in zip(predictors, splits, strict=True)
+        ]
+        return np.concatenate(found)
+
+    known = [
+        known_values(one.schema, one.schema.encode(split.table)[0])
+        for one, split in zip(predictors, splits, strict=True)
+    ]
+    rows = HidingRows(
+        task=data.task,
+        known={name: np.concatenate([fold[name] for fold in known]) for name in data.schema.names},
+        labels=np.concatenate([split.labels for split in splits]),
+        clusters={name: np.concatenate([split.clusters[name] for split in splits]) for name in splits[0].clusters},
+        logits=logits(),
+        hide=logits,
+    )
+    return rows.effects()
+
+
 def scored_rows(data: PreparedData) -> dict[str, int]:
     """Return the number of rows of each part on which a run is trained or scored."""
     if not data.folds:
@@ -198,15 +224,9 @@ def _pooled(name: str, models: Sequence[Scored]) -> Scored:
             }
         },
         proper=_pooled_metrics([one.proper for one in models]),
-        alone={attribute: _pooled_pair([one.alone[attribute] for one in models]) for attribute in first.alone},
         uncalibrated={_PART: float(np.average(known, weights=rows))} if len(known) == len(models) else {},
     )
 
 
 def _pooled_metrics(folds: Sequence[Mapping[str, Metric]]) -> dict[str, Metric]:
     return {name: pooled([fold[name] for fold in folds]) for name in folds[0] if all(name in fold for fold in folds)}
-
-
-def _pooled_pair(folds: Sequence[GivenAndHidden]) -> GivenAndHidden:
-    given, hidden = zip(*folds, strict=True)
-    return [pooled(same) for same in zip(*given, strict=True)], [pooled(same) for same in zip(*hidden, strict=True)]

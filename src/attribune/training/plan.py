@@ -158,6 +158,11 @@ class TrainingPlan:
         return replace(self, blends=False, training=self.training.model_copy(update={"calibration": False}))
 
     @property
+    def hides_attributes(self) -> bool:
+        """Whether the model is also scored with its attributes hidden, if it has some."""
+        return self.learner.reads_attributes and not self.is_candidate
+
+    @property
     def may_choose_folds(self) -> bool:
         """Whether few rows are divided into folds without being asked for: where that costs little."""
         is_cheap = self.model is None or self.model.tuning == "frozen"

@@ -80,11 +80,13 @@ def score(
     *,
     folder: RunFolder | None = None,
     also_hidden: bool = False,
+    hides_each: bool = True,
 ) -> list[Scored]:
     """Compute the metrics on validation and test rows, and write the predictions into `folder`, if given.
 
     Args:
         also_hidden: score the rows a second time with every attribute hidden.
+        hides_each: and again with each one, for the verdict.
     """
     cases = (False, True) if also_hidden else (False,)
     metrics: dict[bool, dict[str, Any]] = {case: {} for case in cases}
@@ -102,7 +104,8 @@ def score(
         if (temperature := predictor.model.temperature) is not None and predictor.blend is None:
             raw = task.proper_score(temperature * logits[False], split.labels)
             uncalibrated |= {} if raw is None else {part: raw.value()}
-        if also_hidden and not source.source.shuffled and part == list(data.scored)[-1]:  # test rows, if there are any
+        is_judged = part == list(data.scored)[-1] and not source.source.shuffled  # test rows, if there are any
+        if also_hidden and hides_each and is_judged:
             hidden = hidden_attributes(predictor, split.table, split.labels, split.clusters, logits[False])
         if folder is not None:
             write_predictions(folder, part, split, logits, task=task, schema=data.schema, columns=source.true_columns)

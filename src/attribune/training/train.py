@@ -48,7 +48,14 @@ from attribune.training.bake_off import AUTO_METHOD, Choice, choose_method, read
 from attribune.training.blending import NoBlend
 from attribune.training.callbacks import check_trackers
 from attribune.training.distributed import from_main, is_main, process_count, refuse_processes
-from attribune.training.folds import fit_out_of_fold, join_predictions, pooled_scores, prepare_folds, scored_rows
+from attribune.training.folds import (
+    fit_out_of_fold,
+    hidden_in_folds,
+    join_predictions,
+    pooled_scores,
+    prepare_folds,
+    scored_rows,
+)
 from attribune.training.neural import train_neural
 from attribune.training.plan import TrainingPlan, comparison_recipes, settled
 from attribune.training.preparation import (
@@ -462,15 +469,22 @@ def _trained(
 
 
 def _scored(
-    plan: TrainingPlan, folder: RunFolder, predictor: Predictor, data: PreparedData, reporter: Reporter
+    plan: TrainingPlan,
+    folder: RunFolder,
+    predictor: Predictor,
+    data: PreparedData,
+    reporter: Reporter,
+    *,
+    hides_each: bool = True,
 ) -> list[Scored]:
     """Score a model with and without its attributes, and without the linear model beside it, if there is one."""
-    also_hidden = len(predictor.schema) > 0 and plan.learner.reads_attributes and not plan.is_candidate
+    also_hidden = plan.hides_attributes and len(predictor.schema) > 0
     rows = sum(len(split.rows) for split in data.scored.values())
     if rows > _MANY_ROWS:
         hidden = ", with their attributes and without" if also_hidden else ""
         reporter.note(f"scoring {rows:,} validation and test rows{hidden}")
-    scored = score(plan.name, predictor, data, plan.data, folder=folder, also_hidden=also_hidden)
+    options: dict[str, Any] = {"also_hidden": also_hidden, "hides_each": hides_each}
+    scored = score(plan.name, predictor, data, plan.data, folder=folder, **options)
     if predictor.blend is not None:
         alone = predictor_of(plan.recipe, predictor.model, blend=False)
         scored += score(f"{plan.name}{NOT_BLENDED}", alone, data, plan.data)
@@ -500,9 +514,12 @@ def _cross_validate(
         predictor.model.save_pretrained(folder.model)
         folder.write_outcome(outcome)
     folds = zip(runs, predictors, data.folds, strict=True)
-    scored = [_scored(plan, run, one, fold, reporter) for run, one, fold in folds]
+    scored = [_scored(plan, run, one, fold, reporter, hides_each=False) for run, one, fold in folds]
     join_predictions(folder, runs, data, plan.data)
-    return pooled_scores(scored)
+    first, *others = pooled_scores(scored)
+    if plan.hides_attributes and len(data.schema) and not plan.is_shuffled:
+        first = replace(first, hidden=hidden_in_folds(predictors, data))
+    return [first, *others]
 
 
 def _write_results(

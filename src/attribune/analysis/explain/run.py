@@ -28,7 +28,7 @@ from attribune.metrics.results import compare_metrics
 from attribune.models.predictor import Predictor
 from attribune.models.row_inputs import plain_value
 from attribune.runs.folder import RunFolder
-from attribune.runs.hidden_attributes import HidingRows, drawn_rows, judged_metrics
+from attribune.runs.hidden_attributes import HidingRows, drawn_rows, judged_metrics, known_values
 from attribune.runs.labelled import LabelledRows
 from attribune.runs.loading import load_run
 from attribune.runs.recipe import Recipe
@@ -166,8 +166,7 @@ def _leave_out_findings(recipe: Recipe, scores: Rescored, labelled: LabelledRows
     task, chosen = predictor.task, drawn_rows(len(labelled.labels))
     effects = HidingRows(
         task=task,
-        schema=schema,
-        ids=scores.rows.attribute_ids[chosen],
+        known=known_values(schema, scores.rows.attribute_ids[chosen]),
         labels=labelled.labels[chosen],
         clusters={name: kind[chosen] for name, kind in scores.clusters.items()},
         logits=scores.logits[chosen],
