@@ -133,7 +133,9 @@ class LinearFeatures:
 
         That is what the vectorizer of scikit-learn computes, without its checks, which take longer than a short text.
         """
-        words, counts, starts = [], [], [0]
+        words: list[int] = []
+        counts: list[int] = []
+        starts = [0]
         numbers, analyse = self._numbers, self._analyse
         for text in texts:
             found = Counter(number for word in analyse(text) if (number := numbers.get(word)) is not None)
