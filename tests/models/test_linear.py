@@ -21,6 +21,7 @@ from attribune.models import word_features as linear_features
 from attribune.models.linear import LinearModel, choose_c
 from attribune.models.predictor import Predictor, quantised
 from attribune.models.predictor_group import PredictorGroup
+from attribune.models.word_features import LinearFeatures
 from attribune.schema import Categorical, MultiLabel, Schema
 from attribune.tasks import Aspects, Classification, Rating, Regression
 
@@ -334,3 +335,15 @@ def test_a_folder_that_cannot_be_written_is_named(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(ModelFolderError, match="cannot be written"):
         fitted().save_pretrained(tmp_path / "file" / "model")
+
+
+def test_words_are_counted_as_scikit_learn_counts_them() -> None:
+    texts = ["a good film, a very good film", "Dull plot", "", "!?", "good plot"]
+    features = LinearFeatures.fit(texts, Schema([]), max_features=100)
+    vectorizer = TfidfVectorizer(ngram_range=(1, 2), sublinear_tf=True)
+    expected = vectorizer.fit_transform(texts)
+    assert features.words == tuple(vectorizer.get_feature_names_out())
+    new = [*texts, "good good film noir"]
+    np.testing.assert_allclose(features.of_texts(texts).toarray(), expected.toarray(), rtol=1e-12)
+    np.testing.assert_allclose(features.of_texts(new).toarray(), vectorizer.transform(new).toarray(), rtol=1e-12)
+    assert features.of_texts([]).shape == (0, len(features.words))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import ClassVar, Self
 
@@ -67,6 +68,30 @@ class Blend:
     linear_weight: float
     owners: IntArray
 
+    @cached_property
+    def _of_words(self) -> Array:
+        """What a word adds, (words, O)."""
+        return self.weight[: len(self.features.words or ())].astype(np.float64)
+
+    @cached_property
+    def _of_no_value(self) -> Array:
+        """The logits (1, O) of a row without words and values."""
+        return self._of_ids(np.zeros((1, self.features.schema.slots), dtype=np.int64)) + self.bias
+
+    @cached_property
+    def _of_values(self) -> list[Array]:
+        """What a value adds to them, (size, O) of each attribute: its own weight, and what is known of it."""
+        tables, slots = [], self.features.schema.slots
+        for attribute in self.features.schema:
+            ids = np.zeros((attribute.size, slots), dtype=np.int64)
+            ids[:, attribute.columns.start] = np.arange(attribute.size)
+            tables.append(self._of_ids(ids) + self.bias - self._of_no_value)
+        return tables
+
+    def _of_ids(self, ids: IntArray) -> Array:
+        weight = self.weight[len(self.features.words or ()) :].astype(np.float64)
+        return np.asarray(self.features.of_values(ids) @ weight)
+
     @property
     def weights(self) -> dict[str, float]:
         """Both weights by name."""
@@ -82,9 +107,9 @@ class Blend:
         """
         numbers: dict[str, int] = {}
         index = [numbers.setdefault(text, len(numbers)) for text in texts]  # each distinct text is read once
-        words, weight = len(self.features.words or ()), self.weight.astype(np.float64)
-        of_texts = self.features.of_texts([*numbers]) @ weight[:words]
-        linear = of_texts[index] + self.features.of_values(attribute_ids) @ weight[words:] + self.bias
+        linear = (self.features.of_texts([*numbers]) @ self._of_words)[index] + self._of_no_value
+        for attribute, table in zip(self.features.schema, self._of_values, strict=True):
+            linear += table[attribute_ids[:, attribute.columns]].sum(axis=1)
         return np.asarray(self.neural_weight * neural + self.linear_weight * linear, dtype=np.float32)
 
     def under(self, schema: Schema) -> Self:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar, Self
@@ -106,10 +107,14 @@ class LinearFeatures:
         return len(self.words or ()) + values + described_width(self.schema)
 
     @cached_property
-    def _fitted(self) -> Any:
-        vectorizer = _vectorizer(vocabulary={word: i for i, word in enumerate(self.words or ())})
-        vectorizer.idf_ = self.idf
-        return vectorizer
+    def _numbers(self) -> dict[str, int]:
+        return {word: number for number, word in enumerate(self.words or ())}
+
+    @cached_property
+    def _analyse(self) -> Callable[[str], list[str]]:
+        """What turns a text into its words and word pairs."""
+        analyse: Callable[[str], list[str]] = _vectorizer().build_analyzer()
+        return analyse
 
     def transform(self, texts: Sequence[str] | None, attribute_ids: Array) -> Any:
         """Return the matrix (n, F) in CSR form."""
@@ -124,10 +129,26 @@ class LinearFeatures:
         return sparse.hstack([self.of_texts(texts), values], format="csr")
 
     def of_texts(self, texts: Sequence[str]) -> Any:
-        """Return the first columns of the matrix (n, words), in CSR form."""
-        if not self.words or not len(texts):
-            return sparse.csr_array((len(texts), len(self.words or ())))
-        return self._fitted.transform(texts)
+        """Return the first columns of the matrix (n, words), in CSR form.
+
+        That is what the vectorizer of scikit-learn computes, without its checks, which take longer than a short text.
+        """
+        words: list[int] = []
+        counts: list[int] = []
+        starts = [0]
+        numbers, analyse = self._numbers, self._analyse
+        for text in texts:
+            found = Counter(number for word in analyse(text) if (number := numbers.get(word)) is not None)
+            words += found.keys()
+            counts += found.values()
+            starts.append(len(words))
+        columns, ends = np.array(words, dtype=np.int32), np.array(starts)
+        weights = (np.log(np.array(counts, dtype=np.float64)) + 1) * self.idf[columns]
+        rows = np.repeat(np.arange(len(texts)), np.diff(ends))
+        weights /= np.sqrt(np.bincount(rows, weights=weights**2, minlength=len(texts)))[rows]
+        matrix = sparse.csr_array((weights, columns, ends), shape=(len(texts), len(self.words or ())))
+        matrix.sort_indices()
+        return matrix
 
     def of_values(self, attribute_ids: Array) -> Any:
         """Return the other columns of the matrix, in CSR form."""
