@@ -13,7 +13,7 @@ import numpy.typing as npt
 from attribune.core.arguments import checked_arguments
 from attribune.core.arrays import IntArray
 from attribune.data.texts import text_digests
-from attribune.data.times import check_date_format, read_times
+from attribune.schema.times import check_date_format, read_times
 from attribune.errors import ConfigError, DataError, RowError
 from attribune.schema.columns import canonical, column_batches
 from attribune.schema.reports import count_lines

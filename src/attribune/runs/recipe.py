@@ -15,7 +15,7 @@ from attribune.data.clusters import AUTO, ROWS, ClusterSettings
 from attribune.data.file_options import FileOptions
 from attribune.data.text_files import STDIN
 from attribune.data.texts import TextInput
-from attribune.data.times import check_date_format
+from attribune.schema.times import check_date_format
 from attribune.data.windows import Head, Truncation, Window, parse_window
 from attribune.errors import ConfigError
 from attribune.methods import DEFAULT_METHOD, METHODS

@@ -23,6 +23,7 @@ from attribune.errors import ConfigError, DataError, ModelFolderError
 from attribune.metrics.tables import html_table, text_cells
 from attribune.schema.attributes import SEARCHABLE, AttributeFitter, FittedAttribute, NoNumberError, Slots
 from attribune.schema.columns import MISSING, Table, canonical, column_batches
+from attribune.schema.date_parts import with_parts
 from attribune.schema.descriptions import ValueTable, describe, fit_descriptions
 from attribune.schema.kinds import Kind, MultiLabel, Numeric, as_kinds, checked_missing, checked_names
 from attribune.schema.reports import AttributeCounts, AttributeFit, EncodingReport, FitReport
@@ -77,8 +78,8 @@ class Schema:
         """Learn the vocabularies from the training rows, in batches.
 
         Args:
-            attributes: `Categorical`, `MultiLabel`, `Numeric` or `Number`, in the order of their slots; the name of a
-                column is a categorical one.
+            attributes: `Categorical`, `MultiLabel`, `Numeric`, `Number` or `Date`, in the order of their slots; the name
+                of a column is a categorical one. A `Date` becomes an attribute for each of its parts.
             values: tables that describe the values of attributes; all values in them are known, also those of which
                 there is no training row.
             described: whether to read the descriptions, not only the values.
@@ -90,11 +91,12 @@ class Schema:
         """
         missing = checked_missing(missing)
         kinds = as_kinds(attributes)
-        names = checked_names(kinds)
+        checked_names(kinds)
         if values is not None and not isinstance(values, Mapping):
             raise ConfigError(f"values is {values!r:.80}: give tables by attribute, {{'user': ValueTable(...)}}")
         meaningless, values = _canonical_texts(missing), values or {}
         _check_describable(kinds, values)
+        kinds = with_parts(kinds, table, missing=meaningless)
         fitters = {
             spec.name: AttributeFitter(
                 spec,
@@ -103,9 +105,10 @@ class Schema:
             )
             for spec in kinds
         }
-        for first_row, columns in column_batches(table, names):
-            for name, fitter in fitters.items():
-                fitter.add(columns[name], first_row=first_row)
+        read = list(dict.fromkeys(spec.column for spec in kinds))
+        for first_row, columns in column_batches(table, read):
+            for spec in kinds:
+                fitters[spec.name].add(columns[spec.column], first_row=first_row)
         fitted: list[FittedAttribute] = []
         fits: dict[str, AttributeFit] = {}
         for name, fitter in fitters.items():
@@ -130,9 +133,9 @@ class Schema:
             row_count = max(map(len, table.values()), default=0) if isinstance(table, Mapping) else len(table)
             return np.zeros((row_count, 0), dtype=np.int64), report
         blocks = [np.zeros((0, self.slots), dtype=np.int64)]
-        for start, columns in column_batches(table, self.names, first_row=first_row):
+        for start, columns in column_batches(table, self.columns, first_row=first_row):
             encoded = {
-                attribute.name: attribute.encode(columns[attribute.name], missing=self._missing, first_row=start)
+                attribute.name: attribute.encode(columns[attribute.column], missing=self._missing, first_row=start)
                 for attribute in self.attributes
             }
             blocks.append(np.concatenate([ids for ids, _ in encoded.values()], axis=1))
@@ -142,9 +145,9 @@ class Schema:
     def unknown(self, table: Table, *, first_row: int = 1) -> dict[str, list[list[str]]]:
         """Return for each attribute the values of each row that are not in its vocabulary; see `encode`."""
         unknown: dict[str, list[list[str]]] = {name: [] for name in self.names}
-        for start, columns in column_batches(table, self.names, first_row=first_row):
+        for start, columns in column_batches(table, self.columns, first_row=first_row):
             for attribute in self.attributes:
-                column = columns[attribute.name]
+                column = columns[attribute.column]
                 unknown[attribute.name] += attribute.unknown(column, missing=self._missing, first_row=start)
         return unknown
 
@@ -193,6 +196,15 @@ class Schema:
     def names(self) -> tuple[str, ...]:
         """Names of the attributes, in order."""
         return tuple(self._by_name)
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns of a table that are read; a column of dates is several attributes."""
+        return tuple(dict.fromkeys(attribute.column for attribute in self.attributes))
+
+    def of_column(self, column: str) -> list[FittedAttribute]:
+        """Return the attributes that are read from a column."""
+        return [attribute for attribute in self.attributes if attribute.column == column]
 
     def __len__(self) -> int:
         return len(self.attributes)

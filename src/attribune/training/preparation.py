@@ -38,7 +38,7 @@ from attribune.data.selection import (
 from attribune.data.splits import split_table
 from attribune.data.tables import TableFile, read_table, table_source_name
 from attribune.data.texts import share_texts
-from attribune.data.times import are_times, time_split_finding
+from attribune.schema.times import are_times, time_split_finding
 from attribune.data.windows import SpecialTokens, content_ids, longest_input
 from attribune.errors import ConfigError, DataError, RowError, numbered_in_file, of_column
 from attribune.findings import Finding, if_labels, outside_scale

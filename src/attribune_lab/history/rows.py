@@ -21,7 +21,7 @@ from attribune.core.files import replace_file
 from attribune.core.hashing import text_numbers
 from attribune.data.memory import Memory
 from attribune.data.texts import TextInput
-from attribune.data.times import read_moment
+from attribune.schema.times import read_moment
 from attribune.errors import ConfigError, DataError, ModelFolderError, RowError
 from attribune.schema import Schema, canonical
 from attribune.schema.columns import Table, column_batches
