@@ -43,7 +43,7 @@ def hidden_alone(
         clusters = {name: kind[chosen] for name, kind in clusters.items()}
     given = judged_metrics(task, logits, labels, clusters)
     found = {}
-    for name in predictor.schema.names:
+    for name in predictor.schema.columns:
         without = predictor.logits(table, hide_attributes=[name])[0]
         found[name] = given, judged_metrics(task, without, labels, clusters)
     return found

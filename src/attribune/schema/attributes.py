@@ -238,7 +238,7 @@ class FittedAttribute:
         (levels,) = self.description.fields
         lowest, highest = levels.mean + levels.scale * self.description.features[[1, -1], 0].astype(np.float64)
         margin = 1e-6 * max(abs(lowest), abs(highest))  # levels are of single precision
-        return (numbers < lowest - margin) | (numbers > highest + margin)
+        return np.asarray((numbers < lowest - margin) | (numbers > highest + margin), dtype=bool)
 
     def _unseen(self, cells: Cells, ids: IntArray, first_row: int) -> DataError:
         cell = int(np.argmax(ids[cells.codes] == 0))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from attribune.errors import DataError
-from attribune.schema.columns import Table, column_batches, single_cells
+from attribune.schema.columns import Table, column_batches, single_cells, words_of_none
 from attribune.schema.kinds import Date, DateAge, DatePart, Kind, checked_names
 from attribune.schema.times import DATE_PARTS, date_format_of, has_time_of_day
 
@@ -33,6 +33,7 @@ def with_parts(kinds: Sequence[Kind], table: Table, *, missing: frozenset[str]) 
 def _texts(column: str, table: Table, missing: frozenset[str]) -> dict[str, None]:
     """Return the distinct texts of a column that are values."""
     found: dict[str, None] = {}
+    missing = frozenset(words_of_none(tuple(missing), of_numbers=True))
     for first_row, columns in column_batches(table, [column]):
         cells = single_cells(columns[column], missing=missing, column=column, first_row=first_row)
         found |= dict.fromkeys(cells.texts)

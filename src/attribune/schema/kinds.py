@@ -14,7 +14,7 @@ from pydantic import BeforeValidator, ValidationInfo
 from attribune.core.config import checked_dataclass
 from attribune.core.hashing import text_digest, text_number
 from attribune.errors import ConfigError
-from attribune.schema.times import DatePartName, check_date_format, part_of_date
+from attribune.schema.times import DatePartName, check_date_format, date_words, part_of_date
 
 __all__ = [
     "ENVIRONMENT",
@@ -254,7 +254,9 @@ class Date(Categorical):
         if self.date_format is not None:
             check_date_format(self.date_format, since_1970=True)
         if self.parts is not None and (not self.parts or len(set(self.parts)) < len(self.parts)):
-            raise ConfigError(f"attribute {self.name!r}: parts is {list(self.parts)}: name each part once, at least one")
+            raise ConfigError(
+                f"attribute {self.name!r}: parts is {list(self.parts)}: name each part once, at least one"
+            )
 
 
 @checked_dataclass()
@@ -277,6 +279,11 @@ class DatePart(Categorical):
     def column(self) -> str:
         """The column of a table that is read."""
         return self.of
+
+    @property
+    def words(self) -> str:
+        """What a cell must be, in words."""
+        return date_words(self.date_format)
 
     def value_of(self, text: str) -> str | None:
         """Return the part of a date; None for a text that is no date, nor such a part itself."""
@@ -302,6 +309,11 @@ class DateAge(Number):
     def column(self) -> str:
         """The column of a table that is read."""
         return self.of
+
+    @property
+    def words(self) -> str:
+        """What a cell must be, in words."""
+        return date_words(self.date_format)
 
     def value_of(self, text: str) -> str | None:
         """Return the years of a date; None for a text that is no date, nor a number of years itself."""

@@ -25,6 +25,7 @@ __all__ = [
     "are_times",
     "check_date_format",
     "date_format_of",
+    "date_words",
     "has_time_of_day",
     "is_time",
     "part_of_date",
@@ -202,13 +203,21 @@ def date_format_of(texts: Sequence[str], *, column: str) -> str:
     return found
 
 
+def date_words(date_format: str) -> str:
+    """Say what a date of a format is, such as ``a date of the format %d %b %Y``."""
+    if date_format in _SINCE_1970:
+        return f"a number of {date_format} since 1970"
+    words = _reader_of(date_format)[1]
+    return f"a date {words}" if words.startswith("of ") else words
+
+
 @lru_cache(maxsize=100_000)  # each part of a date reads it
 def read_date(text: str, date_format: str) -> dt.datetime | None:
     """Read a date of a format, in UTC; None for a text that is none."""
     if date_format in _SINCE_1970:
         (low, high), scale = _SINCE_1970[date_format]
         number = number_of(text)
-        moment = None if number is None or not low <= number < high else int(number * scale)
+        moment: float | int | None = None if number is None or not low <= number < high else int(number * scale)
     else:
         moment = _reader_of(date_format)[0](text)
     try:

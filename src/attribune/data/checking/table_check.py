@@ -37,12 +37,12 @@ from attribune.data.judgement_layouts import Layout, find_export
 from attribune.data.splits import parts_at_random
 from attribune.data.table_files import comma_columns
 from attribune.data.tables import TableFile, options_of, read_table, table_source_name
-from attribune.schema.times import time_split_finding
 from attribune.errors import DataError
 from attribune.findings import Finding
 from attribune.metrics.tables import html_blocks, text_cells
 from attribune.schema.columns import MISSING, canonical, require_columns
 from attribune.schema.kinds import Kind, MultiLabel, Number
+from attribune.schema.times import time_split_finding
 from attribune.tasks.labels import FEW_ROWS, alike_classes, rare_classes
 
 __all__ = ["ColumnCheck", "TableCheck", "check"]
