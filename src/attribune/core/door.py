@@ -60,9 +60,13 @@ class Door:
         words += [f"settings={{{', '.join(settings)}}}"] if settings else []
         return f"`{function}({', '.join(['...', *words])})`"
 
-    def attribute(self, kind: str, column: str, separator: str = "") -> str:
-        """Return what makes an attribute of this kind, such as ``multi_label``, of a column in a training."""
-        more = f", separator={separator!r}" if separator else ""
+    def attribute(self, kind: str, column: str, option: str = "") -> str:
+        """Return what makes an attribute of this kind, such as ``multi_label``, of a column in a training.
+
+        Args:
+            option: the separator of several values, or the format of dates.
+        """
+        more = f", {'date_format' if kind == 'date' else 'separator'}={option!r}" if option else ""
         return f"{kind.title().replace('_', '')}({column!r}{more})"
 
 
@@ -135,6 +139,6 @@ def as_call(function: str, **given: Any) -> str:
     return _door().call(function, given)
 
 
-def as_attribute(kind: str, column: str, separator: str = "") -> str:
+def as_attribute(kind: str, column: str, option: str = "") -> str:
     """Return the words that make an attribute of a column, see `Door.attribute`."""
-    return _door().attribute(kind, column, separator)
+    return _door().attribute(kind, column, option)

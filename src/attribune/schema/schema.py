@@ -87,8 +87,8 @@ class Schema:
         """Learn the vocabularies from the training rows, in batches.
 
         Args:
-            attributes: `Categorical`, `MultiLabel`, `Numeric`, `Number` or `Date`, in the order of their slots; the name
-                of a column is a categorical one. A `Date` becomes an attribute for each of its parts.
+            attributes: `Categorical`, `MultiLabel`, `Numeric`, `Number` or `Date`, in the order of their slots; the
+                name of a column is a categorical one. A `Date` becomes an attribute for each of its parts.
             values: tables that describe the values of attributes; all values in them are known, also those of which
                 there is no training row.
             described: whether to read the descriptions, not only the values.
@@ -465,7 +465,7 @@ def assigned_ids(schema: Schema, assignments: Mapping[str, Sequence[str]]) -> np
         raise error.of_one_value() from error
     except DataError as error:
         raise ConfigError(str(error)) from error
-    for name, attribute in ((name, one) for name in assignments for one in schema.named(name)):
+    for name, attribute in [(given_name, one) for given_name in assignments for one in schema.named(given_name)]:
         values, (_, counts) = given[attribute.name], encoded[attribute.name]
         if counts.unread:
             words = attribute.spec.words if isinstance(attribute.spec, DatePart | DateAge) else "a value of it"

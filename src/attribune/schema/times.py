@@ -26,6 +26,7 @@ __all__ = [
     "check_date_format",
     "date_format_of",
     "date_words",
+    "dates_finding",
     "has_time_of_day",
     "is_time",
     "part_of_date",
@@ -317,6 +318,15 @@ def _microseconds(moment: dt.datetime) -> int:
 def time_split_finding(column: str) -> Finding:
     """Return the note on a column of times in a table whose rows are split at random."""
     return Finding("times-split-at-random", {"column": column})
+
+
+def dates_finding(column: str, texts: Sequence[str]) -> Finding:
+    """Return the note on a column of dates that is no attribute, with the formats in which they can be read."""
+    try:
+        date_format_of(texts, column=column)
+    except ConfigError:
+        return Finding("dates-not-read", {"column": column, "formats": ["day-first", "month-first"]})
+    return Finding("dates-not-read", {"column": column, "formats": [""]})
 
 
 def are_times(cells: Iterable[str | None]) -> bool:

@@ -50,9 +50,9 @@ class CommandLine(Door):
         words = [word for path, value in given.items() for word in _words(parser, path, value) or [path]]
         return f"`{shlex.join([*parser.prog.split(), *words])}`"
 
-    def attribute(self, kind: str, column: str, separator: str = "") -> str:
+    def attribute(self, kind: str, column: str, option: str = "") -> str:
         """Return the flag of this kind of attributes, with the column."""
-        value = f"{column}:{separator}" if separator else column
+        value = f"{column}:{option}" if option else column
         return self.argument(f"data.{_KINDS.get(kind, kind)}", [value], at="train")
 
     def _parser_of(self, function: str) -> VerbParser:
