@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from attribune.core.door import as_argument, as_attributes, as_call
+from attribune.core.door import as_argument, as_attribute, as_attributes, as_call
 from attribune.core.wording import counted, listed_counts
 from attribune.metrics.bootstrap import PairedResult
 from attribune.metrics.metric import metric_info
@@ -481,6 +481,16 @@ def _times(values: Values) -> str:
     return f"column {column!r} has times, and the rows are split at random: to test on the latest ones, use {by_time}"
 
 
+def _dates(values: Values) -> str:
+    """A column has dates, which could be an attribute."""
+    column, formats = values["column"], values["formats"]
+    flags = " or ".join(as_attribute("date", column, one) for one in formats)
+    cure = f"{flags} gives the model their year, month, weekday and age"
+    if len(formats) > 1:
+        cure += "; no row tells whether the day or the month comes first"
+    return f"column {column!r} holds dates, which the proposed training does not read: {cure}"
+
+
 def _copies(values: Values) -> str:
     """Rows are copies of an earlier one."""
     but = f" but {', '.join(map(repr, values['ids']))}" if values["ids"] else ""
@@ -701,6 +711,7 @@ _SENTENCES: dict[str, str | Callable[[Values], str]] = {
     "repeated-texts": "{rows:,} rows repeat the text of an earlier row: a split keeps equal texts in one part, so that "
     "none is learned and asked; remove the repetitions if they are errors",
     "times-split-at-random": _times,
+    "dates-not-read": _dates,
     "copied-rows": _copies,
     "contradicting-rows": _contradictions,
     "column-without-values": "column {column!r} has no value in any row: leave it out",

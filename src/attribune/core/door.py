@@ -27,6 +27,10 @@ __all__ = [
 ]
 
 
+OPTIONS = {"date": "date_format"}
+"""What stands behind the column in the flag of a kind, as in ``--date COL:FORMAT``, if it is not the separator."""
+
+
 class Door:
     """A public function of the package that was called.
 
@@ -61,9 +65,13 @@ class Door:
         words += [f"settings={{{', '.join(settings)}}}"] if settings else []
         return f"`{function}({', '.join(['...', *words])})`"
 
-    def attribute(self, kind: str, column: str, separator: str = "") -> str:
-        """Return what makes an attribute of this kind, such as ``multi_label``, of a column in a training."""
-        more = f", separator={separator!r}" if separator else ""
+    def attribute(self, kind: str, column: str, option: str = "") -> str:
+        """Return what makes an attribute of this kind, such as ``multi_label``, of a column in a training.
+
+        Args:
+            option: the separator of several values, or the format of dates.
+        """
+        more = f", {OPTIONS.get(kind, 'separator')}={option!r}" if option else ""
         return f"{kind.title().replace('_', '')}({column!r}{more})"
 
     def attributes(self, specs: Sequence[Mapping[str, Any]]) -> str:
@@ -71,7 +79,7 @@ class Door:
         words = [
             repr(one["name"])
             if one["kind"] == "categorical"
-            else self.attribute(one["kind"], one["name"], one.get("separator") or "")
+            else self.attribute(one["kind"], one["name"], one.get(OPTIONS.get(one["kind"], "separator")) or "")
             for one in specs
         ]
         return f"attributes=[{', '.join(words)}]"
@@ -146,9 +154,9 @@ def as_call(function: str, **given: Any) -> str:
     return _door().call(function, given)
 
 
-def as_attribute(kind: str, column: str, separator: str = "") -> str:
+def as_attribute(kind: str, column: str, option: str = "") -> str:
     """Return the words that make an attribute of a column, see `Door.attribute`."""
-    return _door().attribute(kind, column, separator)
+    return _door().attribute(kind, column, option)
 
 
 def as_attributes(specs: Sequence[Mapping[str, Any]]) -> str:

@@ -13,10 +13,10 @@ import numpy.typing as npt
 from attribune.core.arguments import checked_arguments
 from attribune.core.arrays import IntArray
 from attribune.data.texts import text_digests
-from attribune.data.times import check_date_format, read_times
 from attribune.errors import ConfigError, DataError, RowError
 from attribune.schema.columns import canonical, column_batches
 from attribune.schema.reports import count_lines
+from attribune.schema.times import check_date_format, read_times
 
 __all__ = ["SplitReport", "Splits", "fold_numbers", "parts_at_random", "split_table"]
 

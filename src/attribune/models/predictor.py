@@ -189,7 +189,7 @@ class Predictor(Locked):
     def columns(self) -> tuple[str, ...]:
         """The columns that rows must have."""
         text = self.text_input.names
-        return (*text, *self.schema.names) if self.reads_attributes else text
+        return (*text, *self.schema.columns) if self.reads_attributes else text
 
     def columns_in(self, table: Table) -> list[str]:
         """Return the columns that rows must have, and those that are read where a table has them."""
@@ -251,7 +251,7 @@ class Predictor(Locked):
         return RowNames(
             texts=self.text_input.names,
             needed=self.columns,
-            known=(*self.schema.names, *self._encoder.columns),
+            known=(*self.schema.columns, *self._encoder.columns),
             words=self.task.input.reads_words,
         )
 
@@ -285,7 +285,7 @@ class Predictor(Locked):
 
         Args:
             table: columns by name, a DataFrame, an Arrow table, or a datasets object.
-            hide_attributes: treat every attribute as missing, or those of some names.
+            hide_attributes: treat every attribute as missing, or those of some names or columns.
 
         Raises:
             DataError: naming column and row of a value that cannot be used.
@@ -303,7 +303,8 @@ class Predictor(Locked):
         """Return the columns of attributes that are treated as missing."""
         if isinstance(hide_attributes, bool):
             return [slice(None)] if hide_attributes else []
-        return [one.columns for one in self.model.input_schema if one.name in hide_attributes]
+        schema = self.model.input_schema
+        return [one.columns for name in hide_attributes for one in schema.named(name)]
 
     def encode(
         self, rows: Any, /, *, normalize: bool = False, of: TextOf = "text", **attributes: Any
@@ -380,7 +381,7 @@ class Predictor(Locked):
             DataError: naming the column that is missing, or column and row of a value that cannot be used.
         """
         text = self.text_input
-        given = {name: values for name, values in columns.items() if name in self.schema.names}
+        given = {name: values for name, values in columns.items() if name in self.schema.columns}
         if len(text.prompt) == 1:
             given[text.prompt[0]] = message_texts(prompts)
         else:

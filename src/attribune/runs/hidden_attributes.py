@@ -59,8 +59,9 @@ def hidden_attributes(
 
 
 def known_values(schema: Schema, ids: IntArray) -> dict[str, Array]:
-    """Return for each attribute which rows have a value that is known, by the ids (n, slots) of the values."""
-    return {one.name: (ids[:, one.columns] != 0).any(axis=1) for one in schema}
+    """Return for each column of attributes which rows have a value that is known, by the ids (n, slots) of values."""
+    known = {one.name: (ids[:, one.columns] != 0).any(axis=1) for one in schema}
+    return {name: np.any([known[one.name] for one in schema.named(name)], axis=0) for name in schema.columns}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -15,7 +15,6 @@ from attribune.data.clusters import AUTO, ROWS, ClusterSettings
 from attribune.data.file_options import FileOptions
 from attribune.data.text_files import STDIN
 from attribune.data.texts import TextInput
-from attribune.data.times import check_date_format
 from attribune.data.windows import Head, Truncation, Window, parse_window
 from attribune.errors import ConfigError
 from attribune.methods import DEFAULT_METHOD, METHODS
@@ -25,6 +24,7 @@ from attribune.runs.settings_tree import written_out
 from attribune.schema import MISSING, Categorical, canonical
 from attribune.schema.description_kinds import field_from_dict, field_to_dict
 from attribune.schema.kinds import KINDS, Kind, kind_settings, read_kind
+from attribune.schema.times import check_date_format
 from attribune.tasks import TASKS, Task
 from attribune.tasks.inputs import InputSettings, TaskInput
 

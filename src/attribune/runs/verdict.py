@@ -700,9 +700,10 @@ def _has_value(schema: Schema, table: Table, name: str) -> npt.NDArray[np.bool_]
     """Return whether each row (n,) has a value of an attribute, known or not."""
     missing = frozenset(text for text in map(canonical, schema.missing) if text is not None)
     found = []
-    for first, columns in column_batches(table, [name]):
-        cells = read_cells(schema[name].spec, columns[name], missing=missing, first_row=first)
-        given = np.zeros(len(columns[name]), dtype=bool)
+    column = schema[name].column
+    for first, columns in column_batches(table, [column]):
+        cells = read_cells(schema[name].spec, columns[column], missing=missing, first_row=first)
+        given = np.zeros(len(columns[column]), dtype=bool)
         given[cells.rows] = True
         found.append(given)
     return np.concatenate(found) if found else np.zeros(0, dtype=bool)

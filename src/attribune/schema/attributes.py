@@ -29,8 +29,8 @@ from attribune.schema.columns import (
     words_of_none,
 )
 from attribune.schema.description_kinds import FittedField, ValueDescriptions
-from attribune.schema.kinds import Categorical, Kind, MultiLabel, Number, Numeric, hashed_ids, salt_check
-from attribune.schema.reports import AttributeCounts, AttributeFit, missing_words
+from attribune.schema.kinds import Categorical, DatePart, Kind, MultiLabel, Number, Numeric, hashed_ids, salt_check
+from attribune.schema.reports import AttributeCounts, AttributeFit, missing_words, unread_words
 from attribune.schema.vocabulary import Vocabulary
 
 __all__ = [
@@ -118,8 +118,13 @@ class FittedAttribute:
 
     @property
     def name(self) -> str:
-        """The column."""
+        """Its name: that of the column, or of a part of it."""
         return self.spec.name
+
+    @property
+    def column(self) -> str:
+        """The column of a table that is read."""
+        return self.spec.column
 
     @property
     def size(self) -> int:
@@ -157,6 +162,7 @@ class FittedAttribute:
         """
         cells = read_cells(self.spec, column, missing=missing, first_row=first_row)
         ids = self._ids(cells, first_row)[cells.codes]
+        clipped = self._beyond(cells, first_row)[cells.codes]
         known = ids > 0
         # Two values of a row can share one bucket.
         rows, distinct = distinct_pairs(cells.rows[known], ids[known])
@@ -170,6 +176,8 @@ class FittedAttribute:
             unseen=int((~known).sum()),
             trimmed=cells.trimmed,
             dropped=int((~fits).sum()),
+            unread=sum(cells.unread.values()),
+            clipped=int(clipped.sum()),
         )
         return encoded, counts
 
@@ -213,7 +221,7 @@ class FittedAttribute:
 
     def _ids(self, cells: Cells, first_row: int) -> IntArray:
         if isinstance(self.spec, Numeric):
-            numbers = numbers_of(cells, column=self.name, first_row=first_row)
+            numbers = numbers_of(cells, column=self.column, first_row=first_row)
             return np.searchsorted(np.asarray(self.edges), numbers, side="right").astype(np.int64) + 1
         if self.spec.unseen == "hash":
             return hashed_ids(self.spec, cells.texts, check=self.check)
@@ -221,6 +229,16 @@ class FittedAttribute:
         if self.spec.unseen == "error" and not ids.all():
             raise self._unseen(cells, ids, first_row)
         return ids
+
+    def _beyond(self, cells: Cells, first_row: int) -> npt.NDArray[np.bool_]:
+        """Return whether each distinct text (n,) is a continuous number beyond those of training."""
+        if not isinstance(self.spec, Number) or self.description is None:
+            return np.zeros(len(cells.texts), dtype=bool)
+        numbers = numbers_of(cells, column=self.column, first_row=first_row)
+        (levels,) = self.description.fields
+        lowest, highest = levels.mean + levels.scale * self.description.features[[1, -1], 0].astype(np.float64)
+        margin = 1e-6 * max(abs(lowest), abs(highest))  # levels are of single precision
+        return np.asarray((numbers < lowest - margin) | (numbers > highest + margin), dtype=bool)
 
     def _unseen(self, cells: Cells, ids: IntArray, first_row: int) -> DataError:
         cell = int(np.argmax(ids[cells.codes] == 0))
@@ -249,13 +267,13 @@ def counts_of_rows(counts: IntArray, ids: IntArray) -> IntArray:
 def read_cells(spec: Kind, column: pa.Array, *, missing: frozenset[str], first_row: int) -> Cells:
     """Read a column as its kind requires."""
     if isinstance(spec, MultiLabel):
-        cells = list_cells(column, separator=spec.separator, missing=missing, column=spec.name, first_row=first_row)
+        cells = list_cells(column, separator=spec.separator, missing=missing, column=spec.column, first_row=first_row)
     else:
-        words = frozenset(words_of_none(tuple(missing), of_numbers=isinstance(spec, Numeric)))
-        cells = single_cells(column, missing=words, column=spec.name, first_row=first_row)
-    if isinstance(spec, Numeric) or not spec.derives_values:
+        words = frozenset(words_of_none(tuple(missing), of_numbers=isinstance(spec, Numeric | DatePart)))
+        cells = single_cells(column, missing=words, column=spec.column, first_row=first_row)
+    if not spec.derives_values:
         return cells
-    return cells.map(spec.value_of, column=spec.name, first_row=first_row)
+    return cells.map(spec.value_of, column=spec.column, first_row=first_row)
 
 
 def numbers_of(cells: Cells, *, column: str, first_row: int) -> npt.NDArray[np.float64]:
@@ -317,6 +335,7 @@ class AttributeFitter:
         self._empty = 0
         self._trimmed = 0
         self._words: Counter[str] = Counter()
+        self._unread: Counter[str] = Counter()
         self._widest = 1
         self._values: Counter[str] = Counter()
         self._numbers: Counter[float] = Counter()
@@ -328,12 +347,13 @@ class AttributeFitter:
         self._empty += cells.missing
         self._trimmed += cells.trimmed
         self._words.update(cells.words)
+        self._unread.update(cells.unread)
         if not len(cells.codes):
             return
         self._widest = max(self._widest, int(np.bincount(cells.rows).max()))
         times = np.bincount(cells.codes, minlength=len(cells.texts)).tolist()
         if isinstance(self._spec, Numeric):
-            numbers = numbers_of(cells, column=self._spec.name, first_row=first_row).tolist()
+            numbers = numbers_of(cells, column=self._spec.column, first_row=first_row).tolist()
             for number, count in zip(numbers, times, strict=True):
                 self._numbers[number] += count
         else:
@@ -347,7 +367,7 @@ class AttributeFitter:
     def finish(self, *, start: int) -> tuple[FittedAttribute, AttributeFit]:
         """Number the values; `start` is the attribute's first slot. A DataError if there is none."""
         if not self.has_values:
-            words = missing_words(self._words)
+            words = missing_words(self._words) or unread_words(self._unread)
             raise DataError(
                 f"attribute {self._spec.name!r} has no value in any of the {self._rows} training rows"
                 f"{words and f' ({words})'}: leave it out, or check the column and the list of missing values"
@@ -420,7 +440,8 @@ class AttributeFitter:
         scale = np.sqrt(np.average(np.square(numbers - mean), weights=times)) or 1.0
         features = np.zeros((len(levels) + 1, 2), dtype=np.float32)
         features[1:, 0], features[1:, 1] = (levels - mean) / scale, 1
-        known = FittedField(spec=spec, mean=np.array([mean], np.float32), scale=np.array([scale], np.float32))
+        level = Number(spec.name, bins=spec.bins)  # also of what is derived, as years of dates are
+        known = FittedField(spec=level, mean=np.array([mean], np.float32), scale=np.array([scale], np.float32))
         return (levels[1:] + levels[:-1]) / 2, ValueDescriptions(fields=(known,), features=features, own_vectors=False)
 
     def _fitted(
@@ -434,7 +455,14 @@ class AttributeFitter:
         )
 
     def _report(self, **counts: Any) -> AttributeFit:
-        return AttributeFit(rows=self._rows, missing=self._empty, trimmed=self._trimmed, words=self._words, **counts)
+        return AttributeFit(
+            rows=self._rows,
+            missing=self._empty,
+            trimmed=self._trimmed,
+            words=self._words,
+            unread=self._unread,
+            **counts,
+        )
 
 
 def number_levels(

@@ -369,6 +369,7 @@ class Cells(NamedTuple):
         texts: the distinct values, as canonical text.
         trimmed: cells whose text had spaces around it.
         words: the texts of cells that mean missing, with their numbers.
+        unread: the texts of cells that are no value for the kind of attribute, with their numbers.
     """
 
     height: int
@@ -377,6 +378,7 @@ class Cells(NamedTuple):
     texts: list[str]
     trimmed: int
     words: Mapping[str, int] = {}
+    unread: Mapping[str, int] = {}
 
     @property
     def missing(self) -> int:
@@ -395,8 +397,10 @@ class Cells(NamedTuple):
                 raise RowError(f"column {column!r}, ", row, f": {error}") from error
             lookup[code] = -1 if value is None else index.setdefault(value, len(index))
         codes = lookup[self.codes]
+        lost = np.bincount(self.codes[codes < 0], minlength=len(self.texts)).tolist()
+        unread = {text: count for text, count in zip(self.texts, lost, strict=True) if count}
         rows, codes = distinct_pairs(self.rows[codes >= 0], codes[codes >= 0])
-        return self._replace(rows=rows, codes=codes, texts=list(index))
+        return self._replace(rows=rows, codes=codes, texts=list(index), unread=unread)
 
 
 def single_cells(array: pa.Array, *, missing: frozenset[str], column: str, first_row: int) -> Cells:

@@ -14,11 +14,16 @@ from pydantic import BeforeValidator, ValidationInfo
 from attribune.core.config import checked_dataclass
 from attribune.core.hashing import text_digest, text_number
 from attribune.errors import ConfigError
+from attribune.schema.times import DatePartName, check_date_format, date_words, part_of_date
 
 __all__ = [
     "ENVIRONMENT",
     "KINDS",
+    "PART_KINDS",
     "Categorical",
+    "Date",
+    "DateAge",
+    "DatePart",
     "Kind",
     "MultiLabel",
     "Numeric",
@@ -58,6 +63,10 @@ def _setting(info: ValidationInfo) -> str:
     return f"attribute {info.data.get('name')!r}: {info.field_name}"
 
 
+def _as_tuple(value: object) -> object:
+    return tuple(value) if isinstance(value, list) else value
+
+
 ColumnName = Annotated[str, BeforeValidator(_column_name)]
 AtLeastOne = Annotated[int, BeforeValidator(_at_least_one)]
 Unseen = Annotated[Literal["unknown", "error", "hash"], BeforeValidator(_known_choice)]
@@ -74,6 +83,11 @@ class VocabularyKind:
     unseen: Unseen = "unknown"
     buckets: AtLeastOne = 4096
     salt: str | None = None
+
+    @property
+    def column(self) -> str:
+        """The column of a table that is read."""
+        return self.name
 
     @property
     def lists_values(self) -> bool:
@@ -168,9 +182,19 @@ class Numeric:
 
     kind: ClassVar[str] = "numeric"
     lists_values: ClassVar[bool] = False
+    derives_values: ClassVar[bool] = False
     name: ColumnName
     _: KW_ONLY
     bins: AtLeastOne = 10
+
+    @property
+    def column(self) -> str:
+        """The column of a table that is read."""
+        return self.name
+
+    def value_of(self, text: str) -> str | None:
+        """Return the number that the text of a cell means, as text."""
+        return text
 
 
 @checked_dataclass()
@@ -193,9 +217,114 @@ class Number(Numeric):
     bins: AtLeastOne = 1_000
 
 
+@checked_dataclass()
+class Date(Categorical):
+    """A column of dates or times, of which the model reads several parts, each as an attribute.
+
+    Year, month, weekday and hour are categories with vectors of their own; the age is a continuous number. An attribute
+    is called by the column and its part, such as ``posted.year``. A time with a zone is read in UTC.
+
+    Args:
+        date_format: how dates are written: `iso`, `day-first`, `month-first`, `seconds` or `milliseconds` since 1970,
+            or a `strptime` format; None detects it in the training rows.
+        parts: of `year`, `month`, `weekday`, `hour` and `age`; None takes all, and the hour only where the training
+            rows have times of day.
+        min_count: years, months, weekdays and hours in fewer training rows than this share id 0 with unknown ones.
+        max_values: keep at most this many values of a part, the most frequent ones.
+        unseen: what happens to a year, month, weekday or hour outside the vocabulary: `unknown` or `error`.
+
+    Raises:
+        ConfigError: for settings out of range, an unknown format or part, or a part given twice.
+    """
+
+    kind: ClassVar[str] = "date"
+    _: KW_ONLY
+    date_format: str | None = None
+    parts: Annotated[tuple[DatePartName, ...] | None, BeforeValidator(_as_tuple)] = None
+
+    @property
+    def lists_values(self) -> bool:
+        """Whether every value has an id of its own; those of its parts have."""
+        return False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.unseen == "hash":
+            raise ConfigError(f"attribute {self.name!r}: a date has few values, which are not hashed: drop unseen")
+        if self.date_format is not None:
+            check_date_format(self.date_format, since_1970=True)
+        if self.parts is not None and (not self.parts or len(set(self.parts)) < len(self.parts)):
+            raise ConfigError(
+                f"attribute {self.name!r}: parts is {list(self.parts)}: name each part once, at least one"
+            )
+
+
+@checked_dataclass()
+class DatePart(Categorical):
+    """The year, month, weekday or hour of a column of dates; the schema makes it of a `Date`.
+
+    Args:
+        of: the column.
+        part: what of the date is the value.
+        date_format: how dates are written.
+    """
+
+    kind: ClassVar[str] = "date_part"
+    _: KW_ONLY
+    of: ColumnName
+    part: DatePartName
+    date_format: str
+
+    @property
+    def column(self) -> str:
+        """The column of a table that is read."""
+        return self.of
+
+    @property
+    def words(self) -> str:
+        """What a cell must be, in words."""
+        return date_words(self.date_format)
+
+    def value_of(self, text: str) -> str | None:
+        """Return the part of a date; None for a text that is no date, nor such a part itself."""
+        return part_of_date(text, self.part, self.date_format)
+
+
+@checked_dataclass()
+class DateAge(Number):
+    """The dates of a column as a continuous number of years, such as 2024.38; the schema makes it of a `Date`.
+
+    Args:
+        of: the column.
+        date_format: how dates are written.
+    """
+
+    kind: ClassVar[str] = "date_age"
+    derives_values: ClassVar[bool] = True
+    _: KW_ONLY
+    of: ColumnName
+    date_format: str
+
+    @property
+    def column(self) -> str:
+        """The column of a table that is read."""
+        return self.of
+
+    @property
+    def words(self) -> str:
+        """What a cell must be, in words."""
+        return date_words(self.date_format)
+
+    def value_of(self, text: str) -> str | None:
+        """Return the years of a date; None for a text that is no date, nor a number of years itself."""
+        return part_of_date(text, "age", self.date_format)
+
+
 Kind: TypeAlias = Categorical | MultiLabel | Numeric
-KINDS: dict[str, type[Kind]] = {kind.kind: kind for kind in (Categorical, MultiLabel, Numeric, Number)}
+KINDS: dict[str, type[Kind]] = {kind.kind: kind for kind in (Categorical, MultiLabel, Numeric, Number, Date)}
 """Every kind by its name, those of plugins among them."""
+PART_KINDS: dict[str, type[Kind]] = {kind.kind: kind for kind in (DatePart, DateAge)}
+"""The kinds of fitted attributes that are parts of a column; a recipe names the kind of the column."""
 
 
 def read_kind(settings: Mapping[str, Any], kinds: Mapping[str, Any], *, what: str) -> Any:
@@ -263,10 +392,10 @@ def checked_names(attributes: Sequence[Kind]) -> list[str]:
     for spec in attributes:
         if not isinstance(spec, Kind):
             raise ConfigError(
-                f"{spec!r} is not an attribute: give the name of a column, or Categorical, MultiLabel, Numeric or "
-                "Number, such as Categorical('user')"
+                f"{spec!r} is not an attribute: give the name of a column, or Categorical, MultiLabel, Numeric, "
+                "Number or Date, such as Categorical('user')"
             )
-        if KINDS.get(spec.kind) is not type(spec):
+        if (KINDS | PART_KINDS).get(spec.kind) is not type(spec):
             raise ConfigError(
                 f"attribute {spec.name!r} is of the kind {spec.kind!r}, which is not that of {type(spec).__name__} in "
                 "attribune.schema.kinds.KINDS, so that no saved schema could be loaded: add it there"

@@ -19,10 +19,12 @@ __all__ = [
     "FitReport",
     "count_lines",
     "missing_words",
+    "unread_words",
 ]
 
 FIRST_ROWS = 5
 """Rows whose numbers are named."""
+_SAMPLE = 3  # cells that are shown
 
 
 def count_lines(counts: object, words: Mapping[str, str]) -> list[str]:
@@ -36,6 +38,14 @@ def missing_words(words: Mapping[str, int]) -> str:
     return f"cells that mean no value (data.missing): {listed}" if words else ""
 
 
+def unread_words(words: Mapping[str, int]) -> str:
+    """List the first cells that are no value for the kind of the attribute; nothing without any."""
+    first = list(words.items())[:_SAMPLE]
+    listed = ", ".join(f"{word!r:.40} ({count:,})" for word, count in first)
+    more = f", and {len(words) - _SAMPLE:,} other texts" if len(words) > _SAMPLE else ""
+    return f"cells that cannot be read count as missing: {listed}{more}" if words else ""
+
+
 @dataclass(frozen=True, kw_only=True)
 class AttributeCounts:
     """What encoding did to one attribute.
@@ -45,6 +55,8 @@ class AttributeCounts:
         unseen: cells whose value is outside the vocabulary.
         trimmed: cells that lost spaces around the value.
         dropped: known values left out because a row has more of them than slots.
+        unread: cells, counted as missing, that are no value for the kind of the attribute, such as no date.
+        clipped: cells with a continuous number beyond those of training, read as the smallest or largest of these.
     """
 
     rows: int = 0
@@ -52,6 +64,8 @@ class AttributeCounts:
     unseen: int = 0
     trimmed: int = 0
     dropped: int = 0
+    unread: int = 0
+    clipped: int = 0
 
     def __add__(self, other: AttributeCounts) -> AttributeCounts:
         return AttributeCounts(**{name: count + getattr(other, name) for name, count in asdict(self).items()})
@@ -63,6 +77,8 @@ class AttributeCounts:
             "unseen": "values not in the vocabulary",
             "trimmed": "values trimmed of spaces",
             "dropped": "values dropped for lack of slots",
+            "unread": "cells that cannot be read, which count as missing",
+            "clipped": "numbers beyond those of training, read as the nearest of these",
         }
         return count_lines(self, words)
 
@@ -83,6 +99,7 @@ class AttributeFit:
         shared: with `hash`, values that share their bucket with another; of n values in b buckets a share of
             1 - (1 - 1/b)^(n - 1) is to be expected.
         words: cells that were read as missing for what stood there, by their text.
+        unread: cells, counted as missing, that are no value for the kind of the attribute, by their text.
         notes: on the descriptions of values.
     """
 
@@ -96,6 +113,7 @@ class AttributeFit:
     left_out_cells: int = 0
     shared: int = 0
     words: Mapping[str, int] = field(default_factory=dict)
+    unread: Mapping[str, int] = field(default_factory=dict)
     notes: Sequence[str] = ()
     unit: str = "ids"
 
@@ -111,7 +129,7 @@ class AttributeFit:
         }
         what = "values" if self.unit == "ids" else "numbers"
         lines = [f"{what} found: {self.found:,}; {self.unit}: {self.kept:,}", *count_lines(self, words)]
-        return [*lines, missing_words(self.words)] if self.words else lines
+        return [*lines, *filter(None, (missing_words(self.words), unread_words(self.unread)))]
 
 
 @dataclass(frozen=True)

@@ -23,8 +23,18 @@ from attribune.errors import ConfigError, DataError, ModelFolderError
 from attribune.metrics.tables import html_table, text_cells
 from attribune.schema.attributes import SEARCHABLE, AttributeFitter, FittedAttribute, NoNumberError, Slots
 from attribune.schema.columns import MISSING, Table, canonical, column_batches
+from attribune.schema.date_parts import with_parts
 from attribune.schema.descriptions import ValueTable, describe, fit_descriptions
-from attribune.schema.kinds import Kind, MultiLabel, Numeric, as_kinds, checked_missing, checked_names
+from attribune.schema.kinds import (
+    DateAge,
+    DatePart,
+    Kind,
+    MultiLabel,
+    Numeric,
+    as_kinds,
+    checked_missing,
+    checked_names,
+)
 from attribune.schema.reports import AttributeCounts, AttributeFit, EncodingReport, FitReport
 from attribune.schema.serialization import attributes_from_dict, attributes_to_dict, files_beside, write_attributes
 from attribune.schema.vocabulary import Vocabulary
@@ -77,8 +87,8 @@ class Schema:
         """Learn the vocabularies from the training rows, in batches.
 
         Args:
-            attributes: `Categorical`, `MultiLabel`, `Numeric` or `Number`, in the order of their slots; the name of a
-                column is a categorical one.
+            attributes: `Categorical`, `MultiLabel`, `Numeric`, `Number` or `Date`, in the order of their slots; the
+                name of a column is a categorical one. A `Date` becomes an attribute for each of its parts.
             values: tables that describe the values of attributes; all values in them are known, also those of which
                 there is no training row.
             described: whether to read the descriptions, not only the values.
@@ -90,11 +100,12 @@ class Schema:
         """
         missing = checked_missing(missing)
         kinds = as_kinds(attributes)
-        names = checked_names(kinds)
+        checked_names(kinds)
         if values is not None and not isinstance(values, Mapping):
             raise ConfigError(f"values is {values!r:.80}: give tables by attribute, {{'user': ValueTable(...)}}")
         meaningless, values = _canonical_texts(missing), values or {}
         _check_describable(kinds, values)
+        kinds = with_parts(kinds, table, missing=meaningless)
         fitters = {
             spec.name: AttributeFitter(
                 spec,
@@ -103,9 +114,10 @@ class Schema:
             )
             for spec in kinds
         }
-        for first_row, columns in column_batches(table, names):
-            for name, fitter in fitters.items():
-                fitter.add(columns[name], first_row=first_row)
+        read = list(dict.fromkeys(spec.column for spec in kinds))
+        for first_row, columns in column_batches(table, read):
+            for spec in kinds:
+                fitters[spec.name].add(columns[spec.column], first_row=first_row)
         fitted: list[FittedAttribute] = []
         fits: dict[str, AttributeFit] = {}
         for name, fitter in fitters.items():
@@ -130,21 +142,27 @@ class Schema:
             row_count = max(map(len, table.values()), default=0) if isinstance(table, Mapping) else len(table)
             return np.zeros((row_count, 0), dtype=np.int64), report
         blocks = [np.zeros((0, self.slots), dtype=np.int64)]
-        for start, columns in column_batches(table, self.names, first_row=first_row):
+        for start, columns in column_batches(table, self.columns, first_row=first_row):
             encoded = {
-                attribute.name: attribute.encode(columns[attribute.name], missing=self._missing, first_row=start)
+                attribute.name: self.encode_one(attribute, columns[attribute.column], first_row=start)
                 for attribute in self.attributes
             }
             blocks.append(np.concatenate([ids for ids, _ in encoded.values()], axis=1))
             report += EncodingReport({name: counts for name, (_, counts) in encoded.items()})
         return np.concatenate(blocks), report
 
+    def encode_one(
+        self, attribute: FittedAttribute, column: pa.Array, *, first_row: int = 1
+    ) -> tuple[npt.NDArray[np.int64], AttributeCounts]:
+        """Turn the column of one attribute into its ids (rows, slots), and count what was done; see `encode`."""
+        return attribute.encode(column, missing=self._missing, first_row=first_row)
+
     def unknown(self, table: Table, *, first_row: int = 1) -> dict[str, list[list[str]]]:
         """Return for each attribute the values of each row that are not in its vocabulary; see `encode`."""
         unknown: dict[str, list[list[str]]] = {name: [] for name in self.names}
-        for start, columns in column_batches(table, self.names, first_row=first_row):
+        for start, columns in column_batches(table, self.columns, first_row=first_row):
             for attribute in self.attributes:
-                column = columns[attribute.name]
+                column = columns[attribute.column]
                 unknown[attribute.name] += attribute.unknown(column, missing=self._missing, first_row=start)
         return unknown
 
@@ -193,6 +211,15 @@ class Schema:
     def names(self) -> tuple[str, ...]:
         """Names of the attributes, in order."""
         return tuple(self._by_name)
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns of a table that are read; a column of dates is several attributes."""
+        return tuple(dict.fromkeys(attribute.column for attribute in self.attributes))
+
+    def named(self, name: str) -> list[FittedAttribute]:
+        """Return the attribute of a name, or all that are read from the column of this name."""
+        return [attribute for attribute in self.attributes if name in (attribute.name, attribute.column)]
 
     def __len__(self) -> int:
         return len(self.attributes)
@@ -419,27 +446,31 @@ def assigned_ids(schema: Schema, assignments: Mapping[str, Sequence[str]]) -> np
     """Return the ids (slots,) of a row that has these values and no others.
 
     Args:
-        assignments: attribute to its values; only a multi-label attribute has several.
+        assignments: attribute to its values; only a multi-label attribute has several. A column of dates may be named
+            in place of its parts; a part that is named itself comes first.
 
     Raises:
         ConfigError: for an unknown attribute or value, with the closest known ones, or too many values.
     """
     for name in assignments:
-        if name not in schema.names:
+        if not schema.named(name):
             raise ConfigError(
                 f"the model has no attribute {name!r}{did_you_mean(name, schema.names, most=3)} (attributes: "
                 f"{', '.join(schema.names) or 'none'})"
             )
-    columns = {attribute.name: _column(attribute, assignments.get(attribute.name, ())) for attribute in schema}
+    given = {one.name: assignments.get(one.name, assignments.get(one.column, ())) for one in schema}
     try:
-        ids, report = schema.encode(columns)
+        encoded = {one.name: schema.encode_one(one, _column(one, given[one.name])) for one in schema}
     except NoNumberError as error:
         raise error.of_one_value() from error
     except DataError as error:
         raise ConfigError(str(error)) from error
-    for name, values in assignments.items():
-        counts, attribute = report.attributes[name], schema[name]
-        if counts.unseen:
+    for name, attribute in [(given_name, one) for given_name in assignments for one in schema.named(given_name)]:
+        values, (_, counts) = given[attribute.name], encoded[attribute.name]
+        if counts.unread:
+            words = attribute.spec.words if isinstance(attribute.spec, DatePart | DateAge) else "a value of it"
+            raise ConfigError(f"attribute {name!r}: {values[0]!r} is not {words}: correct it, or leave it out")
+        if counts.unseen and name == attribute.name:
             known = attribute.values
             new = next((value for value in values if value.strip() not in known), values[0])
             hint = did_you_mean(new, known, most=3) if len(known) <= SEARCHABLE else ""
@@ -449,7 +480,8 @@ def assigned_ids(schema: Schema, assignments: Mapping[str, Sequence[str]]) -> np
             raise ConfigError(f"attribute {name!r}: {values[0]!r} means that there is no value: leave it out")
         if counts.dropped:
             raise ConfigError(f"attribute {name!r} has room for {attribute.slots} values, but {len(values)} are given")
-    return ids[0] if len(schema) else np.zeros(0, dtype=np.int64)
+    ids = [ids[0] for ids, _ in encoded.values()]
+    return np.concatenate(ids) if ids else np.zeros(0, dtype=np.int64)
 
 
 def _column(attribute: FittedAttribute, values: Sequence[str]) -> pa.Array:

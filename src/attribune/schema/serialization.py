@@ -17,7 +17,16 @@ from attribune.core.files import read_json, replace_file, write_json
 from attribune.errors import ModelFolderError
 from attribune.schema.attributes import FittedAttribute, bin_names
 from attribune.schema.description_kinds import FittedField, ValueDescriptions, field_from_dict, field_to_dict
-from attribune.schema.kinds import KINDS, Categorical, Kind, MultiLabel, Numeric, checked_missing, checked_names
+from attribune.schema.kinds import (
+    KINDS,
+    PART_KINDS,
+    Categorical,
+    Kind,
+    MultiLabel,
+    Numeric,
+    checked_missing,
+    checked_names,
+)
 from attribune.schema.vocabulary import Vocabulary
 
 __all__ = ["attributes_from_dict", "attributes_to_dict", "files_beside", "write_attributes"]
@@ -161,9 +170,10 @@ def _values_in(entry: Mapping[str, Any], folder: Path | None) -> tuple[Vocabular
 
 def _attribute_from_dict(entry: Mapping[str, Any], *, start: int, folder: Path | None = None) -> FittedAttribute:
     """Build one attribute; anything wrong is a ValueError, TypeError or KeyError."""
-    if entry["kind"] not in KINDS:
+    kinds = KINDS | PART_KINDS
+    if entry["kind"] not in kinds:
         raise ValueError(f"unknown kind of attribute {entry['kind']!r}")
-    spec = KINDS[entry["kind"]](**entry["spec"])
+    spec = kinds[entry["kind"]](**entry["spec"])
     edges = tuple(float(edge) for edge in entry["edges"])
     if "values_file" in entry:
         values, counts = _values_in(entry, folder)

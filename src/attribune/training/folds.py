@@ -174,7 +174,7 @@ def hidden_in_folds(predictors: Sequence[Predictor], data: PreparedData) -> Hidd
     ]
     rows = HidingRows(
         task=data.task,
-        known={name: np.concatenate([fold[name] for fold in known]) for name in data.schema.names},
+        known={name: np.concatenate([fold[name] for fold in known]) for name in data.schema.columns},
         labels=np.concatenate([split.labels for split in splits]),
         clusters={name: np.concatenate([split.clusters[name] for split in splits]) for name in splits[0].clusters},
         logits=logits(),
@@ -221,6 +221,7 @@ def _pooled(name: str, models: Sequence[Scored]) -> Scored:
             _PART: {
                 attribute: np.concatenate([one.counts[_PART][attribute] for one in models])
                 for attribute in first.counts.get(_PART, {})
+                if all(attribute in one.counts[_PART] for one in models)
             }
         },
         proper=_pooled_metrics([one.proper for one in models]),

@@ -38,7 +38,6 @@ from attribune.data.selection import (
 from attribune.data.splits import split_table
 from attribune.data.tables import TableFile, read_table, table_source_name
 from attribune.data.texts import share_texts, text_digests
-from attribune.data.times import are_times, time_split_finding
 from attribune.data.windows import SpecialTokens, content_ids, longest_input
 from attribune.errors import ConfigError, DataError, RowError, numbered_in_file, of_column
 from attribune.findings import Finding, if_labels, outside_scale
@@ -49,8 +48,9 @@ from attribune.runs.recipe import Recipe, ValuesRecipe
 from attribune.runs.stored_scores import rows_of_training
 from attribune.schema import EncodingReport, MultiLabel, Schema
 from attribune.schema.columns import canonical, column_batches, require_columns
-from attribune.schema.kinds import Number, Numeric
+from attribune.schema.kinds import Date, Numeric
 from attribune.schema.schema import Revision
+from attribune.schema.times import are_times, time_split_finding
 from attribune.tasks import Task, fit_task
 from attribune.tasks.labels import FEW_ROWS, UNSEEN, rare_classes
 from attribune.training.plan import DataPlan
@@ -499,7 +499,7 @@ def _column_findings(plan: DataPlan, train: PreparedSplit) -> list[Finding]:
     label = None if not labels else _label_codes(table[labels[0]], plan)
     found = []
     for name, kind in kinds.items():
-        may_be_unique = isinstance(kind, Number | Numeric) or name in plan.source.values or plan.transfer is not None
+        may_be_unique = isinstance(kind, Date | Numeric) or name in plan.source.values or plan.transfer is not None
         finding = attribute_finding(name, codes[name], may_be_unique=may_be_unique)
         found += [finding or (None if label is None else leak_finding(name, codes[name], label))]
     return [finding for finding in found if finding is not None]
@@ -596,7 +596,7 @@ def all_classes(plan: DataPlan, tables: Mapping[str, Dataset]) -> dict[str, Any]
 def shuffle(data: PreparedData, *, seed: int) -> PreparedData:
     """Shuffle the attributes over the rows of each split, as a control."""
     splits = {
-        name: replace(split, table=shuffle_columns(split.table, data.schema.names, seed=seed), unshuffled=split.table)
+        name: replace(split, table=shuffle_columns(split.table, data.schema.columns, seed=seed), unshuffled=split.table)
         for name, split in data.splits.items()
     }
     return replace(data, splits=splits, folds=tuple(shuffle(fold, seed=seed) for fold in data.folds))
@@ -631,7 +631,7 @@ def rows_digest(data: PreparedData, plan: DataPlan) -> str:
 
 
 def _content(data: PreparedData, plan: DataPlan) -> Iterator[bytes]:
-    columns = list(dict.fromkeys([*plan.columns, *data.schema.names]))
+    columns = list(dict.fromkeys([*plan.columns, *data.schema.columns]))
     for name, split in data.splits.items():
         yield name.encode() + split.rows.tobytes()
         if split.weights is not None:
@@ -708,7 +708,7 @@ def encode_validation(data: PreparedData, plan: DataPlan, model: ConditionedMode
 def encode_labelled(split: PreparedSplit, plan: DataPlan, model: ConditionedModel) -> EncodedRows:
     """Return the rows of a split with their labels, none of them cut into pieces."""
     encoder, schema = model.row_encoder(plan.text), model.input_schema
-    names = (*plan.text.names, *schema.names)
+    names = (*plan.text.names, *schema.columns)
     parts = [
         encoder.encode(columns, schema, text=plan.text, first_row=row)
         for row, columns in column_batches(split.table, names)

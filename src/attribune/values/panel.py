@@ -86,27 +86,28 @@ class Panel:
     def _of_table(cls, predictor: Predictor, members: Any, reading: FileOptions) -> Self:
         table, schema = read_table(members, **reading.given()), predictor.schema
         source = str(members) if isinstance(members, str | Path) else "the panel"
-        given = [name for name in schema.names if name in table.column_names]
+        given = [name for name in schema.columns if name in table.column_names]
         if not given or not len(table):
             raise DataError(
                 f"{source} has {counted(len(table), 'row')} and the columns {', '.join(table.column_names)}: a panel "
-                f"has a row for each member, with one of the columns {', '.join(schema.names)} at least"
+                f"has a row for each member, with one of the columns {', '.join(schema.columns)} at least"
             )
-        full = {name: table[name] if name in given else [None] * len(table) for name in schema.names}
+        full = {name: table[name] if name in given else [None] * len(table) for name in schema.columns}
         ids, report = schema.encode(full)
-        for counts in (report.attributes[name] for name in given):
+        attributes = [one.name for one in schema if one.column in given]
+        for counts in (report.attributes[name] for name in attributes):
             if counts.unseen:
                 raise DataError(
                     f"{source}: {counted(counts.unseen, 'value is', 'values are')} not in the vocabulary of the model, "
                     "which has one answer for all of these: remove these rows, or add the values with "
                     f"{as_call('enrol')}"
                 )
-        named = "name" if "name" in table.column_names and "name" not in schema.names else None
+        named = "name" if "name" in table.column_names and "name" not in schema.columns else None
         columns = [table[named]] if named else [table[name] for name in given]
         names = tuple(
             " ".join(str(cell) for cell in row if cell is not None) or "unknown" for row in zip(*columns, strict=True)
         )
-        return cls(names=names, ids=ids, columns=_columns(predictor, given))
+        return cls(names=names, ids=ids, columns=_columns(predictor, attributes))
 
     def scores(self, predictor: Predictor, rows: EncodedRows) -> Array:
         """Return the logits (n, J, outputs) of encoded rows for each member."""
@@ -139,7 +140,9 @@ class Panel:
         self, predictor: Predictor, table: Table, *, first_row: int = 1, source: str = "the input"
     ) -> EncodedRows:
         """Encode the texts, with the attributes that the members do not have."""
-        taken = [name for name in predictor.schema.names if self.columns[predictor.schema[name].columns].all()]
+        attributes = [one for one in predictor.schema if self.columns[one.columns].all()]
+        read = {one.column for one in predictor.schema if one not in attributes}
+        taken = [name for name in predictor.schema.columns if name not in read]
         known = column_names(table)
         predictor.check_columns([*known, *taken], source=source)
         names = [name for name in predictor.columns_in(table) if name not in taken]
@@ -150,7 +153,11 @@ class Panel:
         if not parts:
             return predictor.encode_rows({name: [] for name in predictor.columns})
         encoded = EncodedRows.concat(parts)
-        return encoded if encoded.report is None else replace(encoded, report=encoded.report.without(taken))
+        return (
+            encoded
+            if encoded.report is None
+            else replace(encoded, report=encoded.report.without([one.name for one in attributes]))
+        )
 
     def opinions(self, predictor: Predictor, logits: Array) -> dict[str, Any]:
         """Turn logits (n, J, outputs) into columns.

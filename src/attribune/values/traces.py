@@ -357,8 +357,8 @@ def value_marks(table: Table, schema: Schema) -> Arrays:
     marks: Arrays = {}
     for spec in [attribute.spec for attribute in schema if attribute.spec.lists_values]:
         rows, hashes = [np.zeros(0, np.int64)], [np.zeros(0, np.uint64)]
-        for first, columns in column_batches(table, [spec.name]):
-            cells = read_cells(spec, columns[spec.name], missing=missing, first_row=first)
+        for first, columns in column_batches(table, [spec.column]):
+            cells = read_cells(spec, columns[spec.column], missing=missing, first_row=first)
             rows.append(cells.rows + first - 1)
             hashes.append(text_numbers(cells.texts)[cells.codes])
         marks[f"{_START}{spec.name}{_ROWS}"] = np.concatenate(rows)

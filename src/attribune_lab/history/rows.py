@@ -21,11 +21,11 @@ from attribune.core.files import replace_file
 from attribune.core.hashing import text_numbers
 from attribune.data.memory import Memory
 from attribune.data.texts import TextInput
-from attribune.data.times import read_moment
 from attribune.errors import ConfigError, DataError, ModelFolderError, RowError
 from attribune.schema import Schema, canonical
 from attribune.schema.columns import Table, column_batches
 from attribune.schema.schema import Revision
+from attribune.schema.times import read_moment
 from attribune_lab.history.method import History
 from attribune_lab.history.vectors import FrozenVectors
 
@@ -110,15 +110,15 @@ class Histories(Memory):
         if time is None and self.vectors is None:
             raise ConfigError("similar texts are found by their vectors: give vectors, or name a column of times")
         is_number = self.has_numbers if len(self) else None
-        names = [*text.names, *labels, *self.schema.names, *(() if time is None else (time,))]
+        names = [*text.names, *labels, *self.schema.columns, *(() if time is None else (time,))]
         parts = [self] if len(self) else []
         for first, columns in column_batches(table, list(dict.fromkeys(names))):
-            ids = self.schema.encode({name: columns[name] for name in self.schema.names}, first_row=first)[0]
+            ids = self.schema.encode({name: columns[name] for name in self.schema.columns}, first_row=first)[0]
             told = _label_texts(columns, labels, missing)
             of_attribute = ids[:, self.columns]
             is_known = ((of_attribute > 0) & (of_attribute < first_id)).any(axis=1)
             usable = (of_attribute > 0).any(axis=1) & ~is_known & np.array(told, dtype=bool)
-            for unknown in self.schema.unknown({name: columns[name] for name in self.schema.names}).values():
+            for unknown in self.schema.unknown({name: columns[name] for name in self.schema.columns}).values():
                 usable &= [not values for values in unknown]
             index = np.flatnonzero(usable)
             texts = text.read_all(columns, first_row=first)

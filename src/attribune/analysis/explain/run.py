@@ -170,7 +170,7 @@ def _leave_out_findings(recipe: Recipe, scores: Rescored, labelled: LabelledRows
         labels=labelled.labels[chosen],
         clusters={name: kind[chosen] for name, kind in scores.clusters.items()},
         logits=scores.logits[chosen],
-        hide=lambda names: scores.hidden([schema[name] for name in names])[chosen],
+        hide=lambda names: scores.hidden([one for name in names for one in schema.named(name)])[chosen],
     ).effects()
     given, hidden = (
         judged_metrics(task, logits, labelled.labels, scores.clusters)
@@ -224,7 +224,7 @@ def _explain_row(
     return {
         "number": row,
         "text": f"{text}\n{second}" if second else text,
-        "attributes": {name: cell_text(selected[name][0]) for name in predictor.schema.names},
+        "attributes": {name: cell_text(selected[name][0]) for name in predictor.schema.columns},
         "predictions": counterfactuals(predictor, text, ids, instead=instead, top=top, second=second),
         "words": word_occlusion(predictor, text, ids, second=second),
     }

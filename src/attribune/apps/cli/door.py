@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from attribune.apps.cli.parser import VerbParser
-from attribune.core.door import Door
+from attribune.core.door import OPTIONS, Door
 from attribune.core.flags import argument_of
 from attribune.data.file_options import FileOptions, Reading
 
@@ -51,16 +51,16 @@ class CommandLine(Door):
         words = [word for path, value in given.items() for word in _words(parser, path, value) or [path]]
         return f"`{shlex.join([*parser.prog.split(), *words])}`"
 
-    def attribute(self, kind: str, column: str, separator: str = "") -> str:
+    def attribute(self, kind: str, column: str, option: str = "") -> str:
         """Return the flag of this kind of attributes, with the column."""
-        return self.attributes([{"kind": kind, "name": column, "separator": separator}])
+        return self.attributes([{"kind": kind, "name": column, OPTIONS.get(kind, "separator"): option}])
 
     def attributes(self, specs: Sequence[Mapping[str, Any]]) -> str:
         """Return the flags of these attributes, one for each kind."""
         columns: dict[str, list[str]] = {}
         for one in specs:
-            separator = one.get("separator")
-            columns.setdefault(one["kind"], []).append(f"{one['name']}:{separator}" if separator else one["name"])
+            option = one.get(OPTIONS.get(one["kind"], "separator"))
+            columns.setdefault(one["kind"], []).append(f"{one['name']}:{option}" if option else one["name"])
         return " ".join(
             self.argument(f"data.{_KINDS.get(kind, kind)}", names, at="train") for kind, names in columns.items()
         )

@@ -36,6 +36,7 @@ def add_recipe_flags(parser: argparse.ArgumentParser) -> None:
     add("--multi-label", **SEVERAL, metavar="COL[:SEP]", help="columns with several values per row")
     add("--numeric", **SEVERAL, metavar="COL", help="columns with numbers, split into quantile bins")
     add("--number", **SEVERAL, metavar="COL", help="columns with continuous numbers")
+    add("--date", **SEVERAL, metavar="COL[:FORMAT]", help="columns with dates, read as year, month, weekday and age")
     add("--values", **SEVERAL, metavar="COL=FILE", help=FLAGS["data.values"].meaning)
     add_settings(attributes)
     model = parser.add_argument_group("model")
@@ -74,7 +75,7 @@ def recipe_of(options: argparse.Namespace) -> Recipe:
     values = {path: getattr(options, argument, None) for argument, paths in SETTINGS.items() for path in paths}
     values["data.quoting"] = reading_of(options).quoting
     values["data.attributes"] = (
-        attribute_list(options.attributes, options.multi_label, options.numeric, options.number) or None
+        attribute_list(options.attributes, options.multi_label, options.numeric, options.number, options.date) or None
     )
     values["data.values"] = {name: {"table": file} for name, file in value_files(options.values or []).items()} or None
     given = {key: value for key, value in values.items() if value is not None}
@@ -209,6 +210,7 @@ def attribute_list(
     multi_label: Sequence[str] | None,
     numeric: Sequence[str] | None = None,
     number: Sequence[str] | None = None,
+    date: Sequence[str] | None = None,
 ) -> list[dict[str, Any]]:
     """List the attributes as a recipe has them, from the words after the flags."""
     attributes: list[dict[str, Any]] = [{"kind": "categorical", "name": name} for name in categorical or ()]
@@ -216,7 +218,11 @@ def attribute_list(
         name, _, separator = item.partition(":")
         attributes.append({"kind": "multi_label", "name": name, "separator": separator or None})
     attributes += [{"kind": "numeric", "name": name} for name in numeric or ()]
-    return attributes + [{"kind": "number", "name": name} for name in number or ()]
+    attributes += [{"kind": "number", "name": name} for name in number or ()]
+    for item in date or ():
+        name, _, date_format = item.partition(":")
+        attributes.append({"kind": "date", "name": name, "date_format": date_format or None})
+    return attributes
 
 
 def _parse_value(item: str, text: str) -> Any:

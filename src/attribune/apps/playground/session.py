@@ -426,7 +426,7 @@ class Session:
 def _values_of(attribute: FittedAttribute, rows: Dataset, schema: Schema) -> list[list[str]]:
     """Return the values of each row that the model knows of an attribute, or what its cells hold."""
     if not is_listed(attribute):
-        cells = rows[attribute.name] if attribute.name in rows.column_names else [None] * len(rows)
+        cells = rows[attribute.column] if attribute.column in rows.column_names else [None] * len(rows)
         return [[text] if (text := cell_text(cell)) else [] for cell in cells]
     ids = schema.encode(rows)[0][:, attribute.columns]
     return [[str(attribute.values[index - 1]) for index in row if index] for row in ids.tolist()]

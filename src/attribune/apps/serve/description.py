@@ -19,6 +19,7 @@ from attribune.apps.serve.values import EnrolRequest, check_label, check_new_val
 from attribune.apps.serve.writing import EVENTS, ChatRequest, CompletionRequest
 from attribune.errors import ConfigError
 from attribune.schema import FittedAttribute, MultiLabel, Numeric
+from attribune.schema.kinds import DateAge, DatePart
 
 __all__ = [
     "body_of",
@@ -59,11 +60,11 @@ def _chat_example(model: ServedModel, settings: ServeSettings) -> dict[str, Any]
 
 def _enrolment_example(model: ServedModel, settings: ServeSettings) -> dict[str, Any] | None:
     """Return a new value of an attribute with a labelled text; None for a model that learns none."""
-    attribute = next((one for one in model.attributes if one.spec.lists_values), None)
+    attribute = next((one for one in model.inputs.values() if one.spec.lists_values and one.name == one.column), None)
     if model.live is None or model.live.refusal is not None or attribute is None:
         return None
     row = _prediction_example(model, settings)
-    row["attributes"].pop(attribute.name, None)
+    row["attributes"].pop(attribute.column, None)
     label = next((label for label in _labels(model) if _passes(check_label, label, 0, model)), None)
     if label is None or not _passes(check_new_value, _NEW, attribute, model):
         return None
@@ -71,18 +72,20 @@ def _enrolment_example(model: ServedModel, settings: ServeSettings) -> dict[str,
 
 
 def _attributes(model: ServedModel, settings: ServeSettings) -> dict[str, Any]:
-    attributes = [one for one in model.attributes if isinstance(one.spec, Numeric) or not settings.hide_unknown]
+    attributes = [one for one in model.inputs.values() if isinstance(one.spec, Numeric) or not settings.hide_unknown]
     found: dict[str, Any] = {}
     for attribute in attributes:
         value = _value(attribute)
-        row = {"text": {}, "attributes": {attribute.name: value}}
+        row = {"text": {}, "attributes": {attribute.column: value}}
         if value is not None and _passes(read_row, row, "", model, settings):  # others are derived from what is written
-            found[attribute.name] = value
+            found[attribute.column] = value
     return found
 
 
 def _value(attribute: FittedAttribute) -> Any:
     """Return the most frequent value of an attribute; None where none is listed."""
+    if isinstance(attribute.spec, DatePart | DateAge):
+        return "2024-05-31"
     if isinstance(attribute.spec, Numeric):
         return attribute.edges[0] if attribute.edges else 0.0
     if not len(attribute.values):
@@ -154,10 +157,7 @@ def _add_limits(schemas: dict[str, Any], models: Mapping[str, ServedModel], sett
         one |= {"minItems": 1, "maxItems": settings.max_rows}
     for text in (request["text"], row["text"], schemas["LabelledRow"]["properties"]["text"]):
         next(kind for kind in text["anyOf"] if kind.get("type") == "string")["maxLength"] = settings.max_text_length
-    reads = "; ".join(
-        f"{model.name} reads {', '.join(attribute.name for attribute in model.attributes) or 'none'}"
-        for model in models.values()
-    )
+    reads = "; ".join(f"{model.name} reads {', '.join(model.inputs) or 'none'}" for model in models.values())
     request["attributes"]["description"] += f" {reads}."
 
 

@@ -202,6 +202,14 @@ class ServedModel:
         return tuple(self.predictor.schema) if self.predictor.reads_attributes else ()
 
     @property
+    def inputs(self) -> dict[str, FittedAttribute]:
+        """What a request may give, by name: attributes, and of a column with several of them the first."""
+        found: dict[str, FittedAttribute] = {}
+        for attribute in self.attributes:
+            found.setdefault(attribute.column, attribute)
+        return found
+
+    @property
     def weight_caches(self) -> Mapping[str, WeightCache]:
         """The caches of generated weights, by attribute."""
         return self.predictor.model.method.weight_caches
@@ -236,7 +244,7 @@ class ServedModel:
     def _answers(self, columns: Columns, scores: npt.NDArray[np.float32]) -> list[Answer]:
         """Return an answer for each row, with what is not known of its attributes."""
         lists = {name: finite(values) for name, values in self.predictor.task.decode(scores).columns().items()}
-        names = [attribute.name for attribute in self.attributes]
+        names = list(self.inputs)
         unknown = self.predictor.schema.unknown(columns) if names else {}
         return [
             Answer(
@@ -249,14 +257,14 @@ class ServedModel:
 
     def unknown_and_missing(self, values: Mapping[str, Any]) -> tuple[dict[str, list[str]], list[str]]:
         """Return, of the values of one text, those that the model does not know, and the attributes without one."""
-        columns = {attribute.name: [values.get(attribute.name)] for attribute in self.attributes}
+        columns = {name: [values.get(name)] for name in self.inputs}
         unknown = self.predictor.schema.unknown(columns) if columns else {}
         missing = [name for name, column in columns.items() if column[0] is None]
         return {name: listed[0] for name, listed in unknown.items() if listed[0]}, missing
 
     def summary(self) -> str:
         """Return a line with its name, task, folder and attributes."""
-        reads = ", ".join(attribute.name for attribute in self.attributes) or "no attributes"
+        reads = ", ".join(self.inputs) or "no attributes"
         return f"{self.name}: {self.predictor.task.kind} from {self.source}, reads {reads}"
 
     def check(self) -> None:

@@ -28,6 +28,7 @@ from attribune.core.wording import closest
 from attribune.errors import DataError
 from attribune.schema import FittedAttribute, MultiLabel, Numeric, Schema
 from attribune.schema.columns import canonical
+from attribune.schema.kinds import DateAge, DatePart
 
 __all__ = [
     "LEFT",
@@ -243,7 +244,7 @@ def parse_body(body: bytes, content_type: str) -> Any:
 
 def attribute_names(models: Mapping[str, ServedModel]) -> list[str]:
     """Return the names of the attributes of all models."""
-    return list(dict.fromkeys(attribute.name for model in models.values() for attribute in model.attributes))
+    return list(dict.fromkeys(name for model in models.values() for name in model.inputs))
 
 
 def choose_model(models: Mapping[str, ServedModel], name: str | None) -> ServedModel:
@@ -290,7 +291,7 @@ def check_rows(rows: Any, settings: ServeSettings) -> None:
 
 def read_row(given: Any, prefix: str, model: ServedModel, settings: ServeSettings) -> dict[str, Any]:
     """Read a row: the values of its text columns and attributes."""
-    known = {attribute.name: attribute for attribute in model.attributes}
+    known = model.inputs
     if isinstance(given, dict):
         cure = f"model {model.name!r} has no such attribute: it has {', '.join(known) or 'none'}"
         _check_names(given.get("attributes"), known, f"{prefix}attributes.", cure)
@@ -403,7 +404,10 @@ def _value(value: Any, attribute: FittedAttribute, field: str, schema: Schema) -
 
 def _check_value(text: str, attribute: FittedAttribute, field: str) -> None:
     spec = attribute.spec
-    if isinstance(spec, Numeric):
+    if isinstance(spec, DatePart | DateAge):
+        if spec.value_of(text) is None:
+            raise Refused(422, field, f"{shown(text)!r} is not {spec.words}: give one, or null where it is missing")
+    elif isinstance(spec, Numeric):
         try:
             finite = "_" not in text and math.isfinite(float(text))
         except ValueError:

@@ -66,7 +66,7 @@ class ServiceMetrics:
         self.texts.labels(model.name).inc(len(answers))
         for attribute in model.attributes:
             for answer in answers:
-                status = "missing" if attribute.name in answer.missing else "known"
+                status = "missing" if attribute.column in answer.missing else "known"
                 status = "unknown" if attribute.name in answer.unknown else status
                 self.attribute_values.labels(model.name, attribute.name, status).inc()
 

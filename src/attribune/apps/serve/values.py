@@ -175,6 +175,9 @@ def _attribute(name: str, model: ServedModel, *, status: int) -> FittedAttribute
     if found is None:
         listed = ", ".join(one.name for one in model.attributes) or "none"
         raise Refused(status, "attribute", f"model {model.name!r} has no attribute {shown(name)!r}: it has {listed}")
+    if found.name != found.column:
+        reason = f"it is a part of {found.column!r}, whose values come with dates: add them with `attribune enrol`"
+        raise Refused(422, "attribute", reason)
     try:
         check_listed(found)
     except ConfigError as error:

@@ -482,7 +482,7 @@ class _Job:
         before, now = self._schema, self.asked.model.writer.model.schema
         if before is now or before is None:
             return
-        columns = {name: [self.asked.attributes.get(name)] for name in now.names}
+        columns = {name: [self.asked.attributes.get(name)] for name in now.columns}
         if not np.array_equal(before.encode(columns)[0], now.encode(columns)[0]):
             raise Refused(503, "attributes", "a value was forgotten while the text was written: send it again")
 

@@ -13,8 +13,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from attribune.core.arrays import IntArray
-from attribune.data.times import is_time
 from attribune.schema.columns import MISSING, NO_NUMBER, canonical, single_cells, words_of_none
+from attribune.schema.times import is_time
 from attribune.tasks.labels import label_number, number_of
 
 __all__ = [

@@ -37,12 +37,12 @@ from attribune.data.judgement_layouts import Layout, find_export
 from attribune.data.splits import parts_at_random
 from attribune.data.table_files import comma_columns
 from attribune.data.tables import TableFile, options_of, read_table, table_source_name
-from attribune.data.times import time_split_finding
 from attribune.errors import DataError
 from attribune.findings import Finding
 from attribune.metrics.tables import html_blocks, text_cells
 from attribune.schema.columns import MISSING, canonical, require_columns
 from attribune.schema.kinds import Kind, MultiLabel, Number
+from attribune.schema.times import dates_finding, time_split_finding
 from attribune.tasks.labels import FEW_ROWS, alike_classes, rare_classes
 
 __all__ = ["ColumnCheck", "TableCheck", "check"]
@@ -52,6 +52,7 @@ _KINDS = ("categorical", "multi_label", "number")  # in the order of the flags
 _SHOWN = 40  # columns, and classes, in the tables that are printed
 _MOST_COLUMNS = 10_000
 _ENOUGH_ROWS = 100
+_SAMPLE = 10_000  # dates that tell their format
 _LEAST_KNOWN = 0.02
 _JUDGEMENTS = RoleOf(role="left out", reason="holds judgements")
 _UNKNOWN = RoleOf(role="left out", reason="hardly any test row has a value that training rows have")
@@ -446,8 +447,10 @@ def _findings(
         yield Finding("class-words", {"column": label.name, "words": label.no_values})
     yield from text_findings(table, found.texts, found.groups)
     yield from leaks
+    dates = [one for one in found.with_role("time") if one.kind == "time"]
     if is_split:
-        yield from (time_split_finding(one.name) for one in found.with_role("time") if one.kind == "time")
+        yield from (time_split_finding(one.name) for one in dates)
+    yield from (dates_finding(one.name, one.codes.values.slice(0, _SAMPLE).to_pylist()) for one in dates)
     if found.groups is not None:
         ids = [one.name for one in found.with_role("id")]
         attributes = [one.codes.codes for one in found.with_role("attribute")]

@@ -483,10 +483,10 @@ class Reader(ABC):
         Raises:
             DataError: naming column and row of a value that cannot be used.
         """
-        require_columns(list(columns), (*text.names, *schema.names))
+        require_columns(list(columns), (*text.names, *schema.columns))
         rows = self.rows(text, columns, first_row=first_row)
         attribute_ids, report = schema.encode(
-            {name: columns[name] for name in schema.names} or {"text": rows.empty}, first_row=first_row
+            {name: columns[name] for name in schema.columns} or {"text": rows.empty}, first_row=first_row
         )
         return rows.with_attribute_ids(attribute_ids, report=report)
 

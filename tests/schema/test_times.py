@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from attribune.data.times import check_date_format, read_times
 from attribune.errors import ConfigError, DataError
+from attribune.schema.times import check_date_format, read_times
 
 MOMENTS = [dt.datetime(2024, 5, 31, 13, 7, tzinfo=dt.UTC), dt.datetime(2023, 12, 3, 0, 30, tzinfo=dt.UTC)]
 

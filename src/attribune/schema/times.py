@@ -2,25 +2,35 @@
 
 from __future__ import annotations
 
+import calendar
 import datetime as dt
 import re
 from collections.abc import Callable, Iterable, Sequence
+from functools import lru_cache
 from itertools import islice
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from attribune.core.door import as_argument
+from attribune.core.door import as_argument, as_attribute
 from attribune.errors import ConfigError, RowError
 from attribune.findings import Finding
-from attribune.tasks.labels import number_of
+from attribune.schema.columns import number_of
 
 __all__ = [
     "DATE_FORMATS",
+    "DATE_PARTS",
+    "DatePartName",
     "are_times",
     "check_date_format",
+    "date_format_of",
+    "date_words",
+    "dates_finding",
+    "has_time_of_day",
     "is_time",
+    "part_of_date",
+    "read_date",
     "read_moment",
     "read_times",
     "time_split_finding",
@@ -42,17 +52,37 @@ _SECONDS, _MILLISECONDS = (1e8, 1e10), (1e11, 1e13)  # of the years 1973 to 2286
 
 DATE_FORMATS = ("iso", "day-first", "month-first")
 """How dates may be written, beside numbers and the formats of ``strptime``."""
+_SINCE_1970 = {"seconds": (_SECONDS, 1_000_000), "milliseconds": (_MILLISECONDS, 1_000)}  # range, microseconds of one
+
+DatePartName = Literal["year", "month", "weekday", "hour", "age"]
+DATE_PARTS: tuple[DatePartName, ...] = ("year", "month", "weekday", "hour", "age")
+"""What of a date can be an attribute; the age is the date as a number of years, such as 2024.38."""
+_MONTHS = (
+    *("January", "February", "March", "April", "May", "June"),
+    *("July", "August", "September", "October", "November", "December"),
+)
+_WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
+_NAMED: dict[str, frozenset[str]] = {
+    "year": frozenset(map(str, range(dt.MINYEAR, dt.MAXYEAR + 1))),
+    "month": frozenset(_MONTHS),
+    "weekday": frozenset(_WEEKDAYS),
+    "hour": frozenset(map(str, range(24))),
+}
 
 Reader: TypeAlias = Callable[[str], "float | int | None"]
 
 
-def check_date_format(date_format: str) -> None:
+def check_date_format(date_format: str, *, since_1970: bool = False) -> None:
     """Check a format of dates: one of `DATE_FORMATS`, or one of ``strptime``, such as ``%d %b %Y``.
+
+    Args:
+        since_1970: whether ``seconds`` and ``milliseconds`` since 1970 are formats, too.
 
     Raises:
         ConfigError: for any other.
     """
-    if date_format in DATE_FORMATS:
+    names = (*DATE_FORMATS, *(_SINCE_1970 if since_1970 else ()))
+    if date_format in names:
         return
     try:
         if "%" not in date_format:
@@ -61,7 +91,7 @@ def check_date_format(date_format: str) -> None:
         dt.datetime.strptime(example, date_format)
     except (ValueError, re.error) as error:
         raise ConfigError(
-            f"date_format is {date_format!r} ({error}): choose one of {', '.join(DATE_FORMATS)}, or give one of "
+            f"date_format is {date_format!r} ({error}): choose one of {', '.join(names)}, or give one of "
             "Python's strptime, such as '%d %b %Y'"
         ) from error
 
@@ -110,7 +140,13 @@ def _found_reader(texts: Sequence[str | None], column: str) -> tuple[Reader, str
         return lambda text: read_moment(text, numeric=True), "a number, as the first time is"
     if not _NUMERIC_DATE.fullmatch(first):
         return _iso, _ISO_EXAMPLE
-    return _reader_of(_order_of(texts, column))
+    order = _order_of(texts)
+    if order is None:
+        raise ConfigError(
+            f"column {column!r}: dates such as {first!r} may begin with the day or the month, and no row tells which: "
+            f"give {as_argument(_SETTING, 'day-first')} or {as_argument(_SETTING, 'month-first')}"
+        )
+    return _reader_of(order)
 
 
 def _reader_of(date_format: str) -> tuple[Reader, str]:
@@ -124,19 +160,97 @@ def _reader_of(date_format: str) -> tuple[Reader, str]:
     return lambda text: _of_format(text, date_format), f"of the format {date_format}"
 
 
-def _order_of(texts: Sequence[str | None], column: str) -> str:
-    """Return whether dates such as 31/5/2024 begin with the day or the month, by the first that tells."""
+def _order_of(texts: Iterable[str | None]) -> str | None:
+    """Return whether dates such as 31/5/2024 begin with the day or the month, by the first that tells; else None."""
     for text in texts:
         match = _NUMERIC_DATE.fullmatch(text or "")
         if match and int(match["first"]) > 12:
             return "day-first"
         if match and int(match["second"]) > 12:
             return "month-first"
-    example = next(text for text in texts if text is not None)
-    raise ConfigError(
-        f"column {column!r}: dates such as {example!r} may begin with the day or the month, and no row tells which: "
-        f"give {as_argument(_SETTING, 'day-first')} or {as_argument(_SETTING, 'month-first')}"
-    )
+    return None
+
+
+def date_format_of(texts: Sequence[str], *, column: str) -> str:
+    """Detect how the dates of a column are written: a format of `DATE_FORMATS`, or a unit of numbers since 1970.
+
+    Args:
+        texts: the distinct cells with a value; some may be no dates.
+
+    Raises:
+        ConfigError: for dates that can be read in two ways, or where more than half of the texts are no dates.
+    """
+    for unit, ((low, high), _) in _SINCE_1970.items():
+        if texts and all((number := number_of(text)) is not None and low <= number < high for text in texts):
+            return unit
+    marked = [text for text in texts if _NUMERIC_DATE.fullmatch(text)]
+    found = "iso"
+    if 2 * len(marked) > len(texts):
+        order = _order_of(marked)
+        if order is None:
+            raise ConfigError(
+                f"column {column!r}: dates such as {marked[0]!r} may begin with the day or the month, and no row tells "
+                f"which: give {as_attribute('date', column, 'day-first')} or "
+                f"{as_attribute('date', column, 'month-first')}"
+            )
+        found = order
+    bad = [text for text in texts if read_date(text, found) is None]
+    if 2 * len(bad) > len(texts):
+        raise ConfigError(
+            f"column {column!r}: {bad[0]!r} and {len(bad) - 1:,} other of {len(texts):,} distinct texts are not dates "
+            f"that are recognised: name their format, such as {as_attribute('date', column, '%b %d, %Y')} for "
+            "'May 31, 2024', or leave the column out"
+        )
+    return found
+
+
+def date_words(date_format: str) -> str:
+    """Say what a date of a format is, such as ``a date of the format %d %b %Y``."""
+    if date_format in _SINCE_1970:
+        return f"a number of {date_format} since 1970"
+    words = _reader_of(date_format)[1]
+    return f"a date {words}" if words.startswith("of ") else words
+
+
+@lru_cache(maxsize=100_000)  # each part of a date reads it
+def read_date(text: str, date_format: str) -> dt.datetime | None:
+    """Read a date of a format, in UTC; None for a text that is none."""
+    if date_format in _SINCE_1970:
+        (low, high), scale = _SINCE_1970[date_format]
+        number = number_of(text)
+        moment: float | int | None = None if number is None or not low <= number < high else int(number * scale)
+    else:
+        moment = _reader_of(date_format)[0](text)
+    try:
+        return None if moment is None else _EPOCH + dt.timedelta(microseconds=moment)
+    except OverflowError:
+        return None
+
+
+def has_time_of_day(texts: Iterable[str], date_format: str) -> bool:
+    """Whether any date has a time other than midnight."""
+    dates = (read_date(text, date_format) for text in texts)
+    return any(date is not None and date.time() != dt.time() for date in dates)
+
+
+def part_of_date(text: str, part: DatePartName, date_format: str) -> str | None:
+    """Return a part of a date as text; a text that is such a part already stays, and any other gives None."""
+    if text in _NAMED.get(part, ()):
+        return text
+    if part == "age" and date_format not in _SINCE_1970 and number_of(text) is not None:
+        return text if dt.MINYEAR <= float(text) <= dt.MAXYEAR else None
+    date = read_date(text, date_format)
+    if date is None:
+        return None
+    if part == "age":
+        passed = date - dt.datetime(date.year, 1, 1, tzinfo=dt.UTC)
+        return f"{date.year + passed / dt.timedelta(days=365 + calendar.isleap(date.year)):.5f}"
+    return {
+        "year": str(date.year),
+        "month": _MONTHS[date.month - 1],
+        "weekday": _WEEKDAYS[date.weekday()],
+        "hour": str(date.hour),
+    }[part]
 
 
 def _refuse_mixed_units(times: npt.NDArray[Any], texts: Sequence[str | None], column: str) -> None:
@@ -204,6 +318,15 @@ def _microseconds(moment: dt.datetime) -> int:
 def time_split_finding(column: str) -> Finding:
     """Return the note on a column of times in a table whose rows are split at random."""
     return Finding("times-split-at-random", {"column": column})
+
+
+def dates_finding(column: str, texts: Sequence[str]) -> Finding:
+    """Return the note on a column of dates that is no attribute, with the formats in which they can be read."""
+    try:
+        date_format_of(texts, column=column)
+    except ConfigError:
+        return Finding("dates-not-read", {"column": column, "formats": ["day-first", "month-first"]})
+    return Finding("dates-not-read", {"column": column, "formats": [""]})
 
 
 def are_times(cells: Iterable[str | None]) -> bool:

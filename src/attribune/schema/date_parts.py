@@ -1,0 +1,65 @@
+"""Columns of dates as several attributes: the format is found in the training rows, and each part is an attribute."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from attribune.errors import DataError
+from attribune.schema.columns import Table, column_batches, single_cells, words_of_none
+from attribune.schema.kinds import Date, DateAge, DatePart, Kind, checked_names
+from attribune.schema.times import DATE_PARTS, date_format_of, has_time_of_day
+
+__all__ = ["with_parts"]
+
+
+def with_parts(kinds: Sequence[Kind], table: Table, *, missing: frozenset[str]) -> list[Kind]:
+    """Return the attributes that are fitted: those of the kind `Date` become one for each of their parts.
+
+    Raises:
+        DataError: for a missing column, or a column of dates without a value.
+        ConfigError: for dates that are not recognised, or that can be read in two ways; for a part that is called like
+            another attribute.
+    """
+    dates = {spec.name: list(_texts(spec.name, table, missing)) for spec in kinds if isinstance(spec, Date)}
+    if not dates:
+        return list(kinds)
+    fitted: list[Kind] = []
+    for spec in kinds:
+        fitted += _parts(spec, dates[spec.name]) if isinstance(spec, Date) else [spec]
+    checked_names(fitted)
+    return fitted
+
+
+def _texts(column: str, table: Table, missing: frozenset[str]) -> dict[str, None]:
+    """Return the distinct texts of a column that are values."""
+    found: dict[str, None] = {}
+    missing = frozenset(words_of_none(tuple(missing), of_numbers=True))
+    for first_row, columns in column_batches(table, [column]):
+        cells = single_cells(columns[column], missing=missing, column=column, first_row=first_row)
+        found |= dict.fromkeys(cells.texts)
+    if not found:
+        raise DataError(f"attribute {column!r} has no date in any training row: leave it out, or check the column")
+    return found
+
+
+def _parts(spec: Date, texts: Sequence[str]) -> list[Kind]:
+    date_format = spec.date_format or date_format_of(texts, column=spec.name)
+    parts = spec.parts or [one for one in DATE_PARTS if one != "hour" or has_time_of_day(texts, date_format)]
+    fitted: list[Kind] = []
+    for part in parts:
+        name = f"{spec.name}.{part}"
+        if part == "age":
+            fitted.append(DateAge(name, of=spec.name, date_format=date_format))
+        else:
+            fitted.append(
+                DatePart(
+                    name,
+                    of=spec.name,
+                    part=part,
+                    date_format=date_format,
+                    min_count=spec.min_count,
+                    max_values=spec.max_values,
+                    unseen=spec.unseen,
+                )
+            )
+    return fitted
