@@ -39,6 +39,7 @@ from .methods import ConcatText as ConcatText
 from .methods import ConcatWord as ConcatWord
 from .methods import E2ln as E2ln
 from .methods import Injector as Injector
+from .methods import InText as InText
 from .methods import Maa as Maa
 from .methods import Modulated as Modulated
 from .methods import Plain as Plain

@@ -751,6 +751,8 @@ _SENTENCES: dict[str, str | Callable[[Values], str]] = {
     "scored-out-of-fold": _out_of_fold,
     "window-lengthened": "{longer:.0%} of the texts are longer than {usual} tokens, so up to {size} are read of each, "
     "which takes about {cost:.1f} times as long, and more memory: set max_length to read another number",
+    "values-unread": "{count:,} of {values:,} values of {attribute} have words that the tokenizer of the backbone does "
+    "not know, and that are read alike: choose another backbone or method",
     "answers-not-in-window": "{answers:,} of {rows:,} answers are whole in no window of {window}, and learned as if "
     "there were none: raise max_length",
     **dict.fromkeys(_SAID_ELSEWHERE, "{text}"),

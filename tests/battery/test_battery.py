@@ -29,6 +29,7 @@ from attribune.methods import (
     ConcatWord,
     E2ln,
     Injector,
+    InText,
     La,
     Maa,
     MethodConfig,
@@ -56,6 +57,7 @@ FAMILIES = (*TRANSFORMERS, *WORD_FAMILIES)
 ROWS, LENGTH, CLASSES = 7, 11, 3
 SETTINGS: dict[str, MethodConfig] = {
     "none": Plain(),
+    "in-text": InText(),
     "adapter": Adapter(bottleneck=5),
     "injector": Injector(bottleneck=5, vector_size=13),
     "upa": Upa(attention_size=7, vector_size=13),
@@ -457,7 +459,7 @@ def test_a_method_without_its_points_says_why(
         r"chunks are cut by words, and backbones of type word-.* have a state for each (sentence|text): choose",
         r"chunks cannot read summaries in backbones of type .*, because .*: choose",
         r"it acts inside Transformer layers, but backbones of type word-.* have none: choose",
-        r"history: backbones of type .* read the sentences of one text.*: choose",
+        r"(history|in-text): backbones of type .* read the sentences of one text.*: choose",
         r"it puts the values before the text, but the states of backbones of type word-cnn do not depend.*: choose",
     )
     with pytest.raises(ConfigError, match="|".join(reasons)):
@@ -523,7 +525,7 @@ def test_values_may_be_described(
     own_vectors: bool,
 ) -> None:
     """The map of descriptions learns, a value of no row is what its description says, and all of it is stored."""
-    if SETTINGS[method].name in ("poly", "history", "one-per-value", "upnn"):
+    if SETTINGS[method].name in ("in-text", "poly", "history", "one-per-value", "upnn"):
         with pytest.raises(ConfigError, match="has no vectors of values, which the descriptions of 'user' could give"):
             build(method, family, own_vectors=own_vectors)
         return

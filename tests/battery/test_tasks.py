@@ -294,7 +294,7 @@ def test_methods_at_a_classifier_do_not_compare_vectors(name: str) -> None:
 @needs_lab
 @pytest.mark.parametrize(("task", "named"), [("preference", ", and the task 'preference'"), ("pairs", "")])
 def test_other_rows_are_not_read_in_front_of_two_texts(task: str, named: str) -> None:
-    with pytest.raises(ConfigError, match=f"'history' reads other rows in front of one text{named}"):
+    with pytest.raises(ConfigError, match=f"'history' puts more in front of one text{named}"):
         build("bert", task, lab_methods.SETTINGS["history"])
 
 

@@ -110,7 +110,9 @@ def test_the_figures_are_of_all_rows_and_the_predictions_of_the_folds(run: RunFo
 
 def test_a_run_on_folds_is_compared_and_says_that_its_model_has_read_the_rows(run: RunFolder, tmp_path: Path) -> None:
     other = trained(tmp_path / "linear", None, folds=3)
-    assert {one.part for one in compare_runs(run.path, other.path).comparisons} == {"test"}
+    found = compare_runs(run.path, other.path)
+    assert {one["part"] for one in found} == {"test"}
+    assert found.notes == []
     again = evaluate(run.path, ROWS)
     assert any("240 rows have a text that is among the training texts" in note for note in again.notes)
 

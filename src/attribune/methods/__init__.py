@@ -18,6 +18,7 @@ from attribune.methods.concat import ConcatText, ConcatWord
 from attribune.methods.config import MethodConfig
 from attribune.methods.e2ln import E2ln
 from attribune.methods.host import Host
+from attribune.methods.in_text import InText
 from attribune.methods.injector import Injector
 from attribune.methods.ma_bert import AttentionBias, Maa, TinyMaa
 from attribune.methods.modulated import Modulated
@@ -40,6 +41,7 @@ __all__ = [
     "ConcatWord",
     "E2ln",
     "Host",
+    "InText",
     "Injector",
     "La",
     "Maa",
@@ -65,6 +67,7 @@ METHODS: dict[str, type[MethodConfig]] = {
     method.name: method
     for method in (
         Plain,
+        InText,
         Adapter,
         Injector,
         Tokens,
@@ -159,14 +162,14 @@ def check_reads_descriptions(method: MethodConfig, described: Sequence[str]) -> 
 
 
 def check_compares(method: MethodConfig, *, task: str) -> None:
-    """Refuse a method that reads other rows in front of a text, for a task that compares texts.
+    """Refuse a method that reads more in front of a text, for a task that compares texts.
 
     Raises:
         ConfigError: naming the method.
     """
     if "text" in method.points:
         raise ConfigError(
-            f"method {method.name!r} reads other rows in front of one text, and the task {task!r} compares two: choose "
+            f"method {method.name!r} puts more in front of one text, and the task {task!r} compares two: choose "
             "another method"
         )
 

@@ -36,6 +36,7 @@ class MethodConfig(Settings):
     ``name`` is the word for ``--method``, ``points`` says where the method acts, ``weighs_states`` whether all that it
     does is to weigh the states of a text, ``default_tuning`` what of the backbone learns by default, ``stands_alone``
     whether it cannot be added to other methods, ``reads_descriptions`` whether its vectors of values may be described,
+    ``writes_values`` whether values are read as they are written, so that nothing is stored for one,
     ``has_classifiers`` whether it learns by classifiers of its own, ``reads_chunks`` whether texts may be read chunk by
     chunk, and ``stored_texts`` what a saved model has of the training texts, as a sentence for its card.
     Three are references, as ``module:name``, which are loaded when they are needed: ``reader`` to its `Reader` where it
@@ -57,6 +58,7 @@ class MethodConfig(Settings):
     uses_attributes: ClassVar[bool] = False
     stands_alone: ClassVar[bool] = False
     reads_descriptions: ClassVar[bool] = False
+    writes_values: ClassVar[bool] = False
     has_classifiers: ClassVar[bool] = False
     reader: ClassVar[str] = ""
     memory: ClassVar[str] = ""

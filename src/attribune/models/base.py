@@ -125,8 +125,10 @@ class ConditionedModel(PreTrainedModel):
         self.method_config = method_from_dict(config.method or {})
         self._check_method()
         self.reader = reader_of(self.task, self.method_config)
-        described = [attribute.name for attribute in schema if attribute.description is not None]
-        check_reads_descriptions(self.method_config, described)
+        described = [one for one in schema if one.description is not None]
+        if self.method_config.writes_values:  # it reads numbers without a vector
+            described = [one for one in described if one.spec.lists_values]
+        check_reads_descriptions(self.method_config, [one.name for one in described])
         claim(self.backbone, acting=self._acts_inside())
         host = Host.of(
             self.stack,
@@ -293,6 +295,7 @@ class ConditionedModel(PreTrainedModel):
             is_encoder_decoder=bool(self.config.is_encoder_decoder),
             chunk=self.config.chunk,
             memory=self.memory,
+            method=self.method_config,
         )
 
     @property

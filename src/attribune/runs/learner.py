@@ -180,6 +180,11 @@ class Learner(ABC):
         """Whether predictions depend on the attributes, where there are any."""
         return self.needs_attributes
 
+    @property
+    def writes_values(self) -> bool:
+        """Whether values are read as they are written, so that nothing is stored for one."""
+        return self.method is not None and self.method.writes_values
+
     @abstractmethod
     def can_take_over(self, *, full_model: bool) -> bool:
         """Whether it can begin with the attribute parameters of another run, or with its full model."""
@@ -291,7 +296,7 @@ class MethodLearner(Learner):
 
     def can_take_over(self, *, full_model: bool) -> bool:
         """Whether the full model is taken over, or there are attribute parameters."""
-        return full_model or self.needs_attributes
+        return full_model or (self.needs_attributes and not self.writes_values)
 
     def backbone_words(self, shown: str) -> str:
         """Say what of it is trained."""

@@ -191,6 +191,14 @@ class FittedAttribute:
                 unknown[row].append(cells.texts[code])
         return unknown
 
+    def written(self, column: pa.Array, *, missing: frozenset[str], first_row: int = 1) -> list[tuple[str, ...]]:
+        """Return the values of each row as they are written, whether they are in the vocabulary or not."""
+        cells = read_cells(self.spec, column, missing=missing, first_row=first_row)
+        written: list[list[str]] = [[] for _ in range(cells.height)]
+        for row, code in zip(cells.rows, cells.codes, strict=True):
+            written[row].append(cells.texts[code])
+        return list(map(tuple, written))
+
     def grown(self, other: FittedAttribute, *, start: int) -> FittedAttribute:
         """Return the attribute with the values of another fit as ids after its own; see `Schema.grown`."""
         slots = max(self.slots, other.slots)

@@ -166,6 +166,17 @@ class Schema:
                 unknown[attribute.name] += attribute.unknown(column, missing=self._missing, first_row=start)
         return unknown
 
+    def written(self, table: Table, *, first_row: int = 1) -> list[tuple[tuple[str, ...], ...]]:
+        """Return for each row the values of every attribute as they are written; see `encode`."""
+        rows: list[tuple[tuple[str, ...], ...]] = []
+        for start, columns in column_batches(table, self.columns, first_row=first_row):
+            parts = (
+                attribute.written(columns[attribute.column], missing=self._missing, first_row=start)
+                for attribute in self.attributes
+            )
+            rows += zip(*parts, strict=True)
+        return rows
+
     def grown(self, other: Schema) -> Schema:
         """Add the values of another schema of these attributes, as ids after those of this one; counts add up.
 

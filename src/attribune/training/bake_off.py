@@ -39,7 +39,7 @@ __all__ = ["AUTO_METHOD", "CANDIDATES", "Choice", "choose_method", "read_budget"
 
 AUTO_METHOD = "auto"
 """The name that stands for a bake-off."""
-CANDIDATES = ("linear", "none", "tokens", "pln", "plora", "modulated", DEFAULT_METHOD)
+CANDIDATES = ("linear", "none", "in-text", "tokens", "pln", "plora", "modulated", DEFAULT_METHOD)
 """The methods of a bake-off, the simplest first; ``none`` is the text alone."""
 _IN_EVERY_ROUND = ("linear", "none", DEFAULT_METHOD)  # without them no choice would say much
 _FIRST_ROWS = 500  # of a large table's first round, or a sixteenth of it

@@ -688,7 +688,7 @@ def encode_split(name: str, data: PreparedData, plan: DataPlan, model: Condition
         encoder=encoder,
         on_missing_label="partial" if plan.source.partial_labels and name == "train" else "drop",
     )
-    notes = []
+    notes = encoder.value_notes(data.schema) if name == "train" else []
     if report.shortened:
         notes += _lines("texts-cut", [encoder.cut_note(report.shortened, report.rows)], name)
     if report.unlearned:

@@ -234,6 +234,11 @@ def check_takes_values(recipe: Recipe, predictor: Predictor) -> None:
     model = predictor.model
     command = f" ({as_call('train', **{'continue': ...})})" if is_command_line() else ""
     require(predictor.task, ENROL, cure=command)
+    if recipe.learner.writes_values:
+        raise ConfigError(
+            f"method {recipe.method['name']!r} reads values as they are written, so that there is nothing to learn for "
+            "a new one: predict with its name"
+        )
     if not model.values.owners() and not model.values.described():
         raise ConfigError(
             f"method {recipe.method['name']!r} has no vector for each value: train again with the new values, or with "

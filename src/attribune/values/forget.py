@@ -306,6 +306,10 @@ def _forget_in_model(
         ]
         replace(folder, lambda schema: Revision.removing(schema, removed), [step for step in added if step])
     done.models.append(str(folder.path))
+    if folder.read_recipe().learner.writes_values:
+        done.notes.append(
+            f"{folder.path} reads values as they are written: a text with the name is read as one with any unknown name"
+        )
 
 
 def _forget_rows(folder: RunFolder, recipe: Recipe, attribute: str, values: Sequence[str], done: Forgotten) -> int:

@@ -20,6 +20,8 @@ from attribune.data.memory import Memory
 from attribune.data.texts import TextInput
 from attribune.data.windows import FILLER, Window
 from attribune.errors import ConfigError, DataError
+from attribune.findings import Finding
+from attribune.methods.config import MethodConfig
 from attribune.schema import EncodingReport, Schema
 from attribune.schema.columns import Table, column_names, require_columns
 from attribune.tasks.base import Task
@@ -416,6 +418,7 @@ class Reading:
         is_encoder_decoder: whether an encoder reads what is before the text that is written.
         chunk: ids that it reads at once, where texts are cut into chunks.
         memory: the training rows that are kept with the model, if the method reads any.
+        method: the settings of the method.
     """
 
     tokenizer: Any
@@ -426,6 +429,7 @@ class Reading:
     is_encoder_decoder: bool = False
     chunk: int | None = None
     memory: Memory | None = None
+    method: MethodConfig | None = None
 
 
 class Reader(ABC):
@@ -484,7 +488,11 @@ class Reader(ABC):
             DataError: naming column and row of a value that cannot be used.
         """
         require_columns(list(columns), (*text.names, *schema.columns))
-        rows = self.rows(text, columns, first_row=first_row)
+        return self._with_attributes(self.rows(text, columns, first_row=first_row), columns, schema, first_row)
+
+    @staticmethod
+    def _with_attributes(rows: Rows, columns: Mapping[str, Sequence[Any]], schema: Schema, first_row: int) -> Rows:
+        """Return rows with the ids of their attributes."""
         attribute_ids, report = schema.encode(
             {name: columns[name] for name in schema.columns} or {"text": rows.empty}, first_row=first_row
         )
@@ -517,6 +525,10 @@ class Reader(ABC):
         if self.window.chunk is not None:
             return "raise the numbers of the window"
         return "raise max_length, or read the ends too (window head+tail) or all (chunks)"
+
+    def value_notes(self, schema: Schema) -> list[Finding]:
+        """Return what is worth saying of the values of the attributes as they are read; by default nothing."""
+        return []
 
     def for_training(self, *, seed: int) -> Reader:
         """Return the reader of training rows, which may leave out at random what is read beside a text."""

@@ -88,8 +88,18 @@ class TextEncoder(Reader):
             )
         return cls(reading.tokenizer, window=window, limit=reading.limit, segments=reading.segments)
 
-    def rows(self, text: TextInput, columns: Mapping[str, Sequence[Any]], *, first_row: int = 1) -> TextRows:
+    def rows(
+        self,
+        text: TextInput,
+        columns: Mapping[str, Sequence[Any]],
+        *,
+        first_row: int = 1,
+        before: Sequence[list[int]] | None = None,
+    ) -> TextRows:
         """Encode the rows of some columns.
+
+        Args:
+            before: ids in front of the text of each row, which take up room in the window.
 
         Raises:
             DataError: for a missing column, or one that holds lists.
@@ -106,18 +116,19 @@ class TextEncoder(Reader):
         if isinstance(window, SentenceChunks):
             return self._sentence_rows(texts, window)
         contents = content_ids(self.tokenizer, texts) if texts else []
-        whole = window.capacity(self.special)
-        is_cut = [len(content) > whole for content in contents]
+        before = [[] for _ in texts] if before is None else before
+        rooms = [window.capacity(self.special) - len(ids) for ids in before]
+        is_cut = [len(content) > room for content, room in zip(contents, rooms, strict=True)]
         if text.shares_window and len(text.columns) > 1 and any(is_cut):
-            contents = self._shared(text, columns, contents, is_cut, first_row=first_row)
+            contents = self._shared(text, columns, contents, rooms, first_row=first_row)
         if text.pair:
             if isinstance(window, Chunks) and window.stride is not None:
                 raise ConfigError(
                     f"the window {str(window)!r} has chunks that overlap, of one text: leave out the stride"
                 )
-            return self._pair_rows(text, columns, texts, contents, first_row=first_row)
+            return self._pair_rows(text, columns, texts, contents, before, first_row=first_row)
         return TextRows.without_attributes(
-            [window.fit(content, self.special) for content in contents],
+            [self._fitted(content, ids) for content, ids in zip(contents, before, strict=True)],
             empty=[not part for part in texts],
             shortened=is_cut,
         )
@@ -127,20 +138,27 @@ class TextEncoder(Reader):
         text: TextInput,
         columns: Mapping[str, Sequence[Any]],
         contents: Sequence[list[int]],
-        is_cut: Sequence[bool],
+        rooms: Sequence[int],
         *,
         first_row: int,
     ) -> list[list[int]]:
-        """Return the ids of texts of which each column has a fair share where they are too long."""
-        whole = self.window.capacity(self.special)
+        """Return the ids of texts of which each column has a fair share where they are too long for their room."""
         parts = text.read_parts(columns, first_row=first_row)
+        is_cut = [len(content) > room for content, room in zip(contents, rooms, strict=True)]
         texts = [list(_with_separators(parts[row], text.separator)) for row, cut in enumerate(is_cut) if cut]
         ids = iter(content_ids(self.tokenizer, [part for row in texts for part in row]))
         shared = iter([[next(ids) for _ in row] for row in texts])
         return [
-            self._fair_parts(next(shared), whole) if cut else content
-            for content, cut in zip(contents, is_cut, strict=True)
+            self._fair_parts(next(shared), room) if cut else content
+            for content, room, cut in zip(contents, rooms, is_cut, strict=True)
         ]
+
+    def _fitted(self, content: list[int], before: list[int]) -> list[int]:
+        """Fit a text to the window behind other ids."""
+        if not before:
+            return self.window.fit(content, self.special)
+        room = self.window.capacity(self.special) - len(before)
+        return self.special.wrap([*before, *(content if len(content) <= room else self.window.keep(content, room))])
 
     def _fair_parts(self, parts: Sequence[list[int]], whole: int) -> list[int]:
         sizes = fair_shares([len(part) for part in parts], whole)
@@ -197,18 +215,25 @@ class TextEncoder(Reader):
         columns: Mapping[str, Sequence[Any]],
         firsts: Sequence[str],
         contents: Sequence[list[int]],
+        before: Sequence[list[int]],
         *,
         first_row: int,
     ) -> TextRows:
         seconds = text.read_pairs(columns, first_row=first_row)
         pairs = list(zip(contents, content_ids(self.tokenizer, seconds) if seconds else [], strict=True))
-        tokens, size = self.pair_tokens(text), self.window.length(self.special)
-        joined = [tokens.fit(one, two, window=self.window, size=size, truncation=text.truncation) for one, two in pairs]
+        tokens, whole = self.pair_tokens(text), self.window.length(self.special)
+        sizes = [whole - len(front) for front in before]
+        joined = [
+            tokens.fit(one, two, window=self.window, size=size, truncation=text.truncation)
+            for (one, two), size in zip(pairs, sizes, strict=True)
+        ]
+        at = len(tokens.before)
+        starts = [start + len(front) for (_, start), front in zip(joined, before, strict=True)]
         return TextRows.without_attributes(
-            [ids for ids, _ in joined],
+            [[*ids[:at], *front, *ids[at:]] for (ids, _), front in zip(joined, before, strict=True)],
             empty=[not (one or two) for one, two in zip(firsts, seconds, strict=True)],
-            shortened=[len(one) + len(two) + len(tokens) > size for one, two in pairs],
-            segment_starts=None if tokens.second is None else np.array([start for _, start in joined], dtype=np.int64),
+            shortened=[len(one) + len(two) + len(tokens) > size for (one, two), size in zip(pairs, sizes, strict=True)],
+            segment_starts=None if tokens.second is None else np.array(starts, dtype=np.int64),
         )
 
     def pair_tokens(self, text: TextInput) -> PairTokens:
