@@ -246,8 +246,8 @@ def compare_scores(first: str | Path, second: str | Path) -> tuple[list[Comparis
             f"{first} and {second} were not scored on the same rows ({'; '.join(reasons)}): "
             f"{_cure((a, b), settings)}, or compare them in one training with {as_call('train', compare=...)}"
         )
-    reasons = filter(None, [why_not[one] for one in _PARTS[: _PARTS.index(part)]])
-    notes = [f"compared on the {part} rows: {reason}" for reason in reasons]
+    earlier = filter(None, [why_not[one] for one in _PARTS[: _PARTS.index(part)]])
+    notes = [f"compared on the {part} rows: {reason}" for reason in earlier]
     clusters = max((unpacked_clusters(scores.parts[part]) for scores in (a, b)), key=len)  # one may read no judges
     metrics_a, metrics_b = (
         clustered(scores.task.metrics(scores.parts[part]["logits"], scores.parts[part]["labels"]), clusters)
