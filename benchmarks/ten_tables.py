@@ -6,11 +6,12 @@
 
 Each table is prepared from its raw file: rows without a text or a label and duplicates are left out, and 70 % of the
 texts train, 10 % validate and 20 % test, drawn by the seed; of headlines it is so many stories. All settings of a seed
-have the same rows. `linear` has the cheap baselines beside it; `adapter` reads the text alone. Each cell (table,
-setting, seed) is a run in benchmarks/runs/ without its weights; what is done is not done again, an interrupted one goes
-on, and several calls at once share the cells. Every cell is written to benchmarks/results/ten_tables.json as it
-finishes, with the paired differences to `linear` on the same test rows. The data are looked for in the folder that
-ATTRIBUNE_DATA names.
+have the same rows. `linear` has the cheap baselines beside it; `adapter` reads the text alone; `default` is what
+`train` does, and `injector` the network of the same run without the linear model that may count beside it. Each cell
+(table, setting, seed) is a run in benchmarks/runs/ without its weights; what is done is not done again, also where only
+its results are left, an interrupted one goes on, and several calls at once share the cells. Every cell is written to
+benchmarks/results/ten_tables.json as it finishes, with the paired differences to `linear` on the same test rows. The
+data are looked for in the folder that ATTRIBUNE_DATA names.
 """
 
 from __future__ import annotations
@@ -41,20 +42,28 @@ from attribune.data.tables import read_table
 from attribune.errors import AttribuneError
 from attribune.metrics.bootstrap import Interval, PairedResult, paired
 from attribune.metrics.metric import Metric, metric_info
+from attribune.models.predictor import Predictor
 from attribune.runs.folder import RunFolder
+from attribune.runs.loading import load_predictor
 from attribune.runs.stored_scores import StoredScores
 from attribune.tasks.base import scored_metrics
 from attribune.training.train import train
 from attribune_lab.benchmark.tables import readable_json
 
 REFERENCE = "linear"
+_ALONE = "alone.npy"  # logits of the test rows without the linear model
 SETTINGS: dict[str, dict[str, Any]] = {
     REFERENCE: {"method": "linear", "baselines": True},
-    "adapter": {"method": "adapter"},
-    "injector": {"method": "injector"},
-    "plora": {"method": "plora"},
+    "boosting": {"method": "boosting"},
+    "default": {},
+    "injector": {},
+    "adapter": {"method": "adapter", "settings": {"training.blend": "never"}},
+    "plora": {"method": "plora", "settings": {"training.blend": "never"}},
+    "in-text": {"method": "in-text", "settings": {"training.blend": "never"}},
 }
 """Arguments of `train`."""
+ALONE = {"injector": "default"}
+"""The network alone, and the setting in whose run it is."""
 
 
 # Tables
@@ -250,7 +259,13 @@ class Cell:
 
     def run(self, folder: Path) -> RunFolder:
         """Where it is."""
-        return RunFolder(folder / self.table.replace(" ", "_") / f"{self.setting.replace(' ', '_')}.{self.seed}")
+        setting = ALONE.get(self.setting, self.setting)
+        return RunFolder(folder / self.table.replace(" ", "_") / f"{setting.replace(' ', '_')}.{self.seed}")
+
+    def logits(self, folder: Path) -> Any:
+        """The logits of the test rows, if they are others than those of the run."""
+        file = self.run(folder).path / _ALONE
+        return np.load(file) if self.setting in ALONE and file.is_file() else None
 
     def train(self, folder: Path, *, rows: int | None, epochs: float | None) -> None:
         """Do it, unless it is done or another process is about it."""
@@ -271,11 +286,15 @@ class Cell:
             }
             options |= {"validation": parts["validation"], "test": parts["test"]} | SETTINGS[self.setting]
             train(parts["train"], run.path, resume=True, reporter=ConsoleReporter(), **options)
+            predictor = load_predictor(run.path)
+            if predictor.blend is not None:
+                alone = Predictor(predictor.model, text_input=predictor.text_input, blend=False)
+                np.save(run.path / _ALONE, alone.logits(parts["test"])[0])
             shutil.rmtree(run.model)
 
 
-def record(run: RunFolder) -> dict[str, Any]:
-    """What a finished run says of its rows."""
+def record(run: RunFolder, logits: Any) -> dict[str, Any]:
+    """What a finished run says of its rows, or other logits of its test rows."""
     results, scores = run.read_results(), StoredScores.read(run.path)
     proper = scores.task.proper_score(scores.parts["test"]["logits"], scores.parts["test"]["labels"])
     assert proper is not None
@@ -290,6 +309,9 @@ def record(run: RunFolder) -> dict[str, Any]:
         "threads": results.environment.threads,
     }
     found |= {part: values_of(metrics) for part, metrics in model.parts.items()}
+    if logits is not None:
+        found = {**found, "test": values_of(metrics_of(scores, "test", logits))}
+        found.pop("validation")
     if others:
         found["beside"] = {other.name: values_of(other.parts["test"]) for other in others}
     return found
@@ -338,7 +360,11 @@ def compare(output: Path, folder: Path, cells: Sequence[Cell]) -> None:
         known, reference = done.get(cell.key, {}), cell.reference
         if cell == reference or not known or "against" in known or reference.key not in done:
             continue
-        mine, theirs = (metrics_of(StoredScores.read(one.run(folder).path), "test") for one in (cell, reference))
+        if not all(one.run(folder).is_finished for one in (cell, reference)):  # only the results are left
+            continue
+        mine, theirs = (
+            metrics_of(StoredScores.read(one.run(folder).path), "test", one.logits(folder)) for one in (cell, reference)
+        )
         names = dict.fromkeys([known["proper"], known["main"]])
         write_cell(output, folder, cell.key, {"against": differences(mine, theirs, list(names))})
 
@@ -407,13 +433,14 @@ def main() -> None:
         for setting in options.setting or SETTINGS
     ]
     for cell in cells:
-        run = cell.run(options.folder)
+        run, done = cell.run(options.folder), read_cells(options.output)
         try:
-            cell.train(options.folder, rows=options.rows, epochs=options.epochs)
+            if cell.key not in done or not ("against" in done[cell.key] or run.is_finished):
+                cell.train(options.folder, rows=options.rows, epochs=options.epochs)
         except AttribuneError as error:
             print(f"{cell.key} failed: {error}", file=sys.stderr, flush=True)
         if run.is_finished and cell.key not in read_cells(options.output):
-            write_cell(options.output, options.folder, cell.key, record(run))
+            write_cell(options.output, options.folder, cell.key, record(run, cell.logits(options.folder)))
         compare(options.output, options.folder, cells)
     print(f"written: {options.output}")
 
