@@ -666,7 +666,7 @@ _SENTENCES: dict[str, str | Callable[[Values], str]] = {
     "attribute-helps": _attribute_helps,
     "attribute-hurts": _attribute_hurts,
     "attribute-not-shown": _attribute_not_shown,
-    "attributes-together": "Together they help, and these rows do not show which one does: keep them all.",
+    "attributes-together": "Together, the attributes help, and these rows do not show which one does: keep them all.",
     "attributes-to-leave-out": _to_leave_out,
     "all-attributes-to-leave-out": "Leave out all attributes: {attributes:list}. Neither alone nor together are they "
     "shown to gain anything; a training without attributes is smaller and needs none of these columns.",

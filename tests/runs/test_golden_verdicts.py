@@ -84,15 +84,16 @@ CASES = {
         proper={HIDDEN: (-0.9, -1.2, 0.0, 0.5), "linear": (-0.4, -0.8, 0.1, 0.5), "majority": (-0.7, -0.9, 0.0, 0.5)},
         could=(None, 2),
     ),
-    "one attribute of three matters": Case(
+    "one attribute of four matters": Case(
         main={HIDDEN: (0.088, 0.058, 0.118, 0.0001), "linear": (0.041, 0.012, 0.070, 0.006)},
         proper={HIDDEN: (-0.190, -0.231, -0.149, 0.0001), "linear": (-0.083, -0.121, -0.046, 0.0001)},
         alone={
             "customer": (-0.002, -0.012, 0.008, 0.70),
             "agent": (-0.184, -0.224, -0.143, 0.0001),
             "channel": (-0.009, -0.018, -0.001, 0.031),
+            "shift": (0.003, -0.006, 0.012, 0.52),
         },
-        together={"log_loss": (-0.010, -0.021, 0.001, 0.07), "accuracy": (0.004, -0.006, 0.014, 0.50)},
+        together={"log_loss": (0.001, -0.012, 0.014, 0.88), "accuracy": (0.004, -0.006, 0.014, 0.50)},
     ),
     "two attributes are missed together": Case(
         main={HIDDEN: (0.088, 0.058, 0.118, 0.0001), "linear": (0.041, 0.012, 0.070, 0.006)},
@@ -130,6 +131,7 @@ CASES = {
         main={HIDDEN: (0.023, -0.004, 0.049, 0.09), "linear": (-0.019, -0.035, -0.004, 0.014)},
         proper={HIDDEN: (-0.023, -0.043, -0.003, 0.024), "linear": (-0.037, -0.062, -0.012, 0.004)},
         alone={"judge": (-0.020, -0.040, -0.001, 0.04), "age": (-0.005, -0.011, 0.001, 0.10)},
+        together={"log_loss": (-0.005, -0.011, 0.001, 0.10), "accuracy": (0.0, -0.009, 0.009, 1.0)},
     ),
 }
 
@@ -161,7 +163,7 @@ def verdict_of(case: Case) -> Verdict:
         for (name, figures), p_value in zip(case.alone.items(), corrected, strict=True)
     ]
     together = HiddenEffect(
-        attributes=tuple(gain.attribute for gain in gains if gain.answer == "not shown"),
+        attributes=tuple(gain.attribute for gain in gains if gain.shows_no_gain),
         pairs={metric: PairedResult(**_paired(figures, case.could)) for metric, figures in case.together.items()},
         rows=400,
         with_value=400,

@@ -19,7 +19,14 @@ from attribune.findings import Finding
 from attribune.metrics.bootstrap import PairedResult
 from attribune.metrics.results import HiddenAttributes
 from attribune.runs.hidden_attributes import HidingRows, known_values
-from attribune.runs.verdict import AttributeEffect, AttributesTogether, GivenAway, Verdict, attribute_gains
+from attribune.runs.verdict import (
+    AttributeEffect,
+    AttributeGain,
+    AttributesTogether,
+    GivenAway,
+    Verdict,
+    attribute_gains,
+)
 from attribune.schema import Categorical, Schema
 from attribune.tasks.classification import Classification
 
@@ -168,3 +175,23 @@ def test_the_command_line_names_the_flags_without_them() -> None:
     parser = build_parser()
     with opened_command_line(CommandLine(parser, parser.parse_args(["explain", "r"]))):
         assert "fewer columns (--attributes agent --multi-label 'tags:;')." in found.text
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "p_value", "candidate"),
+    [(-0.02, 0.01, 0.4, True), (-0.03, -0.01, 0.03, False), (0.01, 0.03, 0.03, True)],
+)
+def test_a_gain_that_only_the_correction_takes_away_keeps_an_attribute(
+    low: float, high: float, p_value: float, candidate: bool
+) -> None:
+    shown = PairedResult(difference=(low + high) / 2, low=low, high=high, p_value=p_value, resamples=9)
+    gain = AttributeGain(attribute="a", metric="log_loss", answer="not shown", gain=shown, p_value=0.09, rows=ROWS)
+    assert gain.shows_no_gain == candidate
+
+
+def test_attributes_of_which_some_can_go_are_not_all_kept() -> None:
+    """All of them help together and none alone: those that can be left out are named, and not that all are to stay."""
+    effects = World().effects()
+    gains = [gain.model_copy(update={"answer": "not shown"}) for gain in attribute_gains(effects.alone)]
+    found = verdict_of(effects, attributes=effect("yes")).model_copy(update={"by_attribute": gains})
+    assert [one.code for one in found.leave_out_findings()] == ["attributes-to-leave-out"]

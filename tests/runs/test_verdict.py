@@ -212,7 +212,7 @@ def test_what_to_do_follows_from_the_answers() -> None:
     assert "What to do first: leave out user, and train again." in hurting
     assert "use this model" not in hurting
     unclear = verdict(*pairs, by_attribute=[gain("user"), gain("film")]).text()
-    assert "Together they help, and these rows do not show which one does: keep them all." in unclear
+    assert "Together, the attributes help, and these rows do not show which one does: keep them all." in unclear
 
 
 @pytest.mark.parametrize(

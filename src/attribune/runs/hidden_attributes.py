@@ -85,17 +85,18 @@ class HidingRows:
     def effects(self) -> HiddenAttributes:
         """Return the effect of each attribute, and of those together that show no gain alone.
 
-        Where no attribute shows a difference, the comparison with all of them hidden says what they do together.
+        Where all of them show none, the comparison with every attribute hidden says what they do together.
         """
         alone = [self._effect([name]) for name in self.known]
-        answers = {gain.attribute: gain.answer for gain in attribute_gains(alone)}
-        unshown = [name for name, answer in answers.items() if answer == "not shown"]
-        hurting = [name for name, answer in answers.items() if answer == "no"]
-        if not unshown or len(unshown) == len(alone):
+        gains = attribute_gains(alone)
+        without_gain = [gain.attribute for gain in gains if gain.shows_no_gain]
+        hurting = [gain.attribute for gain in gains if gain.answer == "no"]
+        if not without_gain or len(without_gain) == len(alone):
             return HiddenAttributes(alone=alone)
-        if len(unshown) == 1 and not hurting:
-            return HiddenAttributes(alone=alone, together=alone[list(answers).index(unshown[0])])
-        return HiddenAttributes(alone=alone, together=self._effect(unshown, hurting=hurting))
+        if len(without_gain) == 1 and not hurting:
+            (single,) = (effect for effect in alone if list(effect.attributes) == without_gain)
+            return HiddenAttributes(alone=alone, together=single)
+        return HiddenAttributes(alone=alone, together=self._effect(without_gain, hurting=hurting))
 
     def _effect(self, names: Sequence[str], *, hurting: Sequence[str] = ()) -> HiddenEffect:
         """Return the effect of attributes, where those that hurt are hidden already."""

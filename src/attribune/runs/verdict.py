@@ -274,6 +274,11 @@ class _Gain(_Part):
     def _figures(self) -> list[dict[str, Any]]:
         return [{"metric": metric, **asdict(pair)} for metric, pair in self._pairs.items()]
 
+    @property
+    def _answers(self) -> set[YesOrNo]:
+        """Whether the model is better with them, by each metric alone and without a correction."""
+        return {_answer(metric, pair) for metric, pair in self._pairs.items()}
+
 
 def _gain_fields(effect: HiddenEffect) -> dict[str, Any]:
     """Return the fields of a `_Gain`."""
@@ -300,6 +305,11 @@ class AttributeGain(_Gain):
     attribute: str
     answer: YesOrNo
     p_value: float
+
+    @property
+    def shows_no_gain(self) -> bool:
+        """Whether no difference is shown, and no gain by any metric before the correction either."""
+        return self.answer == "not shown" and "yes" not in self._answers
 
     def findings(self) -> Iterator[Finding]:
         """Yield what the attribute changes."""
@@ -349,13 +359,8 @@ class AttributesTogether(_Gain):
         """Whether the rows show no loss without them by any metric, and could have."""
         return not self.is_too_little and "yes" not in self._answers
 
-    @property
-    def _answers(self) -> set[YesOrNo]:
-        """Whether the model is better with them, by each metric."""
-        return {_answer(metric, pair) for metric, pair in self._pairs.items()}
-
     def findings(self) -> Iterator[Finding]:
-        """Yield whether they can be left out; nothing where the figures of a single one have said it."""
+        """Yield whether they can be left out."""
         values = {"attributes": self.attributes, "hurting": self.hurting, "rows": self.rows}
         if self.is_too_little:
             yield Finding.of(
@@ -366,7 +371,7 @@ class AttributesTogether(_Gain):
             yield Finding.of(
                 "attributes-to-leave-out", **values, figures=self._figures, better_without=better, kept=self.kept
             )
-        elif len(self.attributes) > 1 or self.hurting:
+        else:
             yield Finding.of("attributes-missed-together", **values, figures=self._figures)
 
 
@@ -421,7 +426,7 @@ class Verdict(SavedRecord):
         calibration: None for a model whose probabilities are not calibrated, if it has any.
         attributes: None for a model that reads none, or shuffled ones.
         by_attribute: each attribute hidden alone.
-        together: those of them that show no gain alone, hidden together; None where no other one shows a difference.
+        together: those of them that show no gain alone, hidden together; None where there is none, or no other one.
         by_count: the attributes against none, from rare values to frequent ones, for the page of the run.
         given_away: None unless a column seems to tell the label.
     """
@@ -467,7 +472,7 @@ class Verdict(SavedRecord):
             return []
         if self.attributes.answer == "yes":
             return [Finding("attributes-together")]
-        return list(self._none_shown(self.attributes))
+        return list(self._none_shown(self.attributes)) if all(gain.shows_no_gain for gain in gains) else []
 
     def _none_shown(self, effect: AttributeEffect) -> Iterator[Finding]:
         """Yield what to do where no attribute shows anything, alone or with the others; nothing in early files."""
