@@ -64,7 +64,8 @@ class AttributeEstimator(BaseEstimator, ABC):
     Args:
         text: text column, or several to join.
         text_pair: column of a second text, which is read with the first.
-        attributes: columns with one value per row by their names, or `Categorical`, `MultiLabel`, `Numeric`, `Number`.
+        attributes: columns with one value per row by their names, or `Categorical`, `MultiLabel`, `Numeric`, `Number`,
+            `Date`.
         method: its name, or one with options such as ``Injector(bottleneck=8)``.
         settings: any other setting of a recipe by its path, such as ``{"training.weight_decay": 0.1}``.
         validation_fraction: share of the rows used to choose the best epoch; training stops early by them.
