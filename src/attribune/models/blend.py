@@ -78,9 +78,9 @@ class Blend:
         """
         numbers: dict[str, int] = {}
         index = [numbers.setdefault(text, len(numbers)) for text in texts]  # each distinct text is read once
-        words, weight = len(self.owners), self.weight.astype(np.float64)
-        of_texts = self.features.of_texts([*numbers]) @ weight[:words]
-        linear = of_texts[index] + self.features.of_values(attribute_ids) @ weight[words:] + self.bias
+        first, weight = self.features.text_width, self.weight.astype(np.float64)
+        of_texts = self.features.of_texts([*numbers]) @ weight[:first]
+        linear = of_texts[index] + self.features.of_values(attribute_ids) @ weight[first:] + self.bias
         return np.asarray(self.neural_weight * neural + self.linear_weight * linear, dtype=np.float32)
 
     def under(self, schema: Schema) -> Self:
@@ -118,7 +118,7 @@ class Blend:
             linear_weight=self.linear_weight,
             words=list(self.features.words or ()),
         )
-        tensors = {"weight": self.weight, "bias": self.bias, "idf": self.features.idf, "owners": self.owners}
+        tensors = {"weight": self.weight, "bias": self.bias, "owners": self.owners, **self.features.tensors()}
         write_json(folder / self.files[0], settings.model_dump(), what="linear part of the model")
         data = safetensors.save({name: np.ascontiguousarray(array) for name, array in tensors.items()})
         replace_file(folder / self.files[1], data)
@@ -147,11 +147,11 @@ class Blend:
         try:
             settings = _Settings.model_validate(read_json(settings_file, what="linear part of the model"))
             tensors = safetensors.load(tensors_file.read_bytes())
-            features = LinearFeatures(words=tuple(settings.words), idf=tensors["idf"], schema=schema)
+            features = LinearFeatures.from_stored(tuple(settings.words), tensors, schema)
             shapes = {
                 "weight": (features.width, outputs),
                 "bias": (outputs,),
-                "idf": features.idf_shape,
+                **features.shapes,
                 "owners": (len(settings.words), len(schema)),
             }
             wrong = [name for name, shape in shapes.items() if tensors[name].shape != shape]
@@ -178,7 +178,7 @@ def owners_of_words(features: LinearFeatures, texts: Sequence[str], attribute_id
     """Return for each word and attribute the id of the only value whose rows have it, 0 for none; see `Blend`."""
     words = len(features.words or ())
     owners = np.zeros((words, len(features.schema)), dtype=np.int64)
-    counts = features.of_texts(texts).tocoo()
+    counts = features.of_words(texts).tocoo()
     for number, attribute in enumerate(features.schema):
         if attribute.slots == 1 and attribute.spec.lists_values:
             values = attribute_ids[counts.row, attribute.columns][:, 0]

@@ -40,6 +40,7 @@ def find_blend(
     linears: Mapping[str, LinearModel],
     is_wanted: bool,
     by: str,
+    surface: bool,
     reporter: Reporter,
 ) -> Blend | None:
     """Fit the linear model, unless it is there, and the weights; None where the linear model is not shown to help.
@@ -53,10 +54,11 @@ def find_blend(
         linears: models that are fitted already, by the names of the baselines.
         is_wanted: whether it counts even where that is not shown.
         by: what chooses the penalty of the linear model, as `selection_score` takes it.
+        surface: see `fit_linear`.
     """
     if not can(data.task, LINEAR) or not plan.text.names or (len(split.rows) < _FEWEST and not is_wanted):
         return None
-    linear = _linear(model, data, plan, linears, by=by)
+    linear = _linear(model, data, plan, linears, reporter, by=by, surface=surface)
     if linear is None or data.task.proper_score(neural, split.labels) is None:
         return None
     features, texts = linear.features, plan.text.read_all(split.table)
@@ -81,7 +83,14 @@ def find_blend(
 
 
 def _linear(
-    model: ConditionedModel, data: PreparedData, plan: DataPlan, linears: Mapping[str, LinearModel], *, by: str
+    model: ConditionedModel,
+    data: PreparedData,
+    plan: DataPlan,
+    linears: Mapping[str, LinearModel],
+    reporter: Reporter,
+    *,
+    by: str,
+    surface: bool,
 ) -> LinearModel | None:
     """Return the linear model of whole texts and of the attributes that the neural model reads."""
     reads = len(model.input_schema) > 0
@@ -90,7 +99,7 @@ def _linear(
     if fitted is not None:
         return fitted
     try:
-        return fit_linear(replace(data, schema=model.input_schema), plan.text, by=by)
+        return fit_linear(replace(data, schema=model.input_schema), plan.text, reporter, by=by, surface=surface)
     except DataError:  # such as texts without words
         return None
 

@@ -196,6 +196,7 @@ def _fit_on_validation(
             linears=linears,
             is_wanted=settings.blend == "always",
             by=settings.select_by,
+            surface=settings.surface,
             reporter=reporter,
         )
 

@@ -314,8 +314,9 @@ def _run(
         """Fit them once: before the model is trained, or else beside one that was trained before."""
         if not fitted and can(data.task, MAJORITY) and baselines and is_main():
             encoder, exclude = model.row_encoder(plan.data.text), {plan.learner.name, *comparisons}
-            by = plan.training.select_by
-            options: dict[str, Any] = {"encoder": encoder, "exclude": exclude, "by": by, "linears": linears}
+            settings = plan.training
+            options: dict[str, Any] = {"by": settings.select_by, "surface": settings.surface, "linears": linears}
+            options |= {"encoder": encoder, "exclude": exclude}
             fitted.extend(score_baselines(plan.data, rows, reporter, **options))
 
     scored, record, predictor = _train_and_score(
