@@ -71,7 +71,7 @@ class Blend:
     @cached_property
     def _of_words(self) -> Array:
         """What a word adds, (words, O)."""
-        return self.weight[: len(self.features.words or ())].astype(np.float64)
+        return self.weight[: self.features.text_width].astype(np.float64)
 
     @cached_property
     def _of_no_value(self) -> Array:
@@ -89,7 +89,7 @@ class Blend:
         return tables
 
     def _of_ids(self, ids: IntArray) -> Array:
-        weight = self.weight[len(self.features.words or ()) :].astype(np.float64)
+        weight = self.weight[self.features.text_width :].astype(np.float64)
         return np.asarray(self.features.of_values(ids) @ weight)
 
     @property
@@ -150,7 +150,7 @@ class Blend:
             linear_weight=self.linear_weight,
             words=list(self.features.words or ()),
         )
-        tensors = {"weight": self.weight, "bias": self.bias, "idf": self.features.idf, _OWNERS: self.owners}
+        tensors = {"weight": self.weight, "bias": self.bias, _OWNERS: self.owners, **self.features.tensors()}
         write_json(folder / self.files[0], settings.model_dump(), what="linear part of the model")
         data = safetensors.save({name: np.ascontiguousarray(array) for name, array in tensors.items()})
         replace_file(folder / self.files[1], data)
@@ -179,9 +179,9 @@ class Blend:
         try:
             settings = _Settings.model_validate(read_json(settings_file, what="linear part of the model"))
             tensors = safetensors.load(tensors_file.read_bytes())
-            features = LinearFeatures(words=tuple(settings.words), idf=tensors["idf"], schema=schema)
+            features = LinearFeatures.from_stored(tuple(settings.words), tensors, schema)
             owners = _stored_owners(tensors)
-            shapes = {"weight": (features.width, outputs), "bias": (outputs,), "idf": features.idf_shape}
+            shapes = {"weight": (features.width, outputs), "bias": (outputs,), **features.shapes}
             wrong = [name for name, shape in shapes.items() if tensors[name].shape != shape]
             wrong += [] if _owners_fit(owners, features) else ["owners"]
         except (ValidationError, SafetensorError, OSError, KeyError) as error:
@@ -235,7 +235,7 @@ def owners_of_words(features: LinearFeatures, texts: Sequence[str], attribute_id
         attribute_ids: (n, slots) of the same rows.
     """
     found = [np.zeros((0, 3), dtype=np.int32)]
-    counts = features.of_texts(texts).tocoo()
+    counts = features.of_words(texts).tocoo()
     a_row = np.full(len(features.words or ()), -1)
     a_row[counts.col] = counts.row
     for number, attribute in enumerate(features.schema):

@@ -21,10 +21,11 @@ from attribune.core.arrays import Array, DoubleArray
 from attribune.data.readers.base import EncodedRows, Reader
 from attribune.data.texts import TextInput
 from attribune.errors import ConfigError, DataError
-from attribune.models.baseline_files import BaselineFiles, stored_text
+from attribune.models.baseline_files import BaselineFiles, StoredBaseline, stored_text
 from attribune.models.class_problems import ClassProblem, class_problems
 from attribune.models.scorer import Baseline
 from attribune.models.sizes import Sizes
+from attribune.models.surface import SURFACE, surface
 from attribune.models.trees import Forest
 from attribune.models.word_features import LinearFeatures, check_ids, described, described_width
 from attribune.schema import FittedAttribute, Schema
@@ -152,7 +153,7 @@ class BoostingFeatures:
         encoded = sum(int(table.shape[1]) for table in self.encodings.values())
         numbers = sum(isinstance(attribute.spec, Numeric) for attribute in self.schema)
         known = described_width(_listed_attributes(self.schema))
-        return len(self.components) + self.columns * _SURFACE + numbers + encoded + known
+        return len(self.components) + self.columns * SURFACE + numbers + encoded + known
 
     def transform(self, texts: TextColumns, attribute_ids: Array) -> DoubleArray:
         """Return the matrix (n, F) of new rows.
@@ -175,7 +176,7 @@ class BoostingFeatures:
             if isinstance(attribute.spec, Numeric)
         ]
         known = described(ids, _listed_attributes(self.schema)).toarray()
-        looks = [_surface(column) for column in zip(*texts, strict=True)]
+        looks = [surface(column) for column in zip(*texts, strict=True)]
         reduced = np.asarray(words @ self.components.T.astype(np.float64))
         return np.hstack([reduced, *looks, *numbers, *encoded, known])
 
@@ -249,25 +250,6 @@ def _encoded(table: Array, ids: Array) -> DoubleArray:
     shares = known | ~known.any(axis=1, keepdims=True)  # id 0 where a row has no value
     means = (table[ids, :-1].astype(np.float64) * shares[..., None]).sum(axis=1) / shares.sum(axis=1, keepdims=True)
     return np.hstack([means, counts[:, None]])
-
-
-_SURFACE = 7
-
-
-def _surface(texts: Sequence[str]) -> DoubleArray:
-    """Return how texts look, (n, 7).
-
-    Their number of characters and words, the shares of capitals, digits and symbols among the characters, and the
-    number of exclamation and question marks.
-    """
-    found = np.zeros((len(texts), _SURFACE))
-    for row, text in zip(found, texts, strict=True):
-        size = max(1, len(text))
-        capitals, digits = sum(map(str.isupper, text)), sum(map(str.isdigit, text))
-        symbols = len(text) - sum(map(str.isalnum, text)) - sum(map(str.isspace, text))
-        shares = (capitals / size, digits / size, symbols / size)
-        row[:] = (len(text), len(text.split()), *shares, text.count("!"), text.count("?"))
-    return found
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -393,40 +375,34 @@ class BoostingModel(Baseline):
         self.files.save(folder, settings=settings, tensors=self._tensors(), schema=self.schema)
 
     @classmethod
-    def load(cls, folder: str | Path, *, verify: bool = True, backbone: str | Path | None = None) -> Self:
-        """Read what `save_pretrained` wrote; arguments and errors are those of `BaselineFiles.load`.
-
-        Args:
-            backbone: ignored, there is none.
-        """
-        stored = cls.files.load(folder, verify=verify)
-        with stored.fitting():
-            saved, tensors, schema = stored.settings, stored.tensors, stored.schema
-            task = task_from_dict(saved["task"])
-            names = {one.name: _tensor_name(one.name) for one in _encoded_attributes(schema)}
-            features = BoostingFeatures(
-                schema=schema,
-                columns=int(saved["columns"]),
-                words=LinearFeatures(words=stored.texts("words"), idf=tensors["idf"], schema=Schema([])),
-                components=tensors["components"],
-                encodings={name: tensors[tensor] for name, tensor in names.items()},
-            )
-            trees = {name: array.shape for name, array in tensors.items() if name.startswith("trees.")}
-            encodings = {tensor: (schema[name].size, task.outputs + 1) for name, tensor in names.items()}
-            components = (len(features.components), len(stored.texts("words")))
-            shapes = {"idf": features.words.idf_shape, "components": components, **encodings}
-            stored.check_shapes({**shapes, **trees, "trees.baseline": (task.outputs,)})
-            if saved["width"] != features.width:
-                raise ValueError(f"trees of {saved['width']} features, and there are {features.width}")
-            return cls(
-                task=task,
-                features=features,
-                forest=Forest.from_tensors(tensors, width=features.width),
-                learning_rate=float(saved["learning_rate"]),
-                min_samples_leaf=int(saved["min_samples_leaf"]),
-                iterations=int(saved["iterations"]),
-                text_input=stored.text_input,
-            )
+    def from_stored(cls, stored: StoredBaseline, *, backbone: str | Path | None) -> Self:
+        """Return the model of the files of `save_pretrained`; see `Baseline.from_stored`."""
+        saved, tensors, schema = stored.settings, stored.tensors, stored.schema
+        task = task_from_dict(saved["task"])
+        names = {one.name: _tensor_name(one.name) for one in _encoded_attributes(schema)}
+        features = BoostingFeatures(
+            schema=schema,
+            columns=int(saved["columns"]),
+            words=LinearFeatures(words=stored.texts("words"), idf=tensors["idf"], schema=Schema([])),
+            components=tensors["components"],
+            encodings={name: tensors[tensor] for name, tensor in names.items()},
+        )
+        trees = {name: array.shape for name, array in tensors.items() if name.startswith("trees.")}
+        encodings = {tensor: (schema[name].size, task.outputs + 1) for name, tensor in names.items()}
+        components = (len(features.components), len(stored.texts("words")))
+        shapes = {**features.words.shapes, "components": components, **encodings}
+        stored.check_shapes({**shapes, **trees, "trees.baseline": (task.outputs,)})
+        if saved["width"] != features.width:
+            raise ValueError(f"trees of {saved['width']} features, and there are {features.width}")
+        return cls(
+            task=task,
+            features=features,
+            forest=Forest.from_tensors(tensors, width=features.width),
+            learning_rate=float(saved["learning_rate"]),
+            min_samples_leaf=int(saved["min_samples_leaf"]),
+            iterations=int(saved["iterations"]),
+            text_input=stored.text_input,
+        )
 
 
 def choose_boosting(

@@ -21,7 +21,7 @@ from attribune.core.arrays import Array
 from attribune.data.readers.base import EncodedRows, Reader
 from attribune.data.texts import TextInput
 from attribune.errors import AttribuneWarning, ConfigError, DataError
-from attribune.models.baseline_files import BaselineFiles, stored_text
+from attribune.models.baseline_files import BaselineFiles, StoredBaseline, stored_text
 from attribune.models.class_problems import ClassProblem, class_problems
 from attribune.models.features import VectorFeatures
 from attribune.models.scorer import Baseline
@@ -112,6 +112,11 @@ class LinearModel(Baseline):
         """Whether the model reads texts."""
         return self.features.uses_text
 
+    @property
+    def reads_surface(self) -> bool:
+        """Whether the model also reads how texts look."""
+        return isinstance(self.features, LinearFeatures) and self.features.surface is not None
+
     def sizes(self) -> Sizes:
         """Count the parameters, all of which are trained and stored."""
         total = int(self.weight.size + self.bias.size)
@@ -164,32 +169,26 @@ class LinearModel(Baseline):
         self.files.save(folder, settings=settings, tensors=tensors, schema=self.schema)
 
     @classmethod
-    def load(cls, folder: str | Path, *, verify: bool = True, backbone: str | Path | None = None) -> Self:
-        """Read what `save_pretrained` wrote; arguments and errors are those of `BaselineFiles.load`.
-
-        Args:
-            backbone: new location of the weights of a frozen backbone, if they were moved.
-        """
-        stored = cls.files.load(folder, verify=verify)
-        with stored.fitting():
-            C, task = float(stored.settings["C"]), task_from_dict(stored.settings["task"])
-            features: LinearFeatures | VectorFeatures
-            if "words" in stored.settings:
-                words = None if stored.settings["words"] is None else stored.texts("words")
-                features = LinearFeatures(words=words, idf=stored.tensors["idf"], schema=stored.schema)
-                own: dict[str, tuple[int, ...]] = {"idf": features.idf_shape}
-            else:
-                features = VectorFeatures.from_stored(stored.settings, stored.tensors, stored.schema, backbone=backbone)
-                own = {"mean": features.mean.shape, "scale": features.mean.shape}
-            stored.check_shapes({"weight": (features.width, task.outputs), "bias": (task.outputs,), **own})
-            return cls(
-                task=task,
-                features=features,
-                weight=stored.tensors["weight"],
-                bias=stored.tensors["bias"],
-                C=C,
-                text_input=stored.text_input,
-            )
+    def from_stored(cls, stored: StoredBaseline, *, backbone: str | Path | None) -> Self:
+        """Return the model of the files of `save_pretrained`; see `Baseline.from_stored`."""
+        C, task = float(stored.settings["C"]), task_from_dict(stored.settings["task"])
+        features: LinearFeatures | VectorFeatures
+        if "words" in stored.settings:
+            words = None if stored.settings["words"] is None else stored.texts("words")
+            features = LinearFeatures.from_stored(words, stored.tensors, stored.schema)
+            own = features.shapes
+        else:
+            features = VectorFeatures.from_stored(stored.settings, stored.tensors, stored.schema, backbone=backbone)
+            own = {"mean": features.mean.shape, "scale": features.mean.shape}
+        stored.check_shapes({"weight": (features.width, task.outputs), "bias": (task.outputs,), **own})
+        return cls(
+            task=task,
+            features=features,
+            weight=stored.tensors["weight"],
+            bias=stored.tensors["bias"],
+            C=C,
+            text_input=stored.text_input,
+        )
 
 
 def choose_c(
@@ -206,6 +205,7 @@ def choose_c(
     grid: Sequence[float] = _GRID,
     max_features: int = 100_000,
     by: str = LOSS,
+    surface: bool = False,
 ) -> tuple[LinearModel, dict[float, float]]:
     """Fit one model per C and return the best one by its `validation_score`, and that score by C.
 
@@ -213,21 +213,29 @@ def choose_c(
 
     Args:
         by: as `selection_score` takes it.
+        surface: whether models with the best C and its neighbours that read how texts look, too, are fitted as well;
+            the scores are those of the kind that is returned.
     """
     if not grid:
         raise ConfigError("the grid of C is empty: give at least one number above 0")
-    features = LinearFeatures.fit(texts, schema, max_features=max_features)
-    matrix = features.transform(texts, attribute_ids)
-    best: LinearModel | None = None
-    scores: dict[float, float] = {}
-    for C in sorted(set(grid)):
-        model = LinearModel.from_matrix(features, matrix, labels=np.asarray(labels), task=task, C=C, weights=weights)
-        logits = model.logits(validation_texts, validation_ids)
-        scores[C] = validation_score(task, logits, validation_labels, by=by)
-        if best is None or scores[C] < scores[best.C]:
-            best = model
-    assert best is not None
-    return best, scores
+    features, grid = LinearFeatures.fit(texts, schema, max_features=max_features), sorted(set(grid))
+
+    def best_of(features: LinearFeatures, grid: Sequence[float]) -> tuple[LinearModel, dict[float, float]]:
+        matrix, models, scores = features.transform(texts, attribute_ids), {}, {}
+        for C in grid:
+            models[C] = LinearModel.from_matrix(
+                features, matrix, labels=np.asarray(labels), task=task, C=C, weights=weights
+            )
+            logits = models[C].logits(validation_texts, validation_ids)
+            scores[C] = validation_score(task, logits, validation_labels, by=by)
+        return models[min(scores, key=scores.__getitem__)], scores
+
+    plain, scores = best_of(features, grid)
+    if not surface or texts is None:
+        return plain, scores
+    place = grid.index(plain.C)
+    looking, seen = best_of(features.with_surface(texts), grid[max(0, place - 1) : place + 2])
+    return (looking, seen) if seen[looking.C] < scores[plain.C] else (plain, scores)
 
 
 def _fit_task(matrix: Any, labels: Array, task: Task, C: float, weights: Array | None) -> tuple[Array, Array]:

@@ -17,7 +17,7 @@ from attribune.data.readers.base import EncodedRows, Reader
 from attribune.data.texts import TextInput
 from attribune.errors import ConfigError
 from attribune.methods.base import Method
-from attribune.models.baseline_files import BaselineFiles
+from attribune.models.baseline_files import BaselineFiles, StoredBaseline
 from attribune.models.sizes import Sizes
 from attribune.models.value_tables import ValueTables
 from attribune.schema import Schema
@@ -145,6 +145,22 @@ class Baseline:
     quantised: ClassVar[None] = None
     method: ClassVar[Method] = Method()
     values: ClassVar[ValueTables] = ValueTables(method)
+
+    @classmethod
+    def load(cls, folder: str | Path, *, verify: bool = True, backbone: str | Path | None = None) -> Self:
+        """Read what was saved; arguments and errors are those of `BaselineFiles.load`.
+
+        Args:
+            backbone: new location of the weights of a frozen backbone, if there is one, and they were moved.
+        """
+        stored = cls.files.load(folder, verify=verify)
+        with stored.fitting():
+            return cls.from_stored(stored, backbone=backbone)
+
+    @classmethod
+    def from_stored(cls, stored: StoredBaseline, *, backbone: str | Path | None) -> Self:
+        """Return the model of its files, in `StoredBaseline.fitting`; other arguments are those of `load`."""
+        raise NotImplementedError(cls.__name__)
 
     @property
     def schema(self) -> Schema:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar, Self
@@ -17,6 +17,7 @@ from attribune.data.readers.base import Reader
 from attribune.data.readers.text import PlainReader
 from attribune.data.texts import TextInput
 from attribune.errors import ConfigError, DataError
+from attribune.models.surface import SURFACE, ScaledSurface
 from attribune.schema import FittedAttribute, Schema
 from attribune.schema.description_kinds import FittedField
 from attribune.schema.schema import Revision
@@ -32,11 +33,13 @@ class LinearFeatures:
 
     First TF-IDF of the words, then one column per (attribute, id above 0), then what is known of the values, see
     `described`. `words` is None for a model without text; `idf` (len(words),) are the inverse document frequencies.
+    With a `surface`, its figures of how the text looks stand behind those of the words.
     """
 
     words: tuple[str, ...] | None
     idf: Array
     schema: Schema
+    surface: ScaledSurface | None = None
     backbone: ClassVar[None] = None
 
     @property
@@ -62,7 +65,22 @@ class LinearFeatures:
 
     def tensors(self) -> dict[str, Array]:
         """Return what is stored as arrays."""
-        return {"idf": self.idf}
+        return {"idf": self.idf} | ({} if self.surface is None else {"surface": self.surface.moments})
+
+    @property
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """The shapes of `tensors`."""
+        return {"idf": (len(self.words or ()),)} | ({} if self.surface is None else {"surface": (2, SURFACE)})
+
+    @classmethod
+    def from_stored(cls, words: tuple[str, ...] | None, tensors: Mapping[str, Array], schema: Schema) -> Self:
+        """Return the features of what `tensors` returned; files of earlier versions have no surface."""
+        surface = ScaledSurface(moments=tensors["surface"]) if "surface" in tensors else None
+        return cls(words=words, idf=tensors["idf"], schema=schema, surface=surface)
+
+    def with_surface(self, texts: Sequence[str]) -> Self:
+        """Return the features with how texts look, standardised by training texts."""
+        return replace(self, surface=ScaledSurface.fit(texts))
 
     @classmethod
     def fit(cls, texts: Sequence[str] | None, schema: Schema, *, max_features: int) -> Self:
@@ -86,7 +104,7 @@ class LinearFeatures:
 
         That of a value that was not there is the former `width`.
         """
-        start = len(self.words or ())
+        start = self.text_width
         rows = [np.arange(start)]
         for attribute in self.schema:
             ids = revision.ids.get(attribute.name, np.arange(attribute.size))[1:]
@@ -96,15 +114,15 @@ class LinearFeatures:
         return replace(self, schema=revision.schema), np.concatenate(rows)
 
     @property
-    def idf_shape(self) -> tuple[int]:
-        """The shape of `idf`."""
-        return (len(self.words or ()),)
+    def text_width(self) -> int:
+        """Number of the features of texts, which are the first ones."""
+        return len(self.words or ()) + (0 if self.surface is None else SURFACE)
 
     @property
     def width(self) -> int:
         """Number of features F."""
         values = sum(attribute.size - 1 for attribute in self.schema.attributes)
-        return len(self.words or ()) + values + described_width(self.schema)
+        return self.text_width + values + described_width(self.schema)
 
     @cached_property
     def _numbers(self) -> dict[str, int]:
@@ -129,7 +147,14 @@ class LinearFeatures:
         return sparse.hstack([self.of_texts(texts), values], format="csr")
 
     def of_texts(self, texts: Sequence[str]) -> Any:
-        """Return the first columns of the matrix (n, words), in CSR form.
+        """Return the first columns of the matrix (n, text_width), in CSR form."""
+        words = self.of_words(texts)
+        if self.surface is None:
+            return words
+        return sparse.hstack([words, sparse.csr_array(self.surface.of_texts(texts))], format="csr")
+
+    def of_words(self, texts: Sequence[str]) -> Any:
+        """Return TF-IDF of the words (n, words), in CSR form.
 
         That is what the vectorizer of scikit-learn computes, without its checks, which take longer than a short text.
         """

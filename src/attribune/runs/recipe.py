@@ -279,7 +279,7 @@ class TrainingRecipe(Settings):
     removed: ClassVar[Mapping[str, str]] = {
         "set_encoders": "`attribune enrol` learns new values without an encoder, and as well; leave it out"
     }
-    before: ClassVar[Mapping[str, Any]] = {"calibration": False, "blend": "never"}
+    before: ClassVar[Mapping[str, Any]] = {"calibration": False, "blend": "never", "surface": False}
 
     epochs: float = setting("training.epochs", gt=0)
     steps: int | None = described(None, "maximum number of steps, instead of epochs", ge=1)
@@ -342,6 +342,11 @@ class TrainingRecipe(Settings):
         "of classes",
     )
     blend: Literal["auto", "always", "never"] = setting("training.blend")
+    surface: bool = described(
+        True,
+        "the linear model of words also reads how texts look (length, capitals, digits, symbols and marks), where that "
+        "is better on the validation rows",
+    )
     patience: int = described(3, "early stopping: number of evaluations in a row without a better model", ge=1)
     seed: Seed = setting("training.seed", "that of the split alone is `data.split.seed`")
     report_to: Names = setting("training.report_to")

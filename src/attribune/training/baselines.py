@@ -53,12 +53,15 @@ def chosen_rows(split: PreparedSplit) -> PreparedSplit:
     return split.chosen(chosen)
 
 
-def fit_linear(data: PreparedData, text: TextInput | None, *, by: str) -> LinearModel:
+def fit_linear(
+    data: PreparedData, text: TextInput | None, reporter: Reporter, *, by: str, surface: bool
+) -> LinearModel:
     """Fit on at most `BASELINE_ROWS` training rows, with the regularisation chosen on the validation rows.
 
     Args:
         text: the text columns; None leaves the text out.
         by: as `selection_score` takes it.
+        surface: whether the validation rows also choose if it reads how texts look.
     """
     train, validation = (chosen_rows(data.splits[name]) for name in ("train", "validation"))
     model, _ = choose_c(
@@ -72,7 +75,10 @@ def fit_linear(data: PreparedData, text: TextInput | None, *, by: str) -> Linear
         validation_ids=_ids(validation, data.schema),
         validation_labels=validation.labels,
         by=by,
+        surface=surface,
     )
+    if model.reads_surface:
+        reporter.note("the linear model also reads how texts look, which is better on the validation rows")
     return model
 
 
@@ -192,7 +198,8 @@ def train_linear(
 ) -> dict[str, Any]:
     """Fit on words and attributes, and save the model; `TrainingRecord` says what is returned."""
     started = time.perf_counter()
-    linear = fit_linear(data, plan.data.text if config.reads_text else None, by=plan.training.select_by)
+    text, settings = plan.data.text if config.reads_text else None, plan.training
+    linear = fit_linear(data, text, reporter, by=settings.select_by, surface=settings.surface)
     replace(linear, text_input=plan.data.text).save_pretrained(folder.model)
     return {"C": linear.C, "seconds": time.perf_counter() - started}
 

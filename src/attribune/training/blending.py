@@ -142,7 +142,8 @@ def linear_beside(
         return fitted
     try:
         rows = replace(data, schema=model.input_schema)
-        return fit_linear(rows, training.data.text, by=training.training.select_by)
+        settings = training.training
+        return fit_linear(rows, training.data.text, Reporter(), by=settings.select_by, surface=settings.surface)
     except DataError as error:  # such as texts without words
         return NoBlend(reason="fit", detail=str(error))
 

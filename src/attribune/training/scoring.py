@@ -164,6 +164,7 @@ def score_baselines(
     encoder: Reader,
     exclude: set[str],
     by: str,
+    surface: bool,
     linears: dict[str, LinearModel],
 ) -> list[Scored]:
     """Fit and score the cheap baselines, except the excluded ones, and the majority class of the training rows.
@@ -174,6 +175,7 @@ def score_baselines(
     Args:
         encoder: of the model that they are compared with.
         by: what chooses their penalty, as `selection_score` takes it.
+        surface: see `fit_linear`.
         linears: gets the linear models, by name.
     """
     scored = []
@@ -199,7 +201,7 @@ def score_baselines(
         some = f" on {BASELINE_ROWS:,} of {row_count:,} rows" if row_count > BASELINE_ROWS else ""
         reporter.note(f"fitting the baseline {method}{some}")
         try:
-            model = fit_linear(rows, text, by=by)
+            model = fit_linear(rows, text, reporter, by=by, surface=surface)
         except DataError as error:  # such as texts without words
             reporter.note(f"the baseline {method} is left out: {error}")
             continue

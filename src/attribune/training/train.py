@@ -327,8 +327,9 @@ def _run(
         """Fit them once: before the model is trained, or else beside one that was trained before."""
         if not fitted and can(data.task, MAJORITY) and baselines and is_main():
             encoder, exclude = model.row_encoder(plan.data.text), {plan.learner.name, *comparisons}
-            by = plan.training.select_by
-            options: dict[str, Any] = {"encoder": encoder, "exclude": exclude, "by": by}
+            settings = plan.training
+            options: dict[str, Any] = {"by": settings.select_by, "surface": settings.surface}
+            options |= {"encoder": encoder, "exclude": exclude}
             if rows.folds:
                 reporter.note(f"fitting the baselines on {len(rows.folds)} folds")
                 folds = [score_baselines(plan.data, fold, Reporter(), linears={}, **options) for fold in rows.folds]

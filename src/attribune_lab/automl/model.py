@@ -27,7 +27,7 @@ from attribune.core.config import Settings
 from attribune.data.batching import length_cuts
 from attribune.data.readers.base import EncodedRows, Reader
 from attribune.data.texts import TextInput
-from attribune.models.baseline_files import BaselineFiles, stored_text
+from attribune.models.baseline_files import BaselineFiles, StoredBaseline, stored_text
 from attribune.models.scorer import Baseline
 from attribune.models.sizes import Sizes
 from attribune.models.word_features import LinearFeatures
@@ -438,39 +438,33 @@ class AutoMLModel(Baseline):
         self.files.save(folder, settings=settings, tensors=tensors | {_IDF: self.features.idf}, schema=self.schema)
 
     @classmethod
-    def load(cls, folder: str | Path, *, verify: bool = True, backbone: str | Path | None = None) -> Self:
-        """Read what `save_pretrained` wrote; arguments and errors are those of `BaselineFiles.load`.
-
-        Args:
-            backbone: ignored, there is none.
-        """
-        stored = cls.files.load(folder, verify=verify)
-        with stored.fitting():
-            saved = stored.settings
-            task, is_pair = task_from_dict(saved["task"]), bool(saved["is_pair"])
-            settings = NetworkSettings.from_dict(saved["network"], source=str(stored.path), saved=True)
-            vocabulary = WordVocabulary(stored.texts("words"))
-            words, idf = stored.texts("features"), stored.tensors[_IDF]
-            features = LinearFeatures(words=words, idf=idf, schema=stored.schema)
-            size = stored.tensors["embedding.weight"].shape[-1]
-            with torch.device("meta"):
-                vectors = torch.empty(len(vocabulary), size)
-                network = WordNetwork(
-                    settings, vectors=vectors, features=features.width, outputs=task.outputs, is_pair=is_pair
-                )
-            expected = network.state_dict()
-            shapes = {name: tuple(tensor.shape) for name, tensor in expected.items()}
-            stored.check_shapes(shapes | {_IDF: features.idf_shape})
-            tensors = {name: torch.from_numpy(stored.tensors[name]) for name in expected}
-            network = _network(settings, tensors, task, is_pair=is_pair)
-            return cls(
-                task=task,
-                settings=settings,
-                vocabulary=vocabulary,
-                features=features,
-                network=network,
-                text_input=stored.text_input,
+    def from_stored(cls, stored: StoredBaseline, *, backbone: str | Path | None) -> Self:
+        """Return the model of the files of `save_pretrained`; see `Baseline.from_stored`."""
+        saved = stored.settings
+        task, is_pair = task_from_dict(saved["task"]), bool(saved["is_pair"])
+        settings = NetworkSettings.from_dict(saved["network"], source=str(stored.path), saved=True)
+        vocabulary = WordVocabulary(stored.texts("words"))
+        words, idf = stored.texts("features"), stored.tensors[_IDF]
+        features = LinearFeatures(words=words, idf=idf, schema=stored.schema)
+        size = stored.tensors["embedding.weight"].shape[-1]
+        with torch.device("meta"):
+            vectors = torch.empty(len(vocabulary), size)
+            network = WordNetwork(
+                settings, vectors=vectors, features=features.width, outputs=task.outputs, is_pair=is_pair
             )
+        expected = network.state_dict()
+        shapes = {name: tuple(tensor.shape) for name, tensor in expected.items()}
+        stored.check_shapes(shapes | {_IDF: (len(words),)})
+        tensors = {name: torch.from_numpy(stored.tensors[name]) for name in expected}
+        network = _network(settings, tensors, task, is_pair=is_pair)
+        return cls(
+            task=task,
+            settings=settings,
+            vocabulary=vocabulary,
+            features=features,
+            network=network,
+            text_input=stored.text_input,
+        )
 
 
 def _network(settings: NetworkSettings, tensors: Mapping[str, Tensor], task: Task, *, is_pair: bool) -> WordNetwork:

@@ -363,7 +363,7 @@ class Experiment(Settings):
         from attribune.backbones.untrained import UNTRAINED  # torch, which tables do without
 
         own, backbone = cell.setting.training, {**self.backbone, **cell.setting.backbone}
-        common = {"calibration": False, "blend": "never", **self.training, **cell.set.training}
+        common = {"calibration": False, "blend": "never", "surface": False, **self.training, **cell.set.training}
         if "epochs" in own:
             common.pop("steps", None)
         if backbone.get("name") in UNTRAINED:
