@@ -153,8 +153,8 @@ def check_reads_descriptions(method: MethodConfig, described: Sequence[str]) -> 
         raise ConfigError(
             f"method {method.name!r} has no vectors of values, which the descriptions of {described[0]!r} could give: "
             "leave the tables of values out (of a continuous number take the bins, "
-            f"{as_attribute('numeric', 'COLUMN')}; of dates name the parts without the age in data.attributes), or choose "
-            "another method"
+            f"{as_attribute('numeric', 'COLUMN')}; of dates name the parts without the age in data.attributes), or "
+            "choose another method"
         )
 
 
