@@ -14,6 +14,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
 from attribune.backbones.added_tokens import known_embeddings
 from attribune.data.readers import reader_of
+from attribune.data.readers.in_text import InTextReader
 from attribune.errors import ConfigError
 from attribune.export.export import merge_model, merged_model
 from attribune.methods import METHODS, Injector, MethodConfig
@@ -27,7 +28,8 @@ from attribune_lab.methods import Basis, Hcsc, Upnn
 
 def test_histories_have_a_reader_of_their_own() -> None:
     assert {name: reader_of(Classification, kind()) for name, kind in METHODS.items() if kind.reader} == {
-        "history": HistoryEncoder
+        "in-text": InTextReader,
+        "history": HistoryEncoder,
     }
 
 

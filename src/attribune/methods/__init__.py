@@ -67,7 +67,6 @@ METHODS: dict[str, type[MethodConfig]] = {
     method.name: method
     for method in (
         Plain,
-        InText,
         Adapter,
         Injector,
         Tokens,
@@ -85,6 +84,7 @@ METHODS: dict[str, type[MethodConfig]] = {
         Plora,
         Modulated,
         Poly,
+        InText,
     )
 }
 DEFAULT_METHOD: str = FLAGS["method.name"].default
