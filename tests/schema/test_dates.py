@@ -60,7 +60,7 @@ def test_parts_are_the_same_however_dates_are_written(cells: Any, has_hours: boo
     assert found.get("posted.hour") == (["13", "0", "23"] if has_hours else None)
     years = schema["posted.age"].description.features[1:, 0]
     assert (np.diff(years) > 0).all()
-    assert schema.columns == ("posted",)
+    assert schema.sources == ("posted",)
     again = Schema.from_dict(schema.to_dict())
     assert again.names == schema.names
     np.testing.assert_array_equal(again.encode({"posted": cells})[0], schema.encode({"posted": cells})[0])

@@ -50,7 +50,7 @@ class AttributeModule(nn.Module):
     @property
     def forward_kwargs(self) -> set[str]:
         """What `SentenceTransformer.encode` passes on: the attributes that all texts share."""
-        return set(self.model.schema.columns)
+        return set(self.model.schema.sources)
 
     @property
     def tokenizer(self) -> Any:

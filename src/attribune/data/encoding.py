@@ -143,7 +143,7 @@ def encode_with_report(
         encoder = _text_encoder(tokenizer, text_input, task, limit=limit)
     labels, reports = () if label is None else _names(label), []
     weight_names = () if weight is None else (weight,)
-    names = encoder.columns_in(table, [*text_input.names, *schema.columns, *labels, *weight_names])
+    names = encoder.columns_in(table, [*text_input.names, *schema.sources, *labels, *weight_names])
     with ArrowStore(folder=cache_dir) as store:
         for first_row, columns in column_batches(table, names, batch_size=_BATCH):
             rows = encoder.encode(columns, schema, text=text_input, first_row=first_row)

@@ -62,7 +62,7 @@ def table_rows(predictor: Predictor, data: Any, *, ids: npt.NDArray[np.int64] | 
         raise DataError(f"{source} has no rows to check the export with")
     table = table.select(range(min(_TABLE_ROWS, len(table))))
     if ids is not None:
-        absent = {name: [None] * len(table) for name in predictor.schema.columns}
+        absent = {name: [None] * len(table) for name in predictor.schema.sources}
         table = {name: table[name] for name in predictor.text_input.names if name in table.column_names} | absent
     predictor.check_columns(list(table) if isinstance(table, dict) else table.column_names, source=source)
     with numbered_in_file(range(_TABLE_ROWS), source):
@@ -78,7 +78,7 @@ def random_rows(model: ConditionedModel, predictor: Predictor, *, ids: npt.NDArr
     texts = [rng.integers(vocabulary, size=rng.integers(2, max_length + 1)).tolist() for _ in range(_RANDOM_ROWS)]
     sizes = [slots.size for slots in model.slots for _ in range(slots.count)] if predictor.reads_attributes else []
     drawn = np.stack([rng.integers(sizes) for _ in texts]) if sizes else np.zeros((len(texts), 0), dtype=np.int64)
-    row = {name: [None] if name in predictor.schema.columns else ["a"] for name in predictor.columns}
+    row = {name: [None] if name in predictor.schema.sources else ["a"] for name in predictor.columns}
     example = predictor.encode_rows(row)
     segments = isinstance(example, TextRows) and example.segment_starts is not None
     starts = np.array([rng.integers(1, len(text) + 1) for text in texts]) if segments else None

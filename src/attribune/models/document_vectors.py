@@ -64,13 +64,13 @@ class DocumentReader:
         self._prompt = text.prompt
         encoder, text = alone
         self.text, self._model, self._encoder = text, model, encoder
-        names = model.input_schema.columns
+        names = model.input_schema.sources
         read = [name for name in names if model.task.head.reads_attribute(name, place=place)]
         self._unread = [name for name in names if name not in read]
         self._names = RowNames(
             texts=tuple(name for name in text.names if name not in self._prompt),
             needed=(*text.names, *read),
-            known=(*(n for n in model.schema.columns if n not in self._unread), *encoder.columns),
+            known=(*(n for n in model.schema.sources if n not in self._unread), *encoder.columns),
         )
 
     def parts(self, given: Any, attributes: Mapping[str, Any]) -> tuple[Iterator[EncodedRows], bool]:

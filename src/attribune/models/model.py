@@ -174,7 +174,7 @@ class AttributeModel(ConditionedModel):
     def _check_method(self) -> None:
         config = self.config
         check_task(self.task, self.method_config, self.placement, chunk=config.chunk, head_size=config.head_size)
-        self.task.head.check_attributes(self.schema.columns)
+        self.task.head.check_attributes(self.schema.sources)
 
     def _add_chunk_encoder(self, host: Host) -> int | None:
         self.chunk_encoder = None

@@ -189,7 +189,7 @@ class Predictor(Locked):
     def columns(self) -> tuple[str, ...]:
         """The columns that rows must have."""
         text = self.text_input.names
-        return (*text, *self.schema.columns) if self.reads_attributes else text
+        return (*text, *self.schema.sources) if self.reads_attributes else text
 
     def columns_in(self, table: Table) -> list[str]:
         """Return the columns that rows must have, and those that are read where a table has them."""
@@ -251,7 +251,7 @@ class Predictor(Locked):
         return RowNames(
             texts=self.text_input.names,
             needed=self.columns,
-            known=(*self.schema.columns, *self._encoder.columns),
+            known=(*self.schema.sources, *self._encoder.columns),
             words=self.task.input.reads_words,
         )
 
@@ -381,7 +381,7 @@ class Predictor(Locked):
             DataError: naming the column that is missing, or column and row of a value that cannot be used.
         """
         text = self.text_input
-        given = {name: values for name, values in columns.items() if name in self.schema.columns}
+        given = {name: values for name, values in columns.items() if name in self.schema.sources}
         if len(text.prompt) == 1:
             given[text.prompt[0]] = message_texts(prompts)
         else:

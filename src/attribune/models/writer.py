@@ -219,7 +219,7 @@ class Writer(Locked):
     @property
     def attributes(self) -> tuple[str, ...]:
         """Names of the attributes that the model reads."""
-        return self._schema.columns
+        return self._schema.sources
 
     def prompts(self, columns: Mapping[str, Sequence[Any]], *, first_row: int = 1) -> list[str]:
         """Return the prompts of rows; DataError for a column that is missing, or that holds lists."""
@@ -247,8 +247,8 @@ class Writer(Locked):
             ConfigError: for more new tokens than the backbone has positions.
         """
         decoding = Decoding() if decoding is None else decoding
-        if foreign := sorted(set(attributes) - set(self.model.schema.columns)):
-            known = ", ".join(self.model.schema.columns) or "none"
+        if foreign := sorted(set(attributes) - set(self.model.schema.sources)):
+            known = ", ".join(self.model.schema.sources) or "none"
             raise DataError(f"the model has no attribute {', '.join(foreign)}: it has {known}")
         columns = {name: attributes.get(name, [None] * len(prompts)) for name in self.attributes}
         attribute_ids, report = self._schema.encode(columns or {"prompt": prompts}, first_row=first_row)

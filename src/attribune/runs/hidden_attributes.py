@@ -61,7 +61,7 @@ def hidden_attributes(
 def known_values(schema: Schema, ids: IntArray) -> dict[str, Array]:
     """Return for each column of attributes which rows have a value that is known, by the ids (n, slots) of values."""
     known = {one.name: (ids[:, one.columns] != 0).any(axis=1) for one in schema}
-    return {name: np.any([known[one.name] for one in schema.named(name)], axis=0) for name in schema.columns}
+    return {name: np.any([known[one.name] for one in schema.named(name)], axis=0) for name in schema.sources}
 
 
 @dataclass(frozen=True, kw_only=True)

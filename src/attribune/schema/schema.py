@@ -142,7 +142,7 @@ class Schema:
             row_count = max(map(len, table.values()), default=0) if isinstance(table, Mapping) else len(table)
             return np.zeros((row_count, 0), dtype=np.int64), report
         blocks = [np.zeros((0, self.slots), dtype=np.int64)]
-        for start, columns in column_batches(table, self.columns, first_row=first_row):
+        for start, columns in column_batches(table, self.sources, first_row=first_row):
             encoded = {
                 attribute.name: self.encode_one(attribute, columns[attribute.column], first_row=start)
                 for attribute in self.attributes
@@ -160,7 +160,7 @@ class Schema:
     def unknown(self, table: Table, *, first_row: int = 1) -> dict[str, list[list[str]]]:
         """Return for each attribute the values of each row that are not in its vocabulary; see `encode`."""
         unknown: dict[str, list[list[str]]] = {name: [] for name in self.names}
-        for start, columns in column_batches(table, self.columns, first_row=first_row):
+        for start, columns in column_batches(table, self.sources, first_row=first_row):
             for attribute in self.attributes:
                 column = columns[attribute.column]
                 unknown[attribute.name] += attribute.unknown(column, missing=self._missing, first_row=start)
@@ -169,7 +169,7 @@ class Schema:
     def written(self, table: Table, *, first_row: int = 1) -> list[tuple[tuple[str, ...], ...]]:
         """Return for each row the values of every attribute as they are written; see `encode`."""
         rows: list[tuple[tuple[str, ...], ...]] = []
-        for start, columns in column_batches(table, self.columns, first_row=first_row):
+        for start, columns in column_batches(table, self.sources, first_row=first_row):
             parts = (
                 attribute.written(columns[attribute.column], missing=self._missing, first_row=start)
                 for attribute in self.attributes
@@ -224,8 +224,8 @@ class Schema:
         return tuple(self._by_name)
 
     @property
-    def columns(self) -> tuple[str, ...]:
-        """The columns of a table that are read; a column of dates is several attributes."""
+    def sources(self) -> tuple[str, ...]:
+        """What the attributes are read from: a column of dates is several attributes, and a hierarchy of several columns one."""
         return tuple(dict.fromkeys(attribute.column for attribute in self.attributes))
 
     def named(self, name: str) -> list[FittedAttribute]:

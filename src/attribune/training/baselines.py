@@ -186,7 +186,7 @@ def _embed(
 ) -> tuple[Array, npt.NDArray[np.int64]]:
     """Return the vectors of a split's texts, and the ids of its attributes."""
     encoder, parts, ids = vectors.row_encoder(source.text), [], []
-    for row, columns in column_batches(split.table, (*source.text.names, *data.schema.columns)):
+    for row, columns in column_batches(split.table, (*source.text.names, *data.schema.sources)):
         rows = encoder.encode(columns, data.schema, text=source.text, first_row=row)
         parts.append(vectors.encode(rows.inputs))
         ids.append(rows.attribute_ids)

@@ -174,7 +174,7 @@ def hidden_in_folds(predictors: Sequence[Predictor], data: PreparedData) -> Hidd
     ]
     rows = HidingRows(
         task=data.task,
-        known={name: np.concatenate([fold[name] for fold in known]) for name in data.schema.columns},
+        known={name: np.concatenate([fold[name] for fold in known]) for name in data.schema.sources},
         labels=np.concatenate([split.labels for split in splits]),
         clusters={name: np.concatenate([split.clusters[name] for split in splits]) for name in splits[0].clusters},
         logits=logits(),

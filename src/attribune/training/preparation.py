@@ -708,7 +708,7 @@ def encode_validation(data: PreparedData, plan: DataPlan, model: ConditionedMode
 def encode_labelled(split: PreparedSplit, plan: DataPlan, model: ConditionedModel) -> EncodedRows:
     """Return the rows of a split with their labels, none of them cut into pieces."""
     encoder, schema = model.row_encoder(plan.text), model.input_schema
-    names = (*plan.text.names, *schema.columns)
+    names = (*plan.text.names, *schema.sources)
     parts = [
         encoder.encode(columns, schema, text=plan.text, first_row=row)
         for row, columns in column_batches(split.table, names)

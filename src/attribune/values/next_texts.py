@@ -89,7 +89,7 @@ def next_texts(
     recipe, predictor = load_run(run, backbone=backbone)
     fitted = _checked(predictor, attribute)
     table, source = read_table(data), table_source_name(data)
-    nothing = {name: [None] for name in predictor.schema.columns}
+    nothing = {name: [None] for name in predictor.schema.sources}
     encoded, report = predictor.schema.encode(nothing | {fitted.column: [value]})
     if report.attributes[attribute].missing:
         raise ConfigError(f"{value!r} means that there is no value of {attribute!r}: name the value to be learned")

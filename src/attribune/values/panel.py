@@ -86,13 +86,13 @@ class Panel:
     def _of_table(cls, predictor: Predictor, members: Any, reading: FileOptions) -> Self:
         table, schema = read_table(members, **reading.given()), predictor.schema
         source = str(members) if isinstance(members, str | Path) else "the panel"
-        given = [name for name in schema.columns if name in table.column_names]
+        given = [name for name in schema.sources if name in table.column_names]
         if not given or not len(table):
             raise DataError(
                 f"{source} has {counted(len(table), 'row')} and the columns {', '.join(table.column_names)}: a panel "
-                f"has a row for each member, with one of the columns {', '.join(schema.columns)} at least"
+                f"has a row for each member, with one of the columns {', '.join(schema.sources)} at least"
             )
-        full = {name: table[name] if name in given else [None] * len(table) for name in schema.columns}
+        full = {name: table[name] if name in given else [None] * len(table) for name in schema.sources}
         ids, report = schema.encode(full)
         attributes = [one.name for one in schema if one.column in given]
         for counts in (report.attributes[name] for name in attributes):
@@ -102,7 +102,7 @@ class Panel:
                     "which has one answer for all of these: remove these rows, or add the values with "
                     f"{as_call('enrol')}"
                 )
-        named = "name" if "name" in table.column_names and "name" not in schema.columns else None
+        named = "name" if "name" in table.column_names and "name" not in schema.sources else None
         columns = [table[named]] if named else [table[name] for name in given]
         names = tuple(
             " ".join(str(cell) for cell in row if cell is not None) or "unknown" for row in zip(*columns, strict=True)
@@ -142,7 +142,7 @@ class Panel:
         """Encode the texts, with the attributes that the members do not have."""
         attributes = [one for one in predictor.schema if self.columns[one.columns].all()]
         read = {one.column for one in predictor.schema if one not in attributes}
-        taken = [name for name in predictor.schema.columns if name not in read]
+        taken = [name for name in predictor.schema.sources if name not in read]
         known = column_names(table)
         predictor.check_columns([*known, *taken], source=source)
         names = [name for name in predictor.columns_in(table) if name not in taken]

@@ -110,15 +110,15 @@ class Histories(Memory):
         if time is None and self.vectors is None:
             raise ConfigError("similar texts are found by their vectors: give vectors, or name a column of times")
         is_number = self.has_numbers if len(self) else None
-        names = [*text.names, *labels, *self.schema.columns, *(() if time is None else (time,))]
+        names = [*text.names, *labels, *self.schema.sources, *(() if time is None else (time,))]
         parts = [self] if len(self) else []
         for first, columns in column_batches(table, list(dict.fromkeys(names))):
-            ids = self.schema.encode({name: columns[name] for name in self.schema.columns}, first_row=first)[0]
+            ids = self.schema.encode({name: columns[name] for name in self.schema.sources}, first_row=first)[0]
             told = _label_texts(columns, labels, missing)
             of_attribute = ids[:, self.columns]
             is_known = ((of_attribute > 0) & (of_attribute < first_id)).any(axis=1)
             usable = (of_attribute > 0).any(axis=1) & ~is_known & np.array(told, dtype=bool)
-            for unknown in self.schema.unknown({name: columns[name] for name in self.schema.columns}).values():
+            for unknown in self.schema.unknown({name: columns[name] for name in self.schema.sources}).values():
                 usable &= [not values for values in unknown]
             index = np.flatnonzero(usable)
             texts = text.read_all(columns, first_row=first)

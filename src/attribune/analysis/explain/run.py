@@ -224,7 +224,7 @@ def _explain_row(
     return {
         "number": row,
         "text": f"{text}\n{second}" if second else text,
-        "attributes": {name: cell_text(selected[name][0]) for name in predictor.schema.columns},
+        "attributes": {name: cell_text(selected[name][0]) for name in predictor.schema.sources},
         "predictions": counterfactuals(predictor, text, ids, instead=instead, top=top, second=second),
         "words": word_occlusion(predictor, text, ids, second=second),
     }

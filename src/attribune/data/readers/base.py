@@ -487,14 +487,14 @@ class Reader(ABC):
         Raises:
             DataError: naming column and row of a value that cannot be used.
         """
-        require_columns(list(columns), (*text.names, *schema.columns))
+        require_columns(list(columns), (*text.names, *schema.sources))
         return self._with_attributes(self.rows(text, columns, first_row=first_row), columns, schema, first_row)
 
     @staticmethod
     def _with_attributes(rows: Rows, columns: Mapping[str, Sequence[Any]], schema: Schema, first_row: int) -> Rows:
         """Return rows with the ids of their attributes."""
         attribute_ids, report = schema.encode(
-            {name: columns[name] for name in schema.columns} or {"text": rows.empty}, first_row=first_row
+            {name: columns[name] for name in schema.sources} or {"text": rows.empty}, first_row=first_row
         )
         return rows.with_attribute_ids(attribute_ids, report=report)
 

@@ -185,9 +185,9 @@ class InTextReader(Reader):
             DataError: naming column and row of a value that cannot be used.
             ConfigError: for an attribute whose values are hashed.
         """
-        require_columns(list(columns), (*text.names, *schema.columns))
+        require_columns(list(columns), (*text.names, *schema.sources))
         _check_written(schema)
-        values: list[Values] = schema.written({name: columns[name] for name in schema.columns}, first_row=first_row)
+        values: list[Values] = schema.written({name: columns[name] for name in schema.sources}, first_row=first_row)
         values = values or [()] * len(columns[text.names[0]])
         if self._chance is not None:
             drawn = self._chance.random((len(values), len(schema))) >= self.dropout
