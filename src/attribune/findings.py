@@ -540,7 +540,7 @@ def _trained_before(values: Values) -> str:
 
 def _values_dropped(values: Values) -> str:
     """Rows have more values of an attribute than are kept."""
-    cure = {"kind": "multi_label", "name": values["name"], "separator": values["separator"]}
+    cure = {"kind": values["kind"], "name": values["name"], "separator": values["separator"]}
     listed = ", ".join(f"{key}: {json.dumps(value)}" for key, value in cure.items() if value is not None)
     return (
         f"attribute {values['name']!r}: {values['dropped']:,} values dropped, since a row keeps at most "

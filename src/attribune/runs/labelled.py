@@ -122,7 +122,7 @@ class LabelledRows:
         if lacking := [name for name in recipe.learner.times if name not in table.column_names]:
             notes.append(f"there is no column {lacking[0]!r}, so that each row reads a history as of now")
         if recipe.data.shuffled:
-            rows = shuffle_columns(rows, predictor.schema.names, seed=recipe.training.seed)
+            rows = shuffle_columns(rows, predictor.schema.columns, seed=recipe.training.seed)
             notes.append("the attributes are shuffled over the rows, as in the training of this run")
         return cls(
             rows=rows, numbers=numbers[usable], labels=labels[usable], source=source, clusters=clusters, notes=notes

@@ -24,7 +24,7 @@ from attribune.metrics.tables import html_table, text_cells
 from attribune.schema.attributes import SEARCHABLE, AttributeFitter, FittedAttribute, NoNumberError, Slots
 from attribune.schema.columns import MISSING, Table, canonical, column_batches
 from attribune.schema.descriptions import ValueTable, describe, fit_descriptions
-from attribune.schema.kinds import Kind, MultiLabel, Numeric, as_kinds, checked_missing, checked_names
+from attribune.schema.kinds import Kind, MultiLabel, Numeric, as_kinds, checked_missing, checked_names, nested_columns
 from attribune.schema.reports import AttributeCounts, AttributeFit, EncodingReport, FitReport
 from attribune.schema.serialization import attributes_from_dict, attributes_to_dict, files_beside, write_attributes
 from attribune.schema.vocabulary import Vocabulary
@@ -77,8 +77,8 @@ class Schema:
         """Learn the vocabularies from the training rows, in batches.
 
         Args:
-            attributes: `Categorical`, `MultiLabel`, `Numeric` or `Number`, in the order of their slots; the name of a
-                column is a categorical one.
+            attributes: `Categorical`, `MultiLabel`, `Hierarchy`, `Numeric` or `Number`, in the order of their slots;
+                the name of a column is a categorical one.
             values: tables that describe the values of attributes; all values in them are known, also those of which
                 there is no training row.
             described: whether to read the descriptions, not only the values.
@@ -112,7 +112,8 @@ class Schema:
             attribute, fits[name] = fitter.finish(start=sum(done.slots for done in fitted))
             if name in values and described:
                 description, notes = fit_descriptions(values[name], attribute, missing=meaningless)
-                attribute, fits[name] = replace(attribute, description=description), replace(fits[name], notes=notes)
+                fits[name] = replace(fits[name], notes=[*fits[name].notes, *notes])
+                attribute = replace(attribute, description=description)
             fitted.append(attribute)
         return cls(fitted, missing=missing, fit_report=FitReport(fits))
 
@@ -193,6 +194,16 @@ class Schema:
     def names(self) -> tuple[str, ...]:
         """Names of the attributes, in order."""
         return tuple(self._by_name)
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns that tables have of them: their names, but for those of hierarchies."""
+        return tuple(dict.fromkeys(column for attribute in self.attributes for column in attribute.spec.columns))
+
+    @property
+    def nested(self) -> dict[str, tuple[str, ...]]:
+        """The columns of each hierarchy, by its name."""
+        return nested_columns([attribute.spec for attribute in self.attributes])
 
     def __len__(self) -> int:
         return len(self.attributes)

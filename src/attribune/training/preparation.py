@@ -49,7 +49,7 @@ from attribune.runs.recipe import Recipe, ValuesRecipe
 from attribune.runs.stored_scores import rows_of_training
 from attribune.schema import EncodingReport, MultiLabel, Schema
 from attribune.schema.columns import canonical, column_batches, require_columns
-from attribune.schema.kinds import Number, Numeric
+from attribune.schema.kinds import Hierarchy, Number, Numeric
 from attribune.schema.schema import Revision
 from attribune.tasks import Task, fit_task
 from attribune.tasks.labels import FEW_ROWS, UNSEEN, rare_classes
@@ -452,7 +452,8 @@ def _class_notes(splits: Mapping[str, PreparedSplit], task: Task) -> list[Findin
 
 def _column_findings(plan: DataPlan, train: PreparedSplit) -> list[Finding]:
     """Say which attributes cannot help, and which tell the label."""
-    kinds = {kind.name: kind for kind in plan.attributes if not isinstance(kind, MultiLabel)}
+    single = [kind for kind in plan.attributes if isinstance(kind, Hierarchy) or not isinstance(kind, MultiLabel)]
+    kinds = {column: kind for kind in single for column in kind.columns}
     if not kinds:
         return []
     labels = [] if plan.task.input.has_objects or len(plan.source.label) != 1 else list(plan.source.label)
@@ -530,6 +531,7 @@ def _dropped_notes(report: EncodingReport, schema: Schema) -> Iterator[Finding]:
                 dropped=counts.dropped,
                 slots=schema[name].slots,
                 separator=separator,
+                kind=schema[name].spec.kind,
             )
 
 
@@ -554,7 +556,7 @@ def with_all_classes(recipe: Recipe, tables: Mapping[str, Dataset]) -> Recipe:
 def shuffle(data: PreparedData, *, seed: int) -> PreparedData:
     """Shuffle the attributes over the rows of each split, as a control."""
     splits = {
-        name: replace(split, table=shuffle_columns(split.table, data.schema.names, seed=seed), unshuffled=split.table)
+        name: replace(split, table=shuffle_columns(split.table, data.schema.columns, seed=seed), unshuffled=split.table)
         for name, split in data.splits.items()
     }
     return replace(data, splits=splits)
@@ -588,7 +590,7 @@ def rows_digest(data: PreparedData, plan: DataPlan) -> str:
 
 
 def _content(data: PreparedData, plan: DataPlan) -> Iterator[bytes]:
-    columns = list(dict.fromkeys([*plan.columns, *data.schema.names]))
+    columns = list(dict.fromkeys([*plan.columns, *data.schema.columns]))
     for name, split in data.splits.items():
         yield name.encode() + split.rows.tobytes()
         if split.weights is not None:

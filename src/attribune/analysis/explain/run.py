@@ -26,7 +26,7 @@ from attribune.models.predictor import Predictor
 from attribune.models.row_inputs import plain_value
 from attribune.runs.labelled import LabelledRows
 from attribune.runs.loading import load_run
-from attribune.schema.columns import cell_text
+from attribune.schema.columns import cell_text, whole_columns
 from attribune.schema.schema import assigned_ids, assignments_text
 from attribune.tasks.capabilities import EXPLAIN, require
 
@@ -167,7 +167,10 @@ def _explain_row(
     return {
         "number": row,
         "text": f"{text}\n{second}" if second else text,
-        "attributes": {name: cell_text(selected[name][0]) for name in predictor.schema.names},
+        "attributes": {
+            name: cell_text(column[0].as_py())
+            for name, column in whole_columns(selected, predictor.schema.names).items()
+        },
         "predictions": counterfactuals(predictor, text, ids, instead=instead, top=top, second=second),
         "words": word_occlusion(predictor, text, ids, second=second),
     }
