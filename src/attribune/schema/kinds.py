@@ -192,6 +192,8 @@ class Hierarchy(MultiLabel):
 
     Args:
         name: the columns, the upper ones first. A single column has paths in its cells, such as ``Books > Crime``.
+        unseen: what happens to a value outside the vocabulary: `unknown` leaves the levels above it, and `error` stops.
+        separator: always None, since the levels of a path are separated by ``>`` between blanks.
         max_per_row: maximum number of levels; lower ones are dropped and counted.
 
     Raises:
