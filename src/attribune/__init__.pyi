@@ -73,6 +73,7 @@ from .schema.description_kinds import Vector as Vector
 from .schema.descriptions import ValueTable as ValueTable
 from .schema.kinds import Categorical as Categorical
 from .schema.kinds import Date as Date
+from .schema.kinds import Hierarchy as Hierarchy
 from .schema.kinds import MultiLabel as MultiLabel
 from .schema.kinds import Number as Number
 from .schema.kinds import Numeric as Numeric

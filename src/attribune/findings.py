@@ -623,9 +623,20 @@ def _trained_before(values: Values) -> str:
     )
 
 
+def _nested_columns(values: Values) -> str:
+    """Columns are nested, as a city is in a state."""
+    columns, share = values["columns"], values["share"]
+    names = ", ".join(map(repr, columns))
+    return (
+        f"columns {names} are nested, such as {' and '.join(map(repr, values['examples']))} ({share:.1%} of the rows "
+        f"agree): where values of {columns[-1]!r} are rare or new later, read them as one attribute, in which the "
+        f"level above takes their place: {as_attribute('hierarchy', ' > '.join(columns))} instead of {names}"
+    )
+
+
 def _values_dropped(values: Values) -> str:
     """Rows have more values of an attribute than are kept."""
-    cure = {"kind": "multi_label", "name": values["name"], "separator": values["separator"]}
+    cure = {"kind": values["kind"], "name": values["name"], "separator": values["separator"]}
     listed = ", ".join(f"{key}: {json.dumps(value)}" for key, value in cure.items() if value is not None)
     return (
         f"attribute {values['name']!r}: {values['dropped']:,} values dropped, since a row keeps at most "
@@ -706,6 +717,7 @@ _SENTENCES: dict[str, str | Callable[[Values], str]] = {
     "alike-classes": _alike_classes,
     "class-words": _class_words,
     "value-words": _value_words,
+    "nested-columns": _nested_columns,
     "test-rows-in-training": "{rows:,} of {test_rows:,} test rows have a text that training rows have, {same_label:,} "
     "of them with the same label: figures on them are too high; remove them from one of the two",
     "repeated-texts": "{rows:,} rows repeat the text of an earlier row: a split keeps equal texts in one part, so that "

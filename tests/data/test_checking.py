@@ -330,3 +330,28 @@ def test_an_index_that_was_written_beside_the_table_is_no_attribute() -> None:
     checked = check(rows)
     assert next(one for one in checked.columns if one.name == "Unnamed: 0").role == "id"
     assert not [one for one in checked.findings if "Unnamed" in str(one)]
+
+
+@pytest.mark.parametrize("wrong", [0, 4, 60])
+def test_nested_columns_are_proposed_as_a_hierarchy(wrong: int) -> None:
+    chance = np.random.default_rng(3)
+    cities = chance.integers(0, 24, 600)
+    states = cities // 4
+    states[:wrong] = (states[:wrong] + 1) % 6
+    table = frame().assign(city=[f"city {number}" for number in cities], state=[f"state {number}" for number in states])
+    table["country"] = [f"country {number % 2}" for number in cities // 4]
+    found = [finding for finding in check(table).findings if finding.code == "nested-columns"]
+    chain = ["country", "state", "city"] if wrong < 10 else ["country", "city"]
+    assert [finding.values["columns"] for finding in found] == [chain]
+    assert f"Hierarchy('{' > '.join(chain)}')" in found[0].text
+    assert found[0].values["examples"][0].startswith(chain[0])
+
+
+def test_values_of_one_row_and_a_column_of_nearly_one_value_nest_nothing() -> None:
+    chance = np.random.default_rng(4)
+    table = frame().assign(
+        once=[f"o{number // 2 if number < 8 else number}" for number in range(600)],
+        country=np.where(np.arange(600) < 6, "FR", "US"),
+        free=[f"f{number}" for number in chance.integers(0, 9, 600)],
+    )
+    assert not [finding for finding in check(table).findings if finding.code == "nested-columns"]

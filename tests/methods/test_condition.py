@@ -144,3 +144,16 @@ def test_rate_and_independence(rate: float) -> None:
     assert float((hidden.mean(dim=1) - rate).abs().max()) <= 5 * (rate * (1 - rate) / n) ** 0.5
     both = float((hidden[0] * hidden[1]).mean())
     assert abs(both - rate**2) <= 5 * (rate**2 * (1 - rate**2) / n) ** 0.5, "attributes are dropped independently"
+
+
+@pytest.mark.parametrize("rate", [0.0, 0.2, 0.5, 0.9])
+def test_a_hierarchy_also_loses_its_lower_levels(rate: float) -> None:
+    n, nested = 40_000, Slots(name="city", start=0, count=3, size=9, is_nested=True)
+    kept = drop_attributes(torch.tensor([[1, 2, 3]]).expand(n, 3), [nested], rate)
+    levels, counts = (kept != 0).sum(dim=1).unique(return_counts=True)
+    assert bool(((kept == 0) | (kept == torch.tensor([1, 2, 3]))).all())
+    assert bool((kept[:, :-1] != 0).ge(kept[:, 1:] != 0).all()), "no level is kept below one that is hidden"
+    shares = dict(zip(levels.tolist(), (counts / n).tolist(), strict=True))
+    cut = min(rate, 1 - rate)
+    assert abs(shares.get(0, 0) - rate) < 0.02
+    assert abs(shares.get(1, 0) + shares.get(2, 0) - cut) < 0.02

@@ -71,6 +71,7 @@ class DocumentReader:
             texts=tuple(name for name in text.names if name not in self._prompt),
             needed=(*text.names, *read),
             known=(*(n for n in model.schema.sources if n not in self._unread), *encoder.columns),
+            nested=model.schema.nested,
         )
 
     def parts(self, given: Any, attributes: Mapping[str, Any]) -> tuple[Iterator[EncodedRows], bool]:

@@ -252,6 +252,7 @@ class Predictor(Locked):
             texts=self.text_input.names,
             needed=self.columns,
             known=(*self.schema.sources, *self._encoder.columns),
+            nested=self.schema.nested,
             words=self.task.input.reads_words,
         )
 
@@ -381,7 +382,8 @@ class Predictor(Locked):
             DataError: naming the column that is missing, or column and row of a value that cannot be used.
         """
         text = self.text_input
-        given = {name: values for name, values in columns.items() if name in self.schema.sources}
+        known = (*self.schema.sources, *self.schema.columns)
+        given = {name: values for name, values in columns.items() if name in known}
         if len(text.prompt) == 1:
             given[text.prompt[0]] = message_texts(prompts)
         else:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import datasets
@@ -28,22 +28,39 @@ class RowNames:
         texts: the columns of its text.
         needed: all columns that tables must have.
         known: further columns that it may be given.
+        nested: the columns of each hierarchy by its name, which stand in its place.
         words: whether a text is a list of words.
     """
 
     texts: tuple[str, ...]
     needed: tuple[str, ...]
     known: tuple[str, ...] = ()
+    nested: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     words: bool = False
 
     @property
     def all(self) -> list[str]:
         """Every column, once."""
-        return list(dict.fromkeys([*self.needed, *self.known]))
+        read = [*self.needed, *self.known]
+        return list(dict.fromkeys([*read, *(column for name in read for column in self.nested.get(name, ()))]))
+
+    def columns(self, given: Collection[Any], names: Iterable[str] | None = None) -> list[str]:
+        """Return the columns of what is needed, or of other names: of a hierarchy its own unless its name is given.
+
+        Raises:
+            DataError: for a hierarchy that is given by its name and by its columns.
+        """
+        found: list[str] = []
+        for name in self.needed if names is None else names:
+            own = self.nested.get(name, (name,))
+            if name in given and (both := [column for column in own if column != name and column in given]):
+                raise DataError(f"{name!r} is given, and also its column {both[0]!r}: give one of the two")
+            found += [name] if name in given else own
+        return list(dict.fromkeys(found))
 
     def require(self, given: Sequence[str], *, source: str) -> None:
         """Raise a DataError if a column is missing, naming it and the cure."""
-        for name in self.needed:
+        for name in self.columns(given):
             if name not in given:
                 cure = "" if name in self.texts else "; where its values are not known, add it with empty cells"
                 raise DataError(f"{missing_column(given, name, source=source)}{cure}")
@@ -115,7 +132,7 @@ class RowInput:
         names.check(values, what="the attributes given")
         texts = [given] if isinstance(given, str) else list(given)
         is_single = isinstance(given, str)
-        columns: dict[str, list[Any]] = {name: [None] * len(texts) for name in names.needed}
+        columns: dict[str, list[Any]] = {name: [None] * len(texts) for name in names.columns(values)}
         columns |= {name: [value] if is_single else _of_each(name, value, given) for name, value in values.items()}
         columns[names.texts[0]] = [text.split() if names.words and isinstance(text, str) else text for text in texts]
         return cls(columns=columns, is_single=is_single)
@@ -218,7 +235,7 @@ def _columns_of_rows(rows: Sequence[Any], names: RowNames) -> dict[str, list[Any
             raise DataError(
                 f"row {number} is {type(row).__name__}, and not a mapping: give texts, or for each row its columns"
             )
-        if lacking := [name for name in names.needed if name not in row]:
+        if lacking := [name for name in names.columns(row) if name not in row]:
             unknown = [name for name in row if name not in names.all]
             if unknown:
                 message = _unknown_name(unknown[0], names.all, what=f"the columns of row {number}")
@@ -226,11 +243,10 @@ def _columns_of_rows(rows: Sequence[Any], names: RowNames) -> dict[str, list[Any
                     message = f"row {number} has no text: it lacks {', '.join(map(repr, lacking_texts))}; {message}"
                 raise DataError(message)
     texts = {name for name in names.texts if any(name not in row for row in rows)}
-    return {name: [row.get(name) for row in rows] for name in names.needed if name not in texts} | {
-        name: [row.get(name) for row in rows]
-        for name in names.known
-        if name not in names.needed and any(name in row for row in rows)
-    }
+    given = {name for row in rows for name in row}
+    needed = [name for name in names.columns(given) if name not in texts]
+    known = [name for name in names.columns(given, names.known) if name in given and name not in texts]
+    return {name: [row.get(name) for row in rows] for name in dict.fromkeys([*needed, *known])}
 
 
 def _checked_frame(frame: pd.DataFrame, names: RowNames) -> pd.DataFrame:
@@ -238,7 +254,7 @@ def _checked_frame(frame: pd.DataFrame, names: RowNames) -> pd.DataFrame:
     trimmed = {name: name.strip() for name in frame.columns if isinstance(name, str) and name not in names.all}
     if any(name in names.all and name not in frame.columns for name in trimmed.values()):
         frame = frame.rename(columns=trimmed)
-    for name in names.needed:
+    for name in names.columns(frame.columns):
         if list(frame.columns).count(name) > 1:
             raise DataError(f"the DataFrame has several columns {name!r}: rename all but one")
     return frame

@@ -485,8 +485,13 @@ class Recipe(Settings):
 
     @property
     def attribute_names(self) -> list[str]:
-        """The columns of the attributes."""
+        """The names of the attributes."""
         return [str(attribute["name"]) for attribute in self.data.attributes]
+
+    @property
+    def attribute_columns(self) -> list[str]:
+        """The columns of the attributes: their names, but for those of hierarchies."""
+        return list(dict.fromkeys(column for kind in self.data.kinds() for column in kind.columns))
 
     @property
     def task_kind(self) -> str:
@@ -529,6 +534,7 @@ class Recipe(Settings):
             label=data.label,
             partial_labels=data.partial_labels,
             attributes=tuple(self.attribute_names),
+            attribute_columns=tuple(self.attribute_columns),
             window=data.window,
             is_head=isinstance(window, Head),
             is_chunked=window.chunk is not None,
@@ -567,7 +573,7 @@ class Recipe(Settings):
 
     @model_validator(mode="after")
     def _fitting(self) -> Self:
-        if both := sorted({*self.data.texts, *self.data.prompt, *self.attribute_names}.intersection(self.data.label)):
+        if both := sorted({*self.data.texts, *self.data.prompt, *self.attribute_columns}.intersection(self.data.label)):
             raise ConfigError(
                 f"column {', '.join(both)} is the label and also a text or an attribute: the model would read "
                 "the answer; name it as the label only"
@@ -582,7 +588,7 @@ class Recipe(Settings):
                 f"method {self.method['name']!r} reads no attributes here, so there is nothing to shuffle: leave "
                 "shuffled out, or name attributes and a method that reads them"
             )
-        both = [name for name in sorted(self.attribute_names) if name in (*self.data.texts, self.data.weight)]
+        both = [name for name in sorted(self.attribute_columns) if name in (*self.data.texts, self.data.weight)]
         if self.data.shuffled and both:
             what = "the weight" if both[0] == self.data.weight else "a text"
             raise ConfigError(f"column {', '.join(both)} is {what} and an attribute: it cannot be shuffled as one only")

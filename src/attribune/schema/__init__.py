@@ -7,7 +7,16 @@ from attribune.schema.attributes import FittedAttribute, Slots
 from attribune.schema.columns import MISSING, canonical
 from attribune.schema.description_kinds import Text, ValueDescriptions, Vector
 from attribune.schema.descriptions import ValueTable
-from attribune.schema.kinds import KINDS, Categorical, Date, MultiLabel, Number, Numeric, VocabularyKind
+from attribune.schema.kinds import (
+    KINDS,
+    Categorical,
+    Date,
+    Hierarchy,
+    MultiLabel,
+    Number,
+    Numeric,
+    VocabularyKind,
+)
 from attribune.schema.reports import AttributeCounts, AttributeFit, EncodingReport, FitReport
 from attribune.schema.schema import Schema
 
@@ -20,6 +29,7 @@ __all__ = [
     "EncodingReport",
     "FitReport",
     "FittedAttribute",
+    "Hierarchy",
     "MultiLabel",
     "Number",
     "Numeric",

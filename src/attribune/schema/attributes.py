@@ -6,7 +6,7 @@ Values are compared as canonical text (`attribune.schema.columns.canonical`). Id
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any, Protocol, TypeVar
@@ -20,17 +20,29 @@ from attribune.core.door import as_argument, as_attribute
 from attribune.core.wording import did_you_mean
 from attribune.errors import ConfigError, DataError, RowError
 from attribune.schema.columns import (
+    PATH,
     Cells,
     canonical,
     distinct_pairs,
     list_cells,
     number_of,
+    path_cells,
     single_cells,
     words_of_none,
 )
 from attribune.schema.description_kinds import FittedField, ValueDescriptions
-from attribune.schema.kinds import Categorical, DatePart, Kind, MultiLabel, Number, Numeric, hashed_ids, salt_check
-from attribune.schema.reports import AttributeCounts, AttributeFit, missing_words, unread_words
+from attribune.schema.kinds import (
+    Categorical,
+    DatePart,
+    Hierarchy,
+    Kind,
+    MultiLabel,
+    Number,
+    Numeric,
+    hashed_ids,
+    salt_check,
+)
+from attribune.schema.reports import AttributeCounts, AttributeFit, level_notes, missing_words, unread_words
 from attribune.schema.vocabulary import Vocabulary
 
 __all__ = [
@@ -66,6 +78,7 @@ class Slots:
         size: number of ids, including id 0 (missing, unknown, dropped).
         counts: (size,), training rows that have each id, where they are known.
         description: what is known of the values, if anything.
+        is_nested: whether the values of a row are the levels of a hierarchy, the upper ones first.
     """
 
     name: str
@@ -74,6 +87,7 @@ class Slots:
     size: int
     counts: Any = field(default=None, compare=False, repr=False)
     description: ValueDescriptions | None = field(default=None, compare=False, repr=False)
+    is_nested: bool = False
 
     @property
     def columns(self) -> slice:
@@ -141,6 +155,7 @@ class FittedAttribute:
             size=self.size,
             counts=self.counts,
             description=self.description,
+            is_nested=isinstance(self.spec, Hierarchy),
         )
 
     @property
@@ -178,8 +193,22 @@ class FittedAttribute:
             dropped=int((~fits).sum()),
             unread=sum(cells.unread.values()),
             clipped=int(clipped.sum()),
+            below_empty=cells.below_empty,
         )
         return encoded, counts
+
+    def ids_of_values(self, values: Sequence[str]) -> IntArray:
+        """Return the ids (n, slots) of rows that have these known values: in a hierarchy with the levels above."""
+        column = pa.array([[value] if isinstance(self.spec, MultiLabel) else value for value in values])
+        return self.encode(column, missing=frozenset())[0]
+
+    def with_levels_below(self, values: Iterable[str]) -> list[str]:
+        """Return values, and in a hierarchy all known ones below them, whose names hold theirs."""
+        wanted = list(dict.fromkeys(values))
+        if not isinstance(self.spec, Hierarchy):
+            return wanted
+        starts = tuple(f"{value}{PATH}" for value in wanted)
+        return list(dict.fromkeys([*wanted, *(value for value in self.values if value.startswith(starts))]))
 
     def unknown(self, column: pa.Array, *, missing: frozenset[str], first_row: int = 1) -> list[list[str]]:
         """Return the values of each row that are not in the vocabulary; hashed values and numbers always have an id."""
@@ -274,7 +303,9 @@ def counts_of_rows(counts: IntArray, ids: IntArray) -> IntArray:
 
 def read_cells(spec: Kind, column: pa.Array, *, missing: frozenset[str], first_row: int) -> Cells:
     """Read a column as its kind requires."""
-    if isinstance(spec, MultiLabel):
+    if isinstance(spec, Hierarchy):
+        cells = path_cells(column, missing=missing, column=spec.column, first_row=first_row)
+    elif isinstance(spec, MultiLabel):
         cells = list_cells(column, separator=spec.separator, missing=missing, column=spec.column, first_row=first_row)
     else:
         words = frozenset(words_of_none(tuple(missing), of_numbers=isinstance(spec, Numeric | DatePart)))
@@ -342,6 +373,7 @@ class AttributeFitter:
         self._rows = 0
         self._empty = 0
         self._trimmed = 0
+        self._below_empty = 0
         self._words: Counter[str] = Counter()
         self._unread: Counter[str] = Counter()
         self._widest = 1
@@ -354,6 +386,7 @@ class AttributeFitter:
         self._rows += cells.height
         self._empty += cells.missing
         self._trimmed += cells.trimmed
+        self._below_empty += cells.below_empty
         self._words.update(cells.words)
         self._unread.update(cells.unread)
         if not len(cells.codes):
@@ -408,6 +441,7 @@ class AttributeFitter:
             rare=rare,
             beyond_cap=len(self._values) - found - rare,
             left_out_cells=left_out,
+            notes=level_notes(spec.name, self._values) if isinstance(spec, Hierarchy) else (),
         )
         return self._fitted(spec, start, tuple(value for value, _ in ordered), counts), fit
 
@@ -467,6 +501,7 @@ class AttributeFitter:
             rows=self._rows,
             missing=self._empty,
             trimmed=self._trimmed,
+            below_empty=self._below_empty,
             words=self._words,
             unread=self._unread,
             **counts,

@@ -11,6 +11,7 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from decimal import Decimal
+from itertools import accumulate, takewhile
 from typing import Any, NamedTuple, TypeAlias
 
 import datasets
@@ -28,6 +29,7 @@ __all__ = [
     "LISTS",
     "MISSING",
     "NO_NUMBER",
+    "PATH",
     "Cells",
     "Distinct",
     "Table",
@@ -45,8 +47,11 @@ __all__ = [
     "missing_column",
     "number_of",
     "other_spellings",
+    "path_cells",
+    "path_columns",
     "require_columns",
     "single_cells",
+    "whole_columns",
     "words_of_none",
 ]
 
@@ -54,6 +59,9 @@ MISSING: tuple[str, ...] = ("", "nan", "NaN", "null", "NULL", "None", "N/A", "NA
 """Texts that mean *no value* unless a recipe says otherwise."""
 NO_NUMBER: tuple[str, ...] = ("n/a", "none", "NONE", "-", "--", "?")
 """Texts that mean *no value* also where there are numbers or times, whose values are never written so."""
+
+PATH = " > "
+"""Between the columns of a hierarchy, and between the levels of its values, such as ``US > Illinois > Springfield``."""
 
 
 def words_of_none(missing: Sequence[str] = MISSING, *, of_numbers: bool = False) -> tuple[str, ...]:
@@ -311,11 +319,24 @@ def column_batches(
 ) -> Iterator[tuple[int, dict[str, pa.Array]]]:
     """Read the named columns batch by batch; yields (number of the batch's first row, {name: Arrow array}).
 
+    A name such as ``country > state`` that the table lacks stands for the paths of its values in these columns.
+
     Raises:
         DataError: for a missing column, or columns of different lengths.
     """
+    available = set(column_names(table))
+    paths = {name: path_columns(name) for name in names if name not in available and PATH in name}
+    sources = list(dict.fromkeys(source for name in names for source in paths.get(name, (name,))))
+    for row, columns in _source_batches(table, sources, batch_size=batch_size, first_row=first_row):
+        joined = {name: _paths({source: columns[source] for source in of}, first_row=row) for name, of in paths.items()}
+        yield row, {name: joined[name] if name in joined else columns[name] for name in names}
+
+
+def _source_batches(
+    table: Table, names: Sequence[str], *, batch_size: int, first_row: int
+) -> Iterator[tuple[int, dict[str, pa.Array]]]:
+    """Read columns that a table has, as `column_batches` yields them."""
     require_columns(column_names(table), names)
-    names = list(dict.fromkeys(names))
     if isinstance(table, datasets.Dataset):
         if names and len(table):
             arrow = table.select_columns(list(names)).with_format("arrow")
@@ -333,6 +354,39 @@ def column_batches(
         part = {name: column[start : start + batch_size] for name, column in columns.items()}
         row = first_row + start
         yield row, {name: as_array(part[name], column=name, first_row=row) for name in names}
+
+
+def whole_columns(table: Table, names: Sequence[str]) -> dict[str, pa.Array]:
+    """Read the named columns at once, as `column_batches` does."""
+    batches = [columns for _, columns in column_batches(table, names)]
+    parts = {name: [columns[name] for columns in batches] for name in names}
+    return {
+        name: as_array(pa.chunked_array(part), column=name) if part else pa.array([]) for name, part in parts.items()
+    }
+
+
+def path_columns(name: str) -> tuple[str, ...]:
+    """Return the columns of a hierarchy from its name, the upper ones first; of any other name the column itself."""
+    return tuple(name.split(PATH))
+
+
+def _paths(columns: Mapping[str, pa.Array], *, first_row: int) -> pa.Array:
+    """Join the cells of each row to a path, in which an empty level is empty; empty ones at the end are left out."""
+    found = []
+    for name, array in columns.items():
+        rows = np.arange(first_row, first_row + len(array), dtype=np.int64)
+        found.append(distinct(array, missing=frozenset(), column=name, rows=rows))
+    rows_of_codes = np.stack([one.codes for one in found], axis=1)
+    combinations, codes = np.unique(rows_of_codes, axis=0, return_inverse=True)
+    paths = [_path(found, combination) for combination in combinations.tolist()]
+    return pa.array(paths, type=pa.string()).take(pa.array(codes.reshape(-1)))
+
+
+def _path(columns: Sequence[Distinct], codes: Sequence[int]) -> str | None:
+    levels = [one.texts[code] or "" if code >= 0 else "" for one, code in zip(columns, codes, strict=True)]
+    while levels and not levels[-1]:
+        levels.pop()
+    return PATH.join(levels).lstrip() or None
 
 
 def missing_column(available: Sequence[str], name: str, *, source: str = "the table") -> DataError:
@@ -370,6 +424,7 @@ class Cells(NamedTuple):
         trimmed: cells whose text had spaces around it.
         words: the texts of cells that mean missing, with their numbers.
         unread: the texts of cells that are no value for the kind of attribute, with their numbers.
+        below_empty: of paths, cells in which a level is empty, and one below it is not.
     """
 
     height: int
@@ -379,6 +434,7 @@ class Cells(NamedTuple):
     trimmed: int
     words: Mapping[str, int] = {}
     unread: Mapping[str, int] = {}
+    below_empty: int = 0
 
     @property
     def missing(self) -> int:
@@ -426,6 +482,40 @@ def list_cells(
     cells = _cells(flat, rows, len(array), missing=missing, column=column, first_row=first_row)
     rows, codes = distinct_pairs(cells.rows, cells.codes)
     return cells._replace(rows=rows, codes=codes)
+
+
+def path_cells(array: pa.Array, *, missing: frozenset[str], column: str, first_row: int) -> Cells:
+    """Read a column of paths, such as ``US > Illinois``: a row has a value for each level, which is the path to it.
+
+    A path ends where a level is empty or means missing. A cell may also be a list of paths.
+    """
+    if _is_list(array.type):
+        cells = list_cells(array, separator=None, missing=missing, column=column, first_row=first_row)
+    else:
+        cells = single_cells(array, missing=missing, column=column, first_row=first_row)
+    index: dict[str, int] = {}
+    words, is_broken = Counter(cells.words), np.zeros(len(cells.texts), dtype=bool)
+    paths_of_texts: list[list[int]] = []
+    times = np.bincount(cells.codes, minlength=len(cells.texts)).tolist()
+    for code, text in enumerate(cells.texts):
+        levels = [canonical(level) for level in f" {text}".split(PATH)]
+        known = list(takewhile(lambda level: level is not None and level not in missing, levels))
+        rest = levels[len(known) :]
+        if rest and rest[0] is not None:
+            words[rest[0]] += times[code]
+        is_broken[code] = any(level is not None and level not in missing for level in rest)
+        paths = accumulate(known, f"{{}}{PATH}{{}}".format)
+        paths_of_texts.append([index.setdefault(path, len(index)) for path in paths])
+    lengths = np.array([len(paths) for paths in paths_of_texts], dtype=np.int64)
+    starts = np.cumsum(lengths) - lengths
+    depths = lengths[cells.codes]
+    places = np.arange(depths.sum()) - np.repeat(np.cumsum(depths) - depths, depths)
+    codes = np.array([code for paths in paths_of_texts for code in paths], dtype=np.int64)
+    chosen = codes[np.repeat(starts[cells.codes], depths) + places]
+    rows, chosen = distinct_pairs(np.repeat(cells.rows, depths), chosen)
+    return cells._replace(
+        rows=rows, codes=chosen, texts=list(index), words=words, below_empty=int(is_broken[cells.codes].sum())
+    )
 
 
 def _cells(

@@ -18,12 +18,12 @@ from attribune.errors import ConfigError, DataError, RowError
 from attribune.schema.attributes import LARGEST_NUMBER, AttributeFitter, FittedAttribute, numbers_of
 from attribune.schema.columns import (
     Table,
-    as_array,
     canonical,
     column_batches,
     column_names,
     require_columns,
     single_cells,
+    whole_columns,
 )
 from attribune.schema.description_kinds import (
     Field,
@@ -205,8 +205,7 @@ def _specs(values: ValueTable, missing: frozenset[str]) -> tuple[tuple[Field, ..
 
 
 def _column(table: Table, name: str) -> pa.Array:
-    parts = [columns[name] for _, columns in column_batches(table, [name])]
-    return as_array(pa.chunked_array(parts), column=name) if parts else pa.array([])
+    return whole_columns(table, [name])[name]
 
 
 def _fit_field(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, asdict, fields
 from typing import Annotated, Any, ClassVar, Literal, TypeAlias
 
@@ -14,6 +14,7 @@ from pydantic import BeforeValidator, ValidationInfo
 from attribune.core.config import checked_dataclass
 from attribune.core.hashing import text_digest, text_number
 from attribune.errors import ConfigError
+from attribune.schema.columns import PATH, path_columns
 from attribune.schema.times import DatePartName, check_date_format, date_words, part_of_date
 
 __all__ = [
@@ -24,6 +25,7 @@ __all__ = [
     "Date",
     "DateAge",
     "DatePart",
+    "Hierarchy",
     "Kind",
     "MultiLabel",
     "Numeric",
@@ -33,6 +35,7 @@ __all__ = [
     "checked_names",
     "hashed_ids",
     "kind_settings",
+    "nested_columns",
     "read_kind",
     "salt_check",
 ]
@@ -67,7 +70,21 @@ def _as_tuple(value: object) -> object:
     return tuple(value) if isinstance(value, list) else value
 
 
+def _level_names(name: object) -> object:
+    if isinstance(name, list | tuple) and all(isinstance(level, str) for level in name):
+        name = PATH.join(name)
+    if isinstance(name, str):
+        levels = path_columns(name)
+        if not all(level and level == level.strip() for level in levels) or len(set(levels)) < len(levels):
+            raise ConfigError(
+                f"a hierarchy is named {name!r}: name each of its columns once, the upper ones first, as in "
+                "'country > state > city'"
+            )
+    return _column_name(name)
+
+
 ColumnName = Annotated[str, BeforeValidator(_column_name)]
+LevelNames = Annotated[str, BeforeValidator(_level_names)]
 AtLeastOne = Annotated[int, BeforeValidator(_at_least_one)]
 Unseen = Annotated[Literal["unknown", "error", "hash"], BeforeValidator(_known_choice)]
 
@@ -86,8 +103,13 @@ class VocabularyKind:
 
     @property
     def column(self) -> str:
-        """The column of a table that is read."""
+        """The column whose cells are read."""
         return self.name
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns of a table that these cells are made of."""
+        return (self.column,)
 
     @property
     def lists_values(self) -> bool:
@@ -170,6 +192,48 @@ class MultiLabel(VocabularyKind):
 
 
 @checked_dataclass()
+class Hierarchy(MultiLabel):
+    """Columns that are nested, such as country, state and city: one attribute with a value for each level.
+
+        Hierarchy(["country", "state", "city"])
+        Hierarchy("country > state > city")
+
+    The value of a level is the path to it, so that Springfield in Illinois is not Springfield in Oregon. A row has the
+    values of all its levels, whose vectors add up: that of a city says how it differs from its state. Where a city is
+    missing, unknown or rarer than `min_count`, the row has what is left, its state.
+
+    Settings not listed here are those of `Categorical`.
+
+    Args:
+        name: the columns, the upper ones first. A single column has paths in its cells, such as ``Books > Crime``.
+        unseen: what happens to a value outside the vocabulary: `unknown` leaves the levels above it, and `error` stops.
+        separator: always None, since the levels of a path are separated by ``>`` between blanks.
+        max_per_row: maximum number of levels; lower ones are dropped and counted.
+
+    Raises:
+        ConfigError: for settings out of range, a separator, or hashed values, none of which would be unknown.
+    """
+
+    kind: ClassVar[str] = "hierarchy"
+    name: LevelNames
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns that are read, the upper ones first."""
+        return path_columns(self.name)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.separator is not None:
+            raise ConfigError(f"attribute {self.name!r}: a hierarchy has no separator: leave it out")
+        if self.unseen == "hash":
+            raise ConfigError(
+                f"attribute {self.name!r}: with unseen='hash' no value is unknown, so that none would be replaced by "
+                "the level above: use unseen='unknown'"
+            )
+
+
+@checked_dataclass()
 class Numeric:
     """A number per row, split into quantile bins of the training rows; a missing number is id 0.
 
@@ -189,8 +253,13 @@ class Numeric:
 
     @property
     def column(self) -> str:
-        """The column of a table that is read."""
+        """The column whose cells are read."""
         return self.name
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns of a table that these cells are made of."""
+        return (self.column,)
 
     def value_of(self, text: str) -> str | None:
         """Return the number that the text of a cell means, as text."""
@@ -321,7 +390,7 @@ class DateAge(Number):
 
 
 Kind: TypeAlias = Categorical | MultiLabel | Numeric
-KINDS: dict[str, type[Kind]] = {kind.kind: kind for kind in (Categorical, MultiLabel, Numeric, Number, Date)}
+KINDS: dict[str, type[Kind]] = {kind.kind: kind for kind in (Categorical, MultiLabel, Hierarchy, Numeric, Number, Date)}
 """Every kind by its name, those of plugins among them."""
 PART_KINDS: dict[str, type[Kind]] = {kind.kind: kind for kind in (DatePart, DateAge)}
 """The kinds of fitted attributes that are parts of a column; a recipe names the kind of the column."""
@@ -392,8 +461,8 @@ def checked_names(attributes: Sequence[Kind]) -> list[str]:
     for spec in attributes:
         if not isinstance(spec, Kind):
             raise ConfigError(
-                f"{spec!r} is not an attribute: give the name of a column, or Categorical, MultiLabel, Numeric, "
-                "Number or Date, such as Categorical('user')"
+                f"{spec!r} is not an attribute: give the name of a column, or Categorical, MultiLabel, Hierarchy, "
+                "Numeric, Number or Date, such as Categorical('user')"
             )
         if (KINDS | PART_KINDS).get(spec.kind) is not type(spec):
             raise ConfigError(
@@ -405,6 +474,11 @@ def checked_names(attributes: Sequence[Kind]) -> list[str]:
     if twice is not None:
         raise ConfigError(f"attribute {twice!r} is given twice: name each column once")
     return names
+
+
+def nested_columns(attributes: Iterable[Kind]) -> dict[str, tuple[str, ...]]:
+    """Return the columns of each hierarchy, by its name."""
+    return {spec.name: spec.columns for spec in attributes if isinstance(spec, Hierarchy)}
 
 
 def hashed_ids(spec: Categorical | MultiLabel, texts: Sequence[str], *, check: str | None) -> npt.NDArray[np.int64]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 
 import numpy as np
@@ -10,6 +11,7 @@ import numpy.typing as npt
 
 from attribune.core.wording import counted
 from attribune.findings import rows_without_text
+from attribune.schema.columns import PATH
 
 __all__ = [
     "FIRST_ROWS",
@@ -18,6 +20,7 @@ __all__ = [
     "EncodingReport",
     "FitReport",
     "count_lines",
+    "level_notes",
     "missing_words",
     "unread_words",
 ]
@@ -57,6 +60,7 @@ class AttributeCounts:
         dropped: known values left out because a row has more of them than slots.
         unread: cells, counted as missing, that are no value for the kind of the attribute, such as no date.
         clipped: cells with a continuous number beyond those of training, read as the smallest or largest of these.
+        below_empty: in a hierarchy, rows with a value below an empty level, which is not read.
     """
 
     rows: int = 0
@@ -66,6 +70,7 @@ class AttributeCounts:
     dropped: int = 0
     unread: int = 0
     clipped: int = 0
+    below_empty: int = 0
 
     def __add__(self, other: AttributeCounts) -> AttributeCounts:
         return AttributeCounts(**{name: count + getattr(other, name) for name, count in asdict(self).items()})
@@ -79,8 +84,32 @@ class AttributeCounts:
             "dropped": "values dropped for lack of slots",
             "unread": "cells that cannot be read, which count as missing",
             "clipped": "numbers beyond those of training, read as the nearest of these",
+            "below_empty": "rows with a value below an empty level, which is not read",
         }
         return count_lines(self, words)
+
+
+def level_notes(name: str, paths: Iterable[str]) -> list[str]:
+    """Say how many values each level of a hierarchy has, and which names stand under several values."""
+    levels: Counter[int] = Counter()
+    parents: dict[tuple[int, str], list[str]] = {}
+    for path in paths:
+        parent, _, own = path.rpartition(PATH)
+        depth = path.count(PATH)
+        levels[depth] += 1
+        parents.setdefault((depth, own), []).append(parent)
+    listed = ", ".join(f"{levels[depth]:,}" for depth in sorted(levels))
+    notes = [f"levels of {name!r}: {listed} values from the upper to the lower"]
+    shared = {own: above for (_, own), above in parents.items() if len(above) > 1}
+    if shared:
+        own, above = max(shared.items(), key=lambda pair: len(pair[1]))
+        shown = " and ".join(repr(one) for one in sorted(above)[:2])
+        count = counted(len(shared), "name stands", "names stand")
+        notes.append(
+            f"levels of {name!r}: {count} under several values of the level above, such as {own!r} under {shown}: "
+            "these are different values"
+        )
+    return notes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,6 +119,7 @@ class AttributeFit:
     Attributes:
         missing: rows without a value.
         trimmed: cells that lost spaces around the value.
+        below_empty: in a hierarchy, rows with a value below an empty level, which is not read.
         found: distinct values (`Numeric`: distinct numbers).
         kept: values with an id of their own (`Numeric`: bins; `Number`: levels; `hash`: buckets in use).
         unit: what `kept` counts: ids, bins or levels.
@@ -100,7 +130,7 @@ class AttributeFit:
             1 - (1 - 1/b)^(n - 1) is to be expected.
         words: cells that were read as missing for what stood there, by their text.
         unread: cells, counted as missing, that are no value for the kind of the attribute, by their text.
-        notes: on the descriptions of values.
+        notes: on the descriptions of values, and on the levels of a hierarchy.
     """
 
     rows: int
@@ -112,6 +142,7 @@ class AttributeFit:
     beyond_cap: int = 0
     left_out_cells: int = 0
     shared: int = 0
+    below_empty: int = 0
     words: Mapping[str, int] = field(default_factory=dict)
     unread: Mapping[str, int] = field(default_factory=dict)
     notes: Sequence[str] = ()
@@ -126,6 +157,7 @@ class AttributeFit:
             "shared": "values that share a bucket with another",
             "missing": "rows without a value",
             "trimmed": "values trimmed of spaces",
+            "below_empty": "rows with a value below an empty level, which is not read",
         }
         what = "values" if self.unit == "ids" else "numbers"
         lines = [f"{what} found: {self.found:,}; {self.unit}: {self.kept:,}", *count_lines(self, words)]

@@ -34,6 +34,7 @@ from attribune.schema.kinds import (
     as_kinds,
     checked_missing,
     checked_names,
+    nested_columns,
 )
 from attribune.schema.reports import AttributeCounts, AttributeFit, EncodingReport, FitReport
 from attribune.schema.serialization import attributes_from_dict, attributes_to_dict, files_beside, write_attributes
@@ -87,8 +88,8 @@ class Schema:
         """Learn the vocabularies from the training rows, in batches.
 
         Args:
-            attributes: `Categorical`, `MultiLabel`, `Numeric`, `Number` or `Date`, in the order of their slots; the
-                name of a column is a categorical one. A `Date` becomes an attribute for each of its parts.
+            attributes: `Categorical`, `MultiLabel`, `Hierarchy`, `Numeric`, `Number` or `Date`, in the order of their
+                slots; the name of a column is a categorical one. A `Date` becomes an attribute for each of its parts.
             values: tables that describe the values of attributes; all values in them are known, also those of which
                 there is no training row.
             described: whether to read the descriptions, not only the values.
@@ -124,7 +125,8 @@ class Schema:
             attribute, fits[name] = fitter.finish(start=sum(done.slots for done in fitted))
             if name in values and described:
                 description, notes = fit_descriptions(values[name], attribute, missing=meaningless)
-                attribute, fits[name] = replace(attribute, description=description), replace(fits[name], notes=notes)
+                fits[name] = replace(fits[name], notes=[*fits[name].notes, *notes])
+                attribute = replace(attribute, description=description)
             fitted.append(attribute)
         return cls(fitted, missing=missing, fit_report=FitReport(fits))
 
@@ -225,12 +227,22 @@ class Schema:
 
     @property
     def sources(self) -> tuple[str, ...]:
-        """What the attributes are read from: a column of dates is several attributes, and a hierarchy of several columns one."""
+        """What the attributes are read from: a column, of dates for several of them, or those of a hierarchy as one."""
         return tuple(dict.fromkeys(attribute.column for attribute in self.attributes))
 
     def named(self, name: str) -> list[FittedAttribute]:
         """Return the attribute of a name, or all that are read from the column of this name."""
         return [attribute for attribute in self.attributes if name in (attribute.name, attribute.column)]
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns of a table that are read."""
+        return tuple(dict.fromkeys(column for attribute in self.attributes for column in attribute.spec.columns))
+
+    @property
+    def nested(self) -> dict[str, tuple[str, ...]]:
+        """The columns of each hierarchy, by its name."""
+        return nested_columns([attribute.spec for attribute in self.attributes])
 
     def __len__(self) -> int:
         return len(self.attributes)

@@ -56,6 +56,7 @@ class InputSettings:
     label: Names = ()
     partial_labels: bool = False
     attributes: Names = ()
+    attribute_columns: Names = ()
     window: str
     is_head: bool
     is_chunked: bool
@@ -215,7 +216,7 @@ class ComparedTexts(TaskInput):
         """Refuse what a task does not have that compares texts."""
         self.check_method(settings.in_backbone(task, lacks="compares no texts"), task=task)
         self._check_texts(settings, task)
-        if both := sorted({*settings.prompt, *settings.attributes}.intersection(settings.texts)):
+        if both := sorted({*settings.prompt, *settings.attribute_columns}.intersection(settings.texts)):
             raise ConfigError(
                 f"column {', '.join(both)} is a text that is compared and also the prompt or an attribute: name it once"
             )
@@ -352,7 +353,7 @@ class WrittenText(TaskInput):
             raise ConfigError(
                 f"task {task!r} reads no pair of texts: name the second text with {as_argument('data.prompt')}"
             )
-        if both := sorted({*settings.prompt, *settings.attributes}.intersection(settings.text)):
+        if both := sorted({*settings.prompt, *settings.attribute_columns}.intersection(settings.text)):
             raise ConfigError(
                 f"column {', '.join(both)} is the text that is written and also a prompt or an attribute: the model "
                 "would read the answer; name it as the text only"

@@ -88,7 +88,7 @@ class DataPlan:
     @property
     def columns(self) -> list[str]:
         """All columns that are read."""
-        attributes = (kind.name for kind in self.attributes)
+        attributes = (column for kind in self.attributes for column in kind.columns)
         texts = (*self.text.names, *self.source.text_negative)
         return list(dict.fromkeys([*texts, *self.source.label, *attributes, *self.times]))
 

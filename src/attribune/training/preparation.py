@@ -48,7 +48,7 @@ from attribune.runs.recipe import Recipe, ValuesRecipe
 from attribune.runs.stored_scores import rows_of_training
 from attribune.schema import EncodingReport, MultiLabel, Schema
 from attribune.schema.columns import canonical, column_batches, require_columns
-from attribune.schema.kinds import Date, Numeric
+from attribune.schema.kinds import Date, Hierarchy, Numeric
 from attribune.schema.schema import Revision
 from attribune.schema.times import are_times, time_split_finding
 from attribune.tasks import Task, fit_task
@@ -490,7 +490,8 @@ def _class_notes(splits: Mapping[str, PreparedSplit], task: Task) -> list[Findin
 
 def _column_findings(plan: DataPlan, train: PreparedSplit) -> list[Finding]:
     """Say which attributes cannot help, and which tell the label."""
-    kinds = {kind.name: kind for kind in plan.attributes if not isinstance(kind, MultiLabel)}
+    single = [kind for kind in plan.attributes if isinstance(kind, Hierarchy) or not isinstance(kind, MultiLabel)]
+    kinds = {column: kind for kind in single for column in kind.columns}
     if not kinds:
         return []
     labels = [] if plan.task.input.has_objects or len(plan.source.label) != 1 else list(plan.source.label)
@@ -568,6 +569,7 @@ def _dropped_notes(report: EncodingReport, schema: Schema) -> Iterator[Finding]:
                 dropped=counts.dropped,
                 slots=schema[name].slots,
                 separator=separator,
+                kind=schema[name].spec.kind,
             )
 
 

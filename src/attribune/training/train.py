@@ -128,8 +128,8 @@ def train(
         text_pair: column of a second text, which is read with the first or compared with it.
         text_negative: for the task ``similarity``, column of a text that matches less well than the second.
         label: label column; several for aspects and spans.
-        attributes: columns with one value per row by their names, or `Categorical`, `MultiLabel`, `Numeric`, `Number`,
-            `Date`.
+        attributes: columns with one value per row by their names, or `Categorical`, `MultiLabel`, `Hierarchy`,
+            `Numeric`, `Number`, `Date`.
         values: tables (files) that describe the values of attributes, by attribute.
         weight: column with the weight of each training row in the loss.
         missing: texts that mean no value; by default `MISSING`.

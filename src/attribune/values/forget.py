@@ -42,7 +42,7 @@ from attribune.runs.folder import RunFolder
 from attribune.runs.recipe import Recipe
 from attribune.schema import Schema
 from attribune.schema.attributes import read_cells
-from attribune.schema.columns import canonical, column_batches
+from attribune.schema.columns import PATH, canonical, column_batches
 from attribune.schema.schema import Revision, check_listed
 from attribune.tasks import task_from_dict
 from attribune.values.record import ENROLMENTS, Change, Record, enrolments, replace_with, revise_run
@@ -227,6 +227,7 @@ def _forget(run: RunFolder, attribute: str, texts: Sequence[str], replace: Repla
         folder.check()
         folder.recover_model()
         check_files(folder.model)
+    texts = _with_levels_below(folders, attribute, texts)
     for folder in folders:
         recipe = folder.read_recipe()
         if not folder.outcome.is_file():
@@ -252,11 +253,28 @@ def _forget(run: RunFolder, attribute: str, texts: Sequence[str], replace: Repla
     return done
 
 
+def _with_levels_below(folders: Sequence[RunFolder], attribute: str, texts: Sequence[str]) -> list[str]:
+    """Return the values, and those that are below them in a hierarchy of any folder."""
+    found = dict.fromkeys(texts)
+    for schema in (folder.read_schema() for folder in folders):
+        if attribute in schema.names:
+            found |= dict.fromkeys(schema[attribute].with_levels_below(texts))
+    return list(found)
+
+
+def _names_in_tables(folder: RunFolder, attribute: str, texts: Sequence[str]) -> list[str]:
+    """Return the values as tables may name them: of a hierarchy also the lowest level, which has a column to itself."""
+    schema = folder.read_schema()
+    if attribute not in schema.nested:
+        return list(texts)
+    return list(dict.fromkeys([*texts, *(text.rpartition(PATH)[2] for text in texts)]))
+
+
 def _search(
     run: RunFolder, folders: Sequence[RunFolder], attribute: str, texts: Sequence[str], done: Forgotten
 ) -> set[Path]:
     """Return what still has a value: exports by their marks, and foreign files, which are searched."""
-    wanted, exports = Wanted(texts), list(marked_exports(run.path))
+    wanted, exports = Wanted(_names_in_tables(run, attribute, texts)), list(marked_exports(run.path))
     recipes = [folder.read_recipe() for folder in folders]
     written = [texts_of_run(folder, recipe) for folder, recipe in zip(folders, recipes, strict=True)]
     written += [texts_of_export(export, recipes[0]) for export in exports if not export.has(attribute, texts)]

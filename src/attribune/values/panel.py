@@ -19,7 +19,7 @@ from attribune.data.tables import read_table
 from attribune.errors import ConfigError, DataError
 from attribune.metrics.distributions import disagreement
 from attribune.models.predictor import Predictor
-from attribune.schema.columns import Table, column_batches, column_names
+from attribune.schema.columns import Table, column_batches, column_names, whole_columns
 from attribune.tasks.capabilities import PANEL, Verb, require
 
 __all__ = ["Panel", "check_panel"]
@@ -78,7 +78,7 @@ class Panel:
             if not names:
                 raise ConfigError(f"the panel is {name!r}, of which the model knows no value: add one, or give a table")
             ids = np.zeros((len(names), schema.slots), dtype=np.int64)
-            ids[:, attribute.columns.start] = np.arange(1, len(names) + 1)
+            ids[:, attribute.columns] = attribute.ids_of_values(names)
             return cls(names=names, ids=ids, columns=_columns(predictor, [name]))
         return cls._of_table(predictor, members, FileOptions(**reading))
 
@@ -86,13 +86,19 @@ class Panel:
     def _of_table(cls, predictor: Predictor, members: Any, reading: FileOptions) -> Self:
         table, schema = read_table(members, **reading.given()), predictor.schema
         source = str(members) if isinstance(members, str | Path) else "the panel"
-        given = [name for name in schema.sources if name in table.column_names]
+        nested = schema.nested
+        given = [
+            name
+            for name in schema.sources
+            if name in table.column_names or set(nested.get(name, (name,))) <= {*table.column_names}
+        ]
         if not given or not len(table):
             raise DataError(
                 f"{source} has {counted(len(table), 'row')} and the columns {', '.join(table.column_names)}: a panel "
                 f"has a row for each member, with one of the columns {', '.join(schema.sources)} at least"
             )
-        full = {name: table[name] if name in given else [None] * len(table) for name in schema.sources}
+        cells = whole_columns(table, given)
+        full = {name: cells[name] if name in given else [None] * len(table) for name in schema.sources}
         ids, report = schema.encode(full)
         attributes = [one.name for one in schema if one.column in given]
         for counts in (report.attributes[name] for name in attributes):
@@ -103,7 +109,7 @@ class Panel:
                     f"{as_call('enrol')}"
                 )
         named = "name" if "name" in table.column_names and "name" not in schema.sources else None
-        columns = [table[named]] if named else [table[name] for name in given]
+        columns = [table[named]] if named else [cells[name].to_pylist() for name in given]
         names = tuple(
             " ".join(str(cell) for cell in row if cell is not None) or "unknown" for row in zip(*columns, strict=True)
         )

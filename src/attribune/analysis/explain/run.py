@@ -33,7 +33,7 @@ from attribune.runs.labelled import LabelledRows
 from attribune.runs.loading import load_run
 from attribune.runs.recipe import Recipe
 from attribune.runs.verdict import AttributesTogether, attribute_gains, run_verdict
-from attribune.schema.columns import cell_text
+from attribune.schema.columns import cell_text, whole_columns
 from attribune.schema.schema import assigned_ids, assignments_text
 from attribune.tasks.capabilities import EXPLAIN, require
 
@@ -224,7 +224,10 @@ def _explain_row(
     return {
         "number": row,
         "text": f"{text}\n{second}" if second else text,
-        "attributes": {name: cell_text(selected[name][0]) for name in predictor.schema.sources},
+        "attributes": {
+            name: cell_text(column[0].as_py())
+            for name, column in whole_columns(selected, predictor.schema.sources).items()
+        },
         "predictions": counterfactuals(predictor, text, ids, instead=instead, top=top, second=second),
         "words": word_occlusion(predictor, text, ids, second=second),
     }

@@ -34,6 +34,13 @@ def add_recipe_flags(parser: argparse.ArgumentParser) -> None:
     add = attributes.add_argument
     add("--attributes", **SEVERAL, metavar="COL", help="columns with one value per row")
     add("--multi-label", **SEVERAL, metavar="COL[:SEP]", help="columns with several values per row")
+    add(
+        "--hierarchy",
+        **SEVERAL,
+        metavar="'COL > COL'",
+        help="nested columns, the upper ones first, such as 'country > state > city': a value that is missing or not "
+        "known is replaced by the level above",
+    )
     add("--numeric", **SEVERAL, metavar="COL", help="columns with numbers, split into quantile bins")
     add("--number", **SEVERAL, metavar="COL", help="columns with continuous numbers")
     add("--date", **SEVERAL, metavar="COL[:FORMAT]", help="columns with dates, read as year, month, weekday and age")
@@ -75,7 +82,15 @@ def recipe_of(options: argparse.Namespace) -> Recipe:
     values = {path: getattr(options, argument, None) for argument, paths in SETTINGS.items() for path in paths}
     values["data.quoting"] = reading_of(options).quoting
     values["data.attributes"] = (
-        attribute_list(options.attributes, options.multi_label, options.numeric, options.number, options.date) or None
+        attribute_list(
+            options.attributes,
+            options.multi_label,
+            options.numeric,
+            options.number,
+            date=options.date,
+            hierarchy=options.hierarchy,
+        )
+        or None
     )
     values["data.values"] = {name: {"table": file} for name, file in value_files(options.values or []).items()} or None
     given = {key: value for key, value in values.items() if value is not None}
@@ -210,13 +225,16 @@ def attribute_list(
     multi_label: Sequence[str] | None,
     numeric: Sequence[str] | None = None,
     number: Sequence[str] | None = None,
+    *,
     date: Sequence[str] | None = None,
+    hierarchy: Sequence[str] | None = None,
 ) -> list[dict[str, Any]]:
     """List the attributes as a recipe has them, from the words after the flags."""
     attributes: list[dict[str, Any]] = [{"kind": "categorical", "name": name} for name in categorical or ()]
     for item in multi_label or ():
         name, _, separator = item.partition(":")
         attributes.append({"kind": "multi_label", "name": name, "separator": separator or None})
+    attributes += [{"kind": "hierarchy", "name": name} for name in hierarchy or ()]
     attributes += [{"kind": "numeric", "name": name} for name in numeric or ()]
     attributes += [{"kind": "number", "name": name} for name in number or ()]
     for item in date or ():

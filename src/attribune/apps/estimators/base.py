@@ -44,7 +44,7 @@ from attribune.runs.labelled import LabelledRows
 from attribune.runs.loading import load_run, predictor_of
 from attribune.runs.recipe import Recipe
 from attribune.runs.results import RunResults
-from attribune.schema.kinds import Kind, as_kinds
+from attribune.schema.kinds import Kind, as_kinds, nested_columns
 from attribune.training.train import train
 from attribune.values.enrol import Enrolment, learn_values
 from attribune.values.learning import EnrolSettings
@@ -64,8 +64,8 @@ class AttributeEstimator(BaseEstimator, ABC):
     Args:
         text: text column, or several to join.
         text_pair: column of a second text, which is read with the first.
-        attributes: columns with one value per row by their names, or `Categorical`, `MultiLabel`, `Numeric`, `Number`,
-            `Date`.
+        attributes: columns with one value per row by their names, or `Categorical`, `MultiLabel`, `Hierarchy`,
+            `Numeric`, `Number`, `Date`.
         method: its name, or one with options such as ``Injector(bottleneck=8)``.
         settings: any other setting of a recipe by its path, such as ``{"training.weight_decay": 0.1}``.
         validation_fraction: share of the rows used to choose the best epoch; training stops early by them.
@@ -198,7 +198,9 @@ class AttributeEstimator(BaseEstimator, ABC):
     def _names(self) -> RowNames:
         """The columns that rows must have."""
         texts = tuple(name for what in ("text", "text_pair") for name in self._columns(what))
-        return RowNames(texts=texts, needed=(*texts, *(kind.name for kind in as_kinds(self.attributes))))
+        kinds = as_kinds(self.attributes)
+        needed = (*texts, *(kind.name for kind in kinds))
+        return RowNames(texts=texts, needed=needed, nested=nested_columns(kinds))
 
     def _columns(self, what: str) -> tuple[str, ...]:
         """Return the names of columns that a parameter gives."""

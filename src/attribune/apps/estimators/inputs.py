@@ -43,14 +43,14 @@ def read_columns(
             estimator, X, reset=is_fit and not continues, dtype=None, ensure_all_finite=False, ensure_min_samples=least
         )
         X = {f"x{number}": array[:, number] for number in range(array.shape[1])}
-        if lacking := [name for name in names.needed if name not in X]:
+        if lacking := [name for name in names.columns(X) if name not in X]:
             raise DataError(
                 f"an array has no names: its columns are {', '.join(X)}, and the estimator reads {', '.join(lacking)}; "
                 "give a table, or build the estimator for these columns, as in text='x0', attributes=['x1'] (what bags "
                 "or boosts estimators hands them an array)"
             )
     columns = RowInput.read(X, names, {}).columns
-    found = {name: as_array(columns[name], column=name) for name in names.needed}
+    found = {name: as_array(columns[name], column=name) for name in names.columns(column_names(columns))}
     for name in column_names(columns):
         if isinstance(name, str) and name not in found:
             # What cannot be read is left out: perhaps nobody reads it.

@@ -305,7 +305,9 @@ def _mistakes(rows: RunRows) -> Iterator[Section]:
         return
     table, data = rows.table.select([one.row for one in mistakes]), rows.recipe.data
     texts = rows.scored_rows.task.input.read_texts(data.text_input(), table)
-    names = [name for name in dict.fromkeys([*rows.recipe.attribute_names, *data.label]) if name in table.column_names]
+    names = [
+        name for name in dict.fromkeys([*rows.recipe.attribute_columns, *data.label]) if name in table.column_names
+    ]
     columns = {name: [cell_text(cell) for cell in table[name]] for name in names}
     examples = []
     for number, (one, text) in enumerate(zip(mistakes, texts, strict=True)):

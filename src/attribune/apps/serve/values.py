@@ -41,7 +41,7 @@ from attribune.apps.serve.service import AbandonedError, Service
 from attribune.apps.serve.settings import ServeSettings
 from attribune.core.job_folder import HeldError
 from attribune.errors import AttribuneError, ConfigError, DataError, ModelFolderError
-from attribune.schema import FittedAttribute, MultiLabel
+from attribune.schema import FittedAttribute, Hierarchy, MultiLabel
 from attribune.schema.schema import check_listed
 from attribune.values.forget import Forgotten
 from attribune.values.live_run import Compute, LearnedValue, LiveRun
@@ -212,7 +212,9 @@ def check_new_value(given: Any, attribute: FittedAttribute, model: ServedModel) 
             f"attribute {attribute.name!r} has the value {shown(text)!r} already: forget it before you learn it again"
         )
         raise Refused(409, "value", reason)
-    return text, unknown[0]
+    if isinstance(attribute.spec, Hierarchy) and len(unknown) > 1:
+        raise Refused(422, "value", f"{shown(unknown[0])!r}, a level above, is new, too: add it first")
+    return text, unknown[-1]
 
 
 def _row_with_value(

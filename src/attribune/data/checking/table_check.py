@@ -20,6 +20,7 @@ from attribune.core.wording import listed_counts
 from attribune.data.checking.copies import copy_findings, text_findings
 from attribune.data.checking.findings import shared_rows
 from attribune.data.checking.judgements import judge_among
+from attribune.data.checking.nesting import nesting_findings
 from attribune.data.checking.profiles import ColumnProfile, arrow_columns, column_codes, joint_codes, profile_column
 from attribune.data.checking.proposal import LACKING, Proposal
 from attribune.data.checking.roles import (
@@ -463,6 +464,8 @@ def _findings(
     }
     if words:
         yield Finding("value-words", {"words": words, "missing": list(missing)})
+    categories = [one for one in found.with_role("attribute") if found.roles[one.name].kind == "categorical"]
+    yield from nesting_findings({one.name: one.codes for one in categories})
 
 
 def _export_words(source: str, layout: Layout) -> str:
