@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from attribune.errors import ConfigError, DataError
-from attribune.schema import Hierarchy, Schema
+from attribune.runs.hidden_attributes import known_values
+from attribune.schema import Date, Hierarchy, Schema
 from attribune.schema.columns import column_batches
 
 PLACES: dict[str, list[Any]] = {
@@ -34,6 +35,23 @@ def test_a_row_has_the_path_to_each_level_and_children_of_two_parents_are_two_va
     assert report.attributes[NAME].below_empty == 3
     assert report.attributes[NAME].missing == 2
     assert schema.columns == ("country", "state", "city")
+
+
+def test_beside_dates_a_hierarchy_is_one_source_of_several_columns() -> None:
+    table = PLACES | {"posted": ["2024-01-03", "2023-02-05", "2024-05-06", "", "2024-01-03", "", ""]}
+    schema = Schema.fit(table, [Hierarchy(["country", "state", "city"]), Date("posted", parts=["year", "age"])])
+    assert schema.names == (NAME, "posted.year", "posted.age")
+    assert schema.columns == ("country", "state", "city", "posted")
+    assert schema.sources == (NAME, "posted")
+    assert [[one.name for one in schema.named(name)] for name in schema.sources] == [
+        [NAME],
+        ["posted.year", "posted.age"],
+    ]
+    known = known_values(schema, schema.encode(table)[0])
+    assert {name: rows.tolist() for name, rows in known.items()} == {
+        NAME: [True, True, True, True, False, True, False],
+        "posted": [True, True, True, False, True, False, False],
+    }
 
 
 def test_an_unseen_child_is_its_parent() -> None:
