@@ -116,8 +116,8 @@ def test_a_blend_counts_the_figures(looking: LinearModel, tmp_path: Path) -> Non
     )
 
 
-def test_recipes_of_before_have_no_surface() -> None:
-    assert TrainingRecipe().surface
+def test_recipes_have_no_surface_unless_it_is_said() -> None:
+    assert not TrainingRecipe().surface
     assert not TrainingRecipe.from_dict({}, source="recipe", saved=True).surface
 
 

@@ -112,7 +112,7 @@ def test_the_verdict_says_what_the_temperature_changed(run: RunFolder) -> None:
     assert found.values["temperature"] == temperature
     assert found.values["after"] == pytest.approx(after, abs=1e-6)
     assert found.values["before"] == pytest.approx(before, abs=1e-6)
-    assert found.text.startswith("The probabilities are calibrated on the validation rows (temperature ")
+    assert found.text.startswith("The probabilities are calibrated on rows that the network had not read (temperature ")
     other = RunFolder(run.path.with_name("raw"))
     assert "probabilities-calibrated" not in {one.code for one in other.read_results().findings}
     assert json.loads((other.path / "model" / "config.json").read_text()).get("calibration_temperature") is None

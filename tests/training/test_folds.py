@@ -109,11 +109,12 @@ def test_the_figures_are_of_all_rows_and_the_predictions_of_the_folds(run: RunFo
 
 
 def test_a_run_on_folds_is_compared_and_says_that_its_model_has_read_the_rows(run: RunFolder, tmp_path: Path) -> None:
-    other = trained(tmp_path / "linear", None, folds=3)
+    ROWS.to_csv(tmp_path / "rows.csv", index=False)
+    other = trained(tmp_path / "linear", None, str(tmp_path / "rows.csv"), folds=3)
     found = compare_runs(run.path, other.path)
     assert {one["part"] for one in found} == {"test"}
     assert found.notes == []
-    again = evaluate(run.path, ROWS)
+    again = evaluate(other.path, ROWS)
     assert any("240 rows have a text that is among the training texts" in note for note in again.notes)
 
 
@@ -136,6 +137,7 @@ def test_an_interrupted_run_goes_on_with_the_next_fold(
     np.testing.assert_allclose(first, second, rtol=1e-4, atol=1e-4)
 
 
+CHOSEN: dict[str, Any] = {"settings": {"data.split.folds": None}}
 TASKS = {
     "regression": {"label": "taste", "task": "regression"},
     "ordinal": {"label": "taste", "task": "ordinal"},
@@ -160,14 +162,14 @@ def test_tasks(case: str, backbone: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("count", "options", "folds"),
     [
-        (200, {}, 5),
-        (199, {}, None),
-        (200, {"folds": 0}, None),
-        (200, {"settings": {"data.split.fractions": (0.8, 0.2, 0.0)}}, None),
-        (200, {"test": ROWS[200:]}, None),
+        (200, CHOSEN, 5),
+        (199, CHOSEN, None),
+        (200, {}, None),
+        (200, {"settings": {**CHOSEN["settings"], "data.split.fractions": (0.8, 0.2, 0.0)}}, None),
+        (200, {**CHOSEN, "test": ROWS[200:]}, None),
     ],
 )
-def test_some_hundred_rows_are_divided_unless_it_is_said(
+def test_some_hundred_rows_are_divided_where_the_number_of_folds_is_left_open(
     count: int, options: dict[str, Any], folds: int | None, tmp_path: Path
 ) -> None:
     done = trained(tmp_path / "run", None, ROWS[:count], **options).read_results()

@@ -54,8 +54,6 @@ class SplitRecipe(Settings):
     Rows with the same text always stay in one part, unless a split by group has ``shared_texts``.
     """
 
-    before: ClassVar[Mapping[str, Any]] = {"folds": 0}
-
     by: Literal["random", "group", "time", "both"] = described(
         "random",
         "`random`, `group` (all rows with one value of the column stay together), `time` (the earliest "
@@ -72,7 +70,7 @@ class SplitRecipe(Settings):
     seed: Seed = described(FLAGS["training.seed"].default, "seed of the shuffling")
     folds: int | None = setting(
         "data.split.folds",
-        "by default 5 for 200 to 1,000 rows of one table, a frozen backbone and labels that linear models can learn",
+        "`null` takes 5 for 200 to 1,000 rows of one table, a frozen backbone and labels that linear models can learn",
         ge=0,
     )
 
@@ -279,7 +277,7 @@ class TrainingRecipe(Settings):
     removed: ClassVar[Mapping[str, str]] = {
         "set_encoders": "`attribune enrol` learns new values without an encoder, and as well; leave it out"
     }
-    before: ClassVar[Mapping[str, Any]] = {"calibration": False, "blend": "never", "surface": False}
+    before: ClassVar[Mapping[str, Any]] = {"calibration": False, "blend": "never"}
 
     epochs: float = setting("training.epochs", gt=0)
     steps: int | None = described(None, "maximum number of steps, instead of epochs", ge=1)
@@ -343,7 +341,7 @@ class TrainingRecipe(Settings):
     )
     blend: Literal["auto", "always", "never"] = setting("training.blend")
     surface: bool = described(
-        True,
+        False,
         "the linear model of words also reads how texts look (length, capitals, digits, symbols and marks), where that "
         "is better on the validation rows",
     )

@@ -221,7 +221,7 @@ def _pooled(name: str, models: Sequence[Scored]) -> Scored:
             _PART: {
                 attribute: np.concatenate([one.counts[_PART][attribute] for one in models])
                 for attribute in first.counts.get(_PART, {})
-                if all(attribute in one.counts[_PART] for one in models)
+                if all(attribute in one.counts.get(_PART, {}) for one in models)
             }
         },
         proper=_pooled_metrics([one.proper for one in models]),

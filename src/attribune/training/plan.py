@@ -152,9 +152,7 @@ class TrainingPlan:
         return replace(changed, is_candidate=self.is_candidate, blends=self.blends)
 
     def as_trained(self) -> Self:
-        """Return the plan of a network alone, to which nothing is fitted after its training; itself for a baseline."""
-        if self.model is None:
-            return self
+        """Return the plan of a model to which nothing is fitted after its training."""
         return replace(self, blends=False, training=self.training.model_copy(update={"calibration": False}))
 
     @property

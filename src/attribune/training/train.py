@@ -431,7 +431,7 @@ def _train_and_score(
     Returns:
         In the first process, the scores, the training record, and the model's predictor; nothing in the others.
     """
-    first = plan.as_trained() if data.folds else plan
+    first = plan.as_trained() if data.folds and plan.model is not None else plan
     predictor = _trained(first, folder, data, reporter, before_training=before_training, linears=linears)
     if predictor is None:
         return [], None, None
