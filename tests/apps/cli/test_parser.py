@@ -6,6 +6,7 @@ import argparse
 import io
 import re
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from commands import Outcome
@@ -114,6 +115,7 @@ def test_the_defaults_in_the_help_are_those_of_a_recipe() -> None:
     assert set(named) == {"method", "backbone", "folds", "epochs", "batch_size", "learning_rate", "seed", "blend"}
     settings = recipe.model_dump()
     for dest, default in named.items():
-        group, name = SETTINGS[dest][0].split(".")
-        value = settings[group][name]
+        value: Any = settings
+        for step in SETTINGS[dest][0].split("."):
+            value = value[step]
         assert default == (value if isinstance(value, str) else f"{value:g}")
