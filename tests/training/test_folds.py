@@ -137,7 +137,6 @@ def test_an_interrupted_run_goes_on_with_the_next_fold(
     np.testing.assert_allclose(first, second, rtol=1e-4, atol=1e-4)
 
 
-CHOSEN: dict[str, Any] = {"settings": {"data.split.folds": None}}
 TASKS = {
     "regression": {"label": "taste", "task": "regression"},
     "ordinal": {"label": "taste", "task": "ordinal"},
@@ -162,14 +161,14 @@ def test_tasks(case: str, backbone: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("count", "options", "folds"),
     [
-        (200, CHOSEN, 5),
-        (199, CHOSEN, None),
-        (200, {}, None),
-        (200, {"settings": {**CHOSEN["settings"], "data.split.fractions": (0.8, 0.2, 0.0)}}, None),
-        (200, {**CHOSEN, "test": ROWS[200:]}, None),
+        (200, {}, 5),
+        (199, {}, None),
+        (200, {"folds": 0}, None),
+        (200, {"settings": {"data.split.fractions": (0.8, 0.2, 0.0)}}, None),
+        (200, {"test": ROWS[200:]}, None),
     ],
 )
-def test_some_hundred_rows_are_divided_where_the_number_of_folds_is_left_open(
+def test_some_hundred_rows_are_divided_unless_it_is_said(
     count: int, options: dict[str, Any], folds: int | None, tmp_path: Path
 ) -> None:
     done = trained(tmp_path / "run", None, ROWS[:count], **options).read_results()

@@ -78,7 +78,7 @@ GROUPS: dict[str, dict[str, Flag]] = {
         "data.split.folds": Flag(
             "score each row by a model that has not read it, one of K that are trained for that on the other rows; 0 "
             "scores test rows alone; the model that is saved is trained on all rows",
-            0,
+            shown="5 for 200 to 1,000 rows, 0 for others",
             type=int,
             metavar="K",
         ),

@@ -54,6 +54,8 @@ class SplitRecipe(Settings):
     Rows with the same text always stay in one part, unless a split by group has ``shared_texts``.
     """
 
+    before: ClassVar[Mapping[str, Any]] = {"folds": 0}
+
     by: Literal["random", "group", "time", "both"] = described(
         "random",
         "`random`, `group` (all rows with one value of the column stay together), `time` (the earliest "
@@ -70,7 +72,7 @@ class SplitRecipe(Settings):
     seed: Seed = described(FLAGS["training.seed"].default, "seed of the shuffling")
     folds: int | None = setting(
         "data.split.folds",
-        "`null` takes 5 for 200 to 1,000 rows of one table, a frozen backbone and labels that linear models can learn",
+        "by default 5 for 200 to 1,000 rows of one table, a frozen backbone and labels that linear models can learn",
         ge=0,
     )
 
