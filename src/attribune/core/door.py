@@ -28,7 +28,9 @@ __all__ = [
 
 
 OPTIONS = {"date": "date_format"}
-"""What stands behind the column in the flag of a kind, as in ``--date COL:FORMAT``, if it is not the separator."""
+"""What stands behind the column in the flag of a kind, as in ``--date COL:FORMAT``, if it is not the separator.
+
+It stands here since messages and parsers name attributes without loading their kinds."""
 
 
 class Door:
