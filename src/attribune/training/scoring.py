@@ -26,10 +26,11 @@ from attribune.metrics.metric import Metric, MetricInfo, metric_info
 from attribune.metrics.results import HiddenAttributes, Scored, condition_of
 from attribune.models.linear import LinearModel
 from attribune.models.predictor import Predictor
+from attribune.runs.attribute_gains import value_counts
 from attribune.runs.folder import RunFolder
 from attribune.runs.hidden_attributes import hidden_attributes
 from attribune.runs.recipe import TrainingRecipe
-from attribune.runs.verdict import MAJORITY, TEXT_ONLY, WHOLE_TEXTS, value_counts
+from attribune.runs.verdict import MAJORITY, TEXT_ONLY, WHOLE_TEXTS
 from attribune.schema import Schema
 from attribune.tasks import Task
 from attribune.tasks.base import AUTO, LOSS, MAIN_METRIC, scored_metrics, unknown_selection
