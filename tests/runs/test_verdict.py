@@ -13,10 +13,17 @@ from attribune.metrics.bootstrap import PairedResult, YesOrNo, paired
 from attribune.metrics.formulas import mean_of
 from attribune.metrics.results import AttributeUse, Comparison, HiddenEffect
 from attribune.models.sizes import Sizes
-from attribune.runs.attribute_gains import AttributeGain, attribute_gains, gains_by_count, holm, value_counts
+from attribune.runs.attribute_gains import (
+    AttributeGain,
+    _rare_and_frequent,
+    attribute_gains,
+    gains_by_count,
+    holm,
+    value_counts,
+)
 from attribune.runs.recipe import Recipe
 from attribune.runs.training_record import TrainingRecord
-from attribune.runs.verdict import Verdict, _rare_and_frequent, run_verdict
+from attribune.runs.verdict import Verdict, run_verdict
 from attribune.schema import Categorical, MultiLabel, Schema
 
 SIZES = Sizes(total=9, trained=8, stored=7, stored_bytes=28, outputs=2, encoder=0, injected=0)
