@@ -133,6 +133,20 @@ def trained_runs(tmp_path_factory: pytest.TempPathFactory) -> TrainedRuns:
     return TrainedRuns((base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "trained")
 
 
+@pytest.fixture(scope="session")
+def backbone(trained_runs: TrainedRuns) -> Path:
+    """The folder of a tiny BERT."""
+    return trained_runs.backbone()
+
+
+@pytest.fixture(scope="session")
+def data(trained_runs: TrainedRuns) -> Path:
+    """The rows with which most runs are trained, as a table."""
+    from trained_runs import ROWS
+
+    return trained_runs.table(ROWS)
+
+
 @pytest.fixture
 def tiny_config() -> Callable[[str], PreTrainedConfig]:
     """Factory: the configuration of a tiny backbone of a family."""

@@ -35,11 +35,6 @@ Runs = Callable[[str], Path]
 
 
 @pytest.fixture
-def data(trained_runs: TrainedRuns) -> Path:
-    return trained_runs.table(ROWS)
-
-
-@pytest.fixture
 def run_of(trained_runs: TrainedRuns) -> Runs:
     """The run of a method with sites, which has learned enough that each of its layers changes something."""
 

@@ -48,11 +48,6 @@ OTHER = pytest.mark.exhaustive  # what decides knows nothing of methods
 
 
 @pytest.fixture
-def data(trained_runs: TrainedRuns) -> Path:
-    return trained_runs.table(ROWS)
-
-
-@pytest.fixture
 def run_of(trained_runs: TrainedRuns) -> Runs:
     """The finished run of a method, with attributes that have been given random vectors: a short training moves few."""
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from pathlib import Path
 
 import pytest
 
@@ -43,3 +44,16 @@ def fails(attribune: Attribune) -> Fails:
         return message
 
     return run
+
+
+def assert_verbs_run(run: Path, table: Path, output: Path, *more: Sequence[str]) -> None:
+    """The verbs that read a run with an attribute `user` and a table end without an error, and so do further ones."""
+    for words in (
+        ["evaluate", str(run), str(table)],
+        ["predict", str(run), str(table), "--panel", "user", "--output", str(output / "panel.csv")],
+        ["report", str(run), "--output", str(output / "page.html")],
+        ["explain", str(run), str(table), "--output", str(output / "explained.html")],
+        ["describe", str(run)],
+        *more,
+    ):
+        assert main(words) == 0, words

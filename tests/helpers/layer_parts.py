@@ -10,8 +10,10 @@ from typing import Any
 import torch
 from families import tiny_backbone
 from slow_layers import Matrix, Vector, added, matrix_times
-from tiny_models import exactly
+from tiny_models import exactly, recorded
 from torch import Tensor, nn
+
+from attribune.models.model import AttributeModel
 
 Change = Callable[[Vector, Any], Vector]
 """What is added to the features of a token, from its state before the map and what is known of its row."""
@@ -207,6 +209,20 @@ def changed_backbone(
         hook.changes = mine
         backbone.get_submodule(path).register_forward_hook(hook)
     return backbone
+
+
+def sites_of(model: AttributeModel) -> dict[tuple[str, int], nn.Module]:
+    """The sites of a model's method, by the path and the first feature of the module where each acts."""
+    places = ((place.path, place.start or 0) for place in model.method.acts_at)
+    return dict(zip(places, model.method.sites, strict=True))
+
+
+def states_of(model: AttributeModel, batch: Mapping[str, Tensor]) -> Tensor:
+    """The last states of the backbone in a model that is called."""
+    with recorded(model.backbone) as found, torch.no_grad():
+        model(**batch)
+    states: Tensor = found[0].last_hidden_state
+    return states
 
 
 def states_of_backbone(backbone: nn.Module, batch: Mapping[str, Tensor]) -> Tensor:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -58,12 +58,12 @@ def make_batch(attributes: int, *, padding: str = "right", rows: Sequence[int] =
     return {name: value[list(rows)] for name, value in batch.items()}
 
 
-def make_model(family: str, method: MethodConfig, *, attributes: int = 2, **options: Any) -> AttributeModel:
-    """A model over the tiny backbone of a family, in evaluation mode."""
-    task = Classification(classes=CLASSES)
-    return AttributeModel.build(
-        tiny_backbone(family), make_schema(attributes), task=task, method=method, **options
-    ).eval()
+def make_model(
+    family: str, method: MethodConfig, *, attributes: int = 2, backbone: Mapping[str, Any] | None = None, **options: Any
+) -> AttributeModel:
+    """A model over the tiny backbone of a family, which may have options, in evaluation mode."""
+    network, task = tiny_backbone(family, options=backbone or {}), Classification(classes=CLASSES)
+    return AttributeModel.build(network, make_schema(attributes), task=task, method=method, **options).eval()
 
 
 def at_random(method: nn.Module, *, size: float = 1.0) -> nn.Module:

@@ -16,11 +16,6 @@ from trained_runs import ROWS, TrainedRuns
 
 
 @pytest.fixture(scope="session")
-def backbone(trained_runs: TrainedRuns) -> Path:
-    return trained_runs.backbone()
-
-
-@pytest.fixture(scope="session")
 def runs(trained_runs: TrainedRuns, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the table data.csv and finished runs on it: injector, none and linear."""
     folder = tmp_path_factory.mktemp("runs")

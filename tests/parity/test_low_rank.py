@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from layer_parts import PARTS, changed_backbone, states_of_backbone
+from layer_parts import PARTS, changed_backbone, sites_of, states_of, states_of_backbone
 from slow_layers import added, assert_apart, assert_same, draw, matrix_times
 from tiny_models import (
     NUMBERS,
@@ -22,7 +22,6 @@ from tiny_models import (
     exactly,
     make_batch,
     make_model,
-    recorded,
     row_vectors,
 )
 from torch import Tensor, nn
@@ -82,9 +81,7 @@ def check(
     model, parts = exactly(make_model(family, config, attributes=attributes)), PARTS[family]
     at_random(model.method, size=0.5)
     tables = list(model.method.tables)
-    sites = dict(
-        zip(((place.path, place.start or 0) for place in model.method.acts_at), model.method.sites, strict=True)
-    )
+    sites = sites_of(model)
     kinds = ("q_proj", "v_proj")
     assert set(sites) == {(parts.path(layer, kind), parts.starts.get(kind, 0)) for layer in (0, 1) for kind in kinds}
     sizes = [table.shape[1] for table in tables]
@@ -93,9 +90,7 @@ def check(
     backbone = changed_backbone(family, changes, vectors, relative=relative)
     if fused_start is not None:
         model.method.acts_at[1] = replace(model.method.acts_at[1], start=fused_start)
-    with recorded(model.backbone) as found, torch.no_grad():
-        model(**batch)
-    compare(found[0].last_hidden_state, states_of_backbone(backbone, batch))
+    compare(states_of(model, batch), states_of_backbone(backbone, batch))
 
 
 CONFIG = Plora(rank=3, alpha=5.0, vector_size=4)

@@ -16,7 +16,7 @@ import pytest
 import torch
 from families import tiny_backbone
 from hosts import make_host
-from layer_parts import BIASES, NORMS, PARTS, changed_backbone, states_of_backbone
+from layer_parts import BIASES, NORMS, PARTS, changed_backbone, sites_of, states_of, states_of_backbone
 from slow_layers import assert_apart, assert_same, draw, matrix_times, slow_norm
 from tiny_models import (
     NUMBERS,
@@ -25,7 +25,6 @@ from tiny_models import (
     exactly,
     make_batch,
     make_model,
-    recorded,
     row_vectors,
     slots_of,
 )
@@ -103,9 +102,7 @@ def check(
     """The last states are those of a plain backbone whose modules are replaced by loops."""
     model, parts = exactly(make_model(family, config, attributes=attributes)), PARTS[family]
     at_random(model.method, size=0.4)
-    sites = dict(
-        zip(((place.path, place.start or 0) for place in model.method.acts_at), model.method.sites, strict=True)
-    )
+    sites = sites_of(model)
     layers = [number - 1 for number in config.layers or (1, 2)]
     norms = {(parts.path(layer, norm), 0) for norm in NORMS[config.norms] for layer in layers}
     maps = {
@@ -122,9 +119,7 @@ def check(
     for path, start in norms:
         fusions = [fuse(config.fusion, getattr(sites[path, start], name)) for name in ("gain", "bias")]
         backbone.get_submodule(path).register_forward_hook(partial(norm_by_hand, vectors, *fusions))
-    with recorded(model.backbone) as found, torch.no_grad():
-        model(**batch)
-    compare(found[0].last_hidden_state, states_of_backbone(backbone, batch))
+    compare(states_of(model, batch), states_of_backbone(backbone, batch))
 
 
 FAMILIES = ("bert", "modernbert", "llama", "t5")

@@ -16,10 +16,10 @@ import pytest
 import small_runs
 from commands import Outcome
 from processors import needs_int8
+from reporters import Notes
 from trained_runs import TrainedRuns
 
 from attribune.backbones import int8
-from attribune.core.progress import Reporter
 from attribune.data.table_files import table_batches
 from attribune.data.tables import read_table
 from attribune.errors import AttribuneWarning, DataError
@@ -33,16 +33,6 @@ pytestmark = pytest.mark.slow
 
 ROWS = small_runs.reviews(150, seed=5)
 ROWS[3]["user"] = ROWS[120]["user"] = "nobody"
-
-
-class Notes(Reporter):
-    """Keeps what it is told."""
-
-    def __init__(self) -> None:
-        self.lines: list[str] = []
-
-    def note(self, text: str) -> None:
-        self.lines.append(text)
 
 
 @pytest.fixture

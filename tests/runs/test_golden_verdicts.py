@@ -16,9 +16,10 @@ from attribune.findings import Finding
 from attribune.metrics.bootstrap import PairedResult
 from attribune.metrics.results import AttributeUse, Comparison, HiddenEffect
 from attribune.models.sizes import Sizes
+from attribune.runs.attribute_gains import AttributeGain, AttributesTogether, holm
 from attribune.runs.recipe import Recipe
 from attribune.runs.training_record import TrainingRecord
-from attribune.runs.verdict import AttributeGain, AttributesTogether, Verdict, holm, run_verdict
+from attribune.runs.verdict import Verdict, run_verdict
 
 FOLDER = Path(__file__).with_name("golden_verdicts")
 SIZES = Sizes(total=9, trained=8, stored=7, stored_bytes=28, outputs=2, encoder=0, injected=0)

@@ -18,15 +18,9 @@ from attribune.core.door import opened_command_line
 from attribune.findings import Finding
 from attribune.metrics.bootstrap import PairedResult
 from attribune.metrics.results import HiddenAttributes
+from attribune.runs.attribute_gains import AttributeGain, AttributesTogether, attribute_gains
 from attribune.runs.hidden_attributes import HidingRows, known_values
-from attribune.runs.verdict import (
-    AttributeEffect,
-    AttributeGain,
-    AttributesTogether,
-    GivenAway,
-    Verdict,
-    attribute_gains,
-)
+from attribune.runs.verdict import AttributeEffect, GivenAway, Verdict
 from attribune.schema import Categorical, Schema
 from attribune.tasks.classification import Classification
 

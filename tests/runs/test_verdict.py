@@ -9,23 +9,21 @@ from typing import Any
 import numpy as np
 import pytest
 
-from attribune.metrics.bootstrap import PairedResult, paired
+from attribune.metrics.bootstrap import PairedResult, YesOrNo, paired
 from attribune.metrics.formulas import mean_of
 from attribune.metrics.results import AttributeUse, Comparison, HiddenEffect
 from attribune.models.sizes import Sizes
-from attribune.runs.recipe import Recipe
-from attribune.runs.training_record import TrainingRecord
-from attribune.runs.verdict import (
+from attribune.runs.attribute_gains import (
     AttributeGain,
-    Verdict,
-    YesOrNo,
     _rare_and_frequent,
     attribute_gains,
     gains_by_count,
     holm,
-    run_verdict,
     value_counts,
 )
+from attribune.runs.recipe import Recipe
+from attribune.runs.training_record import TrainingRecord
+from attribune.runs.verdict import Verdict, run_verdict
 from attribune.schema import Categorical, MultiLabel, Schema
 
 SIZES = Sizes(total=9, trained=8, stored=7, stored_bytes=28, outputs=2, encoder=0, injected=0)

@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import small_runs
+from reporters import Notes
 from trained_runs import TrainedRuns
 
 from attribune.core.progress import Reporter
@@ -26,14 +27,8 @@ pytestmark = pytest.mark.slow
 COLUMNS: dict[str, Any] = {"text": "text", "label": "stars", "attributes": ["user"]}
 
 
-class Order(Reporter):
-    """Keeps what is reported."""
-
-    def __init__(self) -> None:
-        self.lines: list[str] = []
-
-    def note(self, text: str) -> None:
-        self.lines.append(text)
+class Order(Notes):
+    """Keeps when the model was checked, too."""
 
     def checked(self, *, epoch: float, metrics: Mapping[str, float]) -> None:
         self.lines.append("checked")

@@ -18,6 +18,7 @@ import pandas as pd
 import pytest
 import small_runs
 from live_service import client_of
+from reporters import Notes
 from safetensors.numpy import load_file, save_file
 
 from attribune import Categorical, MultiLabel, Predictor, Schema, enrol, evaluate, export, forget, predict, train
@@ -360,16 +361,6 @@ def test_a_network_that_reads_no_attributes_has_a_linear_model_that_reads_none(r
     assert [model.name for model in stored[:2]] == ["adapter", "adapter, not blended"]
 
 
-class Notes(Reporter):
-    """What is said during a training."""
-
-    def __init__(self) -> None:
-        self.said: list[str] = []
-
-    def note(self, text: str) -> None:
-        self.said.append(text)
-
-
 FEW = ROWS[:300].assign(
     coin=np.random.default_rng(0).choice(["heads", "tails"], 300),
     marks=["!" * (1 + row // 20) + " " + "?" * (row % 20) for row in range(300)],
@@ -397,7 +388,7 @@ def test_where_it_is_asked_for_and_cannot_be_it_is_said_why(
     (found,) = (one for one in results.findings if one.code == "blend-not-possible")
     assert found.values["reason"] == reason
     assert words in found.text
-    assert notes.said.count(found.text) == 1
+    assert notes.lines.count(found.text) == 1
     assert results.training.no_blend["reason"] == reason
     assert found.text in results.verdict.sentences()
     assert not (other.model / "blend.json").exists()
@@ -411,7 +402,7 @@ def test_where_it_is_not_asked_for_the_log_alone_has_why(
     with caplog.at_level(logging.INFO, logger="attribune"):
         other = trained(tmp_path / "run", FEW, reporter=notes)
     assert "no linear model counts beside the network: few-rows (30 of at least 50)" in caplog.text
-    assert not any("counts beside" in one for one in notes.said)
+    assert not any("counts beside" in one for one in notes.lines)
     assert "blend-not-possible" not in {one.code for one in other.read_results().findings}
 
 

@@ -12,6 +12,7 @@ import small_runs
 import torch
 from families import BERT_METHODS
 from lab_methods import needs_lab
+from reporters import Notes
 from tiny_models import at_random, make_batch, make_model
 from torch import Tensor, nn
 from trained_runs import ROWS, TrainedRuns
@@ -160,12 +161,6 @@ def test_large_tables_are_updated_by_rows_by_default(monkeypatch: pytest.MonkeyP
     assert not model.method.sparse_gradients
 
 
-class Notes(Reporter):
-    def __init__(self) -> None:
-        self.notes: list[str] = []
-        self.note = self.notes.append
-
-
 def recipe(library: TrainedRuns, rows: list[dict[str, Any]], **training: Any) -> Recipe:
     columns = {"text": "text", "label": "stars", "attributes": [{"name": "user"}], "max_length": 32}
     return Recipe.from_dict(
@@ -195,8 +190,8 @@ def test_a_training_that_updates_rows_alone(
     train(made, tmp_path / "run", baselines=False, reporter=notes)
     assert len(updated) == 6, "one step for two batches"
     assert max(updated) <= 8, "ids of the batch, that of hidden values among them"
-    assert any("only the rows of the values in a batch" in note for note in notes.notes)
-    assert not [note for note in notes.notes if "padding" in note or "raise max_length" in note], "there is no waste"
+    assert any("only the rows of the values in a batch" in note for note in notes.lines)
+    assert not [note for note in notes.lines if "padding" in note or "raise max_length" in note], "there is no waste"
 
 
 @pytest.mark.slow
@@ -209,10 +204,10 @@ def test_waste_is_said_with_its_figure(trained_runs: TrainedRuns, tmp_path: Path
     results = train(made, tmp_path / "run", baselines=False, reporter=notes)
     padding = results["training"]["padding_share"]
     assert padding > 1 / 3
-    (said,) = (note for note in notes.notes if "padding" in note)
+    (said,) = (note for note in notes.lines if "padding" in note)
     assert said.startswith(f"train: {padding:.0%} of the tokens")
     assert "the longest text has 32 ids" in said
-    (cut,) = (note for note in notes.notes if "texts cut" in note and note.startswith("train"))
+    (cut,) = (note for note in notes.lines if "texts cut" in note and note.startswith("train"))
     assert "raise max_length" in cut
 
 

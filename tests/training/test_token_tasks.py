@@ -17,6 +17,7 @@ import small_runs
 import torch
 from families import BERT_METHODS
 from fastapi.testclient import TestClient
+from resumed import assert_resumes_exactly
 from token_tables import ASKED, TAGGED, learned_spans, learned_tags, spans_command, tags_command, write_json_lines
 from trained_runs import TrainedRuns
 from transformers.modeling_outputs import BaseModelOutput
@@ -24,14 +25,12 @@ from transformers.modeling_outputs import BaseModelOutput
 from attribune.apps.cli import main
 from attribune.apps.serve import create_app, load_models
 from attribune.data.tables import read_table
-from attribune.models.auto import load_model
 from attribune.models.baselines import BASELINES
 from attribune.models.predictor_group import PredictorGroup
 from attribune.runs.loading import load_run
 from attribune.runs.stored_scores import StoredScores
 from attribune.tasks.base import scored_metrics
 from attribune.tasks.spans import answer_scores
-from attribune.training import trainer
 
 COMMANDS = {"tags": tags_command, "spans": spans_command}
 ROWS = {"tags": TAGGED, "spans": ASKED}
@@ -225,28 +224,12 @@ def test_a_sum_with_a_refused_method_is_refused(
 
 
 @pytest.mark.slow
-def test_an_interrupted_training_ends_with_the_same_weights(
-    folder: Path, backbone: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    more = ["training.evaluate_every=3", "--no-baselines"]
-    whole, cut = (
-        [*tags_command(folder / "tags.jsonl", tmp_path / name, backbone=backbone, epochs=2), *more]
-        for name in ("whole", "cut")
-    )
-    saved = trainer.AttributeTrainer._save_checkpoint
+def test_an_interrupted_training_ends_with_the_same_weights(folder: Path, backbone: Path, tmp_path: Path) -> None:
+    def command(run: Path) -> list[str]:
+        words = tags_command(folder / "tags.jsonl", run, backbone=backbone, epochs=2)
+        return [*words, "training.evaluate_every=3", "--no-baselines"]
 
-    def interrupted(self: Any, *given: Any, **more: Any) -> None:
-        saved(self, *given, **more)
-        raise KeyboardInterrupt
-
-    assert main(whole) == 0
-    with monkeypatch.context() as patch:
-        patch.setattr(trainer.AttributeTrainer, "_save_checkpoint", interrupted)
-        assert main(cut) == 130
-    assert list((tmp_path / "cut").glob("checkpoints/*/trainer_state.json"))
-    assert main([*cut, "--resume"]) == 0
-    one, other = (load_model(tmp_path / name).state_dict() for name in ("whole", "cut"))
-    assert all(torch.equal(value, other[name]) for name, value in one.items())
+    assert_resumes_exactly(command, tmp_path)
 
 
 @pytest.mark.slow

@@ -10,21 +10,13 @@ import families
 import pandas as pd
 import pytest
 import small_runs
+from reporters import Notes
 from transformers import AutoModel
 
 from attribune import Predictor, train
 from attribune.runs.folder import RunFolder
-from attribune.training.train import Reporter
 
 POSITIONS = 400
-
-
-class Notes(Reporter):
-    def __init__(self) -> None:
-        self.lines: list[str] = []
-
-    def note(self, text: str) -> None:
-        self.lines.append(text)
 
 
 @pytest.fixture(scope="module")

@@ -24,6 +24,7 @@ from attribune.metrics.metric import Metric
 from attribune.metrics.results import Comparison, HiddenAttributes, ResultRow, compare_metrics, intervals
 from attribune.metrics.tables import Comparisons, comparison_lines, html_blocks, table_cells, text_table
 from attribune.models.predictor import Predictor, Quantisation
+from attribune.runs.attribute_gains import AttributesTogether, attribute_gains, gains_by_count, value_counts
 from attribune.runs.folder import RunFolder
 from attribune.runs.hidden_attributes import hidden_attributes, judged_metrics
 from attribune.runs.labelled import FEW_TRAINED, LabelledRows
@@ -31,14 +32,7 @@ from attribune.runs.loading import load_run
 from attribune.runs.recipe import Recipe
 from attribune.runs.stored_scores import StoredScores, own_table
 from attribune.runs.training_record import TrainingRecord
-from attribune.runs.verdict import (
-    AttributesTogether,
-    Verdict,
-    attribute_gains,
-    gains_by_count,
-    run_verdict,
-    value_counts,
-)
+from attribune.runs.verdict import Verdict, run_verdict
 from attribune.tasks import Task
 from attribune.tasks.base import scored_metrics
 

@@ -191,7 +191,6 @@ def metrics_of_judges(scored_rows: ScoredRows, attributes: Sequence[FittedAttrib
         given, hidden = own.metric(), own.hidden_metric()
         assert hidden is not None
         gain = paired(given, hidden, level=1 - 0.05 / len(chosen))
-        is_better = (gain.difference > 0) == given.higher_is_better
         found.append(
             JudgeMetric(
                 row=int(rows[0]),
@@ -200,8 +199,8 @@ def metrics_of_judges(scored_rows: ScoredRows, attributes: Sequence[FittedAttrib
                 given=given.value(),
                 hidden=hidden.value(),
                 gain=gain,
-                is_better=gain.shows_difference and is_better,
-                is_worse=gain.shows_difference and not is_better,
+                is_better=gain.answer(given.name) == "yes",
+                is_worse=gain.answer(given.name) == "no",
             )
         )
     return sorted(found, key=lambda one: one.gain.difference)

@@ -16,11 +16,12 @@ from attribune.analysis.evaluate import AS_GIVEN, HIDDEN, evaluate
 from attribune.data.clusters import unpacked_clusters
 from attribune.errors import AttribuneError
 from attribune.metrics.results import Comparison, ResultRow
+from attribune.runs.attribute_gains import CountGain, gains_by_count, value_counts
 from attribune.runs.folder import RunFolder
 from attribune.runs.recipe import Recipe
 from attribune.runs.stored_scores import StoredScores, own_table
 from attribune.runs.training_record import TrainingRecord
-from attribune.runs.verdict import CountGain, Verdict, gains_by_count, run_verdict, value_counts
+from attribune.runs.verdict import Verdict, run_verdict
 from attribune.schema import Schema
 from attribune.schema.attributes import FittedAttribute, counts_of_rows
 from attribune.tasks import Task

@@ -23,12 +23,17 @@ __all__ = [
     "called",
     "is_command_line",
     "opened_command_line",
+    "option_of",
     "written_to_file",
 ]
 
 
-OPTIONS = {"date": "date_format"}
-"""What stands behind the column in the flag of a kind, as in ``--date COL:FORMAT``, if it is not the separator."""
+def option_of(kind: str) -> str:
+    """Return what stands behind the column in the flag of a kind, as in ``--date COL:FORMAT``.
+
+    The kind itself is not asked, since messages and parsers name attributes without loading their kinds.
+    """
+    return "date_format" if kind == "date" else "separator"
 
 
 class Door:
@@ -71,7 +76,7 @@ class Door:
         Args:
             option: the separator of several values, or the format of dates.
         """
-        more = f", {OPTIONS.get(kind, 'separator')}={option!r}" if option else ""
+        more = f", {option_of(kind)}={option!r}" if option else ""
         return f"{kind.title().replace('_', '')}({column!r}{more})"
 
     def attributes(self, specs: Sequence[Mapping[str, Any]]) -> str:
@@ -79,7 +84,7 @@ class Door:
         words = [
             repr(one["name"])
             if one["kind"] == "categorical"
-            else self.attribute(one["kind"], one["name"], one.get(OPTIONS.get(one["kind"], "separator")) or "")
+            else self.attribute(one["kind"], one["name"], one.get(option_of(one["kind"])) or "")
             for one in specs
         ]
         return f"attributes=[{', '.join(words)}]"

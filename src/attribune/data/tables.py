@@ -199,13 +199,13 @@ def read_table(
 
 
 def with_reading(source: Any, reading: Reading | ReadingOfAll, *, argument: str = "data") -> Any:
-    """Return a table with how its file is read, where anything is said of it.
+    """Return a table together with the options for reading its file, if any are given.
 
     Args:
         argument: the one whose table it is.
 
     Raises:
-        ConfigError: if something is said, and there is no table.
+        ConfigError: if options are given, but no table.
     """
     if not (given := FileOptions(**reading).given()):
         return source

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from statistics import NormalDist
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from scipy import sparse, special, stats
@@ -31,6 +31,7 @@ from attribune.metrics.sign_flips import FlipTest, flip_test, flipped, test_of_f
 __all__ = [
     "Interval",
     "PairedResult",
+    "YesOrNo",
     "effective_rows",
     "interval",
     "paired",
@@ -38,6 +39,9 @@ __all__ = [
     "paired_wilson",
     "wilson",
 ]
+
+YesOrNo = Literal["yes", "no", "not shown"]
+"""Whether the first of two models is better: yes or no where the interval shows it."""
 
 _HALVINGS = 50
 
@@ -154,6 +158,12 @@ class PairedResult:
     def shows_difference(self) -> bool:
         """Whether p is below 0.05, or 1 - `level` if that is less, and the interval lies on one side of zero."""
         return self.p_value < min(0.05, round(1 - self.level, 12)) and not self.low <= 0 <= self.high
+
+    def answer(self, metric: str) -> YesOrNo:
+        """Whether a is better than b, if the difference is one of this metric."""
+        if not self.shows_difference:
+            return "not shown"
+        return "yes" if (self.difference > 0) == metric_info(metric).higher_is_better else "no"
 
     @property
     def standard_error(self) -> float:

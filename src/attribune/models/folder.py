@@ -46,7 +46,7 @@ from attribune.models.blend import Blend
 from attribune.models.config import SET_ENCODERS, AttributeConfig, SavedSettings
 from attribune.models.sizes import Sizes
 from attribune.schema import Schema
-from attribune.tasks import task_from_dict
+from attribune.tasks import Task, task_from_dict
 
 __all__ = [
     "CARD",
@@ -57,7 +57,6 @@ __all__ = [
     "ModelSnapshot",
     "code_spans",
     "model_card",
-    "pipeline_of",
     "public_name",
     "render_card",
 ]
@@ -66,12 +65,6 @@ _SENSITIVE = re.compile(
     r"(?i)(?<![a-z])(age|aged|birth|born|gender|sex|race|racial|ethnic|religio|faith|politic|party|national|citizen|"
     r"origin|native|disab|health|diagnos|orientation|sexual|income|salary|marital|caste)"
 )
-_PIPELINES = {
-    "generation": "text-generation",
-    "similarity": "sentence-similarity",
-    "spans": "question-answering",
-    "tags": "token-classification",
-}
 
 
 def model_card(config: AttributeConfig, schema: Schema, sizes: Sizes, blend: Blend | None) -> str:
@@ -84,7 +77,7 @@ def model_card(config: AttributeConfig, schema: Schema, sizes: Sizes, blend: Ble
         method=method.name,
         stored_texts=[text for text in (method.stored_texts, blend and blend.stored_texts) if text],
         backbone=base or (Path(config.backbone).name if config.backbone else "a backbone built in memory"),
-        task_kind=task.kind,
+        task=task,
         pooling=config.pooling if task.input.scores == "texts" else None,
         outputs=task.outputs if task.head.outputs else None,
         config=config,
@@ -98,7 +91,7 @@ def render_card(
     *,
     base: str | None,
     method: str,
-    task_kind: str,
+    task: Task | type[Task],
     name: str | None = None,
     metrics: Sequence[EvalResult] = (),
     **facts: Any,
@@ -109,25 +102,18 @@ def render_card(
         template: its path in the package.
         base: the backbone's name on the hub, where it has one.
         method: name of the method, which becomes a tag.
-        task_kind: name of the task.
         name: the model's name, shown on the hub beside the metrics.
-        facts: variables of the template beside `method`, `task_kind` and `head`.
+        facts: variables of the template beside `method`, `task` and `head`.
     """
-    pipeline = pipeline_of(task_kind)
     head = ModelCardData(
         library_name="attribune",
         base_model=base,
-        pipeline_tag=pipeline,
-        tags=["attribune", method, pipeline],
+        pipeline_tag=task.pipeline,
+        tags=["attribune", method, task.pipeline],
         model_name=name if metrics else None,
         eval_results=list(metrics) or None,
     )
-    return _templates().get_template(template).render(head=head.to_yaml(), method=method, task_kind=task_kind, **facts)
-
-
-def pipeline_of(task_kind: str) -> str:
-    """Return what the hub calls models of a task."""
-    return _PIPELINES.get(task_kind, "text-classification")
+    return _templates().get_template(template).render(head=head.to_yaml(), method=method, task=task, **facts)
 
 
 def public_name(backbone: str | None) -> str | None:

@@ -14,7 +14,7 @@ from attribune.core.wording import counted
 from attribune.data.table_files import ENDINGS
 from attribune.metrics.tables import comparison_lines, markdown_table
 from attribune.models.blend import Blend
-from attribune.models.folder import CARD, SCHEMA, code_spans, pipeline_of, public_name, render_card
+from attribune.models.folder import CARD, SCHEMA, code_spans, public_name, render_card
 from attribune.runs.folder import RunFolder
 from attribune.runs.recipe import Recipe
 from attribune.runs.results import RunResults
@@ -35,7 +35,7 @@ def run_card(recipe: Recipe, schema: Schema, results: RunResults) -> str:
         "runs/templates/run_card.md.j2",
         base=base,
         method=results.method,
-        task_kind=recipe.task_kind,
+        task=recipe.task_class,
         name=f"{results.method} on {tables['train']}",
         metrics=_hub_metrics(recipe, results, tables),
         backbone=learner.backbone_words(base or Path(recipe.backbone.name).name),
@@ -89,7 +89,7 @@ def _hub_metrics(recipe: Recipe, results: RunResults, tables: Mapping[str, str])
     """Return the model's own metrics for the metadata block of the card."""
     return [
         EvalResult(
-            task_type=pipeline_of(recipe.task_kind),
+            task_type=recipe.task_class.pipeline,
             dataset_type=table,
             dataset_name=table,
             dataset_split=part,

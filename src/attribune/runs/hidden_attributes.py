@@ -14,7 +14,7 @@ from attribune.metrics.bootstrap import paired
 from attribune.metrics.metric import Metric
 from attribune.metrics.results import HiddenAttributes, HiddenEffect
 from attribune.models.predictor import Predictor
-from attribune.runs.verdict import attribute_gains
+from attribune.runs.attribute_gains import attribute_gains
 from attribune.schema import Schema
 from attribune.tasks import Task
 

@@ -27,16 +27,9 @@ from attribune.metrics.results import (
     intervals,
 )
 from attribune.metrics.tables import ResultDict, comparison_lines, html_blocks, table_cells, text_table
+from attribune.runs.attribute_gains import AttributesTogether, CountGain, attribute_gains, gains_by_count
 from attribune.runs.training_record import SavedRecord, TrainingRecord
-from attribune.runs.verdict import (
-    AttributesTogether,
-    Calibration,
-    CountGain,
-    Verdict,
-    attribute_gains,
-    gains_by_count,
-    run_verdict,
-)
+from attribune.runs.verdict import Calibration, Verdict, run_verdict
 from attribune.tasks import Task
 
 if TYPE_CHECKING:

@@ -1,20 +1,39 @@
-"""How a training went, as ``training.json`` and ``metrics.json`` have it."""
+"""Records of a run, as ``training.json`` and ``metrics.json`` have them, that of the training first."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
+from attribune.findings import Finding
 from attribune.models.sizes import Sizes
 
-__all__ = ["SavedRecord", "TrainingRecord"]
+__all__ = ["SavedRecord", "TrainingRecord", "VerdictPart"]
 
 
 class SavedRecord(BaseModel):
     """A part of the results of a run; fields that another version wrote are preserved."""
 
     model_config = ConfigDict(frozen=True, extra="allow")
+
+
+class VerdictPart(SavedRecord):
+    """A part of a verdict, whose first finding is its answer."""
+
+    def findings(self) -> Iterator[Finding]:
+        """Yield what the part shows."""
+        raise NotImplementedError
+
+    def sentences(self) -> list[str]:
+        """Return the findings in sentences."""
+        return [finding.text for finding in self.findings()]
+
+    @property
+    def headline(self) -> str:
+        """The answer without figures."""
+        return next(self.findings()).headline
 
 
 class TrainingRecord(SavedRecord):

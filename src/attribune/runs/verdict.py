@@ -12,19 +12,16 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-import numpy.typing as npt
 from pydantic import Field
 
 from attribune.core.flags import USUAL_LENGTH
 from attribune.findings import Finding
-from attribune.metrics.bootstrap import PairedResult, paired
-from attribune.metrics.metric import Metric, metric_info
-from attribune.metrics.results import LEAST_ROWS, AttributeUse, Comparison, HiddenEffect
+from attribune.metrics.bootstrap import YesOrNo
+from attribune.metrics.metric import metric_info
+from attribune.metrics.results import LEAST_ROWS, AttributeUse, Comparison
 from attribune.models.baselines import BASELINES
-from attribune.runs.training_record import SavedRecord, TrainingRecord
-from attribune.schema import Schema
-from attribune.schema.attributes import counts_of_rows, read_cells
-from attribune.schema.columns import Table, canonical, column_batches
+from attribune.runs.attribute_gains import AttributeGain, AttributesTogether, CountGain
+from attribune.runs.training_record import SavedRecord, TrainingRecord, VerdictPart
 
 if TYPE_CHECKING:
     from attribune.runs.recipe import Recipe
@@ -35,23 +32,12 @@ __all__ = [
     "TEXT_ONLY",
     "WHOLE_TEXTS",
     "AttributeEffect",
-    "AttributeGain",
-    "AttributesTogether",
     "BaselineResult",
-    "CountGain",
     "GivenAway",
     "KeptWeights",
     "Verdict",
-    "YesOrNo",
-    "attribute_gains",
-    "gains_by_count",
-    "holm",
     "run_verdict",
-    "value_counts",
 ]
-
-YesOrNo = Literal["yes", "no", "not shown"]
-"""Whether the first of two models is better: yes or no where the interval shows it."""
 
 MAJORITY, WHOLE_TEXTS, TEXT_ONLY = "majority", "linear, whole texts", "linear, text only"
 NOT_BLENDED = ", not blended"
@@ -60,29 +46,11 @@ NOT_BLENDED = ", not blended"
 
 ATTRIBUTES_ONLY = "attributes-only"
 _CHEAP = {WHOLE_TEXTS, TEXT_ONLY, MAJORITY, *(name for name, config in BASELINES.items() if config.is_cheap)}
-_RESAMPLES = 2_000
 _RIGHT, _USUAL = 0.99, 0.9  # what a baseline without texts reaches only if a column tells the label, and the majority
 _ERROR_LEFT = 0.1  # of the majority's: 99 % of the variance is explained
 
 
-class _Part(SavedRecord):
-    """A part of a verdict, whose first finding is its answer."""
-
-    def findings(self) -> Iterator[Finding]:
-        """Yield what the part shows."""
-        raise NotImplementedError
-
-    def sentences(self) -> list[str]:
-        """Return the findings in sentences."""
-        return [finding.text for finding in self.findings()]
-
-    @property
-    def headline(self) -> str:
-        """The answer without figures."""
-        return next(self.findings()).headline
-
-
-class KeptWeights(_Part):
+class KeptWeights(VerdictPart):
     """The check on the validation rows whose weights the model has.
 
     Args:
@@ -122,7 +90,7 @@ class KeptWeights(_Part):
             yield Finding("stopped-early")
 
 
-class Calibration(_Part):
+class Calibration(VerdictPart):
     """The temperature of the probabilities, and the proper score of a part's rows with it and without.
 
     Args:
@@ -141,7 +109,7 @@ class Calibration(_Part):
         yield Finding.of("probabilities-calibrated", rows=self.part, **self.model_dump(exclude={"part"}))
 
 
-class Blended(_Part):
+class Blended(VerdictPart):
     """A linear model counts beside the network, and what it changes.
 
     Args:
@@ -158,7 +126,7 @@ class Blended(_Part):
         yield Finding.of("blended-with-linear", **weights, rows=self.comparison.part, figures=[asdict(self.comparison)])
 
 
-class NotBlended(_Part):
+class NotBlended(VerdictPart):
     """No linear model counts beside the network, though one was asked for; the fields are those of the record."""
 
     reason: str
@@ -169,7 +137,7 @@ class NotBlended(_Part):
         yield Finding("blend-not-possible", self.model_dump())
 
 
-class _Compared(_Part):
+class _Compared(VerdictPart):
     """The model against another one.
 
     Args:
@@ -193,10 +161,10 @@ class _Compared(_Part):
     @property
     def is_mixed(self) -> bool:
         """Whether the model is better by one of the two metrics and worse by the other."""
-        return {"yes", "no"} <= {_answer(pair.metric, pair) for pair in self._figures}
+        return {"yes", "no"} <= {pair.answer(pair.metric) for pair in self._figures}
 
     def _found(self, code: str, **values: Any) -> Finding:
-        answers = {_answer(pair.metric, pair): pair.metric for pair in self._figures}
+        answers = {pair.answer(pair.metric): pair.metric for pair in self._figures}
         return Finding.of(
             code,
             **values,
@@ -245,160 +213,7 @@ class AttributeEffect(_Compared):
             yield Finding("hidden-overstates")
 
 
-class _Gain(_Part):
-    """What attributes change: the model with them against the same one with them hidden.
-
-    Args:
-        metric: of the comparison, the proper score of the task, or the main metric if there is none.
-        gain: the difference.
-        readable: by the metric `readable_metric`, if that is another one.
-        rows: how many rows were scored.
-        with_value: in how many of them a value was hidden that the model knows; None in early files.
-    """
-
-    metric: str
-    gain: PairedResult
-    readable_metric: str | None = None
-    readable: PairedResult | None = None
-    rows: int
-    with_value: int | None = None
-
-    @property
-    def _pairs(self) -> dict[str, PairedResult]:
-        """The differences by metric, the one that decides first."""
-        if self.readable is None or self.readable_metric is None:
-            return {self.metric: self.gain}
-        return {self.metric: self.gain, self.readable_metric: self.readable}
-
-    @property
-    def _figures(self) -> list[dict[str, Any]]:
-        return [{"metric": metric, **asdict(pair)} for metric, pair in self._pairs.items()]
-
-    @property
-    def _answers(self) -> set[YesOrNo]:
-        """Whether the model is better with them, by each metric alone and without a correction."""
-        return {_answer(metric, pair) for metric, pair in self._pairs.items()}
-
-
-def _gain_fields(effect: HiddenEffect) -> dict[str, Any]:
-    """Return the fields of a `_Gain`."""
-    (metric, gain), *rest = effect.pairs.items()
-    readable_metric, readable = rest[0] if rest else (None, None)
-    return {
-        "metric": metric,
-        "gain": gain,
-        "readable_metric": readable_metric,
-        "readable": readable,
-        "rows": effect.rows,
-        "with_value": effect.with_value,
-    }
-
-
-class AttributeGain(_Gain):
-    """What one attribute changes: the model with all attributes against the same one with this attribute hidden.
-
-    Args:
-        answer: whether the model is better with it, by `p_value`.
-        p_value: that of `gain` after Holm's correction for the number of attributes.
-    """
-
-    attribute: str
-    answer: YesOrNo
-    p_value: float
-
-    @property
-    def shows_no_gain(self) -> bool:
-        """Whether no difference is shown, and no gain by any metric before the correction either."""
-        return self.answer == "not shown" and "yes" not in self._answers
-
-    def findings(self) -> Iterator[Finding]:
-        """Yield what the attribute changes."""
-        contradicted = False
-        if self.readable is not None and self.readable_metric is not None:
-            contradicted = _answer(self.readable_metric, self.readable) not in ("not shown", self.answer)
-        codes = {"yes": "attribute-helps", "no": "attribute-hurts", "not shown": "attribute-not-shown"}
-        yield Finding.of(
-            codes[self.answer],
-            attribute=self.attribute,
-            rows=self.rows,
-            figures=self._figures,
-            corrected_p_value=self.p_value,
-            lost_by_correction=self.answer == "not shown" and not self.gain.low <= 0 <= self.gain.high,
-            contradicted=contradicted,
-        )
-
-
-class AttributesTogether(_Gain):
-    """What the attributes that show no gain alone change together.
-
-    Args:
-        attributes: their names.
-        hurting: attributes with which the model is worse, which are hidden on both sides of the comparison.
-        kept: the other attributes, as a recipe has them.
-    """
-
-    attributes: list[str]
-    hurting: list[str] = Field(default_factory=list)
-    kept: list[dict[str, Any]] = Field(default_factory=list)
-
-    @classmethod
-    def of(cls, effect: HiddenEffect | None) -> AttributesTogether | None:
-        """Return the part for what hiding them together has shown."""
-        if effect is None:
-            return None
-        return cls(attributes=list(effect.attributes), hurting=list(effect.hurting), **_gain_fields(effect))
-
-    @property
-    def is_too_little(self) -> bool:
-        """Whether the rows are too few, or have too few values, to show anything."""
-        few_values = self.with_value is not None and self.with_value < LEAST_ROWS
-        return few_values or (self.gain.can_show_none and self.gain.differing != 0)
-
-    @property
-    def can_be_left_out(self) -> bool:
-        """Whether the rows show no loss without them by any metric, and could have."""
-        return not self.is_too_little and "yes" not in self._answers
-
-    def findings(self) -> Iterator[Finding]:
-        """Yield whether they can be left out."""
-        values = {"attributes": self.attributes, "hurting": self.hurting, "rows": self.rows}
-        if self.is_too_little:
-            yield Finding.of(
-                "too-few-to-leave-out", **values, with_value=self.with_value, differing=self.gain.differing
-            )
-        elif self.can_be_left_out:
-            better = "no" in self._answers
-            yield Finding.of(
-                "attributes-to-leave-out", **values, figures=self._figures, better_without=better, kept=self.kept
-            )
-        else:
-            yield Finding.of("attributes-missed-together", **values, figures=self._figures)
-
-
-class CountGain(SavedRecord):
-    """What the attributes change in rows whose value of one attribute has some number of training rows.
-
-    Args:
-        low: the smallest number of training rows, and ``high`` the largest.
-        rows: how many rows these are.
-        answer: whether the model is better with its attributes than with all of them hidden.
-        gain: the difference of the main metric.
-    """
-
-    attribute: str
-    low: int
-    high: int
-    rows: int
-    answer: YesOrNo
-    gain: PairedResult
-
-    def sentence(self, metric: str) -> str:
-        """Say what the rows show by the main metric."""
-        shown = {"figures": [{"metric": metric, **asdict(self.gain)}], **self.model_dump(exclude={"gain"})}
-        return Finding("attributes-by-count", shown).text
-
-
-class GivenAway(_Part):
+class GivenAway(VerdictPart):
     """The baseline that reads no text is right nearly everywhere, since a column tells the label.
 
     Args:
@@ -523,7 +338,7 @@ class Verdict(SavedRecord):
     def findings(self) -> list[Finding]:
         """Return what the run shows: the answers first, then which weights were kept."""
 
-        def of(part: _Part | None) -> Iterator[Finding]:
+        def of(part: VerdictPart | None) -> Iterator[Finding]:
             return iter(()) if part is None else part.findings()
 
         return [
@@ -631,103 +446,6 @@ def _given_away(
     return GivenAway(metric=metric, value=value, majority=majority, columns=largest or list(attributes))
 
 
-def attribute_gains(alone: Sequence[HiddenEffect]) -> list[AttributeGain]:
-    """Judge each attribute by the model without it, with p-values corrected for their number (Holm 1979).
-
-    Args:
-        alone: the effects of single attributes.
-    """
-    firsts = [next(iter(effect.pairs.items())) for effect in alone]
-    corrected = holm([gain.p_value for _, gain in firsts])
-    return [
-        AttributeGain(
-            attribute=effect.attributes[0],
-            answer=_answer(metric, gain) if p_value < 0.05 else "not shown",
-            p_value=p_value,
-            **_gain_fields(effect),
-        )
-        for effect, (metric, gain), p_value in zip(alone, firsts, corrected, strict=True)
-    ]
-
-
-def holm(p_values: Sequence[float]) -> list[float]:
-    """Return p-values corrected for their number: the smallest times m, the next times m - 1, and never decreasing."""
-    order, corrected, highest = np.argsort(p_values, kind="stable"), [1.0] * len(p_values), 0.0
-    for rank, index in enumerate(order):
-        highest = max(highest, min(1.0, (len(p_values) - rank) * p_values[index]))
-        corrected[index] = highest
-    return corrected
-
-
-def gains_by_count(given: Metric, hidden: Metric, counts: Mapping[str, npt.NDArray[np.int64]]) -> list[CountGain]:
-    """Compare a model with itself without attributes, on rows with rare and with frequent values of each attribute.
-
-    Values that no training row has are a group of their own; the others are two groups with about as many rows. Rows
-    without a value are in none.
-
-    Args:
-        given: the main metric, and `hidden` that with every attribute hidden.
-        counts: for each attribute the training rows with each row's value (n,), as `value_counts` has them.
-    """
-    gains = []
-    for attribute, numbers in counts.items():
-        ranges = _rare_and_frequent(numbers) if len(numbers) == len(given) else []
-        for low, high in ranges if len(ranges) > 1 else ():
-            rows = (numbers >= low) & (numbers <= high)
-            gain = paired(given.select(rows), hidden.select(rows), resamples=_RESAMPLES)
-            gains.append(
-                CountGain(
-                    attribute=attribute,
-                    low=low,
-                    high=high,
-                    rows=int(rows.sum()),
-                    answer=_answer(given.name, gain),
-                    gain=gain,
-                )
-            )
-    return gains
-
-
-def value_counts(schema: Schema, table: Table) -> dict[str, npt.NDArray[np.int64]]:
-    """Return the training rows with each row's value (n,), for each attribute whose values have ids of their own.
-
-    A value that no training row has is counted 0, and a row without a value -1.
-    """
-    listed = [attribute for attribute in schema if attribute.spec.lists_values]
-    ids = schema.encode(table)[0] if listed else np.zeros((0, 0), np.int64)
-    counts = {attribute.name: counts_of_rows(attribute.counts, ids[:, attribute.columns]) for attribute in listed}
-    for name, numbers in counts.items():
-        numbers[~_has_value(schema, table, name)] = -1
-    return counts
-
-
-def _has_value(schema: Schema, table: Table, name: str) -> npt.NDArray[np.bool_]:
-    """Return whether each row (n,) has a value of an attribute, known or not."""
-    missing = frozenset(text for text in map(canonical, schema.missing) if text is not None)
-    found = []
-    column = schema[name].column
-    for first, columns in column_batches(table, [column]):
-        cells = read_cells(schema[name].spec, columns[column], missing=missing, first_row=first)
-        given = np.zeros(len(columns[column]), dtype=bool)
-        given[cells.rows] = True
-        found.append(given)
-    return np.concatenate(found) if found else np.zeros(0, dtype=bool)
-
-
-def _rare_and_frequent(counts: npt.NDArray[np.int64]) -> list[tuple[int, int]]:
-    """Return ranges of counts (n,), ends included: 0, and two with about as many rows; only those with enough rows."""
-    levels, rows = np.unique(counts[counts > 0], return_counts=True)
-    ends = np.cumsum(rows)
-    unseen = [(0, 0)] if (counts == 0).sum() >= LEAST_ROWS else []
-    if not len(levels) or ends[-1] < LEAST_ROWS:
-        return unseen
-    first, last = int(levels[0]), int(levels[-1])
-    split = int(np.abs(ends - ends[-1] / 2).argmin())
-    if min(ends[split], ends[-1] - ends[split]) < LEAST_ROWS:
-        return [*unseen, (first, last)]
-    return [*unseen, (first, int(levels[split])), (int(levels[split + 1]), last)]
-
-
 def _kept(recipe: Recipe, training: TrainingRecord, main_metric: str) -> KeptWeights | None:
     if not training.steps:
         return None
@@ -768,8 +486,8 @@ class _Pair:
 
     @property
     def answer(self) -> YesOrNo:
-        answer = _answer(self.first.metric, self.first)
-        return _answer(self.main.metric, self.main) if answer == "not shown" else answer
+        answer = self.first.answer(self.first.metric)
+        return self.main.answer(self.main.metric) if answer == "not shown" else answer
 
     @property
     def advantage(self) -> float:
@@ -827,9 +545,3 @@ def _hardest(pairs: Sequence[_Pair]) -> _Pair:
     if len({pair.first.metric for pair in pairs}) > 1:  # some have no proper score
         pairs = [_Pair(None, pair.main) for pair in pairs]
     return min(pairs, key=lambda pair: (pair.answer == "yes", pair.advantage))
-
-
-def _answer(metric: str, pair: PairedResult) -> YesOrNo:
-    if not pair.shows_difference:
-        return "not shown"
-    return "yes" if (pair.difference > 0) == metric_info(metric).higher_is_better else "no"

@@ -90,20 +90,14 @@ Unseen = Annotated[Literal["unknown", "error", "hash"], BeforeValidator(_known_c
 
 
 @checked_dataclass()
-class VocabularyKind:
-    """Settings shared by the kinds with a vocabulary."""
+class _ColumnKind:
+    """What all kinds share: they are called by the column that they read, unless they say another one."""
 
     name: ColumnName
-    _: KW_ONLY
-    min_count: AtLeastOne = 1
-    max_values: AtLeastOne | None = None
-    unseen: Unseen = "unknown"
-    buckets: AtLeastOne = 4096
-    salt: str | None = None
 
     @property
     def column(self) -> str:
-        """The column whose cells are read."""
+        """The column of a table whose cells are read."""
         return self.name
 
     @property
@@ -112,9 +106,9 @@ class VocabularyKind:
         return (self.column,)
 
     @property
-    def lists_values(self) -> bool:
-        """Whether every value has an id of its own."""
-        return self.unseen != "hash"
+    def words(self) -> str:
+        """What a cell must be, in words."""
+        return "a value of it"
 
     def value_of(self, text: str) -> str | None:
         """Return the value that the text of a cell means; None for no value.
@@ -129,7 +123,24 @@ class VocabularyKind:
     @property
     def derives_values(self) -> bool:
         """Whether a value is something else than the text of its cell."""
-        return type(self).value_of is not VocabularyKind.value_of
+        return type(self).value_of is not _ColumnKind.value_of
+
+
+@checked_dataclass()
+class VocabularyKind(_ColumnKind):
+    """Settings shared by the kinds with a vocabulary."""
+
+    _: KW_ONLY
+    min_count: AtLeastOne = 1
+    max_values: AtLeastOne | None = None
+    unseen: Unseen = "unknown"
+    buckets: AtLeastOne = 4096
+    salt: str | None = None
+
+    @property
+    def lists_values(self) -> bool:
+        """Whether every value has an id of its own."""
+        return self.unseen != "hash"
 
     def __post_init__(self) -> None:
         if self.unseen != "unknown" and (self.min_count > 1 or self.max_values is not None):
@@ -234,7 +245,7 @@ class Hierarchy(MultiLabel):
 
 
 @checked_dataclass()
-class Numeric:
+class Numeric(_ColumnKind):
     """A number per row, split into quantile bins of the training rows; a missing number is id 0.
 
     Args:
@@ -246,24 +257,8 @@ class Numeric:
 
     kind: ClassVar[str] = "numeric"
     lists_values: ClassVar[bool] = False
-    derives_values: ClassVar[bool] = False
-    name: ColumnName
     _: KW_ONLY
     bins: AtLeastOne = 10
-
-    @property
-    def column(self) -> str:
-        """The column whose cells are read."""
-        return self.name
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """The columns of a table that these cells are made of."""
-        return (self.column,)
-
-    def value_of(self, text: str) -> str | None:
-        """Return the number that the text of a cell means, as text."""
-        return text
 
 
 @checked_dataclass()
@@ -329,30 +324,40 @@ class Date(Categorical):
 
 
 @checked_dataclass()
-class DatePart(Categorical):
-    """The year, month, weekday or hour of a column of dates; the schema makes it of a `Date`.
+class _OfDate(_ColumnKind):
+    """A part of the dates of a column; the schema makes it of a `Date`.
 
     Args:
         of: the column.
-        part: what of the date is the value.
         date_format: how dates are written.
     """
 
-    kind: ClassVar[str] = "date_part"
     _: KW_ONLY
     of: ColumnName
-    part: DatePartName
     date_format: str
 
     @property
     def column(self) -> str:
-        """The column of a table that is read."""
+        """The column of a table whose cells are read."""
         return self.of
 
     @property
     def words(self) -> str:
         """What a cell must be, in words."""
         return date_words(self.date_format)
+
+
+@checked_dataclass()
+class DatePart(_OfDate, Categorical):
+    """The year, month, weekday or hour of a date.
+
+    Args:
+        part: what of the date is the value.
+    """
+
+    kind: ClassVar[str] = "date_part"
+    _: KW_ONLY
+    part: DatePartName
 
     def value_of(self, text: str) -> str | None:
         """Return the part of a date; None for a text that is no date, nor such a part itself."""
@@ -360,29 +365,10 @@ class DatePart(Categorical):
 
 
 @checked_dataclass()
-class DateAge(Number):
-    """The dates of a column as a continuous number of years, such as 2024.38; the schema makes it of a `Date`.
-
-    Args:
-        of: the column.
-        date_format: how dates are written.
-    """
+class DateAge(_OfDate, Number):
+    """A date as a continuous number of years, such as 2024.38."""
 
     kind: ClassVar[str] = "date_age"
-    derives_values: ClassVar[bool] = True
-    _: KW_ONLY
-    of: ColumnName
-    date_format: str
-
-    @property
-    def column(self) -> str:
-        """The column of a table that is read."""
-        return self.of
-
-    @property
-    def words(self) -> str:
-        """What a cell must be, in words."""
-        return date_words(self.date_format)
 
     def value_of(self, text: str) -> str | None:
         """Return the years of a date; None for a text that is no date, nor a number of years itself."""

@@ -26,8 +26,6 @@ from attribune.schema.columns import MISSING, Table, canonical, column_batches
 from attribune.schema.date_parts import with_parts
 from attribune.schema.descriptions import ValueTable, describe, fit_descriptions
 from attribune.schema.kinds import (
-    DateAge,
-    DatePart,
     Kind,
     MultiLabel,
     Numeric,
@@ -491,7 +489,7 @@ def assigned_ids(schema: Schema, assignments: Mapping[str, Sequence[str]]) -> np
     for name, attribute in [(given_name, one) for given_name in assignments for one in schema.named(given_name)]:
         values, (_, counts) = given[attribute.name], encoded[attribute.name]
         if counts.unread:
-            words = attribute.spec.words if isinstance(attribute.spec, DatePart | DateAge) else "a value of it"
+            words = attribute.spec.words
             raise ConfigError(f"attribute {name!r}: {values[0]!r} is not {words}: correct it, or leave it out")
         if counts.unseen and name == attribute.name:
             known = attribute.values

@@ -122,12 +122,14 @@ class Decoded:
 class Task(ABC):
     """The interface of a task to model, data and evaluation; subclasses are frozen dataclasses.
 
-    ``kind`` is its name in recipes and saved models, and ``input`` what of a row it reads.
+    ``kind`` is its name in recipes and saved models, ``pipeline`` what the hub calls its models, and ``input`` what of
+    a row it reads.
     ``changeable`` names the options that may change when a run is trained further, and ``no_label`` which texts, beside
     those that a recipe names, are no labels: among numbers they cannot be a class.
     """
 
     kind: ClassVar[str]
+    pipeline: ClassVar[str] = "text-classification"
     input: ClassVar[TaskInput] = SingleText()
     changeable: ClassVar[tuple[str, ...]] = ("missing", "score_by")
     no_label: ClassVar[tuple[str, ...]] = ()

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import numbers
 from abc import ABC, abstractmethod
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -719,9 +719,9 @@ def _named_as(shares: Sequence[ShareOf | None], classes: Sequence[str]) -> list[
     names = {number_of(name): name for name in classes}
     named: list[ShareOf | None] = []
     for cell in shares:
-        found: Counter[str] = Counter()
+        found: dict[str, float] = defaultdict(float)
         for name, share in (cell or {}).items():
-            found[names.get(number_of(name), name)] += share  # type: ignore[assignment]  # a counter of shares
+            found[names.get(number_of(name), name)] += share
         named.append(None if cell is None else found)
     return named
 

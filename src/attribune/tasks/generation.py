@@ -56,6 +56,7 @@ class Generation(Task):
     """
 
     kind: ClassVar[str] = "generation"
+    pipeline: ClassVar[str] = "text-generation"
     input: ClassVar[TaskInput] = WrittenText()
     main_metric: ClassVar[str] = "perplexity"
     outputs: ClassVar[int] = 2

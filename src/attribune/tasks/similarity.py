@@ -170,6 +170,7 @@ class Similarity(Task):
     """
 
     kind: ClassVar[str] = "similarity"
+    pipeline: ClassVar[str] = "sentence-similarity"
     input: ClassVar[TaskInput] = _SimilarTexts()
     no_label: ClassVar[tuple[str, ...]] = NO_NUMBER
     form: Form

@@ -299,6 +299,7 @@ class Spans(TokenTask):
     """
 
     kind: ClassVar[str] = "spans"
+    pipeline: ClassVar[str] = "question-answering"
     input: ClassVar[TaskInput] = QuestionAndContext()
     main_metric: ClassVar[str] = "f1"
     outputs: ClassVar[int] = 2

@@ -230,6 +230,7 @@ class Tags(TokenTask):
     """
 
     kind: ClassVar[str] = "tags"
+    pipeline: ClassVar[str] = "token-classification"
     input: ClassVar[TaskInput] = WordList()
     classes: Annotated[tuple[str, ...], BeforeValidator(_class_names)]
     scheme: Scheme = "none"

@@ -18,7 +18,7 @@ from attribune.data.clusters import Clusters, clustered
 from attribune.errors import DataError
 from attribune.findings import Finding
 from attribune.metrics.bootstrap import PairedResult, paired
-from attribune.metrics.metric import equal_clusters, metric_info
+from attribune.metrics.metric import equal_clusters
 from attribune.models.base import ConditionedModel
 from attribune.models.blend import Blend, owners_of_words
 from attribune.models.linear import LinearModel
@@ -241,7 +241,7 @@ class Gain:
     @property
     def is_better(self) -> bool:
         """Whether an improvement is shown."""
-        return self.found.shows_difference and (self.found.difference > 0) == metric_info(self.metric).higher_is_better
+        return self.found.answer(self.metric) == "yes"
 
     def __str__(self) -> str:
         low, high = self.found.low, self.found.high

@@ -10,8 +10,7 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import asdict
 from functools import partial
 from pkgutil import resolve_name
-from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -54,7 +53,10 @@ from attribune.values.posterior import learn_value_priors
 if TYPE_CHECKING:
     from attribune.training.sharding import ShardedTables
 
-__all__ = ["build_model", "fill_memory", "fit", "train_neural"]
+__all__ = ["FitBaselines", "build_model", "fill_memory", "fit", "train_neural"]
+
+FitBaselines: TypeAlias = Callable[[ConditionedModel], Mapping[str, LinearModel]]
+"""Fits what is compared with a model that reads texts as this one does; returns the linear models by name."""
 
 
 def fill_memory(model: ConditionedModel, source: DataPlan, data: PreparedData, reporter: Reporter) -> None:
@@ -93,14 +95,12 @@ def train_neural(
     folder: RunFolder,
     data: PreparedData,
     reporter: Reporter,
-    before_training: Callable[[ConditionedModel], None] | None = None,
-    linears: Mapping[str, LinearModel] = MappingProxyType({}),
+    fit_baselines: FitBaselines | None = None,
 ) -> None:
     """Build the model of a training, encode the rows, train, and save the model.
 
     Args:
-        before_training: what is done before, with the model as it was built.
-        linears: the linear baselines, by name, as far as they are fitted then.
+        fit_baselines: called before the training, with the model as it was built.
     """
     source, settings = training.data, training.training
     transformers.set_seed(settings.seed)
@@ -113,8 +113,7 @@ def train_neural(
     validation = encode_validation(data, source, model)
     for note in data.notes[note_count:]:
         reporter.note(note.text)
-    if before_training is not None:
-        before_training(model)
+    linears = {} if fit_baselines is None else fit_baselines(model)
     outcome = fit(model, train, validation, settings, folder, reporter)
     if plan.method.further_training:
         train_further = resolve_name(plan.method.further_training)

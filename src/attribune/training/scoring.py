@@ -6,7 +6,7 @@ import io
 import logging
 import operator
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import replace
 from typing import Any
 
@@ -26,16 +26,17 @@ from attribune.metrics.metric import Metric, MetricInfo, metric_info
 from attribune.metrics.results import HiddenAttributes, Scored, condition_of
 from attribune.models.linear import LinearModel
 from attribune.models.predictor import Predictor
+from attribune.runs.attribute_gains import value_counts
 from attribune.runs.folder import RunFolder
 from attribune.runs.hidden_attributes import hidden_attributes
 from attribune.runs.recipe import TrainingRecipe
-from attribune.runs.verdict import MAJORITY, TEXT_ONLY, WHOLE_TEXTS, value_counts
+from attribune.runs.verdict import MAJORITY, TEXT_ONLY, WHOLE_TEXTS
 from attribune.schema import Schema
 from attribune.tasks import Task
 from attribune.tasks.base import AUTO, LOSS, MAIN_METRIC, scored_metrics, unknown_selection
 from attribune.tasks.capabilities import LINEAR, can
 from attribune.training.baselines import BASELINE_ROWS, chosen_rows, fit_linear
-from attribune.training.plan import DataPlan
+from attribune.training.plan import DataPlan, TrainingPlan
 from attribune.training.preparation import PreparedData, PreparedSplit
 from attribune.values.traces import value_marks
 
@@ -157,14 +158,12 @@ def write_predictions(
 
 
 def score_baselines(
-    source: DataPlan,
+    training: TrainingPlan,
     data: PreparedData,
     reporter: Reporter,
     *,
     encoder: Reader,
-    exclude: set[str],
-    by: str,
-    surface: bool,
+    exclude: Set[str],
     linears: dict[str, LinearModel],
 ) -> list[Scored]:
     """Fit and score the cheap baselines, except the excluded ones, and the majority class of the training rows.
@@ -173,12 +172,11 @@ def score_baselines(
     `linear, whole texts` reads all. Where there are attributes, `linear, text only` does not read them.
 
     Args:
-        encoder: of the model that they are compared with.
-        by: what chooses their penalty, as `selection_score` takes it.
-        surface: see `fit_linear`.
+        training: of the model that they are compared with.
+        encoder: of this model.
         linears: gets the linear models, by name.
     """
-    scored = []
+    scored, source, settings = [], training.data, training.training
     is_learnable = can(data.task, LINEAR)
     if not is_learnable:
         reporter.note(f"the linear baselines cannot learn the task {data.task.kind!r} and are left out")
@@ -201,7 +199,7 @@ def score_baselines(
         some = f" on {BASELINE_ROWS:,} of {row_count:,} rows" if row_count > BASELINE_ROWS else ""
         reporter.note(f"fitting the baseline {method}{some}")
         try:
-            model = fit_linear(rows, text, reporter, by=by, surface=surface)
+            model = fit_linear(rows, text, reporter, by=settings.select_by, surface=settings.surface)
         except DataError as error:  # such as texts without words
             reporter.note(f"the baseline {method} is left out: {error}")
             continue

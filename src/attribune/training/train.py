@@ -5,13 +5,12 @@ from __future__ import annotations
 import logging
 import shutil
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from contextlib import ExitStack
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from pkgutil import resolve_name
-from types import MappingProxyType
 from typing import Any, Unpack
 
 import torch
@@ -56,7 +55,7 @@ from attribune.training.folds import (
     prepare_folds,
     scored_rows,
 )
-from attribune.training.neural import train_neural
+from attribune.training.neural import FitBaselines, train_neural
 from attribune.training.plan import TrainingPlan, comparison_recipes, settled
 from attribune.training.preparation import (
     PreparedData,
@@ -174,11 +173,11 @@ def train(
     from_main(folder.refuse_foreign)
     with training_alone(), ExitStack() as stack:
         from_main(lambda: stack.enter_context(folder.held()))
-        options: dict[str, Any] = {"baselines": baselines, "resume": resume}
-        if seconds is None:
-            return _train(recipe, folder, others, tables, reporter, **options)
-        choice = _choose(recipe, folder, tables, reporter, budget=seconds, resume=resume)
-        return _train(choice.recipe(recipe), folder, others, tables, reporter, choice=choice, **options)
+        choice = None
+        if seconds is not None:
+            choice = _choose(recipe, folder, tables, reporter, budget=seconds, resume=resume)
+            recipe = choice.recipe(recipe)
+        return _train(recipe, folder, others, tables, reporter, baselines=baselines, resume=resume, choice=choice)
 
 
 def _auto_budget(method: Any, budget: str | None) -> float | None:
@@ -320,36 +319,51 @@ def _run(
     rows = shuffle(data, seed=plan.data.seed) if plan.is_shuffled else data
     from_main(lambda: _check_same_rows(folder, rows_digest(rows, plan.data)))
 
-    fitted: list[Scored] = []
-    linears: dict[str, LinearModel] = {}
-
-    def fit_baselines(model: Scorer) -> None:
-        """Fit them once: before the model is trained, or else beside one that was trained before."""
-        if not fitted and can(data.task, MAJORITY) and baselines and is_main():
-            encoder, exclude = model.row_encoder(plan.data.text), {plan.learner.name, *comparisons}
-            settings = plan.training
-            options: dict[str, Any] = {"by": settings.select_by, "surface": settings.surface}
-            options |= {"encoder": encoder, "exclude": exclude}
-            if rows.folds:
-                reporter.note(f"fitting the baselines on {len(rows.folds)} folds")
-                folds = [score_baselines(plan.data, fold, Reporter(), linears={}, **options) for fold in rows.folds]
-                fitted.extend(pooled_scores(folds))
-            else:
-                fitted.extend(score_baselines(plan.data, rows, reporter, linears=linears, **options))
-
-    scored, record, predictor = _train_and_score(
-        plan, folder, rows, reporter, before_training=fit_baselines, linears=linears
-    )
+    beside = _Baselines(plan=plan, data=rows, exclude={plan.learner.name, *comparisons}, reporter=reporter)
+    trained = _train_and_score(plan, folder, rows, reporter, fit_baselines=beside.fit if baselines else None)
+    compared: list[Scored] = []
     for name, other in comparisons.items():
         reporter.note(f"training {name} for comparison")
         is_described = other.data.source.values == plan.data.source.values
         other_rows = data if is_described else describe_as(data, other.data.source.values)
-        scored += _compare(other, RunFolder(folder.path / "compare" / name), other_rows, reporter)
-    if predictor is None or record is None:
+        compared += _compare(other, RunFolder(folder.path / "compare" / name), other_rows, reporter)
+    if trained is None:
         return {}
-    fit_baselines(predictor.model)
+    scored, record, predictor = trained
+    if baselines:
+        beside.fit(predictor.model)
+    scored += [*compared, *beside.scored]
     data = replace(data, task=predictor.task)
-    return _write_results(folder, plan.recipe, data, [*scored, *fitted], record, chosen_by=chosen_by).to_dict()
+    return _write_results(folder, plan.recipe, data, scored, record, chosen_by=chosen_by).to_dict()
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Baselines:
+    """The cheap baselines beside a model, which are fitted once: before it is trained, or beside a trained one.
+
+    Attributes:
+        exclude: methods that the run trains anyway.
+    """
+
+    plan: TrainingPlan
+    data: PreparedData
+    exclude: Set[str]
+    reporter: Reporter
+    scored: list[Scored] = field(default_factory=list)
+
+    def fit(self, model: Scorer) -> Mapping[str, LinearModel]:
+        """Fit and score them, unless that is done; returns the linear models by name, none of folds."""
+        linears: dict[str, LinearModel] = {}
+        if self.scored or not (can(self.data.task, MAJORITY) and is_main()):
+            return linears
+        encoder, folds = model.row_encoder(self.plan.data.text), self.data.folds
+        fitted = partial(score_baselines, self.plan, encoder=encoder, exclude=self.exclude)
+        if folds:
+            self.reporter.note(f"fitting the baselines on {len(folds)} folds")
+            self.scored.extend(pooled_scores([fitted(fold, Reporter(), linears={}) for fold in folds]))
+        else:
+            self.scored.extend(fitted(self.data, self.reporter, linears=linears))
+        return linears
 
 
 def _prepared(plan: TrainingPlan, tables: Mapping[str, Any] | None, reporter: Reporter) -> PreparedData:
@@ -372,9 +386,10 @@ def _compare(plan: TrainingPlan, folder: RunFolder, data: PreparedData, reporter
     """Train another method on the same rows; returns its scores in the first process, and none in the others."""
     from_main(partial(folder.begin, plan.recipe, resume=True))
     rows = shuffle(data, seed=plan.data.seed) if plan.is_shuffled else data
-    scored, record, predictor = _train_and_score(plan, folder, rows, reporter)
-    if predictor is None or record is None:
+    trained = _train_and_score(plan, folder, rows, reporter)
+    if trained is None:
         return []
+    scored, record, predictor = trained
     _write_results(folder, plan.recipe, replace(rows, task=predictor.task), scored, record)
     return scored[:1]
 
@@ -419,22 +434,20 @@ def _train_and_score(
     data: PreparedData,
     reporter: Reporter,
     *,
-    before_training: Callable[[Scorer], None] | None = None,
-    linears: Mapping[str, LinearModel] = MappingProxyType({}),
-) -> tuple[list[Scored], TrainingRecord | None, Predictor | None]:
+    fit_baselines: FitBaselines | None = None,
+) -> tuple[list[Scored], TrainingRecord, Predictor] | None:
     """Train one method, and score it with and without its attributes, where there are folds on the rows of all.
 
     Args:
-        before_training: what is done with a network before it is trained.
-        linears: the linear baselines, as far as that has fitted them.
+        fit_baselines: see `train_neural`.
 
     Returns:
-        In the first process, the scores, the training record, and the model's predictor; nothing in the others.
+        In the first process, the scores, the training record, and the model's predictor; None in the others.
     """
     first = plan.as_trained() if data.folds and plan.model is not None else plan
-    predictor = _trained(first, folder, data, reporter, before_training=before_training, linears=linears)
+    predictor = _trained(first, folder, data, reporter, fit_baselines=fit_baselines)
     if predictor is None:
-        return [], None, None
+        return None
     if data.folds:
         scored = _cross_validate(plan, folder, predictor, data, reporter)
     else:
@@ -448,13 +461,12 @@ def _trained(
     data: PreparedData,
     reporter: Reporter,
     *,
-    before_training: Callable[[Scorer], None] | None = None,
-    linears: Mapping[str, LinearModel] = MappingProxyType({}),
+    fit_baselines: FitBaselines | None = None,
 ) -> Predictor | None:
     """Train one method, unless its model exists; returns its predictor in the first process, and none in the others."""
     is_trained = from_main(folder.outcome.is_file)
     if plan.model is not None and not is_trained:
-        train_neural(plan, plan.model, folder, data, reporter, before_training=before_training, linears=linears)
+        train_neural(plan, plan.model, folder, data, reporter, fit_baselines=fit_baselines)
     if not is_main():
         return None
     if (baseline := plan.learner.baseline) is not None and not is_trained:

@@ -99,12 +99,12 @@ class HistoryEncoder(Reader):
                 "model.memory to those of the training rows (`Histories.added`)"
             )
         if histories.vectors is not None:
-            histories.vectors.load()  # what is wrong with the backbone is said before any row is read
+            histories.vectors.load()  # so that errors of the backbone come before any row is read
         return cls(encoder, histories)
 
     @classmethod
     def refusal(cls, settings: InputSettings) -> str | None:
-        """Return why no history can be read of the rows of a recipe; None if it can."""
+        """Return why the rows of a recipe can have no history; None if they can."""
         history = cast(History, settings.method)
         if (refusal := history.attribute_refusal(settings.attributes)) is not None:
             return refusal

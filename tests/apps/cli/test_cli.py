@@ -38,11 +38,6 @@ exhaustive = pytest.mark.exhaustive
 
 
 @pytest.fixture
-def data(trained_runs: TrainedRuns) -> Path:
-    return trained_runs.table(ROWS)
-
-
-@pytest.fixture
 def train(tmp_path: Path, trained_runs: TrainedRuns) -> Words:
     """The words of a training with every setting small; more can be added."""
     backbone = trained_runs.backbone()

@@ -374,15 +374,14 @@ def test_texts_of_who_has_left_are_not_scored(size: int, models: dict[str, Serve
 # 5. Signals
 
 SERVE = """
-import os, signal, sys, time
+import signal, sys
 signal.signal(signal.SIGHUP, signal.SIG_DFL)  # ignored where the tests run under nohup
 from attribune.apps.cli import main
 from attribune.apps.serve.models import ServedModel
 answer = ServedModel.answer_together
 def slow(rows):
     for file in [text for columns in rows.values() for text in columns["text"] if text]:
-        while not os.path.exists(file):
-            time.sleep(0.01)
+        open(file).close()  # a pipe, which opens when the test opens its other end
     return answer(rows)
 ServedModel.answer_together = staticmethod(slow)
 sys.exit(main(sys.argv[1:]))
@@ -406,6 +405,7 @@ def test_a_signal_ends_the_service_and_a_second_one_at_once(
     command = [sys.executable, "-c", SERVE, "serve", str(runs / "none"), "--port", "0", "--timeout", str(PATIENCE)]
     environment = {name: value for name, value in os.environ.items() if name != KEYS} | {"OMP_NUM_THREADS": "1"}
     ready = tmp_path / "ready"
+    os.mkfifo(ready)
 
     def ask() -> int | None:
         try:
@@ -428,7 +428,7 @@ def test_a_signal_ends_the_service_and_a_second_one_at_once(
             if len(signals) == 2:
                 process.send_signal(getattr(signal, signals[1]))
             else:
-                ready.touch()
+                ready.write_text("")
             rest = process.stderr.read()
             assert (process.wait(PATIENCE), asked.result()) == (code, status)
         finally:

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 import torch
-from families import tiny_backbone
 from slow_layers import (
     Matrix,
     Vector,
@@ -23,13 +22,12 @@ from slow_layers import (
     slow_states,
     transposed,
 )
-from tiny_models import CLASSES, at_random, make_batch, make_schema, row_vectors
+from tiny_models import CLASSES, at_random, make_batch, make_model, row_vectors
 from torch import Tensor
 
 from attribune.functional import attention_pool
 from attribune.functional.recurrent import LSTMWeights
 from attribune.models.model import AttributeModel
-from attribune.tasks import Classification
 from attribune_lab import functional
 from attribune_lab.methods import Basis
 
@@ -115,14 +113,8 @@ PLACES = ("word", "encoder", "attention", "linear", "bias")
 def built(place: Any, *, direct: bool = False, **options: Any) -> AttributeModel:
     """A small model with random parameters; the first attribute has several values, the second has one."""
     method = Basis(place=place, direct=direct, bases=N, vector_size=Z)
-    model = AttributeModel.build(
-        tiny_backbone("word-bilstm", options={"embedding_size": E, "hidden_size": H, **options}),
-        make_schema(2),
-        task=Classification(classes=CLASSES),
-        method=method,
-        dropout=0.0,
-    )
-    return at_random(model).double().eval()
+    backbone = {"embedding_size": E, "hidden_size": H, **options}
+    return at_random(make_model("word-bilstm", method, backbone=backbone, dropout=0.0)).double()
 
 
 def shares_of(model: AttributeModel, vectors: list[Vector]) -> Vector:

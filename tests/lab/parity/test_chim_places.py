@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 import torch
-from families import tiny_backbone
 from slow_layers import (
     Matrix,
     Vector,
@@ -23,14 +22,13 @@ from slow_layers import (
     slow_lstm,
     transposed,
 )
-from tiny_models import CLASSES, at_random, make_batch, make_schema, row_vectors
+from tiny_models import CLASSES, at_random, make_batch, make_model, row_vectors
 from torch import Tensor
 
 from attribune import functional
 from attribune.functional.recurrent import LSTMWeights, RowLSTMWeights
 from attribune.methods import Chim
 from attribune.models.model import AttributeModel
-from attribune.tasks import Classification
 
 TOLERANCE = 1e-10
 MASK = torch.tensor([[1, 1, 1, 1, 1, 1], [1, 1, 1, 0, 0, 0], [1, 0, 0, 0, 0, 0], [0, 0, 0, 0, 0, 0]])
@@ -152,14 +150,8 @@ CHOICES: list[tuple[str, ...]] = [*((place,) for place in PLACES), PLACES, ("cla
 def built(places: tuple[str, ...], representation: Any = "chim", **options: Any) -> AttributeModel:
     """A small model with random parameters; the first attribute has several values, the second has one."""
     method = Chim(places=places, representation=representation, repeats=REPEATS, attention_size=A, vector_size=Z)
-    model = AttributeModel.build(
-        tiny_backbone("word-bilstm", options={"embedding_size": E, "hidden_size": H, "projection": True, **options}),
-        make_schema(2),
-        task=Classification(classes=CLASSES),
-        method=method,
-        dropout=0.0,
-    )
-    return at_random(model).double().eval()
+    backbone = {"embedding_size": E, "hidden_size": H, "projection": True, **options}
+    return at_random(make_model("word-bilstm", method, backbone=backbone, dropout=0.0)).double()
 
 
 def slow_map(own: Any, representation: str, c: Vector, W: Matrix, b: Vector) -> tuple[Matrix, Vector]:

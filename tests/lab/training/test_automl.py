@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 import small_runs
 import yaml
+from reporters import Notes
 from safetensors.numpy import load_file
 from trained_runs import TrainedRuns
 from troubles import FileFault
@@ -277,15 +278,9 @@ def vectors(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_pretrained_vectors_are_those_of_the_file(table: Path, vectors: Path, tmp_path: Path) -> None:
-    seen = []
-
-    class Notes(automl.Reporter):
-        def note(self, text: str) -> None:
-            seen.append(text)
-
-    recipe = recipe_of(table, word_vectors=str(vectors), trials=3)
-    train(recipe, tmp_path / "run", baselines=False, reporter=Notes())
-    assert any(note.startswith("mood.txt: vectors of 3 numbers for 16 of ") for note in seen)
+    recipe, notes = recipe_of(table, word_vectors=str(vectors), trials=3), Notes()
+    train(recipe, tmp_path / "run", baselines=False, reporter=notes)
+    assert any(note.startswith("mood.txt: vectors of 3 numbers for 16 of ") for note in notes.lines)
     frozen = [trial["values"] for trial in trials_of(tmp_path / "run") if not trial["values"]["fine_tune"]]
     assert frozen, "of this seed's trials one leaves the vectors as they are"
     assert "mood.txt" in (tmp_path / "run" / "model" / "automl.json").read_text()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import small_runs
 import torch
 import yaml
 from families import tiny_backbone
+from resumed import assert_resumes_exactly
 from tiny_models import make_model
 from transformers import AutoTokenizer
 
@@ -24,7 +26,6 @@ from attribune.methods import METHODS
 from attribune.models.auto import load_model
 from attribune.models.predictor import Predictor
 from attribune.runs.folder import RunFolder
-from attribune.training import trainer
 from attribune_lab.backbones.words import WordVocabulary, tokenized_words, word_tokenizer
 
 ROWS = small_runs.reviews(160)
@@ -121,24 +122,8 @@ def test_random_vectors_that_do_not_learn_are_told(folder: Path, tmp_path: Path,
 
 @pytest.mark.exhaustive
 @pytest.mark.slow
-def test_an_interrupted_training_goes_on(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert main(command(folder, tmp_path / "whole")) == 0
-    saved = trainer.AttributeTrainer._save_checkpoint
-    count = 0
-
-    def broken(self: Any, *given: Any, **more: Any) -> Any:
-        nonlocal count
-        count += 1
-        saved(self, *given, **more)
-        if count == 1:
-            raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch:
-        patch.setattr(trainer.AttributeTrainer, "_save_checkpoint", broken)
-        main(command(folder, tmp_path / "broken"))
-    assert main([*command(folder, tmp_path / "broken"), "--resume"]) == 0
-    one, other = (load_model(tmp_path / name).state_dict() for name in ("whole", "broken"))
-    assert all(torch.equal(value, other[name]) for name, value in one.items())
+def test_an_interrupted_training_goes_on(folder: Path, tmp_path: Path) -> None:
+    assert_resumes_exactly(partial(command, folder), tmp_path)
 
 
 HERE = "injector: it acts inside Transformer layers, but backbones of type word-bilstm have"

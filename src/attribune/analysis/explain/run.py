@@ -27,12 +27,13 @@ from attribune.findings import Finding
 from attribune.metrics.results import compare_metrics
 from attribune.models.predictor import Predictor
 from attribune.models.row_inputs import plain_value
+from attribune.runs.attribute_gains import AttributesTogether, attribute_gains
 from attribune.runs.folder import RunFolder
 from attribune.runs.hidden_attributes import HidingRows, drawn_rows, judged_metrics, known_values
 from attribune.runs.labelled import LabelledRows
 from attribune.runs.loading import load_run
 from attribune.runs.recipe import Recipe
-from attribune.runs.verdict import AttributesTogether, attribute_gains, run_verdict
+from attribune.runs.verdict import run_verdict
 from attribune.schema.columns import cell_text, whole_columns
 from attribune.schema.schema import assigned_ids, assignments_text
 from attribune.tasks.capabilities import EXPLAIN, require

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from attribune.apps.cli.parser import VerbParser
-from attribune.core.door import OPTIONS, Door
+from attribune.core.door import Door, option_of
 from attribune.core.flags import argument_of
 from attribune.data.file_options import FileOptions, Reading
 
@@ -53,13 +53,13 @@ class CommandLine(Door):
 
     def attribute(self, kind: str, column: str, option: str = "") -> str:
         """Return the flag of this kind of attributes, with the column."""
-        return self.attributes([{"kind": kind, "name": column, OPTIONS.get(kind, "separator"): option}])
+        return self.attributes([{"kind": kind, "name": column, option_of(kind): option}])
 
     def attributes(self, specs: Sequence[Mapping[str, Any]]) -> str:
         """Return the flags of these attributes, one for each kind."""
         columns: dict[str, list[str]] = {}
         for one in specs:
-            option = one.get(OPTIONS.get(one["kind"], "separator"))
+            option = one.get(option_of(one["kind"]))
             columns.setdefault(one["kind"], []).append(f"{one['name']}:{option}" if option else one["name"])
         return " ".join(
             self.argument(f"data.{_KINDS.get(kind, kind)}", names, at="train") for kind, names in columns.items()

@@ -68,6 +68,11 @@ class TaskGuess:
     choices: tuple[str, ...] = ()
     options: Mapping[str, Any] = field(default_factory=dict)
 
+    @property
+    def compares(self) -> bool:
+        """Whether it compares texts, and needs no label."""
+        return self.kind == "similarity"
+
 
 def guess_similarity(names: Sequence[str]) -> list[str]:
     """Return the columns of anchors, positives and perhaps negatives, by their names; none without the first two."""

@@ -141,8 +141,7 @@ class TableCheck:
     @property
     def compared(self) -> list[str]:
         """The columns of an anchor, a positive and perhaps a negative; empty for another task than a similarity."""
-        is_compared = self.task is not None and self.task.kind == "similarity"
-        return guess_similarity(self.names("text")) if is_compared else []
+        return guess_similarity(self.names("text")) if self.task is not None and self.task.compares else []
 
     @property
     def arguments(self) -> dict[str, Any]:
@@ -408,11 +407,6 @@ class _Columns:
         """The label, if there is one."""
         return next(iter(self.with_role("label")), None)
 
-    @property
-    def compares(self) -> bool:
-        """Whether the task compares texts, and needs no label."""
-        return self.task is not None and self.task.kind == "similarity"
-
 
 def _decimal_commas(
     table: pa.Table, profiles: Mapping[str, ColumnProfile], roles: Mapping[str, RoleOf]
@@ -442,7 +436,7 @@ def _findings(
         is_split: whether the test rows are to be split off.
     """
     label = found.label
-    yield from _general(table, found.texts, label, is_labelled=not found.compares)
+    yield from _general(table, found.texts, label, is_labelled=found.task is None or not found.task.compares)
     yield from _class_findings(classes)
     if label is not None and label.codes is label.spelled and label.no_values and label.kind != "list":
         yield Finding("class-words", {"column": label.name, "words": label.no_values})
