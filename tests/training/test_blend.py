@@ -63,6 +63,15 @@ def test_few_rows_leave_the_first_model_as_it_is() -> None:
     assert 0 < b < 0.6, "though the second one is always right"
 
 
+def test_some_tens_of_rows_leave_the_second_model_alone() -> None:
+    rng = np.random.default_rng(0)
+    one, two = 2 * rng.normal(size=(2, 80, 3))
+    labels = (two + rng.gumbel(size=two.shape)).argmax(axis=1)
+    a, b = fit_weights(TASK, one, two, labels)
+    assert a < 0.1
+    assert b > 0.6
+
+
 def test_numbers_are_weighted_by_their_errors() -> None:
     rng = np.random.default_rng(0)
     one, two = rng.normal(size=(2, 2_000, 1))

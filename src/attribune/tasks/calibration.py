@@ -15,8 +15,8 @@ __all__ = ["fit_temperature", "fit_weights"]
 
 _CALIBRATED = ("log_loss", "cross_entropy")
 _DEVIATION = 0.5
-_LARGEST = math.log(20.0)
-_STARTS = ((0.0, 0.0), (-0.7, 0.5))
+_LARGEST = 20.0
+_STARTS = ((1.0, 0.0), (0.5, 0.5))
 
 
 def fit_temperature(task: Task, logits: Array, labels: Array, *, rows: float | None = None) -> float | None:
@@ -43,16 +43,17 @@ def fit_temperature(task: Task, logits: Array, labels: Array, *, rows: float | N
     def penalised(log_temperature: float) -> float:
         return nats(scores / math.exp(log_temperature)) + (log_temperature / _DEVIATION) ** 2 / 2
 
-    best = minimize_scalar(penalised, bounds=(-_LARGEST, _LARGEST), method="bounded", options={"xatol": 1e-3})
+    best = minimize_scalar(penalised, bounds=(-math.log(_LARGEST), math.log(_LARGEST)), method="bounded", options={"xatol": 1e-3})
     return round(math.exp(float(best.x)), 4)
 
 
 def fit_weights(
     task: Task, first: Array, second: Array, labels: Array, *, rows: float | None = None
 ) -> tuple[float, float]:
-    """Return the weights a above 0 and b from 0 of ``a first + b second`` with the best proper score.
+    """Return the weights a and b from 0 of ``a first + b second`` with the best proper score.
 
-    They are shrunk to the first model alone: ``log a`` and b have normal priors around 0 with the deviation 0.5.
+    They are shrunk to the first model alone: a, its logarithm above 1, and b have normal priors around 1, 0 and 0 with
+    the deviation 0.5. So some tens of rows can leave the second model alone, and the scale of the first one open.
 
     Args:
         first: (n, outputs) logits of validation rows, and `second` those of the other model.
@@ -65,13 +66,14 @@ def fit_weights(
     nats = _nats(task, labels, rows)
 
     def penalised(weights: Array) -> float:
-        log_a, b = weights
-        return nats(math.exp(log_a) * one + b * two) + float(log_a**2 + b**2) / (2 * _DEVIATION**2)
+        a, b = map(float, weights)
+        changed = a - 1 if a < 1 else math.log(a)
+        return nats(a * one + b * two) + (changed**2 + b**2) / (2 * _DEVIATION**2)
 
-    bounds = ((-_LARGEST, _LARGEST), (0.0, 20.0))
+    bounds = ((0.0, _LARGEST), (0.0, _LARGEST))
     found = [minimize(penalised, start, bounds=bounds, method="L-BFGS-B") for start in _STARTS]
-    log_a, b = min(found, key=lambda one: float(one.fun)).x
-    return round(math.exp(float(log_a)), 4), round(float(b), 4)
+    a, b = min(found, key=lambda one: float(one.fun)).x
+    return round(float(a), 4), round(float(b), 4)
 
 
 def _nats(task: Task, labels: Array, rows: float | None) -> Callable[[Array], float]:
