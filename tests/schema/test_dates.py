@@ -90,6 +90,22 @@ def test_what_cannot_be_dates_is_refused(cells: list[Any], options: dict[str, An
         Schema.fit({"posted": cells}, [Date("posted", **options)])
 
 
+def test_the_end_of_a_cycle_is_next_to_its_beginning() -> None:
+    table = {"posted": ["2023-01-01 00:00", "2023-12-31 23:00", "2023-07-02 12:00", "2023-04-02 06:00"]}
+    schema = Schema.fit(table, [Date("posted", parts=["season", "daytime"])])
+    waves = [f"posted.{cycle}.{wave}" for cycle in ("season", "daytime") for wave in ("sine", "cosine")]
+    assert list(schema.names) == waves
+    assert schema.sources == ("posted",)
+    seasons, daytimes = (
+        np.array([[float(attribute.spec.value_of(text)) for attribute in pair] for text in table["posted"]])  # type: ignore[arg-type]
+        for pair in (list(schema)[:2], list(schema)[2:])
+    )
+    np.testing.assert_allclose(seasons, [[0, 1], [0, 1], [0, -1], [1, 0]], atol=0.02)
+    np.testing.assert_allclose(daytimes, [[0, 1], [-0.26, 0.97], [0, -1], [1, 0]], atol=0.01)
+    assert schema[waves[0]].spec.value_of("0.5") == "0.5"
+    assert schema[waves[0]].spec.value_of("1.5") is None
+
+
 def test_a_part_is_not_called_like_another_attribute() -> None:
     table = {"posted": DAYS, "posted.year": ["a", "b", "c"]}
     with pytest.raises(ConfigError, match=r"attribute 'posted\.year' is given twice"):

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from attribune.errors import DataError
 from attribune.schema.columns import Table, column_batches, single_cells, words_of_none
-from attribune.schema.kinds import Date, DateAge, DatePart, Kind, checked_names
-from attribune.schema.times import DATE_PARTS, date_format_of, has_time_of_day
+from attribune.schema.kinds import Date, DateAge, DateCycle, DatePart, Kind, checked_names
+from attribune.schema.times import DATE_CYCLES, DATE_PARTS, date_format_of, has_time_of_day
 
 __all__ = ["with_parts"]
 
@@ -50,6 +50,11 @@ def _parts(spec: Date, texts: Sequence[str]) -> list[Kind]:
         name = f"{spec.name}.{part}"
         if part == "age":
             fitted.append(DateAge(name, of=spec.name, date_format=date_format))
+        elif part in DATE_CYCLES:
+            fitted += [
+                DateCycle(f"{name}.{wave}", of=spec.name, date_format=date_format, cycle=part, wave=wave)
+                for wave in ("sine", "cosine")
+            ]
         else:
             fitted.append(
                 DatePart(

@@ -15,7 +15,14 @@ from attribune.core.config import checked_dataclass
 from attribune.core.hashing import text_digest, text_number
 from attribune.errors import ConfigError
 from attribune.schema.columns import PATH, path_columns
-from attribune.schema.times import DatePartName, check_date_format, date_words, part_of_date
+from attribune.schema.times import (
+    DateCycleName,
+    DatePartName,
+    check_date_format,
+    cycle_of_date,
+    date_words,
+    part_of_date,
+)
 
 __all__ = [
     "ENVIRONMENT",
@@ -24,11 +31,13 @@ __all__ = [
     "Categorical",
     "Date",
     "DateAge",
+    "DateCycle",
     "DatePart",
     "Hierarchy",
     "Kind",
     "MultiLabel",
     "Numeric",
+    "OfDate",
     "VocabularyKind",
     "as_kinds",
     "checked_missing",
@@ -285,14 +294,15 @@ class Number(Numeric):
 class Date(Categorical):
     """A column of dates or times, of which the model reads several parts, each as an attribute.
 
-    Year, month, weekday and hour are categories with vectors of their own; the age is a continuous number. An attribute
-    is called by the column and its part, such as ``posted.year``. A time with a zone is read in UTC.
+    Year, month, weekday and hour are categories with vectors of their own; the age is a continuous number. The season
+    is the place in the year, and the daytime that in the day, each as two continuous numbers, its sine and cosine. An
+    attribute is called by the column and its part, such as ``posted.year``. A time with a zone is read in UTC.
 
     Args:
         date_format: how dates are written: `iso`, `day-first`, `month-first`, `seconds` or `milliseconds` since 1970,
             or a `strptime` format; None detects it in the training rows.
-        parts: of `year`, `month`, `weekday`, `hour` and `age`; None takes all, and the hour only where the training
-            rows have times of day.
+        parts: of `year`, `month`, `weekday`, `hour`, `age`, `season` and `daytime`; None takes all but the last two,
+            and the hour only where the training rows have times of day.
         min_count: years, months, weekdays and hours in fewer training rows than this share id 0 with unknown ones.
         max_values: keep at most this many values of a part, the most frequent ones.
         unseen: what happens to a year, month, weekday or hour outside the vocabulary: `unknown` or `error`.
@@ -324,7 +334,7 @@ class Date(Categorical):
 
 
 @checked_dataclass()
-class _OfDate(_ColumnKind):
+class OfDate(_ColumnKind):
     """A part of the dates of a column; the schema makes it of a `Date`.
 
     Args:
@@ -348,7 +358,7 @@ class _OfDate(_ColumnKind):
 
 
 @checked_dataclass()
-class DatePart(_OfDate, Categorical):
+class DatePart(OfDate, Categorical):
     """The year, month, weekday or hour of a date.
 
     Args:
@@ -365,7 +375,7 @@ class DatePart(_OfDate, Categorical):
 
 
 @checked_dataclass()
-class DateAge(_OfDate, Number):
+class DateAge(OfDate, Number):
     """A date as a continuous number of years, such as 2024.38."""
 
     kind: ClassVar[str] = "date_age"
@@ -375,10 +385,29 @@ class DateAge(_OfDate, Number):
         return part_of_date(text, "age", self.date_format)
 
 
+@checked_dataclass()
+class DateCycle(OfDate, Number):
+    """The sine or cosine of the place of a date in its year, or of a time in its day.
+
+    Args:
+        cycle: `season` or `daytime`.
+        wave: `sine` or `cosine`.
+    """
+
+    kind: ClassVar[str] = "date_cycle"
+    _: KW_ONLY
+    cycle: DateCycleName
+    wave: Literal["sine", "cosine"]
+
+    def value_of(self, text: str) -> str | None:
+        """Return the number of a date; None for a text that is no date, nor a number from -1 to 1 itself."""
+        return cycle_of_date(text, self.cycle, self.wave, self.date_format)
+
+
 Kind: TypeAlias = Categorical | MultiLabel | Numeric
 KINDS: dict[str, type[Kind]] = {kind.kind: kind for kind in (Categorical, MultiLabel, Hierarchy, Numeric, Number, Date)}
 """Every kind by its name, those of plugins among them."""
-PART_KINDS: dict[str, type[Kind]] = {kind.kind: kind for kind in (DatePart, DateAge)}
+PART_KINDS: dict[str, type[Kind]] = {kind.kind: kind for kind in (DatePart, DateAge, DateCycle)}
 """The kinds of fitted attributes that are parts of a column; a recipe names the kind of the column."""
 
 

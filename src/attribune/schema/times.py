@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import calendar
 import datetime as dt
+import math
 import re
 from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
@@ -19,11 +20,14 @@ from attribune.findings import Finding
 from attribune.schema.columns import number_of
 
 __all__ = [
+    "DATE_CYCLES",
     "DATE_FORMATS",
     "DATE_PARTS",
+    "DateCycleName",
     "DatePartName",
     "are_times",
     "check_date_format",
+    "cycle_of_date",
     "date_format_of",
     "date_words",
     "dates_finding",
@@ -54,9 +58,12 @@ DATE_FORMATS = ("iso", "day-first", "month-first")
 """How dates may be written, beside numbers and the formats of ``strptime``."""
 _SINCE_1970 = {"seconds": (_SECONDS, 1_000_000), "milliseconds": (_MILLISECONDS, 1_000)}  # range, microseconds of one
 
-DatePartName = Literal["year", "month", "weekday", "hour", "age"]
+DateCycleName = Literal["season", "daytime"]
+DATE_CYCLES: tuple[DateCycleName, ...] = ("season", "daytime")
+"""The place of a date in its year, and of a time in its day: the last of December is next to the first of January."""
+DatePartName = Literal["year", "month", "weekday", "hour", "age", "season", "daytime"]
 DATE_PARTS: tuple[DatePartName, ...] = ("year", "month", "weekday", "hour", "age")
-"""What of a date can be an attribute; the age is the date as a number of years, such as 2024.38."""
+"""What of a date is an attribute unless it is said; the age is the date as a number of years, such as 2024.38."""
 _MONTHS = (
     *("January", "February", "March", "April", "May", "June"),
     *("July", "August", "September", "October", "November", "December"),
@@ -243,14 +250,33 @@ def part_of_date(text: str, part: DatePartName, date_format: str) -> str | None:
     if date is None:
         return None
     if part == "age":
-        passed = date - dt.datetime(date.year, 1, 1, tzinfo=dt.UTC)
-        return f"{date.year + passed / dt.timedelta(days=365 + calendar.isleap(date.year)):.5f}"
+        return f"{date.year + _share_of_year(date):.5f}"
     return {
         "year": str(date.year),
         "month": _MONTHS[date.month - 1],
         "weekday": _WEEKDAYS[date.weekday()],
         "hour": str(date.hour),
     }[part]
+
+
+def cycle_of_date(text: str, cycle: DateCycleName, wave: Literal["sine", "cosine"], date_format: str) -> str | None:
+    """Return the sine or cosine of the place of a date in a cycle as text.
+
+    A text that is a number from -1 to 1 already stays, and any other gives None.
+    """
+    if date_format not in _SINCE_1970 and (number := number_of(text)) is not None and -1 <= number <= 1:
+        return text
+    date = read_date(text, date_format)
+    if date is None:
+        return None
+    midnight = date.replace(hour=0, minute=0, second=0, microsecond=0)
+    share = _share_of_year(date) if cycle == "season" else (date - midnight) / dt.timedelta(days=1)
+    return f"{(math.sin if wave == 'sine' else math.cos)(2 * math.pi * share):.5f}"
+
+
+def _share_of_year(date: dt.datetime) -> float:
+    passed = date - dt.datetime(date.year, 1, 1, tzinfo=dt.UTC)
+    return passed / dt.timedelta(days=365 + calendar.isleap(date.year))
 
 
 def _refuse_mixed_units(times: npt.NDArray[Any], texts: Sequence[str | None], column: str) -> None:

@@ -43,7 +43,9 @@ def fit_temperature(task: Task, logits: Array, labels: Array, *, rows: float | N
     def penalised(log_temperature: float) -> float:
         return nats(scores / math.exp(log_temperature)) + (log_temperature / _DEVIATION) ** 2 / 2
 
-    best = minimize_scalar(penalised, bounds=(-math.log(_LARGEST), math.log(_LARGEST)), method="bounded", options={"xatol": 1e-3})
+    best = minimize_scalar(
+        penalised, bounds=(-math.log(_LARGEST), math.log(_LARGEST)), method="bounded", options={"xatol": 1e-3}
+    )
     return round(math.exp(float(best.x)), 4)
 
 

@@ -19,7 +19,7 @@ from attribune.apps.serve.values import EnrolRequest, check_label, check_new_val
 from attribune.apps.serve.writing import EVENTS, ChatRequest, CompletionRequest
 from attribune.errors import ConfigError
 from attribune.schema import FittedAttribute, MultiLabel, Numeric
-from attribune.schema.kinds import DateAge, DatePart
+from attribune.schema.kinds import OfDate
 
 __all__ = [
     "body_of",
@@ -84,7 +84,7 @@ def _attributes(model: ServedModel, settings: ServeSettings) -> dict[str, Any]:
 
 def _value(attribute: FittedAttribute) -> Any:
     """Return the most frequent value of an attribute; None where none is listed."""
-    if isinstance(attribute.spec, DatePart | DateAge):
+    if isinstance(attribute.spec, OfDate):
         return "2024-05-31"
     if isinstance(attribute.spec, Numeric):
         return attribute.edges[0] if attribute.edges else 0.0

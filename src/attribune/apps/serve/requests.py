@@ -28,7 +28,7 @@ from attribune.core.wording import closest
 from attribune.errors import DataError
 from attribune.schema import FittedAttribute, MultiLabel, Numeric, Schema
 from attribune.schema.columns import canonical
-from attribune.schema.kinds import DateAge, DatePart
+from attribune.schema.kinds import OfDate
 
 __all__ = [
     "LEFT",
@@ -404,7 +404,7 @@ def _value(value: Any, attribute: FittedAttribute, field: str, schema: Schema) -
 
 def _check_value(text: str, attribute: FittedAttribute, field: str) -> None:
     spec = attribute.spec
-    if isinstance(spec, DatePart | DateAge):
+    if isinstance(spec, OfDate):
         if spec.value_of(text) is None:
             raise Refused(422, field, f"{shown(text)!r} is not {spec.words}: give one, or null where it is missing")
     elif isinstance(spec, Numeric):
