@@ -31,6 +31,7 @@ from pages import (  # noqa: E402
     results,
     service,
     systems,
+    ten_tables,
     text_sets,
 )
 
@@ -50,6 +51,7 @@ MODULES = (
     judges,
     promises,
     systems,
+    ten_tables,
     text_sets,
 )
 TABLES: dict[str, dict[str, Callable[[], list[str]]]] = {}

@@ -165,6 +165,7 @@ def test_tasks(case: str, backbone: Path, tmp_path: Path) -> None:
         (199, {}, None),
         (200, {"folds": 0}, None),
         (200, {"settings": {"data.split.fractions": (0.8, 0.2, 0.0)}}, None),
+        (200, {"settings": {"data.split.fractions": (0.4, 0.1, 0.5)}}, None),
         (200, {"test": ROWS[200:]}, None),
     ],
 )

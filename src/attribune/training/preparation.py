@@ -220,7 +220,8 @@ def fold_count(plan: DataPlan, usable: Mapping[str, UsableRows], *, may_choose: 
             raise ConfigError("folds are made of all rows, so validation and test rows are not read: leave one out")
         return split.folds
     is_small = _FEWEST <= len(usable["train"].rows) < _FEW
-    if not (may_choose and is_small and len(usable) == 1 and split.by == "random" and split.fractions[2]):
+    is_usual = split.by == "random" and split.fractions == type(split).model_fields["fractions"].default
+    if not (may_choose and is_small and len(usable) == 1 and is_usual):
         return 0
     different = len(set(text_digests(usable["train"].table, texts)))
     return _FOLDS if different >= _FEWEST // 2 else 0
