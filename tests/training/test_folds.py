@@ -137,6 +137,16 @@ def test_an_interrupted_run_goes_on_with_the_next_fold(
     np.testing.assert_allclose(first, second, rtol=1e-4, atol=1e-4)
 
 
+def test_a_run_is_trained_further_and_says_that_it_has_read_the_rows(backbone: Path, tmp_path: Path) -> None:
+    ROWS.to_csv(tmp_path / "rows.csv", index=False)
+    options = {"rows": str(tmp_path / "rows.csv"), "folds": 2, "baselines": False}
+    first = trained(tmp_path / "first", backbone, **options)
+    further = {"transfer": {"run": str(first.path), "frozen": False, "full_model": True}}
+    results = trained(tmp_path / "further", backbone, settings=further, **options).read_results()
+    found = [one for one in results.findings if one.code == "trained-before"]
+    assert sum(one.values["rows"] for one in found) == len(ROWS)
+
+
 TASKS = {
     "regression": {"label": "taste", "task": "regression"},
     "ordinal": {"label": "taste", "task": "ordinal"},

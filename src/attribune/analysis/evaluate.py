@@ -24,6 +24,7 @@ from attribune.metrics.metric import Metric
 from attribune.metrics.results import Comparison, HiddenAttributes, ResultRow, compare_metrics, intervals
 from attribune.metrics.tables import Comparisons, comparison_lines, html_blocks, table_cells, text_table
 from attribune.models.predictor import Predictor, Quantisation
+from attribune.models.table_scores import TableScores
 from attribune.runs.attribute_gains import AttributesTogether, attribute_gains, gains_by_count, value_counts
 from attribune.runs.folder import RunFolder
 from attribune.runs.hidden_attributes import hidden_attributes, judged_metrics
@@ -115,7 +116,8 @@ class Evaluation:
             counts = value_counts(self.predictor.schema, self.labelled.rows)
             by_count = gains_by_count(self.scores[AS_GIVEN][metric], self.scores[HIDDEN][metric], counts)
             labelled = self.labelled
-            effects = hidden_attributes(self.predictor, labelled.rows, labelled.labels, labelled.clusters, self.logits)
+            scores = TableScores(self.predictor, labelled.rows)
+            effects = hidden_attributes(scores, labelled.labels, labelled.clusters, self.logits)
         return run_verdict(
             self.recipe,
             self.training,

@@ -175,6 +175,19 @@ class Predictor(Locked):
             blend=self.blends,
         )
 
+    def without_blend(self) -> Predictor:
+        """Return a predictor of the same network alone; itself where no linear model counts beside it."""
+        if self.blend is None:
+            return self
+        return Predictor(
+            self.model,
+            text_input=self.text_input,
+            batch_size=self.batch_size,
+            precision=self.precision,
+            device=str(self.device),
+            blend=False,
+        )
+
     def use(self, device: torch.device | str) -> None:
         """Score on another device from now on."""
         self.device = torch.device(device)
@@ -280,13 +293,19 @@ class Predictor(Locked):
         return given.shaped(self.task.decode(self.logits(given.columns)[0]).columns())
 
     def logits(
-        self, table: Table, *, hide_attributes: bool | Collection[str] = False, first_row: int = 1
+        self,
+        table: Table,
+        *,
+        hide_attributes: bool | Collection[str] = False,
+        first_row: int = 1,
+        network: npt.NDArray[Any] | None = None,
     ) -> tuple[npt.NDArray[Any], EncodingReport]:
         """Return the scores of every row, as `score` does, and the report on their attributes.
 
         Args:
             table: columns by name, a DataFrame, an Arrow table, or a datasets object.
             hide_attributes: treat every attribute as missing, or those of some names or columns.
+            network: the scores of the network alone, where they are known.
 
         Raises:
             DataError: naming column and row of a value that cannot be used.
@@ -296,7 +315,12 @@ class Predictor(Locked):
         names, hidden = self.columns_in(table), self._hidden_columns(hide_attributes)
         for row, columns in column_batches(table, names, batch_size=_ROWS, first_row=first_row):
             rows = self._encode(columns, first_row=row)
-            logits.append(self.score(rows.hide_attributes(hidden) if hidden else rows))
+            shown = rows.hide_attributes(hidden) if hidden else rows
+            if network is None:
+                logits.append(self.score(shown))
+            else:
+                start = row - first_row
+                logits.append(self.blended(network[start : start + len(rows)], shown))
             report = report + rows.report.with_empty(rows.empty, first_row=row)
         return np.concatenate(logits), report
 

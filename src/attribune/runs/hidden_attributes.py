@@ -6,14 +6,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-from datasets import Dataset
 
 from attribune.core.arrays import Array, IntArray
 from attribune.data.clusters import Clusters, clustered
 from attribune.metrics.bootstrap import paired
 from attribune.metrics.metric import Metric
 from attribune.metrics.results import HiddenAttributes, HiddenEffect
-from attribune.models.predictor import Predictor
+from attribune.models.table_scores import TableScores
 from attribune.runs.attribute_gains import attribute_gains
 from attribune.schema import Schema
 from attribune.tasks import Task
@@ -37,23 +36,22 @@ def drawn_rows(number: int) -> IntArray:
     return np.sort(np.random.default_rng(0).permutation(number)[:_ROWS])
 
 
-def hidden_attributes(
-    predictor: Predictor, table: Dataset, labels: Array, clusters: Clusters, logits: Array
-) -> HiddenAttributes:
+def hidden_attributes(scores: TableScores, labels: Array, clusters: Clusters, logits: Array) -> HiddenAttributes:
     """Return what the attributes of a model change on `drawn_rows` of a table.
 
     Args:
         logits: of all rows with their attributes.
     """
-    chosen = drawn_rows(len(table))
-    table = table.select(chosen) if len(chosen) < len(table) else table
+    predictor, chosen = scores.predictor, drawn_rows(len(labels))
+    if len(chosen) < len(labels):
+        scores = TableScores(predictor, scores.table.select(chosen))
     rows = HidingRows(
         task=predictor.task,
-        known=known_values(predictor.schema, predictor.schema.encode(table)[0]),
+        known=known_values(predictor.schema, predictor.schema.encode(scores.table)[0]),
         labels=labels[chosen],
         clusters={name: kind[chosen] for name, kind in clusters.items()},
         logits=logits[chosen],
-        hide=lambda names: predictor.logits(table, hide_attributes=names)[0],
+        hide=scores.logits,
     )
     return rows.effects()
 

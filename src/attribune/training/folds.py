@@ -24,6 +24,7 @@ from attribune.metrics.metric import Metric
 from attribune.metrics.results import HiddenAttributes, Scored
 from attribune.models.base import ConditionedModel
 from attribune.models.predictor import Predictor
+from attribune.models.table_scores import TableScores
 from attribune.runs.folder import RunFolder
 from attribune.runs.hidden_attributes import HidingRows, known_values
 from attribune.runs.verdict import NOT_BLENDED
@@ -32,7 +33,16 @@ from attribune.training.plan import DataPlan, TrainingPlan
 from attribune.training.preparation import PreparedData, PreparedSplit, all_classes, prepare
 from attribune.training.scoring import write_predictions
 
-__all__ = ["fit_out_of_fold", "hidden_in_folds", "join_predictions", "pooled_scores", "prepare_folds", "scored_rows"]
+__all__ = [
+    "fit_out_of_fold",
+    "hidden_in_folds",
+    "join_predictions",
+    "pooled_scores",
+    "prepare_folds",
+    "scored_rows",
+    "scores_of_fold",
+    "without_validation",
+]
 
 _PART = "test"
 """The part in which each fold has its rows, and the run those of all folds."""
@@ -83,7 +93,9 @@ def _fold(plan: DataPlan, whole: PreparedSplit, test: IntArray) -> PreparedData:
     )
     index = {"train": rest[cut.rows[0]], "validation": rest[cut.rows[1]], _PART: test}
     tables = {name: whole.table.select(rows) for name, rows in index.items()}
-    options = {**plan.task_options, **all_classes(plan, tables)}
+    options = dict(plan.task_options)
+    if not plan.transfer:  # else the classes are those of the model that is trained further
+        options |= all_classes(plan, tables)
     data = prepare(replace(plan, task_options=options), tables)
     rows = {name: whole.rows[index[name][part.rows]] for name, part in data.splits.items()}
     return replace(data, splits={name: replace(part, rows=rows[name]) for name, part in data.splits.items()})
@@ -122,10 +134,20 @@ def join_predictions(folder: RunFolder, runs: Sequence[RunFolder], data: Prepare
     write_predictions(folder, _PART, split, logits, task=data.task, schema=data.schema, columns=plan.true_columns)
 
 
+def scores_of_fold(predictor: Predictor, fold: PreparedData) -> TableScores:
+    """Return the scores of the rows that the model of a fold has not read."""
+    return TableScores(predictor, fold.splits[_PART].table)
+
+
+def without_validation(fold: PreparedData) -> PreparedData:
+    """Return a fold without the rows that chose the weights of its model, which no figure of the run is about."""
+    return replace(fold, splits={name: split for name, split in fold.splits.items() if name != "validation"})
+
+
 def fit_out_of_fold(
     plan: TrainingPlan,
     predictor: Predictor,
-    predictors: Sequence[Predictor],
+    scores: Sequence[TableScores],
     data: PreparedData,
     reporter: Reporter,
 ) -> dict[str, Any]:
@@ -133,18 +155,17 @@ def fit_out_of_fold(
 
     Args:
         predictor: of the network that is saved.
-        predictors: of the folds.
+        scores: of the rows of the folds.
 
     Returns:
         What the record of the training says of it.
     """
-    networks = [_network(one) for one in predictors]
+    networks = [_network(one.predictor) for one in scores]
     linears = [linear_beside(model, fold, plan, {}) for model, fold in zip(networks, data.folds, strict=True)]
     rows: list[UnreadRows] = []
     if reads_unread_rows(plan, data.task):
-        for one, fold, linear in zip(predictors, data.folds, linears, strict=True):
-            split = fold.splits[_PART]
-            rows.append(UnreadRows.of(split, plan.data, _network(one), one.logits(split.table)[0], linear))
+        for one, model, fold, linear in zip(scores, networks, data.folds, linears, strict=True):
+            rows.append(UnreadRows.of(fold.splits[_PART], plan.data, model, one.logits(), linear))
     for number, (model, fold, linear) in enumerate(zip(networks, data.folds, linears, strict=True)):
         others = UnreadRows.joined([*rows[:number], *rows[number + 1 :]]) if rows else None
         fit_on_unread(model, fold, plan, others, linear=linear, reporter=Reporter())
@@ -158,20 +179,15 @@ def _network(predictor: Predictor) -> ConditionedModel:
     return predictor.model
 
 
-def hidden_in_folds(predictors: Sequence[Predictor], data: PreparedData) -> HiddenAttributes:
+def hidden_in_folds(scores: Sequence[TableScores], data: PreparedData) -> HiddenAttributes:
     """Return what the attributes change over the rows of all folds, each scored by the model of its fold."""
     splits = [fold.splits[_PART] for fold in data.folds]
 
     def logits(names: Sequence[str] = ()) -> Array:
-        found = [
-            one.logits(split.table, hide_attributes=names)[0] for one, split in zip(predictors, splits, strict=True)
-        ]
-        return np.concatenate(found)
+        return np.concatenate([one.logits(names or False) for one in scores])
 
-    known = [
-        known_values(one.schema, one.schema.encode(split.table)[0])
-        for one, split in zip(predictors, splits, strict=True)
-    ]
+    schemas = [one.predictor.schema for one in scores]
+    known = [known_values(schema, schema.encode(split.table)[0]) for schema, split in zip(schemas, splits, strict=True)]
     rows = HidingRows(
         task=data.task,
         known={name: np.concatenate([fold[name] for fold in known]) for name in data.schema.sources},

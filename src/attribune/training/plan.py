@@ -115,8 +115,8 @@ class TrainingPlan:
         training: optimisation, with resolved learning rates.
         compared_as: its name among the methods to compare with.
         blends: whether a linear model may count beside the network.
-        is_candidate: whether it only serves the choice of a method: it learns no priors of new values, and is not
-            scored with its attributes hidden.
+        is_candidate: whether its model is not kept, as it serves the choice of a method or scores a fold: it learns no
+            priors of new values, and is not scored with its attributes hidden.
     """
 
     recipe: Recipe

@@ -363,7 +363,7 @@ def prepare(plan: DataPlan, tables: Mapping[str, Any] | None = None, *, may_choo
     if schema.fit_report is not None:
         notes += _lines("attribute-counts", schema.fit_report.lines())
     if transfer is not None and transfer.full_model:
-        notes += _trained_before(transfer.run, parts)
+        notes += _trained_before(transfer.run, parts, folds=folds)
     splits = {}
     for name in parts:
         splits[name], found = _encode_labels(name, parts, plan, schema, task)
@@ -414,9 +414,9 @@ def _schema_of(plan: DataPlan, train: UsableRows, source: AttributeSource | None
         return source.schema_with(schema, frozen=plan.transfer.frozen, values=values)
 
 
-def _trained_before(run: str, parts: Mapping[str, UsableRows]) -> Iterator[Finding]:
+def _trained_before(run: str, parts: Mapping[str, UsableRows], *, folds: int) -> Iterator[Finding]:
     """Say which rows that are scored were training rows of the run that is trained further."""
-    for name in ("validation", "test"):
+    for name in ("train", "validation") if folds else ("validation", "test"):
         if name in parts and (count := rows_of_training(RunFolder.of(run), parts[name].table)):
             yield Finding.of("trained-before", part=name, rows=count, run=run)
 

@@ -26,6 +26,7 @@ from attribune.metrics.metric import Metric, MetricInfo, metric_info
 from attribune.metrics.results import HiddenAttributes, Scored, condition_of
 from attribune.models.linear import LinearModel
 from attribune.models.predictor import Predictor
+from attribune.models.table_scores import TableScores
 from attribune.runs.attribute_gains import value_counts
 from attribune.runs.folder import RunFolder
 from attribune.runs.hidden_attributes import hidden_attributes
@@ -80,15 +81,20 @@ def score(
     source: DataPlan,
     *,
     folder: RunFolder | None = None,
+    scores: Mapping[str, TableScores] | None = None,
+    blend: bool = True,
     also_hidden: bool = False,
     hides_each: bool = True,
 ) -> list[Scored]:
     """Compute the metrics on validation and test rows, and write the predictions into `folder`, if given.
 
     Args:
+        scores: of the rows of each part, where they are asked for more than once.
+        blend: whether the linear model beside a network counts, if there is one.
         also_hidden: score the rows a second time with every attribute hidden.
         hides_each: and again with each one, for the verdict.
     """
+    scores = scores or {part: TableScores(predictor, split.table) for part, split in data.scored.items()}
     cases = (False, True) if also_hidden else (False,)
     metrics: dict[bool, dict[str, Any]] = {case: {} for case in cases}
     judgements: dict[bool, dict[str, Any]] = {case: {} for case in cases}
@@ -97,17 +103,17 @@ def score(
     hidden = HiddenAttributes()
     task, started = predictor.task, time.perf_counter()
     for part, split in data.scored.items():
-        logits = {case: predictor.logits(split.table, hide_attributes=case)[0] for case in cases}
-        for case, scores in logits.items():
-            metrics[case][part] = clustered(scored_metrics(task, scores, split.labels), split.clusters)
-            judgements[case][part] = judgement_metrics(task, scores, split.labels, split.clusters)
-            proper[case] |= _proper(task, scores, part, split)
-        if (temperature := predictor.model.temperature) is not None and predictor.blend is None:
+        logits = {case: scores[part].logits(case, blend=blend) for case in cases}
+        for case, found in logits.items():
+            metrics[case][part] = clustered(scored_metrics(task, found, split.labels), split.clusters)
+            judgements[case][part] = judgement_metrics(task, found, split.labels, split.clusters)
+            proper[case] |= _proper(task, found, part, split)
+        if (temperature := predictor.model.temperature) is not None and not (blend and predictor.blend):
             raw = task.proper_score(temperature * logits[False], split.labels)
             uncalibrated |= {} if raw is None else {part: raw.value()}
         is_judged = part == list(data.scored)[-1] and not source.source.shuffled  # test rows, if there are any
         if also_hidden and hides_each and is_judged:
-            hidden = hidden_attributes(predictor, split.table, split.labels, split.clusters, logits[False])
+            hidden = hidden_attributes(scores[part], split.labels, split.clusters, logits[False])
         if folder is not None:
             write_predictions(folder, part, split, logits, task=task, schema=data.schema, columns=source.true_columns)
     counted = data.scored.items() if also_hidden else ()

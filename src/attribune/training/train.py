@@ -33,6 +33,7 @@ from attribune.models.auto import load_scorer
 from attribune.models.linear import LinearModel
 from attribune.models.predictor import Predictor
 from attribune.models.scorer import Scorer
+from attribune.models.table_scores import TableScores
 from attribune.runs.card import run_card
 from attribune.runs.folder import RunFolder
 from attribune.runs.loading import predictor_of
@@ -54,6 +55,8 @@ from attribune.training.folds import (
     pooled_scores,
     prepare_folds,
     scored_rows,
+    scores_of_fold,
+    without_validation,
 )
 from attribune.training.neural import FitBaselines, train_neural
 from attribune.training.plan import TrainingPlan, comparison_recipes, settled
@@ -489,19 +492,24 @@ def _scored(
     data: PreparedData,
     reporter: Reporter,
     *,
-    hides_each: bool = True,
+    scores: Mapping[str, TableScores] | None = None,
 ) -> list[Scored]:
-    """Score a model with and without its attributes, and without the linear model beside it, if there is one."""
+    """Score a model with and without its attributes, and without the linear model beside it, if there is one.
+
+    Args:
+        scores: of the rows of each part, where each attribute alone is judged elsewhere.
+    """
+    hides_each = scores is None
+    scores = scores or {part: TableScores(predictor, split.table) for part, split in data.scored.items()}
     also_hidden = plan.hides_attributes and len(predictor.schema) > 0
     rows = sum(len(split.rows) for split in data.scored.values())
     if rows > _MANY_ROWS:
         hidden = ", with their attributes and without" if also_hidden else ""
         reporter.note(f"scoring {rows:,} validation and test rows{hidden}")
-    options: dict[str, Any] = {"also_hidden": also_hidden, "hides_each": hides_each}
+    options: dict[str, Any] = {"scores": scores, "also_hidden": also_hidden, "hides_each": hides_each}
     scored = score(plan.name, predictor, data, plan.data, folder=folder, **options)
     if predictor.blend is not None:
-        alone = predictor_of(plan.recipe, predictor.model, blend=False)
-        scored += score(f"{plan.name}{NOT_BLENDED}", alone, data, plan.data)
+        scored += score(f"{plan.name}{NOT_BLENDED}", predictor, data, plan.data, scores=scores, blend=False)
     return scored
 
 
@@ -513,26 +521,30 @@ def _cross_validate(
     Args:
         predictor: of the model that is saved, which gets what is fitted on rows that no model has learned from.
     """
-    runs, predictors = [], []
+    runs: list[RunFolder] = []
+    scores: list[TableScores] = []
+    plan_of_fold = replace(plan.as_trained(), is_candidate=True)
     for number, fold in enumerate(data.folds, start=1):
         reporter.note(f"{plan.name}: training on all rows but those of fold {number} of {len(data.folds)}")
         run = folder.fold(number)
         run.begin(plan.recipe, resume=True)
-        found = _trained(plan.as_trained(), run, fold, reporter)
+        found = _trained(plan_of_fold, run, fold, reporter)
         assert found is not None
         runs.append(run)
-        predictors.append(found)
+        scores.append(scores_of_fold(found, fold))
     if plan.model is not None:
         outcome = read_json(folder.checked(folder.outcome), what="training record")
-        outcome |= fit_out_of_fold(plan, predictor, predictors, data, reporter)
+        outcome |= fit_out_of_fold(plan, predictor, scores, data, reporter)
         predictor.model.save_pretrained(folder.model)
         folder.write_outcome(outcome)
-    folds = zip(runs, predictors, data.folds, strict=True)
-    scored = [_scored(plan, run, one, fold, reporter, hides_each=False) for run, one, fold in folds]
+    scored = []
+    for run, one, fold in zip(runs, scores, data.folds, strict=True):
+        part = without_validation(fold)
+        scored.append(_scored(plan, run, one.predictor, part, reporter, scores=dict.fromkeys(part.scored, one)))
     join_predictions(folder, runs, data, plan.data)
     first, *others = pooled_scores(scored)
     if plan.hides_attributes and len(data.schema) and not plan.is_shuffled:
-        first = replace(first, hidden=hidden_in_folds(predictors, data))
+        first = replace(first, hidden=hidden_in_folds(scores, data))
     return [first, *others]
 
 
