@@ -212,7 +212,7 @@ REWARD = Verb(
     lacking=_NO_REWARD,
 )
 WRITTEN = Verb(
-    name="values that are written in front of a text (`--written`)",
+    name="values that are written in front of a text",
     refuses=dict.fromkeys(
         (ScoredTokens, ComparedTexts, WrittenText),
         "values are written in front of one text, which is scored as a whole, and the task {task!r} {does}: leave "
