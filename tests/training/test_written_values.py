@@ -13,7 +13,7 @@ import small_runs
 from families import tiny_backbone
 from trained_runs import TrainedRuns, randomised
 
-from attribune import AttributeModel, ConfigError, InText, Plain, TextInput, enrol, forget
+from attribune import AttributeModel, ConfigError, InText, Plain, TextInput, enrol, forget, next_texts
 from attribune.apps.cli import main
 from attribune.data.readers.in_text import InTextRows
 from attribune.models.predictor import Predictor
@@ -93,6 +93,20 @@ def test_a_new_value_is_learned_with_its_name_written(run: Path, trained_runs: T
     expected = predictor.logits(TEXTS.assign(user="n50"))[0]
     np.testing.assert_array_equal(predictor.score(rows.with_attribute_ids(ids)), expected)
     assert any("reads values as they are written" in note for note in forget(copy, "user", "n50").notes)
+
+
+@pytest.mark.slow
+def test_the_next_texts_of_a_value_are_read_behind_its_name(
+    run: Path, trained_runs: TrainedRuns, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[list[int]] = []
+    pieces = InTextRows.pieces
+    monkeypatch.setattr(InTextRows, "pieces", lambda rows: read.extend(pieces(rows).rows.inputs) or pieces(rows))
+    copy = randomised(trained_runs, run, size=0.5)
+    texts = pd.DataFrame({"text": ["a dull plot", "a dull plot", "so fine"], "tags": None})
+    found = next_texts(copy, texts, attribute="user", value="n50")
+    assert len({one.text for one in found}) == len(found) == 2
+    assert {tuple(ids[:4]) for ids in read} == {tuple(load_run(copy)[1].model.tokenizer("user: n50")["input_ids"][:4])}
 
 
 @pytest.mark.slow

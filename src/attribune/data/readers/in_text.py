@@ -82,6 +82,16 @@ class InTextRows(TextRows):
         stays = [not is_hidden[attribute.columns].all() for attribute in self.schema]
         return replace(super().hide_attributes(columns), inputs=[_kept(row, stays) for row in self.inputs])
 
+    def text_numbers(self) -> npt.NDArray[np.int64]:
+        """Number the distinct texts in their order, whatever is written in front of them."""
+        if not len(self):
+            return np.zeros(0, dtype=np.int64)
+        cells = zip(*(row.cells for row in self.inputs), strict=True)
+        texts = self.text.read_rows(dict(zip(self.text.names, map(list, cells), strict=True)))
+        known: dict[tuple[str, ...], int] = {}
+        numbers = (known.setdefault(text, len(known)) for text in texts)
+        return np.fromiter(numbers, dtype=np.int64, count=len(texts))
+
     def values(self) -> list[Values]:
         """Return the values of each row: its own, or those of the ids that took their place."""
         found = [row.values for row in self.inputs]
