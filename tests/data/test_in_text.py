@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -34,8 +35,11 @@ WRITTEN = [
 ]
 
 
-def reader_of(window: Window | None = None, *, dropout: float = 0.0) -> InTextReader:
-    return InTextReader(TextEncoder(TOKENIZER, window=window, limit=100, segments=True), dropout=dropout)
+def reader_of(
+    window: Window | None = None, *, names: Sequence[str] | None = None, dropout: float = 0.0
+) -> InTextReader:
+    encoder = TextEncoder(TOKENIZER, window=window, limit=100, segments=True)
+    return InTextReader(encoder, names=names, dropout=dropout)
 
 
 def encoded(
@@ -144,6 +148,34 @@ def test_what_cannot_be_written_is_refused() -> None:
         reader_of().encode(TABLE, hashed, text=TextInput.of("text"))
     with pytest.raises(ConfigError, match=r"chunks:8x2.*choose head"):
         reader_of(parse_window("chunks:8x2", max_length=8))
+
+
+def test_chosen_attributes_are_written_as_if_there_were_no_others() -> None:
+    rows = encoded(reader=reader_of(names=["tags", "year"]))
+    alone = Schema.fit({name: cells[:3] for name, cells in TABLE.items()}, [MultiLabel("tags"), Number("year")])
+    expected = reader_of().encode(TABLE, alone, text=TextInput.of("text"))
+    assert rows.pieces().rows.inputs == expected.pieces().rows.inputs
+    assert rows.attribute_ids.tolist() == SCHEMA.encode(TABLE)[0].tolist()
+
+
+def test_what_becomes_of_other_attributes_changes_no_text() -> None:
+    rows = encoded(reader=reader_of(names=["user"]))
+    whole = read(rows)
+    assert whole[0] == "[CLS] user : a . one two [SEP]"
+    ids = rows.attribute_ids.copy()
+    ids[:, SCHEMA["tags"].columns] = 0
+    ids[:, SCHEMA["age"].columns] = 2
+    assert read(rows.with_attribute_ids(ids)) == whole
+    assert read(rows.hide_attributes([SCHEMA["tags"].columns])) == whole
+    assert read(rows.hide_attributes([SCHEMA["user"].columns]))[3] == "[CLS] two [SEP]"
+
+
+def test_hashed_attributes_stay_unwritten() -> None:
+    hashed = Schema.fit(TABLE, [Categorical("user", unseen="hash"), MultiLabel("tags")])
+    rows = reader_of(names=["tags"]).encode(TABLE, hashed, text=TextInput.of("text"))
+    assert read(rows)[0] == "[CLS] tags : red , blue . one two [SEP]"
+    with pytest.raises(ConfigError, match="'user' are hashed"):
+        reader_of(names=["user"]).encode(TABLE, hashed, text=TextInput.of("text"))
 
 
 def test_rows_without_attributes_are_plain() -> None:

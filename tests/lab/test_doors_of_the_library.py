@@ -28,9 +28,11 @@ from attribune_lab.methods import Basis, Hcsc, Upnn
 
 def test_histories_have_a_reader_of_their_own() -> None:
     assert {name: reader_of(Classification, kind()) for name, kind in METHODS.items() if kind.reader} == {
-        "in-text": InTextReader,
-        "history": HistoryEncoder,
+        "history": HistoryEncoder
     }
+    names = {name: kind().written(["user"], []) for name, kind in METHODS.items()}
+    assert [name for name, written in names.items() if written] == ["in-text"]
+    assert reader_of(Classification, METHODS["in-text"](), written=names["in-text"]) is InTextReader
 
 
 def test_histories_are_compared_by_added_tokens_too(

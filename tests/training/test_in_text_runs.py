@@ -94,7 +94,7 @@ def test_a_forgotten_name_is_read_as_an_unknown_one(run: Path, trained_runs: Tra
     ("more", "said"),
     [
         (["--set", "data.window=chunks"], "a text is read at once, behind its values"),
-        (["--backbone", "bilstm"], "values are none of them: choose a pretrained backbone"),
+        (["--backbone", "bilstm"], "values are none of them: choose a pretrained backbone, or write no values"),
         (["--method", "in-text+injector"], "'in-text' is for a plain model"),
         (["--task", "similarity", "--text-pair", "tags", "--label", "look"], "puts more in front of one text"),
         (["--task", "tags", "--label", "tags"], "acts at the point text"),

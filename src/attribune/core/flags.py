@@ -89,7 +89,12 @@ GROUPS: dict[str, dict[str, Flag]] = {
             metavar="N",
         ),
     },
-    "attributes": {"data.shuffled": Flag("control: shuffle the attributes over the rows", False)},
+    "attributes": {
+        "data.written": Flag(
+            "attributes whose values are also written in front of the text, as words", (), several=True, metavar="NAME"
+        ),
+        "data.shuffled": Flag("control: shuffle the attributes over the rows", False),
+    },
     "model": {
         "task.kind": Flag(
             "classification, rating, ordinal, regression, aspects, preference (which of two texts), similarity (of two "

@@ -168,6 +168,11 @@ def _text_encoder(
 ) -> TextEncoder:
     if isinstance(task, Task) and READERS[task.input.name] is not TextEncoder:
         raise ConfigError(f"the task {task.kind!r} {task.input.does}: give encoder=model.row_encoder()")
+    if text_input.written:
+        raise ConfigError(
+            f"text.written is {', '.join(text_input.written)}, which the reader of a model writes: give "
+            "encoder=model.row_encoder()"
+        )
     if not hasattr(tokenizer, "model_max_length"):
         raise ConfigError(
             f"a tokenizer cannot be {type(tokenizer).__name__}: give one of transformers, such as "

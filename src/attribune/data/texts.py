@@ -114,6 +114,8 @@ class TextInput:
             joined.
         shares_window: whether each of several columns has a fair share of a window that is too short for all; the end
             of the joined text is cut otherwise.
+        written: names of the attributes whose values are written in front of the text, beside what the method of the
+            model does with them.
 
     Raises:
         ConfigError: without a column.
@@ -129,6 +131,7 @@ class TextInput:
     truncation: Truncation = "longest_first"
     negative: tuple[str, ...] = ()
     shares_window: bool = False
+    written: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if not self.columns:
@@ -150,9 +153,10 @@ class TextInput:
         truncation: Truncation = "longest_first",
         negative: str | Sequence[str] = (),
         shares_window: bool = False,
+        written: str | Sequence[str] = (),
     ) -> Self:
         """Make one from the name of a column, or several names."""
-        given = {"columns": columns, "prompt": prompt, "pair": pair, "negative": negative}
+        given = {"columns": columns, "prompt": prompt, "pair": pair, "negative": negative, "written": written}
         names = {name: tuple(as_list(value)) for name, value in given.items()}
         return cls(
             names["columns"],
@@ -164,6 +168,7 @@ class TextInput:
             truncation=truncation,
             negative=names["negative"],
             shares_window=shares_window,
+            written=names["written"],
         )
 
     @classmethod
@@ -229,6 +234,7 @@ class TextInput:
         settings |= {"prompt": list(self.prompt), "chat": self.chat} if self.prompt else {}
         settings |= {"pair": list(self.pair), "truncation": self.truncation} if self.pair else {}
         settings |= {"shares_window": True} if self.shares_window and len(self.columns) > 1 else {}
+        settings |= {"written": list(self.written)} if self.written else {}
         return settings | ({"negative": list(self.negative)} if self.negative else {})
 
     @classmethod
@@ -248,4 +254,5 @@ class TextInput:
             truncation=settings.get("truncation", "longest_first"),
             negative=tuple(settings.get("negative", ())),
             shares_window=bool(settings.get("shares_window", False)),
+            written=tuple(settings.get("written", ())),
         )

@@ -181,10 +181,11 @@ class _Source:
                 f"method {model.method_config.name!r} reads rows that are stored with the model, which no other "
                 "program puts in front of a text: train another method for an export"
             )
-        if model.method_config.writes_values:
+        if model.written:
             raise ConfigError(
                 f"method {model.method_config.name!r} writes values in front of a text, which no other program does "
-                "by itself: serve the run, or train another method for an export"
+                f"by itself (those of {', '.join(model.written)}): serve the run, or train a model for the export that "
+                "writes none"
             )
         if assignments and not predictor.reads_attributes:
             raise ConfigError(

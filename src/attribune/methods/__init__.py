@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from attribune.core.door import as_attribute
+from attribune.core.door import as_argument, as_attribute
 from attribune.core.flags import FLAGS
 from attribune.core.plugins import absent_plugins, load_plugins
 from attribune.core.wording import did_you_mean_or
@@ -60,6 +60,7 @@ __all__ = [
     "check_gives_vectors",
     "check_reads_descriptions",
     "check_reads_tokens",
+    "check_written",
     "method_from_dict",
 ]
 
@@ -171,6 +172,22 @@ def check_compares(method: MethodConfig, *, task: str) -> None:
         raise ConfigError(
             f"method {method.name!r} puts more in front of one text, and the task {task!r} compares two: choose "
             "another method"
+        )
+
+
+def check_written(method: MethodConfig, names: Sequence[str]) -> None:
+    """Refuse a method beside which no values are written in front of a text.
+
+    Args:
+        names: of the attributes that were chosen for it.
+
+    Raises:
+        ConfigError: naming the method and the reason.
+    """
+    if names and (refusal := method.written_refusal) is not None:
+        raise ConfigError(
+            f"written is {', '.join(names)}, and method {method.name!r} {refusal}: leave "
+            f"{as_argument('data.written')} out, or choose another method"
         )
 
 

@@ -80,6 +80,11 @@ class Combined(MethodConfig):
         }
         return self
 
+    @property
+    def written_dropout(self) -> float:
+        """The highest probability of the methods."""
+        return max(part.written_dropout for part in self.parts)
+
     def build(self, host: Host) -> Method:
         """Build the modules of all methods."""
         return _CombinedMethod(self, host)

@@ -116,6 +116,31 @@ class MethodConfig(Settings):
         """The column by which rows are ordered, if any."""
         return ()
 
+    @property
+    def written_refusal(self) -> str | None:
+        """Why no attributes can be chosen whose values are written in front of a text; None if they can."""
+        if self.writes_values:
+            return "writes the values of all attributes"
+        if not self.uses_attributes:
+            return "reads no attributes"
+        return "puts rows of its own in front of a text" if self.reader else None
+
+    @property
+    def written_dropout(self) -> float:
+        """Probability that a written attribute is left out of a training row: that with which it is hidden."""
+        return float(getattr(self, "attribute_dropout", 0.0))
+
+    def written(self, attributes: Sequence[str], chosen: Sequence[str]) -> tuple[str, ...]:
+        """Return those attributes of a model whose values are written in front of its texts.
+
+        Args:
+            attributes: all that it has.
+            chosen: those that are written whatever the method does.
+        """
+        if self.writes_values:
+            return tuple(attributes)
+        return () if self.written_refusal else tuple(name for name in attributes if name in chosen)
+
     def word_options(self, backbone: str, *, attributes: int) -> dict[str, Any]:
         """Return the options that the method needs of a backbone without pretraining, for a number of attributes."""
         return {}

@@ -9,7 +9,21 @@ from attribune.methods.base import Method
 from attribune.methods.config import AttributeMethodConfig, Point, Probability
 from attribune.methods.host import Host
 
-__all__ = ["InText"]
+__all__ = ["InText", "written_refusal"]
+
+
+def written_refusal(placement: Placement, *, what: str = "in-text") -> str | None:
+    """Return why no values can be written in front of the texts of a family, with the cure; None if they can.
+
+    Args:
+        what: writes them, in the words of the message.
+    """
+    if placement.states == "token":
+        return None
+    return (
+        f"{what}: backbones of type {' or '.join(placement.model_types)} read the sentences of one text, and would "
+        "count the values among them: choose another backbone"
+    )
 
 
 class InText(AttributeMethodConfig):
@@ -30,19 +44,13 @@ class InText(AttributeMethodConfig):
     stands_alone: ClassVar[bool] = True
     reads_descriptions: ClassVar[bool] = False
     writes_values: ClassVar[bool] = True
-    reader: ClassVar[str] = "attribune.data.readers.in_text:InTextReader"
     reads_chunks: ClassVar[bool] = False
 
     attribute_dropout: Probability = 0.1
 
     def refusal(self, placement: Placement) -> str | None:
         """Return why a family cannot read values in front of a text; None if it can."""
-        if placement.states == "token":
-            return super().refusal(placement)
-        return (
-            f"in-text: backbones of type {' or '.join(placement.model_types)} read the sentences of one text, and "
-            "would count the values among them: choose another backbone"
-        )
+        return super().refusal(placement) or written_refusal(placement)
 
     def build(self, host: Host) -> Method:
         """Build a method without sites: the values are ids of the text."""

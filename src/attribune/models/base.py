@@ -51,11 +51,13 @@ from attribune.methods import (
     Host,
     MethodConfig,
     check_reads_descriptions,
+    check_written,
     method_from_dict,
 )
 from attribune.methods.attribute_method import has_meta_tables, meta_tables
 from attribune.methods.base import Method
 from attribune.methods.condition import Condition, check_attribute_ids
+from attribune.methods.in_text import written_refusal
 from attribune.models.blend import Blend
 from attribune.models.checks import claim
 from attribune.models.config import AttributeConfig, check_foreign, device_of, dtype_of, with_outputs
@@ -98,6 +100,7 @@ class ConditionedModel(PreTrainedModel):
     memory: Memory | None = None
     blend: Blend | None = None
     reader: type[Reader]
+    written: tuple[str, ...]  # the attributes whose values stand in front of a text
     quantised: str | None = None
 
     @default_float32()
@@ -124,7 +127,8 @@ class ConditionedModel(PreTrainedModel):
         self.placement = self.architecture.placement(config.text_config.model_type)
         self.method_config = method_from_dict(config.method or {})
         self._check_method()
-        self.reader = reader_of(self.task, self.method_config)
+        self.written = self._written_names()
+        self.reader = reader_of(self.task, self.method_config, written=self.written)
         described = [one for one in schema if one.description is not None]
         if self.method_config.writes_values:  # it reads numbers without a vector
             described = [one for one in described if one.spec.lists_values]
@@ -162,6 +166,21 @@ class ConditionedModel(PreTrainedModel):
             self.get_input_embeddings().weight.requires_grad_(False)
         for name in self.method.unused:
             self.get_parameter(name).requires_grad_(False)
+
+    def _written_names(self) -> tuple[str, ...]:
+        """Return the attributes whose values are written in front of a text; ConfigError where they cannot be."""
+        method, given = self.method_config, () if self.text_input is None else self.text_input.written
+        check_written(method, given)
+        chosen = [one.name for name in given for one in self.schema.named(name) or [self.schema[name]]]
+        written = method.written(self.schema.names, chosen)
+        if chosen and (chunk := self.config.chunk) is not None:
+            raise ConfigError(
+                f"chunk is {chunk}, and values of {', '.join(chosen)} are written in front of a text, which is then "
+                "read at once: leave chunk or written out"
+            )
+        if chosen and (refusal := written_refusal(self.placement, what="written values")) is not None:
+            raise ConfigError(refusal)
+        return written
 
     def _acts_inside(self) -> bool:
         """Whether hooks or low-rank maps may stand inside the backbone."""
@@ -282,7 +301,13 @@ class ConditionedModel(PreTrainedModel):
 
     def row_encoder(self, text_input: TextInput | None = None) -> Reader:
         """Return the reader of the texts of rows; see `Scorer.row_encoder`."""
-        return self.reader.of(self._reading(), text_input or self.text_input)
+        own, text = self.text_input, text_input or self.text_input
+        if text is not None and text.written and (own is None or text.written != own.written):
+            raise ConfigError(
+                f"text_input.written is {', '.join(text.written)}, and the model was built with "
+                f"{', '.join(own.written if own else ()) or 'none'}: leave it out, since the model keeps what it writes"
+            )
+        return self.reader.of(self._reading(), text)
 
     def _reading(self) -> Reading:
         """Return what the reader must know of the model."""
@@ -295,7 +320,8 @@ class ConditionedModel(PreTrainedModel):
             is_encoder_decoder=bool(self.config.is_encoder_decoder),
             chunk=self.config.chunk,
             memory=self.memory,
-            method=self.method_config,
+            written=self.written,
+            written_dropout=self.method_config.written_dropout,
         )
 
     @property

@@ -152,6 +152,7 @@ class _SavedTextInput(BaseModel):
     truncation: Truncation = "longest_first"
     negative: list[str] = []
     shares_window: bool = False
+    written: list[str] = []
 
 
 def _own_fields() -> dict[str, Any]:

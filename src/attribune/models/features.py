@@ -88,7 +88,8 @@ class SentenceVectors(TextVectors):
 
     def row_encoder(self, text_input: TextInput | None = None) -> Reader:
         """Return the encoder of the texts of rows."""
-        encoder: Reader = self._model.row_encoder(text_input)
+        text = None if text_input is None else replace(text_input, written=())
+        encoder: Reader = self._model.row_encoder(text)
         return encoder
 
 

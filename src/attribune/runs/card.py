@@ -124,6 +124,7 @@ def describe_run(path: str | Path) -> dict[str, Any]:
         **({"text_pair": list(recipe.data.text_pair)} if recipe.data.text_pair else {}),
         **recipe.task_input.shown_columns(recipe.input_settings),
         "window": str(recipe.data.text_input().window),
+        **({"written": list(recipe.data.written)} if recipe.data.written else {}),
         "shuffled": recipe.data.shuffled,
     }
     learner = recipe.learner

@@ -20,7 +20,7 @@ from attribune.core.plugins import absent_plugins
 from attribune.core.wording import did_you_mean_or
 from attribune.data.readers import reader_of
 from attribune.errors import ConfigError
-from attribune.methods import METHODS, MethodConfig, check_reads_descriptions, method_from_dict
+from attribune.methods import METHODS, MethodConfig, check_reads_descriptions, check_written, method_from_dict
 from attribune.models.baselines import BASELINES, BaselineConfig, baseline_from_dict
 from attribune.models.chunk_encoders import chunk_encoder_from_dict
 from attribune.models.config import DROPOUT, Dropout, HeadSize
@@ -185,6 +185,15 @@ class Learner(ABC):
         """Whether values are read as they are written, so that nothing is stored for one."""
         return self.method is not None and self.method.writes_values
 
+    def written(self, attributes: Sequence[str], chosen: Sequence[str]) -> tuple[str, ...]:
+        """Return those attributes whose values are written in front of a text; see `MethodConfig.written`."""
+        return () if self.method is None else self.method.written(attributes, chosen)
+
+    @property
+    def takes_written(self) -> bool:
+        """Whether attributes can be chosen whose values are written in front of a text."""
+        return self.method is not None and self.method.written_refusal is None
+
     @abstractmethod
     def can_take_over(self, *, full_model: bool) -> bool:
         """Whether it can begin with the attribute parameters of another run, or with its full model."""
@@ -240,8 +249,13 @@ class BaselineLearner(Learner):
         return f"{shown} (frozen)" if self.options.reads_vectors else "no backbone"
 
     def check(self, settings: InputSettings, *, task: type[Task], described: Sequence[str]) -> None:
-        """Refuse settings of the backbone that do nothing."""
+        """Refuse settings of the backbone, and of its texts, that do nothing."""
         super().check(settings, task=task, described=described)
+        if settings.written:
+            raise ConfigError(
+                f"written is {', '.join(settings.written)}, and method {self.name!r} is a baseline, which reads no "
+                f"values in front of a text: leave {as_argument('data.written')} out, or choose another method"
+            )
         if self.options.reads_vectors and not self.backbone.is_pretrained:
             raise ConfigError(
                 f"method {self.name!r} reads the vectors of a pretrained backbone, and {self.backbone.name!r} is not "
@@ -305,7 +319,9 @@ class MethodLearner(Learner):
     def check(self, settings: InputSettings, *, task: type[Task], described: Sequence[str]) -> None:
         """Refuse attributes, descriptions, histories and a backbone that the method cannot read."""
         super().check(settings, task=task, described=described)
-        if (refusal := reader_of(task, self.options).refusal(settings)) is not None:
+        check_written(self.options, settings.written)
+        reader = reader_of(task, self.options, written=self.written(settings.attributes, settings.written))
+        if (refusal := reader.refusal(settings)) is not None:
             raise ConfigError(refusal)
         check_reads_descriptions(self.options, described)
         if not self.backbone.is_pretrained:

@@ -168,6 +168,7 @@ class DataRecipe(Settings):
         "of several text columns that are too long together, keep the short ones whole and as much of each of the "
         "others; `false` cuts the end of the joined text",
     )
+    written: Names = setting("data.written", "for methods that read attributes; `in-text` writes all by itself")
     shuffled: bool = setting("data.shuffled", "any gain that remains is not due to them")
     bad_labels: Literal["error", "drop"] = described(
         "error",
@@ -208,7 +209,17 @@ class DataRecipe(Settings):
                 )
         return value
 
-    @field_validator("text", "text_pair", "text_negative", "label", "prompt")
+    @field_validator("written")
+    @classmethod
+    def _written_attributes(cls, value: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
+        known = [kind.name for kind in map(_kind_from_dict, info.data.get("attributes", ()))]
+        for name in value:
+            if name not in known:
+                rest = did_you_mean_or(name, known, f"its attributes are {', '.join(known) or 'none'}")
+                raise ConfigError(f"{name!r} is not an attribute, so its values cannot be written{rest}")
+        return value
+
+    @field_validator("text", "text_pair", "text_negative", "label", "prompt", "written")
     @classmethod
     def _once(cls, value: tuple[str, ...]) -> tuple[str, ...]:
         if twice := sorted({name for name in value if value.count(name) > 1}):
@@ -256,6 +267,7 @@ class DataRecipe(Settings):
             truncation=self.truncation,
             negative=self.text_negative,
             shares_window=self.share_window and len(self.text) > 1,
+            written=self.written,
         )
 
     @property
@@ -494,6 +506,11 @@ class Recipe(Settings):
         return list(dict.fromkeys(column for kind in self.data.kinds() for column in kind.columns))
 
     @property
+    def written(self) -> tuple[str, ...]:
+        """The attributes whose values are written in front of a text."""
+        return self.learner.written(self.attribute_names, self.data.written)
+
+    @property
     def task_kind(self) -> str:
         """The task: as named, else ``aspects`` for several label columns and ``classification`` for one."""
         return str(self.task.get("kind") or ("aspects" if len(self.data.label) > 1 else "classification"))
@@ -535,6 +552,7 @@ class Recipe(Settings):
             partial_labels=data.partial_labels,
             attributes=tuple(self.attribute_names),
             attribute_columns=tuple(self.attribute_columns),
+            written=data.written,
             window=data.window,
             is_head=isinstance(window, Head),
             is_chunked=window.chunk is not None,

@@ -8,7 +8,7 @@ Id 0 means missing, unknown or dropped, and contributes nothing.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Self
@@ -166,12 +166,18 @@ class Schema:
                 unknown[attribute.name] += attribute.unknown(column, missing=self._missing, first_row=start)
         return unknown
 
-    def written(self, table: Table, *, first_row: int = 1) -> list[tuple[tuple[str, ...], ...]]:
-        """Return for each row the values of every attribute as they are written; see `encode`."""
+    def written(self, table: Table, *, names: Collection[str], first_row: int = 1) -> list[tuple[tuple[str, ...], ...]]:
+        """Return for each row the values of every attribute as they are written; see `encode`.
+
+        Args:
+            names: of the attributes that are written; those of others are left out.
+        """
         rows: list[tuple[tuple[str, ...], ...]] = []
         for start, columns in column_batches(table, self.sources, first_row=first_row):
             parts = (
                 attribute.written(columns[attribute.column], missing=self._missing, first_row=start)
+                if attribute.name in names
+                else [()] * len(columns[attribute.column])
                 for attribute in self.attributes
             )
             rows += zip(*parts, strict=True)

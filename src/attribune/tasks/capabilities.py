@@ -211,6 +211,14 @@ REWARD = Verb(
     needs=lambda task: bool(task.head.outputs),
     lacking=_NO_REWARD,
 )
+WRITTEN = Verb(
+    name="values that are written in front of a text",
+    refuses=dict.fromkeys(
+        (ScoredTokens, ComparedTexts, WrittenText),
+        "values are written in front of one text, which is scored as a whole, and the task {task!r} {does}: leave "
+        "{argument} out",
+    ),
+)
 EMBEDDINGS = Verb(name="`inputs_embeds` in place of ids", refuses={ComparedTexts: _DOES})
 PIPELINE = Verb(
     name="the pipeline of transformers",

@@ -39,6 +39,7 @@ class InputSettings:
         text: the columns of the text; likewise `pair`, `negative` and `prompt`, and those of `label` and `attributes`.
         chat: whether prompts are put into a chat template.
         partial_labels: whether training rows may have some of several labels.
+        written: the attributes that are chosen to be written in front of a text.
         window: which part of a long text is read; `is_head` whether it is the beginning alone, `is_chunked` whether
             the text is read in chunks.
         options: those of the task that are given.
@@ -57,6 +58,7 @@ class InputSettings:
     partial_labels: bool = False
     attributes: Names = ()
     attribute_columns: Names = ()
+    written: Names = ()
     window: str
     is_head: bool
     is_chunked: bool

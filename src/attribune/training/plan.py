@@ -215,7 +215,7 @@ def comparison_recipes(recipe: Recipe, names: Sequence[str]) -> dict[str, Recipe
 
 
 def _with_method(recipe: Recipe, name: str) -> Recipe:
-    """Change the method; attributes stay shuffled if the new method reads them."""
+    """Change the method; attributes stay shuffled if the new method reads them, and written if it lets them be."""
     settings = recipe.model_dump()
     if name == SHUFFLED:
         settings["data"]["shuffled"] = True
@@ -233,10 +233,12 @@ def _with_method(recipe: Recipe, name: str) -> Recipe:
         }
         return Recipe.from_dict(settings, source=f"the recipe with {name} alone")
     settings |= {"method": {"name": name}, "transfer": None}
-    settings["data"]["shuffled"] = False
+    settings["data"] |= {"shuffled": False, "written": ()}
     if name in METHODS and not METHODS[name].reads_descriptions and METHODS[name].uses_attributes:
         settings["data"]["values"] = {}
     other = Recipe.from_dict(settings, source=f"the recipe with method {name}")
-    if recipe.data.shuffled and other.learner.reads_attributes:
-        return other.model_copy(update={"data": recipe.data})
-    return other
+    kept = {
+        "shuffled": recipe.data.shuffled and other.learner.reads_attributes,
+        "written": recipe.data.written if other.learner.takes_written else (),
+    }
+    return other.model_copy(update={"data": other.data.model_copy(update=kept)})

@@ -90,6 +90,7 @@ def train(
     label: str | Sequence[str] | None = None,
     attributes: Sequence[Any] | str | None = None,
     values: Mapping[str, Any] | None = None,
+    written: str | Sequence[str] | None = None,
     weight: str | None = None,
     missing: Sequence[str] | None = None,
     validation: Any = None,
@@ -133,6 +134,7 @@ def train(
         attributes: columns with one value per row by their names, or `Categorical`, `MultiLabel`, `Hierarchy`,
             `Numeric`, `Number`, `Date`.
         values: tables (files) that describe the values of attributes, by attribute.
+        written: attributes whose values are also written in front of the text, as words.
         weight: column with the weight of each training row in the loss.
         missing: texts that mean no value; by default `MISSING`.
         validation: rows for validation, and `test` those for testing; by default they are split off the data.

@@ -324,7 +324,7 @@ def _forget_in_model(
         ]
         replace(folder, lambda schema: Revision.removing(schema, removed), [step for step in added if step])
     done.models.append(str(folder.path))
-    if folder.read_recipe().learner.writes_values:
+    if schema[attribute].column in folder.read_recipe().written:
         done.notes.append(
             f"{folder.path} reads values as they are written: a text with the name is read as one with any unknown name"
         )

@@ -99,8 +99,11 @@ def next_texts(
     ids[0, fitted.columns.start] = id_
     columns = np.zeros(predictor.schema.slots, dtype=bool)
     columns[fitted.columns] = True
+    model: ConditionedModel = predictor.model.neural()
+    cells = {fitted.column: value} if attribute in model.written else {}
     with numbered_in_file(range(len(table)), source):
-        rows = Panel(names=(value,), ids=ids, columns=columns).encode(predictor, table, source=source)
+        panel = Panel(names=(value,), ids=ids, columns=columns)
+        rows = panel.encode(predictor, table, source=source, cells=cells)
     readable = np.flatnonzero(~rows.empty)
     if not len(readable):
         raise DataError(f"{source} has no row with a text in {', '.join(recipe.data.texts)}: name the table of texts")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Self, Unpack
@@ -143,9 +143,20 @@ class Panel:
         return self.ask(predictor, self.encode(predictor, table))
 
     def encode(
-        self, predictor: Predictor, table: Table, *, first_row: int = 1, source: str = "the input"
+        self,
+        predictor: Predictor,
+        table: Table,
+        *,
+        first_row: int = 1,
+        source: str = "the input",
+        cells: Mapping[str, str] | None = None,
     ) -> EncodedRows:
-        """Encode the texts, with the attributes that the members do not have."""
+        """Encode the texts, with the attributes that the members do not have.
+
+        Args:
+            cells: what stands in the columns of those that they have; by default nothing.
+        """
+        cells = cells or {}
         attributes = [one for one in predictor.schema if self.columns[one.columns].all()]
         read = {one.column for one in predictor.schema if one not in attributes}
         taken = [name for name in predictor.schema.sources if name not in read]
@@ -155,7 +166,8 @@ class Panel:
         parts = []
         for row, columns in column_batches(table, names, first_row=first_row):
             rows = len(next(iter(columns.values())))
-            parts.append(predictor.encode_rows(dict(columns) | {name: [None] * rows for name in taken}, first_row=row))
+            own = {name: [cells.get(name)] * rows for name in taken}
+            parts.append(predictor.encode_rows(dict(columns) | own, first_row=row))
         if not parts:
             return predictor.encode_rows({name: [] for name in predictor.columns})
         encoded = EncodedRows.concat(parts)

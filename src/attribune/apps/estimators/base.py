@@ -89,6 +89,7 @@ class AttributeEstimator(BaseEstimator, ABC):
         attributes: Sequence[str | Kind] = (),
         text_pair: str | Sequence[str] | None = None,
         values: Mapping[str, Any] | None = None,
+        written: str | Sequence[str] | None = None,
         method: Any = None,
         backbone: str | Path | None = None,
         tuning: str | None = None,
@@ -106,6 +107,7 @@ class AttributeEstimator(BaseEstimator, ABC):
         self.attributes = attributes
         self.text_pair = text_pair
         self.values = values
+        self.written = written
         self.method = method
         self.backbone = backbone
         self.tuning = tuning

@@ -21,7 +21,6 @@ from attribune.data.texts import TextInput
 from attribune.data.windows import FILLER, Window
 from attribune.errors import ConfigError, DataError
 from attribune.findings import Finding
-from attribune.methods.config import MethodConfig
 from attribune.schema import EncodingReport, Schema
 from attribune.schema.columns import Table, column_names, require_columns
 from attribune.tasks.base import Task
@@ -418,7 +417,8 @@ class Reading:
         is_encoder_decoder: whether an encoder reads what is before the text that is written.
         chunk: ids that it reads at once, where texts are cut into chunks.
         memory: the training rows that are kept with the model, if the method reads any.
-        method: the settings of the method.
+        written: the attributes whose values are written in front of a text.
+        written_dropout: probability that one of them is left out of a training row.
     """
 
     tokenizer: Any
@@ -429,7 +429,8 @@ class Reading:
     is_encoder_decoder: bool = False
     chunk: int | None = None
     memory: Memory | None = None
-    method: MethodConfig | None = None
+    written: tuple[str, ...] = ()
+    written_dropout: float = 0.0
 
 
 class Reader(ABC):

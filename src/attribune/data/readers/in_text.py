@@ -7,20 +7,20 @@ what they stand for.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Self, cast
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
 
+from attribune.core.door import as_argument
 from attribune.data.readers.base import Pieces, Reader, Reading, TextRows
 from attribune.data.readers.text import TextEncoder
 from attribune.data.texts import TextInput
 from attribune.data.windows import content_ids
 from attribune.errors import ConfigError
 from attribune.findings import Finding
-from attribune.methods.in_text import InText
 from attribune.schema import Schema
 from attribune.schema.attributes import FittedAttribute
 from attribune.schema.columns import require_columns
@@ -82,6 +82,16 @@ class InTextRows(TextRows):
         stays = [not is_hidden[attribute.columns].all() for attribute in self.schema]
         return replace(super().hide_attributes(columns), inputs=[_kept(row, stays) for row in self.inputs])
 
+    def text_numbers(self) -> npt.NDArray[np.int64]:
+        """Number the distinct texts in their order, whatever is written in front of them."""
+        if not len(self):
+            return np.zeros(0, dtype=np.int64)
+        cells = zip(*(row.cells for row in self.inputs), strict=True)
+        texts = self.text.read_rows(dict(zip(self.text.names, map(list, cells), strict=True)))
+        known: dict[tuple[str, ...], int] = {}
+        numbers = (known.setdefault(text, len(known)) for text in texts)
+        return np.fromiter(numbers, dtype=np.int64, count=len(texts))
+
     def values(self) -> list[Values]:
         """Return the values of each row: its own, or those of the ids that took their place."""
         found = [row.values for row in self.inputs]
@@ -89,7 +99,8 @@ class InTextRows(TextRows):
             ids, own = self.attribute_ids[row], self.own_ids[row]
             found[row] = tuple(
                 values
-                if (ids[attribute.columns] == own[attribute.columns]).all()
+                if attribute.name not in self.reader.names_in(self.schema)
+                or (ids[attribute.columns] == own[attribute.columns]).all()
                 else _values_of(attribute, ids[attribute.columns])
                 for attribute, values in zip(self.schema, found[row], strict=True)
             )
@@ -130,7 +141,8 @@ class InTextReader(Reader):
 
     Args:
         encoder: of the texts.
-        dropout: probability that an attribute of a training row is not written.
+        names: of the attributes that are written; None for all.
+        dropout: probability that one of them is left out of a training row.
 
     Raises:
         ConfigError: for a window of chunks.
@@ -138,8 +150,8 @@ class InTextReader(Reader):
 
     name: ClassVar[str] = "in-text"
 
-    def __init__(self, encoder: TextEncoder, *, dropout: float = 0.0) -> None:
-        self.encoder, self.window, self.dropout = encoder, encoder.window, dropout
+    def __init__(self, encoder: TextEncoder, *, names: Collection[str] | None = None, dropout: float = 0.0) -> None:
+        self.encoder, self.window, self.names, self.dropout = encoder, encoder.window, names, dropout
         self._chance: np.random.Generator | None = None  # of training rows
         if self.window.chunk is not None:
             raise ConfigError(_no_chunks(str(self.window)))
@@ -147,8 +159,7 @@ class InTextReader(Reader):
     @classmethod
     def of(cls, reading: Reading, text: TextInput | None) -> Self:
         """Return the reader of a model; see `Reader.of`."""
-        method = cast(InText, reading.method)
-        return cls(TextEncoder.of(reading, text), dropout=method.attribute_dropout)
+        return cls(TextEncoder.of(reading, text), names=reading.written, dropout=reading.written_dropout)
 
     @classmethod
     def refusal(cls, settings: InputSettings) -> str | None:
@@ -157,16 +168,20 @@ class InTextReader(Reader):
             return _no_chunks(settings.window)
         if not settings.is_pretrained:
             return (
-                f"in-text: the backbone {settings.backbone!r} knows the words of the training texts alone, and values "
-                "are none of them: choose a pretrained backbone, or another method"
+                f"the backbone {settings.backbone!r} knows the words of the training texts alone, and written values "
+                f"are none of them: choose a pretrained backbone, or {_otherwise()}"
             )
         return None
 
     def for_training(self, *, seed: int) -> InTextReader:
         """Return a reader that leaves values out at random, as other methods drop attributes."""
-        reader = InTextReader(self.encoder, dropout=self.dropout)
+        reader = InTextReader(self.encoder, names=self.names, dropout=self.dropout)
         reader._chance = np.random.default_rng(seed)
         return reader
+
+    def names_in(self, schema: Schema) -> Collection[str]:
+        """Return the names of the attributes of a schema that are written."""
+        return schema.names if self.names is None else self.names
 
     def kept_texts(self, text: TextInput, table: Any) -> list[str] | None:
         """Return the part of the text of each row that a window without values keeps; see `Reader.kept_texts`."""
@@ -186,8 +201,10 @@ class InTextReader(Reader):
             ConfigError: for an attribute whose values are hashed.
         """
         require_columns(list(columns), (*text.names, *schema.sources))
-        _check_written(schema)
-        values: list[Values] = schema.written({name: columns[name] for name in schema.sources}, first_row=first_row)
+        names = self.names_in(schema)
+        _check_written(schema, names)
+        sources = {name: columns[name] for name in schema.sources}
+        values: list[Values] = schema.written(sources, names=names, first_row=first_row)
         values = values or [()] * len(columns[text.names[0]])
         if self._chance is not None:
             drawn = self._chance.random((len(values), len(schema))) >= self.dropout
@@ -216,6 +233,8 @@ class InTextReader(Reader):
         """Say of which attributes values have words that the tokenizer does not know."""
         found, unknown = [], self.encoder.tokenizer.unk_token_id
         for attribute in schema:
+            if attribute.name not in self.names_in(schema):
+                continue
             values = list(attribute.values[:_LOOKED_AT])
             count = sum(unknown in ids for ids in content_ids(self.encoder.tokenizer, values))
             if count and unknown is not None:
@@ -233,14 +252,22 @@ def _as_text(values: Values, names: Sequence[str]) -> str:
     return f"{'; '.join(written)}." if written else ""
 
 
-def _check_written(schema: Schema) -> None:
+def _check_written(schema: Schema, names: Collection[str]) -> None:
     for attribute in schema:
-        if not isinstance(attribute.spec, Numeric) and not attribute.spec.lists_values:
+        is_hashed = not isinstance(attribute.spec, Numeric) and not attribute.spec.lists_values
+        if attribute.name in names and is_hashed:
             raise ConfigError(
-                f"in-text writes values in front of a text, and those of {attribute.name!r} are hashed, so that none "
-                "is known by its id: leave unseen='hash' out, or choose another method"
+                f"values are written in front of a text, and those of {attribute.name!r} are hashed, so that none is "
+                f"known by its id: leave unseen='hash' out, or {_otherwise()}"
             )
 
 
 def _no_chunks(window: str) -> str:
-    return f"in-text: a text is read at once, behind its values, and the window is {window!r}: choose head or head+tail"
+    return (
+        f"a text is read at once, behind its values, and the window is {window!r}: choose head or head+tail, or "
+        f"{_otherwise()}"
+    )
+
+
+def _otherwise() -> str:
+    return f"write no values (method in-text, {as_argument('data.written')})"
