@@ -7,7 +7,8 @@
 Each table is prepared from its raw file: rows without a text or a label and duplicates are left out, and 70 % of the
 texts train, 10 % validate and 20 % test, drawn by the seed; of headlines it is so many stories. All settings of a seed
 have the same rows. `linear` has the cheap baselines beside it; `adapter` reads the text alone; `default` is what
-`train` does, and `injector` the network of the same run without the linear model that may count beside it. Each cell
+`train` does, and `injector` the network of the same run without the linear model that may count beside it; `written`
+is an Injector that also reads the values as words in front of the text. Each cell
 (table, setting, seed) is a run in benchmarks/runs/ without its weights; what is done is not done again, also where only
 its results are left, an interrupted one goes on, and several calls at once share the cells. Every cell is written to
 benchmarks/results/ten_tables.json as it finishes, with the paired differences to `linear` on the same test rows. The
@@ -60,8 +61,9 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "adapter": {"method": "adapter", "settings": {"training.blend": "never"}},
     "plora": {"method": "plora", "settings": {"training.blend": "never"}},
     "in-text": {"method": "in-text", "settings": {"training.blend": "never"}},
+    "written": {"settings": {"training.blend": "never"}},
 }
-"""Arguments of `train`."""
+"""Arguments of `train`; `written` also writes the values of all attributes in front of the text."""
 ALONE = {"injector": "default"}
 """The network alone, and the setting in whose run it is."""
 
@@ -285,6 +287,8 @@ class Cell:
                 "baselines": False,
             }
             options |= {"validation": parts["validation"], "test": parts["test"]} | SETTINGS[self.setting]
+            if self.setting == "written":
+                options["written"] = table.attributes
             train(parts["train"], run.path, resume=True, reporter=ConsoleReporter(), **options)
             predictor = load_predictor(run.path)
             if predictor.blend is not None:
