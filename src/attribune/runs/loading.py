@@ -73,7 +73,7 @@ def load_predictor(
     return Predictor(quantised(model, quantise, shared=shared), precision=precision)
 
 
-def predictor_of(recipe: Recipe, model: Scorer, *, precision: str | None = None, blend: bool = True) -> Predictor:
+def predictor_of(recipe: Recipe, model: Scorer, *, precision: str | None = None) -> Predictor:
     """Return the predictor of a model trained with a recipe, by default in the precision of the training."""
     trained_in = None if recipe.training.precision == "auto" else recipe.training.precision
     keep_freed_memory()
@@ -82,5 +82,4 @@ def predictor_of(recipe: Recipe, model: Scorer, *, precision: str | None = None,
         text_input=recipe.data.text_input(),
         batch_size=recipe.training.batch_size * 2,
         precision=precision or trained_in,
-        blend=blend,
     )
