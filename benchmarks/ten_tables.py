@@ -4,14 +4,14 @@
     python benchmarks/ten_tables.py --rows 300 --epochs 0.2     # a trial, in a file of its own
     python benchmarks/ten_tables.py --summary                   # what was found so far, as a Markdown table
 
-Each table is prepared from its raw file: rows without a text or a label and duplicates are left out, and 70 % of the
-texts train, 10 % validate and 20 % test, drawn by the seed; of headlines it is so many stories. All settings of a seed
-have the same rows. `linear` has the cheap baselines beside it; `adapter` reads the text alone; `default` is what
-`train` does, and `injector` the network of the same run without the linear model that may count beside it; `written`
-is an Injector that also reads the values as words in front of the text. Each cell
-(table, setting, seed) is a run in benchmarks/runs/ without its weights; what is done is not done again, also where only
-its results are left, an interrupted one goes on, and several calls at once share the cells. Every cell is written to
-benchmarks/results/ten_tables.json as it finishes, with the paired differences to `linear` on the same test rows. The
+Each table is prepared from its raw file: rows without a text or a label and duplicates are left out, tables of long
+texts are cut to 3,000 rows, and 70 % of the texts train, 10 % validate and 20 % test, drawn by the seed; of headlines
+it is so many stories. All settings of a seed have the same rows. `linear` has the cheap baselines beside it; `adapter`
+reads the text alone; `default` is what `train` does, and `injector` the network of the same run without the linear
+model that may count beside it; `written` is an Injector that also reads the values as words in front of the text. Each
+cell (table, setting, seed) is a run in benchmarks/runs/ without its weights; what is done is not done again, also where
+only its results are left, an interrupted one goes on, and several calls at once share the cells. Every cell is written
+to benchmarks/results/ten_tables.json as it finishes, with the paired differences to `linear` on the same test rows. The
 data are looked for in the folder that ATTRIBUNE_DATA names.
 """
 
@@ -52,6 +52,7 @@ from attribune.training.train import train
 from attribune_lab.benchmark.tables import readable_json
 
 REFERENCE = "linear"
+_LONG = 3_000  # rows of a table of long texts, on which training takes about an hour
 _ALONE = "alone.npy"  # logits of the test rows without the linear model
 SETTINGS: dict[str, dict[str, Any]] = {
     REFERENCE: {"method": "linear", "baselines": True},
@@ -80,6 +81,7 @@ class Table:
         task: its kind.
         judge: the attribute that says who judged a text; without one, a text has one row.
         group: column of what is split in place of texts.
+        most: rows that are taken, those of texts drawn at random; all by default.
     """
 
     rows: pd.DataFrame
@@ -88,14 +90,16 @@ class Table:
     task: str = "classification"
     judge: str | None = None
     group: str | None = None
+    most: int | None = None
 
     def cleaned(self, most: int | None) -> Dataset:
-        """The rows without duplicates, at most so many: those of texts drawn at random."""
+        """The rows without duplicates, at most so many, or those that are taken of the table."""
         columns = dict.fromkeys(("text", *self.label, *self.attributes, *filter(None, [self.group])))
         rows = self.rows[list(columns)].assign(text=self.rows["text"].str.strip())
         rows = rows[rows["text"].fillna("") != ""].dropna(subset=list(self.label))
         rows = rows.drop_duplicates(["text", *filter(None, [self.judge])])
-        if most is not None:
+        most = min((number for number in (most, self.most) if number is not None), default=len(rows))
+        if most < len(rows):
             texts = pd.factorize(rows["text"])[0]
             places = np.random.default_rng(0).permutation(texts.max() + 1)[texts]
             rows = rows.iloc[np.argsort(places, kind="stable")[:most]].sort_index()
@@ -146,9 +150,8 @@ def corporate() -> Table:
 def economic() -> Table:
     """Whether articles are about the economy; their date is left out."""
     rows = from_csv("crowdflower", "economic-news-relevance-1995-2014.csv.gz", text="texts")
-    return Table(
-        rows=rows.assign(paper=rows["wsj"].map({1: "wsj", 0: "wapo"})), label=["economy"], attributes=["paper"]
-    )
+    rows = rows.assign(paper=rows["wsj"].map({1: "wsj", 0: "wapo"}))
+    return Table(rows=rows, label=["economy"], attributes=["paper"], most=_LONG)
 
 
 def polmed() -> Table:
@@ -161,7 +164,7 @@ def polmed() -> Table:
 def complaints() -> Table:
     """Product that a complaint is about; dates, the issue, which tells it, and what came of it are left out."""
     rows = from_csv("consumer_complaints", "complaints_part.csv.gz", text="consumer_complaint_narrative")
-    return Table(rows=rows, label=["product"], attributes=["company", "state"])
+    return Table(rows=rows, label=["product"], attributes=["company", "state"], most=_LONG)
 
 
 def news() -> Table:
@@ -188,7 +191,8 @@ def valence() -> Table:
     """How positive annotators find reviews, of whom nothing else is known; their other answers are left out."""
     judgements = pd.read_csv(DATA / "studemo" / "annotation_data.csv.gz")
     rows = judgements.merge(pd.read_csv(DATA / "studemo" / "text_data.csv.gz"), on="text_id")
-    return Table(rows=rows, label=["valence"], attributes=["annotator_id"], task="regression", judge="annotator_id")
+    judge = "annotator_id"
+    return Table(rows=rows, label=["valence"], attributes=[judge], task="regression", judge=judge, most=_LONG)
 
 
 def amazon() -> Table:

@@ -362,29 +362,40 @@ def _checked(values: Values) -> str:
     return f"validation {metric_info(metric).words}{'' if value is None else f', {_value(metric, value)}'}"
 
 
-def _blended(values: Values) -> str:
-    """A linear model counts beside the network, and what it changes."""
-    network, linear = (f"{values[name]:.3g}" for name in ("neural_weight", "linear_weight"))
-    figures = "; ".join(map(_figure, values["figures"]))
+def counting_models(*, neural_weight: float, linear_weight: float, trees_weight: float = 0.0) -> str:
+    """Return which models count beside a network, without a capital and a full stop."""
+    weights = {"a linear model": linear_weight, "boosted trees": trees_weight}
+    counting = {name: f"{weight:.3g}" for name, weight in weights.items() if weight}
+    verb, ending = ("counts", "") if list(counting) == ["a linear model"] else ("count", "s" * (len(counting) > 1))
     return (
-        f"A linear model of words and attributes counts beside the network: its weight is {linear}, and the network's "
-        f"{network}, which fit rows that neither had read. Against the network alone, {values['rows']} {figures}."
+        f"{' and '.join(counting)} of words and attributes {verb} beside the network, with the weight{ending} "
+        f"{' and '.join(counting.values())}, and the network with {neural_weight:.3g}"
+    )
+
+
+def _blended(values: Values) -> str:
+    """Simple models count beside the network, and what they change."""
+    weights = {name: value for name, value in values.items() if name.endswith("_weight")}
+    figures, said = "; ".join(map(_figure, values["figures"])), counting_models(**weights)
+    return (
+        f"{said[0].upper()}{said[1:]}, as fits rows that none of them had read. Against the network alone, "
+        f"{values['rows']} {figures}."
     )
 
 
 _NO_BLEND = {
     "method": "there is none beside the method {detail}",
     "task": "there is none for the task {detail!r}",
-    "score": "the task {detail!r} has no score by which its weight could be chosen",
+    "score": "the task {detail!r} has no score by which weights could be chosen",
     "fit": "{detail}",
-    "weight": "the best weight for it on rows that neither had read is 0",
+    "weight": "the best weights for them on rows that none of them had read are 0",
 }
 
 
 def _no_blend(values: Values) -> str:
-    """A linear model was to count beside the network, and cannot."""
+    """Models were to count beside the network, and cannot."""
     reason = _NO_BLEND[values["reason"]].format(**values)
-    return f"No linear model counts beside the network, though training.blend is always: {reason}."
+    return f"No model counts beside the network, though training.blend is always: {reason}."
 
 
 def _calibrated(values: Values) -> str:

@@ -105,7 +105,7 @@ def test_a_blend_counts_the_figures(looking: LinearModel, tmp_path: Path) -> Non
     )
     expected = 2 * looking.logits(texts, ids)
     blend.save(tmp_path)
-    loaded = Blend.load(tmp_path, schema=SCHEMA, outputs=2)
+    loaded = Blend.load(tmp_path, schema=SCHEMA, task=looking.task)
     assert loaded is not None
     for one in (blend, loaded):
         np.testing.assert_allclose(one.logits(np.zeros((3, 2)), texts, ids), expected, rtol=1e-5, atol=1e-5)

@@ -26,6 +26,7 @@ from attribune.apps.serve.models import load_models
 from attribune.core.progress import Reporter
 from attribune.errors import ConfigError, ModelFolderError
 from attribune.models.blend import Blend, owners_of_words
+from attribune.models.boosting import BoostingModel
 from attribune.models.predictor_group import PredictorGroup
 from attribune.models.word_features import LinearFeatures
 from attribune.runs.folder import RunFolder
@@ -44,7 +45,7 @@ def test_the_weights_are_those_of_the_best_score(weights: tuple[float, float]) -
     rng = np.random.default_rng(0)
     one, two = 1.5 * rng.normal(size=(2, 3_000, 3))
     labels = (weights[0] * one + weights[1] * two + rng.gumbel(size=one.shape)).argmax(axis=1)
-    found = fit_weights(TASK, one, two, labels)
+    found = fit_weights(TASK, [one, two], labels)
     assert found == pytest.approx(weights, abs=0.1)
 
     def loss(a: float, b: float) -> float:
@@ -58,7 +59,7 @@ def test_the_weights_are_those_of_the_best_score(weights: tuple[float, float]) -
 
 def test_few_rows_leave_the_first_model_as_it_is() -> None:
     one, two = np.zeros((4, 3)), 5 * np.eye(3)[[0, 1, 2, 0]]
-    a, b = fit_weights(TASK, one, two, np.array([0, 1, 2, 0]))
+    a, b = fit_weights(TASK, [one, two], np.array([0, 1, 2, 0]))
     assert a == pytest.approx(1, abs=0.01)
     assert 0 < b < 0.6, "though the second one is always right"
 
@@ -67,7 +68,7 @@ def test_some_tens_of_rows_leave_the_second_model_alone() -> None:
     rng = np.random.default_rng(0)
     one, two = 2 * rng.normal(size=(2, 80, 3))
     labels = (two + rng.gumbel(size=two.shape)).argmax(axis=1)
-    a, b = fit_weights(TASK, one, two, labels)
+    a, b = fit_weights(TASK, [one, two], labels)
     assert a < 0.1
     assert b > 0.6
 
@@ -76,7 +77,7 @@ def test_numbers_are_weighted_by_their_errors() -> None:
     rng = np.random.default_rng(0)
     one, two = rng.normal(size=(2, 2_000, 1))
     labels = (0.6 * one + 0.3 * two)[:, 0] + 0.1 * rng.normal(size=2_000)
-    assert fit_weights(Regression(mean=3.0, std=2.0), one, two, labels) == pytest.approx((0.6, 0.3), abs=0.02)
+    assert fit_weights(Regression(mean=3.0, std=2.0), [one, two], labels) == pytest.approx((0.6, 0.3), abs=0.02)
 
 
 TAGS = [["war", "short"], ["war"], ["short", "war"], ["short"], [], ["noir", "war"]]
@@ -88,11 +89,13 @@ def schema_of(users: list[str | None]) -> Schema:
 
 
 def drawn(schema: Schema) -> tuple[Blend, np.ndarray]:
-    """A blend of random weights, and the ids of the rows."""
+    """A blend of random weights and small trees, and the ids of the rows."""
     rows = {"user": USERS, "site": ["s"] * len(USERS), "tags": TAGS}
     ids = schema.encode(rows)[0]
     features = LinearFeatures.fit(TEXTS, schema, max_features=100)
     rng = np.random.default_rng(0)
+    labels = np.array([0, 1, 2, 1, 0, 2])
+    growth = {"task": TASK, "min_samples_leaf": 1, "iterations": 3, "max_features": 100}
     return Blend(
         features=features,
         weight=rng.normal(size=(features.width, 3)).astype("f4"),
@@ -100,7 +103,13 @@ def drawn(schema: Schema) -> tuple[Blend, np.ndarray]:
         neural_weight=0.7,
         linear_weight=1.3,
         owners=owners_of_words(features, TEXTS, ids),
+        trees_weight=1.9,
+        trees=BoostingModel.fit(one_column(TEXTS), ids, schema=schema, labels=labels, **growth),
     ), ids
+
+
+def one_column(texts: list[str]) -> list[tuple[str]]:
+    return [(text,) for text in texts]
 
 
 def words_of(text: str) -> list[str]:
@@ -123,7 +132,9 @@ def slow_logits(blend: Blend, neural: np.ndarray, texts: list[str], ids: np.ndar
     for z, x in zip(neural, matrix, strict=True):
         linear = [b + sum(v * w for v, w in zip(x, blend.weight[:, o], strict=True)) for o, b in enumerate(blend.bias)]
         rows.append([0.7 * own + 1.3 * other for own, other in zip(z, linear, strict=True)])
-    return np.array(rows)
+    assert blend.trees is not None
+    trees = [blend.trees.logits(one_column([text]), one[None])[0] for text, one in zip(texts, ids, strict=True)]
+    return np.array(rows) + 1.9 * np.array(trees)
 
 
 def test_the_logits_are_the_weighted_sum() -> None:
@@ -131,6 +142,8 @@ def test_the_logits_are_the_weighted_sum() -> None:
     texts, rows = TEXTS * 2, np.concatenate([ids, ids[::-1]])
     neural = np.random.default_rng(1).normal(size=(len(texts), 3))
     np.testing.assert_allclose(blend.logits(neural, texts, rows), slow_logits(blend, neural, texts, rows), rtol=1e-5)
+    without = replace(blend, trees=None, trees_weight=0.0)
+    assert np.abs(blend.logits(neural, texts, rows) - without.logits(neural, texts, rows)).min(axis=0).max() > 0.01
 
 
 def test_a_word_belongs_to_the_values_that_all_its_rows_have() -> None:
@@ -165,6 +178,10 @@ def test_words_and_weights_go_with_a_value(forgotten: dict[str, tuple[str, ...]]
     assert set(blend.features.words) - set(fewer.features.words) == gone
     assert owned(fewer) == {(word, value) for word, value in owned(blend) if word not in gone}
     assert fewer.under(revision.schema) is fewer
+    assert fewer.trees is not None
+    assert fewer.trees.features.words.words == fewer.features.words
+    for name, table in fewer.trees.features.encodings.items():
+        assert len(table) == revision.schema[name].size == schema[name].size - len(forgotten.get(name, ()))
     before = dict(zip(blend.features.words, blend.weight, strict=False))
     for word, weight in zip(fewer.features.words, fewer.weight, strict=False):
         assert (before[word] == weight).all()
@@ -191,25 +208,47 @@ def test_a_new_value_has_no_weight() -> None:
 def test_what_is_saved_is_read(tmp_path: Path) -> None:
     schema = schema_of(USERS)
     blend, ids = drawn(schema)
-    assert Blend.load(tmp_path, schema=schema, outputs=3) is None
+    assert Blend.load(tmp_path, schema=schema, task=TASK) is None
     blend.save(tmp_path)
-    again = Blend.load(tmp_path, schema=schema, outputs=3)
+    again = Blend.load(tmp_path, schema=schema, task=TASK)
     neural = np.ones((6, 3))
     assert (again.logits(neural, TEXTS, ids) == blend.logits(neural, TEXTS, ids)).all()
     with pytest.raises(ModelFolderError, match="does not fit the model"):
-        Blend.load(tmp_path, schema=schema, outputs=2)
+        Blend.load(tmp_path, schema=schema, task=Classification(classes=("a", "b")))
     damages: list[Callable[[], Any]] = [
         lambda: (tmp_path / "blend.json").write_text(json.dumps({"words": ["film"]})),
         lambda: (tmp_path / "blend.safetensors").write_bytes(b"no tensors"),
         lambda: (tmp_path / "blend.safetensors").unlink(),
+        lambda: without_tensor(tmp_path / "blend.safetensors", "trees.left"),
+        lambda: without_tensor(tmp_path / "blend.safetensors", "encodings.user"),
     ]
     for damage in damages:
         blend.save(tmp_path)
         damage()
         with pytest.raises(ModelFolderError, match="the linear part of the model cannot be read"):
-            Blend.load(tmp_path, schema=schema, outputs=3)
+            Blend.load(tmp_path, schema=schema, task=TASK)
     Blend.remove(tmp_path)
     assert not list(tmp_path.iterdir())
+
+
+def without_tensor(file: Path, name: str) -> None:
+    tensors = load_file(file)
+    del tensors[name]
+    save_file(tensors, file)
+
+
+def test_trees_of_other_features_are_refused(tmp_path: Path) -> None:
+    schema = schema_of(USERS)
+    blend, _ = drawn(schema)
+    blend.save(tmp_path)
+    file = tmp_path / "blend.safetensors"
+    tensors = load_file(file)
+    save_file(tensors | {"components": tensors["components"][:-1]}, file)
+    with pytest.raises(ModelFolderError, match=r"the linear part of the model cannot be read \(trees of \d+ features"):
+        Blend.load(tmp_path, schema=schema, task=TASK)
+    save_file(tensors | {"components": np.ascontiguousarray(tensors["components"][:, :-1])}, file)
+    with pytest.raises(ModelFolderError, match=r"does not fit the model \(components\)"):
+        Blend.load(tmp_path, schema=schema, task=TASK)
 
 
 def test_owners_of_an_earlier_version_are_read(tmp_path: Path) -> None:
@@ -223,10 +262,10 @@ def test_owners_of_an_earlier_version_are_read(tmp_path: Path) -> None:
     for word, number, value in blend.owners.tolist():
         before[word, number] = value if number < 2 else 0
     save_file(tensors | {"owners": before}, file)
-    again = Blend.load(tmp_path, schema=schema, outputs=3)
+    again = Blend.load(tmp_path, schema=schema, task=TASK)
     assert owned(again) == {(word, value) for word, value in owned(blend) if value in {"s", *filter(None, USERS)}}
     again.save(tmp_path)
-    assert owned(Blend.load(tmp_path, schema=schema, outputs=3)) == owned(again)
+    assert owned(Blend.load(tmp_path, schema=schema, task=TASK)) == owned(again)
 
 
 @pytest.mark.parametrize("row", [[99, 0, 1], [0, 3, 1], [0, 0, 9], [0, 0, 0], [0, -1, 1]])
@@ -235,7 +274,7 @@ def test_owners_that_do_not_fit_are_refused(tmp_path: Path, row: list[int]) -> N
     blend, _ = drawn(schema)
     replace(blend, owners=np.array([row], dtype=np.int32)).save(tmp_path)
     with pytest.raises(ModelFolderError, match=r"does not fit the model \(owners\)"):
-        Blend.load(tmp_path, schema=schema, outputs=3)
+        Blend.load(tmp_path, schema=schema, task=TASK)
 
 
 ROWS = pd.DataFrame(small_runs.reviews(600))
@@ -273,11 +312,12 @@ def test_where_validation_rows_show_a_gain_the_linear_model_counts(run: RunFolde
     predictor = Predictor.from_pretrained(run.path)
     alone = Predictor(predictor.model, text_input=predictor.text_input, blend=False)
     blend, rows = predictor.blend, predictor.encode_rows(NEW)
-    assert blend.linear_weight > 0.3
+    assert blend.linear_weight + blend.trees_weight > 0.3
     assert alone.blend is None
     raw = alone.logits(NEW)[0] * (predictor.model.temperature or 1)
     linear = blend.features.transform(NEW["text"].tolist(), rows.attribute_ids) @ blend.weight + blend.bias
-    expected = blend.neural_weight * raw + blend.linear_weight * linear
+    trees = blend.trees.logits([(text,) for text in NEW["text"]], rows.attribute_ids)
+    expected = blend.neural_weight * raw + blend.linear_weight * linear + blend.trees_weight * trees
     np.testing.assert_allclose(predictor.logits(NEW)[0], expected, rtol=1e-4, atol=1e-5)
     results = run.read_results()
     assert [model.name for model in results.models[:3]] == ["pln", "pln, attributes hidden", "pln, not blended"]
@@ -370,8 +410,8 @@ def test_a_network_that_reads_no_attributes_has_a_linear_model_that_reads_none(r
     assert [model.name for model in stored[:2]] == ["adapter", "adapter, not blended"]
 
 
+OPPOSITE = ROWS[300:].assign(stars=ROWS["stars"][300:].map({"good": "bad", "bad": "good"}))
 FEW = ROWS[:300].assign(
-    coin=np.random.default_rng(0).choice(["heads", "tails"], 300),
     marks=["!" * (1 + row // 20) + " " + "?" * (row % 20) for row in range(300)],
     other=ROWS["text"][300:].tolist(),
     cosine=ROWS["look"][:300] / 4,
@@ -381,7 +421,7 @@ FEW = ROWS[:300].assign(
 @pytest.mark.parametrize(
     ("options", "reason", "words"),
     [
-        ({"label": "coin"}, "weight", "the best weight for it on rows that neither had read is 0"),
+        ({"validation": OPPOSITE}, "weight", "the best weights for them on rows that none of them had read are 0"),
         ({"text": "marks"}, "fit", "the 240 training texts give no words"),
         ({"label": "cosine", "text_pair": "other", "task": "similarity"}, "task", "none for the task 'similarity'"),
         ({"method": "linear"}, "method", "none beside the method linear"),
@@ -410,7 +450,7 @@ def test_where_it_is_not_asked_for_the_log_alone_has_why(
     notes = Notes()
     with caplog.at_level(logging.INFO, logger="attribune"):
         other = trained(tmp_path / "run", FEW, reporter=notes)
-    assert "no linear model counts beside the network: few-rows (30 of at least 50)" in caplog.text
+    assert "no model counts beside the network: few-rows (30 of at least 50)" in caplog.text
     assert not any("counts beside" in one for one in notes.lines)
     assert "blend-not-possible" not in {one.code for one in other.read_results().findings}
 
@@ -420,8 +460,8 @@ def test_a_gain_is_over_what_would_be_used_otherwise(is_calibrated: bool) -> Non
     rng = np.random.default_rng(0)
     sharp, noise = 6 * rng.normal(size=(400, 3)), rng.normal(size=(400, 3))
     labels = (sharp / 6 + rng.gumbel(size=(400, 3))).argmax(axis=1)
-    rows = UnreadRows(texts=[f"t{row}" for row in range(400)], labels=labels, neural=sharp)
-    gain = cross_fitted(TASK, rows, noise, is_calibrated=is_calibrated)
+    rows = UnreadRows(texts=[f"t{row}" for row in range(400)], labels=labels, neural=sharp, others=[noise])
+    gain = cross_fitted(TASK, rows, is_calibrated=is_calibrated)
     assert gain.is_better != is_calibrated, "the linear model is noise, and the network too sure of itself"
     assert str(gain).startswith("log_loss ")
 

@@ -825,5 +825,5 @@ class ConditionedModel(PreTrainedModel):
         model.load_state_dict(tensors | model.values.load(tensors))
         if (kind := memory_of(model.method_config)) is not None:
             model.memory = kind.empty(model, backbone=backbone).loaded(folder.path, schema)
-        model.blend = Blend.load(folder.path, schema=model.input_schema, outputs=model.task.outputs)
+        model.blend = Blend.load(folder.path, schema=model.input_schema, task=model.task)
         return cast(Self, model.eval())

@@ -1,7 +1,7 @@
-"""A linear model beside a neural one, whose logits are added with weights that fit validation rows.
+"""Simple models beside a neural one, whose logits are added with weights that fit validation rows.
 
-A neural model reads a text as a whole, and a linear one its words and one weight for each value: on tables of a few
-thousand rows, or with attributes that add up, each sees what the other does not.
+A neural model reads a text as a whole, and a linear one its words and one weight for each value; boosted trees see how
+a text looks, and what several values say together. On tables of a few thousand rows, each sees what the others do not.
 """
 
 from __future__ import annotations
@@ -20,14 +20,28 @@ from safetensors import numpy as safetensors
 from attribune.core.arrays import Array, IntArray
 from attribune.core.files import read_json, replace_file, write_json
 from attribune.errors import ModelFolderError
+from attribune.models.boosting import BoostingFeatures, BoostingModel
+from attribune.models.trees import Forest
 from attribune.models.word_features import LinearFeatures
 from attribune.schema import Schema
 from attribune.schema.schema import Revision
+from attribune.tasks import Task
 
-__all__ = ["Blend", "owners_of_words"]
+__all__ = ["Blend", "owners_of_words", "words_alone"]
 
 _OWNERS = "owners_of_words"
 _ENTRIES = 100_000  # words of rows that are looked at at once
+
+
+class _Trees(BaseModel):
+    """What ``blend.json`` holds of the trees."""
+
+    model_config = ConfigDict(strict=True, extra="allow")
+    weight: float
+    learning_rate: float
+    min_samples_leaf: int
+    iterations: int
+    width: int
 
 
 class _Settings(BaseModel):
@@ -37,11 +51,12 @@ class _Settings(BaseModel):
     neural_weight: float
     linear_weight: float
     words: list[str]
+    trees: _Trees | None = None
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Blend:
-    """A linear model of words and attributes, and the weights of its logits and of the neural model's.
+    """A linear model of words and attributes, boosted trees where they help, and the weights of all logits.
 
     F are its features, O the outputs of the task.
 
@@ -49,8 +64,11 @@ class Blend:
         features: of whole texts; their schema has the values of the neural model.
         weight: (F, O) float32.
         bias: (O,) float32.
-        neural_weight: a in ``a z + b l`` of neural logits z, as a forward pass gives them, and linear ones l.
+        neural_weight: a in ``a z + b l + c t`` of neural logits z, as a forward pass gives them, linear ones l, and
+            those of trees t.
         linear_weight: b.
+        trees_weight: c.
+        trees: of the words of the linear model, and of all text in one column; None where they do not help.
         owners: (n, 3) int32 of words that belong to a value, which all training rows with the word have: the number
             of the word, that of the attribute, and the id of the value. Where rows have several values of an attribute,
             a word may belong to several of them.
@@ -59,7 +77,7 @@ class Blend:
     files: ClassVar[tuple[str, str]] = ("blend.json", "blend.safetensors")
     stored_texts: ClassVar[str] = (
         "The words of the training texts, all but the rarest, are in `blend.json` in plain text: a linear model of "
-        "them counts beside the network."
+        "them counts beside the network, and boosted trees where they help."
     )
     features: LinearFeatures
     weight: Array
@@ -67,6 +85,8 @@ class Blend:
     neural_weight: float
     linear_weight: float
     owners: IntArray
+    trees_weight: float = 0.0
+    trees: BoostingModel | None = None
 
     @cached_property
     def _of_words(self) -> Array:
@@ -94,8 +114,9 @@ class Blend:
 
     @property
     def weights(self) -> dict[str, float]:
-        """Both weights by name."""
-        return {"neural_weight": self.neural_weight, "linear_weight": self.linear_weight}
+        """The weights by name; that of trees where there are some."""
+        weights = {"neural_weight": self.neural_weight, "linear_weight": self.linear_weight}
+        return weights if self.trees is None else {**weights, "trees_weight": self.trees_weight}
 
     def logits(self, neural: Array, texts: Sequence[str], attribute_ids: IntArray) -> Array:
         """Return the logits (n, O) of rows.
@@ -107,10 +128,18 @@ class Blend:
         """
         numbers: dict[str, int] = {}
         index = [numbers.setdefault(text, len(numbers)) for text in texts]  # each distinct text is read once
-        linear = (self.features.of_texts([*numbers]) @ self._of_words)[index] + self._of_no_value
+        distinct = [*numbers]
+        words = self.features.of_words(distinct)
+        linear = (self.features.with_looks(words, distinct) @ self._of_words)[index] + self._of_no_value
         for attribute, table in zip(self.features.schema, self._of_values, strict=True):
             linear += table[attribute_ids[:, attribute.columns]].sum(axis=1)
-        return np.asarray(self.neural_weight * neural + self.linear_weight * linear, dtype=np.float32)
+        found = self.neural_weight * neural + self.linear_weight * linear
+        if self.trees is not None and distinct:
+            features = self.trees.features
+            of_texts = features.of_texts([(text,) for text in distinct], words)[index]
+            rows = np.hstack([of_texts, features.of_values(attribute_ids)])
+            found = found + self.trees_weight * self.trees.forest.logits(rows)
+        return np.asarray(found, dtype=np.float32)
 
     def under(self, schema: Schema) -> Self:
         """Return it with the values of another schema.
@@ -141,7 +170,11 @@ class Blend:
         fewer = replace(self.features, words=words, idf=self.features.idf[keep])
         features, rows = fewer.revised(Revision(schema=schema, ids=origins))
         weight = np.vstack([self.weight[kept], np.zeros_like(self.weight[:1])])  # the last row is that of new values
-        return replace(self, features=features, weight=weight[rows], owners=owners)
+        trees = self.trees
+        if trees is not None:
+            trees = replace(trees, features=trees.features.with_words(words_alone(fewer), keep))
+            trees = trees.revised(Revision(schema=schema, ids=origins))
+        return replace(self, features=features, weight=weight[rows], owners=owners, trees=trees)
 
     def save(self, folder: Path) -> tuple[str, ...]:
         """Write the files into the folder of the neural model; returns their names."""
@@ -149,8 +182,11 @@ class Blend:
             neural_weight=self.neural_weight,
             linear_weight=self.linear_weight,
             words=list(self.features.words or ()),
+            trees=None if self.trees is None else _stored_trees(self.trees, self.trees_weight),
         )
         tensors = {"weight": self.weight, "bias": self.bias, _OWNERS: self.owners, **self.features.tensors()}
+        if self.trees is not None:
+            tensors |= {**self.trees.features.tensors(), **self.trees.forest.tensors()}
         write_json(folder / self.files[0], settings.model_dump(), what="linear part of the model")
         data = safetensors.save({name: np.ascontiguousarray(array) for name, array in tensors.items()})
         replace_file(folder / self.files[1], data)
@@ -163,12 +199,12 @@ class Blend:
             (folder / name).unlink(missing_ok=True)
 
     @classmethod
-    def load(cls, folder: Path, *, schema: Schema, outputs: int) -> Self | None:
+    def load(cls, folder: Path, *, schema: Schema, task: Task) -> Self | None:
         """Read what `save` wrote; None where it wrote nothing.
 
         Args:
             schema: of the neural model.
-            outputs: O.
+            task: what both predict.
 
         Raises:
             ModelFolderError: for a file that is missing or damaged, or does not fit the model.
@@ -180,11 +216,13 @@ class Blend:
             settings = _Settings.model_validate(read_json(settings_file, what="linear part of the model"))
             tensors = safetensors.load(tensors_file.read_bytes())
             features = LinearFeatures.from_stored(tuple(settings.words), tensors, schema)
-            owners = _stored_owners(tensors)
-            shapes = {"weight": (features.width, outputs), "bias": (outputs,), **features.shapes}
+            owners, trees = _stored_owners(tensors), _read_trees(settings.trees, tensors, features, task)
+            shapes = {"weight": (features.width, task.outputs), "bias": (task.outputs,), **features.shapes}
+            if trees is not None:
+                shapes |= {**trees.features.shapes(task.outputs), "trees.baseline": (task.outputs,)}
             wrong = [name for name, shape in shapes.items() if tensors[name].shape != shape]
             wrong += [] if _owners_fit(owners, features) else ["owners"]
-        except (ValidationError, SafetensorError, OSError, KeyError) as error:
+        except (ValidationError, SafetensorError, OSError, KeyError, ValueError) as error:
             raise ModelFolderError(
                 f"{folder}: the linear part of the model cannot be read ({error}): copy the folder again"
             ) from error
@@ -200,7 +238,43 @@ class Blend:
             neural_weight=settings.neural_weight,
             linear_weight=settings.linear_weight,
             owners=owners,
+            trees_weight=0.0 if settings.trees is None else settings.trees.weight,
+            trees=trees,
         )
+
+
+def words_alone(features: LinearFeatures) -> LinearFeatures:
+    """Return the words of features, without what else they read."""
+    return LinearFeatures(words=features.words, idf=features.idf, schema=Schema([]))
+
+
+def _stored_trees(trees: BoostingModel, weight: float) -> _Trees:
+    return _Trees(
+        weight=weight,
+        learning_rate=trees.learning_rate,
+        min_samples_leaf=trees.min_samples_leaf,
+        iterations=trees.iterations,
+        width=trees.features.width,
+    )
+
+
+def _read_trees(
+    settings: _Trees | None, tensors: dict[str, Array], features: LinearFeatures, task: Task
+) -> BoostingModel | None:
+    """Return the trees of a file; ValueError or KeyError where they do not fit."""
+    if settings is None:
+        return None
+    own = BoostingFeatures.from_stored(words_alone(features), tensors, features.schema, columns=1)
+    if settings.width != own.width:
+        raise ValueError(f"trees of {settings.width} features, and there are {own.width}")
+    return BoostingModel(
+        task=task,
+        features=own,
+        forest=Forest.from_tensors(tensors, width=own.width),
+        learning_rate=settings.learning_rate,
+        min_samples_leaf=settings.min_samples_leaf,
+        iterations=settings.iterations,
+    )
 
 
 def _stored_owners(tensors: dict[str, Array]) -> IntArray:

@@ -108,6 +108,7 @@ class BoostingFeatures:
         targets: DoubleArray,
         weights: Array,
         max_features: int,
+        words: LinearFeatures | None = None,
     ) -> tuple[Self, DoubleArray]:
         """Return the features, and the matrix (n, F) of the training rows.
 
@@ -117,13 +118,14 @@ class BoostingFeatures:
         Args:
             targets: (n, O), NaN for an unseen label.
             weights: (n,) of the rows.
+            words: of the texts, where they are counted already.
 
         Raises:
             DataError: for texts without words, or other ids than those of the schema.
         """
         check_ids(attribute_ids, schema)
         joined = _joined(texts)
-        words = LinearFeatures.fit(joined, Schema([]), max_features=max_features)
+        words = words or LinearFeatures.fit(joined, Schema([]), max_features=max_features)
         known = np.where(np.isfinite(targets), weights[:, None], 0.0)
         means = (known * np.nan_to_num(targets)).sum(axis=0) / np.maximum(known.sum(axis=0), np.finfo(float).tiny)
         folds = np.random.default_rng(0).permutation(len(texts)) % _FOLDS
@@ -137,7 +139,7 @@ class BoostingFeatures:
                 table = _encoding(ids[others], attribute.size, targets[others], known[others], means)
                 columns[own] = _encoded(table, ids[own])
             encoded.append(columns)
-        matrix = words.transform(joined, np.zeros((len(texts), 0), dtype=np.int64))
+        matrix = words.of_words(joined)
         features = cls(
             schema=schema,
             columns=len(texts[0]),
@@ -145,7 +147,7 @@ class BoostingFeatures:
             components=_components(matrix),
             encodings=encodings,
         )
-        return features, features._joined_features(texts, matrix, attribute_ids, encoded)
+        return features, np.hstack([features.of_texts(texts, matrix), features._of_values(attribute_ids, encoded)])
 
     @property
     def width(self) -> int:
@@ -165,20 +167,26 @@ class BoostingFeatures:
         check_ids(ids, self.schema)
         if len(texts) != len(ids):
             raise DataError(f"{len(texts)} texts for {len(ids)} rows of attribute_ids: give the same rows")
-        matrix = self.words.transform(_joined(texts), np.zeros((len(texts), 0), dtype=np.int64))
-        encoded = [_encoded(table, ids[:, self.schema[name].columns]) for name, table in self.encodings.items()]
-        return self._joined_features(texts, matrix, ids, encoded)
+        return np.hstack([self.of_texts(texts, self.words.of_words(_joined(texts))), self.of_values(ids)])
 
-    def _joined_features(self, texts: TextColumns, words: Any, ids: Array, encoded: Sequence[Array]) -> DoubleArray:
+    def of_texts(self, texts: TextColumns, words: Any) -> DoubleArray:
+        """Return the first columns of the matrix, given TF-IDF of the words (n, words)."""
+        looks = [surface(column) for column in zip(*texts, strict=True)]
+        return np.hstack([np.asarray(words @ self.components.T.astype(np.float64)), *looks])
+
+    def of_values(self, ids: Array) -> DoubleArray:
+        """Return the other columns of the matrix."""
+        encoded = [_encoded(table, ids[:, self.schema[name].columns]) for name, table in self.encodings.items()]
+        return self._of_values(ids, encoded)
+
+    def _of_values(self, ids: Array, encoded: Sequence[Array]) -> DoubleArray:
         numbers = [
             np.where(ids[:, attribute.columns] > 0, ids[:, attribute.columns], np.nan)
             for attribute in self.schema
             if isinstance(attribute.spec, Numeric)
         ]
         known = described(ids, _listed_attributes(self.schema)).toarray()
-        looks = [surface(column) for column in zip(*texts, strict=True)]
-        reduced = np.asarray(words @ self.components.T.astype(np.float64))
-        return np.hstack([reduced, *looks, *numbers, *encoded, known])
+        return np.hstack([*numbers, *encoded, known])
 
     def revised(self, revision: Revision) -> Self:
         """Return the features with values added, which are unknown, or taken away with their encodings."""
@@ -187,14 +195,25 @@ class BoostingFeatures:
             tables[name] = tables[name][revision.ids[name]]
         return replace(self, schema=revision.schema, encodings=tables)
 
-    def settings(self) -> dict[str, Any]:
-        """Return what is stored as JSON."""
-        return {"columns": self.columns, "words": self.words.words}
+    def with_words(self, words: LinearFeatures, kept: Array) -> Self:
+        """Return the features with fewer words, of those of which `kept` (words,) says so."""
+        return replace(self, words=words, components=self.components[:, kept])
 
     def tensors(self) -> dict[str, Array]:
-        """Return what is stored as arrays."""
-        encodings = {_tensor_name(name): table for name, table in self.encodings.items()}
-        return {"idf": self.words.idf, "components": self.components, **encodings}
+        """Return what is stored as arrays beside those of the words."""
+        return {"components": self.components, **{_tensor_name(name): table for name, table in self.encodings.items()}}
+
+    @classmethod
+    def from_stored(cls, words: LinearFeatures, tensors: Mapping[str, Array], schema: Schema, *, columns: int) -> Self:
+        """Return the features of what `tensors` returned."""
+        encodings = {one.name: tensors[_tensor_name(one.name)] for one in _encoded_attributes(schema)}
+        components = tensors["components"]
+        return cls(schema=schema, columns=columns, words=words, components=components, encodings=encodings)
+
+    def shapes(self, outputs: int) -> dict[str, tuple[int, ...]]:
+        """Return the shapes of `tensors`, given the number of outputs of the task."""
+        encodings = {_tensor_name(name): (self.schema[name].size, outputs + 1) for name in self.encodings}
+        return {"components": (len(self.components), len(self.words.words or ())), **encodings}
 
 
 def _tensor_name(attribute: str) -> str:
@@ -339,7 +358,7 @@ class BoostingModel(Baseline):
         return self.logits(batch.inputs, batch.attribute_ids).astype(np.float32)
 
     def _tensors(self) -> dict[str, Array]:
-        return {**self.features.tensors(), **self.forest.tensors()}
+        return {"idf": self.features.words.idf, **self.features.tensors(), **self.forest.tensors()}
 
     def sizes(self) -> Sizes:
         """Count the numbers: one for each node of a tree, the components of words, and the encodings of values."""
@@ -370,7 +389,8 @@ class BoostingModel(Baseline):
             "width": self.features.width,
             "task": self.task.to_dict(),
             **stored_text(self.text_input),
-            **self.features.settings(),
+            "columns": self.features.columns,
+            "words": self.features.words.words,
         }
         self.files.save(folder, settings=settings, tensors=self._tensors(), schema=self.schema)
 
@@ -379,19 +399,11 @@ class BoostingModel(Baseline):
         """Return the model of the files of `save_pretrained`; see `Baseline.from_stored`."""
         saved, tensors, schema = stored.settings, stored.tensors, stored.schema
         task = task_from_dict(saved["task"])
-        names = {one.name: _tensor_name(one.name) for one in _encoded_attributes(schema)}
-        features = BoostingFeatures(
-            schema=schema,
-            columns=int(saved["columns"]),
-            words=LinearFeatures(words=stored.texts("words"), idf=tensors["idf"], schema=Schema([])),
-            components=tensors["components"],
-            encodings={name: tensors[tensor] for name, tensor in names.items()},
-        )
+        words = LinearFeatures(words=stored.texts("words"), idf=tensors["idf"], schema=Schema([]))
+        features = BoostingFeatures.from_stored(words, tensors, schema, columns=int(saved["columns"]))
         trees = {name: array.shape for name, array in tensors.items() if name.startswith("trees.")}
-        encodings = {tensor: (schema[name].size, task.outputs + 1) for name, tensor in names.items()}
-        components = (len(features.components), len(stored.texts("words")))
-        shapes = {**features.words.shapes, "components": components, **encodings}
-        stored.check_shapes({**shapes, **trees, "trees.baseline": (task.outputs,)})
+        shapes = {**words.shapes, **features.shapes(task.outputs), **trees}
+        stored.check_shapes({**shapes, "trees.baseline": (task.outputs,)})
         if saved["width"] != features.width:
             raise ValueError(f"trees of {saved['width']} features, and there are {features.width}")
         return cls(
@@ -417,6 +429,8 @@ def choose_boosting(
     validation_labels: Array,
     weights: Array | None = None,
     max_features: int = 100_000,
+    words: LinearFeatures | None = None,
+    growths: Sequence[tuple[float, int]] = tuple(product(_RATES, _LEAVES)),
     by: str = LOSS,
 ) -> BoostingModel:
     """Fit with several learning rates and sizes of leaves, and return the best model by its `validation_score`.
@@ -424,12 +438,14 @@ def choose_boosting(
     Trees are added until the score has not improved for some of them, and those after the best score are left out.
 
     Args:
+        words: of the texts, where they are counted already.
+        growths: learning rates, each with the rows that a leaf has at least.
         by: as `selection_score` takes it.
     """
-    rows = _TrainingRows.of(texts, attribute_ids, schema, labels, task, weights, max_features)
+    rows = _TrainingRows.of(texts, attribute_ids, schema, labels, task, weights, max_features, words)
     validation = rows.features.transform(validation_texts, validation_ids)
     best: tuple[float, _Growth, int] | None = None
-    for learning_rate, min_samples_leaf in product(_RATES, _LEAVES):
+    for learning_rate, min_samples_leaf in growths:
         growth = _Growth(rows, learning_rate, min_samples_leaf)
         own_best, since = np.inf, 0
         for iterations in range(_STEP, _ITERATIONS + 1, _STEP):
@@ -497,6 +513,7 @@ class _TrainingRows:
         task: Task,
         weights: Array | None,
         max_features: int,
+        words: LinearFeatures | None = None,
     ) -> Self:
         """Make features of rows; arguments and errors are those of `BoostingModel.fit`."""
         require(task, LINEAR)
@@ -519,6 +536,7 @@ class _TrainingRows:
             targets=_marks(task, labels),
             weights=row_weights,
             max_features=max_features,
+            words=words,
         )
         return cls(task=task, features=features, matrix=matrix, targets=targets)
 
@@ -558,7 +576,9 @@ class _Growth:
         for target, estimator in zip(self.rows.targets, self._estimators, strict=True):
             if estimator is not None:
                 estimator.set_params(max_iter=iterations)
-                estimator.fit(self.rows.matrix[target.rows], target.labels, sample_weight=target.weights)
+                # Weights make the bins of the features a hundred times slower.
+                weights = None if (target.weights == 1).all() else target.weights
+                estimator.fit(self.rows.matrix[target.rows], target.labels, sample_weight=weights)
 
     def logits(self, matrix: DoubleArray) -> Array:
         """Return the logits (n, O) of rows with features (n, F)."""

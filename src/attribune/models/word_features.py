@@ -148,7 +148,10 @@ class LinearFeatures:
 
     def of_texts(self, texts: Sequence[str]) -> Any:
         """Return the first columns of the matrix (n, text_width), in CSR form."""
-        words = self.of_words(texts)
+        return self.with_looks(self.of_words(texts), texts)
+
+    def with_looks(self, words: Any, texts: Sequence[str]) -> Any:
+        """Return the matrix of `of_words` with how the texts look, where that is read."""
         if self.surface is None:
             return words
         return sparse.hstack([words, sparse.csr_array(self.surface.of_texts(texts))], format="csr")

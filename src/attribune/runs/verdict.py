@@ -110,19 +110,21 @@ class Calibration(VerdictPart):
 
 
 class Blended(VerdictPart):
-    """A linear model counts beside the network, and what it changes.
+    """Simple models count beside the network, and what they change.
 
     Args:
+        trees_weight: 0 where there are no trees.
         comparison: with the network alone, by the proper score of the task.
     """
 
     neural_weight: float
     linear_weight: float
+    trees_weight: float = 0.0
     comparison: Comparison
 
     def findings(self) -> Iterator[Finding]:
         """Yield it."""
-        weights = {"neural_weight": self.neural_weight, "linear_weight": self.linear_weight}
+        weights = self.model_dump(exclude={"comparison"}, exclude_defaults=True)
         yield Finding.of("blended-with-linear", **weights, rows=self.comparison.part, figures=[asdict(self.comparison)])
 
 

@@ -1,9 +1,9 @@
-"""Weights of logits that fit validation rows: a temperature for those of one model, or the weights of two models."""
+"""Weights of logits that fit validation rows: a temperature for those of one model, or the weights of several."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -16,7 +16,6 @@ __all__ = ["fit_temperature", "fit_weights"]
 _CALIBRATED = ("log_loss", "cross_entropy")
 _DEVIATION = 0.5
 _LARGEST = 20.0
-_STARTS = ((1.0, 0.0), (0.5, 0.5))
 
 
 def fit_temperature(task: Task, logits: Array, labels: Array, *, rows: float | None = None) -> float | None:
@@ -49,33 +48,32 @@ def fit_temperature(task: Task, logits: Array, labels: Array, *, rows: float | N
     return round(math.exp(float(best.x)), 4)
 
 
-def fit_weights(
-    task: Task, first: Array, second: Array, labels: Array, *, rows: float | None = None
-) -> tuple[float, float]:
-    """Return the weights a and b from 0 of ``a first + b second`` with the best proper score.
+def fit_weights(task: Task, logits: Sequence[Array], labels: Array, *, rows: float | None = None) -> list[float]:
+    """Return the weights from 0 of several models' logits whose sum has the best proper score.
 
-    They are shrunk to the first model alone: a, its logarithm above 1, and b have normal priors around 1, 0 and 0 with
-    the deviation 0.5. So some tens of rows can leave the second model alone, and the scale of the first one open.
+    They are shrunk to the first model alone: its weight a, the logarithm of a above 1, and the other weights have
+    normal priors around 1, 0 and 0 with the deviation 0.5. So some tens of rows can leave another model alone, and the
+    scale of the first one open.
 
     Args:
-        first: (n, outputs) logits of validation rows, and `second` those of the other model.
+        logits: (n, outputs) of each model for the validation rows.
         labels: their labels, as the task encodes them.
         rows: how many of them are independent; by default all.
     """
     from scipy.optimize import minimize
 
-    one, two = (np.asarray(logits, dtype=np.float64) for logits in (first, second))
-    nats = _nats(task, labels, rows)
+    models = np.stack([np.asarray(one, dtype=np.float64) for one in logits])
+    count, nats = len(models), _nats(task, labels, rows)
 
     def penalised(weights: Array) -> float:
-        a, b = map(float, weights)
+        a, others = float(weights[0]), weights[1:]
         changed = a - 1 if a < 1 else math.log(a)
-        return nats(a * one + b * two) + (changed**2 + b**2) / (2 * _DEVIATION**2)
+        return nats(np.tensordot(weights, models, axes=1)) + (changed**2 + others @ others) / (2 * _DEVIATION**2)
 
-    bounds = ((0.0, _LARGEST), (0.0, _LARGEST))
-    found = [minimize(penalised, start, bounds=bounds, method="L-BFGS-B") for start in _STARTS]
-    a, b = min(found, key=lambda one: float(one.fun)).x
-    return round(float(a), 4), round(float(b), 4)
+    starts, bounds = (np.eye(count)[0], np.full(count, 1 / count)), [(0.0, _LARGEST)] * count
+    found = [minimize(penalised, start, bounds=bounds, method="L-BFGS-B") for start in starts]
+    best = min(found, key=lambda one: float(one.fun))
+    return [round(float(weight), 4) for weight in best.x]
 
 
 def _nats(task: Task, labels: Array, rows: float | None) -> Callable[[Array], float]:

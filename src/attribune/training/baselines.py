@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -15,7 +15,7 @@ from attribune.core.device import default_device
 from attribune.core.progress import Reporter
 from attribune.data.texts import TextInput
 from attribune.models.baselines import BaselineConfig, Heads
-from attribune.models.boosting import BoostingModel, choose_boosting
+from attribune.models.boosting import BoostingModel, TextColumns, choose_boosting
 from attribune.models.features import SentenceVectors, VectorFeatures
 from attribune.models.linear import LinearModel, choose_c
 from attribune.runs.folder import RunFolder
@@ -82,11 +82,15 @@ def fit_linear(
     return model
 
 
-def fit_boosting(data: PreparedData, text: TextInput, *, by: str) -> BoostingModel:
+def fit_boosting(
+    data: PreparedData, read: Callable[[Any], TextColumns], *, by: str, **options: Any
+) -> BoostingModel:
     """Fit on at most `BASELINE_ROWS` training rows, with settings that are chosen on the validation rows.
 
     Args:
+        read: returns the texts of the rows of a table.
         by: as `selection_score` takes it.
+        options: further arguments of `choose_boosting`.
 
     Raises:
         ConfigError: for a task that the trees cannot learn.
@@ -94,16 +98,17 @@ def fit_boosting(data: PreparedData, text: TextInput, *, by: str) -> BoostingMod
     require(data.task, LINEAR, what="the baseline boosting")
     train, validation = (chosen_rows(data.splits[name]) for name in ("train", "validation"))
     return choose_boosting(
-        text.read_rows(train.table),
+        read(train.table),
         _ids(train, data.schema),
         schema=data.schema,
         labels=train.labels,
         task=data.task,
         weights=train.weights,
-        validation_texts=text.read_rows(validation.table),
+        validation_texts=read(validation.table),
         validation_ids=_ids(validation, data.schema),
         validation_labels=validation.labels,
         by=by,
+        **options,
     )
 
 
@@ -209,7 +214,7 @@ def train_boosting(
 ) -> dict[str, Any]:
     """Fit trees on words and attributes, and save the model; `TrainingRecord` says what is returned."""
     started = time.perf_counter()
-    model = fit_boosting(data, plan.data.text, by=plan.training.select_by)
+    model = fit_boosting(data, plan.data.text.read_rows, by=plan.training.select_by)
     replace(model, text_input=plan.data.text).save_pretrained(folder.model)
     settings = {name: getattr(model, name) for name in ("iterations", "learning_rate", "min_samples_leaf")}
     return {"trees": settings, "seconds": time.perf_counter() - started}

@@ -1,4 +1,4 @@
-"""What is fitted on rows that a network has not learned from: its temperature, and a linear model beside it.
+"""What is fitted on rows that a network has not learned from: its temperature, and the weights of models beside it.
 
 Both are fitted on as many rows as are independent: judgements of one text say little more than one of them.
 """
@@ -16,30 +16,42 @@ from attribune.core.arrays import Array, IntArray
 from attribune.core.progress import Reporter
 from attribune.data.clusters import Clusters, clustered
 from attribune.errors import DataError
-from attribune.findings import Finding
+from attribune.findings import Finding, counting_models
 from attribune.metrics.bootstrap import PairedResult, paired
 from attribune.metrics.metric import equal_clusters
 from attribune.models.base import ConditionedModel
-from attribune.models.blend import Blend, owners_of_words
+from attribune.models.blend import Blend, owners_of_words, words_alone
+from attribune.models.boosting import BoostingModel, TextColumns
 from attribune.models.linear import LinearModel
 from attribune.models.word_features import LinearFeatures
 from attribune.runs.verdict import TEXT_ONLY, WHOLE_TEXTS
 from attribune.tasks import Task
 from attribune.tasks.calibration import fit_temperature, fit_weights
 from attribune.tasks.capabilities import CALIBRATION, LINEAR, can
-from attribune.training.baselines import chosen_rows, fit_linear
+from attribune.training.baselines import chosen_rows, fit_boosting, fit_linear
 from attribune.training.plan import DataPlan, TrainingPlan
 from attribune.training.preparation import PreparedData, PreparedSplit
 
-__all__ = ["Gain", "NoBlend", "UnreadRows", "cross_fitted", "fit_on_unread", "linear_beside", "reads_unread_rows"]
+__all__ = [
+    "Beside",
+    "Gain",
+    "NoBlend",
+    "UnreadRows",
+    "cross_fitted",
+    "fit_on_unread",
+    "models_beside",
+    "reads_unread_rows",
+]
 
 _log = logging.getLogger(__name__)
 _FOLDS, _FEWEST = 5, 50
+_TREES_ROWS, _TREES_OUTPUTS = 20_000, 20  # with more, trees would take longer than a network on a GPU
+_GROWTH = ((0.1, 20),)  # choosing among several takes four times as long, and is no better beside a network
 
 
 @dataclass(frozen=True, kw_only=True)
 class NoBlend:
-    """Why no linear model counts beside a network.
+    """Why no model counts beside a network.
 
     Args:
         reason: one of those of the finding ``blend-not-possible``; or ``few-rows`` or ``no-gain`` where it was not
@@ -65,6 +77,27 @@ class NoBlend:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Beside:
+    """The models that may count beside a network.
+
+    Args:
+        trees: of the same words; None where there are more than 20,000 training rows or 20 outputs.
+    """
+
+    linear: LinearModel
+    trees: BoostingModel | None = None
+
+    def logits(self, texts: Sequence[str], ids: IntArray) -> list[Array]:
+        """Return the logits (n, outputs) of each."""
+        found = [self.linear.logits(texts, ids)]
+        return found if self.trees is None else [*found, self.trees.logits(_one_column(texts), ids)]
+
+
+def _one_column(texts: Sequence[str]) -> TextColumns:
+    return [(text,) for text in texts]
+
+
+@dataclass(frozen=True, kw_only=True)
 class UnreadRows:
     """Rows that a network has not learned from, and how it scores them.
 
@@ -72,13 +105,13 @@ class UnreadRows:
         texts: (n,) whole.
         labels: as the task encodes them.
         neural: (n, outputs) logits of the network, as a forward pass gives them.
-        linear: (n, outputs) logits of the linear model beside it, if it may count.
+        others: (n, outputs) logits of each model beside it that may count.
     """
 
     texts: Sequence[str]
     labels: Array
     neural: Array
-    linear: Array | None = None
+    others: Sequence[Array] = ()
     clusters: Clusters = field(default_factory=dict)
 
     @classmethod
@@ -88,22 +121,22 @@ class UnreadRows:
         plan: DataPlan,
         model: ConditionedModel,
         neural: Array,
-        linear: LinearModel | NoBlend,
+        beside: Beside | NoBlend,
     ) -> Self:
-        """Score the rows of a split with the linear model, too."""
+        """Score the rows of a split with the models beside it, too."""
         texts = plan.text.read_all(split.table)
-        second = linear.logits(texts, _ids(model, split)) if isinstance(linear, LinearModel) else None
-        return cls(texts=texts, labels=split.labels, neural=neural, linear=second, clusters=split.clusters)
+        others = beside.logits(texts, _ids(model, split)) if isinstance(beside, Beside) else []
+        return cls(texts=texts, labels=split.labels, neural=neural, others=others, clusters=split.clusters)
 
     @classmethod
     def joined(cls, parts: Sequence[UnreadRows]) -> Self:
         """Return the rows of several parts, such as folds."""
-        linear = [part.linear for part in parts if part.linear is not None]
+        models = zip(*(part.others for part in parts), strict=False)  # those that all parts have
         return cls(
             texts=[text for part in parts for text in part.texts],
             labels=np.concatenate([part.labels for part in parts]),
             neural=np.concatenate([part.neural for part in parts]),
-            linear=np.concatenate(linear) if len(linear) == len(parts) else None,
+            others=[np.concatenate(scores) for scores in models],
             clusters={name: np.concatenate([part.clusters[name] for part in parts]) for name in parts[0].clusters},
         )
 
@@ -123,10 +156,10 @@ def _is_calibrated(training: TrainingPlan, task: Task) -> bool:
     return training.training.calibration and can(task, CALIBRATION)
 
 
-def linear_beside(
+def models_beside(
     model: ConditionedModel, data: PreparedData, training: TrainingPlan, linears: Mapping[str, LinearModel]
-) -> LinearModel | NoBlend:
-    """Return the linear model of whole texts and of the attributes that the network reads, fitted if it is not there.
+) -> Beside | NoBlend:
+    """Return models of whole texts and of the attributes that the network reads, fitted if they are not there.
 
     Args:
         linears: models that are fitted already, by the names of the baselines.
@@ -138,14 +171,22 @@ def linear_beside(
     reads = len(model.input_schema) > 0
     names = (WHOLE_TEXTS, "linear") if reads or not len(data.schema) else (TEXT_ONLY,)
     fitted = next((linears[name] for name in names if name in linears), None)
-    if fitted is not None:
-        return fitted
+    rows, text, settings = replace(data, schema=model.input_schema), training.data.text, training.training
     try:
-        rows = replace(data, schema=model.input_schema)
-        settings = training.training
-        return fit_linear(rows, training.data.text, Reporter(), by=settings.select_by, surface=settings.surface)
+        linear = fitted or fit_linear(rows, text, Reporter(), by=settings.select_by, surface=settings.surface)
     except DataError as error:  # such as texts without words
         return NoBlend(reason="fit", detail=str(error))
+    if len(data.splits["train"].rows) > _TREES_ROWS or data.task.outputs > _TREES_OUTPUTS:
+        return Beside(linear=linear)
+    assert isinstance(linear.features, LinearFeatures)
+    trees = fit_boosting(
+        rows,
+        lambda table: _one_column(text.read_all(table)),
+        by=settings.select_by,
+        words=words_alone(linear.features),
+        growths=_GROWTH,
+    )
+    return Beside(linear=linear, trees=trees)
 
 
 def fit_on_unread(
@@ -154,15 +195,15 @@ def fit_on_unread(
     training: TrainingPlan,
     rows: UnreadRows | None,
     *,
-    linear: LinearModel | NoBlend,
+    beside: Beside | NoBlend,
     reporter: Reporter,
 ) -> dict[str, Any]:
-    """Fit the temperature of a network, and how much a linear model counts beside it.
+    """Fit the temperature of a network, and how much simple models count beside it.
 
     Args:
-        data: the rows that both models have learned from.
+        data: the rows that all models have learned from.
         rows: None where `reads_unread_rows` is false.
-        linear: the linear model, or why there is none.
+        beside: those models, or why there are none.
 
     Returns:
         What the record of the training says of it.
@@ -170,17 +211,14 @@ def fit_on_unread(
     if rows is not None and _is_calibrated(training, model.task):
         found = fit_temperature(model.task, rows.neural, rows.labels, rows=rows.independent)
         model.config.calibration_temperature = found
-    blend = _blend(model, data, training, rows, linear)
+    blend = _blend(model, data, training, rows, beside)
     record: dict[str, Any] = {"temperature": model.temperature}
     if isinstance(blend, Blend):
         model.blend = blend
-        reporter.note(
-            f"a linear model of words and attributes counts beside the network: its weight is {blend.linear_weight:g}, "
-            f"and the network's {blend.neural_weight:g}"
-        )
+        reporter.note(counting_models(**blend.weights))
         return {**record, "blend": blend.weights}
     if training.blends:
-        _log.info("no linear model counts beside the network: %s", blend)
+        _log.info("no model counts beside the network: %s", blend)
     if training.wants_blend:
         reporter.note(blend.text)
         record["no_blend"] = blend.values
@@ -192,37 +230,41 @@ def _blend(
     data: PreparedData,
     training: TrainingPlan,
     rows: UnreadRows | None,
-    linear: LinearModel | NoBlend,
+    beside: Beside | NoBlend,
 ) -> Blend | NoBlend:
-    """Return the linear model with its weights, or why it does not count.
+    """Return the models beside the network with their weights, or why they do not count.
 
-    Whether it helps is asked by cross-fitting: each row is scored with weights that others gave, of which none has its
+    Whether they help is asked by cross-fitting: each row is scored with weights that others gave, of which none has its
     text.
     """
     task = data.task
-    if isinstance(linear, NoBlend):
-        return linear
-    if rows is None or rows.linear is None or task.proper_score(rows.neural, rows.labels) is None:
+    if isinstance(beside, NoBlend):
+        return beside
+    if rows is None or not rows.others or task.proper_score(rows.neural, rows.labels) is None:
         return NoBlend(reason="score", detail=task.kind)
     if not training.wants_blend:
         if len(rows.labels) < _FEWEST:
             return NoBlend(reason="few-rows", detail=f"{len(rows.labels)} of at least {_FEWEST}")
-        found = cross_fitted(task, rows, rows.linear, is_calibrated=_is_calibrated(training, task))
+        found = cross_fitted(task, rows, is_calibrated=_is_calibrated(training, task))
         if found is None or not found.is_better:
             return NoBlend(reason="no-gain", detail="" if found is None else str(found))
-    a, b = fit_weights(task, rows.neural, rows.linear, rows.labels, rows=rows.independent)
-    if b == 0:
+    weights = fit_weights(task, [rows.neural, *rows.others], rows.labels, rows=rows.independent)
+    neural_weight, linear_weight, trees_weight = (*weights, 0.0)[:3]
+    if not (linear_weight or trees_weight):
         return NoBlend(reason="weight")
-    features, train = linear.features, chosen_rows(data.splits["train"])
+    linear, train = beside.linear, chosen_rows(data.splits["train"])
+    features = linear.features
     assert isinstance(features, LinearFeatures)
     owners = owners_of_words(features, training.data.text.read_all(train.table), _ids(model, train))
     return Blend(
         features=replace(features, schema=model.input_schema),
         weight=linear.weight,
         bias=linear.bias,
-        neural_weight=a,
-        linear_weight=b,
+        neural_weight=neural_weight,
+        linear_weight=linear_weight,
         owners=owners,
+        trees_weight=trees_weight,
+        trees=beside.trees if trees_weight else None,
     )
 
 
@@ -233,7 +275,7 @@ def _ids(model: ConditionedModel, split: PreparedSplit) -> IntArray:
 
 @dataclass(frozen=True, kw_only=True)
 class Gain:
-    """What the linear model changes in rows whose weights others gave."""
+    """What the models beside a network change in rows whose weights others gave."""
 
     metric: str
     found: PairedResult
@@ -248,19 +290,20 @@ class Gain:
         return f"{self.metric} {self.found.difference:+.4f}, 95 % interval {low:+.4f} to {high:+.4f}"
 
 
-def cross_fitted(task: Task, rows: UnreadRows, linear: Array, *, is_calibrated: bool) -> Gain | None:
+def cross_fitted(task: Task, rows: UnreadRows, *, is_calibrated: bool) -> Gain | None:
     """Compare weights that rows of other texts gave with the network alone; None for too few texts."""
     _, groups = np.unique(rows.texts, return_inverse=True)
     fold = np.random.default_rng(0).permutation(groups.max() + 1)[groups] % _FOLDS
-    neural, labels, share = rows.neural, rows.labels, rows.independent / len(rows.labels)
+    models, labels, share = np.stack([rows.neural, *rows.others]), rows.labels, rows.independent / len(rows.labels)
+    neural = models[0]
     blended, alone = np.zeros_like(neural, dtype=np.float64), np.zeros_like(neural, dtype=np.float64)
     for number in range(_FOLDS):
         rest, own = fold != number, fold == number
         if not (rest.any() and own.any()):
             return None
         count = share * int(rest.sum())
-        a, b = fit_weights(task, neural[rest], linear[rest], labels[rest], rows=count)
-        blended[own] = a * neural[own] + b * linear[own]
+        weights = fit_weights(task, models[:, rest], labels[rest], rows=count)
+        blended[own] = np.tensordot(weights, models[:, own], axes=1)
         temperature = fit_temperature(task, neural[rest], labels[rest], rows=count) if is_calibrated else None
         alone[own] = neural[own] / (temperature or 1.0)
     scores = [task.proper_score(logits, labels) for logits in (blended, alone)]

@@ -28,7 +28,7 @@ from attribune.models.table_scores import TableScores
 from attribune.runs.folder import RunFolder
 from attribune.runs.hidden_attributes import HidingRows, known_values
 from attribune.runs.verdict import NOT_BLENDED
-from attribune.training.blending import UnreadRows, fit_on_unread, linear_beside, reads_unread_rows
+from attribune.training.blending import UnreadRows, fit_on_unread, models_beside, reads_unread_rows
 from attribune.training.plan import DataPlan, TrainingPlan
 from attribune.training.preparation import PreparedData, PreparedSplit, all_classes, prepare
 from attribune.training.scoring import write_predictions
@@ -161,17 +161,17 @@ def fit_out_of_fold(
         What the record of the training says of it.
     """
     networks = [_network(one.predictor) for one in scores]
-    linears = [linear_beside(model, fold, plan, {}) for model, fold in zip(networks, data.folds, strict=True)]
+    beside = [models_beside(model, fold, plan, {}) for model, fold in zip(networks, data.folds, strict=True)]
     rows: list[UnreadRows] = []
     if reads_unread_rows(plan, data.task):
-        for one, model, fold, linear in zip(scores, networks, data.folds, linears, strict=True):
-            rows.append(UnreadRows.of(fold.splits[_PART], plan.data, model, one.logits(), linear))
-    for number, (model, fold, linear) in enumerate(zip(networks, data.folds, linears, strict=True)):
+        for one, model, fold, own in zip(scores, networks, data.folds, beside, strict=True):
+            rows.append(UnreadRows.of(fold.splits[_PART], plan.data, model, one.logits(), own))
+    for number, (model, fold, own) in enumerate(zip(networks, data.folds, beside, strict=True)):
         others = UnreadRows.joined([*rows[:number], *rows[number + 1 :]]) if rows else None
-        fit_on_unread(model, fold, plan, others, linear=linear, reporter=Reporter())
+        fit_on_unread(model, fold, plan, others, beside=own, reporter=Reporter())
     saved, all_rows = _network(predictor), UnreadRows.joined(rows) if rows else None
-    linear = linear_beside(saved, data, plan, {})
-    return fit_on_unread(saved, data, plan, all_rows, linear=linear, reporter=reporter)
+    own = models_beside(saved, data, plan, {})
+    return fit_on_unread(saved, data, plan, all_rows, beside=own, reporter=reporter)
 
 
 def _network(predictor: Predictor) -> ConditionedModel:

@@ -40,7 +40,7 @@ from attribune.runs.folder import RunFolder
 from attribune.runs.recipe import TrainingRecipe
 from attribune.schema import Schema
 from attribune.tasks.capabilities import VALUE_PRIORS, can
-from attribune.training.blending import UnreadRows, fit_on_unread, linear_beside, reads_unread_rows
+from attribune.training.blending import UnreadRows, fit_on_unread, models_beside, reads_unread_rows
 from attribune.training.callbacks import EarlyStopping, Progress, run_name, trackers
 from attribune.training.distributed import is_main, last_checkpoint, process_count, process_number, read_state
 from attribune.training.optimizer import MaxHeadNorm, update_rows_alone
@@ -174,15 +174,15 @@ def _fit_on_validation(
     Returns:
         What the record of the training says of it.
     """
-    linear, rows = linear_beside(model, data, training, linears), None
+    beside, rows = models_beside(model, data, training, linears), None
     if reads_unread_rows(training, model.task):
         split = data.splits["validation"]
         if len(split.rows) > _VALIDATION_ROWS:
             chosen = np.sort(np.random.default_rng(0).permutation(len(split.rows))[:_VALIDATION_ROWS])
             split = split.chosen(chosen)
         scores = _scores(model, encode_labelled(split, training.data, model), training.training)
-        rows = UnreadRows.of(split, training.data, model, scores, linear)
-    return fit_on_unread(model, data, training, rows, linear=linear, reporter=reporter)
+        rows = UnreadRows.of(split, training.data, model, scores, beside)
+    return fit_on_unread(model, data, training, rows, beside=beside, reporter=reporter)
 
 
 def _scores(model: ConditionedModel, rows: EncodedRows, settings: TrainingRecipe) -> npt.NDArray[Any]:
