@@ -1,14 +1,14 @@
-"""What the linear model beside a network costs: the time of predictions, and the size of the folder.
+"""What the simple models beside a network cost: the time of predictions, and the size of the folder.
 
     python benchmarks/blending.py [--rounds 9] [--rows 1 64 256]
 
-MiniLM and an Injector with the film as attribute, and a linear model of the words of the film snippets of `make demo`
-with weights that are drawn at random: what is timed does not depend on what was learned. `Predictor.predict` of texts
-whose words the linear model has not counted, with it and without it (`blend=False`), takes turns in one process.
-`processor` is the time that the process computes, which others on the machine hardly change, and `clock` that on the
-clock; `added` is the median over the rounds of their ratio, minus 1. What the linear model computes is too little for
-that on a busy machine, so that `linear_model` times it alone, as a share of the prediction without it. Writes
-benchmarks/results/blending.json.
+MiniLM and an Injector with the film as attribute, a linear model of the words of the film snippets of `make demo`
+with weights that are drawn at random, and 100 boosted trees: what is timed does not depend on what was learned.
+`Predictor.predict` of texts whose words these models have not counted, with them and without (`blend=False`), takes
+turns in one process. `processor` is the time that the process computes, which others on the machine hardly change, and
+`clock` that on the clock; `added` is the median over the rounds of their ratio, minus 1. What the simple models compute
+is too little for that on a busy machine, so that `simple_models` times them alone, as a share of the prediction without
+them. Writes benchmarks/results/blending.json.
 """
 
 from __future__ import annotations
@@ -29,16 +29,18 @@ from attribune.backbones.loading import DEFAULT_BACKBONE
 from attribune.core.progress import quiet_libraries
 from attribune.methods import METHODS
 from attribune.models.blend import Blend, owners_of_words
+from attribune.models.boosting import BoostingModel
 from attribune.models.word_features import LinearFeatures
 
 CLASSES = ("fresh", "rotten")
 HELD_OUT = 6  # every sixth snippet is predicted
 CALLS = 16  # rows of a round, at least
 REPEATS = 50
+TREES = 100
 
 
 def blended_model(rows: Sequence[dict[str, str]]) -> AttributeModel:
-    """An untrained model, and beside it a linear one of the words and films of rows."""
+    """An untrained model, and beside it a linear one and trees of the words and films of rows."""
     texts, films = ([row[name] for row in rows] for name in ("text", "movie_name"))
     schema = Schema.fit({"film": films}, [Categorical("film")])
     torch.manual_seed(0)
@@ -51,6 +53,8 @@ def blended_model(rows: Sequence[dict[str, str]]) -> AttributeModel:
         text_input=TextInput(("text",)),
     )
     features = LinearFeatures.fit(texts, schema, max_features=100_000)
+    ids, labels = schema.encode({"film": films})[0], np.array([CLASSES.index(row["category"]) for row in rows])
+    columns = [(text,) for text in texts]
     weight = np.random.default_rng(0).normal(size=(features.width, len(CLASSES))).astype(np.float32)
     model.blend = Blend(
         features=features,
@@ -58,7 +62,9 @@ def blended_model(rows: Sequence[dict[str, str]]) -> AttributeModel:
         bias=np.zeros(len(CLASSES), dtype=np.float32),
         neural_weight=1.0,
         linear_weight=1.0,
-        owners=owners_of_words(features, texts, schema.encode({"film": films})[0]),
+        owners=owners_of_words(features, texts, ids),
+        trees_weight=1.0,
+        trees=BoostingModel.fit(columns, ids, schema=schema, labels=labels, task=model.task, iterations=TREES),
     )
     return model
 
@@ -71,7 +77,7 @@ def processor_seconds(job: Callable[[], object]) -> float:
 
 
 def measure(blended: Predictor, rows: Sequence[dict[str, str]], *, size: int, rounds: int) -> dict[str, Any]:
-    """Milliseconds of a call with `size` rows, with and without the linear model, by two clocks."""
+    """Milliseconds of a call with `size` rows, with and without the simple models, by two clocks."""
     alone = Predictor(blended.model, text_input=blended.text_input, precision=blended.precision, blend=False)
     starts = range(0, max(CALLS, size), size)
     cut = [rows[start : start + size] for start in starts]
@@ -93,13 +99,13 @@ def measure(blended: Predictor, rows: Sequence[dict[str, str]], *, size: int, ro
         one = {case: [pair[number] for pair in pairs] for case, pairs in times.items()}
         found[name] = {case: 1e3 * statistics.median(figures) for case, figures in one.items()}
         found[name]["added"] = ratio(one["with"], one["without"]) - 1
-    found["linear_model"] = linear_model(blended, asked)
-    found["linear_model"]["share"] = found["linear_model"]["milliseconds"] / found["processor"]["without"]
+    found["simple_models"] = simple_models(blended, asked)
+    found["simple_models"]["share"] = found["simple_models"]["milliseconds"] / found["processor"]["without"]
     return found
 
 
-def linear_model(blended: Predictor, asked: Sequence[dict[str, list[str]]]) -> dict[str, float]:
-    """Milliseconds for which the process computes the linear model of a call, without the network."""
+def simple_models(blended: Predictor, asked: Sequence[dict[str, list[str]]]) -> dict[str, float]:
+    """Milliseconds for which the process computes the simple models of a call, without the network."""
     calls = [(blended.encode_rows(one), np.zeros((len(one["text"]), len(CLASSES)))) for one in asked]
     blend = blended.model.blend
 
@@ -123,7 +129,7 @@ def main() -> None:
     with TemporaryDirectory() as place:
         model.save_pretrained(place)
         sizes = {file.name: file.stat().st_size for file in Path(place).iterdir() if file.is_file()}
-        load = seconds(lambda: Blend.load(Path(place), schema=features.schema, outputs=len(CLASSES)))
+        load = seconds(lambda: Blend.load(Path(place), schema=features.schema, task=model.task))
     own = sum(sizes[name] for name in Blend.files)
     found = {
         "precision": blended.precision,

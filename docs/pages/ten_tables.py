@@ -12,7 +12,7 @@ from attribune.metrics.metric import metric_info
 from pages.cells import between, measured, table
 
 _REFERENCE = "linear"
-_SETTINGS = ("default", "injector", "adapter", "plora", "in-text", "written", "boosting")
+_SETTINGS = ("default", "injector", "adapter", "plora", "in-text", "written", "boosting", "autogluon")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""A linear model counts beside a network, with weights that fit the validation rows."""
+"""Simple models count beside a network, with weights that fit the validation rows."""
 
 from __future__ import annotations
 
@@ -225,7 +225,7 @@ def test_what_is_saved_is_read(tmp_path: Path) -> None:
     for damage in damages:
         blend.save(tmp_path)
         damage()
-        with pytest.raises(ModelFolderError, match="the linear part of the model cannot be read"):
+        with pytest.raises(ModelFolderError, match="the simple part of the model cannot be read"):
             Blend.load(tmp_path, schema=schema, task=TASK)
     Blend.remove(tmp_path)
     assert not list(tmp_path.iterdir())
@@ -244,7 +244,7 @@ def test_trees_of_other_features_are_refused(tmp_path: Path) -> None:
     file = tmp_path / "blend.safetensors"
     tensors = load_file(file)
     save_file(tensors | {"components": tensors["components"][:-1]}, file)
-    with pytest.raises(ModelFolderError, match=r"the linear part of the model cannot be read \(trees of \d+ features"):
+    with pytest.raises(ModelFolderError, match=r"the simple part of the model cannot be read \(trees of \d+ features"):
         Blend.load(tmp_path, schema=schema, task=TASK)
     save_file(tensors | {"components": np.ascontiguousarray(tensors["components"][:, :-1])}, file)
     with pytest.raises(ModelFolderError, match=r"does not fit the model \(components\)"):
@@ -359,6 +359,61 @@ def test_everything_that_predicts_predicts_alike(run: RunFolder, tmp_path: Path)
     assert scored.metrics["as given"]["log_loss"].value < 0.6
 
 
+LENGTH = np.random.default_rng(0).integers(0, 12, len(ROWS))
+LONG = ROWS.assign(
+    text=[text + " so" * more for text, more in zip(ROWS["text"], LENGTH, strict=True)],
+    is_long=np.where(LENGTH > 5, "yes", "no"),
+    length=LENGTH,
+    short=11 - LENGTH,
+    kinds=[";".join(["all", *(["long"] if more > 5 else []), *(["huge"] if more > 8 else [])]) for more in LENGTH],
+)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"label": "is_long"},
+        {"label": "is_long", "folds": 3},
+        {"label": "is_long", "method": "adapter"},
+        {"label": "length", "task": "regression"},
+        {"label": "length", "task": "ordinal"},
+        {"label": "kinds", "task": {"kind": "classification", "multi_label": True, "separator": ";"}},
+        {"label": ["is_long", "stars"], "task": "aspects"},
+        {"label": "is_long", "attributes": ["user", {"name": "short", "kind": "numeric"}]},
+    ],
+    ids=str,
+)
+def test_trees_count_where_they_see_what_the_others_do_not(
+    run: RunFolder, tmp_path: Path, options: dict[str, Any]
+) -> None:
+    (tmp_path / "backbone").symlink_to(run.path.parent / "backbone")
+    other = trained(tmp_path / "run", LONG, options={"baselines": False, **options})
+    blend, results = Predictor.from_pretrained(other.path).blend, other.read_results()
+    assert blend.trees is not None, "repeated words say little of how long a text is"
+    assert blend.weights == results.training.blend
+    metric = next(iter(results.models[0].parts["test"]))
+    scored = evaluate(other.path, LONG[:60]).metrics["as given"]
+    (found,) = (one for one in results.findings if one.code == "blended-with-linear")
+    assert found.values["trees_weight"] == blend.trees_weight
+    assert "oosted trees of words and attributes count beside the network" in found.text
+    (alone,) = (model for model in results.models if model.name.endswith(", not blended"))
+    assert alone.parts["test"][metric].value != results.models[0].parts["test"][metric].value
+    assert np.isfinite(scored[metric].value)
+
+
+@pytest.mark.parametrize(("rows", "outputs"), [(100, 20), (20_000, 1)])
+def test_many_rows_and_classes_have_a_linear_model_alone(
+    run: RunFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rows: int, outputs: int
+) -> None:
+    monkeypatch.setattr("attribune.training.blending._TREES_ROWS", rows)
+    monkeypatch.setattr("attribune.training.blending._TREES_OUTPUTS", outputs)
+    (tmp_path / "backbone").symlink_to(run.path.parent / "backbone")
+    other = trained(tmp_path / "run", ROWS[:300], options={"baselines": False}, **{"training.blend": "always"})
+    blend = Predictor.from_pretrained(other.path).blend
+    assert blend.trees is None
+    assert blend.linear_weight > 0
+
+
 def test_rows_without_texts_are_refused(run: RunFolder) -> None:
     predictor = Predictor.from_pretrained(run.path)
     alone = Predictor(predictor.model, text_input=predictor.text_input, blend=False)
@@ -397,7 +452,7 @@ def test_an_enrolled_value_leaves_others_as_they_are(copied: RunFolder) -> None:
 
 def test_an_export_says_that_it_is_of_the_network_alone(run: RunFolder, tmp_path: Path) -> None:
     done = export(run.path, tmp_path / "model.pt2", kind="torch")
-    assert done.description.endswith("of the network alone: predictions of the run also count a linear model beside it")
+    assert done.description.endswith("of the network alone: predictions of the run also count simple models beside it")
 
 
 def test_a_network_that_reads_no_attributes_has_a_linear_model_that_reads_none(run: RunFolder, tmp_path: Path) -> None:

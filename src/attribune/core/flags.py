@@ -134,8 +134,8 @@ GROUPS: dict[str, dict[str, Flag]] = {
             "seed of initialisation, batches and split", 0, type=int, metavar="N", also=("data.split.seed",)
         ),
         "training.blend": Flag(
-            "whether a linear model of words and attributes counts beside the network: where validation rows show "
-            "that it helps, and no method is compared; always; or never",
+            "whether a linear model and boosted trees count beside the network: where validation rows show that they "
+            "help, and no method is compared; always; or never",
             "auto",
             metavar="{auto,always,never}",
             off="never",

@@ -132,7 +132,7 @@ def export(
     else:
         description, difference = _export_graph(source, path, rows, kind=kind, quantise=quantise)
     if source.predictor.blend is not None:
-        description += ", of the network alone: predictions of the run also count a linear model beside it"
+        description += ", of the network alone: predictions of the run also count simple models beside it"
     return Exported(
         path=path,
         description=description,

@@ -687,7 +687,7 @@ class ConditionedModel(PreTrainedModel):
         )
 
     def blend_under(self, schema: Schema) -> Blend | None:
-        """Return the linear model beside it, if there is one, with the values of another schema."""
+        """Return the simple models beside it, if there are some, with the values of another schema."""
         return self.blend if self.blend is None or not self.reads_attributes else self.blend.under(schema)
 
     def push_to_hub(

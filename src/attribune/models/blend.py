@@ -187,7 +187,7 @@ class Blend:
         tensors = {"weight": self.weight, "bias": self.bias, _OWNERS: self.owners, **self.features.tensors()}
         if self.trees is not None:
             tensors |= {**self.trees.features.tensors(), **self.trees.forest.tensors()}
-        write_json(folder / self.files[0], settings.model_dump(), what="linear part of the model")
+        write_json(folder / self.files[0], settings.model_dump(), what="simple part of the model")
         data = safetensors.save({name: np.ascontiguousarray(array) for name, array in tensors.items()})
         replace_file(folder / self.files[1], data)
         return self.files
@@ -213,7 +213,7 @@ class Blend:
         if not settings_file.is_file():
             return None
         try:
-            settings = _Settings.model_validate(read_json(settings_file, what="linear part of the model"))
+            settings = _Settings.model_validate(read_json(settings_file, what="simple part of the model"))
             tensors = safetensors.load(tensors_file.read_bytes())
             features = LinearFeatures.from_stored(tuple(settings.words), tensors, schema)
             owners, trees = _stored_owners(tensors), _read_trees(settings.trees, tensors, features, task)
@@ -224,7 +224,7 @@ class Blend:
             wrong += [] if _owners_fit(owners, features) else ["owners"]
         except (ValidationError, SafetensorError, OSError, KeyError, ValueError) as error:
             raise ModelFolderError(
-                f"{folder}: the linear part of the model cannot be read ({error}): copy the folder again"
+                f"{folder}: the simple part of the model cannot be read ({error}): copy the folder again"
             ) from error
         if wrong:
             raise ModelFolderError(

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import product
 from pathlib import Path
 from typing import Any, ClassVar, Self
@@ -88,7 +89,7 @@ class BoostingFeatures:
     Args:
         columns: number of text columns.
         words: of texts without attributes.
-        components: (K, words) float32.
+        components: (K, words) float16, which trees are grown on as well.
         encodings: for each attribute that is no number (size, O + 1) float32: the mean targets of each id, shrunk to
             those of all rows, and its number of rows. Id 0 has the means of all, and no rows.
     """
@@ -173,7 +174,12 @@ class BoostingFeatures:
     def of_texts(self, texts: TextColumns, words: Any) -> DoubleArray:
         """Return the first columns of the matrix, given TF-IDF of the words (n, words)."""
         looks = [surface(column) for column in zip(*texts, strict=True)]
-        return np.hstack([np.asarray(words @ self.components.T.astype(np.float64)), *looks])
+        return np.hstack([np.asarray(words @ self._of_words), *looks])
+
+    @cached_property
+    def _of_words(self) -> DoubleArray:
+        """What a word has of each component, (words, K)."""
+        return np.ascontiguousarray(self.components.T, dtype=np.float64)
 
     def of_values(self, ids: Array) -> DoubleArray:
         """Return the other columns of the matrix."""
@@ -238,7 +244,7 @@ def _components(matrix: Any) -> Array:
     from sklearn.utils.extmath import randomized_svd
 
     _, _, components = randomized_svd(matrix, min(_COMPONENTS, *matrix.shape), random_state=0)
-    return np.asarray(components, dtype=np.float32)
+    return np.asarray(components, dtype=np.float16)
 
 
 def _encoding(ids: Array, size: int, targets: Array, weights: Array, means: Array) -> Array:

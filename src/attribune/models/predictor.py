@@ -114,7 +114,7 @@ class Predictor(Locked):
         cache_mb: size of the cache of generated weights in megabytes; 0 disables it. See
             `AttributeModel.enable_weight_cache`.
         quantise: ``int8`` computes the backbone's linear maps in int8, on a CPU; see `quantised`.
-        blend: whether the linear model counts that was found to help beside a neural one, if there is one.
+        blend: whether the simple models count that were found to help beside a neural one, if there are some.
 
     Raises:
         ConfigError: for a model without a tokenizer, or one whose text columns are not known, or that has no int8.
@@ -176,7 +176,7 @@ class Predictor(Locked):
         )
 
     def without_blend(self) -> Predictor:
-        """Return a predictor of the same network alone; itself where no linear model counts beside it."""
+        """Return a predictor of the same network alone; itself where no other model counts beside it."""
         if self.blend is None:
             return self
         return Predictor(
@@ -437,12 +437,12 @@ class Predictor(Locked):
 
     @property
     def blend(self) -> Blend | None:
-        """The linear model that counts beside the neural one."""
+        """The simple models that count beside the neural one."""
         blend: Blend | None = self.model.blend if self.blends else None
         return blend
 
     def blended(self, scores: npt.NDArray[Any], rows: EncodedRows) -> npt.NDArray[Any]:
-        """Return the scores of a neural model with those of the linear model beside it, if there is one.
+        """Return the scores of a neural model with those of the simple models beside it, if there are some.
 
         Raises:
             ConfigError: for rows that were encoded without their texts, which the linear model reads.
@@ -451,8 +451,8 @@ class Predictor(Locked):
             return scores
         if rows.texts is None:
             raise ConfigError(
-                f"the {len(rows)} rows have no texts as they are written, which the linear model beside the network "
-                "reads: encode them with encode_rows of this predictor, or leave that model out with "
+                f"the {len(rows)} rows have no texts as they are written, which the models beside the network "
+                "read: encode them with encode_rows of this predictor, or leave those models out with "
                 "Predictor(model, blend=False)"
             )
         return self.blend.logits(scores * (self.model.temperature or 1.0), rows.texts, rows.attribute_ids)
@@ -461,7 +461,7 @@ class Predictor(Locked):
         """Return the logits (n, outputs) of encoded rows, or their scores (n,) for a task that scores tokens.
 
         Raises:
-            ConfigError: for rows of another encoder without the texts that a linear model beside the network reads.
+            ConfigError: for rows of another encoder without the texts that models beside the network read.
         """
         pieces = rows.pieces()
         sheet = pieces.sheet(self.task)

@@ -56,7 +56,7 @@ class Scorer(Protocol):
 
     @property
     def blend(self) -> Any:
-        """The linear model beside it, a `Blend`; None for none."""
+        """The simple models beside it, a `Blend`; None for none."""
 
     @property
     def reads_attributes(self) -> bool:

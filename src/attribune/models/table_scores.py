@@ -31,7 +31,7 @@ class TableScores:
 
         Args:
             hide_attributes: treat every attribute as missing, or those of some names or columns.
-            blend: whether the linear model beside the network counts, if there is one.
+            blend: whether the simple models beside the network count, if there are some.
         """
         is_hidden = hide_attributes if isinstance(hide_attributes, bool) else tuple(hide_attributes)
         if not isinstance(is_hidden, bool) and set(is_hidden) == set(self.predictor.model.input_schema.sources):

@@ -54,7 +54,7 @@ class TrainingRecord(SavedRecord):
         finished: when it ended, in coordinated universal time as ISO 8601 has it; None in early files.
         stopped_early: whether the patience ran out.
         temperature: by which logits are divided for calibrated probabilities; None where none was fitted.
-        blend: the weights of the network and of a linear model beside it; None without one.
+        blend: the weights of the network and of simple models beside it; None without them.
         no_blend: why there is none, ``reason`` and ``detail``, where one was asked for.
         padding_share: of the tokens of the training batches, 0 to 1; None in early files.
     """

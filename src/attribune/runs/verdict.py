@@ -129,7 +129,7 @@ class Blended(VerdictPart):
 
 
 class NotBlended(VerdictPart):
-    """No linear model counts beside the network, though one was asked for; the fields are those of the record."""
+    """No model counts beside the network, though it was asked for; the fields are those of the record."""
 
     reason: str
     detail: str
@@ -394,7 +394,7 @@ def run_verdict(
         by_count: from `gains_by_count`.
         figures: the main metric of each model by its name, if baselines are among them.
         calibration: of the model.
-        blend: the weights of the network and of the linear model beside it.
+        blend: the weights of the network and of the models beside it.
         no_blend: the reason why there is none, where one was asked for.
     """
     kept = _kept(recipe, training, metric) if training is not None and recipe.learner.has_settings else None

@@ -48,7 +48,9 @@ def fit_temperature(task: Task, logits: Array, labels: Array, *, rows: float | N
     return round(math.exp(float(best.x)), 4)
 
 
-def fit_weights(task: Task, logits: Sequence[Array], labels: Array, *, rows: float | None = None) -> list[float]:
+def fit_weights(
+    task: Task, logits: Array | Sequence[Array], labels: Array, *, rows: float | None = None
+) -> list[float]:
     """Return the weights from 0 of several models' logits whose sum has the best proper score.
 
     They are shrunk to the first model alone: its weight a, the logarithm of a above 1, and the other weights have
@@ -62,13 +64,14 @@ def fit_weights(task: Task, logits: Sequence[Array], labels: Array, *, rows: flo
     """
     from scipy.optimize import minimize
 
-    models = np.stack([np.asarray(one, dtype=np.float64) for one in logits])
+    models = np.asarray(logits, dtype=np.float64)
     count, nats = len(models), _nats(task, labels, rows)
 
     def penalised(weights: Array) -> float:
         a, others = float(weights[0]), weights[1:]
         changed = a - 1 if a < 1 else math.log(a)
-        return nats(np.tensordot(weights, models, axes=1)) + (changed**2 + others @ others) / (2 * _DEVIATION**2)
+        squares = changed**2 + float(others @ others)
+        return nats(np.tensordot(weights, models, axes=1)) + squares / (2 * _DEVIATION**2)
 
     starts, bounds = (np.eye(count)[0], np.full(count, 1 / count)), [(0.0, _LARGEST)] * count
     found = [minimize(penalised, start, bounds=bounds, method="L-BFGS-B") for start in starts]

@@ -82,9 +82,7 @@ def fit_linear(
     return model
 
 
-def fit_boosting(
-    data: PreparedData, read: Callable[[Any], TextColumns], *, by: str, **options: Any
-) -> BoostingModel:
+def fit_boosting(data: PreparedData, read: Callable[[Any], TextColumns], *, by: str, **options: Any) -> BoostingModel:
     """Fit on at most `BASELINE_ROWS` training rows, with settings that are chosen on the validation rows.
 
     Args:

@@ -209,7 +209,7 @@ def scored_rows(data: PreparedData) -> dict[str, int]:
 def pooled_scores(folds: Sequence[Sequence[Scored]]) -> list[Scored]:
     """Return the scores of models over the rows of all folds; a model that a fold lacks is left out.
 
-    Where a linear model counts beside the network in some folds, the network of the others is the model alone.
+    Where simple models count beside the network in some folds, the network of the others is the model alone.
     """
     named = [{one.name: one for one in fold} for fold in folds]
     names = list(dict.fromkeys(name for fold in named for name in fold))

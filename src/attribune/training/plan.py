@@ -114,7 +114,7 @@ class TrainingPlan:
         model: the neural model; None for a baseline.
         training: optimisation, with resolved learning rates.
         compared_as: its name among the methods to compare with.
-        blends: whether a linear model may count beside the network.
+        blends: whether simple models may count beside the network.
         is_candidate: whether its model is not kept, as it serves the choice of a method or scores a fold: it learns no
             priors of new values, and is not scored with its attributes hidden.
     """
@@ -168,7 +168,7 @@ class TrainingPlan:
 
     @property
     def wants_blend(self) -> bool:
-        """Whether a linear model counts beside the network even where it is not shown to help."""
+        """Whether simple models count beside the network even where they are not shown to help."""
         return self.blends and self.training.blend == "always"
 
     @property

@@ -90,7 +90,7 @@ def score(
 
     Args:
         scores: of the rows of each part, where they are asked for more than once.
-        blend: whether the linear model beside a network counts, if there is one.
+        blend: whether the simple models beside a network count, if there are some.
         also_hidden: score the rows a second time with every attribute hidden.
         hides_each: and again with each one, for the verdict.
     """

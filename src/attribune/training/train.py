@@ -496,7 +496,7 @@ def _scored(
     *,
     scores: Mapping[str, TableScores] | None = None,
 ) -> list[Scored]:
-    """Score a model with and without its attributes, and without the linear model beside it, if there is one.
+    """Score a model with and without its attributes, and without the simple models beside it, if there are some.
 
     Args:
         scores: of the rows of each part, where each attribute alone is judged elsewhere.

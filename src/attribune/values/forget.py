@@ -101,7 +101,7 @@ def texts_of_run(folder: RunFolder, recipe: Recipe) -> Iterator[tuple[Path, str,
         words = [word for field in kind.words for word in settings.get(field) or ()]
         yield model / kind.file, "words of the training texts", "\n".join(map(str, words))
     if (blend := model / Blend.files[0]).is_file():
-        words = read_json(blend, what="linear part of the model")["words"]
+        words = read_json(blend, what="simple part of the model")["words"]
         yield blend, "words of the training texts", "\n".join(words)
     yield from _words_of_tokenizer(model / _TOKENIZER, recipe)
     for kind_of_rows in memories():
