@@ -131,6 +131,11 @@ def test_the_simplest_is_taken_of_those_that_show_no_difference(
     alone = choose_method(recipe, tmp_path / "one", tables=tables, budget=36_000, train=failing, reporter=Reporter())
     assert alone.method == "linear"
     assert alone.lines[-2] == "method auto: no round on more than 24 rows, since one method alone is left"
+    beside = recipe.model_copy(update={"data": recipe.data.model_copy(update={"written": ("user",)})})
+    left = choose_method(beside, tmp_path / "left", tables=tables, budget=36_000, train=failing, reporter=Reporter())
+    said = "method auto: linear cannot have values in front of the text: written is left out (user)"
+    assert left.lines[-1] == said
+    assert said not in alone.lines
     monkeypatch.undo()
     monkeypatch.setattr(bake_off._BakeOff, "_metric", lambda self, path: metrics[path])
 

@@ -143,8 +143,13 @@ def choose_method(
     bake_off = _BakeOff(recipe=recipe, folder=folder, selected=selected, train=train, reporter=reporter)
     rounds, lines = bake_off.rounds(parts["train"], parts["validation"], budget=budget)
     method, reason = bake_off.choice(rounds[-1])
-    lines.append(reason)
-    reporter.note(reason)
+    said = [reason]
+    if recipe.data.written and not _with_method(recipe, method).data.written:
+        names = ", ".join(recipe.data.written)
+        said.append(f"method auto: {method} cannot have values in front of the text: written is left out ({names})")
+    for line in said:
+        lines.append(line)
+        reporter.note(line)
     return Choice(method=method, metric=selected, rounds=tuple(map(tuple, rounds)), lines=tuple(lines))
 
 
