@@ -2,17 +2,16 @@
 
     python benchmarks/ten_tables.py [--table films amazon] [--setting linear injector] [--seeds 0 1 2]
     python benchmarks/ten_tables.py --rows 300 --epochs 0.2     # a trial, in a file of its own
-    python benchmarks/ten_tables.py --summary                   # what was found so far, as a Markdown table
 
 Each table is prepared from its raw file: rows without a text or a label and duplicates are left out, tables of long
 texts are cut to 3,000 rows, and 70 % of the texts train, 10 % validate and 20 % test, drawn by the seed; of headlines
 it is so many stories. All settings of a seed have the same rows. `linear` has the cheap baselines beside it; `adapter`
-reads the text alone; `default` is what `train` does, and `injector` the network of the same run without the linear
-model that may count beside it; `written` is an Injector that also reads the values as words in front of the text. Each
+reads the text alone; `default` is what `train` does, and `injector` the network of the same run without the simple
+models that may count beside it; `written` is an Injector that also reads the values as words in front of the text. Each
 cell (table, setting, seed) is a run in benchmarks/runs/ without its weights; what is done is not done again, also where
 only its results are left, an interrupted one goes on, and several calls at once share the cells. Every cell is written
-to benchmarks/results/ten_tables.json as it finishes, with the paired differences to `linear` on the same test rows. The
-data are looked for in the folder that ATTRIBUNE_DATA names.
+to benchmarks/results/ten_tables.json as it finishes, with the paired differences to `linear`, and of `default` to the
+others, over the test rows of all seeds that both have. The data are looked for in the folder that ATTRIBUNE_DATA names.
 """
 
 from __future__ import annotations
@@ -26,7 +25,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cache
 from pathlib import Path
-from statistics import mean
 from typing import Any
 
 import numpy as np
@@ -37,13 +35,13 @@ from harness import DATA, RESULTS, RUNS, arguments
 from attribune.core.files import replace_file
 from attribune.core.job_folder import locked
 from attribune.core.progress import ConsoleReporter, quiet_libraries
-from attribune.data.clusters import clustered, unpacked_clusters
+from attribune.data.clusters import TEXT, ClusterSettings, clustered, find_clusters, unpacked_clusters
 from attribune.data.splits import split_table
 from attribune.data.tables import read_table
 from attribune.errors import AttribuneError
-from attribune.metrics.bootstrap import Interval, PairedResult, paired
-from attribune.metrics.metric import Metric, metric_info
-from attribune.models.predictor import Predictor
+from attribune.metrics.bootstrap import Interval, paired
+from attribune.metrics.formulas import pooled
+from attribune.metrics.metric import Metric
 from attribune.runs.folder import RunFolder
 from attribune.runs.loading import load_predictor
 from attribune.runs.stored_scores import StoredScores
@@ -51,13 +49,12 @@ from attribune.tasks.base import scored_metrics
 from attribune.training.train import train
 from attribune_lab.benchmark.tables import readable_json
 
-REFERENCE = "linear"
+REFERENCE, DEFAULT = "linear", "default"
 _LONG = 3_000  # rows of a table of long texts, on which training takes about an hour
-_ALONE = "alone.npy"  # logits of the test rows without the linear model
 SETTINGS: dict[str, dict[str, Any]] = {
     REFERENCE: {"method": "linear", "baselines": True},
     "boosting": {"method": "boosting"},
-    "default": {},
+    DEFAULT: {},
     "injector": {},
     "adapter": {"method": "adapter", "settings": {"training.blend": "never"}},
     "plora": {"method": "plora", "settings": {"training.blend": "never"}},
@@ -65,7 +62,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "written": {"settings": {"training.blend": "never"}},
 }
 """Arguments of `train`; `written` also writes the values of all attributes in front of the text."""
-ALONE = {"injector": "default"}
+ALONE = {"injector": DEFAULT}
 """The network alone, and the setting in whose run it is."""
 
 
@@ -258,20 +255,36 @@ class Cell:
     def key(self) -> str:
         return f"{self.table}, {self.setting}, {self.seed}"
 
-    @property
-    def reference(self) -> Cell:
-        """The same with the setting to which others are compared."""
-        return replace(self, setting=REFERENCE)
+    def beside(self, setting: str) -> Cell:
+        """The same table and seed with another setting."""
+        return replace(self, setting=setting)
 
     def run(self, folder: Path) -> RunFolder:
         """Where it is."""
         setting = ALONE.get(self.setting, self.setting)
         return RunFolder(folder / self.table.replace(" ", "_") / f"{setting.replace(' ', '_')}.{self.seed}")
 
-    def logits(self, folder: Path) -> Any:
-        """The logits of the test rows, if they are others than those of the run."""
-        file = self.run(folder).path / _ALONE
-        return np.load(file) if self.setting in ALONE and file.is_file() else None
+    def own_logits(self, folder: Path) -> Path:
+        """The file with the logits of the test rows, if they are others than those of the run."""
+        return self.run(folder).path / f"{self.setting}.npy"
+
+    def has_scores(self, folder: Path) -> bool:
+        """Whether its test rows have scores, and not its results alone."""
+        return self.own_logits(folder).is_file() or self.run(folder).is_finished
+
+    def metrics(self, folder: Path, most: int | None) -> dict[str, Metric]:
+        """The metrics over the test rows.
+
+        What is drawn for an interval is what they share: stories, texts and who judged them, or speakers.
+        """
+        table, reference = table_of(self.table), self.beside(REFERENCE).run(folder)
+        scores = StoredScores.read((self.run(folder) if self.run(folder).is_finished else reference).path)
+        found, own = scores.parts["test"], self.own_logits(folder)
+        kinds = [table.group] if table.group else list(unpacked_clusters(found))
+        settings = ClusterSettings(cluster=tuple(kinds or [TEXT]), texts=("text",), judges=())
+        logits = np.load(own) if own.is_file() else found["logits"]
+        rows = table.parts(self.seed, most)["test"]
+        return clustered(scored_metrics(scores.task, logits, found["labels"]), find_clusters(rows, settings))
 
     def train(self, folder: Path, *, rows: int | None, epochs: float | None) -> None:
         """Do it, unless it is done or another process is about it."""
@@ -296,15 +309,16 @@ class Cell:
             train(parts["train"], run.path, resume=True, reporter=ConsoleReporter(), **options)
             predictor = load_predictor(run.path)
             if predictor.blend is not None:
-                alone = Predictor(predictor.model, text_input=predictor.text_input, blend=False)
-                np.save(run.path / _ALONE, alone.logits(parts["test"])[0])
+                alone = predictor.without_blend().logits(parts["test"])[0]
+                np.save(self.beside("injector").own_logits(folder), alone)
             shutil.rmtree(run.model)
 
 
-def record(run: RunFolder, logits: Any) -> dict[str, Any]:
-    """What a finished run says of its rows, or other logits of its test rows."""
+def record(run: RunFolder, own: Path) -> dict[str, Any]:
+    """What a finished run says of its rows, or a file of other logits of its test rows."""
     results, scores = run.read_results(), StoredScores.read(run.path)
-    proper = scores.task.proper_score(scores.parts["test"]["logits"], scores.parts["test"]["labels"])
+    arrays = scores.parts["test"]
+    proper = scores.task.proper_score(arrays["logits"], arrays["labels"])
     assert proper is not None
     model, *others = results.models
     found: dict[str, Any] = {
@@ -316,97 +330,58 @@ def record(run: RunFolder, logits: Any) -> dict[str, Any]:
         "device": results.environment.device,
         "threads": results.environment.threads,
     }
-    found |= {part: values_of(metrics) for part, metrics in model.parts.items()}
-    if logits is not None:
-        found = {**found, "test": values_of(metrics_of(scores, "test", logits))}
-        found.pop("validation")
+    if own.is_file():
+        found["test"] = values_of(scored_metrics(scores.task, np.load(own), arrays["labels"]))
+    else:
+        found |= {part: values_of(metrics) for part, metrics in model.parts.items()}
     if others:
         found["beside"] = {other.name: values_of(other.parts["test"]) for other in others}
     return found
-
-
-def metrics_of(scores: StoredScores, part: str, logits: Any = None) -> dict[str, Metric]:
-    """The metrics over the rows of a part, with the clusters of these; of other logits where they are given."""
-    arrays = scores.parts[part]
-    found = scored_metrics(scores.task, arrays["logits"] if logits is None else logits, arrays["labels"])
-    return clustered(found, unpacked_clusters(arrays))
 
 
 def values_of(metrics: Mapping[str, Metric | Interval]) -> dict[str, float]:
     return {name: round(one.value if isinstance(one, Interval) else one.value(), 5) for name, one in metrics.items()}
 
 
-def differences(
-    mine: Mapping[str, Metric], theirs: Mapping[str, Metric], names: Sequence[str]
-) -> dict[str, dict[str, Any]]:
-    """The paired differences of some metrics on the same rows."""
-    found = {name: paired(mine[name], theirs[name]) for name in names}
-    return {name: {key: value for key, value in asdict(one).items() if key != "level"} for name, one in found.items()}
-
-
 # Results
 
 
-def read_cells(output: Path) -> dict[str, dict[str, Any]]:
-    """The cells that are done, by their keys."""
-    return dict(json.loads(output.read_text(encoding="utf-8"))["cells"]) if output.is_file() else {}
+def read_results(output: Path) -> dict[str, dict[str, Any]]:
+    """The cells that are done, by their keys, and the differences of settings."""
+    found = json.loads(output.read_text(encoding="utf-8")) if output.is_file() else {}
+    return {"cells": {}, "differences": {}, **found}
 
 
-def write_cell(output: Path, folder: Path, key: str, found: Mapping[str, Any]) -> None:
-    """Add to what the file says of a cell, also while other processes add to theirs."""
+def add_result(output: Path, folder: Path, kind: str, key: str, found: Mapping[str, Any]) -> None:
+    """Add to the file, also while other processes add to it."""
     with locked(folder / "results.lock", timeout=-1):
-        cells = read_cells(output)
-        cells[key] = {**cells.get(key, {}), **found}
+        results = read_results(output)
+        results[kind][key] = found
         output.parent.mkdir(parents=True, exist_ok=True)
-        replace_file(output, f"{readable_json({'cells': cells})}\n".encode())
+        replace_file(output, f"{readable_json(results)}\n".encode())
 
 
-def compare(output: Path, folder: Path, cells: Sequence[Cell]) -> None:
-    """Add the differences to the reference to the cells where both are done."""
-    done = read_cells(output)
-    for cell in cells:
-        known, reference = done.get(cell.key, {}), cell.reference
-        if cell == reference or not known or "against" in known or reference.key not in done:
+def compare(output: Path, folder: Path, table: str, most: int | None) -> None:
+    """Add the differences of settings over the test rows of all seeds that have the scores of both."""
+    results = read_results(output)
+    seeds: dict[str, list[int]] = {}
+    for name, setting, seed in (key.split(", ") for key in results["cells"]):
+        if name == table and Cell(table=table, setting=setting, seed=int(seed)).has_scores(folder):
+            seeds.setdefault(setting, []).append(int(seed))
+    others = [name for name in seeds if name != REFERENCE]
+    for mine, theirs in [*((name, REFERENCE) for name in others), *((DEFAULT, name) for name in others)]:
+        both = sorted({*seeds.get(mine, [])} & {*seeds.get(theirs, [])})
+        key = f"{table}: {mine} less {theirs}"
+        if mine == theirs or not {*both} > {*results["differences"].get(key, {}).get("seeds", [])}:
             continue
-        if not all(one.run(folder).is_finished for one in (cell, reference)):  # only the results are left
-            continue
-        mine, theirs = (
-            metrics_of(StoredScores.read(one.run(folder).path), "test", one.logits(folder)) for one in (cell, reference)
-        )
-        names = dict.fromkeys([known["proper"], known["main"]])
-        write_cell(output, folder, cell.key, {"against": differences(mine, theirs, list(names))})
-
-
-def summary(done: Mapping[str, Mapping[str, Any]], tables: Sequence[str], settings: Sequence[str] | None) -> list[str]:
-    """A Markdown table of means over the seeds; all settings that were measured, unless they are named."""
-    settings = settings or list(dict.fromkeys(key.split(", ")[1] for key in done))
-    lines = [f"| table | test rows | metric | {' | '.join(settings)} |", f"|---|---|---|{'---|' * len(settings)}"]
-    for table in tables:
-        by_setting = {name: [done[key] for key in done if key.startswith(f"{table}, {name}, ")] for name in settings}
-        known = [one for found in by_setting.values() for one in found]
-        if not known:
-            continue
-        rows = f"{round(mean(one['rows']['test'] for one in known)):,}"
-        for metric in (known[0]["main"], known[0]["proper"]):
-            cells = [shown(found, metric) for found in by_setting.values()]
-            lines.append(f"| {table} | {rows} | {metric_info(metric).words} | {' | '.join(cells)} |")
-        times = [f"{mean(one['seconds'] for one in found):,.0f}" if found else "" for found in by_setting.values()]
-        lines.append(f"| {table} | {rows} | seconds | {' | '.join(times)} |")
-    return lines
-
-
-def shown(found: Sequence[Mapping[str, Any]], metric: str) -> str:
-    """The mean of a metric, and of its differences, with the number of seeds that show the setting better or worse."""
-    if not found:
-        return ""
-    info = metric_info(metric)
-    value = f"{mean(one['test'][metric] for one in found) * info.scale:.{1 if info.is_share else 3}f}"
-    gaps = [PairedResult.from_record(one["against"][metric]) for one in found if "against" in one]
-    if not gaps:
-        return value
-    signs = [(gap.difference > 0) == info.higher_is_better for gap in gaps if gap.shows_difference]
-    gap = f"{mean(gap.difference for gap in gaps) * info.scale:+.{1 if info.is_share else 3}f}"
-    return f"{value} ({gap}; better {sum(signs)}, worse {len(signs) - sum(signs)} of {len(gaps)})"
+        cells = [Cell(table=table, setting=mine, seed=seed) for seed in both]
+        one, other = ([cell.beside(name).metrics(folder, most) for cell in cells] for name in (mine, theirs))
+        known = results["cells"][cells[0].key]
+        found: dict[str, Any] = {"seeds": both}
+        for name in dict.fromkeys([known["proper"], known["main"]]):
+            pair = paired(pooled([metrics[name] for metrics in one]), pooled([metrics[name] for metrics in other]))
+            found[name] = {field: value for field, value in asdict(pair).items() if field != "level"}
+        add_result(output, folder, "differences", key, found)
 
 
 def options_of(parser: argparse.ArgumentParser) -> argparse.Namespace:
@@ -426,11 +401,7 @@ def options_of(parser: argparse.ArgumentParser) -> argparse.Namespace:
 def main() -> None:
     parser = arguments(__doc__, "ten_tables")
     parser.add_argument("--setting", nargs="+", metavar="NAME", help=f"of {', '.join(SETTINGS)}; all")
-    parser.add_argument("--summary", action="store_true", help="train nothing, and show what was found so far")
     options = options_of(parser)
-    if options.summary:
-        print("\n".join(summary(read_cells(options.output), options.table, options.setting)))
-        return
     if unknown := sorted(set(options.setting or ()) - set(SETTINGS)):
         parser.error(f"--setting {', '.join(unknown)}: choose from {', '.join(SETTINGS)}")
     quiet_libraries()
@@ -441,15 +412,16 @@ def main() -> None:
         for setting in options.setting or SETTINGS
     ]
     for cell in cells:
-        run, done = cell.run(options.folder), read_cells(options.output)
+        run, done = cell.run(options.folder), read_results(options.output)["cells"]
         try:
-            if cell.key not in done or not ("against" in done[cell.key] or run.is_finished):
+            if cell.key not in done:
                 cell.train(options.folder, rows=options.rows, epochs=options.epochs)
         except AttribuneError as error:
             print(f"{cell.key} failed: {error}", file=sys.stderr, flush=True)
-        if run.is_finished and cell.key not in read_cells(options.output):
-            write_cell(options.output, options.folder, cell.key, record(run, cell.logits(options.folder)))
-        compare(options.output, options.folder, cells)
+        if run.is_finished and cell.key not in read_results(options.output)["cells"]:
+            found = record(run, cell.own_logits(options.folder))
+            add_result(options.output, options.folder, "cells", cell.key, found)
+        compare(options.output, options.folder, cell.table, options.rows)
     print(f"written: {options.output}")
 
 

@@ -4,8 +4,7 @@
 
 Of medium quality, with the text and the attributes as columns, on the training and validation rows of each cell of
 `linear` that is done, with its arguments: see there. It predicts one column of labels; of several aspects each is
-learned alone. Adds cells of the setting `autogluon` to the file of results, of which `ten_tables.py --summary` shows
-all. What is done is not done again.
+learned alone. Adds cells of the setting `autogluon` to the file of results. What is done is not done again.
 """
 
 from __future__ import annotations
@@ -20,9 +19,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from harness import arguments
-from ten_tables import Cell, differences, metrics_of, options_of, read_cells, table_of, values_of, write_cell
+from ten_tables import REFERENCE, Cell, add_result, compare, options_of, read_results, table_of, values_of
 
 from attribune.runs.stored_scores import StoredScores
+from attribune.tasks.base import scored_metrics
 
 SETTING, LABEL = "autogluon", "label of the task"
 SMALLEST = 1e-6  # probability of a class that AutoGluon leaves out
@@ -54,7 +54,7 @@ def predicted(rows: dict[str, pd.DataFrame], classes: int | None, path: Path) ->
 def measured(cell: Cell, known: dict[str, Any], options: argparse.Namespace) -> dict[str, Any]:
     """What is found on the rows of the reference, of which `known` is already written."""
     started, table = time.perf_counter(), table_of(cell.table)
-    scores = StoredScores.read(cell.reference.run(options.folder).path)
+    scores = StoredScores.read(cell.beside(REFERENCE).run(options.folder).path)
     task, path = scores.task, cell.run(options.folder).path
     parts = {name: rows.to_pandas() for name, rows in table.parts(cell.seed, options.rows).items()}
     labels = {name: task.encode_labels([list(rows[one]) for one in table.label])[0] for name, rows in parts.items()}
@@ -66,16 +66,16 @@ def measured(cell: Cell, known: dict[str, Any], options: argparse.Namespace) -> 
     if not logits:
         given = {name: rows.assign(**{LABEL: labels[name]}) for name, rows in features.items()}
         logits.append(predicted(given, None, path))
-    metrics = {
-        part: metrics_of(scores, part, np.concatenate([one[part] for one in logits], axis=1)) for part in logits[0]
-    }
-    names = list(dict.fromkeys([known["proper"], known["main"]]))
     shutil.rmtree(path, ignore_errors=True)
+    path.mkdir(parents=True)
+    joined = {part: np.concatenate([one[part] for one in logits], axis=1) for part in logits[0]}
+    np.save(cell.own_logits(options.folder), joined["test"])
     return {
         **{name: known[name] for name in ("proper", "main", "rows")},
         "seconds": round(time.perf_counter() - started, 1),
-        **{part: values_of(one) for part, one in metrics.items()},
-        "against": differences(metrics["test"], metrics_of(scores, "test"), names),
+        **{
+            part: values_of(scored_metrics(task, found, scores.parts[part]["labels"])) for part, found in joined.items()
+        },
     }
 
 
@@ -85,12 +85,13 @@ def main() -> None:
         print("AutoGluon is not installed, so nothing is measured: pip install autogluon.tabular[all]")
         return
     for cell in [Cell(table=table, setting=SETTING, seed=seed) for seed in options.seeds for table in options.table]:
-        done = read_cells(options.output)
-        if cell.reference.key not in done:
-            print(f"{cell.key}: {cell.reference.key} is not done yet")
+        done, reference = read_results(options.output)["cells"], cell.beside(REFERENCE)
+        if reference.key not in done:
+            print(f"{cell.key}: {reference.key} is not done yet")
         elif cell.key not in done:
-            found = measured(cell, done[cell.reference.key], options)
-            write_cell(options.output, options.folder, cell.key, found)
+            found = measured(cell, done[reference.key], options)
+            add_result(options.output, options.folder, "cells", cell.key, found)
+            compare(options.output, options.folder, cell.table, options.rows)
     print(f"written: {options.output}")
 
 
