@@ -3,74 +3,57 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 from statistics import fmean
 from typing import Any
 
+from attribune.metrics.bootstrap import PairedResult
 from attribune.metrics.metric import metric_info
 from pages.cells import between, measured, table
 
-_REFERENCE = "linear"
-_SETTINGS = ("default", "injector", "adapter", "plora", "in-text", "written", "boosting", "autogluon")
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Cell:
-    """What was measured of a setting on a table, with some seeds."""
-
-    seeds: Sequence[Mapping[str, Any]]
-
-    def mean(self, metric: str) -> float:
-        return fmean(one["test"][metric] for one in self.seeds)
-
-    @property
-    def seconds(self) -> str:
-        return f"{fmean(one['seconds'] for one in self.seeds):,.0f}"
-
-    def difference(self, metric: str) -> tuple[float, float, float] | None:
-        """The mean of the seeds' differences to the reference, and of the ends of their intervals."""
-        found = [one["against"][metric] for one in self.seeds if "against" in one]
-        if not found:
-            return None
-        difference, low, high = (fmean(one[name] for one in found) for name in ("difference", "low", "high"))
-        return difference, low, high
-
-    def shown(self, metric: str) -> str:
-        """The difference in the units of the metric, in bold where it is shown."""
-        gap = self.difference(metric)
-        if gap is None:
-            return ""
-        info = metric_info(metric)
-        text = between(*gap, scale=info.scale, places=1 if info.is_share else 3, sign="+")
-        return f"**{text}**" if gap[1] > 0 or gap[2] < 0 else text
+_REFERENCE, _DEFAULT = "linear", "default"
+_SETTINGS = (_DEFAULT, "injector", "adapter", "plora", "in-text", "written", "boosting", "autogluon")
 
 
 @cache
-def _cells() -> dict[str, dict[str, _Cell]]:
-    """The cells by table and setting, of tables whose reference is there."""
+def _cells() -> dict[str, dict[str, list[Mapping[str, Any]]]]:
+    """What each seed found, by table and setting, of tables whose reference is there."""
     seeds: dict[str, dict[str, list[Mapping[str, Any]]]] = {}
     for key, found in measured("ten_tables")["cells"].items():
         name, setting, _ = key.split(", ")
         seeds.setdefault(name, {}).setdefault(setting, []).append(found)
-    known = {name: row for name, row in seeds.items() if _REFERENCE in row}
-    return {name: {one: _Cell(seeds=found) for one, found in row.items()} for name, row in known.items()}
+    return {name: row for name, row in seeds.items() if _REFERENCE in row}
 
 
 def _settings() -> list[str]:
     return [name for name in _SETTINGS if any(name in row for row in _cells().values())]
 
 
+def _gap(name: str, mine: str, theirs: str, metric: str) -> PairedResult | None:
+    """The difference of two settings on a table, over the test rows of all seeds; None where it was not measured."""
+    found = measured("ten_tables")["differences"].get(f"{name}: {mine} less {theirs}")
+    return None if found is None else PairedResult.from_record(found[metric])
+
+
+def _shown(gap: PairedResult | None, metric: str) -> str:
+    """A difference in the units of the metric, in bold where it is shown."""
+    if gap is None:
+        return ""
+    info = metric_info(metric)
+    text = between(gap.difference, gap.low, gap.high, scale=info.scale, places=1 if info.is_share else 3, sign="+")
+    return f"**{text}**" if gap.shows_difference else text
+
+
 def _differences(kind: str) -> list[str]:
     """What each setting changes to the reference, in a kind of metric."""
     rows = []
     for name, row in _cells().items():
-        reference = row[_REFERENCE]
-        first = reference.seeds[0]
+        first = row[_REFERENCE][0]
         metric, info = first[kind], metric_info(first[kind])
-        value = f"{reference.mean(metric) * info.scale:.{1 if info.is_share else 3}f}"
-        cells = [row[one].shown(metric) if one in row else "" for one in _settings()]
-        rows.append([f"{name} ({len(reference.seeds)})", f"{first['rows']['train']:,}", info.words, value, *cells])
+        mean = fmean(one["test"][metric] for one in row[_REFERENCE])
+        value = f"{mean * info.scale:.{1 if info.is_share else 3}f}"
+        cells = [_shown(_gap(name, one, _REFERENCE, metric), metric) for one in _settings()]
+        rows.append([f"{name} ({len(row[_REFERENCE])})", f"{first['rows']['train']:,}", info.words, value, *cells])
     return table(["table (seeds)", "training rows", "metric", _REFERENCE, *_settings()], rows, words=(0, 2))
 
 
@@ -84,25 +67,50 @@ def main() -> list[str]:
     return _differences("main")
 
 
+def rivals() -> list[str]:
+    """The default against each other setting, by the proper score."""
+    others = [one for one in _settings() if one not in (_DEFAULT, "injector")]
+    rows = []
+    for name, row in _cells().items():
+        metric = row[_REFERENCE][0]["proper"]
+        cells = [_shown(_gap(name, _DEFAULT, other, metric), metric) for other in others]
+        rows += [[name, metric_info(metric).words, *cells]] if any(cells) else []
+    return table(["table", "metric", *others], rows, words=(0, 1))
+
+
 def seconds() -> list[str]:
     """How long the trainings took, with the scoring of validation and test rows."""
     names = [_REFERENCE, *(one for one in _settings() if one != "injector")]
-    rows = [[name, *(row[one].seconds if one in row else "" for one in names)] for name, row in _cells().items()]
+
+    def mean(found: Sequence[Mapping[str, Any]]) -> str:
+        return f"{fmean(one['seconds'] for one in found):,.0f}" if found else ""
+
+    rows = [[name, *(mean(row.get(one, [])) for one in names)] for name, row in _cells().items()]
     return table(["table", *names], rows)
 
 
 def takeaways() -> list[str]:
-    """How often the default is shown better or worse than the reference."""
-    gaps = [
-        gap
-        for row in _cells().values()
-        if "default" in row and (gap := row["default"].difference(row[_REFERENCE].seeds[0]["proper"])) is not None
-    ]
-    better, worse = sum(high < 0 for _, _, high in gaps), sum(low > 0 for _, low, _ in gaps)
-    return [
-        f"Of {len(gaps)} tables on which it was measured, the default of `train` is shown better than `{_REFERENCE}` "
-        f"on {better} and worse on {worse}, by its proper score."
-    ]
+    """How often the default is shown better or worse than what people would use instead."""
+    lines = []
+    proper = {name: row[_REFERENCE][0]["proper"] for name, row in _cells().items()}
+    for other in (_REFERENCE, "boosting", "autogluon"):
+        gaps = [gap for name, metric in proper.items() if (gap := _gap(name, _DEFAULT, other, metric)) is not None]
+        shown = [gap.difference for gap in gaps if gap.shows_difference]
+        better = sum(difference < 0 for difference in shown)
+        if gaps:
+            lines.append(
+                f"- Of {len(gaps)} tables, the default of `train` is shown better than `{other}` on {better} and worse "
+                f"on {len(shown) - better}, by its proper score."
+            )
+    return lines
 
 
-TABLES = {"ten_tables.md": {"takeaways": takeaways, "proper": proper, "main": main, "seconds": seconds}}
+TABLES = {
+    "ten_tables.md": {
+        "takeaways": takeaways,
+        "proper": proper,
+        "main": main,
+        "rivals": rivals,
+        "seconds": seconds,
+    }
+}
