@@ -89,7 +89,7 @@ def test_windows_are_padded_on_the_right_and_learn_nothing_there() -> None:
     read = rows.pieces()
     assert read.owners.tolist() == [0, 0, 1]
     assert [window.ids for window in read.windows] == read.rows.inputs
-    batch = TokenCollator(tokenizer, Schema([]))(read.rows.features())
+    batch = TokenCollator(tokenizer, Schema([])).collate(read.rows.features())
     assert batch["attention_mask"][2].tolist() == [1, 1, 1, 0, 0, 0]
     assert batch["labels"][2].tolist() == [UNSEEN, 1, UNSEEN, UNSEEN, UNSEEN, UNSEEN]
     assert sorted(batch["labels"][batch["labels"] != UNSEEN].tolist()) == [0, 0, 0, 1, 1, 1, 1]

@@ -376,7 +376,7 @@ class ConditionedModel(PreTrainedModel):
 
     def batch(self, rows: EncodedRows) -> dict[str, Tensor]:
         """Pad encoded rows to one batch on the model's device."""
-        batch = self.collator(self.input_schema)(rows.pieces().rows.features())
+        batch = self.collator(self.input_schema).collate(rows.pieces().rows.features())
         known = known_embeddings(self.backbone)
         if batch["input_ids"].numel() and (largest := int(batch["input_ids"].max())) >= known:
             raise DataError(

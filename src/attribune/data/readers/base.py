@@ -14,8 +14,8 @@ import torch
 from datasets import Dataset
 
 from attribune.core.arrays import Array, BoolArray
-from attribune.core.hashing import checksum
 from attribune.core.wording import shortened
+from attribune.data.id_lists import IdLists
 from attribune.data.memory import Memory
 from attribune.data.texts import TextInput
 from attribune.data.windows import FILLER, Window
@@ -36,21 +36,7 @@ __all__ = [
     "TextRows",
     "ids_column",
     "labels_column",
-    "text_key",
 ]
-
-
-def text_key(*texts: Any, segment_start: Any = None) -> int:
-    """Return a number of 64 bits that is the same for equal texts, and different for others as far as can be told.
-
-    Args:
-        texts: the ids of a text, or of each of several that are compared.
-        segment_start: where the second of two texts begins, or of each.
-    """
-    parts = (*texts, () if segment_start is None else segment_start)
-    numbers = [np.atleast_1d(np.asarray(part, dtype=np.int64)) for part in parts]
-    content = (piece for each in numbers for piece in (len(each).to_bytes(8, "little"), each.tobytes()))
-    return int.from_bytes(bytes.fromhex(checksum(content)), "little", signed=True)
 
 
 class Collator:
@@ -97,78 +83,65 @@ class Collator:
         """
         if not rows:
             raise DataError("a batch needs at least one row")
-        keys = [text_key(row["input_ids"], segment_start=row.get("segment_start")) for row in rows]
-        batch, length = self._texts(rows, keys)
-        batch["attribute_ids"] = self._attribute_ids(rows)
-        batch["text_keys"] = torch.tensor(keys)
-        return batch | self.targets(rows, length=length)
+        names = [name for name in ("input_ids", "attribute_ids", "segment_start", "weights") if name in rows[0]]
+        columns: dict[str, Any] = {name: [row[name] for row in rows] for name in names}
+        labels = [row.get("labels") for row in rows]
+        if any(label is not None for label in labels):
+            columns["labels"] = labels
+        return self.collate(columns)
 
-    def _texts(self, rows: Sequence[Mapping[str, Any]], keys: Sequence[int]) -> tuple[dict[str, torch.Tensor], int]:
-        """Pad the texts of rows, each distinct one once; returns what the backbone reads, and the length."""
-        numbers: dict[int, int] = {}
-        index = [numbers.setdefault(key, len(numbers)) for key in keys]
-        distinct = list(dict(zip(keys, rows, strict=True)).values())
-        texts = [torch.as_tensor(row["input_ids"], dtype=torch.int64) for row in distinct]
-        real = [text != FILLER for text in texts]
-        texts = [text.where(is_real, self.pad_id) for text, is_real in zip(texts, real, strict=True)]
-        longest = max(len(text) for text in texts)
-        length = -(-longest // self.multiple) * self.multiple
-        batch = {
-            "input_ids": self.padded(texts, length=length, filler=self.pad_id, left=self.left),
-            "attention_mask": self.padded(real, length=length, filler=0, left=self.left),
-        }
-        if "segment_start" in rows[0]:
-            kinds = [
-                torch.arange(len(text)) >= int(row["segment_start"]) for text, row in zip(texts, distinct, strict=True)
-            ]
-            batch["token_type_ids"] = self.padded(kinds, length=length, filler=0, left=self.left)
-        return {name: x[index] for name, x in batch.items()}, length
+    def collate(self, columns: Mapping[str, Any]) -> dict[str, torch.Tensor]:
+        """Make a batch of rows that are given as columns; otherwise as for rows."""
+        batch = self._texts(columns)
+        attribute_ids = self._attribute_ids(columns["attribute_ids"])
+        return batch | {"attribute_ids": attribute_ids} | self._targets(columns, length=batch["input_ids"].shape[-1])
 
-    @staticmethod
-    def padded(lists: Sequence[Any], *, length: int, filler: int, left: bool) -> torch.Tensor:
-        """Pad lists of numbers on one side to a tensor (B, length), int64."""
-        matrix = torch.full((len(lists), length), filler)
-        for row, numbers in enumerate(lists):
-            span = slice(length - len(numbers), length) if left else slice(0, len(numbers))
-            matrix[row, span] = torch.as_tensor(numbers, dtype=torch.int64)
-        return matrix
+    def _texts(self, columns: Mapping[str, Any]) -> dict[str, torch.Tensor]:
+        """Pad the texts of rows, and number the distinct ones."""
+        lists, starts = IdLists.of(columns["input_ids"]), columns.get("segment_start")
+        longest = int(lists.lengths.max())
+        ids = lists.padded(-(-longest // self.multiple) * self.multiple, filler=FILLER, left=self.left)
+        is_real = ids != FILLER
+        batch = {"input_ids": np.where(is_real, ids, self.pad_id), "attention_mask": is_real.astype(np.int64)}
+        if starts is not None:
+            starts = np.asarray(starts, dtype=np.int64)
+            places = np.arange(ids.shape[1]) - (ids.shape[1] - lists.lengths[:, None] if self.left else 0)
+            inside = places < lists.lengths[:, None]
+            batch["token_type_ids"] = (inside & (places >= starts[:, None])).astype(np.int64)
+        batch["text_keys"] = lists.numbers(starts)
+        return {name: torch.from_numpy(values) for name, values in batch.items()}
 
-    def targets(self, rows: Sequence[Mapping[str, Any]], *, length: int) -> dict[str, torch.Tensor]:
+    def _targets(self, columns: Mapping[str, Any], *, length: int) -> dict[str, torch.Tensor]:
         """Return labels and weights of a batch of texts of this length, where the rows have them."""
-        labels, found = self.labels(rows, length=length), {}
-        if labels is not None:
-            found["labels"] = labels
-        if "weights" in rows[0]:
-            found["weights"] = torch.tensor([float(row["weights"]) for row in rows])
+        found = {}
+        if (labels := columns.get("labels")) is not None:
+            if missing := sum(label is None for label in labels):
+                raise DataError(f"{missing} of {len(labels)} rows have no labels: leave them out, or give them one")
+            found["labels"] = self.labels(labels, length=length)
+        if "weights" in columns:
+            found["weights"] = torch.as_tensor(np.asarray(columns["weights"], dtype=np.float32))
         return found
 
-    def labels(self, rows: Sequence[Mapping[str, Any]], *, length: int) -> torch.Tensor | None:
-        """Return the labels of a batch of texts of this length; None if the rows have none."""
-        labelled = [row["labels"] for row in rows if row.get("labels") is not None]
-        if not labelled:
-            return None
-        if len(labelled) < len(rows):
-            raise DataError(
-                f"{len(rows) - len(labelled)} of {len(rows)} rows have no labels: leave them out, or give them one"
-            )
+    def labels(self, labels: Sequence[Any] | Array, *, length: int) -> torch.Tensor:
+        """Return the labels of a batch of texts of this length."""
         try:
-            labels = np.array(labelled)
+            found = np.array(labels)
         except ValueError as error:
             raise DataError("the rows have different numbers of labels: encode them with one task") from error
-        if labels.dtype.kind not in "iufb":
+        if found.dtype.kind not in "iufb":
             raise DataError(
-                f"labels such as {shortened(str(labelled[0]), 40)!r} are not numbers: encode the rows with a task"
+                f"labels such as {shortened(str(labels[0]), 40)!r} are not numbers: encode the rows with a task"
             )
-        return torch.as_tensor(labels.astype(np.float32 if labels.dtype.kind == "f" else np.int64))
+        return torch.as_tensor(found.astype(np.float32 if found.dtype.kind == "f" else np.int64))
 
-    def _attribute_ids(self, rows: Sequence[Mapping[str, Any]]) -> torch.Tensor:
-        widths = {len(row["attribute_ids"]) for row in rows}
+    def _attribute_ids(self, ids: Sequence[Any] | Array) -> torch.Tensor:
+        widths = {ids.shape[1]} if isinstance(ids, np.ndarray) else set(map(len, ids))
         if widths != {self.slots}:
             raise DataError(
                 f"the rows have {', '.join(map(str, sorted(widths)))} attribute ids, but the schema has {self.slots} "
                 "slots: encode the rows with the same schema"
             )
-        return torch.as_tensor(np.array([row["attribute_ids"] for row in rows], dtype=np.int64))
+        return torch.as_tensor(np.array(ids, dtype=np.int64))
 
 
 Rows = TypeVar("Rows", bound="EncodedRows")
@@ -275,16 +248,10 @@ class EncodedRows(ABC):
         """Number the distinct texts in their order: (rows,), equal for rows with the same text."""
         raise NotImplementedError(f"{type(self).__name__} are numbered as their pieces")
 
-    def features(self) -> list[dict[str, Any]]:
-        """Return what a collator takes of each row."""
-        columns: dict[str, Any] = self._features() | {"attribute_ids": self.attribute_ids}
-        if self.labels is not None:
-            columns["labels"] = self.labels
-        return [{name: values[row] for name, values in columns.items()} for row in range(len(self))]
-
-    def _features(self) -> dict[str, Sequence[Any] | Array]:
-        """Return the columns of the texts that a collator takes."""
-        return {"input_ids": self.inputs}
+    def features(self) -> dict[str, Sequence[Any] | Array]:
+        """Return the columns of which a collator makes a batch."""
+        labels = {} if self.labels is None else {"labels": self.labels}
+        return {"input_ids": self.inputs, "attribute_ids": self.attribute_ids, **labels}
 
     def columns(self) -> dict[str, pa.Array]:
         """Return the columns of the Dataset from which the stock Trainer makes batches."""
@@ -325,17 +292,12 @@ class TextRows(EncodedRows):
 
     def text_numbers(self) -> npt.NDArray[np.int64]:
         """Number the distinct texts in their order: (rows,), equal for rows with the same text."""
-        starts = [None] * len(self) if self.segment_starts is None else self.segment_starts
-        known: dict[int, int] = {}
-        keys = (self._key(row, start) for row, start in enumerate(starts))
-        return np.fromiter((known.setdefault(key, len(known)) for key in keys), dtype=np.int64, count=len(self))
+        return IdLists.of(self.inputs).numbers(self.segment_starts)
 
-    def _key(self, row: int, segment_start: Any) -> int:
-        return text_key(self.inputs[row], segment_start=segment_start)
-
-    def _features(self) -> dict[str, Sequence[Any] | Array]:
+    def features(self) -> dict[str, Sequence[Any] | Array]:
+        """Return the columns of which a collator makes a batch."""
         starts = {} if self.segment_starts is None else {"segment_start": self.segment_starts}
-        return {"input_ids": self.inputs, **starts}
+        return super().features() | starts
 
     def columns(self) -> dict[str, pa.Array]:
         """Return `input_ids`, `attribute_ids`, `length`, and where there are any `segment_start` and `labels`.

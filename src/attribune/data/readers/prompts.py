@@ -9,6 +9,8 @@ import torch
 from datasets import Dataset
 from jinja2 import TemplateError
 
+from attribune.core.arrays import Array
+from attribune.data.id_lists import IdLists
 from attribune.data.readers.base import Collator, Reader, Reading, TextRows
 from attribune.data.texts import TextInput, usual_window
 from attribune.data.windows import Head, SpecialTokens, content_ids, longest_input
@@ -200,16 +202,14 @@ class PromptCollator(Collator):
         super().__init__(tokenizer, schema, pad_to_multiple_of=pad_to_multiple_of)
         self.separate, self.left = separate, left
 
-    def __call__(self, rows: Sequence[Mapping[str, Any]]) -> dict[str, torch.Tensor]:
-        """Make a batch as `Collator` does, without `text_keys`: the ids of a row are its prompt and its response."""
-        batch = super().__call__(rows)
+    def _texts(self, columns: Mapping[str, Any]) -> dict[str, torch.Tensor]:
+        """Pad the texts of rows, without `text_keys`: the ids of a row are its prompt and its response."""
+        batch = super()._texts(columns)
         del batch["text_keys"]
         return batch
 
-    def labels(self, rows: Sequence[Mapping[str, Any]], *, length: int) -> torch.Tensor | None:
+    def labels(self, labels: Sequence[Any] | Array, *, length: int) -> torch.Tensor:
         """Return the labels (B, length), or of an encoder-decoder (B, the longest), -100 where there is padding."""
-        labels = [row["labels"] for row in rows if row.get("labels") is not None]
-        if not labels:
-            return None
-        width = max(map(len, labels)) if self.separate else length
-        return self.padded(labels, length=width, filler=_IGNORED, left=self.left and not self.separate)
+        lists = IdLists.of(labels)
+        width = int(lists.lengths.max()) if self.separate else length
+        return torch.from_numpy(lists.padded(width, filler=_IGNORED, left=self.left and not self.separate))

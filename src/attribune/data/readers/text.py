@@ -12,7 +12,8 @@ import pyarrow as pa
 import torch
 from datasets import Dataset
 
-from attribune.data.readers.base import Collator, EncodedRows, Reader, Reading, TextRows, text_key
+from attribune.data.id_lists import IdLists, numbered
+from attribune.data.readers.base import Collator, EncodedRows, Reader, Reading, TextRows
 from attribune.data.texts import TextInput, usual_window
 from attribune.data.windows import (
     Chunks,
@@ -271,8 +272,12 @@ class ComparedRows(TextRows):
         sizes = (max(map(len, texts)) for texts in self.inputs)
         return np.fromiter(sizes, dtype=np.int64, count=len(self.inputs))
 
-    def _key(self, row: int, segment_start: Any) -> int:
-        return text_key(*self.inputs[row], segment_start=segment_start)
+    def text_numbers(self) -> npt.NDArray[np.int64]:
+        """Number the distinct tuples of texts in their order: (rows,), equal for rows with the same texts."""
+        starts = None if self.segment_starts is None else self.segment_starts.reshape(-1)
+        numbers = IdLists.of([ids for texts in self.inputs for ids in texts]).numbers(starts)
+        rows = numbers.reshape(len(self), len(self.inputs[0]) if len(self) else 0)
+        return numbered(map(tuple, rows.tolist()), count=len(self))
 
     def _ids_column(self) -> pa.Array:
         return pa.array(self.inputs, type=pa.list_(pa.list_(pa.int32())))
@@ -335,32 +340,20 @@ def _alone(text: TextInput, names: tuple[str, ...]) -> TextInput:
     return replace(alone, columns=text.prompt, pair=names) if text.prompt else alone
 
 
+_OF_TEXTS = ("input_ids", "segment_start")
+
+
 class CandidateCollator(Collator):
-    """Pads rows of two texts, or three, to a batch; its arguments are those of `Collator`."""
+    """Pads rows of two texts, or three, to a batch (B, C, length); otherwise as `Collator` does."""
 
-    def __call__(self, rows: Sequence[Mapping[str, Any]]) -> dict[str, torch.Tensor]:
-        """Make a batch as `Collator` does, whose `input_ids`, `attention_mask` and `token_type_ids` are (B, C, length).
-
-        `text_keys` are (B, C). Rows of single texts are padded as there.
-
-        Args:
-            rows: `input_ids` and perhaps `segment_start` of all C texts; `attribute_ids`, `labels` and `weights` of the
-                row.
-        """
-        if not rows or np.ndim(next(iter(rows[0]["input_ids"]), 0)) == 0:
-            return super().__call__(rows)
-        count = len(rows[0]["input_ids"])
-        texts = [
-            {name: row[name][place] for name in ("input_ids", "segment_start") if name in row}
-            | {"attribute_ids": row["attribute_ids"]}
-            for row in rows
-            for place in range(count)
-        ]
-        batch = super().__call__(texts)
-        attribute_ids = batch.pop("attribute_ids")[::count]
-        batch = {name: values.view(len(rows), count, *values.shape[1:]) for name, values in batch.items()}
-        targets = self.targets(rows, length=batch["input_ids"].shape[2])
-        return batch | {"attribute_ids": attribute_ids} | targets
+    def _texts(self, columns: Mapping[str, Any]) -> dict[str, torch.Tensor]:
+        """Pad and number the C texts of each row: (B, C, length), and (B, C); those of single texts as they are."""
+        rows = columns["input_ids"]
+        if np.ndim(next(iter(rows[0]), 0)) == 0:
+            return super()._texts(columns)
+        texts = {name: [text for row in columns[name] for text in row] for name in _OF_TEXTS if name in columns}
+        shape = (len(rows), len(rows[0]))
+        return {name: values.view(*shape, *values.shape[1:]) for name, values in super()._texts(texts).items()}
 
 
 @dataclass(frozen=True, kw_only=True)

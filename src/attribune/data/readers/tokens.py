@@ -8,8 +8,10 @@ from typing import Any, ClassVar, Self, cast
 
 import numpy as np
 import numpy.typing as npt
+import torch
 
 from attribune.core.arrays import IntArray
+from attribune.data.id_lists import IdLists
 from attribune.data.readers.base import Collator, EncodedRows, Pieces, Reader, Reading, TextRows
 from attribune.data.texts import TextInput, canonical_text, listed_text, usual_window
 from attribune.data.windows import Head, PairTokens, SpecialTokens, Window, content_ids, longest_input
@@ -143,10 +145,9 @@ class TokenCollator(Collator):
         super().__init__(tokenizer, schema, pad_to_multiple_of=pad_to_multiple_of)
         self.left = False
 
-    def labels(self, rows: Sequence[Mapping[str, Any]], *, length: int) -> Any:
-        """Return the labels (B, length), `UNSEEN` where there is padding; None if the rows have none."""
-        labels = [row["labels"] for row in rows if row.get("labels") is not None]
-        return self.padded(labels, length=length, filler=UNSEEN, left=False) if labels else None
+    def labels(self, labels: Sequence[Any] | npt.NDArray[Any], *, length: int) -> torch.Tensor:
+        """Return the labels (B, length), `UNSEEN` where there is padding."""
+        return torch.from_numpy(IdLists.of(labels).padded(length, filler=UNSEEN))
 
 
 class WordEncoder(TokenReader):
