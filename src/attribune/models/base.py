@@ -23,6 +23,7 @@ from attribune.backbones.added_tokens import AddedTokens, add_embeddings, added_
 from attribune.backbones.architecture import Architecture
 from attribune.backbones.int8 import check_int8
 from attribune.backbones.loading import (
+    AttentionDropout,
     LoadOptions,
     build_backbone,
     check_quantised_tuning,
@@ -217,7 +218,7 @@ class ConditionedModel(PreTrainedModel):
         task: Task,
         method: MethodConfig | None,
         tuning: str | None,
-        attention_dropout: float | None,
+        attention_dropout: AttentionDropout,
         revision: str | None,
         dtype: torch.dtype,
         options: LoadOptions,

@@ -26,7 +26,7 @@ from transformers.modeling_outputs import CausalLMOutputWithPast, Seq2SeqLMOutpu
 from transformers.utils.generic import can_return_tuple
 
 from attribune.backbones.architecture import LANGUAGE_MODEL
-from attribune.backbones.loading import LoadOptions
+from attribune.backbones.loading import AttentionDropout, LoadOptions
 from attribune.data.texts import TextInput
 from attribune.errors import ConfigError, DataError
 from attribune.methods import METHODS, MethodConfig
@@ -79,7 +79,7 @@ class AttributeGenerator(ConditionedModel, GenerationMixin):
         method: MethodConfig | None = None,
         task: Generation | None = None,
         tuning: str | None = None,
-        attention_dropout: float | None = None,
+        attention_dropout: AttentionDropout = None,
         revision: str | None = None,
         dtype: torch.dtype = torch.float32,
         attn_implementation: str | None = None,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Literal, Self
 
 from pydantic import field_validator, model_validator
 
@@ -50,10 +50,10 @@ class BackboneRecipe(Settings):
         "how the vectors of chunks are combined: `robert`, `tobert`, `hibert`, or a tree of its settings; "
         "by default their mean",
     )
-    attention_dropout: Dropout | None = described(
-        None,
-        "dropout on the backbone's attention weights in training; by default that of the pretrained model; "
-        "0 is faster for long texts on a CPU, since attention is then fused",
+    attention_dropout: Dropout | Literal["auto"] | None = described(
+        "auto",
+        "dropout on the backbone's attention weights in training: a number, or null for that of the pretrained model; "
+        "`auto` is that if the backbone is tuned, and none if it is frozen, which is faster and needs less memory",
     )
     options: dict[str, Any] = described({}, "of backbones without pretraining")
     word_vectors: str | None = described(None, "file of initial word vectors for such a backbone")
@@ -78,7 +78,7 @@ class BackboneRecipe(Settings):
         chosen = {
             "tuning": self.tuning not in (None, "full"),
             "revision": self.revision is not None,
-            "attention_dropout": self.attention_dropout is not None,
+            "attention_dropout": self.attention_dropout not in (None, "auto"),
             "added_tokens": self.added_tokens != "refuse",
         }
         if not self.is_pretrained and any(chosen.values()):

@@ -19,7 +19,7 @@ import transformers
 from datasets import Dataset
 from transformers import PreTrainedModel, PreTrainedTokenizerBase, TrainerState
 
-from attribune.backbones.loading import build_backbone, load_tokenizer
+from attribune.backbones.loading import AttentionDropout, build_backbone, load_tokenizer
 from attribune.backbones.untrained import UNTRAINED
 from attribune.core.device import computing_in, default_device
 from attribune.core.door import as_argument
@@ -221,7 +221,7 @@ def build_model(plan: ModelPlan, source: DataPlan, data: PreparedData, reporter:
         "task": data.task,
         "method": plan.method,
         "tuning": plan.tuning,
-        "attention_dropout": backbone.attention_dropout,
+        "attention_dropout": _attention_dropout(plan),
         "revision": backbone.revision,
         "tokenizer": tokenizer,
         "text_input": source.text,
@@ -233,6 +233,13 @@ def build_model(plan: ModelPlan, source: DataPlan, data: PreparedData, reporter:
         transferred = AttributeSource.load(plan.transfer.run)
         transferred.load_into(model, frozen=plan.transfer.frozen, full_model=plan.transfer.full_model)
     return model
+
+
+def _attention_dropout(plan: ModelPlan) -> AttentionDropout:
+    chosen = plan.backbone.attention_dropout
+    if chosen == "auto":
+        return "off" if plan.tuning == "frozen" else None
+    return chosen
 
 
 def _continued_backbone(run: str) -> tuple[PreTrainedModel, PreTrainedTokenizerBase | None]:

@@ -355,7 +355,7 @@ class Experiment(Settings):
             "evaluation": evaluation,
             "task": {**task, **setting.task},
             "method": {**self.methods.get(setting.method["name"], {}), **setting.method},
-            "backbone": {**self.backbone, **setting.backbone},
+            "backbone": {"attention_dropout": None, **self.backbone, **setting.backbone},
             "training": self._training(cell),
         }
 
