@@ -23,12 +23,22 @@ from attribune.core.device import is_recorded, product_dtype
 from attribune.functional.injector import kronecker_factors
 from attribune.functional.tanh_sum import tanh_factors, terms_within
 
-__all__ = ["FactoredAdapter", "can_be_factored", "factored_adapters", "phm_factors"]
+__all__ = [
+    "LARGEST_POWER",
+    "PRODUCT_DTYPES",
+    "FactoredAdapter",
+    "can_be_factored",
+    "cast_adapters",
+    "factored_adapters",
+    "phm_factors",
+]
 
 Factors: TypeAlias = tuple[Tensor, Tensor]
 
-_DTYPES = (torch.float32, torch.bfloat16)
-_LARGEST = 1 << 22  # numbers in one power of the values' factors at all sites; the powers, 4 to 12, take up to 200 MB
+PRODUCT_DTYPES = (torch.float32, torch.bfloat16)
+LARGEST_POWER = (
+    1 << 22
+)  # numbers in one power of the values' factors at all sites; the powers, 4 to 12, take up to 200 MB
 
 
 def can_be_factored(z: Float[Tensor, "U Z"], rows: int, *, sites: int, size: int) -> bool:
@@ -38,9 +48,9 @@ def can_be_factored(z: Float[Tensor, "U Z"], rows: int, *, sites: int, size: int
         rows: B.
         size: O·A, the numbers at one site from which a value's weight is made.
     """
-    if is_recorded() or z.dtype != torch.float32 or product_dtype(z) not in _DTYPES:
+    if is_recorded() or z.dtype != torch.float32 or product_dtype(z) not in PRODUCT_DTYPES:
         return False
-    return 0 < sites * size * (len(z) + rows) <= _LARGEST
+    return 0 < sites * size * (len(z) + rows) <= LARGEST_POWER
 
 
 def phm_factors(
@@ -105,8 +115,17 @@ def factored_adapters(h: Float[Tensor, "B T H"], adapters: Sequence[FactoredAdap
         result: Tensor = _FactoredAdapters.apply(dtype, sizes, h, *chain.from_iterable(operands))  # type: ignore[no-untyped-call]
         return result
     with torch.autocast(h.device.type, enabled=False):
-        for own in operands:
-            h = _adapt(h, h.to(dtype), *(x.to(dtype) for x in own))[0]
+        return cast_adapters(h, [[x.to(dtype) for x in own] for own in operands])
+
+
+def cast_adapters(h: Float[Tensor, "B T H"], operands: Sequence[Sequence[Tensor]]) -> Float[Tensor, "B T H"]:
+    """Apply adapters as `factored_adapters` does, without gradients and autocast.
+
+    Args:
+        operands: of each adapter C, b, W_up, b_up, and the factors of its attributes, all in the precision of products.
+    """
+    for own in operands:
+        h = _adapt(h, h.to(own[0].dtype), *own)[0]
     return h
 
 
@@ -147,6 +166,8 @@ def _adapt(
     W = _weight(C, factors)
     if W.dim() == 3:
         a = torch.baddbmm(b.unsqueeze(-2).expand(*x.shape[:2], -1), x, W)
+    elif b.dim() == 1:
+        a = torch.addmm(b, x.reshape(-1, len(W)), W).view(*x.shape[:2], -1)
     else:
         a = (x.reshape(-1, len(W)) @ W).view(*x.shape[:2], -1).add_(b.unsqueeze(-2))
     change = torch.addmm(b_up, gelu(a).view(-1, a.shape[-1]), W_up).view(h.shape)

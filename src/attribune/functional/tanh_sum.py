@@ -17,7 +17,15 @@ from torch import Tensor
 
 from attribune.core.device import is_recorded
 
-__all__ = ["TanhImplementation", "tanh_factors", "tanh_sum", "terms_within"]
+__all__ = [
+    "TanhImplementation",
+    "odd_powers",
+    "right_factor",
+    "tanh_factors",
+    "tanh_sum",
+    "terms_for",
+    "terms_within",
+]
 
 TanhImplementation = Literal["auto", "polynomial", "exact"]
 
@@ -93,21 +101,34 @@ def tanh_factors(
     Args:
         terms: how many powers, from `terms_within`.
     """
+    right, scale = right_factor(K, terms)
+    z = (z_hat * scale[:, None, :, None]).transpose(2, 3)
+    return odd_powers(z, terms, dim=4).flatten(3), right
+
+
+def right_factor(K: Float[Tensor, "S O H"], terms: int) -> tuple[Float[Tensor, "S K H"], Float[Tensor, "S O"]]:
+    """Return the right one of `tanh_factors`, and what z_hat is multiplied with before its powers are taken."""
     # Scaled to |K| <= 1, so that no power of a number overflows whose product with the other's would not.
     scale = K.detach().abs().amax(dim=2).clamp(min=torch.finfo(K.dtype).tiny)
-    z, k = (z_hat * scale[:, None, :, None]).transpose(2, 3), K / scale[..., None]
-    z_squared, k_squared = z * z, k * k
-    z_powers, k_powers = [z], [k]
+    c = K.new_tensor(_coefficients(terms))
+    return (odd_powers(K / scale[..., None], terms, dim=2) * c[:, None]).flatten(1, 2), scale
+
+
+def odd_powers(x: Tensor, terms: int, *, dim: int) -> Tensor:
+    """Return x, x³, x⁵, ... side by side in a further dimension."""
+    powers, squared = [x], x * x
     for _ in range(terms - 1):
-        z_powers.append(z_powers[-1] * z_squared)
-        k_powers.append(k_powers[-1] * k_squared)
-    c = k.new_tensor(_coefficients(terms))
-    return torch.stack(z_powers, dim=4).flatten(3), (torch.stack(k_powers, dim=2) * c[:, None]).flatten(1, 2)
+        powers.append(powers[-1] * squared)
+    return torch.stack(powers, dim=dim)
 
 
 def terms_within(z_hat: Float[Tensor, "*S U O A"], K: Float[Tensor, "*S O H"]) -> int | None:
     """Return how many odd powers are enough for all products of `tanh_sum`; None where one is too large for them."""
-    largest = float(_reach(z_hat, K).max()) if z_hat.numel() else 0.0
+    return terms_for(float(_reach(z_hat, K).max()) if z_hat.numel() else 0.0)
+
+
+def terms_for(largest: float) -> int | None:
+    """Return how many odd powers are enough for arguments up to this; None where it is too large for them."""
     return next((terms for limit, terms in _POWERS if largest <= limit), None)
 
 

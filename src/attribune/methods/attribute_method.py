@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
 
 import torch
 from jaxtyping import Float, Int
@@ -19,6 +19,7 @@ from attribune.methods.config import MethodConfig, VectorMethodConfig
 from attribune.methods.descriptions import DescribedValues
 from attribune.methods.dropout import drop_attributes
 from attribune.methods.host import Host
+from attribune.methods.plan import Plan, Watch
 from attribune.methods.shapes import AttributeIds, DropoutDraw
 from attribune.schema.attributes import Slots
 
@@ -84,6 +85,7 @@ class AttributeMethod(Method):
             )
         self.slots = tuple(host.slots)
         self.shards: list[RowShard] = []
+        self._packed: tuple[Watch, Plan | None] | None = None
         self.attribute_dropout: float = getattr(config, "attribute_dropout", 0.0)
         self.tables = nn.ParameterList()
         self.described = nn.ModuleDict()
@@ -171,6 +173,36 @@ class AttributeMethod(Method):
             for number, slots in enumerate(self.slots[: len(self.tables)])
         )
         return Condition(rows=rows, ids=attribute_ids, values=values)
+
+    def plan(self) -> Plan | None:
+        """Return the plan of passes without gradients; None if the method has none, or not for its parameters."""
+        return None
+
+    def planned(self, attribute_ids: AttributeIds, rows: int) -> Condition | None:
+        """Return the condition of a pass by plan: of one value per attribute, which has a vector of its own."""
+        if not self._can_plan or any(slots.count > 1 for slots in self.slots):
+            return None
+        if self._packed is None or self._packed[0].sees_change():
+            watch = Watch([self, *self.modules_at])
+            with torch.no_grad():
+                # A row without a value has the vector of id 0, which is zero unless it is learned.
+                is_zero = self.learns_unknown or not any(table[0].any() for table in self.tables)
+                self._packed = watch, self.plan() if watch.is_possible and is_zero else None
+        plan = self._packed[1]
+        if plan is None or (plan.most_rows is not None and rows > plan.most_rows):
+            return None
+        ids = [slots.of(attribute_ids)[:, 0] for slots in self.slots]
+        return Condition(rows=rows, ids=attribute_ids, planned=plan.rows(ids))
+
+    @property
+    def _can_plan(self) -> bool:
+        """Whether the vectors of all values are the rows of their tables."""
+        is_own = not self.described and not self.shards and len(self.tables) == len(self.slots)
+        return is_own and type(self).plan is not AttributeMethod.plan
+
+    def _apply(self, fn: Callable[..., Any], recurse: bool = True) -> Self:
+        self._packed = None
+        return super()._apply(fn, recurse)
 
 
 class VectorMethod(AttributeMethod):

@@ -130,12 +130,17 @@ class Method(nn.Module):
         self.holder = ConditionHolder()
         self.acts_at: list[Site] = []
         self.sites = nn.ModuleList()
+        self.modules_at: list[nn.Module] = []  # of the backbone
         self._precision: torch.dtype | None = None
         self._inputs: dict[str, Tensor] = {}  # of modules that call a projection twice, while they run
 
     def condition(self, attribute_ids: AttributeIds | None, rows: int, draw: DropoutDraw | None = None) -> Condition:
         """Collect the attributes of a batch of B rows; `draw` holds the random numbers of attribute dropout."""
         return Condition(rows=rows)
+
+    def planned(self, attribute_ids: AttributeIds, rows: int) -> Condition | None:
+        """Return the condition of a pass by plan, without gradients; None if the method, or this pass, has none."""
+        return None
 
     def embed(
         self, input_ids: InputIds, attention_mask: Mask, condition: Condition, embeddings: nn.Module
@@ -208,6 +213,7 @@ class Method(nn.Module):
 
     def install(self, backbone: nn.Module) -> None:
         """Hook the site modules to the backbone. Must come before compilation and DDP, and after LoRA is added."""
+        self.modules_at = [backbone.get_submodule(site.path) for site in self.acts_at]
         # A partial of a bound method can be copied and pickled, a closure cannot.
         for index, site in enumerate(self.acts_at):
             backbone.get_submodule(site.path).register_forward_hook(partial(self._at_site, index))
@@ -250,7 +256,10 @@ class Method(nn.Module):
             if self.ablation.columns is None:
                 return output
             condition = condition.hidden()
-        return site.with_part(output, self.act_at(index, module, args, site.part_of(output), condition))
+        part = site.part_of(output)
+        if condition.planned is not None:
+            return site.with_part(output, condition.planned.act(index, args, part))
+        return site.with_part(output, self.act_at(index, module, args, part, condition))
 
     def act_at(
         self,

@@ -139,6 +139,14 @@ class _CombinedMethod(Method):
         parts = tuple(part.condition(attribute_ids, rows, draw) for part in self._each())
         return Condition(rows=rows, parts=parts)
 
+    def planned(self, attribute_ids: AttributeIds, rows: int) -> Condition | None:
+        """Return the condition in which those methods that have plans act by them."""
+        parts = [part.planned(attribute_ids, rows) for part in self._each()]
+        if not any(parts):
+            return None
+        each = zip(parts, self._each(), strict=True)
+        return Condition(rows=rows, parts=tuple(found or part.condition(attribute_ids, rows) for found, part in each))
+
     def enable_weight_cache(self, megabytes: float) -> None:
         """Divide the cache evenly among the methods."""
         for part in self._each():

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from attribune.core.device import is_recorded
 from attribune.errors import DataError
+from attribune.methods.plan import PlannedRows
 from attribune.methods.shapes import AttributeIds, Mask
 from attribune.methods.weight_cache import CachedRows
 from attribune.schema.attributes import Slots
@@ -108,6 +109,7 @@ class Condition:
         rows: B.
         ids: after attribute dropout; None for methods without attributes.
         values: of each attribute.
+        planned: the rows of a pass by plan, which has no values.
         parts: the conditions of the methods in a combination.
         chunks: C, the number of rows of the backbone's batch into which each document is cut.
         token_mask: 1 where the backbone's batch has a real token of the text; known inside the backbone.
@@ -121,6 +123,7 @@ class Condition:
     rows: int
     ids: AttributeIds | None = None
     values: tuple[Values, ...] = ()
+    planned: PlannedRows | None = None
     parts: tuple[Condition, ...] = ()
     chunks: int = 1
     token_mask: Mask | None = None
@@ -153,6 +156,7 @@ class Condition:
             rows=self.rows * times,
             ids=None if self.ids is None else self.ids.repeat_interleave(times, dim=0),
             values=tuple(values.over_chunks(times) for values in self.values),
+            planned=None if self.planned is None else self.planned.repeated(times),
             parts=tuple(part.repeated(times, chunks=chunks) for part in self.parts),
             chunks=chunks,
             without=None if self.without is None else self.without.repeated(times, chunks=chunks),

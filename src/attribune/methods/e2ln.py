@@ -100,6 +100,9 @@ class _E2lnMethod(Method):
             return super().condition(attribute_ids, rows, draw)
         return self.personal.condition(attribute_ids, rows, draw)
 
+    def planned(self, attribute_ids: AttributeIds, rows: int) -> Condition | None:
+        return None if self.personal is None else self.personal.planned(attribute_ids, rows)
+
     def merge(self, config: MethodConfig, condition: Condition, target: MergeTarget) -> MergedMethod:
         """Merge into the method without attributes, with changed gains and biases of the backbone."""
         if self.personal is None:

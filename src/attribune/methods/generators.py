@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Self
 
 import psutil
 import torch
@@ -13,9 +14,21 @@ from torch import Tensor, nn
 from attribune import functional
 from attribune.errors import ConfigError
 from attribune.functional.factored import can_be_factored
+from attribune.functional.injector import kronecker_factors
+from attribune.functional.tanh_sum import odd_powers, right_factor, terms_for
 from attribune.methods.config import VectorMethodConfig
 
-__all__ = ["Generator", "GeneratorSettings", "build_generator", "check_memory", "factors_of_sites"]
+__all__ = [
+    "Generator",
+    "GeneratorSettings",
+    "TableFactors",
+    "build_generator",
+    "check_memory",
+    "factors_of_sites",
+]
+
+_CHUNK = 1 << 22  # numbers at once, of values that are looked at one by one
+_MOST_CHECKED = 10**11  # products that this takes at most: seconds
 
 
 class GeneratorSettings(VectorMethodConfig):
@@ -122,6 +135,55 @@ def factors_of_sites(
         return None
     sigma, s, A_o = (torch.stack(one) for one in zip(*((one.sigma, one.s, one.A_o) for one in of_sites), strict=True))
     return functional.phm_factors(z, membership, sigma, s, A_o)
+
+
+class TableFactors:
+    """The factors of the weights of all sites, with as many powers as any value of a table needs.
+
+    Attributes:
+        right: (S, K, H).
+    """
+
+    def __init__(self, generators: Sequence[_Phm], table: Float[Tensor, "U Z"], terms: int) -> None:
+        sigma, K = _stacked(generators, table)
+        self.right, scale = right_factor(K, terms)
+        S, O, A, _ = sigma.shape
+        self._shape, self._terms = (S, O, A), terms
+        self._scaled = (sigma * scale[..., None, None]).flatten(0, 2).T.contiguous()
+
+    @classmethod
+    def of(cls, generators: Sequence[Generator | None], table: Float[Tensor, "U Z"]) -> Self | None:
+        """Return the factors; None for other generators, or values that are too large for powers."""
+        of_sites = [one for one in generators if isinstance(one, _Phm)]
+        if not of_sites or len(of_sites) < len(generators) or table.dtype != torch.float32:
+            return None
+        terms = _terms_of_table(*_stacked(of_sites, table), table)
+        return None if terms is None else cls(of_sites, table, terms)
+
+    def left(self, z: Float[Tensor, "B Z"]) -> Float[Tensor, "S B A K"]:
+        """Return the left factors of rows with these vectors."""
+        z_hat = (z @ self._scaled).view(-1, *self._shape).permute(1, 0, 3, 2)
+        return odd_powers(z_hat, self._terms, dim=4).flatten(3)
+
+
+def _stacked(
+    generators: Sequence[_Phm], table: Float[Tensor, "U Z"]
+) -> tuple[Float[Tensor, "S O A Z"], Float[Tensor, "S O H"]]:
+    sigma, s, A_o = (torch.stack(one) for one in zip(*((one.sigma, one.s, one.A_o) for one in generators), strict=True))
+    return sigma, kronecker_factors(table[:1], sigma, s, A_o)[1]
+
+
+def _terms_of_table(
+    sigma: Float[Tensor, "S O A Z"], K: Float[Tensor, "S O H"], table: Float[Tensor, "U Z"]
+) -> int | None:
+    """Return how many powers are enough for all values of a table, by their lengths or, if too many, one by one."""
+    reach = (sigma * K.abs().amax(dim=2)[..., None, None]).flatten(0, 2)
+    bound = terms_for(float(reach.norm(dim=1).max() * table.norm(dim=1).max()))
+    if bound == terms_for(0.0) or (bound is not None and len(table) * reach.numel() > _MOST_CHECKED):
+        return bound
+    step = max(1, _CHUNK // len(reach))
+    largest = [float((table[start : start + step] @ reach.T).abs().max()) for start in range(0, len(table), step)]
+    return terms_for(max(largest))
 
 
 def check_memory(config: GeneratorSettings, *, hidden: int, copies: int) -> None:

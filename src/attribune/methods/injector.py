@@ -6,7 +6,7 @@ from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
-from typing import ClassVar, Literal, Self, cast
+from typing import Any, ClassVar, Literal, Self, cast
 
 import torch
 from jaxtyping import Float, Int
@@ -17,15 +17,23 @@ from attribune import functional
 from attribune.backbones.placement import SiteKind
 from attribune.core.device import is_recorded, product_dtype
 from attribune.errors import ConfigError
-from attribune.functional.factored import FactoredAdapter
+from attribune.functional.factored import LARGEST_POWER, PRODUCT_DTYPES, FactoredAdapter, cast_adapters
 from attribune.methods.adapter import Adapter, AdapterSite, Bottleneck
 from attribune.methods.attribute_method import VectorMethod
 from attribune.methods.base import Method, SiteModule
 from attribune.methods.condition import Condition, Generated, Values
 from attribune.methods.config import LayerMethodConfig, MethodConfig
-from attribune.methods.generators import Generator, GeneratorSettings, build_generator, check_memory, factors_of_sites
+from attribune.methods.generators import (
+    Generator,
+    GeneratorSettings,
+    TableFactors,
+    build_generator,
+    check_memory,
+    factors_of_sites,
+)
 from attribune.methods.host import Host
 from attribune.methods.merging import MergedMethod, MergeTarget, own_tensors
+from attribune.methods.plan import Plan, PlannedRows
 from attribune.methods.shapes import AttributeIds, DropoutDraw, States
 from attribune.methods.weight_cache import CachedRows, WeightCache
 from attribune.schema.attributes import Slots
@@ -156,6 +164,19 @@ class InjectorMethod(VectorMethod):
         values = tuple(self._with_factors(number, values) for number, values in enumerate(condition.values))
         return replace(condition, values=values)
 
+    def plan(self) -> Plan | None:
+        """Return the plan of weights from factors; None where they have none, or adapters are side by side."""
+        sites = [cast(InjectorSite, site) for site in self.sites]
+        if not sites or sites[0].is_parallel:
+            return None
+        adapters = [[cast(AttributeAdapter, site.attributes[m]) for site in sites] for m in range(len(self.tables))]
+        factors = [
+            TableFactors.of([adapter.g for adapter in own], table)
+            for own, table in zip(adapters, self.tables, strict=True)
+        ]
+        found = [one for one in factors if one is not None]
+        return _InjectorPlan(list(self.tables), sites, adapters, found) if len(found) == len(factors) else None
+
     def _with_caches(self, condition: Condition) -> Condition:
         if not self._caches or self.training or torch.is_grad_enabled() or is_recorded():
             return condition
@@ -250,11 +271,12 @@ class InjectorSite(SiteModule):
 
     def _up(self) -> tuple[Float[Tensor, "NA H"], Float[Tensor, " H"]]:
         """Return the up projections of all adapters one below the other, and the sum of their biases."""
-        adapters = self._adapters()
+        adapters = self.adapters()
         b_up = torch.stack([adapter.b_up for adapter in adapters]).sum(dim=0)
         return torch.cat([adapter.W_up for adapter in adapters]), b_up
 
-    def _adapters(self) -> list[Bottleneck]:
+    def adapters(self) -> list[Bottleneck]:
+        """Return the task adapter, if there is one, and those of the attributes."""
         task = [] if self.task is None else [self.task]
         return [*task, *cast(Iterable[AttributeAdapter], self.attributes)]
 
@@ -372,3 +394,65 @@ def _generated_at(adapters: Sequence[AttributeAdapter], values: Values, *, is_su
         b = of_rows.view(len(membership), *b.shape).transpose(0, 1)
     left, right = factors
     return Generated(left.unbind(), right.unbind(), b.unbind())  # one gradient for all sites
+
+
+class _InjectorPlan(Plan):
+    """Weights and biases of all sites come from one product of the vectors of each attribute."""
+
+    def __init__(
+        self,
+        tables: Sequence[Tensor],
+        sites: Sequence[InjectorSite],
+        adapters: Sequence[Sequence[AttributeAdapter]],
+        factors: Sequence[TableFactors],
+    ) -> None:
+        super().__init__(tables)
+        self.sites, self.factors = sites, factors
+        self.most_rows = LARGEST_POWER // max(
+            sum(cast(Tensor, cast(Generator, one.g).sigma)[..., 0].numel() for one in own) for own in adapters
+        )
+        self._biases = [_bias_maps(own) for own in adapters]
+        self._cast: dict[torch.dtype, list[list[list[Tensor]]]] = {}
+
+    def _operands(self, dtype: torch.dtype) -> list[list[list[Tensor]]]:
+        """Return of each site the operands of its adapters that are the same for all rows."""
+        if dtype not in self._cast:
+            self._cast[dtype] = [
+                [
+                    [x.to(dtype) for x in (one.W_down, one.b_down, one.W_up, one.b_up)]
+                    + ([] if one is site.task else [self.factors[m - len(own)].right[number].to(dtype)])
+                    for m, one in enumerate(own)
+                ]
+                for number, site in enumerate(self.sites)
+                for own in [site.adapters()]
+            ]
+        return self._cast[dtype]
+
+    def terms(self, vectors: Sequence[Float[Tensor, "B Z"]], dtype: torch.dtype) -> list[tuple[Any, Any]]:
+        """Return the left factors and the biases of each attribute, of each site."""
+        found = []
+        for z, factors, (G, c) in zip(vectors, self.factors, self._biases, strict=True):
+            left = factors.left(z).to(dtype)
+            of_rows = c.expand(len(z), *c.shape) if G is None else torch.addmm(c.flatten(), z, G).view(-1, *c.shape)
+            found.append((left.unbind(), of_rows.to(dtype).unbind(1)))
+        return found
+
+    def act(self, index: int, rows: PlannedRows, inputs: tuple[Any, ...], output: States) -> Tensor:
+        """Apply the adapters of a site, one after the other."""
+        dtype = output.dtype if output.dtype in PRODUCT_DTYPES else torch.float32
+        terms, operands = rows.terms(dtype), []
+        own = self._operands(dtype)[index]
+        for m, (C, b, W_up, b_up, *right) in enumerate(own, start=len(terms) - len(own)):
+            if m >= 0:
+                left, b = terms[m][0][index], terms[m][1][index]
+                right = [left, *right]
+            operands.append([C, b, W_up, b_up, *right])
+        return cast_adapters(output, operands).to(output.dtype)
+
+
+def _bias_maps(adapters: Sequence[AttributeAdapter]) -> tuple[Float[Tensor, "Z SA"] | None, Float[Tensor, "S A"]]:
+    """Return the maps of a vector to the biases of all sites, and what all rows share of these."""
+    c = torch.stack([one.b_down for one in adapters])
+    if adapters[0].G is None:
+        return None, c
+    return torch.cat([cast(Tensor, one.G) for one in adapters]).T.contiguous(), c

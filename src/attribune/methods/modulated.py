@@ -43,6 +43,10 @@ class ModulatedSite(LowRankSite):
         self.M = nn.Parameter(torch.randn(config.rank, width) * deviation)
         nn.init.normal_(self.P, std=deviation)
 
+    def of_rows(self) -> tuple[Float[Tensor, "r MZ"], Float[Tensor, "r MZ"] | None]:
+        """Return the maps of a row's vectors: to what is added to the inner features, and to how they are scaled."""
+        return self.P, self.M
+
     def merge(self, site: Site, a: Float[Tensor, " MZ"]) -> LowRank:
         """For a row's vectors: LoRA with the factors ``diag(1 + M a) A`` and B, and the bias ``B P a``."""
         merged = super().merge(site, a)

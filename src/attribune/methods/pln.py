@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, Any, ClassVar, Literal, Self, cast
 
 import torch
@@ -20,6 +21,7 @@ from attribune.methods.config import AttributeMethodConfig, LayerMethodConfig, M
 from attribune.methods.host import Host
 from attribune.methods.merging import MergedMethod, MergeTarget, add_to_bias, base_layer
 from attribune.methods.plain import Plain
+from attribune.methods.plan import LinearPlan, Plan, PlannedRows
 from attribune.methods.shapes import States
 
 __all__ = ["NormConfig", "NormMethod", "NormSite", "Pln"]
@@ -124,6 +126,13 @@ class NormMethod(AttributeMethod):
             kind = NormSite if site.kind.endswith("_norm") else _BiasSite
             self.add_site(site, kind(config, site, sizes))
 
+    def plan(self) -> Plan | None:
+        """Return the plan of linear maps; None for other fusions."""
+        sites = [cast(NormSite | _BiasSite, site) for site in self.sites]
+        if not sites or any(site.bias.kind != "linear" for site in sites):
+            return None
+        return _NormPlan(list(self.tables), sites, self.modules_at)
+
     def merge(self, config: MethodConfig, condition: Condition, target: MergeTarget) -> MergedMethod:
         """Merge into gains and biases of the backbone."""
         merged: dict[str, Tensor] = {}
@@ -188,3 +197,33 @@ class _BiasSite(SiteModule):
         """Add the bias of each row: ``W x + bias + L e``."""
         change: Tensor = self.bias(condition)
         return output + change.unsqueeze(1)
+
+
+class _NormPlan(LinearPlan):
+    """A norm is ``gain ⊙ normed + shift`` with ``gain = 1 + L_g a`` and ``shift = (L_b - bias ⊙ L_g) a``.
+
+    That is `functional.personalised_norm`, solved for the norm's output.
+    """
+
+    def __init__(
+        self, tables: Sequence[Tensor], sites: Sequence[NormSite | _BiasSite], modules: Sequence[nn.Module]
+    ) -> None:
+        maps: list[Tensor] = []
+        constants: list[Tensor] = []
+        self.places: list[tuple[int, int | None]] = []  # of each site's terms: the shift, and of norms the gain
+        for site, module in zip(sites, modules, strict=True):
+            shift, one = site.bias.L, torch.ones(len(site.bias.L), device=site.bias.L.device)
+            gain = site.gain.L if isinstance(site, NormSite) else None
+            if gain is not None and (bias := getattr(module, "bias", None)) is not None:
+                shift = shift - bias.to(shift.dtype).unsqueeze(1) * gain
+            self.places.append((len(maps), None if gain is None else len(maps) + 1))
+            maps += [shift] if gain is None else [shift, gain]
+            constants += [0 * one] if gain is None else [0 * one, one]
+        super().__init__(tables, maps, constants)
+
+    def act(self, index: int, rows: PlannedRows, inputs: tuple[Any, ...], output: States) -> Tensor:
+        """Scale and shift the output of a norm, or shift that of a linear map."""
+        terms, (shift, gain) = rows.terms(output.dtype), self.places[index]
+        if gain is None:
+            return cast(Tensor, output + terms[shift])
+        return torch.addcmul(terms[shift], output, terms[gain])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import groupby
 from typing import Annotated, Any, ClassVar, Literal, cast
 
 import torch
@@ -19,6 +20,7 @@ from attribune.methods.config import AttributeMethodConfig, LayerMethodConfig, M
 from attribune.methods.host import Host
 from attribune.methods.merging import LowRank, MergedMethod, MergeTarget
 from attribune.methods.plain import Plain
+from attribune.methods.plan import LinearPlan, Plan, PlannedRows
 
 __all__ = ["LowRankConfig", "LowRankMethod", "LowRankSite", "Plora"]
 
@@ -68,6 +70,10 @@ class LowRankMethod(AttributeMethod):
         for site in host.at(*config.target_modules):
             self.add_site(site, module(config, site, width=config.vector_size * len(host.slots)))
 
+    def plan(self) -> Plan:
+        """Return the plan, in which projections with the same input share a product."""
+        return _LowRankPlan(self)
+
     def merge(self, config: MethodConfig, condition: Condition, target: MergeTarget) -> MergedMethod:
         """Merge into LoRA with a bias, for which the attributes stand in a constant of the inner features."""
         a = condition.vectors()[0]
@@ -85,6 +91,10 @@ class LowRankSite(SiteModule):
         self.P = nn.Parameter(torch.randn(config.rank, width))
         self.B = nn.Parameter(torch.zeros(site.features, config.rank))
 
+    def of_rows(self) -> tuple[Float[Tensor, "r MZ"], Float[Tensor, "r MZ"] | None]:
+        """Return the maps of a row's vectors: to what is added to the inner features, and to how they are scaled."""
+        return self.P, None
+
     def merge(self, site: Site, a: Float[Tensor, " MZ"]) -> LowRank:
         """For a row's vectors: ``B (A x + P a)`` is ``B A x`` and the bias ``B P a``."""
         return LowRank(site, self.A.detach(), self.B.detach(), self.B @ (self.P @ a), self.scale)
@@ -97,3 +107,53 @@ class LowRankSite(SiteModule):
         return functional.personalised_low_rank(
             output, x, condition.vectors(), self.A, self.P, self.B, scale=self.scale
         )
+
+
+class _LowRankPlan(LinearPlan):
+    """Neighbouring projections of one attention read the same states, by the A of all of them side by side.
+
+    A site adds ``B' ((1 + M a) ⊙ A x + P a)``, with the scale in B', to the output of its projection in place.
+    """
+
+    def __init__(self, method: LowRankMethod) -> None:
+        maps: list[Tensor] = []
+        constants: list[Tensor] = []
+        self.groups: list[tuple[Tensor, int, int | None]] = []  # A, and the terms that shift and scale A x
+        self.places: list[tuple[int, slice, Tensor]] = []  # of each site: its group, its features there, and B'
+        of_sites = zip(method.acts_at, cast(Iterable[LowRankSite], method.sites), strict=True)
+        for _, group in groupby(of_sites, key=lambda one: (one[0].path.rpartition(".")[0], one[0].kind == "o_proj")):
+            sites, start = [site for _, site in group], 0
+            for site in sites:
+                features = slice(start, start := start + len(site.A))
+                self.places.append((len(self.groups), features, site.scale * site.B.T))
+            shifts, scales = zip(*(site.of_rows() for site in sites), strict=True)
+            terms = [torch.cat(shifts), *([] if scales[0] is None else [torch.cat(scales)])]
+            shift, scale = len(maps), None if scales[0] is None else len(maps) + 1
+            self.groups.append((torch.cat([site.A for site in sites]).T, shift, scale))
+            maps += terms
+            constants += [one[:, 0] * 0 + number for number, one in enumerate(terms)]
+        self._cast: dict[torch.dtype, tuple[list[Tensor], list[Tensor]]] = {}
+        super().__init__(list(method.tables), maps, constants)
+
+    def _factors(self, dtype: torch.dtype) -> tuple[list[Tensor], list[Tensor]]:
+        """Return A of each group and B' of each site."""
+        if dtype not in self._cast:
+            down = [A.to(dtype).contiguous() for A, _, _ in self.groups]
+            self._cast[dtype] = down, [B.to(dtype).contiguous() for _, _, B in self.places]
+        return self._cast[dtype]
+
+    def act(self, index: int, rows: PlannedRows, inputs: tuple[Any, ...], output: Float[Tensor, "B T out"]) -> Tensor:
+        """Add the term to the output of the projection."""
+        group, features, _ = self.places[index]
+        known = rows.memory.get(group)
+        if known is None or known[0] is not inputs[0]:
+            known = rows.memory[group] = inputs[0], self._inner(group, rows, inputs[0], output.dtype)
+        inner, B = known[1][:, features], self._factors(output.dtype)[1][index]
+        return output.reshape(-1, output.shape[-1]).addmm_(inner, B).view(output.shape)
+
+    def _inner(self, group: int, rows: PlannedRows, x: Float[Tensor, "B T in"], dtype: torch.dtype) -> Tensor:
+        """Return the inner features of a group, (B T, features)."""
+        terms, (_, shift, scale) = rows.terms(dtype), self.groups[group]
+        product = (x.to(dtype).reshape(-1, x.shape[-1]) @ self._factors(dtype)[0][group]).view(*x.shape[:-1], -1)
+        inner = product.add_(terms[shift]) if scale is None else torch.addcmul(terms[shift], product, terms[scale])
+        return inner.view(-1, inner.shape[-1])

@@ -37,7 +37,7 @@ from attribune.backbones.sites import find_layers, first_position, most_position
 from attribune.backbones.sparse_attention import prepare_sparse_attention
 from attribune.backbones.tuning import tune_backbone
 from attribune.core.config import short_repr
-from attribune.core.device import default_float32
+from attribune.core.device import default_float32, is_recorded
 from attribune.core.process import require_memory
 from attribune.data.batching import batches_by_length
 from attribune.data.memory import Memory, memory_of
@@ -461,6 +461,8 @@ class ConditionedModel(PreTrainedModel):
                     f"shape {(rows, self.schema.slots)} for rows whose attributes are all missing"
                 )
             check_attribute_ids(attribute_ids, self.slots, rows)
+            if self.passes_by_plan and (planned := self.method.planned(attribute_ids, rows)) is not None:
+                return planned
         condition = self.method.condition(attribute_ids, rows)
         ablation = self.method.ablation
         if ablation is None or ablation.columns is None or attribute_ids is None:
@@ -468,6 +470,11 @@ class ConditionedModel(PreTrainedModel):
         hidden = attribute_ids.clone()
         hidden[:, ablation.columns] = 0
         return condition.with_hidden(self.method.condition(hidden, rows))
+
+    @property
+    def passes_by_plan(self) -> bool:
+        """Whether a pass now may be by plan: one without gradients, in which nothing reads the values themselves."""
+        return not (self.training or torch.is_grad_enabled() or is_recorded() or self.method.ablation is not None)
 
     def _replicate_for_data_parallel(self) -> Self:
         raise ConfigError(

@@ -546,6 +546,11 @@ class AttributeModel(ConditionedModel):
             return outputs
         return cast(Tensor, self.link(outputs, self.linked_vectors(condition)))
 
+    @property
+    def passes_by_plan(self) -> bool:
+        """Whether a pass now may be by plan: one without gradients, in which nothing reads the values themselves."""
+        return super().passes_by_plan and (self.link is None or not self.link.attributes)
+
     def linked_vectors(self, condition: Condition) -> list[Tensor]:
         """Return the rows' vectors (B, Z_j) of the attributes that the link reads."""
         if self.link is None or not self.link.attributes:
