@@ -428,7 +428,7 @@ class _InjectorPlan(Plan):
             ]
         return self._cast[dtype]
 
-    def terms(self, vectors: Sequence[Float[Tensor, "B Z"]], dtype: torch.dtype) -> list[tuple[Any, Any]]:
+    def terms(self, vectors: Sequence[Float[Tensor, "B _"]], dtype: torch.dtype) -> list[tuple[Any, Any]]:
         """Return the left factors and the biases of each attribute, of each site."""
         found = []
         for z, factors, (G, c) in zip(vectors, self.factors, self._biases, strict=True):

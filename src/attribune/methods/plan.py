@@ -64,7 +64,7 @@ class Plan(ABC):
         return PlannedRows(self, vectors)
 
     @abstractmethod
-    def terms(self, vectors: Sequence[Float[Tensor, "B Z"]], dtype: torch.dtype) -> Any:
+    def terms(self, vectors: Sequence[Float[Tensor, "B _"]], dtype: torch.dtype) -> Any:
         """Compute what all sites need of the rows' vectors, for states in a precision."""
 
     @abstractmethod
@@ -116,8 +116,8 @@ class LinearPlan(Plan):
         self._packed: dict[torch.dtype, tuple[Tensor, Tensor]] = {}
 
     def terms(
-        self, vectors: Sequence[Float[Tensor, "B Z"]], dtype: torch.dtype
-    ) -> tuple[Float[Tensor, "B 1 features"], ...]:
+        self, vectors: Sequence[Float[Tensor, "B _"]], dtype: torch.dtype
+    ) -> tuple[Float[Tensor, "B 1 _"], ...]:
         """Compute all terms by one product."""
         if dtype not in self._packed:
             self._packed[dtype] = self._own[0].to(dtype), self._own[1].to(dtype)
