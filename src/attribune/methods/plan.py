@@ -115,9 +115,7 @@ class LinearPlan(Plan):
         self._own = torch.cat(list(constants)), torch.cat(list(maps)).T.contiguous()
         self._packed: dict[torch.dtype, tuple[Tensor, Tensor]] = {}
 
-    def terms(
-        self, vectors: Sequence[Float[Tensor, "B _"]], dtype: torch.dtype
-    ) -> tuple[Float[Tensor, "B 1 _"], ...]:
+    def terms(self, vectors: Sequence[Float[Tensor, "B _"]], dtype: torch.dtype) -> tuple[Float[Tensor, "B 1 _"], ...]:
         """Compute all terms by one product."""
         if dtype not in self._packed:
             self._packed[dtype] = self._own[0].to(dtype), self._own[1].to(dtype)
