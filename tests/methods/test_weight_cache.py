@@ -81,7 +81,7 @@ def test_answers_are_the_same(family: str, values: int, precision: str) -> None:
         assert model.method.weight_caches
         found = answers(model, given)
     # In bf16 a weight that is not cached is a product of rounded factors.
-    assert_close(found, expected, atol=1e-5 if precision == "float32" else 5e-2)
+    assert_close(found, expected, atol=1e-5 if precision == "float32" else 3e-2)
     assert all(store.hits and store.misses for store in model.method.weight_caches.values())
 
 

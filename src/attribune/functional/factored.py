@@ -166,8 +166,6 @@ def _adapt(
     W = _weight(C, factors)
     if W.dim() == 3:
         a = torch.baddbmm(b.unsqueeze(-2).expand(*x.shape[:2], -1), x, W)
-    elif b.dim() == 1:
-        a = torch.addmm(b, x.reshape(-1, len(W)), W).view(*x.shape[:2], -1)
     else:
         a = (x.reshape(-1, len(W)) @ W).view(*x.shape[:2], -1).add_(b.unsqueeze(-2))
     change = torch.addmm(b_up, gelu(a).view(-1, a.shape[-1]), W_up).view(h.shape)

@@ -200,6 +200,11 @@ class AttributeMethod(Method):
         is_own = not self.described and not self.shards and len(self.tables) == len(self.slots)
         return is_own and type(self).plan is not AttributeMethod.plan
 
+    def train(self, mode: bool = True) -> Self:
+        """Switch to training, after which plans are packed anew, since fused optimisers change no versions."""
+        self._packed = None if mode else self._packed
+        return super().train(mode)
+
     def _apply(self, fn: Callable[..., Any], recurse: bool = True) -> Self:
         self._packed = None
         return super()._apply(fn, recurse)

@@ -19,7 +19,7 @@ __all__ = ["LinearPlan", "Plan", "PlannedRows", "Watch"]
 
 
 class Watch:
-    """The parameters of some modules, of which every change is noticed."""
+    """The parameters of some modules, of which changes are noticed, but for those by fused optimisers."""
 
     def __init__(self, modules: Iterable[nn.Module]) -> None:
         each = {id(part): part for module in modules for part in module.modules()}
