@@ -44,6 +44,7 @@ from attribune.methods import (
     Upa,
 )
 from attribune.methods.attribute_method import AttributeMethod
+from attribune.models.half import HalfBackbone
 from attribune.models.model import AttributeModel
 from attribune.schema import Categorical, MultiLabel, Schema, ValueTable
 from attribune.tasks import Classification
@@ -298,6 +299,8 @@ def test_contract_of_a_method_or_a_family(build: Build, batch: Batch, tmp_path: 
     check_a_copy_is_a_model_of_its_own(model, batch)
     model = scatter(still(built))
     check_it_runs_under_bf16_autocast(model, batch)
+    check_it_predicts_with_the_backbone_in_bf16(model.eval(), batch)
+    model.train()
     check_checkpointing_gives_the_same_gradients(model, batch)
     check_a_bf16_backbone_keeps_the_method_in_float32(still(build(method, family, dtype=torch.bfloat16)), batch)
 
@@ -381,6 +384,17 @@ def check_it_runs_under_bf16_autocast(model: AttributeModel, batch: Batch) -> No
         out = model(**batch)
     out.loss.backward()
     torch.testing.assert_close(out.logits, exact, rtol=0.1, atol=0.2)
+
+
+def check_it_predicts_with_the_backbone_in_bf16(model: AttributeModel, batch: Batch) -> None:
+    if not HalfBackbone.is_possible(model):
+        return
+    with torch.inference_mode():
+        exact = model(**batch).logits
+        with HalfBackbone(model.backbone).in_place():
+            found = model(**batch).logits
+    torch.testing.assert_close(found, exact, rtol=0.1, atol=0.2)
+    assert found.dtype == torch.float32
 
 
 def check_checkpointing_gives_the_same_gradients(model: AttributeModel, batch: Batch) -> None:

@@ -18,6 +18,7 @@ from attribune.functional import recurrent
 from attribune.functional.recurrent import LSTMWeights
 from attribune.methods import METHODS, MethodConfig
 from attribune.methods.attribute_method import AttributeMethod
+from attribune.models.half import HalfBackbone
 from attribune.models.model import AttributeModel
 from attribune.tasks import Classification
 
@@ -100,7 +101,10 @@ def learn(model: AttributeModel, given: dict[str, Any]) -> None:
 
 
 def check(model: AttributeModel) -> None:
-    """It learns in bf16, and its logits are float32 ones near those of float32, with gradients and without."""
+    """It learns in bf16, and its logits are float32 ones near those of float32.
+
+    With gradients and without, under autocast and with the weights of the backbone in bf16.
+    """
     given = make_batch(2) | {"labels": torch.tensor([0, 1, 2, 1])}
     learn(model, given)
     model.eval()
@@ -110,6 +114,11 @@ def check(model: AttributeModel) -> None:
         with torch.set_grad_enabled(has_gradients), torch.autocast("cpu", dtype=torch.bfloat16):
             found = model(**given).logits
         torch.testing.assert_close(found.detach(), exact, rtol=0.1, atol=0.2)
+        assert found.dtype == torch.float32
+    if HalfBackbone.is_possible(model):
+        with torch.inference_mode(), HalfBackbone(model.backbone).in_place():
+            found = model(**given).logits
+        torch.testing.assert_close(found, exact, rtol=0.1, atol=0.2)
         assert found.dtype == torch.float32
 
 

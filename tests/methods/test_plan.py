@@ -9,6 +9,7 @@ from itertools import product
 from typing import Any
 
 import pytest
+import shape_checks
 import torch
 from families import FAMILIES, tiny_backbone
 from tiny_models import at_random, exactly, make_batch
@@ -16,6 +17,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from attribune.backbones.families import placement_for
+from attribune.export.graph import make_program
 from attribune.methods import Combined, E2ln, Injector, MethodConfig, Modulated, Pln, Plora, Prefix
 from attribune.methods.attribute_method import AttributeMethod
 from attribune.methods.base import Ablation
@@ -249,6 +251,35 @@ def test_models_are_copied_and_cast_with_what_they_read(name: str) -> None:
     half = model.to(torch.bfloat16)
     with torch.no_grad():
         half(**batch)
+
+
+# Recorded passes
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", SOME)
+def test_recorded_passes_act_by_the_plan_that_is_kept(name: str) -> None:
+    """Of any number of rows, without a tanh; a plan that no one keeps is not recorded, nor are its tensors."""
+    model, batch = model_of({**LINEAR, **INJECTORS}[name]), batch_of()
+    planned = both(model, batch)[0]
+    run = make_program(model, batch, ids=None).module()
+    inputs = [batch[key] for key in ("input_ids", "attention_mask", "attribute_ids")]
+    torch.testing.assert_close(run(*inputs), planned, rtol=0, atol=2e-6)
+    torch.testing.assert_close(run(*(x[1:] for x in inputs)), planned[1:], rtol=0, atol=2e-6)
+    assert not [node for node in run.graph.nodes if "tanh" in str(node.target)]
+    assert model.method._kept is None
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [*(pytest.param(one, marks=pytest.mark.exhaustive) for one in SOME[:-1]), SOME[-1]])
+def test_plans_are_compiled_whole(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    shape_checks.leave_classes_alone(monkeypatch)
+    torch.compiler.reset()
+    model, batch = model_of({**LINEAR, **INJECTORS}[name]), batch_of()
+    planned = both(model, batch)[0]
+    compiled = torch.compile(model, backend="aot_eager", fullgraph=True)
+    with torch.no_grad(), model.keeping_plans():
+        torch.testing.assert_close(compiled(**batch).logits, planned, rtol=0, atol=2e-6)
 
 
 # How many operations there are

@@ -13,6 +13,7 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 import small_runs
+import torch
 from datasets import Dataset
 from huggingface_hub import ModelCard
 from trained_runs import TrainedRuns
@@ -214,6 +215,17 @@ def test_a_precision_in_which_nothing_is_predicted(
 ) -> None:
     with pytest.raises(ConfigError, match=hint):
         predictor_of(precision=precision)
+
+
+def test_in_bf16_passes_read_the_backbone_in_bf16(predictor_of: Callable[..., Predictor]) -> None:
+    predictor, seen = predictor_of(precision="bf16"), set()
+    layer = predictor.model.neural().backbone.get_input_embeddings()
+    with layer.register_forward_hook(lambda _module, _inputs, output: seen.add(output.dtype)):
+        rounded = predictor.logits(TABLE)[0]
+    assert seen == {torch.bfloat16}
+    exact = Predictor(predictor.model, text_input=TEXT, device="cpu").logits(TABLE)[0]
+    np.testing.assert_allclose(rounded, exact, rtol=0, atol=0.1)
+    assert not np.array_equal(rounded, exact)
 
 
 @pytest.mark.slow

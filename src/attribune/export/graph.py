@@ -87,7 +87,7 @@ def make_program(model: AttributeModel, batch: Mapping[str, Tensor], *, ids: Ten
         shapes["attribute_ids"] = {0: Dim.DYNAMIC}
     example = tuple(batch[name].cpu() for name in inputs)
     try:
-        with _quiet(), torch.no_grad():
+        with _quiet(), torch.no_grad(), model.keeping_plans():
             return torch.export.export(graph(model, ids).eval(), example, dynamic_shapes=shapes, strict=False)
     except Exception as error:  # torch raises whatever the model's code leads to
         raise _no_graph(model, "torch.export", error) from error

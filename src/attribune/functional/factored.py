@@ -36,9 +36,8 @@ __all__ = [
 Factors: TypeAlias = tuple[Tensor, Tensor]
 
 PRODUCT_DTYPES = (torch.float32, torch.bfloat16)
-LARGEST_POWER = (
-    1 << 22
-)  # numbers in one power of the values' factors at all sites; the powers, 4 to 12, take up to 200 MB
+LARGEST_POWER = 1 << 22
+"""Numbers in one power of the values' factors at all sites; the powers, 4 to 12, take up to 200 MB."""
 
 
 def can_be_factored(z: Float[Tensor, "U Z"], rows: int, *, sites: int, size: int) -> bool:

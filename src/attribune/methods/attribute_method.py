@@ -12,6 +12,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from attribune.core.device import is_recorded
 from attribune.errors import ConfigError
 from attribune.methods.base import Method
 from attribune.methods.condition import Condition, Values
@@ -19,7 +20,7 @@ from attribune.methods.config import MethodConfig, VectorMethodConfig
 from attribune.methods.descriptions import DescribedValues
 from attribune.methods.dropout import drop_attributes
 from attribune.methods.host import Host
-from attribune.methods.plan import Plan, Watch
+from attribune.methods.plan import Plan, PlannedRows, Watch
 from attribune.methods.shapes import AttributeIds, DropoutDraw
 from attribune.schema.attributes import Slots
 
@@ -86,6 +87,7 @@ class AttributeMethod(Method):
         self.slots = tuple(host.slots)
         self.shards: list[RowShard] = []
         self._packed: tuple[Watch, Plan | None] | None = None
+        self._kept: Plan | None = None
         self.attribute_dropout: float = getattr(config, "attribute_dropout", 0.0)
         self.tables = nn.ParameterList()
         self.described = nn.ModuleDict()
@@ -180,6 +182,17 @@ class AttributeMethod(Method):
 
     def planned(self, attribute_ids: AttributeIds, rows: int) -> Condition | None:
         """Return the condition of a pass by plan: of one value per attribute, which has a vector of its own."""
+        is_traced = is_recorded()
+        plan = self._kept if is_traced else self._plan_now()
+        if plan is None or not (is_traced or plan.most_rows is None or rows <= plan.most_rows):
+            return None
+        ids = [slots.of(attribute_ids)[:, 0] for slots in self.slots]
+        tables = [table.detach() for table in self.tables]  # an exporter may ask for gradients
+        vectors = [nn.functional.embedding(one, table) for one, table in zip(ids, tables, strict=True)]
+        return Condition(rows=rows, ids=attribute_ids, planned=PlannedRows(plan, vectors))
+
+    def _plan_now(self) -> Plan | None:
+        """Return the plan of the parameters as they are; None where there is none."""
         if not self._can_plan or any(slots.count > 1 for slots in self.slots):
             return None
         if self._packed is None or self._packed[0].sees_change():
@@ -188,11 +201,22 @@ class AttributeMethod(Method):
                 # A row without a value has the vector of id 0, which is zero unless it is learned.
                 is_zero = self.learns_unknown or not any(table[0].any() for table in self.tables)
                 self._packed = watch, self.plan() if watch.is_possible and is_zero else None
-        plan = self._packed[1]
-        if plan is None or (plan.most_rows is not None and rows > plan.most_rows):
-            return None
-        ids = [slots.of(attribute_ids)[:, 0] for slots in self.slots]
-        return Condition(rows=rows, ids=attribute_ids, planned=plan.rows(ids))
+        return self._packed[1]
+
+    @contextmanager
+    def keeping_plan(self, dtype: torch.dtype) -> Iterator[None]:
+        """Let passes that are recorded within a block act by the plan of the parameters as they are now.
+
+        Args:
+            dtype: of the states.
+        """
+        self._kept = self._plan_now()
+        if self._kept is not None:
+            self._kept.packed(dtype)
+        try:
+            yield
+        finally:
+            self._kept = None
 
     @property
     def _can_plan(self) -> bool:
@@ -208,6 +232,9 @@ class AttributeMethod(Method):
     def _apply(self, fn: Callable[..., Any], recurse: bool = True) -> Self:
         self._packed = None
         return super()._apply(fn, recurse)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__ | {"_packed": None}
 
 
 class VectorMethod(AttributeMethod):

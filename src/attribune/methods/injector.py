@@ -175,7 +175,7 @@ class InjectorMethod(VectorMethod):
             for own, table in zip(adapters, self.tables, strict=True)
         ]
         found = [one for one in factors if one is not None]
-        return _InjectorPlan(list(self.tables), sites, adapters, found) if len(found) == len(factors) else None
+        return _InjectorPlan(sites, adapters, found) if len(found) == len(factors) else None
 
     def _with_caches(self, condition: Condition) -> Condition:
         if not self._caches or self.training or torch.is_grad_enabled() or is_recorded():
@@ -401,32 +401,28 @@ class _InjectorPlan(Plan):
 
     def __init__(
         self,
-        tables: Sequence[Tensor],
         sites: Sequence[InjectorSite],
         adapters: Sequence[Sequence[AttributeAdapter]],
         factors: Sequence[TableFactors],
     ) -> None:
-        super().__init__(tables)
+        super().__init__()
         self.sites, self.factors = sites, factors
         self.most_rows = LARGEST_POWER // max(
             sum(cast(Tensor, cast(Generator, one.g).sigma)[..., 0].numel() for one in own) for own in adapters
         )
         self._biases = [_bias_maps(own) for own in adapters]
-        self._cast: dict[torch.dtype, list[list[list[Tensor]]]] = {}
 
-    def _operands(self, dtype: torch.dtype) -> list[list[list[Tensor]]]:
+    def pack(self, dtype: torch.dtype) -> list[list[list[Tensor]]]:
         """Return of each site the operands of its adapters that are the same for all rows."""
-        if dtype not in self._cast:
-            self._cast[dtype] = [
-                [
-                    [x.to(dtype) for x in (one.W_down, one.b_down, one.W_up, one.b_up)]
-                    + ([] if one is site.task else [self.factors[m - len(own)].right[number].to(dtype)])
-                    for m, one in enumerate(own)
-                ]
-                for number, site in enumerate(self.sites)
-                for own in [site.adapters()]
+        return [
+            [
+                [x.detach().to(dtype) for x in (one.W_down, one.b_down, one.W_up, one.b_up)]
+                + ([] if one is site.task else [self.factors[m - len(own)].right[number].to(dtype)])
+                for m, one in enumerate(own)
             ]
-        return self._cast[dtype]
+            for number, site in enumerate(self.sites)
+            for own in [site.adapters()]
+        ]
 
     def terms(self, vectors: Sequence[Float[Tensor, "B _"]], dtype: torch.dtype) -> list[tuple[Any, Any]]:
         """Return the left factors and the biases of each attribute, of each site."""
@@ -441,7 +437,7 @@ class _InjectorPlan(Plan):
         """Apply the adapters of a site, one after the other."""
         dtype = output.dtype if output.dtype in PRODUCT_DTYPES else torch.float32
         terms, operands = rows.terms(dtype), []
-        own = self._operands(dtype)[index]
+        own = self.packed(dtype)[index]
         for m, (C, b, W_up, b_up, *right) in enumerate(own, start=len(terms) - len(own)):
             if m >= 0:
                 left, b = terms[m][0][index], terms[m][1][index]

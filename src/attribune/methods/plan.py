@@ -12,8 +12,10 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor, nn
+
+from attribune.core.device import is_recorded
 
 __all__ = ["LinearPlan", "Plan", "PlannedRows", "Watch"]
 
@@ -45,23 +47,26 @@ class Watch:
 
 
 class Plan(ABC):
-    """The tensors of all sites of a method, packed for passes without gradients.
-
-    Args:
-        tables: the vectors (size, Z) of the values of each attribute, of which that of id 0 is what a row without a
-            value has.
-    """
+    """The tensors of all sites of a method, packed for passes without gradients."""
 
     most_rows: int | None = None
-    """How many rows a pass by plan has at most."""
+    """How many rows a pass by plan has at most, unless it is recorded."""
 
-    def __init__(self, tables: Sequence[Tensor]) -> None:
-        self.tables = tables
+    def __init__(self) -> None:
+        self._packed: dict[torch.dtype, Any] = {}
 
-    def rows(self, ids: Sequence[Int[Tensor, " B"]]) -> PlannedRows:
-        """Return the rows of a pass by the ids of each attribute."""
-        vectors = [nn.functional.embedding(one, table) for one, table in zip(ids, self.tables, strict=True)]
-        return PlannedRows(self, vectors)
+    def packed(self, dtype: torch.dtype) -> Any:
+        """Return what `pack` does, packed once; while operations are recorded, it is not kept."""
+        if dtype in self._packed:
+            return self._packed[dtype]
+        found = self.pack(dtype)
+        if not is_recorded():
+            self._packed[dtype] = found
+        return found
+
+    @abstractmethod
+    def pack(self, dtype: torch.dtype) -> Any:
+        """Return the tensors that are the same for all rows, in the precision of the states."""
 
     @abstractmethod
     def terms(self, vectors: Sequence[Float[Tensor, "B _"]], dtype: torch.dtype) -> Any:
@@ -109,16 +114,17 @@ class LinearPlan(Plan):
         constants: (features,), one for each term.
     """
 
-    def __init__(self, tables: Sequence[Tensor], maps: Sequence[Tensor], constants: Sequence[Tensor]) -> None:
-        super().__init__(tables)
+    def __init__(self, maps: Sequence[Tensor], constants: Sequence[Tensor]) -> None:
+        super().__init__()
         self.sizes = [len(one) for one in maps]
         self._own = torch.cat(list(constants)), torch.cat(list(maps)).T.contiguous()
-        self._packed: dict[torch.dtype, tuple[Tensor, Tensor]] = {}
+
+    def pack(self, dtype: torch.dtype) -> tuple[Any, ...]:
+        """Return the constants and the maps of all terms."""
+        return tuple(one.to(dtype) for one in self._own)
 
     def terms(self, vectors: Sequence[Float[Tensor, "B _"]], dtype: torch.dtype) -> tuple[Float[Tensor, "B 1 _"], ...]:
         """Compute all terms by one product."""
-        if dtype not in self._packed:
-            self._packed[dtype] = self._own[0].to(dtype), self._own[1].to(dtype)
+        constant, together, *_ = self.packed(dtype)
         a = vectors[0] if len(vectors) == 1 else torch.cat(list(vectors), dim=1)
-        constant, together = self._packed[dtype]
         return torch.split(torch.addmm(constant, a.to(dtype), together).unsqueeze(1), self.sizes, dim=2)

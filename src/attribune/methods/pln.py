@@ -131,7 +131,7 @@ class NormMethod(AttributeMethod):
         sites = [cast(NormSite | _BiasSite, site) for site in self.sites]
         if not sites or any(site.bias.kind != "linear" for site in sites):
             return None
-        return _NormPlan(list(self.tables), sites, self.modules_at)
+        return _NormPlan(sites, self.modules_at)
 
     def merge(self, config: MethodConfig, condition: Condition, target: MergeTarget) -> MergedMethod:
         """Merge into gains and biases of the backbone."""
@@ -205,9 +205,7 @@ class _NormPlan(LinearPlan):
     That is `functional.personalised_norm`, solved for the norm's output.
     """
 
-    def __init__(
-        self, tables: Sequence[Tensor], sites: Sequence[NormSite | _BiasSite], modules: Sequence[nn.Module]
-    ) -> None:
+    def __init__(self, sites: Sequence[NormSite | _BiasSite], modules: Sequence[nn.Module]) -> None:
         maps: list[Tensor] = []
         constants: list[Tensor] = []
         self.places: list[tuple[int, int | None]] = []  # of each site's terms: the shift, and of norms the gain
@@ -219,7 +217,7 @@ class _NormPlan(LinearPlan):
             self.places.append((len(maps), None if gain is None else len(maps) + 1))
             maps += [shift] if gain is None else [shift, gain]
             constants += [0 * one] if gain is None else [0 * one, one]
-        super().__init__(tables, maps, constants)
+        super().__init__(maps, constants)
 
     def act(self, index: int, rows: PlannedRows, inputs: tuple[Any, ...], output: States) -> Tensor:
         """Scale and shift the output of a norm, or shift that of a linear map."""

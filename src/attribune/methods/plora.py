@@ -132,15 +132,12 @@ class _LowRankPlan(LinearPlan):
             self.groups.append((torch.cat([site.A for site in sites]).T, shift, scale))
             maps += terms
             constants += [one[:, 0] * 0 + number for number, one in enumerate(terms)]
-        self._cast: dict[torch.dtype, tuple[list[Tensor], list[Tensor]]] = {}
-        super().__init__(list(method.tables), maps, constants)
+        super().__init__(maps, constants)
 
-    def _factors(self, dtype: torch.dtype) -> tuple[list[Tensor], list[Tensor]]:
-        """Return A of each group and B' of each site."""
-        if dtype not in self._cast:
-            down = [A.to(dtype).contiguous() for A, _, _ in self.groups]
-            self._cast[dtype] = down, [B.to(dtype).contiguous() for _, _, B in self.places]
-        return self._cast[dtype]
+    def pack(self, dtype: torch.dtype) -> tuple[Any, ...]:
+        """Return also A of each group and B' of each site."""
+        down = [A.to(dtype).contiguous() for A, _, _ in self.groups]
+        return *super().pack(dtype), down, [B.to(dtype).contiguous() for _, _, B in self.places]
 
     def act(self, index: int, rows: PlannedRows, inputs: tuple[Any, ...], output: Float[Tensor, "B T out"]) -> Tensor:
         """Add the term to the output of the projection."""
@@ -148,12 +145,13 @@ class _LowRankPlan(LinearPlan):
         known = rows.memory.get(group)
         if known is None or known[0] is not inputs[0]:
             known = rows.memory[group] = inputs[0], self._inner(group, rows, inputs[0], output.dtype)
-        inner, B = known[1][:, features], self._factors(output.dtype)[1][index]
+        inner, B = known[1][:, features], self.packed(output.dtype)[3][index]
         return output.reshape(-1, output.shape[-1]).addmm_(inner, B).view(output.shape)
 
     def _inner(self, group: int, rows: PlannedRows, x: Float[Tensor, "B T in"], dtype: torch.dtype) -> Tensor:
         """Return the inner features of a group, (B T, features)."""
         terms, (_, shift, scale) = rows.terms(dtype), self.groups[group]
-        product = (x.to(dtype).reshape(-1, x.shape[-1]) @ self._factors(dtype)[0][group]).view(*x.shape[:-1], -1)
+        A = self.packed(dtype)[2][group]
+        product = (x.to(dtype).reshape(-1, x.shape[-1]) @ A).view(*x.shape[:-1], -1)
         inner = product.add_(terms[shift]) if scale is None else torch.addcmul(terms[shift], product, terms[scale])
         return inner.view(-1, inner.shape[-1])

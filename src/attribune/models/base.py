@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -37,7 +37,7 @@ from attribune.backbones.sites import find_layers, first_position, most_position
 from attribune.backbones.sparse_attention import prepare_sparse_attention
 from attribune.backbones.tuning import tune_backbone
 from attribune.core.config import short_repr
-from attribune.core.device import default_float32, is_recorded
+from attribune.core.device import default_float32
 from attribune.core.process import require_memory
 from attribune.data.batching import batches_by_length
 from attribune.data.memory import Memory, memory_of
@@ -55,7 +55,7 @@ from attribune.methods import (
     check_written,
     method_from_dict,
 )
-from attribune.methods.attribute_method import has_meta_tables, meta_tables
+from attribune.methods.attribute_method import AttributeMethod, has_meta_tables, meta_tables
 from attribune.methods.base import Method
 from attribune.methods.condition import Condition, check_attribute_ids
 from attribune.methods.in_text import written_refusal
@@ -474,7 +474,20 @@ class ConditionedModel(PreTrainedModel):
     @property
     def passes_by_plan(self) -> bool:
         """Whether a pass now may be by plan: one without gradients, in which nothing reads the values themselves."""
-        return not (self.training or torch.is_grad_enabled() or is_recorded() or self.method.ablation is not None)
+        return not (self.training or torch.is_grad_enabled() or self.method.ablation is not None)
+
+    @contextmanager
+    def keeping_plans(self) -> Iterator[None]:
+        """Let passes that are recorded within a block act by plan, with the parameters as they are now.
+
+        Recorded operations cannot ask whether parameters have changed since, so that elsewhere recorded passes have no
+        plans.
+        """
+        with ExitStack() as stack:
+            for module in self.method.modules():
+                if isinstance(module, AttributeMethod):
+                    stack.enter_context(module.keeping_plan(self.backbone.dtype))
+            yield
 
     def _replicate_for_data_parallel(self) -> Self:
         raise ConfigError(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, Self, TypeVar, cast
@@ -26,6 +26,7 @@ from attribune.errors import ConfigError
 from attribune.models.auto import load_saved
 from attribune.models.blend import Blend
 from attribune.models.document_vectors import TextOf, encode_documents, reward_documents
+from attribune.models.half import HalfBackbone
 from attribune.models.row_inputs import RowInput, RowNames
 from attribune.models.scorer import Scorer
 from attribune.schema import EncodingReport, Schema
@@ -152,6 +153,8 @@ class Predictor(Locked):
         self._encoder = model.row_encoder(text)
         self.device = named_device(device)
         model.prepare(self.device, cache_mb=cache_mb)
+        halves = precision == "bf16" and all(HalfBackbone.is_possible(one) for one in model.networks())
+        self._halves = [HalfBackbone(one.backbone) for one in model.networks()] if halves else []
 
     @property
     def schema(self) -> Schema:
@@ -474,9 +477,15 @@ class Predictor(Locked):
     @contextmanager
     def _pass(self) -> Iterator[None]:
         """Run one forward pass at a time: the layers read the attributes of the pass under way."""
-        with self.held(), torch.inference_mode(), self.autocast():
+        with ExitStack() as stack:
+            stack.enter_context(self.held())
+            stack.enter_context(torch.inference_mode())
+            for half in self._halves:
+                stack.enter_context(half.in_place())
+            if not self._halves:
+                stack.enter_context(self.autocast())
             yield
 
     def autocast(self) -> AbstractContextManager[Any]:
-        """Return the context in which the model runs: autocast for bf16."""
+        """Return the context in which the model runs with its own weights: autocast for bf16."""
         return computing_in(self.precision, self.device.type)
