@@ -25,7 +25,7 @@ from snippets_run import COLUMNS, train
 from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
-from yardstick import BARE, operations, shares_of_bare
+from yardstick import AUTOCAST, BARE, Context, operations, pass_of, shares_of_bare
 
 from attribune import AttributeModel, Classification, Injector, Plain
 
@@ -177,53 +177,72 @@ def used(job: Callable[[], None], took: float, rate: float, maker: float) -> dic
     return {"tflops": speed / 1e12, "of_product_rate": speed / rate} | ({"mfu": speed / maker} if maker else {})
 
 
+METHODS = ("injector", "tokens", "pln", "plora", "modulated")
+PREDICTED = {
+    "minilm, 8 x 32": replace(SHAPES["minilm"], rows=8, tokens=32, distinct=(8, 8)),
+    "minilm, 256 x 64": replace(SHAPES["minilm"], rows=256, distinct=(256, 256)),
+    "bert-base, 256 x 64": replace(BERT, rows=256, tokens=64, distinct=(256, 256)),
+    "bert-base, 256 x 508": replace(BERT, rows=256, tokens=508, distinct=(256, 256)),  # two are of `tokens`
+}
+
+
 def prediction(device: str, small: bool) -> dict[str, Any]:
     """Shares of bare throughput with as many users as rows, in bf16."""
-    cases = (BARE, "injector", "tokens", "pln", "plora", "modulated")
-    shapes = {
-        "minilm, 256 x 64": replace(SHAPES["minilm"], rows=256, distinct=(256, 256)),
-        "bert-base, 256 x 64": replace(BERT, rows=256, tokens=64, distinct=(256, 256)),
-        "bert-base, 256 x 508": replace(BERT, rows=256, tokens=508, distinct=(256, 256)),  # two are of `tokens`
-    }
-    return each({name: partial(shares, cases, TINY if small else shape, device) for name, shape in shapes.items()})
+    return each({name: partial(shares, TINY if small else shape, device) for name, shape in PREDICTED.items()})
 
 
-def shares(cases: tuple[str, ...], shape: Shape, device: str) -> dict[str, Any]:
+def in_bf16(case: str, shape: Shape, device: str) -> tuple[nn.Module, Context]:
+    """The model of a case and the context of its passes in bf16; stock models are cast, but for autocast."""
+    model = build(case, shape).eval().to(device)
+    return model, partial(half, device) if case == AUTOCAST else pass_of(model, "bf16")
+
+
+def shares(shape: Shape, device: str) -> dict[str, Any]:
     """The methods and the stock class by turns on one batch."""
-    models = {case: build(case, shape).eval().to(device) for case in cases}
+    cases = {case: in_bf16(case, shape, device) for case in (BARE, AUTOCAST, *METHODS)}
     given = {name: x for name, x in placed(batch(shape), device).items() if name != "labels"}
 
     def predict(case: str) -> None:
-        with torch.inference_mode(), half(device):
-            models[case](**inputs_of(case, given))
+        model, context = cases[case]
+        with torch.inference_mode(), context():
+            model(**inputs_of(case, given))
 
     times = by_turns({case: lambda case=case: timed(lambda: predict(case), device) for case in cases}, 15, warm=3)
-    counts = {case: operations(models[case], inputs_of(case, given), half(device)) for case in cases}
+    counts = {case: operations(model, inputs_of(case, given), context()) for case, (model, context) in cases.items()}
     return {"milliseconds": milliseconds(times), **shares_of_bare(times, counts)}
 
 
 def graphs(device: str, small: bool) -> dict[str, Any]:
-    """One batch of few short texts as it is launched and as a CUDA graph, where launching takes most of the time."""
+    """A batch as it is launched and as a CUDA graph, whose share is of the stock class in a graph."""
     if device == "cpu":
         return {"left out": "a processor has no CUDA graphs"}
-    shape = TINY if small else replace(SHAPES["minilm"], rows=8, tokens=32, distinct=(8, 8))
-    found = {}
-    for case in (BARE, "injector", "pln", "plora", "modulated"):
-        model = build(case, shape).eval().to(device)
-        given = {k: x for k, x in placed(inputs_of(case, batch(shape)), device).items() if k != "labels"}
+    shapes = {name: TINY if small else shape for name, shape in PREDICTED.items() if name != "bert-base, 256 x 508"}
+    return each({name: partial(captured_cases, shape) for name, shape in shapes.items()})
+
+
+def captured_cases(shape: Shape) -> dict[str, Any]:
+    """What `captured` finds of each case of a shape."""
+    found: dict[str, Any] = {}
+    for case in (BARE, *METHODS):
+        model, context = in_bf16(case, shape, "cuda")
+        given = {k: x for k, x in placed(inputs_of(case, batch(shape)), "cuda").items() if k != "labels"}
+        keeping = model.keeping_plans() if isinstance(model, AttributeModel) else nullcontext()
         try:
-            found[case] = captured(model, given)
+            with context(), keeping:
+                found[case] = captured(model, given)
         except RuntimeError as error:
             found[case] = {"not captured": str(error).splitlines()[0]}
             torch.cuda.synchronize()
+        if "graph" in found[BARE] and "graph" in found[case]:
+            found[case]["of_bare"] = found[BARE]["graph"] / found[case]["graph"]
     return found
 
 
 def captured(model: nn.Module, given: dict[str, Tensor]) -> dict[str, float]:
-    """Milliseconds of both ways, and how far their answers are apart."""
+    """Milliseconds of both ways, MB that the graph takes, and how far their answers are apart."""
 
     def predict() -> Tensor:
-        with torch.inference_mode(), half("cuda"):
+        with torch.inference_mode():
             logits: Tensor = model(**given).logits
         return logits
 
@@ -233,14 +252,16 @@ def captured(model: nn.Module, given: dict[str, Tensor]) -> dict[str, float]:
         for _ in range(3):
             predict()
     torch.cuda.current_stream().wait_stream(side)
-    graph = torch.cuda.CUDAGraph()
+    graph, before = torch.cuda.CUDAGraph(), torch.cuda.memory_reserved()
     with torch.cuda.graph(graph):
         kept = predict()
+    taken = (torch.cuda.memory_reserved() - before) / 2**20
     jobs = {"launched": predict, "graph": graph.replay}
     times = by_turns({name: lambda job=job: timed(job, "cuda") for name, job in jobs.items()}, 50, warm=5)
     middle = milliseconds(times)
     return {
         **middle,
+        "graph_megabytes": taken,
         "speed_up": middle["launched"] / middle["graph"],
         "difference": float((kept - predict()).abs().max()),
     }

@@ -13,7 +13,7 @@ import torch
 import torch.distributed as dist
 import transformers
 from torch import Tensor, nn
-from yardstick import bare_inputs, bare_model
+from yardstick import AUTOCAST, BARE, bare_inputs, bare_model
 
 from attribune import Adapter, AttributeModel, Categorical, Classification, Injector, MultiLabel, Plain, Schema
 from attribune.backbones.loading import DEFAULT_BACKBONE, build_backbone
@@ -124,7 +124,7 @@ def build(case: str, shape: Shape) -> nn.Module:
     torch.manual_seed(0)
     schema, backbone = shape.schema(), build_backbone(shape.config())
     task = Classification(classes=5)
-    if case == "bare":
+    if case in (BARE, AUTOCAST):
         return bare_model(backbone, task.outputs).train()
     if case == "chain":
         return chain(backbone, schema, task=task, bottleneck=BOTTLENECK).train()
@@ -141,7 +141,7 @@ def build(case: str, shape: Shape) -> nn.Module:
 
 def inputs_of(case: str, given: dict[str, Tensor]) -> dict[str, Tensor]:
     """What the model of a case reads of a batch."""
-    return bare_inputs(given) if case == "bare" else given
+    return bare_inputs(given) if case in (BARE, AUTOCAST) else given
 
 
 def batch(shape: Shape) -> dict[str, Tensor]:

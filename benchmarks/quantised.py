@@ -17,6 +17,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -26,6 +27,7 @@ from harness import arguments, by_turns, earlier, milliseconds, ratio, seconds, 
 from models import SHAPES, Shape, batch, build
 from prediction import ROOM
 from torch import Tensor, nn
+from yardstick import Context, pass_of
 
 from attribune import Predictor, load_run
 from attribune.core.process import keep_freed_memory
@@ -62,11 +64,11 @@ def in_onnx(model: nn.Module, given: Mapping[str, Tensor]) -> Callable[[], objec
     return lambda: session.run(None, inputs)
 
 
-def in_half(model: nn.Module, given: Mapping[str, Tensor]) -> Callable[[], object]:
+def in_half(model: nn.Module, given: Mapping[str, Tensor], context: Context) -> Callable[[], object]:
     """A model's scores in bf16."""
 
     def run() -> object:
-        with torch.autocast("cpu", dtype=torch.bfloat16):
+        with context():
             return model(**given)
 
     return run
@@ -78,10 +80,11 @@ def measure(name: str, shape: Shape, rounds: int) -> dict[str, Any]:
     models = {case: build(case, shape).eval() for case in (PLAIN, *METHODS)}
     jobs: dict[str, Callable[[], object]] = {ONNX: in_onnx(models[PLAIN], given)}
     exact = models[PLAIN]
-    halves = {f"{case}, bf16": in_half(models[case], given) for case in HALF}
+    halves = {f"{case}, bf16": in_half(models[case], given, pass_of(models[case], "bf16")) for case in HALF}
     models = {case: quantised(model, "int8") for case, model in models.items()} | {EXACT: exact}  # type: ignore[type-var]
     jobs |= {case: lambda model=model: model(**given) for case, model in models.items()}  # type: ignore[misc]
-    jobs |= halves | {f"{case}, the rest in bf16": in_half(models[case], given) for case in HALF}
+    autocast = partial(torch.autocast, "cpu", dtype=torch.bfloat16)
+    jobs |= halves | {f"{case}, the rest in bf16": in_half(models[case], given, autocast) for case in HALF}
 
     def timed(job: Callable[[], object]) -> Callable[[], float]:
         def run() -> float:

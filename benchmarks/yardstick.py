@@ -1,6 +1,7 @@
 """The yardstick of prediction and serving: the bare transformers model, by turns with ours, and what arithmetic allows.
 
-`bare` is the stock class of transformers for a label of each text, over the same backbone: it reads no attributes. It
+`bare` is the stock class of transformers for a label of each text, over the same backbone: it reads no attributes. In
+bf16 all its weights are in bfloat16, as its users would run it; `bare, autocast` is the same with weights in float32. It
 takes turns with the other cases in one process, in the same precision and on the same batches. The share of bare is how
 much of its throughput a case keeps, the median over the rounds; its floor is the share that would be left if time were
 proportional to the multiplications and additions of all matrix products.
@@ -9,7 +10,7 @@ proportional to the multiplications and additions of all matrix products.
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
@@ -22,10 +23,12 @@ from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
-from attribune import Predictor
+from attribune import AttributeModel, Predictor
 from attribune.data.batching import batches_by_length
+from attribune.models.half import HalfBackbone
 
-BARE = "bare"
+BARE, AUTOCAST = "bare", "bare, autocast"
+Context = Callable[[], AbstractContextManager[Any]]
 
 
 def bare_model(backbone: transformers.PreTrainedModel, outputs: int) -> transformers.PreTrainedModel:
@@ -51,6 +54,7 @@ class BarePredictor:
         model = predictor.model
         self._predictor, self._tokenizer = predictor, model.tokenizer
         self.model = bare_model(model.backbone, predictor.task.outputs)
+        self._context = pass_of(self.model, predictor.precision)
 
     def logits(self, texts: Sequence[str], *, max_length: int) -> npt.NDArray[np.float32]:
         """Of texts, (n, outputs)."""
@@ -63,9 +67,19 @@ class BarePredictor:
         one = self._predictor
         for index in batches_by_length(lengths, size=one.batch_size, device=one.device):
             batch = self._tokenizer.pad({"input_ids": [ids[row] for row in index]}, return_tensors="pt").to(one.device)
-            with torch.inference_mode(), one.autocast():
+            with torch.inference_mode(), self._context():
                 found[index] = self.model(**batch).logits.float().cpu().numpy()
         return found
+
+
+def pass_of(model: nn.Module, precision: str) -> Context:
+    """The context of predictions in a precision: of our models as a `Predictor` runs them; others are cast."""
+    if precision != "bf16":
+        return nullcontext
+    if isinstance(model, AttributeModel):
+        return HalfBackbone(model.backbone).in_place
+    model.to(torch.bfloat16)
+    return nullcontext
 
 
 def operations(

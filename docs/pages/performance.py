@@ -35,17 +35,6 @@ def prediction() -> list[str]:
     return [machine_line(found), "", *table(["", *SHAPES.values()], rows)]
 
 
-def hit_rates() -> list[str]:
-    """Share of a batch's distinct users whose weights are in the cache."""
-    found = measured("prediction")["hit_rates"]["minilm"]
-    sizes = sorted({one["megabytes"] for one in found})
-    rows = []
-    for exponent in sorted({one["exponent"] for one in found}):
-        mine = sorted((one for one in found if one["exponent"] == exponent), key=lambda one: one["megabytes"])
-        rows.append([f"{exponent}", *(f"{one['hit_rate']:.0%}" for one in mine)])
-    return table(["exponent", *(f"{size:,} MB" for size in sizes)], rows)
-
-
 def large_table() -> list[str]:
     """Step, memory, saving and loading of a table of many values, in a sentence."""
     found = measured("large_table")
@@ -154,7 +143,6 @@ TABLES = {
     "performance.md": {
         "training step": training_step,
         "prediction": prediction,
-        "hit rates": hit_rates,
         "quantised": quantised,
         "large table": large_table,
         "tables accuracy": tables_accuracy,

@@ -36,7 +36,7 @@ def test_parts_are_written_as_they_come_and_not_run_again(tmp_path: Path) -> Non
     assert known["device"] == "cpu"
     assert "no CUDA graphs" in known["parts"]["graphs"]["left out"]
     shares: dict[str, Any] = known["parts"]["prediction"]["shapes"]["minilm, 256 x 64"]["of_bare"]
-    assert set(shares) == {"injector", "tokens", "pln", "plora", "modulated"}
+    assert set(shares) == {"bare, autocast", "injector", "tokens", "pln", "plora", "modulated"}
 
     ended = run(file, "--device", "cpu", "--minutes", "0")
     assert ended.returncode == 1

@@ -59,13 +59,13 @@ def test_a_share_is_the_median_over_the_rounds(yardstick: Any) -> None:
 def test_the_table_of_predictions_shows_the_shares_of_each_shape(pages: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     performance = pages("pages.performance")
     shapes = [
-        {"shape": shape, "of_bare": {"kept": share, "eager": 0.4}}
+        {"shape": shape, "of_bare": {"injector": share, "eager": 0.4}}
         for shape, share in zip(performance.SHAPES, (0.8, 0.7, 0.6, 0.5), strict=True)
     ]
     found = {"machine": {"processor": "none", "threads": 1, "torch": "2"}, "measured": shapes}
     monkeypatch.setattr(performance, "measured", {"prediction": found}.__getitem__)
     assert performance.prediction()[-2:] == [
-        "| kept | 0.80 | 0.70 | 0.60 | 0.50 |",
+        "| injector | 0.80 | 0.70 | 0.60 | 0.50 |",
         "| eager | 0.40 | 0.40 | 0.40 | 0.40 |",
     ]
 

@@ -166,17 +166,6 @@ def test_the_plain_model_shares_nothing() -> None:
     assert all(torch.equal(tensor, before[name]) for name, tensor in model.state_dict().items())
 
 
-def test_kept_weights_stay_right() -> None:
-    """Fixing values goes round what is kept for prediction, which later passes still read."""
-    model, batch = make_model("bert", INJECTOR, attributes=2), make_batch(2)
-    at_random(model.method, size=0.3)
-    with torch.no_grad():
-        expected = model(**batch).logits
-        model.enable_weight_cache(8)
-        merge_model(model, batch["attribute_ids"][0])
-        assert torch.allclose(model(**batch).logits, expected, atol=1e-6)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("family", "method", "reason"),

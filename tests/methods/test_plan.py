@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from collections import Counter
 from collections.abc import Mapping
+from dataclasses import replace
 from itertools import product
 from typing import Any
 
@@ -18,7 +19,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from attribune.backbones.families import placement_for
 from attribune.export.graph import make_program
-from attribune.methods import Combined, E2ln, Injector, MethodConfig, Modulated, Pln, Plora, Prefix
+from attribune.methods import Combined, E2ln, Injector, MethodConfig, Modulated, Pln, Plora, Prefix, generators
 from attribune.methods.attribute_method import AttributeMethod
 from attribune.methods.base import Ablation
 from attribune.models import base
@@ -43,12 +44,14 @@ INJECTORS: dict[str, MethodConfig] = {
     "injector": Injector(bottleneck=6, vector_size=5, hypercomplex=2),
     "injector of one number": Injector(bottleneck=1, vector_size=1, hypercomplex=1),
     "injector without": Injector(bottleneck=3, vector_size=5, task_adapter=False, bias_injection=False),
+    "injector in parallel": Injector(bottleneck=6, vector_size=5, hypercomplex=2, arrangement="parallel"),
+    "parallel without": Injector(bottleneck=6, vector_size=5, arrangement="parallel", task_adapter=False),
     "injector in part": Injector(bottleneck=6, vector_size=5, hypercomplex=2, first_layer=1, aggregation="pre"),
 }
 
 
-def schema_of(attributes: int) -> Schema:
-    values = [f"v{i}" for i in range(5)]
+def schema_of(attributes: int, *, values: int = 5) -> Schema:
+    values = [f"v{i}" for i in range(values)]
     return Schema.fit(dict.fromkeys(NAMES, values), [Categorical(name) for name in NAMES[:attributes]])
 
 
@@ -169,7 +172,6 @@ def test_several_values_have_no_plan() -> None:
 @pytest.mark.parametrize(
     "method",
     [
-        Injector(bottleneck=3, vector_size=5, arrangement="parallel"),
         Injector(bottleneck=3, vector_size=5, low_rank=False),
         Injector(bottleneck=3, vector_size=5, weight_injection=False),
         Pln(fusion="mlp", vector_size=5),
@@ -191,6 +193,30 @@ def test_values_too_large_for_powers_have_no_plan() -> None:
 
 
 # Changes
+
+
+@pytest.mark.parametrize(("vector", "stays"), [(0.1, True), (3.0, False), (1000.0, None)])
+def test_added_values_keep_the_plan_that_serves_them(
+    vector: float, stays: bool | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody looks at the others again; one that needs more powers has a plan of more, or none."""
+    model, batch = model_of(INJECTORS["injector"]), batch_of()
+    before = both(model, batch)[0]
+    schema = schema_of(2, values=6)
+    known = model.values.known()
+    tables = {name: torch.cat([x, torch.full_like(x[:1], vector)]) for name, x in known.tables.items()}
+    looked_at: list[int] = []
+    real = generators._terms_of_table
+    monkeypatch.setattr(generators, "_terms_of_table", lambda reach, x: [looked_at.append(len(x)), real(reach, x)][1])
+    model.values.use(replace(known, schema=schema, tables=tables), adds=True)
+    assert is_planned(model, batch) is (stays is not None)
+    assert set(looked_at) == ({1} if stays else {1, 7})
+    if stays:
+        assert torch.equal(both(model, batch)[0], before)
+    new = batch | {"attribute_ids": torch.full_like(batch["attribute_ids"], 6)}
+    with torch.no_grad():
+        found = model(**new).logits
+    torch.testing.assert_close(found, model(**new).logits, rtol=0, atol=2e-6)
 
 
 def changed_by(model: AttributeModel, batch: Mapping[str, Tensor], change: Any) -> None:

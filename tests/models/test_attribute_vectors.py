@@ -37,7 +37,6 @@ def test_a_value_with_the_vector_of_another_is_read_as_it(model: AttributeModel)
     assert vectors["v0"].shape == (vectors.size,)
     np.testing.assert_array_equal(vectors["v3"], model.value_vectors("user", count=5)[list(vectors).index("v3")])
 
-    model.enable_weight_cache(64)
     before, batch = logits(model), make_batch(2)
     column = model.schema["user"].columns
     swap = {1: 2, 2: 1}

@@ -245,7 +245,7 @@ def test_norms_of_their_own_in_half_precision(runs: dict[str, Path]) -> None:
 
 
 def test_predictions_by_name(runs: dict[str, Path]) -> None:
-    group = PredictorGroup.from_pretrained([runs["adapter"], runs["injector"], runs["pln"]], device="cpu", cache_mb=3)
+    group = PredictorGroup.from_pretrained([runs["adapter"], runs["injector"], runs["pln"]], device="cpu")
     assert list(group) == ["adapter", "injector", "pln"]
     assert len(group) == 3
     asked = {"injector": ROWS[:5], "pln": rows_of(1, 8), "adapter": []}
@@ -258,9 +258,6 @@ def test_predictions_by_name(runs: dict[str, Path]) -> None:
                 np.testing.assert_allclose(found[name][column], values, atol=1e-5)
             else:
                 assert list(found[name][column]) == list(values)
-    (cache,) = group["injector"].model.method.weight_caches.values()
-    assert cache.limit <= 2**20
-    assert cache.hits, "the second time"
 
 
 @pytest.mark.slow

@@ -362,7 +362,7 @@ def merge_model(model: ConditionedModel, ids: Tensor) -> MergedMethod:
     Raises:
         ConfigError: saying why no model without attributes gives the same predictions.
     """
-    with torch.enable_grad():  # without gradients the condition would read the weight cache
+    with torch.no_grad():
         condition = model.method.condition(ids.unsqueeze(0), 1)
         target = MergeTarget(backbone=model.stack, head=model.head)
         merged = model.method.merge(model.method_config, condition, target)

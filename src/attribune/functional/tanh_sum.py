@@ -139,6 +139,8 @@ def _reach(z_hat: Float[Tensor, "*S U O A"], K: Float[Tensor, "*S O H"]) -> Floa
 
 # The largest argument for which a number of odd powers gives tanh within 3e-9 and its derivative within 2e-7.
 _POWERS = ((0.25, 4), (0.5, 6), (1.0, 9), (1.5, 12))
+SMALLEST_REACH = _POWERS[0][0]
+"""The largest argument for which the fewest powers are enough."""
 
 
 @cache

@@ -114,12 +114,17 @@ class AttributeMethod(Method):
             cast(DescribedValues, described).use_values(attribute.description, attribute.counts)
 
     @contextmanager
-    def cache_kept(self) -> Iterator[None]:
-        """Keep cached weights over a change in which all known values keep their ids and vectors."""
-        yield
+    def adding_values(self) -> Iterator[None]:
+        """Keep the plan over a change in which all known values keep their ids and vectors, if it serves the new ones.
 
-    def clear_caches(self) -> None:
-        """Forget cached weights, if there are any, since ids are of other values from now on."""
+        Whether a plan serves the values of a table is found by looking at all of them.
+        """
+        kept = None if self._packed is None or self._packed[0].sees_change() else self._packed[1]
+        sizes = [len(table) for table in self.tables]
+        yield
+        added = [table.detach()[size:] for table, size in zip(self.tables, sizes, strict=True)]
+        if kept is not None and kept.serves(added):
+            self._packed = self._watch(), kept
 
     def rows_of_values(self) -> Iterator[tuple[nn.Parameter, str]]:
         """Yield each parameter with one row per id of an attribute, and the name of that attribute."""
@@ -196,12 +201,16 @@ class AttributeMethod(Method):
         if not self._can_plan or any(slots.count > 1 for slots in self.slots):
             return None
         if self._packed is None or self._packed[0].sees_change():
-            watch = Watch([self, *self.modules_at])
+            watch = self._watch()
             with torch.no_grad():
                 # A row without a value has the vector of id 0, which is zero unless it is learned.
                 is_zero = self.learns_unknown or not any(table[0].any() for table in self.tables)
                 self._packed = watch, self.plan() if watch.is_possible and is_zero else None
         return self._packed[1]
+
+    def _watch(self) -> Watch:
+        """Watch what a plan is made of."""
+        return Watch([self, *self.modules_at])
 
     @contextmanager
     def keeping_plan(self, dtype: torch.dtype) -> Iterator[None]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -17,7 +17,6 @@ from attribune.methods.condition import Condition, ConditionHolder
 from attribune.methods.config import MethodConfig
 from attribune.methods.merging import MergedMethod, MergeTarget, merge_refusal, own_tensors
 from attribune.methods.shapes import AttributeIds, Documents, DropoutDraw, InputIds, Logits, Mask, States
-from attribune.methods.weight_cache import WeightCache
 
 __all__ = ["Ablation", "Embedded", "GroupedSites", "Method", "Pool", "SiteModule", "joined"]
 
@@ -182,14 +181,6 @@ class Method(nn.Module):
         if type(self).install is not Method.install:
             return 0
         return min(self.site_layers(), default=None)
-
-    def enable_weight_cache(self, megabytes: float) -> None:
-        """Cache the weights generated for the values seen last, if the method generates any."""
-
-    @property
-    def weight_caches(self) -> Mapping[str, WeightCache]:
-        """The cache of each attribute by name."""
-        return {}
 
     def merge(self, config: MethodConfig, condition: Condition, target: MergeTarget) -> MergedMethod:
         """Return the method merged for rows that all have the same values; unchanged if it reads no attributes.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, ClassVar, Self, cast
 
 from pydantic import Field, field_validator, model_validator
@@ -20,7 +20,6 @@ from attribune.methods.host import Host
 from attribune.methods.merging import MergedMethod, MergeTarget
 from attribune.methods.plain import Plain
 from attribune.methods.shapes import AttributeIds, Documents, DropoutDraw, InputIds, Logits, Mask, States
-from attribune.methods.weight_cache import WeightCache
 
 __all__ = ["Combined"]
 
@@ -146,15 +145,6 @@ class _CombinedMethod(Method):
             return None
         each = zip(parts, self._each(), strict=True)
         return Condition(rows=rows, parts=tuple(found or part.condition(attribute_ids, rows) for found, part in each))
-
-    def enable_weight_cache(self, megabytes: float) -> None:
-        """Divide the cache evenly among the methods."""
-        for part in self._each():
-            part.enable_weight_cache(megabytes / len(self.parts))
-
-    @property
-    def weight_caches(self) -> Mapping[str, WeightCache]:
-        return {name: cache for part in self._each() for name, cache in part.weight_caches.items()}
 
     def merge(self, config: MethodConfig, condition: Condition, target: MergeTarget) -> MergedMethod:
         configs = cast(Combined, config).parts

@@ -15,7 +15,6 @@ from attribune.core.device import is_recorded
 from attribune.errors import DataError
 from attribune.methods.plan import PlannedRows
 from attribune.methods.shapes import AttributeIds, Mask
-from attribune.methods.weight_cache import CachedRows
 from attribune.schema.attributes import Slots
 
 __all__ = ["Condition", "ConditionHolder", "Generated", "Slots", "Values", "check_attribute_ids"]
@@ -50,14 +49,12 @@ class Values:
         membership: how often row b has value u. The column of id 0 is zero, unless the method learns a vector for the
             unknown: then it is 1 for the rows without any value.
         vectors: the values' learned vectors.
-        cache: the weights generated from them in earlier passes.
         generated: the biases and the factors of the weights of all sites, where weights have factors.
     """
 
     ids: Int[Tensor, " U"]
     membership: Float[Tensor, "B U"]
     vectors: Float[Tensor, "U Z"]
-    cache: CachedRows | None = None
     generated: Generated | None = None
 
     def known_vectors(self) -> Float[Tensor, "B Z"]:
@@ -67,12 +64,11 @@ class Values:
 
     def over_chunks(self, chunks: int) -> Values:
         """Return the values of a batch in which each row is cut into `chunks` rows, or stands so many times."""
-        cache = None if self.cache is None else self.cache.over_chunks(chunks)
         generated = self.generated
         if generated is not None:
             generated = generated._replace(times=generated.times * chunks)
         membership = self.membership.repeat_interleave(chunks, dim=0)
-        return replace(self, membership=membership, cache=cache, generated=generated)
+        return replace(self, membership=membership, generated=generated)
 
     @classmethod
     def collect(

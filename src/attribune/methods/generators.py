@@ -15,7 +15,7 @@ from attribune import functional
 from attribune.errors import ConfigError
 from attribune.functional.factored import can_be_factored
 from attribune.functional.injector import kronecker_factors
-from attribune.functional.tanh_sum import odd_powers, right_factor, terms_for
+from attribune.functional.tanh_sum import SMALLEST_REACH, odd_powers, right_factor, terms_for
 from attribune.methods.config import VectorMethodConfig
 
 __all__ = [
@@ -146,6 +146,7 @@ class TableFactors:
 
     def __init__(self, generators: Sequence[_Phm], table: Float[Tensor, "U Z"], terms: int) -> None:
         sigma, K = _stacked(generators, table)
+        self._reach = _reach(sigma, K)
         self.right, scale = right_factor(K, terms)
         S, O, A, _ = sigma.shape
         self._shape, self._terms = (S, O, A), terms
@@ -157,8 +158,13 @@ class TableFactors:
         of_sites = [one for one in generators if isinstance(one, _Phm)]
         if not of_sites or len(of_sites) < len(generators) or table.dtype != torch.float32:
             return None
-        terms = _terms_of_table(*_stacked(of_sites, table), table)
+        terms = _terms_of_table(_reach(*_stacked(of_sites, table)), table)
         return None if terms is None else cls(of_sites, table, terms)
+
+    def are_enough(self, vectors: Float[Tensor, "U Z"]) -> bool:
+        """Return whether other values need no more powers."""
+        terms = _terms_of_table(self._reach, vectors)
+        return terms is not None and terms <= self._terms
 
     def left(self, z: Float[Tensor, "B Z"]) -> Float[Tensor, "S B A K"]:
         """Return the left factors of rows with these vectors."""
@@ -173,16 +179,24 @@ def _stacked(
     return sigma, kronecker_factors(table[:1], sigma, s, A_o)[1]
 
 
-def _terms_of_table(
-    sigma: Float[Tensor, "S O A Z"], K: Float[Tensor, "S O H"], table: Float[Tensor, "U Z"]
-) -> int | None:
-    """Return how many powers are enough for all values of a table, by their lengths or, if too many, one by one."""
-    reach = (sigma * K.abs().amax(dim=2)[..., None, None]).flatten(0, 2)
-    bound = terms_for(float(reach.norm(dim=1).max() * table.norm(dim=1).max()))
-    if bound == terms_for(0.0) or (bound is not None and len(table) * reach.numel() > _MOST_CHECKED):
-        return bound
+def _reach(sigma: Float[Tensor, "S O A Z"], K: Float[Tensor, "S O H"]) -> Float[Tensor, "SOA Z"]:
+    """Return the map of a vector to the largest arguments of its tangents."""
+    return (sigma * K.abs().amax(dim=2)[..., None, None]).flatten(0, 2)
+
+
+def _terms_of_table(reach: Float[Tensor, "SOA Z"], table: Float[Tensor, "U Z"]) -> int | None:
+    """Return how many powers are enough for all values of a table, by their lengths or, if too many, one by one.
+
+    None where one is too large for powers, or that is not known of too many.
+    """
+    if not len(table):
+        return terms_for(0.0)
+    bounds = reach.norm(dim=1).max() * table.norm(dim=1)
+    long = table[bounds > SMALLEST_REACH]  # all others need the fewest powers
+    if not len(long) or len(long) * reach.numel() > _MOST_CHECKED:
+        return terms_for(float(bounds.max()))
     step = max(1, _CHUNK // len(reach))
-    largest = [float((table[start : start + step] @ reach.T).abs().max()) for start in range(0, len(table), step)]
+    largest = [float((long[start : start + step] @ reach.T).abs().max()) for start in range(0, len(long), step)]
     return terms_for(max(largest))
 
 

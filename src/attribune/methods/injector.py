@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
-from typing import Any, ClassVar, Literal, Self, cast
+from typing import Any, ClassVar, Literal, NamedTuple, Self, cast
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from pydantic import PositiveFloat, model_validator
 from torch import Tensor, nn
 
@@ -35,8 +33,6 @@ from attribune.methods.host import Host
 from attribune.methods.merging import MergedMethod, MergeTarget, own_tensors
 from attribune.methods.plan import Plan, PlannedRows
 from attribune.methods.shapes import AttributeIds, DropoutDraw, States
-from attribune.methods.weight_cache import CachedRows, WeightCache
-from attribune.schema.attributes import Slots
 
 __all__ = ["AttributeAdapter", "Injector", "InjectorMethod", "InjectorSite"]
 
@@ -106,68 +102,17 @@ class InjectorMethod(VectorMethod):
         super().__init__(config, host)
         for number, site in enumerate(host.at(*_KINDS)):
             self.add_site(site, InjectorSite(config, number, hidden=host.hidden, attributes=len(host.slots)))
-        self._caches: dict[str, WeightCache] = {}
-        self._value_size = len(self.sites) * (host.hidden + 1) * config.bottleneck
-        self._can_cache = config.weight_injection and config.aggregation == "post"
-
-    def enable_weight_cache(self, megabytes: float) -> None:
-        """Cache the weights of the values used last, for passes without gradients; 0 megabytes turn the cache off."""
-        single = [slots for slots in self.slots if slots.count == 1] if self._can_cache else []
-        free = megabytes * 2**20
-        self._caches = {}
-        for index, slots in enumerate(sorted(single, key=lambda slots: slots.size)):
-            needed = slots.size * self._value_size * torch.float32.itemsize
-            share = min(needed, free / (len(single) - index))  # what a small vocabulary leaves goes to the larger ones
-            free -= share
-            if share:
-                self._caches[slots.name] = WeightCache(
-                    share, value_size=self._value_size, sites=len(self.sites), vocabulary_size=slots.size
-                )
-
-    def train(self, mode: bool = True) -> Self:
-        """Switch to training, which clears the caches, or to evaluation."""
-        if mode:
-            self.clear_caches()
-        return super().train(mode)
-
-    def clear_caches(self) -> None:
-        """Forget cached weights: a table may get the address of one before, by which it would pass for that."""
-        for cache in self._caches.values():
-            cache.clear()
-
-    @property
-    def weight_caches(self) -> Mapping[str, WeightCache]:
-        """The cache of each attribute with one value per row."""
-        return self._caches
-
-    def use_slots(self, slots: Sequence[Slots]) -> None:
-        """Read the same attributes with other values."""
-        super().use_slots(slots)
-        for attribute in self.slots:
-            if attribute.name in self._caches:
-                self._caches[attribute.name].vocabulary_size = attribute.size
-
-    @contextmanager
-    def cache_kept(self) -> Iterator[None]:
-        """Keep cached weights over a change in which all known values keep their ids and vectors."""
-        with torch.inference_mode():
-            before = self._stamp()
-        yield
-        with torch.inference_mode():
-            after = self._stamp()
-        for cache in self._caches.values():
-            cache.restamp(before, after)
 
     def condition(self, attribute_ids: AttributeIds | None, rows: int, draw: DropoutDraw | None = None) -> Condition:
-        """Collect the distinct values of the batch, with cached weights in passes without gradients, else factors."""
-        condition = self._with_caches(super().condition(attribute_ids, rows, draw))
+        """Collect the distinct values of the batch, with the factors of their weights."""
+        condition = super().condition(attribute_ids, rows, draw)
         values = tuple(self._with_factors(number, values) for number, values in enumerate(condition.values))
         return replace(condition, values=values)
 
     def plan(self) -> Plan | None:
-        """Return the plan of weights from factors; None where they have none, or adapters are side by side."""
+        """Return the plan of weights from factors; None where they have none."""
         sites = [cast(InjectorSite, site) for site in self.sites]
-        if not sites or sites[0].is_parallel:
+        if not sites:
             return None
         adapters = [[cast(AttributeAdapter, site.attributes[m]) for site in sites] for m in range(len(self.tables))]
         factors = [
@@ -176,19 +121,6 @@ class InjectorMethod(VectorMethod):
         ]
         found = [one for one in factors if one is not None]
         return _InjectorPlan(sites, adapters, found) if len(found) == len(factors) else None
-
-    def _with_caches(self, condition: Condition) -> Condition:
-        if not self._caches or self.training or torch.is_grad_enabled() or is_recorded():
-            return condition
-        stamp = self._stamp()
-        if stamp is None:
-            return condition
-        assert condition.ids is not None
-        values = tuple(
-            replace(values, cache=self._cached(slots, values, condition.ids, stamp))
-            for slots, values in zip(self.slots, condition.values, strict=True)
-        )
-        return replace(condition, values=values)
 
     def merge(self, config: MethodConfig, condition: Condition, target: MergeTarget) -> MergedMethod:
         """Merge into plain adapters at each site, stacked if sequential, with the weights generated from the values."""
@@ -209,24 +141,10 @@ class InjectorMethod(VectorMethod):
     def _with_factors(self, number: int, values: Values) -> Values:
         """Return the values with what all sites generate from them, where that has factors."""
         adapters = [cast(AttributeAdapter, cast(InjectorSite, site).attributes[number]) for site in self.sites]
-        if values.cache is not None or not adapters or is_recorded():
+        if not adapters or is_recorded():
             return values
         is_summed = self.slots[number].count == 1 or adapters[0].pre_aggregation  # each row has one vector, or none
         return replace(values, generated=_generated_at(adapters, values, is_summed=is_summed))
-
-    def _cached(self, slots: Slots, values: Values, ids: Tensor, stamp: Hashable) -> CachedRows | None:
-        cache = self._caches.get(slots.name)
-        if cache is None or self.ablation is not None:  # a cache holds the weights of all sites, or none
-            return None
-        index = torch.searchsorted(values.ids, slots.of(ids)[:, 0].contiguous())
-        return cache.look_up(values.ids, index, stamp=stamp, dtype=product_dtype(values.vectors))
-
-    def _stamp(self) -> Hashable:
-        """Return a value that changes with the parameters and the mode; None if changes cannot be detected."""
-        parameters = list(self.parameters())
-        if any(p.is_inference() for p in parameters):
-            return None
-        return (torch.is_inference_mode_enabled(), *((p.data_ptr(), p._version) for p in parameters))
 
 
 class InjectorSite(SiteModule):
@@ -319,10 +237,7 @@ class AttributeAdapter(Bottleneck):
 
     def down(self, hidden: States, values: Values) -> tuple[Float[Tensor, "B T A"], Tensor]:
         """Return the product of the states with the rows' weights, and the rows' biases."""
-        if values.cache is not None:
-            b, W = values.cache.read(self, partial(self._of_values, values))
-        else:
-            b, W = self._of_rows(values.vectors, values.membership)
+        b, W = self._of_rows(values.vectors, values.membership)
         dtype = product_dtype(hidden)  # the weights are generated in float32 at least
         return hidden.to(dtype) @ W.to(dtype), b
 
@@ -352,12 +267,6 @@ class AttributeAdapter(Bottleneck):
         W = self.W_down if self.g is None else functional.attribute_weight(self.g(z, membership), self.W_down)
         return self._bias(z, membership), W
 
-    def _of_values(self, values: Values, index: Int[Tensor, " F"]) -> tuple[Tensor, Tensor]:
-        """Return bias and weight of some of the distinct values, in the precision in which they are used."""
-        known = (values.ids[index] != 0).to(values.vectors.dtype)
-        b, W = self._of_rows(values.vectors[index], torch.diag(known))
-        return b.expand(len(index), -1), W.to(product_dtype(W))
-
 
 def _summed(z: Float[Tensor, "U Z"], membership: Float[Tensor, "B U"]) -> Float[Tensor, "B Z"]:
     """Return the sum of the vectors of each row's values, in their precision whatever autocast says."""
@@ -371,6 +280,8 @@ def _without_factors(adapter: Bottleneck) -> FactoredAdapter:
 
 def _joined_rows(biases: Sequence[Tensor]) -> Float[Tensor, "B NA"] | Float[Tensor, " NA"]:
     """Join biases that belong to rows (B, A) and such that all rows share (A,)."""
+    if len(biases) == 1:
+        return biases[0]
     rows = next((len(b) for b in biases if b.dim() == 2), None)
     return torch.cat([b if rows is None else b.expand(rows, -1) for b in biases], dim=-1)
 
@@ -396,6 +307,24 @@ def _generated_at(adapters: Sequence[AttributeAdapter], values: Values, *, is_su
     return Generated(left.unbind(), right.unbind(), b.unbind())  # one gradient for all sites
 
 
+class _Operands(NamedTuple):
+    """What all rows share of an adapter, or of several side by side.
+
+    Attributes:
+        C: (H, A).
+        W_up: (A, H).
+        b_up: (H,).
+        biases: of the task adapter, if it is among them.
+        rights: the right factors (K, H) of attributes, by their numbers.
+    """
+
+    C: Tensor
+    W_up: Tensor
+    b_up: Tensor
+    biases: Sequence[Tensor]
+    rights: Mapping[int, Tensor]
+
+
 class _InjectorPlan(Plan):
     """Weights and biases of all sites come from one product of the vectors of each attribute."""
 
@@ -412,17 +341,29 @@ class _InjectorPlan(Plan):
         )
         self._biases = [_bias_maps(own) for own in adapters]
 
-    def pack(self, dtype: torch.dtype) -> list[list[list[Tensor]]]:
+    def serves(self, vectors: Sequence[Float[Tensor, "n Z"]]) -> bool:
+        """Return whether the powers are enough for further values."""
+        return all(factors.are_enough(own) for factors, own in zip(self.factors, vectors, strict=True))
+
+    def pack(self, dtype: torch.dtype) -> list[list[_Operands]]:
         """Return of each site the operands of its adapters that are the same for all rows."""
-        return [
-            [
-                [x.detach().to(dtype) for x in (one.W_down, one.b_down, one.W_up, one.b_up)]
-                + ([] if one is site.task else [self.factors[m - len(own)].right[number].to(dtype)])
-                for m, one in enumerate(own)
-            ]
-            for number, site in enumerate(self.sites)
-            for own in [site.adapters()]
-        ]
+        return [self._operands(number, site, dtype) for number, site in enumerate(self.sites)]
+
+    def _operands(self, number: int, site: InjectorSite, dtype: torch.dtype) -> list[_Operands]:
+        """Return the operands of a site's adapters, those that are side by side as one."""
+        each = site.adapters()
+        first = len(each) - len(self.factors)  # the task adapter comes before those of the attributes
+        found = []
+        for places in [range(len(each))] if site.is_parallel else [[place] for place in range(len(each))]:
+            group = [each[place] for place in places]
+            C, W_up = torch.cat([one.W_down for one in group], dim=1), torch.cat([one.W_up for one in group])
+            b_up = torch.stack([one.b_up for one in group]).sum(dim=0)
+            own = [one.b_down for place, one in zip(places, group, strict=True) if place < first]
+            rights = {place - first: self.factors[place - first].right[number] for place in places if place >= first}
+            C, W_up, b_up = (x.detach().to(dtype) for x in (C, W_up, b_up))
+            biases = [b.detach().to(dtype) for b in own]
+            found.append(_Operands(C, W_up, b_up, biases, {m: right.to(dtype) for m, right in rights.items()}))
+        return found
 
     def terms(self, vectors: Sequence[Float[Tensor, "B _"]], dtype: torch.dtype) -> list[tuple[Any, Any]]:
         """Return the left factors and the biases of each attribute, of each site."""
@@ -434,15 +375,13 @@ class _InjectorPlan(Plan):
         return found
 
     def act(self, index: int, rows: PlannedRows, inputs: tuple[Any, ...], output: States) -> Tensor:
-        """Apply the adapters of a site, one after the other."""
+        """Apply the adapters of a site."""
         dtype = output.dtype if output.dtype in PRODUCT_DTYPES else torch.float32
         terms, operands = rows.terms(dtype), []
-        own = self.packed(dtype)[index]
-        for m, (C, b, W_up, b_up, *right) in enumerate(own, start=len(terms) - len(own)):
-            if m >= 0:
-                left, b = terms[m][0][index], terms[m][1][index]
-                right = [left, *right]
-            operands.append([C, b, W_up, b_up, *right])
+        for C, W_up, b_up, biases, rights in self.packed(dtype)[index]:
+            b = _joined_rows([*biases, *(terms[m][1][index] for m in rights)])
+            factors = [x for m, right in rights.items() for x in (terms[m][0][index], right)]
+            operands.append([C, b, W_up, b_up, *factors])
         return cast_adapters(output, operands).to(output.dtype)
 
 

@@ -64,6 +64,10 @@ class Plan(ABC):
             self._packed[dtype] = found
         return found
 
+    def serves(self, vectors: Sequence[Tensor]) -> bool:
+        """Return whether the plan is also that of values with further vectors (n, Z) of each attribute."""
+        return True
+
     @abstractmethod
     def pack(self, dtype: torch.dtype) -> Any:
         """Return the tensors that are the same for all rows, in the precision of the states."""

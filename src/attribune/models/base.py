@@ -353,15 +353,13 @@ class ConditionedModel(PreTrainedModel):
         """The attributes that the method reads: the schema, or one without attributes."""
         return self.schema if self.reads_attributes else Schema([])
 
-    def prepare(self, device: torch.device, *, cache_mb: float | None = None) -> None:
-        """Move the model to a device and switch to evaluation; None leaves the weight cache unchanged."""
+    def prepare(self, device: torch.device) -> None:
+        """Move the model to a device and switch to evaluation."""
         if self.quantised is not None:
             check_int8(device)
         self.to(device).eval()
         if self.memory is not None:
             self.memory.to(device)
-        if cache_mb is not None:
-            self.enable_weight_cache(cache_mb)
 
     def neural(self, refusal: str = "") -> Self:
         """Return the model itself, which has a backbone; see `Scorer.neural`."""
@@ -494,19 +492,6 @@ class ConditionedModel(PreTrainedModel):
             "torch.nn.DataParallel copies layers without the attributes of their batch: use one process per device "
             "(torchrun or accelerate launch), or make one device visible"
         )
-
-    def enable_weight_cache(self, cache_mb: float) -> None:
-        """Cache the weights that methods generate for attribute values, for passes without gradients.
-
-        Only weights of attributes with one value per row are cached, and only by methods that generate any (Injector);
-        a changed parameter empties the cache. The size is in megabytes; 0, the initial state, disables the cache.
-
-        Raises:
-            ConfigError: for a negative size.
-        """
-        if not cache_mb >= 0:
-            raise ConfigError(f"cache_mb is {cache_mb}: give 0 or more")
-        self.method.enable_weight_cache(cache_mb)
 
     def longest_text(self) -> int | None:
         """Return the maximum length of a text in ids, special tokens included; None without a limit.

@@ -134,7 +134,7 @@ class LinearModel(Baseline):
         """Return what reads the texts of rows."""
         return self.features.row_encoder(text_input)
 
-    def prepare(self, device: Any, *, cache_mb: float | None = None) -> None:
+    def prepare(self, device: Any) -> None:
         """Compute vectors of texts, if any, on a device; the linear model itself computes on the CPU."""
         self.features.prepare(device)
 

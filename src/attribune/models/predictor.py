@@ -112,8 +112,6 @@ class Predictor(Locked):
         precision: ``float32`` or ``bf16``; by default that in which the model was trained, or float32 where it does not
             say.
         device: where the model runs; by default a GPU if there is one.
-        cache_mb: size of the cache of generated weights in megabytes; 0 disables it. See
-            `AttributeModel.enable_weight_cache`.
         quantise: ``int8`` computes the backbone's linear maps in int8, on a CPU; see `quantised`.
         blend: whether the simple models count that were found to help beside a neural one, if there are some.
 
@@ -129,7 +127,6 @@ class Predictor(Locked):
         batch_size: int = 64,
         precision: str | None = None,
         device: str | None = None,
-        cache_mb: float = 256,
         quantise: Quantisation | None = None,
         blend: bool = True,
     ) -> None:
@@ -152,7 +149,7 @@ class Predictor(Locked):
         super().__init__()
         self._encoder = model.row_encoder(text)
         self.device = named_device(device)
-        model.prepare(self.device, cache_mb=cache_mb)
+        model.prepare(self.device)
         halves = precision == "bf16" and all(HalfBackbone.is_possible(one) for one in model.networks())
         self._halves = [HalfBackbone(one.backbone) for one in model.networks()] if halves else []
 
@@ -174,7 +171,6 @@ class Predictor(Locked):
             batch_size=self.batch_size,
             precision=self.precision,
             device=str(self.device),
-            cache_mb=0,
             blend=self.blends,
         )
 
@@ -222,7 +218,6 @@ class Predictor(Locked):
         batch_size: int = 64,
         precision: str | None = None,
         device: str | None = None,
-        cache_mb: float = 256,
         verify: bool = True,
         quantise: Quantisation | None = None,
         text_input: TextInput | str | Sequence[str] | None = None,
@@ -249,7 +244,6 @@ class Predictor(Locked):
             batch_size=batch_size,
             precision=precision,
             device=device,
-            cache_mb=cache_mb,
             quantise=quantise,
         )
 

@@ -58,7 +58,6 @@ class PredictorGroup(Mapping[str, Predictor]):
         batch_size: int = 64,
         precision: str | None = None,
         device: str | None = None,
-        cache_mb: float = 256,
         verify: bool = True,
         quantise: Quantisation | None = None,
     ) -> Self:
@@ -67,7 +66,6 @@ class PredictorGroup(Mapping[str, Predictor]):
         Args:
             runs: folders of runs or of their models, or names on the hub, by the name of each; without names, that of
                 the folder is taken.
-            cache_mb: size of the caches of generated weights of all runs together.
 
         Other arguments and errors are those of `Predictor.from_pretrained`.
 
@@ -83,7 +81,6 @@ class PredictorGroup(Mapping[str, Predictor]):
                 batch_size=batch_size,
                 precision=precision,
                 device=str(shared.device),
-                cache_mb=cache_mb / len(named),
             )
             for name, run in named.items()
         }

@@ -94,12 +94,8 @@ class Scorer(Protocol):
             ConfigError: for a model without a tokenizer, or a window that it cannot take.
         """
 
-    def prepare(self, device: torch.device, *, cache_mb: float | None = None) -> None:
-        """Move the model to a device, which baselines ignore, and switch to evaluation.
-
-        Args:
-            cache_mb: size of the weight cache; None leaves it unchanged.
-        """
+    def prepare(self, device: torch.device) -> None:
+        """Move the model to a device, which baselines ignore, and switch to evaluation."""
 
     def batches(self, rows: EncodedRows, *, size: int) -> Iterator[tuple[npt.NDArray[np.intp], Any]]:
         """Cut rows into batches of at most `size` rows, each with the indices of its rows."""
@@ -187,8 +183,8 @@ class Baseline:
         """Refuse batches with rows of other models."""
         return "it has no pretrained backbone"
 
-    def prepare(self, device: Any, *, cache_mb: float | None = None) -> None:
-        """Do nothing: baselines compute on the CPU, and generate no weights."""
+    def prepare(self, device: Any) -> None:
+        """Do nothing: baselines compute on the CPU."""
 
     def batches(self, rows: EncodedRows, *, size: int) -> Iterator[tuple[npt.NDArray[np.intp], Any]]:
         """Return all rows as one batch: what needs smaller ones cuts them itself."""

@@ -212,16 +212,14 @@ class ValueTables:
         """Know other values from now on.
 
         Args:
-            adds: whether all values known before keep their ids and vectors, so that weights cached for them stay.
+            adds: whether all values known before keep their ids and vectors, so that plans may stay.
         """
         methods = self.methods()
-        with ExitStack() as caches:
+        with ExitStack() as additions:
             for method in methods if adds else ():
-                caches.enter_context(method.cache_kept())
+                additions.enter_context(method.adding_values())
             for name, table in known.tables.items():
                 self._model.get_parameter(name).data = table
-        for method in () if adds else methods:
-            method.clear_caches()
         self._model.schema, self._model.slots = known.schema, known.schema.layout
         self._model.blend = self._model.blend_under(known.schema)
         for method in methods:

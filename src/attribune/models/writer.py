@@ -194,7 +194,6 @@ class Writer(Locked):
         batch_size: int = 16,
         precision: str | None = None,
         device: str | None = None,
-        cache_mb: float = 256,
     ) -> None:
         self.model, self.batch_size = model, batch_size
         self.precision = precision or model.precision or "float32"
@@ -204,7 +203,7 @@ class Writer(Locked):
         self._collator.left = True
         super().__init__()
         self.device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
-        model.prepare(self.device, cache_mb=cache_mb)
+        model.prepare(self.device)
 
     @classmethod
     def of(cls, predictor: Predictor) -> Self:

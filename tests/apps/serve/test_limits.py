@@ -316,7 +316,6 @@ def test_keys_that_will_do(
         (["{runs}/none", "--host", "203.0.113.9"], "set ATTRIBUNE_SERVE_KEYS"),
         (["{runs}/none", "--max-rows", "0"], "max_rows: Input should be greater than or equal to 1, it is 0"),
         (["{runs}/none", "--timeout", "nan"], "timeout: Input should be"),
-        (["{runs}/none", "--cache-mb", "-1"], "cache_mb: Input should be greater than or equal to 0"),
         (["{runs}/none", "--max-body-mb", "inf"], "max_body_mb: Input should be a finite number"),
         (["{runs}/none", "--backbone", "{runs}"], "the backbone"),
         (["{runs}/none", "--port", "{taken}"], "the service cannot listen on"),

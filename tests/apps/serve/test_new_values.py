@@ -66,7 +66,6 @@ def outputs(client: TestClient, rows: list[dict[str, Any]], **more: Any) -> list
 
 
 def same(found: list[dict[str, Any]], expected: list[dict[str, Any]]) -> None:
-    """Up to the last digits, which depend on what is in the weight cache already."""
     for one, other in zip(found, expected, strict=True):
         assert one["unknown"] == other["unknown"]
         assert one["output"] == pytest.approx(other["output"], abs=1e-6)
@@ -172,15 +171,10 @@ def test_what_is_known_stays_to_the_bit_and_other_models_do_not_grow(runs: Path,
         def sizes() -> list[int]:
             return [model["attributes"][0]["values"] for model in client.get("/v1/models").json()["models"]]
 
-        def misses() -> dict[str, int]:
-            return {name: cache.misses for name, cache in client.models["injector"].weight_caches.items()}
-
         before, others = ask(), outputs(client, NEW, model="pln")
-        missed = misses()
         assert sizes() == [7, 7]
         learned(client, model="injector")
         assert (sizes(), ask()) == ([8, 7], before)
-        assert misses() == missed, "what was cached stays"
         assert outputs(client, NEW, model="pln") == others
         assert outputs(client, NEW, model="injector")[0]["unknown"] == {}
         learned(client, model="pln")

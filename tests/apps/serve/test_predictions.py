@@ -197,10 +197,6 @@ def test_figures_say_what_was_asked(models: dict[str, ServedModel]) -> None:
         **{f'{status}"{name}"}}': count for name, count in (("known", "2.0"), ("unknown", "1.0"), ("missing", "1.0"))},
     }
     assert {name: figures[name] for name in expected} == expected
-    cache = '{attribute="user",model="injector"}'
-    assert float(figures[f"attribune_weight_cache_bytes{cache}"]) > 0
-    hits, misses = (float(figures[f"attribune_weight_cache_{kind}_total{cache}"]) for kind in ("hits", "misses"))
-    assert hits > 0 < misses
 
 
 def test_a_service_can_keep_who_is_known_to_itself(models: dict[str, ServedModel]) -> None:

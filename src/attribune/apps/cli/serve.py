@@ -7,7 +7,7 @@ and /metrics has metrics for Prometheus. On SIGHUP the runs are loaded again; th
 Examples:
   attribune serve runs/stars
   attribune serve runs/stars --enrol
-  attribune serve stars=runs/stars verdict=runs/verdict --port 8000 --cache-mb 512
+  attribune serve stars=runs/stars verdict=runs/verdict --port 8000
   ATTRIBUNE_SERVE_KEYS=$(openssl rand -hex 16) attribune serve runs/stars --host 0.0.0.0
   curl localhost:8000/v1/predict -H 'content-type: application/json' \
     -d '{"text": "A joy from start to end.", "attributes": {"user": "u17"}}'
@@ -38,7 +38,6 @@ def add_parser(verbs: Any) -> None:
     add("--backbone", metavar="NAME_OR_DIR", help="where the backbones' weights are now")
     add("--dtype", default="float32", help="dtype of the backbones' weights: float32, or bfloat16 for half the memory")
     add_shared(parser, "--quantise")
-    add("--cache-mb", type=float, metavar="MB", help="size of the cache of generated weights (default: 256)")
     add("--max-rows", type=int, metavar="N", help="maximum number of texts per request (default: 256)")
     add("--max-text-length", type=int, metavar="N", help="maximum number of characters per text (default: 100,000)")
     add("--max-body-mb", type=float, metavar="MB", help="maximum size of a request body (default: 8)")
@@ -89,7 +88,6 @@ def _serve(options: argparse.Namespace) -> None:
         backbone=options.backbone,
         dtype=options.dtype,
         quantise=options.quantise,
-        cache_mb=settings.cache_mb,
         enrol=settings.enrol,
     )
 

@@ -84,7 +84,7 @@ def create_app(
         keys: which callers must send; none by default.
     """
     settings = settings or ServeSettings()
-    metrics = ServiceMetrics(models)
+    metrics = ServiceMetrics()
     service = Service(models, settings, metrics)
     values = ValuePaths(service)
 

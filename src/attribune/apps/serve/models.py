@@ -22,7 +22,6 @@ from attribune.backbones.sharing import SharedBackbones
 from attribune.core.device import default_device
 from attribune.data.writing import finite
 from attribune.errors import AttribuneError, ConfigError, ModelFolderError
-from attribune.methods.weight_cache import WeightCache
 from attribune.models.predictor import Predictor, Quantisation
 from attribune.models.predictor_group import PredictorGroup
 from attribune.models.writer import Writer
@@ -209,11 +208,6 @@ class ServedModel:
             found.setdefault(attribute.column, attribute)
         return found
 
-    @property
-    def weight_caches(self) -> Mapping[str, WeightCache]:
-        """The caches of generated weights, by attribute."""
-        return self.predictor.model.method.weight_caches
-
     def check_files(self) -> None:
         """Raise ModelFolderError when a file was written to from which the model is read."""
         if changed := self.changed_files():
@@ -339,7 +333,6 @@ class RunLoader:
         sources: folder of each run or saved model, by its name in requests; `named_runs` reads them.
         backbone: where the backbones' weights are, if no longer where they were.
         dtype: of the backbones' weights, ``float32`` or ``bfloat16``.
-        cache_mb: size of the weight caches of all models together, in MiB.
         enrol: whether values can be added and taken away.
         quantise: ``int8`` computes in int8, on CPUs; see `attribune.models.predictor.quantised`.
 
@@ -350,7 +343,6 @@ class RunLoader:
     sources: Mapping[str, str]
     backbone: str | Path | None = None
     dtype: str = "float32"
-    cache_mb: float = 256
     enrol: bool = False
     quantise: Quantisation | None = None
 
@@ -394,9 +386,6 @@ class RunLoader:
         }
         if self.enrol:
             models = {name: _with_run(model, marks, self.backbone) for name, model in models.items()}
-        networks = [network for one in group.values() for network in one.model.networks()]
-        for network in networks:
-            network.enable_weight_cache(self.cache_mb / len(networks))
         for served in models.values():
             served.check()
         return models

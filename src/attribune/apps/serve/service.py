@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from fastapi import Request
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from attribune.apps.serve.batching import Batcher, Overloaded, Stopping
@@ -30,7 +30,7 @@ _SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 class ServiceMetrics:
     """The metrics of one service, in its own registry."""
 
-    def __init__(self, models: Mapping[str, ServedModel]) -> None:
+    def __init__(self) -> None:
         self.registry = CollectorRegistry()
         self.requests = Counter(
             "attribune_requests", "Requests by path and status.", ("path", "status"), registry=self.registry
@@ -55,11 +55,10 @@ class ServiceMetrics:
         self.enrolments = Counter("attribune_enrolments", "Values added.", ("model",), registry=self.registry)
         self.removals = Counter("attribune_removals", "Values forgotten.", ("model",), registry=self.registry)
         self.tokens = Counter("attribune_tokens", "Tokens read and written.", ("model", "kind"), registry=self.registry)
-        self._models = models
 
     def watch(self, batcher: Batcher) -> None:
-        """Read the queue and the weight caches whenever the metrics are asked for."""
-        self.registry.register(_State(batcher, self._models))
+        """Read the queue whenever the metrics are asked for."""
+        self.registry.register(_State(batcher))
 
     def answered(self, model: ServedModel, answers: Sequence[Answer]) -> None:
         """Count the texts of a request, and what is known of their attributes."""
@@ -81,21 +80,11 @@ class ServiceMetrics:
 
 
 class _State(Collector):
-    def __init__(self, batcher: Batcher, models: Mapping[str, ServedModel]) -> None:
-        self._batcher, self._models = batcher, models
+    def __init__(self, batcher: Batcher) -> None:
+        self._batcher = batcher
 
     def collect(self) -> Iterator[Metric]:
         yield GaugeMetricFamily("attribune_queue_size", "Texts that wait.", value=self._batcher.waiting)
-        labels = ("model", "attribute")
-        cached = GaugeMetricFamily("attribune_weight_cache_bytes", "Size of the weight cache.", labels=labels)
-        hits = CounterMetricFamily("attribune_weight_cache_hits", "Values found in the weight cache.", labels=labels)
-        misses = CounterMetricFamily("attribune_weight_cache_misses", "Values not found in it.", labels=labels)
-        for model in self._models.values():
-            for attribute, cache in model.weight_caches.items():
-                cached.add_metric((model.name, attribute), cache.megabytes * 2**20)
-                hits.add_metric((model.name, attribute), cache.hits)
-                misses.add_metric((model.name, attribute), cache.misses)
-        yield from (cached, hits, misses)
 
 
 Result = TypeVar("Result")

@@ -34,7 +34,6 @@ class ServeSettings(Settings):
             connections, 16 at least, may be open besides; beyond that those are closed that have waited longest for
             their callers.
         timeout: seconds that a request may take: its head, its body, the answer, and the reading of that.
-        cache_mb: size of the weight caches of all models together, in MiB.
         enrol: whether requests may add values to the runs, and remove them.
         hide_unknown: whether answers leave out which values a model does not know, and examples the values it knows.
         access_log: whether each request is logged, with its path as the service declares it: values are not in it.
@@ -51,7 +50,6 @@ class ServeSettings(Settings):
     max_queue_size: int = Field(default=2048, ge=1)
     max_connections: int = Field(default=512, ge=1)
     timeout: float = Field(default=30, gt=0)
-    cache_mb: float = Field(default=256, ge=0)
     enrol: bool = False
     hide_unknown: bool = False
     access_log: bool = False
