@@ -4,7 +4,7 @@
 
 All cases take turns in one process on the same batch. `bare` is the stock class of transformers; of every other case
 the share of its throughput is given, beside what arithmetic allows (see `yardstick`). `chain`: M + 1 static adapters in
-a row. `parallel`: an Injector with all adapters of a site in one product. `eager`: an Injector that evaluates and stores
+a row. `parallel`: an Injector with all adapters of a site in one product. `eager`: an Injector that computes and stores
 every hyperbolic tangent of the equation. The others are methods with their default settings. Writes
 benchmarks/results/prediction.json after each shape, where those measured earlier on the same machine stay.
 """

@@ -1,10 +1,10 @@
 """The yardstick of prediction and serving: the bare transformers model, by turns with ours, and what arithmetic allows.
 
 `bare` is the stock class of transformers for a label of each text, over the same backbone: it reads no attributes. In
-bf16 all its weights are in bfloat16, as its users would run it; `bare, autocast` is the same with weights in float32. It
-takes turns with the other cases in one process, in the same precision and on the same batches. The share of bare is how
-much of its throughput a case keeps, the median over the rounds; its floor is the share that would be left if time were
-proportional to the multiplications and additions of all matrix products.
+bf16 all its weights are in bfloat16, as its users would run it; `bare, autocast` is the same with weights in float32.
+It takes turns with the other cases in one process, in the same precision and on the same batches. The share of bare is
+how much of its throughput a case keeps, the median over the rounds; its floor is the share that would be left if time
+were proportional to the multiplications and additions of all matrix products.
 """
 
 from __future__ import annotations

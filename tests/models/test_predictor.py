@@ -19,11 +19,13 @@ from huggingface_hub import ModelCard
 from trained_runs import TrainedRuns
 from transformers import AutoTokenizer, PreTrainedModel
 
+from attribune.core import overlap
 from attribune.data.tables import read_table
 from attribune.data.texts import TextInput
 from attribune.data.windows import Head
 from attribune.errors import ConfigError, DataError
 from attribune.methods import Injector, MethodConfig, Plain
+from attribune.models import predictor as predictor_module
 from attribune.models.model import AttributeModel
 from attribune.models.predictor import Predictor
 from attribune.schema import Categorical, MultiLabel, Schema
@@ -36,6 +38,7 @@ METHOD = Injector(bottleneck=8, vector_size=8, initial_weight=0.5, initial_scale
 
 SCHEMA = Schema.fit(TABLE, [Categorical("user"), MultiLabel("tags", separator=";")])
 TEXT = TextInput.of("text", window=Head(20))
+CUDA = torch.device("cuda")
 
 
 @pytest.fixture
@@ -226,6 +229,20 @@ def test_in_bf16_passes_read_the_backbone_in_bf16(predictor_of: Callable[..., Pr
     exact = Predictor(predictor.model, text_input=TEXT, device="cpu").logits(TABLE)[0]
     np.testing.assert_allclose(rounded, exact, rtol=0, atol=0.1)
     assert not np.array_equal(rounded, exact)
+
+
+def test_what_a_thread_prepares_gives_the_same(
+    predictor_of: Callable[..., Predictor], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As beside a GPU: texts and batches are made in advance."""
+    predictor = predictor_of()
+    expected = predictor.logits(TABLE)[0]
+    monkeypatch.setattr(predictor_module, "_ROWS", 16)
+    monkeypatch.setattr(predictor_module, "ahead", lambda items, device: overlap.ahead(items, device=CUDA))
+    np.testing.assert_allclose(predictor.logits(TABLE)[0], expected, rtol=0, atol=1e-6)
+    damaged = TABLE | {"user": [*TABLE["user"][:-1], {"name": "u1"}]}
+    with pytest.raises(DataError, match="row 40"):
+        predictor.logits(damaged)
 
 
 @pytest.mark.slow

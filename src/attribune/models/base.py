@@ -38,6 +38,7 @@ from attribune.backbones.sparse_attention import prepare_sparse_attention
 from attribune.backbones.tuning import tune_backbone
 from attribune.core.config import short_repr
 from attribune.core.device import default_float32
+from attribune.core.overlap import placed
 from attribune.core.process import require_memory
 from attribune.data.batching import batches_by_length
 from attribune.data.memory import Memory, memory_of
@@ -382,7 +383,7 @@ class ConditionedModel(PreTrainedModel):
                 f"the tokenizer gives the id {largest}, but the backbone has {known} embeddings: copy the tokenizer's "
                 "files from the folder of the backbone"
             )
-        return {name: x.to(self.device) for name, x in batch.items()}
+        return {name: placed(x, self.device) for name, x in batch.items()}
 
     def batches(self, rows: EncodedRows, *, size: int) -> Iterator[tuple[npt.NDArray[np.intp], dict[str, Tensor]]]:
         """Cut rows into batches of at most `size` rows of similar length, the longest first.
@@ -394,10 +395,9 @@ class ConditionedModel(PreTrainedModel):
         for index in batches_by_length(rows.lengths, size=size, device=self.device):
             yield index, self.batch(rows.take(index))
 
-    def score(self, batch: dict[str, Tensor]) -> npt.NDArray[np.float32]:
+    def score(self, batch: dict[str, Tensor]) -> Tensor:
         """Return what the task decodes of each row of a batch, (B, outputs), calibrated where the model is."""
-        scores = self.calibrated(self.row_scores(self(**batch).logits, batch.get("labels")).float())
-        return cast(npt.NDArray[np.float32], scores.cpu().numpy())
+        return self.calibrated(self.row_scores(self(**batch).logits, batch.get("labels")).float())
 
     def calibrated(self, logits: Tensor) -> Tensor:
         """Return logits divided by the temperature that was fitted on validation rows, if one was."""

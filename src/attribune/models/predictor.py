@@ -18,6 +18,7 @@ from attribune.backbones.sharing import SharedBackbones, with_same_tensors
 from attribune.core.arguments import checked_arguments
 from attribune.core.config import short_repr
 from attribune.core.device import check_precision, computing_in, named_device
+from attribune.core.overlap import Fetched, ahead, fetched, late
 from attribune.core.threads import limit_threads
 from attribune.core.wording import did_you_mean
 from attribune.data.readers.base import EncodedRows, TextRows
@@ -310,8 +311,9 @@ class Predictor(Locked):
         logits = [self.task.empty_scores(0)]
         report = EncodingReport({})
         names, hidden = self.columns_in(table), self._hidden_columns(hide_attributes)
-        for row, columns in column_batches(table, names, batch_size=_ROWS, first_row=first_row):
-            rows = self._encode(columns, first_row=row)
+        batches = column_batches(table, names, batch_size=_ROWS, first_row=first_row)
+        encoded = ((row, self._encode(columns, first_row=row)) for row, columns in batches)
+        for row, rows in ahead(encoded, device=self.device):
             shown = rows.hide_attributes(hidden) if hidden else rows
             if network is None:
                 logits.append(self.score(shown))
@@ -462,11 +464,16 @@ class Predictor(Locked):
         """
         pieces = rows.pieces()
         sheet = pieces.sheet(self.task)
-        for index, batch in self.model.batches(pieces.rows, size=self.batch_size):
-            with self._pass():
-                scores = self.model.score(batch)
+        for index, scores in late(self._scored(pieces.rows)):
             pieces.put(sheet, index, scores)
         return self.blended(pieces.merged(sheet, self.task), rows)
+
+    def _scored(self, rows: EncodedRows) -> Iterator[tuple[npt.NDArray[np.intp], Fetched]]:
+        """Begin to score each batch of rows."""
+        for index, batch in ahead(self.model.batches(rows, size=self.batch_size), device=self.device):
+            with self._pass():
+                scores = fetched(self.model.score(batch))
+            yield index, scores
 
     @contextmanager
     def _pass(self) -> Iterator[None]:

@@ -10,6 +10,7 @@ from typing import Any, ClassVar, NoReturn, Protocol, Self
 import numpy as np
 import numpy.typing as npt
 import torch
+from torch import Tensor
 from transformers import PreTrainedModel
 
 from attribune.data.memory import Memory
@@ -100,8 +101,8 @@ class Scorer(Protocol):
     def batches(self, rows: EncodedRows, *, size: int) -> Iterator[tuple[npt.NDArray[np.intp], Any]]:
         """Cut rows into batches of at most `size` rows, each with the indices of its rows."""
 
-    def score(self, batch: Any) -> npt.NDArray[np.float32]:
-        """Return the scores of a batch, (rows, outputs), which the task decodes."""
+    def score(self, batch: Any) -> Tensor | npt.NDArray[np.float32]:
+        """Return the scores of a batch, (rows, outputs), which the task decodes; a tensor is on the model's device."""
 
     def sizes(self) -> Sizes:
         """Count the parameters."""
