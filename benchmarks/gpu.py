@@ -27,6 +27,7 @@ LIMITS = {
     "steps": 120,
     "prediction": 80,
     "graphs": 40,
+    "texts": 60,
     "compiled": 150,
     "serving": 170,
     "training": 120,

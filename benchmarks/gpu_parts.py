@@ -19,7 +19,7 @@ from unittest import mock
 
 import torch
 import transformers
-from harness import ROOT, by_turns, milliseconds, seconds, snippets, write_csv
+from harness import ROOT, by_turns, milliseconds, ratio, seconds, snippets, write_csv
 from models import SHAPES, Shape, batch, build, inputs_of
 from snippets_run import COLUMNS, train
 from torch import Tensor, nn
@@ -27,7 +27,9 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 from yardstick import AUTOCAST, BARE, Context, operations, pass_of, shares_of_bare
 
-from attribune import AttributeModel, Classification, Injector, Plain
+from attribune import AttributeModel, Categorical, Classification, Injector, Plain, Predictor, Schema
+from attribune.backbones.loading import DEFAULT_BACKBONE, load_tokenizer, locate_backbone
+from attribune.core import overlap
 
 TESTS = ROOT.parent / "tests"
 PEAKS = {"H100": 989e12, "H200": 989e12, "A100": 312e12, "L4": 121e12, "L40S": 362e12}  # bf16, dense; the maker's
@@ -299,6 +301,44 @@ def beside_compiled(case: str, shape: Shape, device: str) -> dict[str, Any]:
 
 
 # The whole way
+
+
+def texts(device: str, small: bool) -> dict[str, Any]:
+    """Rows a second of a `Predictor` from texts to scores, and what takes the time.
+
+    `busy` is the share of the time that passes of batches which lie on the device take alone; where `tokenised` is the
+    slower one, the device waits for tokens.
+    """
+    rows = (snippets() * 100)[: 40 if small else 40_000]
+    table = {name: [row[name] for row in rows] for name in (COLUMNS[0], COLUMNS[2])}
+    backbone = str(locate_backbone(DEFAULT_BACKBONE))
+    schema, task = Schema.fit(table, [Categorical(COLUMNS[2])]), Classification(classes=2)
+    settings: dict[str, Any] = {"tokenizer": load_tokenizer(backbone), "text_input": COLUMNS[0]}
+    model = AttributeModel.build(backbone, schema, task=task, method=Injector(), **settings)
+    predictor = Predictor(model, batch_size=256, precision="bf16", device=device)
+    encoded = predictor.encode_rows(table)
+    placed_batches = [given for _, given in model.batches(encoded, size=256)]
+
+    def passes() -> None:
+        for given in placed_batches:
+            with predictor._pass():
+                model(**given)
+
+    def apart() -> None:
+        with mock.patch.object(overlap, "has_overlap", return_value=False):
+            predictor.logits(table)
+
+    jobs = {
+        "overlap": lambda: predictor.logits(table),
+        "without": apart,
+        "passes": passes,
+        "tokenised": lambda: predictor.encode_rows(table),
+    }
+    times = by_turns(
+        {name: lambda job=job: timed(job, device) for name, job in jobs.items()}, 1 if small else 3, warm=1
+    )
+    rates = {f"{name}_rows_per_second": 1e3 * len(rows) / middle for name, middle in milliseconds(times).items()}
+    return {"rows": len(rows), **rates, "busy": ratio(times["passes"], times["overlap"])}
 
 
 def serving(device: str, small: bool) -> dict[str, Any]:

@@ -30,12 +30,13 @@ def run(file: Path, *words: str) -> subprocess.CompletedProcess[str]:
 @pytest.mark.exhaustive
 def test_parts_are_written_as_they_come_and_not_run_again(tmp_path: Path) -> None:
     file = tmp_path / "gpu.json"
-    ended = run(file, "--device", "cpu", "--parts", "graphs", "prediction")
+    ended = run(file, "--device", "cpu", "--parts", "graphs", "prediction", "texts")
     assert ended.returncode == 0, ended.stderr
     known = json.loads(file.read_text(encoding="utf-8"))
     assert known["device"] == "cpu"
     assert "no CUDA graphs" in known["parts"]["graphs"]["left out"]
     shares: dict[str, Any] = known["parts"]["prediction"]["shapes"]["minilm, 256 x 64"]["of_bare"]
+    assert known["parts"]["texts"]["busy"] > 0
     assert set(shares) == {"bare, autocast", "injector", "tokens", "pln", "plora", "modulated"}
 
     ended = run(file, "--device", "cpu", "--minutes", "0")

@@ -104,6 +104,5 @@ def test_families_that_mix_precisions_have_none(family: str) -> None:
 def test_a_pickled_one_has_no_copies() -> None:
     model = model_of()
     half = HalfBackbone(model.backbone)
-    size = len(pickle.dumps((model, half)))
     logits_of(model, half, make_batch(2))
-    assert len(pickle.dumps((model, half))) == size
+    assert len(pickle.dumps((model, half))) < len(pickle.dumps(model)) + 200
