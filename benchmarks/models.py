@@ -20,6 +20,7 @@ from attribune.backbones.loading import DEFAULT_BACKBONE, build_backbone
 from attribune.methods import METHODS
 from attribune.methods.adapter import AdapterSite
 from attribune.methods.base import SiteModule
+from attribune.runs.recipe import TrainingRecipe
 from attribune.training.optimizer import build_optimizer, clip_gradients, update_rows_alone
 from attribune.training.sharding import ShardedTables
 
@@ -217,7 +218,8 @@ class Training:
         if shared:
             self._sharded = ShardedTables(self.model)
             self._forward = nn.parallel.DistributedDataParallel(self.model, broadcast_buffers=False)
-        self.optimizer = build_optimizer(self.model, learning_rate=5e-4, backbone_learning_rate=5e-5, weight_decay=0.01)
+        settings = TrainingRecipe(learning_rate=5e-4, backbone_learning_rate=5e-5, weight_decay=0.01)
+        self.optimizer = build_optimizer(self.model, settings)
 
     def step(self) -> float:
         """Seconds of a whole step in bf16, clipping and update among them."""
