@@ -40,6 +40,14 @@ def test_defaults() -> None:
     assert made.learner.tuning == "frozen"
 
 
+@pytest.mark.parametrize("value", [1.5, "most"])
+def test_a_setting_with_values_of_several_kinds_has_one_error(value: object) -> None:
+    with pytest.raises(
+        ConfigError, match=r"^the recipe has 1 error:\n  - backbone\.attention_dropout: .*, or 'auto', it"
+    ):
+        recipe(backbone={"attention_dropout": value})
+
+
 def test_a_recipe_survives_its_yaml(tmp_path: Path) -> None:
     made = recipe(
         data={

@@ -101,7 +101,7 @@ class Settings(BaseModel):
         try:
             return cls.model_validate(settings, context={"saved": saved})
         except ValidationError as error:
-            lines = [_describe(item, cls) for item in error.errors()]
+            lines = [_describe(item, cls) for item in _of_settings(error, cls)]
             count = "1 error" if len(lines) == 1 else f"{len(lines)} errors"
             listed = "\n".join(f"  - {line}" for line in lines)
             raise ConfigError(f"{source or cls.what} has {count}:\n{listed}") from None
@@ -205,6 +205,22 @@ def short_repr(value: Any) -> str:
 def error_lines(error: ValidationError) -> list[str]:
     """Return what is wrong in which places, each with the value seen."""
     return [_describe(item) for item in error.errors()]
+
+
+def _of_settings(error: ValidationError, settings: type[Settings]) -> list[Any]:
+    """Return the errors, of a setting that may have values of several kinds one that names all of them."""
+    paths = list(_paths(settings))
+    single = {*paths} - {path.rpartition(".")[0] for path in paths}  # and no groups
+    found: dict[tuple[Any, ...], Any] = {}
+    for item in error.errors():
+        place = item["loc"][:-1]
+        if ".".join(map(str, place)) not in single or not isinstance(item["loc"][-1], str):  # it is no kind of value
+            found[item["loc"]] = item
+        elif place not in found:
+            found[place] = item | {"loc": place}
+        else:
+            found[place]["msg"] += f", or {item['msg'].removeprefix('Input should be ')}"
+    return list(found.values())
 
 
 def _describe(item: Any, settings: type[Settings] | None = None) -> str:
