@@ -22,7 +22,7 @@ def recommended(*, explained: bool) -> list[str]:
     """
     speed = _speeds()
     tables = record("judges_small").tables if explained else ()
-    rows = [(method, method, "made anew" if method == "injector" else method, when) for method, when in RECOMMENDED] + [
+    rows = [(method, method, method, when) for method, when in RECOMMENDED] + [
         ("none", "text alone", "", "a reference: the same backbone, fine-tuned on the text alone")
     ]
     cells = [
@@ -61,7 +61,7 @@ def _speeds() -> dict[str, str]:
 
 
 def _is_short(one: Mapping[str, Any]) -> bool:
-    return one["shape"] == "minilm, two attributes" and one["precision"] == "bf16" and "of_bare" in one
+    return one["shape"] == "minilm, two attributes" and one["precision"] == "float32"
 
 
 TABLES: dict[str, dict[str, Callable[[], list[str]]]] = {

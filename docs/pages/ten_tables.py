@@ -22,7 +22,8 @@ def _cells() -> dict[str, dict[str, list[Mapping[str, Any]]]]:
     for key, found in measured("ten_tables")["cells"].items():
         name, setting, _ = key.split(", ")
         seeds.setdefault(name, {}).setdefault(setting, []).append(found)
-    return {name: row for name, row in seeds.items() if _REFERENCE in row}
+    rows = {name: row for name, row in seeds.items() if _REFERENCE in row}
+    return dict(sorted(rows.items(), key=lambda item: item[1][_REFERENCE][0]["rows"]["train"]))
 
 
 def _settings() -> list[str]:
@@ -44,6 +45,13 @@ def _shown(gap: PairedResult | None, metric: str) -> str:
     return f"**{text}**" if gap.shows_difference else text
 
 
+def _cell(name: str, mine: str, theirs: str, metric: str) -> str:
+    """A difference, with a mark where it is of one seed alone."""
+    text = _shown(_gap(name, mine, theirs, metric), metric)
+    seeds = measured("ten_tables")["differences"].get(f"{name}: {mine} less {theirs}", {}).get("seeds", ())
+    return f"{text} ¹" if len(seeds) == 1 else text
+
+
 def _differences(kind: str) -> list[str]:
     """What each setting changes to the reference, in a kind of metric."""
     rows = []
@@ -52,7 +60,7 @@ def _differences(kind: str) -> list[str]:
         metric, info = first[kind], metric_info(first[kind])
         mean = fmean(one["test"][metric] for one in row[_REFERENCE])
         value = f"{mean * info.scale:.{1 if info.is_share else 3}f}"
-        cells = [_shown(_gap(name, one, _REFERENCE, metric), metric) for one in _settings()]
+        cells = [_cell(name, one, _REFERENCE, metric) for one in _settings()]
         rows.append([f"{name} ({len(row[_REFERENCE])})", f"{first['rows']['train']:,}", info.words, value, *cells])
     return table(["table (seeds)", "training rows", "metric", _REFERENCE, *_settings()], rows, words=(0, 2))
 
@@ -73,7 +81,7 @@ def rivals() -> list[str]:
     rows = []
     for name, row in _cells().items():
         metric = row[_REFERENCE][0]["proper"]
-        cells = [_shown(_gap(name, _DEFAULT, other, metric), metric) for other in others]
+        cells = [_cell(name, _DEFAULT, other, metric) for other in others]
         rows += [[name, metric_info(metric).words, *cells]] if any(cells) else []
     return table(["table", "metric", *others], rows, words=(0, 1))
 
