@@ -77,7 +77,7 @@ def pass_of(model: nn.Module, precision: str) -> Context:
     if precision != "bf16":
         return nullcontext
     if isinstance(model, AttributeModel):
-        return HalfBackbone(model.backbone).in_place
+        return HalfBackbone(model).in_place
     model.to(torch.bfloat16)
     return nullcontext
 

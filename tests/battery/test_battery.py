@@ -391,7 +391,7 @@ def check_it_predicts_with_the_backbone_in_bf16(model: AttributeModel, batch: Ba
         return
     with torch.inference_mode():
         exact = model(**batch).logits
-        with HalfBackbone(model.backbone).in_place():
+        with HalfBackbone(model).in_place():
             found = model(**batch).logits
     torch.testing.assert_close(found, exact, rtol=0.1, atol=0.2)
     assert found.dtype == torch.float32

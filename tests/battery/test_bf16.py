@@ -116,7 +116,7 @@ def check(model: AttributeModel) -> None:
         torch.testing.assert_close(found.detach(), exact, rtol=0.1, atol=0.2)
         assert found.dtype == torch.float32
     if HalfBackbone.is_possible(model):
-        with torch.inference_mode(), HalfBackbone(model.backbone).in_place():
+        with torch.inference_mode(), HalfBackbone(model).in_place():
             found = model(**given).logits
         torch.testing.assert_close(found, exact, rtol=0.1, atol=0.2)
         assert found.dtype == torch.float32

@@ -81,3 +81,10 @@ def test_the_table_of_the_service_shows_users(pages: Any, tmp_path: Path, monkey
     text = "\n".join(service.serving())
     assert "| float32 | 0.78 |" in text
     assert re.search(r"\| float32, 10,000 users \| 0\.71 \| 0\.\d\d \| 1\.0 / 3\.0 \|", text)
+
+
+@pytest.mark.slow
+def test_the_steps_that_benchmarks_measure_are_made(yardstick: Any) -> None:
+    models = importlib.import_module("models")
+    training = models.Training(models.Point(rows=2, tokens=4, attributes=1, values=8), rows_alone=True)
+    assert training.step() > 0

@@ -53,7 +53,7 @@ class Casts(TorchDispatchMode):
 
 def test_no_weight_of_the_backbone_is_cast_in_a_pass() -> None:
     model, batch = model_of(), make_batch(2)
-    half = HalfBackbone(model.backbone)
+    half = HalfBackbone(model)
     logits_of(model, half, batch)
     matrices = {str(tuple(p.shape)) for p in model.backbone.parameters() if p.dim() == 2}
     with torch.no_grad(), half.in_place(), Casts() as casts:
@@ -67,7 +67,7 @@ def test_no_weight_of_the_backbone_is_cast_in_a_pass() -> None:
 def test_the_weights_are_back_after_a_pass_and_after_one_that_failed() -> None:
     model, batch = model_of(), make_batch(2)
     before = dict(model.named_parameters())
-    half = HalfBackbone(model.backbone)
+    half = HalfBackbone(model)
     logits_of(model, half, batch)
     with pytest.raises(RuntimeError, match="index"), torch.inference_mode(), half.in_place():
         raise RuntimeError("index out of range")
@@ -77,20 +77,35 @@ def test_the_weights_are_back_after_a_pass_and_after_one_that_failed() -> None:
 
 def test_changed_weights_are_rounded_anew() -> None:
     model, batch = model_of(), make_batch(2)
-    half = HalfBackbone(model.backbone)
+    half = HalfBackbone(model)
     before = logits_of(model, half, batch)
     assert torch.equal(before, logits_of(model, half, batch))
     with torch.no_grad():
         model.backbone.get_input_embeddings().weight.mul_(2)
     changed = logits_of(model, half, batch)
     assert not torch.equal(before, changed)
-    assert torch.equal(changed, logits_of(model, HalfBackbone(model.backbone), batch))
+    assert torch.equal(changed, logits_of(model, HalfBackbone(model), batch))
+
+
+def test_what_a_fused_optimiser_changed_is_rounded_anew() -> None:
+    torch.manual_seed(0)
+    task = Classification(classes=CLASSES)
+    model = AttributeModel.build(
+        tiny_backbone("bert"), make_schema(2), task=task, method=METHODS["pln"](), tuning="full"
+    )
+    batch = make_batch(2)
+    half = HalfBackbone(model.eval())
+    before = logits_of(model, half, batch)
+    optimizer = torch.optim.AdamW(model.backbone.parameters(), lr=0.1, fused=True)
+    model.train()(**batch, labels=torch.tensor([0, 1, 2, 1])).loss.backward()
+    optimizer.step()
+    assert not torch.allclose(logits_of(model.eval(), half, batch), before, atol=0.01)
 
 
 def test_weights_that_layers_share_are_copied_once() -> None:
     model = model_of("albert")  # which runs one layer several times
     own = {p.data_ptr() for p in model.backbone.parameters()}
-    with torch.inference_mode(), HalfBackbone(model.backbone).in_place():
+    with torch.inference_mode(), HalfBackbone(model).in_place():
         copies = list(model.backbone.parameters())
     assert {p.dtype for p in copies} == {torch.bfloat16}
     assert len({p.data_ptr() for p in copies}) == len(own)
@@ -103,6 +118,6 @@ def test_families_that_mix_precisions_have_none(family: str) -> None:
 
 def test_a_pickled_one_has_no_copies() -> None:
     model = model_of()
-    half = HalfBackbone(model.backbone)
+    half = HalfBackbone(model)
     logits_of(model, half, make_batch(2))
     assert len(pickle.dumps((model, half))) < len(pickle.dumps(model)) + 200

@@ -104,6 +104,8 @@ class ConditionedModel(PreTrainedModel):
     reader: type[Reader]
     written: tuple[str, ...]  # the attributes whose values stand in front of a text
     quantised: str | None = None
+    trainings: int = 0
+    """How often it was switched to training; fused optimisers change parameters and not their versions."""
 
     @default_float32()
     def __init__(
@@ -519,6 +521,7 @@ class ConditionedModel(PreTrainedModel):
                 f"the weights are rounded to {self.quantised} and cannot be trained: train the model from which "
                 "this was made"
             )
+        self.trainings += mode
         return cast(Self, super().train(mode))
 
     @property

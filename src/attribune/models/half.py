@@ -16,18 +16,15 @@ __all__ = ["HalfBackbone"]
 
 
 class HalfBackbone:
-    """Copies in bfloat16 of the weights of a backbone, which are made anew when the weights have changed.
+    """Copies in bfloat16 of the weights of a model's backbone, which are made anew when the weights have changed.
 
     Autocast rounds the weights again in every pass, and returns to float32 at every norm. Buffers, such as the
-    frequencies of rotary positions, stay as they are.
-
-    Args:
-        backbone: the pretrained model, with what a tuning has put into it, and without the method.
+    frequencies of rotary positions, stay as they are, and so do method and head.
     """
 
-    def __init__(self, backbone: nn.Module) -> None:
-        self._backbone = backbone
-        self._watch: Watch | None = None
+    def __init__(self, model: ConditionedModel) -> None:
+        self._model = model
+        self._seen: tuple[int, Watch] | None = None  # how often it was switched to training, and its weights
         self._copies: list[tuple[dict[str, nn.Parameter | None], str, nn.Parameter, nn.Parameter]] = []
 
     @classmethod
@@ -38,12 +35,12 @@ class HalfBackbone:
         return model.quantised is None and placement.is_pretrained and not runs_whole
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self._backbone,)
+        return type(self), (self._model,)
 
     @contextmanager
     def in_place(self) -> Iterator[None]:
         """Compute in bfloat16 within a block, without gradients."""
-        if self._watch is None or self._watch.sees_change():
+        if self._seen is None or self._seen[0] != self._model.trainings or self._seen[1].sees_change():
             self._copy()
         try:
             for place, name, _, copy in self._copies:
@@ -55,10 +52,10 @@ class HalfBackbone:
 
     def _copy(self) -> None:
         """Round the weights; one that several modules share is rounded once."""
-        self._watch = Watch([self._backbone])
+        self._seen = self._model.trainings, Watch([self._model.backbone])
         copies: dict[int, nn.Parameter] = {}
         self._copies = []
-        for module in self._backbone.modules():
+        for module in self._model.backbone.modules():
             for name, own in module._parameters.items():
                 if own is None or not own.is_floating_point() or own.dtype == torch.bfloat16:
                     continue

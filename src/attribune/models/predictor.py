@@ -152,7 +152,7 @@ class Predictor(Locked):
         self.device = named_device(device)
         model.prepare(self.device)
         halves = precision == "bf16" and all(HalfBackbone.is_possible(one) for one in model.networks())
-        self._halves = [HalfBackbone(one.backbone) for one in model.networks()] if halves else []
+        self._halves = [HalfBackbone(one) for one in model.networks()] if halves else []
 
     @property
     def schema(self) -> Schema:
