@@ -9,7 +9,7 @@ attributes and the Injector also in bf16, and in int8 with the rest in bf16, as 
 served. The share of another case is how much of its throughput is kept, the median over the rounds. With --run a
 trained run scores a table with labels in each precision: the differences of its probabilities to those in float32, and
 its accuracies. What was measured before on the same machine and is not measured anew stays; an empty --shapes measures
-none. Writes benchmarks/results/quantised.json.
+none. Where the processor has no int8, the run is scored in the others. Writes benchmarks/results/quantised.json.
 """
 
 from __future__ import annotations
@@ -30,8 +30,10 @@ from torch import Tensor, nn
 from yardstick import Context, pass_of
 
 from attribune import Predictor, load_run
+from attribune.backbones.int8 import check_int8
 from attribune.core.process import keep_freed_memory
 from attribune.data.tables import read_table
+from attribune.errors import ConfigError
 from attribune.export.graph import make_program, onnx_bytes, onnx_in_int8
 from attribune.models.predictor import quantised
 
@@ -107,18 +109,28 @@ def measure(name: str, shape: Shape, rounds: int) -> dict[str, Any]:
     }
 
 
+def has_int8() -> bool:
+    """Whether this processor computes in int8."""
+    try:
+        check_int8(torch.device("cpu"))
+    except ConfigError:
+        return False
+    return True
+
+
 def agreement(run: str, data: str) -> dict[str, Any]:
     """What lower precisions change of a trained run's probabilities in float32, and of its accuracy."""
     recipe, table = load_run(run)[0], read_table(data)
     found, right = {}, {}
-    for name, options in PRECISIONS.items():
+    possible = {name: options for name, options in PRECISIONS.items() if "quantise" not in options or has_int8()}
+    for name, options in possible.items():
         predictor = Predictor.from_pretrained(run, **options)
         found[name] = predictor.task.decode(predictor.logits(table)[0])
         labels = [predictor.task.class_names.index(str(label)) for label in table[recipe.data.label[0]]]
         right[name] = found[name].probabilities.argmax(axis=1) == labels
     exact = found[FULL].probabilities
     changes = {}
-    for name in list(PRECISIONS)[1:]:
+    for name in list(possible)[1:]:
         own, gain = found[name].probabilities, right[name].astype(float) - right[FULL]
         difference = np.abs(own - exact).max(axis=1)
         spread = 1.96 * gain.std() / np.sqrt(len(gain))
