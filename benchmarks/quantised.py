@@ -30,10 +30,9 @@ from torch import Tensor, nn
 from yardstick import Context, pass_of
 
 from attribune import Predictor, load_run
-from attribune.backbones.int8 import check_int8
+from attribune.backbones.int8 import has_int8
 from attribune.core.process import keep_freed_memory
 from attribune.data.tables import read_table
-from attribune.errors import ConfigError
 from attribune.export.graph import make_program, onnx_bytes, onnx_in_int8
 from attribune.models.predictor import quantised
 
@@ -107,15 +106,6 @@ def measure(name: str, shape: Shape, rounds: int) -> dict[str, Any]:
             for key, reference in (("plain", PLAIN), ("float32", EXACT), ("onnx", ONNX))
         },
     }
-
-
-def has_int8() -> bool:
-    """Whether this processor computes in int8."""
-    try:
-        check_int8(torch.device("cpu"))
-    except ConfigError:
-        return False
-    return True
 
 
 def agreement(run: str, data: str) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """What a user gets on ten small tables and three larger ones, with the defaults of `attribune.train`.
 
     python benchmarks/ten_tables.py [--table films amazon] [--setting linear injector] [--seeds 0 1 2]
-    python benchmarks/ten_tables.py --rows 300 --epochs 0.2     # a trial, in a file of its own
+    python benchmarks/ten_tables.py --rows 300 --setting alone "20 epochs"     # a trial, in a file of its own
 
 Each table is prepared from its raw file: rows without a text or a label and duplicates are left out, tables of long
 texts are cut to 3,000 rows, and 70 % of the texts train, 10 % validate and 20 % test, drawn by the seed; of headlines
@@ -11,7 +11,9 @@ models that may count beside it; `written` is an Injector that also reads the va
 cell (table, setting, seed) is a run in benchmarks/runs/ without its weights; what is done is not done again, also where
 only its results are left, an interrupted one goes on, and several calls at once share the cells. Every cell is written
 to benchmarks/results/ten_tables.json as it finishes, with the paired differences to `linear`, and of `default` to the
-others, over the test rows of all seeds that both have. The data are looked for in the folder that ATTRIBUNE_DATA names.
+others, over the test rows of all seeds that both have. With `--rows N`, so many rows train, a seventh as many validate,
+and at most 1,000 test; differences are to `alone`, the network that `train` makes with neither a simple model beside it
+nor other options than those of the setting. The data are looked for in the folder that ATTRIBUNE_DATA names.
 """
 
 from __future__ import annotations
@@ -49,7 +51,8 @@ from attribune.tasks.base import scored_metrics
 from attribune.training.train import train
 from attribune_lab.benchmark.tables import readable_json
 
-REFERENCE, DEFAULT = "linear", "default"
+REFERENCE, DEFAULT, NETWORK = "linear", "default", "alone"
+_TRIAL_TESTS = 1_000  # rows that test a trial, at most
 _LONG = 3_000  # rows of a table of long texts, on which training takes about an hour
 SETTINGS: dict[str, dict[str, Any]] = {
     REFERENCE: {"method": "linear", "baselines": True},
@@ -62,6 +65,20 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "written": {"settings": {"training.blend": "never"}},
 }
 """Arguments of `train`; `written` also writes the values of all attributes in front of the text."""
+_CHANGES: dict[str, dict[str, Any]] = {
+    NETWORK: {},
+    "10 epochs": {"training.epochs": 10.0},
+    "20 epochs": {"training.epochs": 20.0},
+    "40 epochs": {"training.epochs": 40.0},
+    "half the rate": {"training.learning_rate": 2.5e-4},
+    "twice the rate": {"training.learning_rate": 1e-3},
+    "dropout 0.3": {"backbone.dropout": 0.3},
+    "attribute dropout 0": {"method.attribute_dropout": 0.0},
+    "attribute dropout 0.4": {"method.attribute_dropout": 0.4},
+    "weight decay 0.1": {"training.weight_decay": 0.1},
+}
+TRIALS = {name: {"settings": {"training.blend": "never", **changes}} for name, changes in _CHANGES.items()}
+"""Arguments of `train` that are tried on few rows."""
 ALONE = {"injector": DEFAULT}
 """The network alone, and the setting in whose run it is."""
 
@@ -89,24 +106,28 @@ class Table:
     group: str | None = None
     most: int | None = None
 
-    def cleaned(self, most: int | None) -> Dataset:
-        """The rows without duplicates, at most so many, or those that are taken of the table."""
+    def cleaned(self) -> Dataset:
+        """The rows without duplicates, those that are taken of the table."""
         columns = dict.fromkeys(("text", *self.label, *self.attributes, *filter(None, [self.group])))
         rows = self.rows[list(columns)].assign(text=self.rows["text"].str.strip())
         rows = rows[rows["text"].fillna("") != ""].dropna(subset=list(self.label))
         rows = rows.drop_duplicates(["text", *filter(None, [self.judge])])
-        most = min((number for number in (most, self.most) if number is not None), default=len(rows))
-        if most < len(rows):
+        if self.most is not None and self.most < len(rows):
             texts = pd.factorize(rows["text"])[0]
             places = np.random.default_rng(0).permutation(texts.max() + 1)[texts]
-            rows = rows.iloc[np.argsort(places, kind="stable")[:most]].sort_index()
+            rows = rows.iloc[np.argsort(places, kind="stable")[: self.most]].sort_index()
         return read_table(rows.reset_index(drop=True))
 
     def parts(self, seed: int, most: int | None = None) -> dict[str, Dataset]:
-        """Training, validation and test rows."""
+        """Training, validation and test rows; of a trial at most so many for training."""
         rule: dict[str, Any] = {} if self.group is None else {"by": "group", "column": self.group}
-        split = split_table(self.cleaned(most), text=["text"], seed=seed, fractions=(0.7, 0.1, 0.2), **rule)
-        return {"train": split.train, "validation": split.validation, "test": split.test}
+        split = split_table(self.cleaned(), text=["text"], seed=seed, fractions=(0.7, 0.1, 0.2), **rule)
+        parts = {"train": split.train, "validation": split.validation, "test": split.test}
+        if most is None:
+            return parts
+        sizes = {"train": most, "validation": most // 7, "test": _TRIAL_TESTS}
+        drawn = {name: np.random.default_rng(seed).permutation(len(part)) for name, part in parts.items()}
+        return {name: part.select(np.sort(drawn[name][: sizes[name]])) for name, part in parts.items()}
 
 
 def from_csv(*file: str, text: str, encoding: str = "utf-8") -> pd.DataFrame:
@@ -286,7 +307,7 @@ class Cell:
         rows = table.parts(self.seed, most)["test"]
         return clustered(scored_metrics(scores.task, logits, found["labels"]), find_clusters(rows, settings))
 
-    def train(self, folder: Path, *, rows: int | None, epochs: float | None) -> None:
+    def train(self, folder: Path, *, rows: int | None) -> None:
         """Do it, unless it is done or another process is about it."""
         run, table = self.run(folder), table_of(self.table)
         with locked(run.path.with_name(f"{run.path.name}.lock")) as is_free:
@@ -300,10 +321,9 @@ class Cell:
                 "attributes": table.attributes,
                 "task": table.task,
                 "seed": self.seed,
-                "epochs": epochs,
                 "baselines": False,
             }
-            options |= {"validation": parts["validation"], "test": parts["test"]} | SETTINGS[self.setting]
+            options |= {"validation": parts["validation"], "test": parts["test"]} | (SETTINGS | TRIALS)[self.setting]
             if self.setting == "written":
                 options["written"] = table.attributes
             train(parts["train"], run.path, resume=True, reporter=ConsoleReporter(), **options)
@@ -368,8 +388,8 @@ def compare(output: Path, folder: Path, table: str, most: int | None) -> None:
     for name, setting, seed in (key.split(", ") for key in results["cells"]):
         if name == table and Cell(table=table, setting=setting, seed=int(seed)).has_scores(folder):
             seeds.setdefault(setting, []).append(int(seed))
-    others = [name for name in seeds if name != REFERENCE]
-    for mine, theirs in [*((name, REFERENCE) for name in others), *((DEFAULT, name) for name in others)]:
+    pairs = [(name, NETWORK if name in TRIALS else REFERENCE) for name in seeds]
+    for mine, theirs in [*pairs, *((DEFAULT, name) for name in seeds)]:
         both = sorted({*seeds.get(mine, [])} & {*seeds.get(theirs, [])})
         key = f"{table}: {mine} less {theirs}"
         if mine == theirs or not {*both} > {*results["differences"].get(key, {}).get("seeds", [])}:
@@ -389,33 +409,33 @@ def options_of(parser: argparse.ArgumentParser) -> argparse.Namespace:
     parser.set_defaults(output=None)
     parser.add_argument("--table", nargs="+", choices=TABLES, default=list(TABLES))
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2], metavar="N")
-    parser.add_argument("--rows", type=int, metavar="N", help="of a table, at most")
-    parser.add_argument("--epochs", type=float, metavar="N", help="at most; as `train` by default")
+    parser.add_argument("--rows", type=int, metavar="N", help="for training, at most: a trial")
     options = parser.parse_args()
-    trial = [f"{name}_{value:g}" for name in ("rows", "epochs") if (value := getattr(options, name)) is not None]
-    options.folder = RUNS / "_".join(["ten_tables", *trial])
-    options.output = options.output or (options.folder if trial else RESULTS) / "ten_tables.json"
+    name = "ten_tables" if options.rows is None else f"few_rows_{options.rows}"
+    options.folder = RUNS / name
+    options.output = options.output or RESULTS / f"{name}.json"
     return options
 
 
 def main() -> None:
     parser = arguments(__doc__, "ten_tables")
-    parser.add_argument("--setting", nargs="+", metavar="NAME", help=f"of {', '.join(SETTINGS)}; all")
+    parser.add_argument("--setting", nargs="+", metavar="NAME", help="as the file names them; all, or those of a trial")
     options = options_of(parser)
-    if unknown := sorted(set(options.setting or ()) - set(SETTINGS)):
-        parser.error(f"--setting {', '.join(unknown)}: choose from {', '.join(SETTINGS)}")
+    known = list(SETTINGS if options.rows is None else TRIALS)
+    if unknown := sorted(set(options.setting or ()) - set(known)):
+        parser.error(f"--setting {', '.join(unknown)}: choose from {', '.join(known)}")
     quiet_libraries()
     cells = [
         Cell(table=table, setting=setting, seed=seed)
         for seed in options.seeds
         for table in options.table
-        for setting in options.setting or SETTINGS
+        for setting in options.setting or known
     ]
     for cell in cells:
         run, done = cell.run(options.folder), read_results(options.output)["cells"]
         try:
             if cell.key not in done:
-                cell.train(options.folder, rows=options.rows, epochs=options.epochs)
+                cell.train(options.folder, rows=options.rows)
         except AttribuneError as error:
             print(f"{cell.key} failed: {error}", file=sys.stderr, flush=True)
         if run.is_finished and cell.key not in read_results(options.output)["cells"]:

@@ -1,6 +1,6 @@
 """AutoGluon Tabular on the rows of the ten tables, beside what `ten_tables.py` measured.
 
-    python benchmarks/ten_tables_autogluon.py [--table news] [--seeds 0] [--rows 300] [--epochs 0.2]
+    python benchmarks/ten_tables_autogluon.py [--table news] [--seeds 0]
 
 Of medium quality, with the text and the attributes as columns, on the training and validation rows of each cell of
 `linear` that is done, with its arguments: see there. It predicts one column of labels; of several aspects each is

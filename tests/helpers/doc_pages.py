@@ -11,9 +11,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from processors import has_int8
-
 from attribune.apps.cli import main
+from attribune.backbones.int8 import has_int8
 
 ROOT = Path(__file__).parents[2]
 RUN = ("python", "bash", "sh")

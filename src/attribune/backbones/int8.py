@@ -12,7 +12,7 @@ from transformers.pytorch_utils import Conv1D
 from attribune.errors import ConfigError
 from attribune.functional.int8 import int8_linear, int8_packed, int8_weight
 
-__all__ = ["Int8Linear", "Int8Weight", "Int8Weights", "check_int8", "quantise_backbone"]
+__all__ = ["Int8Linear", "Int8Weight", "Int8Weights", "check_int8", "has_int8", "quantise_backbone"]
 
 
 class Int8Weight(NamedTuple):
@@ -46,6 +46,12 @@ class Int8Linear(nn.Module):
         return int8_linear(states.float(), self.weight, self.scales, self.sums, bias, self.packed)
 
 
+def has_int8() -> bool:
+    """Return whether products of int8 are faster than those of float32 on this processor."""
+    has = torch.cpu.get_capabilities()
+    return has.get("architecture") != "x86_64" or any(has.get(name) for name in _INSTRUCTIONS)
+
+
 def check_int8(device: torch.device) -> None:
     """Refuse devices and processors on which int8 is no gain.
 
@@ -57,8 +63,7 @@ def check_int8(device: torch.device) -> None:
         raise ConfigError(
             f"quantise='int8' is for CPUs, and the device is {device}: leave it out, or give device='cpu'"
         )
-    has = torch.cpu.get_capabilities()
-    if has.get("architecture") == "x86_64" and not any(has.get(name) for name in _INSTRUCTIONS):
+    if not has_int8():
         raise ConfigError(
             "quantise='int8' needs a processor with VNNI, and this one has none: products of int8 would be slower than "
             "those of float32; leave it out"

@@ -12,7 +12,7 @@ import pytest
 import yaml
 from doc_pages import ROOT, blocks_of
 from live_service import listening
-from processors import has_int8
+from processors import needs_int8
 
 from attribune.apps.cli import serve as serve_verb
 from attribune.apps.serve import ServedModel, load_models
@@ -65,7 +65,7 @@ def test_the_compose_file_fits_the_service() -> None:
     assert shlex.split(text.splitlines()[0].partition("compose")[0])
 
 
-@pytest.mark.skipif(not has_int8(), reason="the processor has no products of int8")
+@needs_int8
 def test_a_service_computes_in_int8(runs: Path) -> None:
     served = load_models([str(runs / "injector")], quantise="int8")["injector"]
     assert served.predictor.model.quantised == "int8"
