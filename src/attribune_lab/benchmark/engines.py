@@ -10,6 +10,8 @@ import multiprocessing
 import os
 import signal
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
@@ -27,7 +29,10 @@ __all__ = ["Processes", "run_in_this_process"]
 
 
 class Processes:
-    """Processes of this machine, which share its cores; with `show`, cells show their progress on stderr."""
+    """Processes of this machine, which share its cores; with `show`, cells show their progress on stderr.
+
+    Where there are several GPUs, each process sees the one that the fewest of them use.
+    """
 
     def __init__(self, folder: BenchmarkFolder, *, workers: int, show: bool) -> None:
         # A forked process need not import the libraries, but cannot use a device that its parent has initialised.
@@ -39,6 +44,8 @@ class Processes:
         threads = os.environ.get("OMP_NUM_THREADS", "")
         self._threads = int(threads) if threads.isdigit() and int(threads) else max(1, core_count() // workers)
         self._running: dict[Connection, tuple[Any, str]] = {}
+        self._devices = _visible_devices()
+        self._used: dict[Connection, str] = {}  # the device of each process, if there are several
 
     def has_room(self) -> bool:
         """Whether fewer than `workers` run."""
@@ -50,7 +57,13 @@ class Processes:
         level = logging.getLogger("attribune").getEffectiveLevel()
         arguments = (theirs, str(self._folder.path.resolve()), path, self._threads, self._show, level, os.getcwd())
         process = self._context.Process(target=_in_process, args=arguments)
-        process.start()
+        if len(self._devices) > 1:
+            busy = list(self._used.values())
+            self._used[ours] = min(self._devices, key=busy.count)
+            with _variable("CUDA_VISIBLE_DEVICES", self._used[ours]):
+                process.start()
+        else:
+            process.start()
         theirs.close()
         self._running[ours] = (process, path)
 
@@ -66,6 +79,7 @@ class Processes:
                 process.join()
                 outcomes.append(Outcome(path=path, done=False, word=f"failed: {_end(process.exitcode)}"))
             del self._running[ready]
+            self._used.pop(ready, None)
             ready.close()
             process.join()
         return outcomes
@@ -80,16 +94,30 @@ class Processes:
         self._running.clear()
 
 
+def _visible_devices() -> list[str]:
+    """Return the GPUs that this process may use, by the names with which a process is given them."""
+    count = torch.cuda.device_count()
+    given = os.environ.get("CUDA_VISIBLE_DEVICES")
+    return (given.split(",") if given else [str(number) for number in range(count)])[:count]
+
+
+@contextmanager
+def _variable(name: str, value: str) -> Iterator[None]:
+    """Set an environment variable for the processes that start within a block."""
+    before = os.environ.get(name)
+    os.environ[name] = value
+    try:
+        yield
+    finally:
+        del os.environ[name]
+        if before is not None:
+            os.environ[name] = before
+
+
 def _ensure_quiet_tracker() -> None:
     """Start Python's resource tracker without its warnings about locks that imported libraries leave to it."""
-    before = os.environ.get("PYTHONWARNINGS")
-    os.environ["PYTHONWARNINGS"] = "ignore:resource_tracker:UserWarning"
-    try:
+    with _variable("PYTHONWARNINGS", "ignore:resource_tracker:UserWarning"):
         resource_tracker.ensure_running()
-    finally:
-        del os.environ["PYTHONWARNINGS"]
-        if before is not None:
-            os.environ["PYTHONWARNINGS"] = before
 
 
 def _end(code: int) -> str:

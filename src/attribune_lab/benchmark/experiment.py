@@ -9,7 +9,7 @@ from importlib import resources
 from importlib.resources.abc import Traversable
 from pathlib import Path
 from types import ModuleType
-from typing import Annotated, Any, ClassVar, Literal, TypeAlias
+from typing import Annotated, Any, ClassVar, Literal, TypeAlias, TypeVar
 
 import yaml
 from pydantic import Field, field_validator, model_validator
@@ -34,6 +34,7 @@ __all__ = [
     "read_experiment",
 ]
 
+_Named = TypeVar("_Named")
 SelectBy: TypeAlias = Literal["log_loss", "main_metric"]
 """What settings are compared by on validation rows."""
 _NAME = r"^[A-Za-z0-9][A-Za-z0-9 ,.+=_-]*$"
@@ -272,13 +273,55 @@ class Experiment(Settings):
         """The name of the setting that others are compared with."""
         return self.reference or self.settings[0].name
 
-    def on(self, names: Sequence[str]) -> Experiment:
-        """Return the experiment on some of its sets; ConfigError for an unknown name."""
-        known = {plan.name: plan for plan in self.sets}
-        if unknown := [name for name in names if name not in known]:
-            raise ConfigError(f"the experiment has no set {unknown[0]!r}: choose from {', '.join(known)}")
-        sources = [plan.attributes_from for plan in self.sets if plan.name in names and plan.attributes_from]
-        return self.model_copy(update={"sets": tuple(known[name] for name in dict.fromkeys([*sources, *names]))})
+    def only(self, *, sets: Sequence[str] = (), settings: Sequence[str] = (), folds: Sequence[int] = ()) -> Experiment:
+        """Return the experiment of some sets, settings and folds, by default of all.
+
+        A set from which a chosen one takes its attribute parameters comes along, as does a setting whose rates a chosen
+        one takes.
+
+        Raises:
+            ConfigError: for an unknown set or setting, or a fold that a set does not have.
+        """
+        plans = {plan.name: plan for plan in self.sets}
+        lines = {setting.name: setting for setting in self.settings}
+        chosen = [_known("set", name, plans) for name in sets or plans]
+        named = [_known("setting", name, lines) for name in settings or lines]
+        chosen = [*(plans[plan.attributes_from] for plan in chosen if plan.attributes_from), *chosen]
+        named = [*(lines[one.rates] for one in named if isinstance(one.rates, str)), *named]
+        if folds:
+            for plan in chosen:
+                if lacking := sorted({*folds} - {*plan.folds}):
+                    raise ConfigError(
+                        f"the set {plan.name!r} has no fold or seed {lacking[0]}: choose from "
+                        f"{', '.join(map(str, plan.folds))}"
+                    )
+            chosen = [self._on_folds(plan, folds) for plan in chosen]
+        distinct = {plan.name: plan for plan in chosen}, {setting.name: setting for setting in named}
+        return self.model_copy(update={"sets": (*distinct[0].values(),), "settings": (*distinct[1].values(),)})
+
+    def _on_folds(self, plan: SetPlan, folds: Sequence[int]) -> SetPlan:
+        """Return a set on some folds; one on which others build is also trained on that on which rates are tuned."""
+        is_source = any(other.attributes_from == plan.name for other in self.sets)
+        probe = [self.rates.fold] if is_source and self.rates is not None and self.rates.fold != "each" else []
+        return plan.model_copy(update={"folds": tuple(dict.fromkeys([*folds, *probe]))})
+
+    def with_steps(self, steps: int) -> Experiment:
+        """Return the experiment with this number of steps in every training, and no fewer checks."""
+
+        def trained(training: dict[str, Any]) -> dict[str, Any]:
+            kept = {name: value for name, value in training.items() if name not in ("steps", "epochs")}
+            every = kept.get("evaluate_every")
+            return kept | ({"evaluate_every": min(every, steps)} if isinstance(every, int) else {})
+
+        return self.model_copy(
+            update={
+                "training": trained(self.training) | {"steps": steps},
+                **{
+                    kind: tuple(one.model_copy(update={"training": trained(one.training)}) for one in given)
+                    for kind, given in (("sets", self.sets), ("settings", self.settings))
+                },
+            }
+        )
 
     def compared_with(self, reference: str | None) -> Experiment:
         """Return the experiment with another reference, if one is given; ConfigError for an unknown name."""
@@ -356,10 +399,11 @@ class Experiment(Settings):
             "task": {**task, **setting.task},
             "method": {**self.methods.get(setting.method["name"], {}), **setting.method},
             "backbone": {"attention_dropout": None, **self.backbone, **setting.backbone},
-            "training": self._training(cell),
+            "training": self.training_of(cell),
         }
 
-    def _training(self, cell: Cell) -> dict[str, Any]:
+    def training_of(self, cell: Cell) -> dict[str, Any]:
+        """Return the training part of a cell's recipe."""
         from attribune.backbones.untrained import UNTRAINED  # torch, which tables do without
 
         own, backbone = cell.setting.training, {**self.backbone, **cell.setting.backbone}
@@ -369,6 +413,13 @@ class Experiment(Settings):
         if backbone.get("name") in UNTRAINED:
             common.pop("backbone_learning_rate", None)
         return {**common, **own, "seed": cell.fold}
+
+
+def _known(what: str, name: str, known: Mapping[str, _Named]) -> _Named:
+    """Return what has a name; ConfigError for an unknown one."""
+    if name not in known:
+        raise ConfigError(f"the experiment has no {what} {name!r}: choose from {', '.join(known)}")
+    return known[name]
 
 
 def _slug(name: str) -> str:

@@ -31,6 +31,7 @@ from attribune_lab.benchmark.experiment import Cell, Experiment, SelectBy
 __all__ = [
     "CELL",
     "IDENTITY",
+    "METRICS",
     "BenchmarkFolder",
     "CellResult",
     "Group",
@@ -349,10 +350,9 @@ class Status:
         return f"{line}; about {duration(self.seconds / workers)} left with {workers} at a time"
 
 
-def status_of(folder: BenchmarkFolder, sets: Sequence[str] | None = None) -> Status:
-    """Read the state of a folder, or only of some of its sets; ModelFolderError if it holds no benchmark."""
-    experiment = folder.experiment()
-    cells = list((experiment if sets is None else experiment.on(sets)).cells())
+def status_of(folder: BenchmarkFolder, experiment: Experiment | None = None) -> Status:
+    """Read the state of a folder, or of a part of its experiment; ModelFolderError if it holds no benchmark."""
+    cells = list((experiment or folder.experiment()).cells())
     done = [cell for cell in cells if folder.is_done(cell)]
     left = [cell for cell in cells if not folder.is_done(cell)]
     took = [(cell, CellResult(cell, folder.place(cell)).record.seconds) for cell in done]

@@ -16,6 +16,7 @@ import numpy as np
 import torch
 from safetensors.numpy import load_file, save
 
+from attribune.backbones.loading import load_config
 from attribune.core.arrays import Array
 from attribune.core.checksums import CheckedFiles
 from attribune.core.files import write_json
@@ -34,7 +35,7 @@ from attribune_lab.benchmark.results import CELL, IDENTITY, BenchmarkFolder, bes
 from attribune_lab.benchmark.source import SetSource, value_files
 from attribune_lab.datasets.row_log import words
 
-__all__ = ["Engine", "Outcome", "check_experiment", "run_cell", "run_cells"]
+__all__ = ["Engine", "Outcome", "check_experiment", "recipe_of", "run_cell", "run_cells"]
 
 # Files that are removed from a finished cell; the predictions follow from the logits.
 _NOT_KEPT = ("checkpoints", "rows.json", "validation_predictions.parquet", "test_predictions.parquet")
@@ -67,7 +68,8 @@ class Engine(Protocol):
 
 
 def check_experiment(experiment: Experiment) -> None:
-    """Check the files and recipes of all sets before anything is trained; AttribuneError for the first problem."""
+    """Check files, recipes and backbones before anything is trained; AttribuneError for the first problem."""
+    backbones: dict[tuple[str, str | None], None] = {}
     for plan in experiment.sets:
         source = SetSource(plan)
         source.check_files()
@@ -77,7 +79,11 @@ def check_experiment(experiment: Experiment) -> None:
                 raise ConfigError(f"{plan.name} has the folds 0 to {number - 1}, not {fold}")
         for setting in experiment.settings:
             cell = Cell(set=plan, setting=setting, fold=plan.folds[0])
-            _recipe(experiment, cell, source, factor=None)
+            backbone = recipe_of(experiment, cell, source).backbone
+            if not setting.is_baseline and backbone.is_pretrained:
+                backbones.setdefault((backbone.name, backbone.revision))
+    for name, revision in backbones:
+        load_config(name, revision=revision)
 
 
 def run_cells(
@@ -155,8 +161,11 @@ def run_cell(experiment: Experiment, cell: Cell, folder: BenchmarkFolder, *, rep
 
 
 def _is_done(experiment: Experiment, cell: Cell, folder: BenchmarkFolder) -> bool:
-    """Whether a cell has its results, and its model if other cells need it."""
-    return folder.is_done(cell) and (not experiment.is_source(cell) or (folder.place(cell) / "model").is_dir())
+    """Whether a cell has its results, and its model if other cells still need it."""
+    if not folder.is_done(cell):
+        return False
+    has_model = not experiment.is_source(cell) or (folder.place(cell) / "model").is_dir()
+    return has_model or all(folder.is_done(other) for other in experiment.cells() if experiment.source(other) == cell)
 
 
 def _is_held(lock: Path) -> bool:
@@ -167,7 +176,8 @@ def _is_held(lock: Path) -> bool:
         return not free
 
 
-def _recipe(experiment: Experiment, cell: Cell, source: SetSource, *, factor: float | None) -> Recipe:
+def recipe_of(experiment: Experiment, cell: Cell, source: SetSource, *, factor: float | None = None) -> Recipe:
+    """Return the recipe of a cell, with its learning rates multiplied by a factor."""
     data, task = source.recipe_parts()
     tree = experiment.recipe(cell, data=data, task=task)
     if source.prepared is None:
@@ -184,7 +194,7 @@ def _train_cell(experiment: Experiment, cell: Cell, folder: BenchmarkFolder, rep
     source = SetSource(cell.set)
     trials = experiment.trials(cell)
     factor = best_factor(folder, trials, by=experiment.select_by) if trials else cell.factor
-    recipe = _recipe(experiment, cell, source, factor=factor)
+    recipe = recipe_of(experiment, cell, source, factor=factor)
     begun = experiment.source(cell)
     if begun is not None and recipe.learner.can_take_over(full_model=False):
         model = (folder.place(begun) / "model").resolve()

@@ -4,6 +4,7 @@ Train every method on every data set and fold, cell by cell. Finished cells are 
 
 Examples:
   attribune data prepare polmed --source downloads
+  attribune benchmark plan --preset main --sets polmed
   attribune benchmark run --preset main --sets polmed --output bench/main
   attribune benchmark new --data mine.csv --text review --label stars --attributes user product --output mine.yaml
   attribune benchmark run mine.yaml --output bench/mine --workers 2
@@ -31,12 +32,14 @@ if TYPE_CHECKING:
 __all__ = ["add_parser"]
 
 _LISTED_CELLS = 20
+_PROBE = 20
 
 
 def add_parser(verbs: Any) -> None:
     """Add the verb."""
     actions = add_verb(verbs, "benchmark", __doc__).add_verbs(dest="action", metavar="ACTION")
     _add_run(actions)
+    _add_plan(actions)
     _add_new(actions)
     status = add_verb(actions, "status", "show finished and remaining cells, and the time left", run=_status)
     table = add_verb(actions, "table", "print tables, from the result files alone", run=_table)
@@ -56,13 +59,32 @@ def add_parser(verbs: Any) -> None:
 
 def _add_run(actions: Any) -> None:
     after = "; finished cells are kept: run the same command again to continue in {output}"
-    add = add_verb(actions, "run", "run the missing cells", run=_run, after_interrupt=after).add_argument
+    parser = add_verb(actions, "run", "run the missing cells", run=_run, after_interrupt=after)
+    _add_choice(parser)
+    add = parser.add_argument
+    add("--output", metavar="DIR", required=True, help="folder of the benchmark, new or to be resumed")
+    add("--results", metavar="DIR", help="small files of finished cells, which are not trained; others are added")
+    add("--workers", type=int, default=1, metavar="N", help="trainings in parallel (default: 1)")
+
+
+def _add_plan(actions: Any) -> None:
+    """What a run takes, before it begins."""
+    parser = add_verb(actions, "plan", "count cells and steps, and estimate the time by short trainings", run=_plan)
+    _add_choice(parser)
+    probe = f"steps of each short training, 0 for none (default: {_PROBE})"
+    parser.add_argument("--probe", type=int, default=_PROBE, metavar="N", help=probe)
+
+
+def _add_choice(parser: Any) -> None:
+    """Which cells of which experiment."""
+    add = parser.add_argument
     add("recipe", nargs="?", metavar="RECIPE", help="YAML file of the experiment")
     add("--preset", metavar="NAME", help="an experiment of the library, instead of RECIPE")
     add("--small", action="store_true", help="the preset with fewer rows, steps and settings, for two cores")
-    add("--sets", nargs="+", metavar="NAME", help="run only these data sets of the experiment")
-    add("--output", metavar="DIR", required=True, help="folder of the benchmark, new or to be resumed")
-    add("--workers", type=int, default=1, metavar="N", help="trainings in parallel (default: 1)")
+    add("--sets", nargs="+", metavar="NAME", default=[], help="only these data sets")
+    add("--settings", nargs="+", metavar="NAME", default=[], help="only these settings")
+    add("--seeds", nargs="+", type=int, metavar="N", default=[], help="only these folds or seeds")
+    add("--steps", type=int, metavar="N", help="steps of every training, instead of the experiment's steps and epochs")
 
 
 def _add_new(actions: Any) -> None:
@@ -81,19 +103,28 @@ def _add_new(actions: Any) -> None:
 
 
 def _read_experiment(options: argparse.Namespace) -> Experiment | None:
-    """Read RECIPE or --preset; None where the folder's own experiment is to be resumed."""
+    """Read RECIPE or --preset, with --steps; None where the folder's own experiment is to be resumed."""
     from attribune_lab.benchmark.experiment import Experiment, read_experiment
 
     if options.recipe is not None and options.preset is not None:
         raise ConfigError(f"RECIPE {options.recipe} and --preset {options.preset} cannot be combined: pass one of them")
     if options.small and options.preset is None:
         raise ConfigError("--small is for an experiment of the library: name it with --preset")
+    if options.steps is not None and options.steps < 1:
+        raise ConfigError(f"--steps {options.steps}: give at least 1")
     if options.preset is not None:
-        return read_experiment(options.preset, small=options.small)
-    return None if options.recipe is None else Experiment.read(options.recipe)
+        experiment = read_experiment(options.preset, small=options.small)
+    elif options.recipe is not None:
+        experiment = Experiment.read(options.recipe)
+    elif options.steps is None:
+        return None
+    else:
+        raise ConfigError("--steps changes an experiment: name its RECIPE or --preset")
+    return experiment if options.steps is None else experiment.with_steps(options.steps)
 
 
 def _run(options: argparse.Namespace) -> None:
+    from attribune_lab.benchmark.cell_files import CellFiles
     from attribune_lab.benchmark.engines import Processes
     from attribune_lab.benchmark.results import BenchmarkFolder, status_of
     from attribune_lab.benchmark.runner import check_experiment, run_cells
@@ -103,26 +134,50 @@ def _run(options: argparse.Namespace) -> None:
     console = open_console()
     folder = BenchmarkFolder(Path(options.output))
     experiment = _read_experiment(options) or folder.experiment()
-    sets = tuple(options.sets or (plan.name for plan in experiment.sets))
-    check_experiment(experiment.on(sets))
+    chosen = _chosen(experiment, options)
+    check_experiment(chosen)
     folder.begin(experiment)
 
+    kept = None if options.results is None else CellFiles(Path(options.results))
+    for cell in [] if kept is None else kept.exchange(folder, chosen):
+        console.note(f"{cell.path}: the file in {options.results} is of other settings; it is trained again")
+
     def progress() -> str:
-        return status_of(folder, sets).text(workers=options.workers)
+        return status_of(folder, chosen).text(workers=options.workers)
 
     def note_cell(cell: Cell, state: str) -> None:
+        if kept is not None and folder.is_done(cell):
+            kept.write(folder, chosen, cell)
         console.note(f"{cell.path}: {state}" + (f"; {progress()}" if state == "done" else ""))
 
     console.note(f"{folder.path}: {progress()}")
     engine = Processes(folder, workers=options.workers, show=options.workers == 1)
-    run_cells(folder.experiment().on(sets), folder, engine, tell=note_cell)
+    run_cells(chosen, folder, engine, tell=note_cell)
     console.note(f"{folder.path}: {progress()}")
-    if left := status_of(folder, sets).left:
+    if left := status_of(folder, chosen).left:
         raise ConfigError(
             f"{counted(len(left), 'cell is', 'cells are')} not done, the first being {left[0].path}: see the "
             "messages above, fix the cause and run the same command again"
         )
     show(str(folder.path))
+
+
+def _chosen(experiment: Experiment, options: argparse.Namespace) -> Experiment:
+    """Return the part of an experiment that is asked for."""
+    return experiment.only(sets=options.sets, settings=options.settings, folds=options.seeds)
+
+
+def _plan(options: argparse.Namespace) -> None:
+    from attribune_lab.benchmark.plan import make_plan, with_paces
+
+    experiment = _read_experiment(options)
+    if experiment is None:
+        raise ConfigError("there is nothing to plan: name a RECIPE or a --preset")
+    console = open_console()
+    plan = make_plan(_chosen(experiment, options))
+    if options.probe and len(plan.missing) < len(plan.experiment.sets):
+        plan = with_paces(plan, options.probe, tell=lambda cell, word: console.note(f"{cell.path}: {word}"))
+    show(plan.text())
 
 
 def _new(options: argparse.Namespace) -> None:

@@ -56,7 +56,7 @@ def test_a_set_is_trained_with_the_one_that_it_builds_on(experiment: dict[str, A
     names = {"moved": {"attributes_from": "source"}, "look": {}, "source": {}}
     sets = [{**plan, "name": name, **more} for name, more in names.items()]
     made = Experiment.from_dict({**experiment, "sets": sets, "settings": ["injector", "none"], "rates": None})
-    some = made.on(("moved",))
+    some = made.only(sets=["moved"])
     assert [one.name for one in some.sets] == ["source", "moved"], "in the order of training"
     for cell in some.cells():
         begun = some.source(cell)

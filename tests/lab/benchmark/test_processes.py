@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
@@ -53,6 +54,48 @@ def test_a_process_that_is_killed_is_named_with_the_likely_cause(
     assert (outcome.path, outcome.done) == ("reviews/none/0", False)
     assert outcome.word.startswith("failed: its process was killed, as the system does when memory runs out")
     engine.close()
+
+
+class Started:
+    """A process that has the environment of its start, and sends what it is told to."""
+
+    def __init__(self, *, target: object, args: tuple[Any, ...]) -> None:
+        self.connection, self.path, self.device = args[0], args[2], ""
+        self.exitcode = 0
+
+    def start(self) -> None:
+        self.device = os.environ.get("CUDA_VISIBLE_DEVICES", "all")
+        self.connection = os.dup(self.connection.fileno())  # as a process has it
+
+    def end(self) -> None:
+        with Connection(self.connection) as connection:
+            connection.send(engines.Outcome(path=self.path, done=True, word="done"))
+
+    def join(self) -> None:
+        """It has ended."""
+
+
+@pytest.mark.parametrize(
+    ("count", "given", "expected"),
+    [(2, None, ["0", "1", "0", "1"]), (2, "5,GPU-a8", ["5", "GPU-a8", "5", "GPU-a8"]), (1, "3", ["3"] * 4)],
+)
+def test_each_process_has_a_gpu_of_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int, given: str | None, expected: list[str]
+) -> None:
+    """The one that the fewest use: that of the first process when this has ended."""
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    if given is not None:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", given)
+    monkeypatch.setattr(engines.torch.cuda, "device_count", lambda: count)
+    engine, started = engines.Processes(BenchmarkFolder(tmp_path), workers=3, show=False), list[Started]()
+    monkeypatch.setattr(engine._context, "Process", lambda **given: started.append(Started(**given)) or started[-1])
+    for name in ("first", "second", "third"):
+        engine.start(name)
+    started[1].end()
+    (outcome,) = engine.wait()
+    assert outcome.path == "second"
+    engine.start("fourth")
+    assert [one.device for one in started] == expected
 
 
 def kill_a_worker(folder: BenchmarkFolder) -> int:
