@@ -12,8 +12,8 @@ cell (table, setting, seed) is a run in benchmarks/runs/ without its weights; wh
 only its results are left, an interrupted one goes on, and several calls at once share the cells. Every cell is written
 to benchmarks/results/ten_tables.json as it finishes, with the paired differences to `linear`, and of `default` to the
 others, over the test rows of all seeds that both have. With `--rows N`, so many rows train, a seventh as many validate,
-and at most 1,000 test; differences are to `alone`, the network that `train` makes with neither a simple model beside it
-nor other options than those of the setting. The data are looked for in the folder that ATTRIBUNE_DATA names.
+and at most 1,000 test; differences are to `alone`, the network after at most five epochs without a simple model beside
+it. The data are looked for in the folder that ATTRIBUNE_DATA names.
 """
 
 from __future__ import annotations
@@ -69,7 +69,6 @@ _CHANGES: dict[str, dict[str, Any]] = {
     NETWORK: {},
     "10 epochs": {"training.epochs": 10.0},
     "20 epochs": {"training.epochs": 20.0},
-    "40 epochs": {"training.epochs": 40.0},
     "half the rate": {"training.learning_rate": 2.5e-4},
     "twice the rate": {"training.learning_rate": 1e-3},
     "dropout 0.3": {"backbone.dropout": 0.3},
@@ -77,8 +76,9 @@ _CHANGES: dict[str, dict[str, Any]] = {
     "attribute dropout 0.4": {"method.attribute_dropout": 0.4},
     "weight decay 0.1": {"training.weight_decay": 0.1},
 }
-TRIALS = {name: {"settings": {"training.blend": "never", **changes}} for name, changes in _CHANGES.items()}
-"""Arguments of `train` that are tried on few rows."""
+_FIVE_EPOCHS = {"training.blend": "never", "training.epochs": 5.0}
+TRIALS = {name: {"settings": {**_FIVE_EPOCHS, **changes}} for name, changes in _CHANGES.items()}
+"""Arguments of `train` that are tried on few rows, where they change a training of five epochs."""
 ALONE = {"injector": DEFAULT}
 """The network alone, and the setting in whose run it is."""
 

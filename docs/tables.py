@@ -15,6 +15,7 @@ from pathlib import Path
 FOLDER = Path(__file__).parent
 sys.path.insert(0, str(FOLDER))
 from pages import (  # noqa: E402
+    attribute_papers,
     benchmark,
     capabilities,
     equations,
@@ -53,6 +54,7 @@ MODULES = (
     systems,
     ten_tables,
     text_sets,
+    attribute_papers,
 )
 TABLES: dict[str, dict[str, Callable[[], list[str]]]] = {}
 for module in MODULES:

@@ -12,6 +12,7 @@ from attribune.metrics.metric import metric_info
 from pages.cells import between, measured, table
 
 _REFERENCE, _DEFAULT = "linear", "default"
+_ALONE, _FEW_ROWS = "alone", (300, 1_000)
 _SETTINGS = (_DEFAULT, "injector", "adapter", "plora", "in-text", "written", "boosting", "autogluon")
 
 
@@ -36,10 +37,8 @@ def _gap(name: str, mine: str, theirs: str, metric: str) -> PairedResult | None:
     return None if found is None else PairedResult.from_record(found[metric])
 
 
-def _shown(gap: PairedResult | None, metric: str) -> str:
+def _shown(gap: PairedResult, metric: str) -> str:
     """A difference in the units of the metric, in bold where it is shown."""
-    if gap is None:
-        return ""
     info = metric_info(metric)
     text = between(gap.difference, gap.low, gap.high, scale=info.scale, places=1 if info.is_share else 3, sign="+")
     return f"**{text}**" if gap.shows_difference else text
@@ -47,9 +46,14 @@ def _shown(gap: PairedResult | None, metric: str) -> str:
 
 def _cell(name: str, mine: str, theirs: str, metric: str) -> str:
     """A difference, with a mark where it is of one seed alone."""
-    text = _shown(_gap(name, mine, theirs, metric), metric)
-    seeds = measured("ten_tables")["differences"].get(f"{name}: {mine} less {theirs}", {}).get("seeds", ())
-    return f"{text} ¹" if len(seeds) == 1 else text
+    return _marked(measured("ten_tables")["differences"].get(f"{name}: {mine} less {theirs}"), metric)
+
+
+def _marked(found: Mapping[str, Any] | None, metric: str) -> str:
+    if found is None:
+        return ""
+    text = _shown(PairedResult.from_record(found[metric]), metric)
+    return f"{text} ¹" if len(found["seeds"]) == 1 else text
 
 
 def _differences(kind: str) -> list[str]:
@@ -97,6 +101,21 @@ def seconds() -> list[str]:
     return table(["table", *names], rows)
 
 
+def few_rows() -> list[str]:
+    """What options change of the log loss of a network that few rows train, and how it is without them."""
+    lines, tables = [], list[str]()
+    for number in _FEW_ROWS:
+        found = measured(f"few_rows_{number}")
+        tables = tables or list(dict.fromkeys(key.split(", ")[0] for key in found["cells"]))
+        cells = [(*key.split(", "), cell["test"]["log_loss"]) for key, cell in found["cells"].items()]
+        alone = [[loss for name, setting, _, loss in cells if (name, setting) == (one, _ALONE)] for one in tables]
+        lines.append([f"**{number:,} rows**", *(f"{fmean(losses):.3f}" if losses else "" for losses in alone)])
+        for setting in dict.fromkeys(setting for _, setting, _, _ in cells if setting != _ALONE):
+            gaps = [found["differences"].get(f"{name}: {setting} less {_ALONE}") for name in tables]
+            lines.append([setting, *(_marked(gap, "log_loss") for gap in gaps)])
+    return table(["", *tables], lines)
+
+
 def takeaways() -> list[str]:
     """How often the default is shown better or worse than what people would use instead."""
     lines = []
@@ -120,5 +139,6 @@ TABLES = {
         "main": main,
         "rivals": rivals,
         "seconds": seconds,
+        "few rows": few_rows,
     }
 }

@@ -17,7 +17,7 @@ from attribune.data.windows import HeadTail
 from attribune.errors import ConfigError
 from attribune.methods import METHODS
 from attribune.runs.presets import preset_names, read_preset
-from attribune.runs.recipe import RECIPE_END, Recipe
+from attribune.runs.recipe import RECIPE_END, Recipe, TrainingRecipe
 from attribune.runs.settings_tree import SETTINGS, override, put
 from attribune.schema import Categorical, MultiLabel, Numeric
 from attribune.tasks import TASKS, Classification
@@ -209,8 +209,32 @@ def test_flags_name_what_there_is() -> None:
 
 
 def test_a_setting_has_one_default() -> None:
-    with pytest.raises(ValueError, match=re.escape("training.epochs has two defaults, 5 and 7: leave the second out")):
-        setting("training.epochs", default=7)
+    message = "training.batch_size has two defaults, 32 and 7: leave the second out"
+    with pytest.raises(ValueError, match=re.escape(message)):
+        setting("training.batch_size", default=7)
+
+
+@pytest.mark.parametrize(
+    ("rows", "training", "epochs"),
+    [
+        (3_000, {}, 5),
+        (641, {}, 5),  # 21 steps a pass
+        (640, {}, 5),
+        (608, {}, 6),  # 19
+        (300, {}, 10),
+        (1, {}, 100),
+        (300, {"batch_size": 8}, 5),
+        (300, {"gradient_accumulation": 5}, 50),
+        (300, {"epochs": 2.5}, 2.5),
+    ],
+)
+def test_few_rows_are_read_more_often(rows: int, training: dict[str, Any], epochs: float) -> None:
+    assert TrainingRecipe.from_dict(training).epochs_of(rows) == epochs
+
+
+def test_a_saved_recipe_keeps_its_epochs() -> None:
+    """Earlier versions wrote none where there were five."""
+    assert TrainingRecipe.from_dict({}, saved=True).epochs_of(10) == 5
 
 
 def test_the_arguments_of_a_training_are_declared_as_settings() -> None:

@@ -127,7 +127,9 @@ GROUPS: dict[str, dict[str, Flag]] = {
         ),
     },
     "training": {
-        "training.epochs": Flag("number of epochs", 5, type=float, metavar="N"),
+        "training.epochs": Flag(
+            "number of epochs", type=float, metavar="N", shown="5, or as many as make 100 steps of few rows"
+        ),
         "training.batch_size": Flag("rows per batch", 32, type=int, metavar="N"),
         "training.learning_rate": Flag("learning rate of method and classifier", 5e-4, type=float, metavar="X"),
         "training.seed": Flag(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal, Self
 
@@ -285,15 +286,20 @@ _OPTIMIZER_OPTIONS: dict[str, tuple[str, ...]] = {
 }
 
 
+_EPOCHS, _FEWEST_STEPS = 5, 100
+
+
 class TrainingRecipe(Settings):
     """Optimisation: by default AdamW with linear warm-up and decay."""
 
     removed: ClassVar[Mapping[str, str]] = {
         "set_encoders": "`attribune enrol` learns new values without an encoder, and as well; leave it out"
     }
-    before: ClassVar[Mapping[str, Any]] = {"calibration": False, "blend": "never"}
+    before: ClassVar[Mapping[str, Any]] = {"calibration": False, "blend": "never", "epochs": float(_EPOCHS)}
 
-    epochs: float = setting("training.epochs", gt=0)
+    epochs: float | None = setting(
+        "training.epochs", f"by default {_EPOCHS}, or as many as make {_FEWEST_STEPS} steps of few rows", gt=0
+    )
     steps: int | None = described(None, "maximum number of steps, instead of epochs", ge=1)
     batch_size: int = setting("training.batch_size", ge=1, lt=2**31)
     learning_rate: float = setting("training.learning_rate", "the highest, after the warm-up", gt=0, le=1_000)
@@ -374,6 +380,16 @@ class TrainingRecipe(Settings):
         if self.table_updates == "rows" and self.optimizer != "adamw":
             raise ConfigError(f"table_updates rows is for adamw, and optimizer is {self.optimizer}: leave one out")
         return self
+
+    def epochs_of(self, rows: int) -> float:
+        """Return the most epochs of a training on so many rows."""
+        if self.epochs is not None:
+            return self.epochs
+        return float(max(_EPOCHS, math.ceil(_FEWEST_STEPS / self.steps_per_epoch(rows))))
+
+    def steps_per_epoch(self, rows: int) -> int:
+        """Return how many steps one pass over so many rows takes."""
+        return max(1, math.ceil(math.ceil(rows / self.batch_size) / self.gradient_accumulation))
 
     @field_validator("evaluate_every", mode="before")
     @classmethod

@@ -461,7 +461,7 @@ def _kept(recipe: Recipe, training: TrainingRecord, main_metric: str) -> KeptWei
         is_last=training.best_step == training.steps,
         stopped_early=training.stopped_early,
         setting="training.epochs" if steps is None else "training.steps",
-        limit=recipe.training.epochs if steps is None else steps,
+        limit=(recipe.training.epochs or training.epochs) if steps is None else steps,
     )
 
 

@@ -273,10 +273,13 @@ def fit(
         f"eval_{metric.name}", greater_is_better=metric.higher_is_better, patience=settings.patience
     )
     progress = Progress(reporter, folder.log)
+    arguments = training_arguments(
+        settings, rows=len(train), checkpoints=folder.checkpoints, run_name=run_name(folder.path), metric=metric
+    )
     trainer = AttributeTrainer(
         model,
         settings,
-        training_arguments(settings, checkpoints=folder.checkpoints, run_name=run_name(folder.path), metric=metric),
+        arguments,
         train=train,
         validation=validation,
         callbacks=[

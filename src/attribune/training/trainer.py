@@ -227,9 +227,9 @@ def _checkpointing_option() -> str:
 
 
 def training_arguments(
-    settings: TrainingRecipe, *, checkpoints: Path, run_name: str, metric: MetricInfo
+    settings: TrainingRecipe, *, rows: int, checkpoints: Path, run_name: str, metric: MetricInfo
 ) -> TrainingArguments:
-    """Return the arguments of the stock Trainer; the best model is chosen by `metric`."""
+    """Return the arguments of the stock Trainer for so many rows; the best model is chosen by `metric`."""
     by_epoch = settings.evaluate_every == "epoch"
     strategy = "epoch" if by_epoch else "steps"
     interval = {} if by_epoch else {"eval_steps": settings.evaluate_every, "save_steps": settings.evaluate_every}
@@ -237,7 +237,7 @@ def training_arguments(
     arguments = TrainingArguments(
         output_dir=str(checkpoints),
         run_name=run_name,
-        num_train_epochs=settings.epochs,
+        num_train_epochs=settings.epochs_of(rows),
         max_steps=settings.steps or -1,
         per_device_train_batch_size=settings.batch_size,  # only recorded: the loader distributes batches
         per_device_eval_batch_size=-(-settings.batch_size * 2 // process_count()),

@@ -88,14 +88,18 @@ class Part:
             return 0
         if self.training.steps is not None:
             return self.training.steps
-        return None if self.rows is None else math.ceil(self.training.epochs * self._steps_per_epoch)
+        if self.rows is None:
+            return None
+        return math.ceil(self.training.epochs_of(self.rows.train) * self.training.steps_per_epoch(self.rows.train))
 
     @property
     def checks(self) -> int:
         """The most checks on the validation rows."""
-        if self.training.evaluate_every == "epoch":
-            return math.ceil(self.training.epochs) if self.training.steps is None else self._epochs_of_steps
-        return max(1, (self.steps or 0) // self.training.evaluate_every)
+        if self.training.evaluate_every != "epoch":
+            return max(1, (self.steps or 0) // self.training.evaluate_every)
+        if self.rows is None:
+            return 1
+        return max(1, math.ceil((self.steps or 0) / self.training.steps_per_epoch(self.rows.train)))
 
     def seconds(self, pace: Pace, *, early: bool = False) -> float:
         """Return the seconds of all cells at a pace; with `early`, if no check is better than the first."""
@@ -106,16 +110,6 @@ class Part:
         training = pace.start + steps * pace.step + checks * self.rows.validation * pace.row
         scoring = (self.rows.validation + self.rows.test) * pace.row
         return (self.cells + self.trials) * training + self.cells * scoring
-
-    @property
-    def _steps_per_epoch(self) -> int:
-        assert self.rows is not None
-        batches = math.ceil(self.rows.train / self.training.batch_size)
-        return max(1, math.ceil(batches / self.training.gradient_accumulation))
-
-    @property
-    def _epochs_of_steps(self) -> int:
-        return 1 if self.rows is None else math.ceil((self.training.steps or 1) / self._steps_per_epoch)
 
 
 @dataclass(frozen=True, kw_only=True)

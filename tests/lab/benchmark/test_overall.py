@@ -224,7 +224,7 @@ def test_small_versions_are_asked_for_by_a_flag(tmp_path: Path, fails: Callable[
         for name in experiment_names(small=small):
             assert read_experiment(name, small=small).title
     words = ["benchmark", "run", "--output", tmp_path / "out", "--small"]
-    told = fails(*words, "--preset", "transfer")
-    assert "unknown experiment with a small version 'transfer'" in told
+    told = fails(*words, "--preset", "main-day")
+    assert "unknown experiment with a small version 'main-day'" in told
     assert "--small is for an experiment of the library" in fails(*words, "x.yaml")
     assert not list(tmp_path.iterdir())

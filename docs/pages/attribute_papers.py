@@ -1,0 +1,71 @@
+"""The tables of attribute_papers.md: published figures, from the files in `published`, beside ours."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+
+from attribune.metrics.tables import format_difference
+from attribune_lab.benchmark.tables import Line, SetTable
+from pages.cells import RESULTS, table
+from pages.experiments import record, score
+
+_PUBLISHED = Path(__file__).parent / "published"
+_OURS: dict[str, Sequence[str]] = {
+    "attrib-2": ("small", "main_small"),
+    "attrib-3": ("ablations_small",),
+    "attrib-4": ("cold_small",),
+    "attrib-5": ("transfer_small",),
+    "ma-bert-1": ("ma-bert_small", "small"),
+    "e2ln-1": ("e2ln_small",),
+    "e2ln-2": ("e2ln_small",),
+    "e2ln-3": ("e2ln_small",),
+    "e2ln-4": ("e2ln_small",),
+    "e2ln-6": (),
+    "e2ln-7": ("e2ln_small",),
+}
+"""For each published table, the records of experiments that have ours."""
+
+
+def published(name: str) -> tuple[list[str], list[dict[str, str]]]:
+    """The columns of figures and the lines of a published table."""
+    with (_PUBLISHED / f"{name}.csv").open(encoding="utf-8", newline="") as file:
+        lines = list(csv.DictReader(file))
+    return list(lines[0])[2:], lines
+
+
+def ours(name: str) -> list[SetTable]:
+    """The tables of our sets that belong to a published one; none before they are measured."""
+    files = [file for file in _OURS[name] if (RESULTS / f"{file}.json").is_file()]
+    return [one for file in files for one in record(file).tables]
+
+
+def beside(name: str) -> list[str]:
+    """The published figures of each line, and ours with the difference to our reference."""
+    columns, lines = published(name)
+    tables = ours(name)
+    head = ["", *columns, *(f"{one.plan.heading}, {one.metric}" for one in tables)]
+    rows = [
+        [line["system"], *(line[column] for column in columns), *(_found(one, line["setting"]) for one in tables)]
+        for line in lines
+    ]
+    return [*table(head, rows), *(() if tables else ("", "Ours are not measured."))]
+
+
+def _found(one: SetTable, names: str) -> str:
+    """Our figure of the setting that has one of these names, divided by bars."""
+    lines: dict[str, Line] = {line.name: line for line in one.lines}
+    line = next((lines[name] for name in names.split("|") if name in lines), None)
+    if line is None:
+        return ""
+    value = score(one, line)
+    if line.against is None:
+        return value
+    difference = format_difference(one.metric, line.against)
+    return f"{value} (**{difference}**)" if line.better or line.worse else f"{value} ({difference})"
+
+
+_TABLES: dict[str, Callable[[], list[str]]] = {name: partial(beside, name) for name in _OURS}
+TABLES = {"attribute_papers.md": _TABLES}
