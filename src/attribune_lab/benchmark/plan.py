@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from attribune.core.progress import Reporter
-from attribune.errors import ConfigError, DataError
+from attribune.errors import ConfigError
 from attribune.metrics.tables import text_cells
 from attribune.runs.recipe import TrainingRecipe
 from attribune.training.train import train
@@ -18,6 +18,7 @@ from attribune_lab.benchmark.experiment import Cell, Experiment, SetPlan, Settin
 from attribune_lab.benchmark.results import duration
 from attribune_lab.benchmark.runner import recipe_of
 from attribune_lab.benchmark.source import SetSource
+from attribune_lab.datasets.prepared import PreparedFolder
 
 __all__ = ["Pace", "Part", "Plan", "SetRows", "make_plan", "probe", "with_paces"]
 
@@ -53,10 +54,9 @@ class SetRows:
     @classmethod
     def of(cls, experiment: Experiment, plan: SetPlan) -> SetRows | None:
         """Count them; None for a set that is not prepared."""
-        try:
-            source = SetSource(plan)
-        except DataError:
+        if plan.prepared is not None and not PreparedFolder(Path(plan.prepared)).is_finished:
             return None
+        source = SetSource(plan)
         cell = Cell(set=plan, setting=experiment.settings[0], fold=plan.folds[0])
         _, tables = source.tables(recipe_of(experiment, cell, source), cell.fold, trial=False)
         counts = {name: len(tables[name]) if name in tables else 0 for name in ("train", "validation", "test")}
