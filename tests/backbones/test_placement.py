@@ -25,13 +25,19 @@ from attribune.methods import Adapter, Host
 
 POST_NORM = (
     *("bert", "roberta", "xlm-roberta", "distilbert", "electra", "mpnet", "albert", "deberta-v2", "longformer"),
-    *("big_bird", "deberta", "nomic_bert", "jina_embeddings_v3", "bart"),
+    *("big_bird", "deberta", "nomic_bert", "jina_embeddings_v3", "bart", "camembert", "ernie", "rembert"),
 )
-LLAMAS = ("llama", "mistral", "qwen2", "qwen3", "eurobert", "smollm3", "granite", "gemma", "phi3")
-SANDWICHED = ("gemma2", "gemma3_text", "t5gemma")  # with norms after the sub-layers, too
-INNER_NORM = ("olmo2",)  # with no norm on the residual stream inside the layers
+EXPERTS = ("mixtral", "qwen3_moe")
+LLAMAS = (
+    *("llama", "mistral", "ministral", "ministral3", "qwen2", "qwen3", "eurobert", "smollm3", "granite", "gemma"),
+    *("phi3", "glm", *EXPERTS),
+)
+T5S = ("t5", "mt5", "umt5")
+SANDWICHED = ("gemma2", "gemma3_text", "t5gemma", "glm4")  # with norms after the sub-layers, too
+INNER_NORM = ("olmo2", "olmo3")  # with no norm on the residual stream inside the layers
 PARALLEL = ("gpt_neox",)  # both sub-layers read the same residual stream
-PRE_NORM = ("xlm-roberta-xl", "modernbert", "modernbert-decoder", "gpt2", *LLAMAS, *SANDWICHED, "t5")
+BIASED = ("gpt2", "xlm-roberta-xl", "roberta-prelayernorm", "mbart")  # norms with biases
+PRE_NORM = ("modernbert", "modernbert-decoder", *BIASED, *LLAMAS, *SANDWICHED, *T5S)
 RUNS = {"albert": 3}  # times that a site fires in one forward pass
 
 
@@ -151,9 +157,9 @@ NORMS = {  # gains and biases in the norms of the layers and in those after the 
     "albert": 2 * 2,
     # No bias, and no norm before the attention of layer 0.
     **dict.fromkeys(("modernbert", "modernbert-decoder"), 4),
-    **dict.fromkeys(("gpt2", "xlm-roberta-xl"), 2 * 2 * 2 + 2),
+    **dict.fromkeys(BIASED, 2 * 2 * 2 + 2),
     **dict.fromkeys(PARALLEL, 2 * 2 * 2 + 2),
-    **dict.fromkeys((*LLAMAS, *INNER_NORM, "t5"), 2 * 2 + 1),
+    **dict.fromkeys((*LLAMAS, *INNER_NORM, *T5S), 2 * 2 + 1),
     **dict.fromkeys(SANDWICHED, 2 * 4 + 1),
 }
 
@@ -267,7 +273,7 @@ def test_positions_of_bart_begin_at_two() -> None:
     assert most_positions(backbone, placement_for("bart")) == 67
 
 
-@pytest.mark.parametrize("family", ["bart", "t5gemma"])
+@pytest.mark.parametrize("family", ["bart", "mbart", "t5", "mt5", "umt5", "t5gemma"])
 def test_the_encoder_is_read_from_the_weights_of_both_stacks(family: str, tmp_path: Path) -> None:
     whole = AutoModelForSeq2SeqLM.from_config(tiny_config(family)).eval()
     whole.save_pretrained(tmp_path)
