@@ -166,6 +166,16 @@ def test_parts_of_every_family(model_type: str, tiny_backbone: Factory) -> None:
     assert all(any(other in name for other in others) for name in rest), rest
 
 
+def test_experts_learn_with_what_chooses_them(tiny_backbone: Factory) -> None:
+    """The first layer of this Qwen has no experts."""
+    backbone = tiny_backbone("qwen3_moe")
+    tune_backbone(backbone, placement_for("qwen3_moe"), "feed_forward")
+    assert learning(backbone) == of(backbone, ".mlp.")
+    assert {name for name in learning(backbone) if name.startswith("layers.1")} == {
+        f"layers.1.mlp.{name}" for name in ("experts.gate_up_proj", "experts.down_proj", "gate.weight")
+    }
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("model_type", FAMILIES)
 def test_biases(model_type: str, tiny_backbone: Factory) -> None:

@@ -354,6 +354,7 @@ _REFUSED = {
     "gemma3n_text": _GEMMA_3N,
     "gemma4": _GEMMA_4,
     "gemma4_text": _GEMMA_4,
+    "gpt_oss": "its feed-forward parts return the scores of experts beside the states, and its weights are in 4 bits",
     "ibert": "its layers compute in integers, with scales beside the states, which a method does not know",
     "lfm2": "most of its layers are convolutions and have no attention",
     "mistral3": "it reads images, too: give its text model, of type ministral3",
