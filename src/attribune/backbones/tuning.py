@@ -63,6 +63,11 @@ class Tuning:
         """Whether matrices of the backbone learn, which a large learning rate would damage."""
         return self.full or self.top > 0 or not {"attention", "feed_forward"}.isdisjoint(self.parts)
 
+    @property
+    def feed_forward_matrices(self) -> bool:
+        """Whether matrices of the feed-forward parts learn, or the experts in their place."""
+        return self.full or self.top > 0 or "feed_forward" in self.parts
+
     @classmethod
     def parse(cls, text: str) -> Tuning:
         """Read a tuning: one of `TUNINGS`, or a sum such as ``attention+layernorm``.
