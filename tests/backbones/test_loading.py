@@ -40,6 +40,8 @@ EVERY_FAMILY = [
     pytest.param(family, marks=[] if family in EACH_KIND else pytest.mark.exhaustive) for family in FAMILIES
 ]
 
+T5S = ("t5", "mt5", "umt5")  # with one dropout for everything
+
 
 # Building
 
@@ -211,7 +213,7 @@ def test_a_folder_that_cannot_be_read_is_refused(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("model_type", [one for one in EVERY_FAMILY if one.values[0] != "t5"])
+@pytest.mark.parametrize("model_type", [one for one in EVERY_FAMILY if one.values[0] not in T5S])
 def test_attention_dropout_replaces_the_pretrained_one(model_type: str, tiny_backbone: Factory, tmp_path: Path) -> None:
     """With the same draws, states differ by it alone; left out, it is that of the file."""
     tiny_backbone(model_type).save_pretrained(tmp_path)
@@ -288,8 +290,8 @@ def test_pooling_of_the_family(model_type: str, pooling: str, tmp_path: Path) ->
 
 
 POSITIONS = {
-    **dict.fromkeys(("bert", "distilbert", "albert", "electra", "gpt2"), 67),
-    **dict.fromkeys(("roberta", "mpnet"), 65),
+    **dict.fromkeys(("bert", "ernie", "rembert", "distilbert", "albert", "electra", "gpt2", "mbart"), 67),
+    **dict.fromkeys(("roberta", "camembert", "roberta-prelayernorm", "mpnet"), 65),
     **dict.fromkeys(("deberta-v2", "llama", "t5")),
 }
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import replace
@@ -21,17 +22,23 @@ from attribune.backbones.loading import build_backbone, load_backbone
 from attribune.backbones.placement import Placement
 from attribune.backbones.sites import Site, find_norms, find_sites, most_positions
 from attribune.errors import ConfigError
-from attribune.methods import Adapter, Host
+from attribune.methods import Adapter, Combined, E2ln, Host, Maa, MethodConfig, Pln, Upa
 
 POST_NORM = (
     *("bert", "roberta", "xlm-roberta", "distilbert", "electra", "mpnet", "albert", "deberta-v2", "longformer"),
-    *("big_bird", "deberta", "nomic_bert", "jina_embeddings_v3", "bart"),
+    *("big_bird", "deberta", "nomic_bert", "jina_embeddings_v3", "bart", "camembert", "ernie", "rembert"),
 )
-LLAMAS = ("llama", "mistral", "qwen2", "qwen3", "eurobert", "smollm3", "granite", "gemma", "phi3")
-SANDWICHED = ("gemma2", "gemma3_text", "t5gemma")  # with norms after the sub-layers, too
-INNER_NORM = ("olmo2",)  # with no norm on the residual stream inside the layers
+EXPERTS = ("mixtral", "qwen3_moe")
+LLAMAS = (
+    *("llama", "mistral", "ministral", "ministral3", "qwen2", "qwen3", "eurobert", "smollm3", "granite", "gemma"),
+    *("phi3", "glm", *EXPERTS),
+)
+T5S = ("t5", "mt5", "umt5")
+SANDWICHED = ("gemma2", "gemma3_text", "t5gemma", "glm4")  # with norms after the sub-layers, too
+INNER_NORM = ("olmo2", "olmo3")  # with no norm on the residual stream inside the layers
 PARALLEL = ("gpt_neox",)  # both sub-layers read the same residual stream
-PRE_NORM = ("xlm-roberta-xl", "modernbert", "modernbert-decoder", "gpt2", *LLAMAS, *SANDWICHED, "t5")
+BIASED = ("gpt2", "xlm-roberta-xl", "roberta-prelayernorm", "mbart")  # norms with biases
+PRE_NORM = ("modernbert", "modernbert-decoder", *BIASED, *LLAMAS, *SANDWICHED, *T5S)
 RUNS = {"albert": 3}  # times that a site fires in one forward pass
 
 
@@ -151,9 +158,9 @@ NORMS = {  # gains and biases in the norms of the layers and in those after the 
     "albert": 2 * 2,
     # No bias, and no norm before the attention of layer 0.
     **dict.fromkeys(("modernbert", "modernbert-decoder"), 4),
-    **dict.fromkeys(("gpt2", "xlm-roberta-xl"), 2 * 2 * 2 + 2),
+    **dict.fromkeys(BIASED, 2 * 2 * 2 + 2),
     **dict.fromkeys(PARALLEL, 2 * 2 * 2 + 2),
-    **dict.fromkeys((*LLAMAS, *INNER_NORM, "t5"), 2 * 2 + 1),
+    **dict.fromkeys((*LLAMAS, *INNER_NORM, *T5S), 2 * 2 + 1),
     **dict.fromkeys(SANDWICHED, 2 * 4 + 1),
 }
 
@@ -190,11 +197,53 @@ def test_an_unknown_family_lists_the_known(model_type: str) -> None:
 
 @pytest.mark.parametrize(
     ("model_type", "reason"),
-    [("falcon", "Falcon 3 .* type llama"), ("gemma3", "gemma3_text"), ("t5gemma2", "t5gemma"), ("xlnet", "streams")],
+    [
+        ("cohere", "one norm"),
+        ("cohere2", "one norm"),
+        ("falcon", "Falcon 3 .* type llama"),
+        ("gemma3", "gemma3_text"),
+        ("gemma3n", "several residual streams"),
+        ("gemma3n_text", "several residual streams"),
+        ("gemma4", "scale the residual stream"),
+        ("gemma4_text", "scale the residual stream"),
+        ("gpt_oss", "scores of experts"),
+        ("ibert", "integers"),
+        ("lfm2", "convolutions"),
+        ("mistral3", "ministral3"),
+        ("t5gemma2", "t5gemma"),
+        ("xlnet", "streams"),
+        ("xmod", "language"),
+    ],
 )
 def test_a_family_that_is_asked_for_is_refused_with_the_reason(model_type: str, reason: str) -> None:
     with pytest.raises(ConfigError, match=f"no placement for backbones of type '{model_type}': .*{reason}"):
         placement_for(model_type)
+
+
+@pytest.mark.parametrize(
+    ("option", "method"),
+    [
+        ("joined=parallel", Adapter(joined="parallel")),
+        ("bias_terms=feed_forward", Pln(bias_terms="feed_forward")),
+        ("bias_terms=both", E2ln(bias_terms="both", structured_text=False)),
+        ("initial=backbone", Maa(initial="backbone")),
+        ("joined=multiplied", Combined(parts=(Upa(), Adapter(joined="multiplied")))),
+    ],
+)
+@pytest.mark.parametrize("model_type", EXPERTS)
+def test_experts_have_no_maps_for_all_tokens(model_type: str, option: str, method: MethodConfig) -> None:
+    assert not find_sites(tiny_backbone(model_type), placement_for(model_type), ("up_proj", "down_proj"))
+    refusal = method.refusal(placement_for(model_type))
+    assert refusal is not None
+    assert re.search(f"{option} acts on the maps of the feed-forward sub-layer, .* {model_type} have experts", refusal)
+    assert method.refusal(placement_for("llama")) is None
+
+
+@pytest.mark.parametrize(
+    "method", [Adapter(), Adapter(joined="parallel", sites="attention"), Pln(bias_terms="attention"), Maa()]
+)
+def test_methods_beside_these_maps_suit_experts(method: MethodConfig) -> None:
+    assert method.refusal(placement_for("mixtral")) is None
 
 
 def test_an_unknown_family_cannot_be_built() -> None:
@@ -267,7 +316,7 @@ def test_positions_of_bart_begin_at_two() -> None:
     assert most_positions(backbone, placement_for("bart")) == 67
 
 
-@pytest.mark.parametrize("family", ["bart", "t5gemma"])
+@pytest.mark.parametrize("family", ["bart", "mbart", "t5", "mt5", "umt5", "t5gemma"])
 def test_the_encoder_is_read_from_the_weights_of_both_stacks(family: str, tmp_path: Path) -> None:
     whole = AutoModelForSeq2SeqLM.from_config(tiny_config(family)).eval()
     whole.save_pretrained(tmp_path)

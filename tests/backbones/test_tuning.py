@@ -47,20 +47,42 @@ _LLAMA_NORMS = norms("layers.{}", "input_layernorm", "post_attention_layernorm",
 _MORE_NORMS = norms("layers.{}", "pre_feedforward_layernorm", "post_feedforward_layernorm", biases=False)
 _MODERN_BERT_NORMS = norms("layers.{}", "attn_norm", "mlp_norm", after="final_norm", biases=False)
 _GEMMA_NAMES = [f"{place}_{part}_layernorm" for place in ("pre", "post") for part in ("self_attn", "feedforward")]
+_GLM_NAMES = ("post_self_attn_layernorm", "post_mlp_layernorm")
 _OLMO_NAMES = ("post_attention_layernorm", "post_feedforward_layernorm")
 _T5_NAMES = ("layer.0.layer_norm", "layer.1.layer_norm")
 _XL_NAMES = ("attention.self_attn_layer_norm", "LayerNorm")
 _ALBERT_LAYER = "encoder.albert_layer_groups.0.albert_layers.0"
 _OF_FAMILIES: list[tuple[tuple[str, ...], set[str]]] = [
-    (("bert", "roberta", "xlm-roberta", "electra", "deberta", "deberta-v2", "longformer", "big_bird"), _BERT_NORMS),
     (
-        ("olmo2",),
+        (
+            *("bert", "roberta", "xlm-roberta", "camembert", "ernie", "rembert", "electra", "deberta", "deberta-v2"),
+            *("longformer", "big_bird"),
+        ),
+        _BERT_NORMS,
+    ),
+    (
+        ("olmo2", "olmo3"),
         norms("layers.{}", *_OLMO_NAMES, after="norm", biases=False),
     ),
     (("gpt_neox",), norms("layers.{}", "input_layernorm", "post_attention_layernorm", after="final_layer_norm")),
     (("bart",), norms("encoder.layers.{}", "self_attn_layer_norm", "final_layer_norm")),
     (("t5gemma",), norms("encoder.layers.{}", *_GEMMA_NAMES, after="encoder.norm", biases=False)),
-    (("llama", "mistral", "qwen2", "qwen3", "eurobert", "smollm3", "granite", "gemma", "phi3"), _LLAMA_NORMS),
+    (
+        (
+            *("llama", "mistral", "ministral", "ministral3", "qwen2", "qwen3", "eurobert", "smollm3", "granite"),
+            *("gemma", "phi3", "glm", "mixtral", "qwen3_moe"),
+        ),
+        _LLAMA_NORMS,
+    ),
+    (("glm4",), _LLAMA_NORMS | norms("layers.{}", *_GLM_NAMES, biases=False)),
+    (
+        ("roberta-prelayernorm",),
+        norms("encoder.layer.{}", "attention.LayerNorm", "intermediate.LayerNorm", after="LayerNorm"),
+    ),
+    (
+        ("mbart",),
+        norms("encoder.layers.{}", "self_attn_layer_norm", "final_layer_norm", after="encoder.layer_norm"),
+    ),
     (("gemma2", "gemma3_text"), _LLAMA_NORMS | _MORE_NORMS),
     (("nomic_bert", "jina_embeddings_v3"), norms("layers.{}", "post_attention_layernorm", "post_mlp_layernorm")),
     (
@@ -73,7 +95,7 @@ _OF_FAMILIES: list[tuple[tuple[str, ...], set[str]]] = [
     (("modernbert", "modernbert-decoder"), _MODERN_BERT_NORMS - {"layers.0.attn_norm.weight"}),
     (("gpt2",), norms("h.{}", "ln_1", "ln_2", after="ln_f")),
     (
-        ("t5",),
+        ("t5", "mt5", "umt5"),
         norms(
             "encoder.block.{}",
             "layer.0.layer_norm",
@@ -142,6 +164,16 @@ def test_parts_of_every_family(model_type: str, tiny_backbone: Factory) -> None:
     rest = {name for name, _ in backbone.named_parameters() if name.startswith(layers)} - learning(backbone)
     others = ("q_norm", "k_norm", "relative_attention_bias", "pos_proj", "pos_q_proj")
     assert all(any(other in name for other in others) for name in rest), rest
+
+
+def test_experts_learn_with_what_chooses_them(tiny_backbone: Factory) -> None:
+    """The first layer of this Qwen has no experts."""
+    backbone = tiny_backbone("qwen3_moe")
+    tune_backbone(backbone, placement_for("qwen3_moe"), "feed_forward")
+    assert learning(backbone) == of(backbone, ".mlp.")
+    assert {name for name in learning(backbone) if name.startswith("layers.1")} == {
+        f"layers.1.mlp.{name}" for name in ("experts.gate_up_proj", "experts.down_proj", "gate.weight")
+    }
 
 
 @pytest.mark.slow

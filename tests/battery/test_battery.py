@@ -13,7 +13,7 @@ import shape_checks
 import torch
 from families import EACH_KIND, KIN, VOCABULARY, WORD_FAMILIES, tiny_backbone, tiny_config
 from families import FAMILIES as TRANSFORMERS
-from tiny_models import still
+from tiny_models import in_float64, still
 from trained_runs import TrainedRuns
 from transformers import AutoModel, PreTrainedModel
 
@@ -361,7 +361,7 @@ def check_a_copy_is_a_model_of_its_own(model: AttributeModel, batch: Batch) -> N
 @torch.no_grad()
 def check_rows_do_not_see_each_other(model: AttributeModel, batch: Batch) -> None:
     """The order of the batch, its padding and its other rows change no row's logits."""
-    model.double()
+    in_float64(model)
     expected = model(**batch).logits
     order = torch.tensor([3, 1, 6, 0, 2, 5, 4])
     shuffled = model(**{name: value[order] for name, value in batch.items()}).logits
@@ -491,7 +491,7 @@ def test_a_method_without_its_points_says_why(
 def test_in_float64_the_loss_has_the_slope_that_its_differences_show(
     build: Build, batch: Batch, method: str, family: str
 ) -> None:
-    model = scatter(build(method, family)).double().eval()
+    model = in_float64(scatter(build(method, family))).eval()
     output = model(**batch)
     assert (output.logits.dtype, output.loss.dtype) == (torch.float64, torch.float64)
     learning = [p for p in model.parameters() if p.requires_grad]

@@ -48,11 +48,40 @@ _DEBERTA = {
     "type_vocab_size": 0,
     "pad_token_id": 0,
 }
+_BART: dict[str, Any] = {
+    "d_model": HIDDEN,
+    "encoder_layers": 2,
+    "encoder_attention_heads": 4,
+    "encoder_ffn_dim": _INNER,
+    "decoder_layers": 1,
+    "decoder_attention_heads": 4,
+    "max_position_embeddings": _POSITIONS,
+    "pad_token_id": 1,
+    "bos_token_id": 0,
+    "eos_token_id": 2,
+    "decoder_start_token_id": 2,
+    "forced_eos_token_id": None,
+}
+_T5: dict[str, Any] = {
+    "d_model": HIDDEN,
+    "num_layers": 2,
+    "num_heads": 4,
+    "d_kv": 12,
+    "d_ff": _INNER,
+    "relative_attention_num_buckets": 13,
+    "pad_token_id": 0,
+    "eos_token_id": 1,
+    "decoder_start_token_id": 0,
+}
 
 _SETTINGS: dict[str, dict[str, Any]] = {
     "bert": {**_BERT, "pad_token_id": 0},
     "roberta": _ROBERTA,
     "xlm-roberta": _ROBERTA,
+    "camembert": _ROBERTA,
+    "ernie": {**_BERT, "pad_token_id": 0, "use_task_id": True},
+    "rembert": {**_BERT, **_FROM_ZERO, "input_embedding_size": 31, "output_embedding_size": 37},
+    "roberta-prelayernorm": _ROBERTA,
     "distilbert": {
         "dim": HIDDEN,
         "n_layers": 2,
@@ -104,6 +133,8 @@ _SETTINGS: dict[str, dict[str, Any]] = {
     },
     "llama": _LLAMA,
     "mistral": _LLAMA,
+    "ministral": _LLAMA,
+    "ministral3": _LLAMA,
     "qwen2": _QWEN2,
     "qwen3": _LLAMA,
     "eurobert": _LLAMA,
@@ -113,34 +144,28 @@ _SETTINGS: dict[str, dict[str, Any]] = {
     "gemma2": _LLAMA,
     "gemma3_text": _LLAMA,
     "phi3": _QWEN2,
+    "glm": _LLAMA,
+    "glm4": _LLAMA,
+    # Sizes of experts whose rows begin at multiples of 16 bytes, which their products need.
+    "mixtral": {**_LLAMA, "intermediate_size": 56, "num_local_experts": 3, "num_experts_per_tok": 2},
+    # Its first layer has no experts.
+    "qwen3_moe": {
+        **_LLAMA,
+        "mlp_only_layers": [0],
+        "num_experts": 3,
+        "num_experts_per_tok": 2,
+        "moe_intermediate_size": 40,
+        "norm_topk_prob": True,
+    },
     "olmo2": _QWEN2,
+    "olmo3": _QWEN2,
     "gpt_neox": {**_BERT, "bos_token_id": 1, "eos_token_id": 2},
-    "bart": {
-        "d_model": HIDDEN,
-        "encoder_layers": 2,
-        "encoder_attention_heads": 4,
-        "encoder_ffn_dim": _INNER,
-        "decoder_layers": 1,
-        "decoder_attention_heads": 4,
-        "max_position_embeddings": _POSITIONS,
-        "pad_token_id": 1,
-        "bos_token_id": 0,
-        "eos_token_id": 2,
-        "decoder_start_token_id": 2,
-        "forced_eos_token_id": None,
-    },
+    "bart": _BART,
+    "mbart": _BART,
     "t5gemma": {"encoder": {**_LLAMA, "vocab_size": VOCABULARY}, "decoder": {**_LLAMA, "vocab_size": VOCABULARY}},
-    "t5": {
-        "d_model": HIDDEN,
-        "num_layers": 2,
-        "num_heads": 4,
-        "d_kv": 12,
-        "d_ff": _INNER,
-        "relative_attention_num_buckets": 13,
-        "pad_token_id": 0,
-        "eos_token_id": 1,
-        "decoder_start_token_id": 0,
-    },
+    "t5": _T5,
+    "mt5": _T5,
+    "umt5": _T5,
 }
 
 BERT_METHODS = tuple(name for name, method in METHODS.items() if method().refusal(placement_for("bert")) is None)
@@ -149,7 +174,8 @@ FAMILIES: tuple[str, ...] = tuple(_SETTINGS)
 """Those with Transformer layers."""
 KIN = (
     *("xlm-roberta", "electra", "mistral", "qwen2", "qwen3", "smollm3", "granite", "gemma", "gemma3_text"),
-    *("jina_embeddings_v3", "modernbert-decoder", "olmo2", "bart", "t5gemma"),
+    *("jina_embeddings_v3", "modernbert-decoder", "olmo2", "olmo3", "bart", "mbart", "t5gemma", "mt5", "umt5"),
+    *("camembert", "ernie", "rembert", "roberta-prelayernorm", "ministral", "ministral3", "glm", "glm4", "mixtral"),
 )
 """Those whose rows of the placement table differ from another's in names alone."""
 _WORD_FAMILIES = ("word-cnn", "word-tang-cnn", "word-bilstm", "word-bilstm-cnn", "word-hierarchical")

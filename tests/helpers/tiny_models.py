@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from families import VOCABULARY, tiny_backbone
 from torch import Tensor, nn
+from transformers import PreTrainedModel
 
 from attribune.methods import MethodConfig, Plain
 from attribune.methods.attribute_method import AttributeMethod
@@ -117,6 +118,14 @@ def exactly(model: nn.Module) -> nn.Module:
     for module in model.modules():
         if hasattr(module, "variance_epsilon"):
             module.forward = partial(_exact_norm, module)
+    return in_float64(model)
+
+
+def in_float64(model: nn.Module) -> nn.Module:
+    """The model in float64, with one product after another for its experts: joint ones are in float32 at most."""
+    for module in model.modules():
+        if isinstance(module, PreTrainedModel):
+            module.set_experts_implementation("eager")
     return model.double()
 
 

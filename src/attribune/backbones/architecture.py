@@ -1,8 +1,8 @@
-"""What a backbone is loaded for: to read texts into states, or to write texts; and the encoder of BART alone."""
+"""What a backbone is loaded for: to read texts into states, or to write texts; and encoders that are alone."""
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 import transformers
 from torch import nn
@@ -10,37 +10,37 @@ from transformers import (
     AutoModel,
     AutoModelForCausalLM,
     AutoModelForSeq2SeqLM,
-    BartConfig,
     BartPreTrainedModel,
+    MBartPreTrainedModel,
     PreTrainedConfig,
     PreTrainedModel,
 )
 from transformers.modeling_outputs import BaseModelOutput
 from transformers.models.bart.modeling_bart import BartEncoder
+from transformers.models.mbart.modeling_mbart import MBartEncoder
 
 from attribune.backbones.families import placement_for, writing_placement_for
 from attribune.backbones.placement import Placement
 from attribune.core.door import as_argument
 from attribune.errors import ConfigError
 
-__all__ = ["ENCODER", "LANGUAGE_MODEL", "Architecture", "BartEncoderModel"]
+__all__ = ["ENCODER", "LANGUAGE_MODEL", "Architecture", "BartEncoderModel", "MBartEncoderModel"]
 
 
-class BartEncoderModel(BartPreTrainedModel):
-    """BART without its decoder, read from the weights of any model of the family.
-
-    Lewis et al. 2020 (BART).
-    """
+class _EncoderAlone:
+    """What the models without a decoder have in common; a subclass is a class of transformers as well."""
 
     _tied_weights_keys = {"encoder.embed_tokens.weight": "shared.weight"}  # noqa: RUF012 (as transformers has it)
     _keys_to_ignore_on_load_unexpected = [r"decoder"]  # noqa: RUF012 (as transformers has it)
+    encoder_class: ClassVar[type[PreTrainedModel]]
+    encoder: Any
 
-    def __init__(self, config: BartConfig) -> None:
-        super().__init__(config)
+    def __init__(self, config: Any) -> None:
+        super().__init__(config)  # type: ignore[call-arg]
         config.is_encoder_decoder = False
         self.shared = nn.Embedding(config.vocab_size, config.d_model, config.pad_token_id)
-        self.encoder = BartEncoder(config)
-        self.post_init()
+        self.encoder = self.encoder_class(config)
+        cast(PreTrainedModel, self).post_init()
 
     def get_input_embeddings(self) -> nn.Module:
         """Return the embeddings of the encoder, which multiply by ``sqrt(d_model)`` if the configuration says so."""
@@ -52,10 +52,28 @@ class BartEncoderModel(BartPreTrainedModel):
 
     def forward(self, *inputs: Any, **options: Any) -> BaseModelOutput:
         """Return the last states of the encoder, which takes the same inputs."""
-        return self.encoder(*inputs, **options)
+        return cast(BaseModelOutput, self.encoder(*inputs, **options))
 
 
-_OWN_CLASSES = {"BartEncoderModel": BartEncoderModel}
+class BartEncoderModel(_EncoderAlone, BartPreTrainedModel):
+    """BART without its decoder, read from the weights of any model of the family.
+
+    Lewis et al. 2020 (BART).
+    """
+
+    encoder_class = BartEncoder
+
+
+class MBartEncoderModel(_EncoderAlone, MBartPreTrainedModel):
+    """mBART without its decoder, read from the weights of any model of the family.
+
+    Liu et al. 2020 (mBART).
+    """
+
+    encoder_class = MBartEncoder
+
+
+_OWN_CLASSES = {"BartEncoderModel": BartEncoderModel, "MBartEncoderModel": MBartEncoderModel}
 
 
 class Architecture:

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.nn.functional import pad
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS, sdpa_mask
-from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
+from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS, PreTrainedModel
 
 from attribune import functional
 
@@ -50,7 +50,9 @@ def attach_extra_attention(backbone: Any, attention: nn.Module, read: Read) -> N
         read: returns the extra states of the current forward pass, if any. A bound method or a partial of one, so that
             a copied model reads its own.
     """
-    backbone.config._attn_implementation = _NAME
+    for module in backbone.modules():
+        if isinstance(module, PreTrainedModel):  # UMT5's encoder has a copy of the configuration
+            module.config._attn_implementation = _NAME
     setattr(attention, _ATTRIBUTE, (*getattr(attention, _ATTRIBUTE, ()), read))
 
 

@@ -15,7 +15,7 @@ __all__ = ["DECODERS", "PLACEMENTS", "placement_for", "writing_placement_for"]
 _OWN_ATTENTION = "the family computes attention in its own code, which cannot take additional keys"
 
 _BERT = Placement(
-    model_types=("bert", "roberta", "xlm-roberta"),
+    model_types=("bert", "roberta", "xlm-roberta", "camembert", "ernie"),
     layers="encoder.layer.*",
     attention="attention.output.dropout",
     feed_forward="output.dropout",
@@ -59,7 +59,7 @@ _MODERN_BERT = Placement(
     final_norms=("final_norm",),
 )
 _LLAMA = Placement(
-    model_types=("llama", "mistral"),
+    model_types=("llama", "mistral", "ministral", "ministral3"),
     layers="layers.*",
     attention="self_attn.o_proj",
     feed_forward="mlp",
@@ -85,6 +85,8 @@ _GEMMA_2 = replace(
     inner_norms=("post_attention_layernorm", "post_feedforward_layernorm"),
     unit_norms=True,
 )
+_GLM = replace(_LLAMA, model_types=("glm",), up_proj=("mlp.gate_up_proj",))
+_MIXTRAL = replace(_LLAMA, model_types=("mixtral",), up_proj=(), down_proj=None, experts="mlp")
 _T5 = Placement(
     model_types=("t5",),
     layers="encoder.block.*",
@@ -103,10 +105,27 @@ _T5 = Placement(
     pooling="mean",
     model_class="T5EncoderModel",
 )
+_BART = Placement(
+    model_types=("bart",),
+    layers="encoder.layers.*",
+    attention="self_attn.out_proj",
+    feed_forward="fc2",
+    norms=("self_attn_layer_norm", "final_layer_norm"),
+    q_proj="self_attn.q_proj",
+    k_proj="self_attn.k_proj",
+    v_proj="self_attn.v_proj",
+    o_proj="self_attn.out_proj",
+    up_proj=("fc1",),
+    down_proj="fc2",
+    position_embeddings="encoder.embed_positions",
+    pooling="mean",
+    model_class="BartEncoderModel",
+)
 
 PLACEMENTS: list[Placement] = [
     _BERT,
     replace(_BERT, model_types=("electra",), has_pooler=False),
+    replace(_BERT, model_types=("rembert",), no_extra_attention=_OWN_ATTENTION),
     replace(
         _BERT,
         model_types=("longformer",),
@@ -186,6 +205,13 @@ PLACEMENTS: list[Placement] = [
         pre_norm=True,
         final_norms=("encoder.LayerNorm",),
     ),
+    replace(
+        _BERT,
+        model_types=("roberta-prelayernorm",),
+        norms=("attention.LayerNorm", "intermediate.LayerNorm"),
+        pre_norm=True,
+        final_norms=("LayerNorm",),
+    ),
     _ROTARY,
     replace(_ROTARY, model_types=("jina_embeddings_v3",), up_proj=("mlp.fc1",), down_proj="mlp.fc2", has_pooler=True),
     _MODERN_BERT,
@@ -233,9 +259,19 @@ PLACEMENTS: list[Placement] = [
         v_proj="self_attn.qkv_proj",
         up_proj=("mlp.gate_up_proj",),
     ),
+    _GLM,
+    replace(
+        _GLM,
+        model_types=("glm4",),
+        attention="post_self_attn_layernorm",
+        feed_forward="post_mlp_layernorm",
+        inner_norms=("post_self_attn_layernorm", "post_mlp_layernorm"),
+    ),
+    _MIXTRAL,
+    replace(_MIXTRAL, model_types=("qwen3_moe",), has_start_token=False),
     replace(
         _LLAMA,
-        model_types=("olmo2",),
+        model_types=("olmo2", "olmo3"),
         attention="post_attention_layernorm",
         feed_forward="post_feedforward_layernorm",
         norms=("post_attention_layernorm", "post_feedforward_layernorm"),
@@ -259,6 +295,8 @@ PLACEMENTS: list[Placement] = [
     ),
     replace(_LLAMA, model_types=("eurobert",), is_causal=False, pooling="mean", is_generative=False),
     _T5,
+    replace(_T5, model_types=("mt5",), model_class="MT5EncoderModel"),
+    replace(_T5, model_types=("umt5",), model_class="UMT5EncoderModel"),
     replace(
         _GEMMA_2,
         model_types=("t5gemma",),
@@ -272,21 +310,15 @@ PLACEMENTS: list[Placement] = [
         model_class="T5GemmaEncoderModel",
         is_generative=False,
     ),
-    Placement(
-        model_types=("bart",),
-        layers="encoder.layers.*",
-        attention="self_attn.out_proj",
-        feed_forward="fc2",
-        norms=("self_attn_layer_norm", "final_layer_norm"),
-        q_proj="self_attn.q_proj",
-        k_proj="self_attn.k_proj",
-        v_proj="self_attn.v_proj",
-        o_proj="self_attn.out_proj",
-        up_proj=("fc1",),
-        down_proj="fc2",
-        position_embeddings="encoder.embed_positions",
-        pooling="mean",
-        model_class="BartEncoderModel",
+    _BART,
+    # The tokenizers of some models put the language in front of a text, and those of others behind it.
+    replace(
+        _BART,
+        model_types=("mbart",),
+        pre_norm=True,
+        has_start_token=False,
+        final_norms=("encoder.layer_norm",),
+        model_class="MBartEncoderModel",
     ),
 ]
 """Every family; for an encoder-decoder, its encoder."""
@@ -295,6 +327,7 @@ PLACEMENTS: list[Placement] = [
 DECODERS: list[Placement] = [
     replace(
         _T5,
+        model_types=("t5", "mt5", "umt5"),
         layers="block.*",
         feed_forward="layer.2.dropout",
         norms=("layer.0.layer_norm", "layer.2.layer_norm"),
@@ -309,10 +342,24 @@ DECODERS: list[Placement] = [
 """The decoders of encoder-decoders."""
 
 
+_ONE_NORM = "its layers have one norm for both sub-layers, and no norm between them"
+_GEMMA_3N = "its layers mix several residual streams, and no sub-layer is added to one of them alone"
+_GEMMA_4 = "its layers scale the residual stream, and some have no keys or values of their own: choose gemma3_text"
 _REFUSED = {
+    "cohere": _ONE_NORM,
+    "cohere2": _ONE_NORM,
     "falcon": "its configurations lay out norms and projections in four ways; Falcon 3 and later are of type llama",
     "gemma3": "it reads images, too: give its text model, of type gemma3_text",
+    "gemma3n": _GEMMA_3N,
+    "gemma3n_text": _GEMMA_3N,
+    "gemma4": _GEMMA_4,
+    "gemma4_text": _GEMMA_4,
+    "gpt_oss": "its feed-forward parts return the scores of experts beside the states, and its weights are in 4 bits",
+    "ibert": "its layers compute in integers, with scales beside the states, which a method does not know",
+    "lfm2": "most of its layers are convolutions and have no attention",
+    "mistral3": "it reads images, too: give its text model, of type ministral3",
     "t5gemma2": "its encoder reads images, too: choose t5gemma",
+    "xmod": "behind each feed-forward part it has adapters for a language, which must be named with each text",
     "xlnet": "it reads a text in two streams, with the tokens before the rows",
 }
 """Families that are asked for and not in the table, and why."""

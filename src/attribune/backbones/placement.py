@@ -47,6 +47,8 @@ class Placement:
         o_proj: the output projection of the attention.
         up_proj: the maps from the hidden to the inner size of the feed-forward part, in every variant of the family.
         down_proj: the map from the inner to the hidden size.
+        experts: the module with the feed-forward part of a family that chooses experts for each token, and has no
+            `up_proj` and `down_proj` that all tokens go through.
         global_suffix: what the names of the projections end in that tokens read everywhere have beside their own.
         time_first: whether the input projections see (T, B, H).
         has_global_attention: whether a mask says which tokens attend to all others and are attended to by all.
@@ -84,6 +86,7 @@ class Placement:
     o_proj: str | None = None
     up_proj: tuple[str, ...] = ()
     down_proj: str | None = None
+    experts: str | None = None
     inner_norms: tuple[str, ...] = ()
     unit_norms: bool = False
     global_suffix: str | None = None

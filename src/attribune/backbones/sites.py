@@ -155,7 +155,10 @@ def _paths(
         names = {name for name, _ in backbone.named_modules()}
         paths = [f"{layer}.{path}" for path in placement.up_proj]
         return [path for path in paths if path in names] or paths[:1]
-    path = f"{layer}.{getattr(placement, kind)}"
+    inside = getattr(placement, kind)
+    if inside is None:  # experts in the place of this map
+        return []
+    path = f"{layer}.{inside}"
     if kind in _INPUT_PROJECTIONS and placement.global_suffix is not None:
         return [path, path + placement.global_suffix]
     return [path]

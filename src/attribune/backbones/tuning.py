@@ -63,6 +63,11 @@ class Tuning:
         """Whether matrices of the backbone learn, which a large learning rate would damage."""
         return self.full or self.top > 0 or not {"attention", "feed_forward"}.isdisjoint(self.parts)
 
+    @property
+    def feed_forward_matrices(self) -> bool:
+        """Whether matrices of the feed-forward parts learn, or the experts in their place."""
+        return self.full or self.top > 0 or "feed_forward" in self.parts
+
     @classmethod
     def parse(cls, text: str) -> Tuning:
         """Read a tuning: one of `TUNINGS`, or a sum such as ``attention+layernorm``.
@@ -123,8 +128,9 @@ def tune_backbone(backbone: nn.Module, placement: Placement, tuning: str) -> Non
     Args:
         tuning: for `Tuning.parse`. ``frozen``: nothing; ``full``: all; ``layernorm``: gains and biases of the layers'
             norms and of those after the last layer (Houlsby et al. 2019, section 3.4; E2LN's LNT); ``bias``: all biases
-            (BitFit); ``attention`` and ``feed_forward``: the maps of these sub-layers; ``top_N``: the last N layers
-            (Houlsby's variable fine-tuning); ``lora``: low-rank maps beside the projections.
+            (BitFit); ``attention`` and ``feed_forward``: the maps of these sub-layers, and with experts what chooses
+            them; ``top_N``: the last N layers (Houlsby's variable fine-tuning); ``lora``: low-rank maps beside the
+            projections.
 
     Raises:
         ConfigError: for a tuning that cannot be parsed or does not apply to the backbone.
@@ -155,6 +161,9 @@ def _trained_modules(backbone: nn.Module, placement: Placement, tuning: Tuning) 
     kinds = [kind for part in tuning.parts for kind in _MAPS.get(part, ())]
     for site in find_sites(backbone, placement, kinds):
         yield backbone.get_submodule(site.relative_attention or site.path)
+    if "feed_forward" in tuning.parts and placement.experts is not None:
+        for layer in find_layers(backbone, placement):
+            yield backbone.get_submodule(f"{layer}.{placement.experts}")
     if tuning.top:
         layers = find_layers(backbone, placement)
         if tuning.top > len(layers):

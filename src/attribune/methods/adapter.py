@@ -64,6 +64,11 @@ class Adapter(LayerMethodConfig):
     layers: PositiveInt = 1
     activation: Literal["gelu", "relu", "silu", "tanh"] = "gelu"
 
+    @property
+    def feed_forward_option(self) -> str | None:
+        """How the adapters are joined, where those beside the feed-forward sub-layer read its input."""
+        return None if self.joined == "serial" or self.sites == "attention" else f"joined={self.joined}"
+
     def build(self, host: Host) -> Method:
         """Build one adapter per site."""
         method = Method()

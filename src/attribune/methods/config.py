@@ -92,6 +92,11 @@ class MethodConfig(Settings):
         """Build the module for the layers in which the settings let it act."""
         return self.build(host)
 
+    @property
+    def feed_forward_option(self) -> str | None:
+        """The option by which it acts on `up_proj` and `down_proj`, as a user gives it; None where it does not."""
+        return None
+
     def refusal(self, placement: Placement) -> str | None:
         """Return why the method cannot act in a family, with the cure; None if it can."""
         if "sites" in self.points and not placement.has_sites:
@@ -99,6 +104,12 @@ class MethodConfig(Settings):
                 f"{self.name}: it acts inside Transformer layers, but backbones of type "
                 f"{' or '.join(placement.model_types)} have none: choose a method that acts on the last states or the "
                 "document vector, such as upa, or another backbone"
+            )
+        if placement.experts is not None and (option := self.feed_forward_option) is not None:
+            return (
+                f"{self.name}: {option} acts on the maps of the feed-forward sub-layer, but backbones of type "
+                f"{' or '.join(placement.model_types)} have experts in their place: choose another value, or another "
+                "backbone"
             )
         if self.weighs_states and placement.states == "text":
             return (

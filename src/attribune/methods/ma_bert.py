@@ -55,6 +55,11 @@ class StackConfig(AttributeMethodConfig):
     initial: Literal["random", "backbone"] = "random"
     initial_vector: PositiveFloat = 0.25
 
+    @property
+    def feed_forward_option(self) -> str | None:
+        """The initial values, where they are copies of maps of the backbone."""
+        return "initial=backbone" if self.initial == "backbone" else None
+
     def build(self, host: Host) -> Method:
         """Build the stack."""
         return _StackMethod(self, host)

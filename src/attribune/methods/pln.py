@@ -68,6 +68,11 @@ class NormConfig(AttributeMethodConfig):
     vector_size: PositiveInt = 64
     vector_sizes: Numbers | None = Field(default=None, description=_NUMBERS)
 
+    @property
+    def feed_forward_option(self) -> str | None:
+        """The biases, where those of the feed-forward sub-layer are among them."""
+        return f"bias_terms={self.bias_terms}" if self.bias_terms in ("feed_forward", "both") else None
+
     def sizes(self, attributes: int) -> tuple[int, ...]:
         """Return Z of each attribute; ConfigError unless there is one for each."""
         sizes = self.vector_sizes or (self.vector_size,) * attributes

@@ -29,6 +29,7 @@ from attribune.backbones.loading import AttentionDropout, LoadOptions
 from attribune.backbones.placement import Pooling
 from attribune.backbones.sites import find_layers
 from attribune.backbones.sparse_attention import padded_inputs
+from attribune.backbones.tuning import Tuning
 from attribune.core.device import at_least_float32, is_recorded
 from attribune.data.batching import batches_by_length
 from attribune.data.readers.base import EncodedRows
@@ -207,6 +208,8 @@ class AttributeModel(ConditionedModel):
             return f"{self.method_config.name} changes what the layers of the backbone attend to"
         if not placement.is_pretrained or placement.has_global_attention or self.padded_length is not None:
             return "its backbone takes other inputs than ids and a mask"
+        if placement.experts is not None and Tuning.parse(self.config.tuning).feed_forward_matrices:
+            return "its experts were trained, which read the tokens of all rows at once"
         if self.config.chunk is not None or self.method.pads_right:
             return "it reads texts in chunks"
         if placement.relative_attention is not None:
