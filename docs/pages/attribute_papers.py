@@ -10,6 +10,7 @@ from pathlib import Path
 from attribune.metrics.tables import format_difference
 from attribune_lab.benchmark.tables import Line, SetTable
 from pages.cells import RESULTS, table
+from pages.counts import places
 from pages.experiments import record, score
 
 _PUBLISHED = Path(__file__).parent / "published"
@@ -68,4 +69,4 @@ def _found(one: SetTable, names: str) -> str:
 
 
 _TABLES: dict[str, Callable[[], list[str]]] = {name: partial(beside, name) for name in _OURS}
-TABLES = {"attribute_papers.md": _TABLES}
+TABLES = {"attribute_papers.md": {**_TABLES, "e2ln-figure-3a": places}}

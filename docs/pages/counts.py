@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cache
 from typing import NamedTuple
 
@@ -15,6 +16,7 @@ from attribune.methods import METHODS, Host, MethodConfig, method_from_dict
 from attribune.methods.condition import Slots
 from pages.cells import table
 
+_WIDTH, _LAYERS = 768, 12
 ATTRIBUTES = [Slots(name="user", start=0, count=1, size=2), Slots(name="product", start=1, count=1, size=2)]
 
 
@@ -87,17 +89,32 @@ TUNINGS = [
 ]
 
 
+PLACES = [
+    ("norms after the attention", {"name": "pln", "vector_size": 768}, 2 * _WIDTH),
+    (
+        "bias terms of the attention",
+        {"name": "e2ln", "norms": "none", "bias_terms": "attention", "vector_size": 768},
+        4 * _WIDTH**2,
+    ),
+    (
+        "bias terms of the feed-forward part",
+        {"name": "e2ln", "norms": "none", "bias_terms": "feed_forward", "vector_size": 768},
+        8 * _WIDTH**2,
+    ),
+]
+
+
 def bert() -> torch.nn.Module:
     """The BERT-base shape without memory for weights."""
     with torch.device("meta"):
         return build_backbone(BertConfig())
 
 
-def trained(config: MethodConfig, tuning: str) -> int:
+def trained(config: MethodConfig, tuning: str, slots: Sequence[Slots] = ATTRIBUTES) -> int:
     """Parameters that learn, without attribute tables and head, embeddings left out."""
     backbone = bert()
     with torch.device("meta"):
-        method = config.build(Host.of(backbone, outputs=5, slots=ATTRIBUTES))
+        method = config.build(Host.of(backbone, outputs=5, slots=slots))
         tune_backbone(backbone, placement_for("bert"), tuning)
     mine = sum(p.numel() for name, p in method.named_parameters() if "tables" not in name)
     if isinstance(config, METHODS["poly"]):
@@ -128,6 +145,15 @@ def count_of(method: str) -> str | None:
     options = "".join(f", with `{name}={value}`" for name, value in row.options.items())
     paper = "; ".join(part for part in (row.paper and f"the paper: {row.paper}", row.remark) if part)
     return f"{number}, or {share} the encoder{options}, {BACKBONES[row.tuning]}{f' ({paper})' if paper else ''}"
+
+
+def places() -> list[str]:
+    """What is learned for users at each place of the twelve layers: millions of shared parameters, and per user."""
+    rows = []
+    for name, options, matrices in PLACES:
+        shared = trained(method_from_dict(options), "frozen", slots=ATTRIBUTES[:1])
+        rows.append([name, f"{_LAYERS * matrices:,}", f"{shared / 1e6:.1f}", f"{_WIDTH}"])
+    return table(["place", "per user with terms of its own", "shared here, million", "per user here"], rows)
 
 
 def tunings() -> list[str]:
