@@ -31,14 +31,16 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from datasets import Dataset
+from datasets import Dataset, concatenate_datasets
 from harness import DATA, RESULTS, RUNS, arguments
+from scipy.special import softmax
 
+from attribune.core.arrays import Array
 from attribune.core.files import replace_file
 from attribune.core.job_folder import locked
 from attribune.core.progress import ConsoleReporter, quiet_libraries
 from attribune.data.clusters import TEXT, ClusterSettings, clustered, find_clusters, unpacked_clusters
-from attribune.data.splits import split_table
+from attribune.data.splits import fold_numbers, split_table
 from attribune.data.tables import read_table
 from attribune.errors import AttribuneError
 from attribune.metrics.bootstrap import Interval, paired
@@ -52,6 +54,8 @@ from attribune.training.train import train
 from attribune_lab.benchmark.tables import readable_json
 
 REFERENCE, DEFAULT, NETWORK = "linear", "default", "alone"
+MEAN, ONE_OF_MEAN, FOLDS = "mean of five", "10 epochs", 5
+"""The mean probabilities of models of which each leaves out, and validates on, a fifth of the rows; and what one is."""
 _TRIAL_TESTS = 1_000  # rows that test a trial, at most
 _LONG = 3_000  # rows of a table of long texts, on which training takes about an hour
 SETTINGS: dict[str, dict[str, Any]] = {
@@ -75,6 +79,7 @@ _CHANGES: dict[str, dict[str, Any]] = {
     "attribute dropout 0": {"method.attribute_dropout": 0.0},
     "attribute dropout 0.4": {"method.attribute_dropout": 0.4},
     "weight decay 0.1": {"training.weight_decay": 0.1},
+    MEAN: {"training.epochs": 10.0},
 }
 _FIVE_EPOCHS = {"training.blend": "never", "training.epochs": 5.0}
 TRIALS = {name: {"settings": {**_FIVE_EPOCHS, **changes}} for name, changes in _CHANGES.items()}
@@ -326,12 +331,28 @@ class Cell:
             options |= {"validation": parts["validation"], "test": parts["test"]} | (SETTINGS | TRIALS)[self.setting]
             if self.setting == "written":
                 options["written"] = table.attributes
+            if self.setting == MEAN:
+                np.save(self.own_logits(folder), self._mean(run, parts, options))
+                return
             train(parts["train"], run.path, resume=True, reporter=ConsoleReporter(), **options)
             predictor = load_predictor(run.path)
             if predictor.blend is not None:
                 alone = predictor.without_blend().logits(parts["test"])[0]
                 np.save(self.beside("injector").own_logits(folder), alone)
             shutil.rmtree(run.model)
+
+    def _mean(self, run: RunFolder, parts: Mapping[str, Dataset], options: Mapping[str, Any]) -> Array:
+        """The logits of the mean probabilities of the models of all folds, the last of which is the run of the cell."""
+        rows = concatenate_datasets([parts["train"], parts["validation"]])
+        folds = fold_numbers(rows, FOLDS, text=["text"], seed=self.seed)
+        logits = []
+        for number in range(FOLDS):
+            path = run.path if number == FOLDS - 1 else run.path.with_name(f"{run.path.name}.{number}")
+            chosen = {"validation": rows.select(np.flatnonzero(folds == number))}
+            train(rows.select(np.flatnonzero(folds != number)), path, **{**options, **chosen}, resume=True)
+            logits.append(StoredScores.read(path).parts["test"]["logits"])
+            shutil.rmtree(RunFolder(path).model, ignore_errors=True)
+        return np.log(np.mean(softmax(np.stack(logits), axis=-1), axis=0))
 
 
 def record(run: RunFolder, own: Path) -> dict[str, Any]:
@@ -388,7 +409,8 @@ def compare(output: Path, folder: Path, table: str, most: int | None) -> None:
     for name, setting, seed in (key.split(", ") for key in results["cells"]):
         if name == table and Cell(table=table, setting=setting, seed=int(seed)).has_scores(folder):
             seeds.setdefault(setting, []).append(int(seed))
-    pairs = [(name, NETWORK if name in TRIALS else REFERENCE) for name in seeds]
+    theirs_of = dict.fromkeys(TRIALS, NETWORK) | {MEAN: ONE_OF_MEAN}
+    pairs = [(name, theirs_of.get(name, REFERENCE)) for name in seeds]
     for mine, theirs in [*pairs, *((DEFAULT, name) for name in seeds)]:
         both = sorted({*seeds.get(mine, [])} & {*seeds.get(theirs, [])})
         key = f"{table}: {mine} less {theirs}"
