@@ -58,16 +58,17 @@ def rewarded(number: int, **changes: Any) -> dict[str, Any]:
 
 
 def preference_files(name: str, rows: int, csv_text: Callable[..., str]) -> dict[str, str] | None:
-    """Files of a set with so many rows or more, by their names; None for other sets."""
+    """Files of a set with so many rows, by their names; None for other sets."""
     if name == "prism":
         utterances = [
             item | {"score": (item["score"], 100 - item["score"], 50)[number % 3]}
-            for number in range(rows // 3)
+            for number in range(rows // 2)
             for item in conversation(number)
+            if item["within_turn_id"] < 2
         ]
         people = [participant(f"user{number}") for number in range(7)]
         return {"utterances.jsonl": json_lines(utterances), "survey.jsonl": json_lines(people)}
     if name == "personalllm":
-        given = [rewarded(number) for number in range(rows // 5)]
+        given = [rewarded(number) for number in range(13, 13 + rows // 5)]  # the first prompt validates
         return {"train.csv": csv_text(given[: -len(given) // 4]), "test.csv": csv_text(given[-len(given) // 4 :])}
     return None

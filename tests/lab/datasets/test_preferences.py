@@ -157,7 +157,7 @@ class TestPrism:
             for part in parts.values()
         ]
         assert all(openings)
-        assert sum(map(len, openings)) == len(set.union(*openings)) == 200
+        assert sum(map(len, openings)) == len(set.union(*openings)) == 300
         names = ["prompt", "text", "text_pair", "preferred", "user", "conversation_type"]
         assert parts["train"].column_names == names
         assert done.manifest["prompt"] is True
