@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from published_judgements import judged_files
+from published_preferences import preference_files
 from published_texts import text_files
 
 from attribune_lab.datasets.row_log import Row, RowLog, SplitName
@@ -138,6 +139,8 @@ def source_files(name: str, rows: int = ROWS) -> dict[str, str | bytes]:
         return texts
     if (judged := judged_files(name, rows, csv_text)) is not None:
         return dict(judged)
+    if (preferred := preference_files(name, rows, csv_text)) is not None:
+        return dict(preferred)
     base = name.partition("-cold-")[0]
     if base in TANG:
         return _tang(base, name, rows)

@@ -12,7 +12,7 @@ from scipy.stats import wasserstein_distance
 from attribune.data.clusters import judgement_metrics
 from attribune.metrics.bootstrap import interval
 from attribune.metrics.distributions import distribution_metrics, judge_metrics, shares
-from attribune.tasks import UNSEEN, Classification, Ordinal, Rating, Regression
+from attribune.tasks import UNSEEN, Aspects, Classification, Ordinal, Rating, Regression
 
 POSITIONS = np.array([-1.0, 0.0, 0.5, 4.0])
 
@@ -101,3 +101,37 @@ def test_other_tasks_and_rows_of_one_text_each_have_none() -> None:
     assert not judgement_metrics(one, np.zeros((2, 2)), np.zeros(2, int), {"text": np.array([1, 2], dtype=np.uint64)})
     assert not judgement_metrics(one, np.zeros((2, 2)), np.zeros(2, int), {})
     assert judgement_metrics(one, np.zeros((2, 2)), np.zeros(2, int), text)["error_rate"].value() == 0
+
+
+def test_metrics_of_several_aspects_are_those_of_slow_loops() -> None:
+    """The multi-label distance and error rate of LeWiDi 2025, text by text, aspect by aspect and judge by judge."""
+    task = Aspects(names=("entailment", "neutral", "contradiction"), classes=("no", "yes"))
+    drawn = np.random.default_rng(3)
+    logits, labels = drawn.normal(size=(60, 6)), drawn.integers(0, 2, (60, 3))
+    labels[0, 1] = UNSEEN
+    texts = np.append(np.repeat(np.arange(14), 4), [90, 91, 92, 93]).astype(np.uint64)  # the last ones judged once
+    clusters = {"text": texts, "judge": np.tile(np.arange(12), 5).astype(np.uint64)}
+    found = judgement_metrics(task, logits, labels, clusters)
+    distance, error, cross = 0.0, 0.0, 0.0
+    for text in range(14):
+        rows = [row for row in range(60) if texts[row] == text and row != 0]
+        for aspect in range(3):
+            chances, said, wrong = [0.0, 0.0], [0.0, 0.0], 0
+            for row in rows:
+                no, yes = (math.exp(logits[row, 2 * aspect + answer]) for answer in (0, 1))
+                chances = [chances[0] + no / (no + yes) / len(rows), chances[1] + yes / (no + yes) / len(rows)]
+                said[labels[row, aspect]] += 1 / len(rows)
+                wrong += int(yes > no) != labels[row, aspect]
+            distance += sum(abs(p - t) for p, t in zip(chances, said, strict=True)) / 3 / 14
+            cross -= sum(t * math.log(p) for p, t in zip(chances, said, strict=True)) / 3 / 14
+            error += wrong / len(rows) / 3 / 14
+    assert found["manhattan"].value() == pytest.approx(distance, abs=1e-12)
+    assert found["cross_entropy"].value() == pytest.approx(cross, abs=1e-12)
+    assert found["error_rate"].value() == pytest.approx(error, abs=1e-12)
+    assert "wasserstein" not in found
+
+
+def test_several_aspects_of_texts_that_are_judged_once_have_none() -> None:
+    task = Aspects(names=("a", "b"), classes=("no", "yes"))
+    clusters = {"text": np.array([1, 2], dtype=np.uint64)}
+    assert not judgement_metrics(task, np.zeros((2, 4)), np.zeros((2, 2), int), clusters)

@@ -23,7 +23,8 @@ from attribune.core.hashing import text_digest, text_numbers
 from attribune.core.wording import counted
 from attribune.data.texts import text_digests
 from attribune.errors import ConfigError, DataError
-from attribune.metrics.distributions import distribution_metrics, judge_metrics, shares
+from attribune.metrics.distributions import distribution_distances, judge_metrics, shares
+from attribune.metrics.formulas import mean_of
 from attribune.metrics.metric import Metric
 from attribune.schema.columns import Table, canonical, column_batches, column_names, require_columns
 from attribune.tasks import Task
@@ -312,36 +313,81 @@ def judgement_metrics(task: Task, logits: Array, labels: Array, clusters: Cluste
     """Return the metrics of texts with several judgements; none where there are none, or no answer of several.
 
     What is predicted of a text is the mean over its judgements of the probabilities, each for its judge. Answers that
-    no training row has are left out.
+    no training row has are left out. Distances and errors of several aspects are means over the aspects.
+
+    Source: the metrics of LeWiDi 2025 (Leonardelli et al. 2025), of several aspects the multi-label Manhattan distance
+    ``1/N Σ_i 1/L Σ_j Σ_k |p_ijk - t_ijk|`` and the error rate ``1/N Σ_i 1/L Σ_j 1/a Σ_k |t_ijk - p_ijk|``.
 
     Args:
         logits: (n, outputs).
-        labels: (n,) of single answers; others have no such metrics.
+        labels: (n,) of single answers, or (n, aspects); others have no such metrics.
         clusters: of the rows; those of texts, and of judges if there are any.
     """
-    is_single = TEXT in clusters and np.ndim(labels) == 1
-    probabilities = task.codec.answers(logits) if is_single else None
-    if probabilities is None:
+    questions = _questions(task, logits, labels) if TEXT in clusters else []
+    if not questions:
         return {}
     _, texts, counts = np.unique(clusters[TEXT], return_inverse=True, return_counts=True)
     texts = texts.reshape(-1)
-    used = (counts[texts] > 1) & (labels >= 0)
+    used = (counts[texts] > 1) & np.logical_and.reduce([question.labels >= 0 for question in questions])
     if not used.any():
         return {}
-    probabilities, labels = probabilities[used], labels[used]
     _, texts = np.unique(texts[used], return_inverse=True)
     texts = texts.reshape(-1)
-    sums = np.zeros((int(texts.max()) + 1, probabilities.shape[1]))
-    np.add.at(sums, texts, probabilities)
-    predicted = sums / np.bincount(texts)[:, None]
-    true, positions = shares(labels, texts, answers=probabilities.shape[1]), task.codec.positions
-    guesses = probabilities.argmax(axis=1)
-    if positions is None:
-        name, errors = "error_rate", (guesses != labels).astype(np.float64)
-    else:
-        steps = np.abs(positions[guesses] - positions[labels]) / np.diff(positions).mean()
-        name, errors = "absolute_distance", steps / len(positions)
-    judges = next((kind[used] for which, kind in clusters.items() if which != TEXT), None)
-    return distribution_metrics(true, predicted, positions=positions) | judge_metrics(
-        errors, texts=texts, judges=judges, name=name
+    is_ordered = all(question.positions is not None for question in questions)
+    distances, errors = zip(
+        *(question.distances(used, texts, is_ordered=is_ordered) for question in questions), strict=True
     )
+    judges = next((kind[used] for which, kind in clusters.items() if which != TEXT), None)
+    found = {name: mean_of(name, np.mean([of[name] for of in distances], axis=0)) for name in distances[0]}
+    name = "absolute_distance" if is_ordered else "error_rate"
+    return found | judge_metrics(np.mean(errors, axis=0), texts=texts, judges=judges, name=name)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Question:
+    """A question of which each judgement has one answer.
+
+    Args:
+        probabilities: (n, K).
+        labels: (n,) numbers of answers.
+        positions: (K,) numbers of ordered answers.
+    """
+
+    probabilities: Array
+    labels: Array
+    positions: Array | None
+
+    def distances(self, used: Array, texts: Array, *, is_ordered: bool) -> tuple[dict[str, Array], Array]:
+        """Return how far what is predicted of each text is from what its judges say, and the error of each judgement.
+
+        Args:
+            used: (n,) which rows count.
+            texts: numbers of the texts of these rows.
+            is_ordered: whether errors are distances between the answers' numbers.
+        """
+        probabilities, labels = self.probabilities[used], self.labels[used]
+        sums = np.zeros((int(texts.max()) + 1, probabilities.shape[1]))
+        np.add.at(sums, texts, probabilities)
+        predicted = sums / np.bincount(texts)[:, None]
+        true, positions = shares(labels, texts, answers=probabilities.shape[1]), self.positions if is_ordered else None
+        guesses = probabilities.argmax(axis=1)
+        if positions is None:
+            errors = (guesses != labels).astype(np.float64)
+        else:
+            errors = np.abs(positions[guesses] - positions[labels]) / np.diff(positions).mean() / len(positions)
+        return distribution_distances(true, predicted, positions=positions), errors
+
+
+def _questions(task: Task, logits: Array, labels: Array) -> list[_Question]:
+    """Return the question of a task, or that of each aspect; none where rows may have several answers to one."""
+    if np.ndim(labels) == 1:
+        given = [(task.codec, logits, labels)]
+    else:
+        aspects = [choice for choice in task.codec.choices if choice.column is not None]
+        given = [(choice.codec, choice.scores(logits), choice.labels(labels)) for choice in aspects]
+    answered = [(codec.answers(scores), true, codec.positions) for codec, scores, true in given]
+    return [
+        _Question(probabilities=probabilities, labels=true, positions=positions)
+        for probabilities, true, positions in answered
+        if probabilities is not None
+    ]

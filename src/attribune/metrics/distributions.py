@@ -18,6 +18,7 @@ __all__ = [
     "ShrunkenMeans",
     "answer_distances",
     "disagreement",
+    "distribution_distances",
     "distribution_metrics",
     "expected_distances",
     "judge_metrics",
@@ -60,7 +61,13 @@ def disagreement(p: Array) -> tuple[Array, Array]:
 
 
 def distribution_metrics(true: Array, predicted: Array, *, positions: Array | None = None) -> dict[str, Metric]:
-    """Return means over texts of how far predicted distributions (T, K) are from the true ones.
+    """Return the means over texts of `distribution_distances`."""
+    found = distribution_distances(true, predicted, positions=positions)
+    return {name: mean_of(name, values) for name, values in found.items()}
+
+
+def distribution_distances(true: Array, predicted: Array, *, positions: Array | None = None) -> dict[str, Array]:
+    """Return how far the predicted distribution of each text is from the true one, (T,) of distributions (T, K).
 
     ``cross_entropy`` ``-Σ q log p`` in nats, ``manhattan`` ``Σ |p - q|``, ``jensen_shannon`` in nats, and where answers
     have positions ``wasserstein``, the area between the cumulative distributions in the unit of the positions.
@@ -79,7 +86,7 @@ def distribution_metrics(true: Array, predicted: Array, *, positions: Array | No
     if positions is not None:
         apart = np.abs(np.cumsum(true - predicted, axis=1))[:, :-1]
         found["wasserstein"] = apart @ np.diff(positions)
-    return {name: mean_of(name, values) for name, values in found.items()}
+    return found
 
 
 def judge_metrics(errors: Array, *, texts: Array, judges: Array | None, name: str) -> dict[str, Metric]:

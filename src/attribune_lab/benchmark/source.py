@@ -84,6 +84,8 @@ class SetSource:
         }
         if self.prepared.pair:
             data["text_pair"] = "text_pair"
+        if self.prepared.prompt:
+            data["prompt"] = "prompt"
         task = {**manifest["task"], **self.plan.task}
         if task["kind"] in ("classification", "rating") and manifest["labels"][0] in manifest["classes"]:
             task.setdefault("classes", manifest["classes"][manifest["labels"][0]])

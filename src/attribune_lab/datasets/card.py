@@ -31,8 +31,8 @@ NOT_STATED = "not stated by the source"
 Read: TypeAlias = Callable[[Mapping[str, Path], RowLog], Iterator[tuple[SplitName | None, Row]]]
 """Reads the files, by role, and yields each row of the set with its part, where the files say which.
 
-A row has the columns ``text``, ``text_pair`` for pairs, the labels, the attributes that the files have, and the
-column by which a split groups rows.
+A row has the columns ``text``, ``text_pair`` for pairs, ``prompt`` for texts that answer one, the labels, the
+attributes that the files have, and the column by which a split groups rows.
 """
 
 
@@ -211,6 +211,7 @@ class Card:
         labels: columns that are predicted.
         classes: number of classes; 0 for numbers, and for answers that are parts of the text.
         pair: whether a row has a second text, the column ``text_pair``.
+        prompt: whether a row has what its texts answer, the column ``prompt``.
         metric: the one of the papers' tables; so is `window`.
         recipe: name of the preset with the paper's settings.
         preparation: what is filtered and changed, in words.
@@ -236,6 +237,7 @@ class Card:
     metric: str
     preparation: str
     pair: bool = False
+    prompt: bool = False
     values: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     window: str = "head+tail:250+250"
     recipe: str | None = "injectors-2022"
@@ -246,6 +248,11 @@ class Card:
     def names(self) -> tuple[str, ...]:
         """Return the attributes' names."""
         return tuple(str(attribute["name"]) for attribute in self.attributes)
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """The columns of a row's texts."""
+        return (*(["prompt"] if self.prompt else []), "text", *(["text_pair"] if self.pair else []))
 
     @property
     def classes_text(self) -> str:

@@ -111,6 +111,7 @@ def _manifest_of(
         "remarks": {kind: count for kind, count in log.remarks.items() if count},
         "parts": parts,
         **({"pair": True} if card.pair else {}),
+        **({"prompt": True} if card.prompt else {}),
         "columns": {field.name: str(field.type) for field in _schema(card)},
         "attributes": [dict(attribute) for attribute in card.attributes],
         "labels": list(card.labels),
@@ -162,7 +163,7 @@ class _Rows:
         while batch := list(islice(rows, _BATCH)):
             for part, row in batch:
                 self.parts.append(-1 if part is None else PARTS.index(part))
-                digest = text_digest(f"{row['text']}\0{row['text_pair']}" if card.pair else row["text"])
+                digest = text_digest("\0".join(row[name] for name in card.texts))
                 self.texts.append(self._numbers.setdefault(digest, len(self._numbers)))
                 self.hashes.append(int.from_bytes(digest if group is None else text_digest(row[group]), "big"))
                 self.filled.update(name for name in names if row.get(name) and row[name] not in MISSING)
@@ -189,8 +190,7 @@ def _schema(card: Card) -> pa.Schema:
         else pa.string()
         for attribute in card.attributes
     }
-    texts = ("text", "text_pair") if card.pair else ("text",)
-    return pa.schema([*((name, pa.string()) for name in (*texts, *card.labels)), *kinds.items()])
+    return pa.schema([*((name, pa.string()) for name in (*card.texts, *card.labels)), *kinds.items()])
 
 
 def _check_counts(card: Card, files: Mapping[str, Path], log: RowLog, *, partial: bool) -> None:
@@ -310,6 +310,7 @@ def _recipe(card: Card, output: Path) -> str:
     data |= {
         "text": "text",
         **({"text_pair": "text_pair"} if card.pair else {}),
+        **({"prompt": "prompt"} if card.prompt else {}),
         "label": list(card.labels),
         "attributes": [dict(attribute) for attribute in card.attributes],
         **({"values": _described_by(card, output)} if card.values else {}),

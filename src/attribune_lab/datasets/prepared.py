@@ -62,6 +62,11 @@ class PreparedSet:
         return bool(self.manifest.get("pair", False))
 
     @property
+    def prompt(self) -> bool:
+        """Whether a row has what its texts answer, the column ``prompt``."""
+        return bool(self.manifest.get("prompt", False))
+
+    @property
     def has_classes(self) -> bool:
         """Whether labels are classes, and not numbers or answers."""
         return self.manifest.get("task", {}).get("kind") not in ("regression", "spans")
@@ -69,7 +74,7 @@ class PreparedSet:
     @property
     def texts(self) -> tuple[str, ...]:
         """The columns of the texts that are read together."""
-        return ("text", "text_pair") if self.pair else ("text",)
+        return (*(["prompt"] if self.prompt else []), "text", *(["text_pair"] if self.pair else []))
 
     def file(self, part: str) -> Path:
         """Return the Parquet file of a part; ``all`` for a set with folds."""

@@ -38,7 +38,9 @@ SQUAD: tuple[Card, ...] = _cards_of("squad")
 TEXT_SETS: tuple[Card, ...] = _cards_of("glue", "houlsby", "squad")
 """GLUE, the sets that Houlsby et al. 2019 add to it, another version of one of these, and SQuAD."""
 
-JUDGED: tuple[Card, ...] = _cards_of("politeness", "studemo", "popquorn", "lewidi", "ukpconvarg1", "tid8")
+JUDGED: tuple[Card, ...] = _cards_of(
+    "politeness", "studemo", "popquorn", "lewidi", "ukpconvarg1", "prism", "personalllm", "tid8"
+)
 """Texts that several people judge, with the judgement of each."""
 
 CARDS: dict[str, Card] = {

@@ -78,6 +78,7 @@ def _info(options: argparse.Namespace) -> None:
         "preparation": card.preparation,
         "attributes": ", ".join(f"{attribute['name']} ({attribute['kind']})" for attribute in card.attributes),
         "texts": f"text and text_pair, {'compared' if card.task['kind'] == 'preference' else 'read together'}"
+        f"{', after the prompt' if card.prompt else ''}"
         if card.pair
         else "",
         "labels": ", ".join(card.labels),

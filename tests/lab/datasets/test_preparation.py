@@ -66,6 +66,11 @@ def sha256(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
+def _cells(row: Mapping[str, Any]) -> str:
+    """The cells of a row, whatever the order of its columns."""
+    return str(sorted(row.items()))
+
+
 class TestEverySet:
     @pytest.mark.slow
     @pytest.mark.one_in(4)
@@ -94,7 +99,7 @@ class TestEverySet:
         said = ("citation", "licence", "revision", "terms", "preparation", "task", "labels")
         assert all(manifest[key] for key in said)
         assert [attribute["name"] for attribute in manifest["attributes"]] == [*CARDS[name].names()]
-        assert ("pair" in manifest) == CARDS[name].pair
+        assert ("pair" in manifest, "prompt" in manifest) == (CARDS[name].pair, CARDS[name].prompt)
 
     @pytest.mark.slow
     @pytest.mark.parametrize("name", CARDS)
@@ -108,17 +113,19 @@ class TestEverySet:
 
         def which(part: str | None, row: Mapping[str, Any]) -> tuple[Any, ...]:
             """A text, or one judgement of several of it."""
-            return (part if given else None, row["text"], *(row.get(name) for name in ("judge", "annotator")))
+            names = ("prompt", "text_pair", "judge", "annotator", "user")
+            several = names if CARDS[name].prompt else ("judge", "annotator")
+            return (part if given else None, row["text"], *(row.get(one) for one in several))
 
         order = {which(part, row): place for place, (part, row) in enumerate(source)}
         places = [[order[which(part, row)] for row in parts[part].to_pylist()] for part in PARTS]
         assert sorted(chain.from_iterable(places)) == list(range(len(source)))  # each row once, in one part
         assert all(part and part == sorted(part) for part in places)
         group = getattr(CARDS[name].split, "group", None)  # is not kept, nor what describes values
-        apart = {group, *chain.from_iterable(CARDS[name].values.values())}
+        apart = {group, *chain.from_iterable(CARDS[name].values.values())} - {*CARDS[name].texts}
         kept = [{"text": ""} | row for table in parts.values() for row in table.to_pylist()]
         read = [{key: value for key, value in row.items() if key not in apart} for _, row in source]
-        assert sorted(kept, key=str) == sorted(read, key=str)
+        assert sorted(kept, key=_cells) == sorted(read, key=_cells)
 
     @pytest.mark.slow
     @pytest.mark.parametrize("name", CARDS)
@@ -126,7 +133,8 @@ class TestEverySet:
         done, card = load_prepared(whole(name) / "out"), CARDS[name]
         several = {"aapr": ["author", "research_area"], "food": ["ingredient", "tag"]}.get(name, [])
         assert [spec["name"] for spec in card.attributes if spec["kind"] == "multi_label"] == several
-        assert done.texts == (("text", "text_pair") if card.pair else ("text",))
+        assert done.texts == card.texts
+        assert card.texts[-1] == ("text_pair" if card.pair else "text")
         columns = [*done.texts, *card.labels, *card.names()]
         types = {name: pa.list_(pa.string()) if name in several else pa.string() for name in columns}
         for table in done.parts().values():
@@ -149,6 +157,7 @@ class TestEverySet:
             assert files == [str(out / f"{part}.parquet") for part in PARTS]
         assert (recipe.data.text, recipe.data.label, recipe.data.window) == (("text",), card.labels, card.window)
         assert recipe.data.text_pair == (("text_pair",) if card.pair else ())
+        assert recipe.data.prompt == (("prompt",) if card.prompt else ())
         assert tuple(kind.name for kind in recipe.data.kinds()) == card.names()
         assert recipe.task["kind"] == card.task["kind"]
 

@@ -73,13 +73,14 @@ class TestEverySet:
         assert len(rows) + log.left_out.total() == ROWS
         assert not log.bad
         described = chain.from_iterable(card.values.values())
-        columns = ["text", *(["text_pair"] if card.pair else []), *card.labels, *card.names(), *described]
+        columns = [*card.texts, *card.labels, *card.names(), *described]
         kinds: dict[str, type] = dict.fromkeys(columns, str)
         kinds |= {str(spec["name"]): list if spec["kind"] == "multi_label" else str for spec in card.attributes}
         group = card.split.group if isinstance(card.split, Hashed) else None
+        apart = {group} - {*card.texts}
         for part, row in rows:
-            assert [name for name in row if name != group] == columns
-            assert {name: type(value) for name, value in row.items() if name != group} == kinds
+            assert [name for name in row if name not in apart] == columns
+            assert {name: type(value) for name, value in row.items() if name not in apart} == kinds
             assert row["text"]
             if isinstance(card.split, Hashed):
                 assert part in ((None,) if card.split.test else (None, "test"))
