@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import re
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -24,7 +25,6 @@ _OURS: dict[str, Sequence[str]] = {
     "e2ln-2": ("e2ln_small",),
     "e2ln-3": ("e2ln_small",),
     "e2ln-4": ("e2ln_small",),
-    "e2ln-6": (),
     "e2ln-7": ("e2ln_small",),
 }
 """For each published table, the records of experiments that have ours."""
@@ -38,9 +38,14 @@ def published(name: str) -> tuple[list[str], list[dict[str, str]]]:
 
 
 def ours(name: str) -> list[SetTable]:
-    """The tables of our sets that belong to a published one; none before they are measured."""
+    """The tables of our sets that belong to a published one; none before they are measured.
+
+    Sets on which attribute parameters are only learned for others are left out.
+    """
     files = [file for file in _OURS[name] if (RESULTS / f"{file}.json").is_file()]
-    return [one for file in files for one in record(file).tables]
+    tables = [one for file in files for one in record(file).tables]
+    sources = {one.plan.attributes_from for one in tables}
+    return [one for one in tables if one.plan.name not in sources]
 
 
 def beside(name: str) -> list[str]:
@@ -53,6 +58,20 @@ def beside(name: str) -> list[str]:
         for line in lines
     ]
     return [*table(head, rows), *(() if tables else ("", "Ours are not measured."))]
+
+
+def sizes() -> list[str]:
+    """The published accuracies by sizes of the vectors of users and products, and ours below."""
+    columns, lines = published("e2ln-6")
+    shown = table(["user", *columns], [[line["system"], *(line[column] for column in columns)] for line in lines])
+    if not (RESULTS / f"{_SIZES}.json").is_file():
+        return [*shown, "", "Ours are not measured."]
+    (found,) = record(_SIZES).tables
+    ours = {tuple(re.findall(r"\d+", line.name)): line for line in found.lines}
+    users, products = (list(dict.fromkeys(key[place] for key in ours)) for place in (0, 1))
+    rows = [[user, *(score(found, ours.get((user, product))) for product in products)] for user in users]
+    title = f"Ours, on the validation rows of {found.plan.heading}:"
+    return [*shown, "", title, "", *table(["user", *products], rows)]
 
 
 def _found(one: SetTable, names: str) -> str:
@@ -68,5 +87,6 @@ def _found(one: SetTable, names: str) -> str:
     return f"{value} (**{difference}**)" if line.better or line.worse else f"{value} ({difference})"
 
 
+_SIZES = "e2ln-sizes_small"
 _TABLES: dict[str, Callable[[], list[str]]] = {name: partial(beside, name) for name in _OURS}
-TABLES = {"attribute_papers.md": {**_TABLES, "e2ln-figure-3a": places}}
+TABLES = {"attribute_papers.md": {**_TABLES, "e2ln-6": sizes, "e2ln-figure-3a": places}}
