@@ -82,6 +82,7 @@ SETTINGS: dict[str, MethodConfig] = {
 SIZES = {"bottleneck": 5, "vector_size": 13}
 VARIANTS: dict[str, MethodConfig] = {
     "adapter beside": Adapter(bottleneck=5, joined="parallel", inner_norm=True, layers=2, activation="tanh"),
+    "adapter of batches": Adapter(bottleneck=5, inner_norm="batch", sites="feed_forward"),
     "adapter multiplied": Adapter(bottleneck=5, joined="multiplied", sites="attention"),
     "injector bias alone": Injector(**SIZES, weight_injection=False, task_adapter=False),
     "injector weight alone": Injector(**SIZES, bias_injection=False, aggregation="pre", low_rank=False),

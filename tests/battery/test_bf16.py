@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import product
+from types import UnionType
 from typing import Any, Literal, get_args, get_origin
 
 import lab_methods
@@ -43,6 +44,8 @@ def values_of(annotation: Any) -> tuple[Any, ...]:
         return (False, True)
     if get_origin(annotation) is Literal:
         return get_args(annotation)
+    if get_origin(annotation) is UnionType:
+        return tuple(value for one in get_args(annotation) for value in values_of(one))
     if get_origin(annotation) is tuple:
         return tuple((value,) for value in values_of(get_args(annotation)[0]))
     return ()
@@ -151,7 +154,11 @@ def test_a_model_that_is_cast_whole_predicts(name: str) -> None:
 def test_every_kind_of_option_is_among_the_cases() -> None:
     assert {case.split()[0] for case in CASES} == set(METHODS)
     table_3 = {"aggregation=pre", "low_rank=False", "phm=False", "task_adapter=False", "arrangement=parallel"}
-    assert {f"injector {option}" for option in table_3} | {"chim places=attention", "pln norms=none"} <= set(CASES)
+    assert {f"injector {option}" for option in table_3} | {
+        "chim places=attention",
+        "pln norms=none",
+        "adapter inner_norm=batch",
+    } <= set(CASES)
 
 
 @pytest.mark.parametrize("padding", ["packed", "run"])

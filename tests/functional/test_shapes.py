@@ -83,7 +83,7 @@ def test_the_table_of_symbols_has_the_shapes_of_the_functions(function: str, par
 def test_the_table_of_symbols_has_every_matrix() -> None:
     states = {"h", "x", "p", "g", "z", "membership", "output", "delta", "hidden", "normed", "attention_mask", "T"}
     states |= {"attention", "values", "present", "embeddings", "a", "c", "norm", "inner", "after_first"}
-    states |= {"f", "hidden_mean", "left_out", "s", "u"}
+    states |= {"f", "hidden_mean", "left_out", "s", "u", "mask"}
     listed = {(function, parameter) for function, parameter, _ in symbols()}
     for name in set(functional.__all__) - {"Activation", "projected_adapter"}:
         for parameter, found in inspect.signature(getattr(functional, name)).parameters.items():

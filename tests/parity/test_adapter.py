@@ -19,6 +19,8 @@ from torch.nn.functional import relu
 
 from attribune import functional
 from attribune.methods import Adapter
+from attribune.methods.adapter import AdapterSite
+from attribune.methods.condition import Condition
 
 
 def slow_adapter(
@@ -115,6 +117,84 @@ def test_extensions(config: Adapter) -> None:
         assert len(parameters) == 4 + 2 * config.inner_norm + 2 * (config.layers - 1)
         added = [[slow_bottleneck(x, parameters, SLOW[config.activation]) for x in row] for row in h.tolist()]
         assert_same(site(h), h + torch.tensor(added, dtype=torch.float64))
+
+
+# Batch normalization, extension (i)
+
+
+def slow_batch_norm(
+    rows: list[list[float]], gain: list[float], bias: list[float], eps: float = 1e-5
+) -> tuple[list[list[float]], list[float], list[float]]:
+    """Each number less its mean over all tokens, by its standard deviation; also the mean and n/(n - 1) variance."""
+    n, means, variances = len(rows), [], []
+    result = [[0.0] * len(gain) for _ in rows]
+    for a in range(len(gain)):
+        column = [row[a] for row in rows]
+        mean = sum(column) / n
+        squares = sum((number - mean) ** 2 for number in column)
+        for place, number in enumerate(column):
+            result[place][a] = gain[a] * (number - mean) / math.sqrt(squares / n + eps) + bias[a]
+        means.append(mean)
+        variances.append(squares / max(n - 1, 1))
+    return result, means, variances
+
+
+def batch_norm_site(hidden: int, bottleneck: int) -> AdapterSite:
+    config = Adapter(bottleneck=bottleneck, inner_norm="batch")
+    method = config.build(make_host(hidden=hidden, sites=1, slots=(), outputs=2)).double()
+    return at_random(method).sites[0]
+
+
+@pytest.mark.parametrize(("H", "A"), [(7, 5), (5, 1), (6, 6)])
+def test_batch_norm_in_training_counts_real_tokens_alone(H: int, A: int) -> None:
+    site, h = batch_norm_site(H, A).train(), draw(2, 4, H)
+    mask = torch.tensor([[1, 1, 1, 0], [1, 0, 0, 0]])
+    found = site(h, Condition(rows=2, token_mask=mask))
+    parameters = {name: parameter.tolist() for name, parameter in site.named_parameters()}
+    real = h[mask.bool()]
+    down = [slow_linear(x, parameters["W_down"], parameters["b_down"]) for x in real.tolist()]
+    normed, means, variances = slow_batch_norm(down, parameters["norm.weight"], parameters["norm.bias"])
+    added = [slow_linear([gelu(u) for u in row], parameters["W_up"], parameters["b_up"]) for row in normed]
+    assert_same(found[mask.bool()], real + torch.tensor(added, dtype=torch.float64))
+    assert_same(site.norm.running_mean, 0.1 * torch.tensor(means, dtype=torch.float64))
+    assert_same(site.norm.running_variance, 0.9 + 0.1 * torch.tensor(variances, dtype=torch.float64))
+    assert_apart(site(h)[mask.bool()], found[mask.bool()], by=1e-4)
+
+
+def test_batch_norm_after_training_has_the_running_averages() -> None:
+    site, h = batch_norm_site(7, 5), draw(3, 4, 7)
+    site.norm.running_mean.copy_(draw(5))
+    site.norm.running_variance.copy_(draw(5).abs())
+    before = [buffer.clone() for buffer in site.buffers()]
+    found = site.eval()(h, Condition(rows=3, token_mask=torch.ones(3, 4)))
+    parameters = {name: tensor.tolist() for name, tensor in site.state_dict().items()}
+    expected = []
+    for x in h.flatten(0, 1).tolist():
+        u = slow_linear(x, parameters["W_down"], parameters["b_down"])
+        for a in range(5):
+            scale = math.sqrt(parameters["norm.running_variance"][a] + 1e-5)
+            shifted = (u[a] - parameters["norm.running_mean"][a]) / scale
+            u[a] = gelu(parameters["norm.weight"][a] * shifted + parameters["norm.bias"][a])
+        expected.append(slow_linear(u, parameters["W_up"], parameters["b_up"]))
+    assert_same(found, h + torch.tensor(expected, dtype=torch.float64).view_as(h))
+    assert all(torch.equal(buffer, old) for buffer, old in zip(site.buffers(), before, strict=True))
+    assert_same(site(h[:1, :1]), found[:1, :1])
+
+
+def test_batch_norm_of_one_token_is_its_bias() -> None:
+    site, h = batch_norm_site(7, 5).train(), draw(1, 1, 7)
+    expected = h + torch.nn.functional.gelu(site.norm.bias) @ site.W_up + site.b_up
+    assert_same(site(h), expected)
+    assert torch.isfinite(site.norm.running_variance).all()
+
+
+def test_a_repeated_pass_does_not_move_the_running_averages() -> None:
+    site, h = batch_norm_site(7, 5).train(), draw(2, 3, 7)
+    condition = Condition(rows=2)
+    first = site(h, condition)
+    averages = [buffer.clone() for buffer in site.buffers()]
+    assert_same(site(h, condition.again()), first)
+    assert all(torch.equal(buffer, old) for buffer, old in zip(site.buffers(), averages, strict=True))
 
 
 # Where the sub-layers of layer {} read, and the modules behind them; each written down here once more.

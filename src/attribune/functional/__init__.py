@@ -18,6 +18,7 @@ The parameters and their names in the papers:
 |---|---|---|---|
 | `adapter`, `bottleneck` | `W_down`, `b_down` | H A, A | FFNet_down, the down-projection |
 | `adapter`, `bottleneck` | `W_up`, `b_up` | A H, H | FFNet_up, the up-projection |
+| `batch_normalization` | `mean`, `variance`, `gain`, `bias` | A, A, A, A | those of the batch normalization |
 | `grouped_bottleneck` | `W_down`, `b_down` | M H A, M A | FFNet_down of each of M adapters |
 | `grouped_bottleneck` | `W_up`, `b_up` | M A H, M H | FFNet_up of each |
 | `attribute_adapter` | `W`, `b` | B H A, B A | W_{z_j}, b_{z_j} |
@@ -72,7 +73,15 @@ personalised norms and biases, ``L`` (features, MZ) is linear_λ or linear_β. R
 and adapters from factors are described with `LSTMWeights`, `RowLSTMWeights` and `FactoredAdapter`.
 """
 
-from attribune.functional.adapter import Activation, adapter, bottleneck, grouped_bottleneck, parallel_adapter
+from attribune.functional.adapter import (
+    Activation,
+    adapter,
+    batch_moments,
+    batch_normalization,
+    bottleneck,
+    grouped_bottleneck,
+    parallel_adapter,
+)
 from attribune.functional.chim import chunk_importance_logits, chunk_importance_weight, personal_attention_pool
 from attribune.functional.descriptions import described_vectors
 from attribune.functional.e2ln import layer_norm_pool, personalised_norm, shared_summaries, structure_enhanced
@@ -114,6 +123,8 @@ __all__ = [
     "attribute_bias",
     "attribute_dropout",
     "attribute_weight",
+    "batch_moments",
+    "batch_normalization",
     "bilstm",
     "bottleneck",
     "chunk_importance_logits",

@@ -5,11 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Num
 from torch import Tensor
-from torch.nn.functional import gelu, layer_norm, linear
+from torch.nn.functional import gelu, linear
 
-__all__ = ["Activation", "adapter", "bottleneck", "grouped_bottleneck", "parallel_adapter"]
+__all__ = [
+    "Activation",
+    "adapter",
+    "batch_moments",
+    "batch_normalization",
+    "bottleneck",
+    "grouped_bottleneck",
+    "parallel_adapter",
+]
 
 
 Activation = Callable[[Tensor], Tensor]
@@ -23,7 +31,7 @@ def adapter(
     b_up: Float[Tensor, " H"],
     f: Activation = gelu,
     *,
-    norm: tuple[Float[Tensor, " A"], Float[Tensor, " A"]] | None = None,
+    norm: Activation | None = None,
     inner: Sequence[tuple[Float[Tensor, "A A"], Float[Tensor, " A"]]] = (),
 ) -> Float[Tensor, "*rows H"]:
     """Add a `bottleneck` to its input: ``h + f(h W_down + b_down) W_up + b_up``.
@@ -41,7 +49,7 @@ def bottleneck(
     b_up: Float[Tensor, " H"],
     f: Activation = gelu,
     *,
-    norm: tuple[Float[Tensor, " A"], Float[Tensor, " A"]] | None = None,
+    norm: Activation | None = None,
     inner: Sequence[tuple[Float[Tensor, "A A"], Float[Tensor, " A"]]] = (),
 ) -> Float[Tensor, "*rows H"]:
     """Compute what an adapter adds: ``u_1 = f(N(x W_down + b_down))``, ``u_k+1 = f(u_k V_k + c_k)``, ``u W_up + b_up``.
@@ -52,16 +60,59 @@ def bottleneck(
 
     Args:
         f: the non-linear function; GELU (erf) by default.
-        norm: gain and bias of a LayerNorm before the first non-linear function.
+        norm: N, such as a LayerNorm or a `batch_normalization`, before the first non-linear function.
         inner: V_k and c_k of every further map.
     """
     u = affine(x, W_down, b_down)
     if norm is not None:
-        u = layer_norm(u, u.shape[-1:], *norm)
+        u = norm(u)
     u = f(u)
     for V, c in inner:
         u = f(affine(u, V, c))
     return affine(u, W_up, b_up)
+
+
+def batch_normalization(
+    u: Float[Tensor, "*rows A"],
+    mean: Float[Tensor, " A"],
+    variance: Float[Tensor, " A"],
+    gain: Float[Tensor, " A"],
+    bias: Float[Tensor, " A"],
+    *,
+    eps: float = 1e-5,
+) -> Float[Tensor, "*rows A"]:
+    """Compute ``gain (u - mean) / sqrt(variance + eps) + bias``, in float32 or more, in the end in that of the gain.
+
+    Source: Houlsby et al. 2019, section 3.6, extension (i).
+
+    Args:
+        mean: of a batch, as `batch_moments` computes it, or of those of the training, as is `variance`.
+    """
+    wide = _wide(u)
+    return ((u - mean.to(wide)) * torch.rsqrt(variance.to(wide) + eps) * gain + bias).to(gain.dtype)
+
+
+def batch_moments(
+    u: Float[Tensor, "*rows A"], mask: Num[Tensor, "*rows"] | None = None
+) -> tuple[Float[Tensor, " A"], Float[Tensor, " A"], Float[Tensor, ""]]:
+    """Compute mean and variance (of n, not of n - 1) of each number over n tokens, and n, for a `batch_normalization`.
+
+    Source: Houlsby et al. 2019, section 3.6, extension (i).
+
+    Args:
+        mask: 1 for the n tokens that count, 0 for padding; by default, all of them count.
+    """
+    u = u.to(_wide(u))
+    counts = u.new_ones(u.shape[:-1]) if mask is None else mask.to(u.dtype)
+    n, over = counts.sum(), tuple(range(u.dim() - 1))
+    weights = (counts / n).unsqueeze(-1)
+    mean = (weights * u).sum(over)
+    return mean, (weights * (u - mean) ** 2).sum(over), n
+
+
+def _wide(u: Tensor) -> torch.dtype:
+    """Return float32, or float64 for states of that precision."""
+    return torch.promote_types(u.dtype, torch.float32)
 
 
 def grouped_bottleneck(

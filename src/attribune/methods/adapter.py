@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, ClassVar, Literal, Self
 
 import torch
 from jaxtyping import Float
-from pydantic import PositiveFloat, PositiveInt
+from pydantic import Field, PositiveFloat, PositiveInt
 from torch import Tensor, nn
 
 from attribune import functional
@@ -19,7 +20,7 @@ from attribune.methods.config import LayerMethodConfig
 from attribune.methods.host import Host
 from attribune.methods.shapes import States
 
-__all__ = ["Adapter", "AdapterSite", "Bottleneck", "truncated_normal_"]
+__all__ = ["Adapter", "AdapterSite", "Bottleneck", "TokenBatchNorm", "truncated_normal_"]
 
 _INPUTS: dict[SiteKind, SiteKind] = {"attention": "q_proj", "feed_forward": "up_proj"}
 _ACTIVATIONS: dict[str, functional.Activation] = {
@@ -46,7 +47,9 @@ class Adapter(LayerMethodConfig):
         sites: the sub-layers with adapters: ``attention``, ``feed_forward`` or ``both``.
         joined: ``serial``: after the sub-layer; ``parallel``: ``h + d(x)``, where d is the adapter without its residual
             and x the input of the sub-layer; ``multiplied``: ``h (1 + d(x))``.
-        inner_norm: whether a LayerNorm comes between the down projection and the activation.
+        inner_norm: whether a LayerNorm comes between the down projection and the activation; ``batch``: a batch
+            normalization, in training by the mean and the variance of the tokens of each batch, otherwise by their
+            running averages.
         layers: maps before the up projection: the down projection and ``layers - 1`` from A to A, each followed by the
             activation; their initial standard deviation is ``1 / sqrt(A)``.
         activation: f: ``gelu``, ``relu``, ``silu`` or ``tanh``.
@@ -60,7 +63,7 @@ class Adapter(LayerMethodConfig):
     stacked: PositiveInt = 1
     sites: Literal["both", "attention", "feed_forward"] = "both"
     joined: Literal["serial", "parallel", "multiplied"] = "serial"
-    inner_norm: bool = False
+    inner_norm: bool | Literal["batch"] = Field(default=False, description="true, false or batch")
     layers: PositiveInt = 1
     activation: Literal["gelu", "relu", "silu", "tanh"] = "gelu"
 
@@ -68,6 +71,11 @@ class Adapter(LayerMethodConfig):
     def feed_forward_option(self) -> str | None:
         """How the adapters are joined, where those beside the feed-forward sub-layer read its input."""
         return None if self.joined == "serial" or self.sites == "attention" else f"joined={self.joined}"
+
+    @property
+    def is_trained_alone(self) -> bool:
+        """Whether a batch normalization needs whole batches."""
+        return self.inner_norm == "batch"
 
     def build(self, host: Host) -> Method:
         """Build one adapter per site."""
@@ -100,6 +108,42 @@ def truncated_normal_(parameter: nn.Parameter, std: float) -> nn.Parameter:
     return parameter
 
 
+class TokenBatchNorm(nn.Module):
+    """A batch normalization over the tokens of a batch, without its padding.
+
+    Args:
+        size: the numbers of a token.
+        momentum: by how much each batch of the training moves the running averages.
+    """
+
+    running_mean: Tensor
+    running_variance: Tensor
+
+    def __init__(self, size: int, *, momentum: float = 0.1) -> None:
+        super().__init__()
+        self.momentum = momentum
+        self.weight = nn.Parameter(torch.ones(size))
+        self.bias = nn.Parameter(torch.zeros(size))
+        self.register_buffer("running_mean", torch.zeros(size))
+        self.register_buffer("running_variance", torch.ones(size))
+
+    def forward(self, u: Float[Tensor, "... A"], condition: Condition | None = None) -> Float[Tensor, "... A"]:
+        """Normalize by the moments of the batch in training, otherwise by their running averages."""
+        if not self.training:
+            return functional.batch_normalization(u, self.running_mean, self.running_variance, self.weight, self.bias)
+        mean, variance, n = functional.batch_moments(u, None if condition is None else condition.token_mask)
+        if condition is None or not condition.is_repeated:
+            self._remember(mean, variance, n)
+        return functional.batch_normalization(u, mean, variance, self.weight, self.bias)
+
+    @torch.no_grad()
+    def _remember(self, mean: Tensor, variance: Tensor, n: Tensor) -> None:
+        """Move the running averages towards the mean of a batch of n tokens, and the variance that it estimates."""
+        variance = variance * n / (n - 1).clamp(min=1)
+        self.running_mean.lerp_(mean.to(self.running_mean.dtype), self.momentum)
+        self.running_variance.lerp_(variance.to(self.running_variance.dtype), self.momentum)
+
+
 class AdapterSite(Bottleneck):
     """One adapter at one site; one beside the sub-layer gets the input of the sub-layer from `source`."""
 
@@ -114,7 +158,9 @@ class AdapterSite(Bottleneck):
         self.inner = nn.ParameterList()
         for _ in range(config.layers - 1):
             self.inner += [truncated_normal_(nn.Parameter(torch.empty(A, A)), A**-0.5), nn.Parameter(torch.zeros(A))]
-        self.norm = nn.LayerNorm(A) if config.inner_norm else None
+        self.norm: TokenBatchNorm | nn.LayerNorm | None = None
+        if config.inner_norm:
+            self.norm = TokenBatchNorm(A) if config.inner_norm == "batch" else nn.LayerNorm(A)
 
     @classmethod
     def grouped(cls, modules: Sequence[Self]) -> GroupedSites | None:
@@ -125,9 +171,9 @@ class AdapterSite(Bottleneck):
         return _GroupedAdapters(modules) if is_plain and is_alike else None
 
     def forward(self, hidden: Float[Tensor, "... H"], condition: Condition | None = None) -> Float[Tensor, "... H"]:
-        """Adapt the states; the condition is not read."""
+        """Adapt the states; of the condition, a batch normalization reads which tokens are padding."""
         projections = (self.W_down, self.b_down, self.W_up, self.b_up)
-        norm = None if self.norm is None else (self.norm.weight, self.norm.bias)
+        norm = partial(self.norm, condition=condition) if isinstance(self.norm, TokenBatchNorm) else self.norm
         maps = list(self.inner) if len(self.inner) else []
         inner = list(zip(maps[::2], maps[1::2], strict=True))
         if self.source is None:

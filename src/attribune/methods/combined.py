@@ -84,6 +84,11 @@ class Combined(MethodConfig):
         """The highest probability of the methods."""
         return max(part.written_dropout for part in self.parts)
 
+    @property
+    def is_trained_alone(self) -> bool:
+        """Whether one of the methods is trained in one process."""
+        return any(part.is_trained_alone for part in self.parts)
+
     def build(self, host: Host) -> Method:
         """Build the modules of all methods."""
         return _CombinedMethod(self, host)

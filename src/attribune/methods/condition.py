@@ -110,6 +110,7 @@ class Condition:
         chunks: C, the number of rows of the backbone's batch into which each document is cut.
         token_mask: 1 where the backbone's batch has a real token of the text; known inside the backbone.
         without: the same with an attribute missing, for the layers in which an `Ablation` hides it.
+        is_repeated: whether the pass repeats one whose states were not kept, by gradient checkpointing.
         memory: what sites store for later sites in the same pass.
         is_bare: whether the pass is one of texts without attributes, in which sites change nothing.
         auxiliary: logits of further losses, (B, L) each, which methods append in training.
@@ -125,6 +126,7 @@ class Condition:
     token_mask: Mask | None = None
     without: Condition | None = None
     is_bare: bool = False
+    is_repeated: bool = False
     memory: dict[str | int, Any] = field(default_factory=dict, compare=False, repr=False)
     auxiliary: list[Tensor] = field(default_factory=list, compare=False, repr=False)
     auxiliary_documents: list[Tensor] = field(default_factory=list, compare=False, repr=False)
@@ -179,6 +181,10 @@ class Condition:
         return replace(
             self, token_mask=token_mask, parts=tuple(part.with_token_mask(token_mask) for part in self.parts)
         )
+
+    def again(self) -> Condition:
+        """Return the condition of the same pass when it is repeated."""
+        return replace(self, is_repeated=True, parts=tuple(part.again() for part in self.parts))
 
     def vectors_per_attribute(self) -> list[Tensor]:
         """Return the rows' vectors of each attribute, (B, Z_m); several values are summed."""

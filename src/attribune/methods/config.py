@@ -97,6 +97,11 @@ class MethodConfig(Settings):
         """The option by which it acts on `up_proj` and `down_proj`, as a user gives it; None where it does not."""
         return None
 
+    @property
+    def is_trained_alone(self) -> bool:
+        """Whether it is trained in one process, since each of several would see a part of what it needs."""
+        return bool(self.further_training)
+
     def refusal(self, placement: Placement) -> str | None:
         """Return why the method cannot act in a family, with the cure; None if it can."""
         if "sites" in self.points and not placement.has_sites:

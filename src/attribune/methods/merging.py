@@ -14,7 +14,16 @@ from attribune.backbones.sites import Site
 from attribune.errors import ConfigError
 from attribune.methods.config import MethodConfig
 
-__all__ = ["LowRank", "MergeTarget", "MergedMethod", "add_to_bias", "base_layer", "merge_refusal", "own_tensors"]
+__all__ = [
+    "LowRank",
+    "MergeTarget",
+    "MergedMethod",
+    "add_to_bias",
+    "base_layer",
+    "merge_refusal",
+    "own_tensors",
+    "stored_buffers",
+]
 
 
 class LowRank(NamedTuple):
@@ -109,12 +118,18 @@ def add_to_bias(merged: dict[str, Tensor], backbone: nn.Module, site: Site, chan
 
 
 def own_tensors(module: nn.Module, *, without: str | None = None) -> dict[str, Tensor]:
-    """Return a module's parameters by name, except those of the submodule `without`."""
+    """Return a module's parameters and stored buffers by name, except those of the submodule `without`."""
     return {
-        name: parameter.detach()
-        for name, parameter in module.named_parameters()
+        name: tensor.detach()
+        for name, tensor in [*module.named_parameters(), *stored_buffers(module).items()]
         if without is None or not name.startswith(f"{without}.")
     }
+
+
+def stored_buffers(module: nn.Module) -> dict[str, Tensor]:
+    """Return by name the buffers that belong to a module's state, such as running averages."""
+    state = module.state_dict(keep_vars=True)
+    return {name: buffer for name, buffer in module.named_buffers() if name in state}
 
 
 def merge_refusal(config: MethodConfig) -> ConfigError:

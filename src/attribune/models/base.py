@@ -60,6 +60,7 @@ from attribune.methods.attribute_method import AttributeMethod, has_meta_tables,
 from attribune.methods.base import Method
 from attribune.methods.condition import Condition, check_attribute_ids
 from attribune.methods.in_text import written_refusal
+from attribune.methods.merging import stored_buffers
 from attribune.models.blend import Blend
 from attribune.models.checks import claim
 from attribune.models.config import AttributeConfig, check_foreign, device_of, dtype_of, with_outputs
@@ -593,18 +594,23 @@ class ConditionedModel(PreTrainedModel):
         return function(run, *args, **kwargs)
 
     def _contexts(self, condition: Condition) -> tuple[AbstractContextManager[None], AbstractContextManager[None]]:
-        return nullcontext(), self.method.holder.use(condition)
+        return nullcontext(), self.method.holder.use(condition.again())
 
     def learned_names(self) -> list[str]:
-        """Return the names of the stored tensors: those trained when the model was built, and those now."""
+        """Return the names of the `learned_tensors`."""
+        return list(self.learned_tensors())
+
+    def learned_tensors(self) -> dict[str, Tensor]:
+        """Return the stored tensors: those trained when the model was built, those now, and what the method counts."""
         before = set(self.config.learned or ())
-        return [name for name, p in self.named_parameters() if p.requires_grad or name in before]
+        trained = {name: p for name, p in self.named_parameters() if p.requires_grad or name in before}
+        return trained | {f"method.{name}": buffer for name, buffer in stored_buffers(self.method).items()}
 
     def sizes(self) -> Sizes:
         """Count the parameters."""
         parameters = dict(self.named_parameters())
         trained = {name: p for name, p in parameters.items() if p.requires_grad}
-        stored = [parameters[name] for name in self.learned_names()]
+        stored = list(self.learned_tensors().values())
         path = self.stack_name
         layers = tuple(f"{path}.{name}." for name in find_layers(self.stack, self.placement))
         encoder = [p for name, p in parameters.items() if name.startswith(layers) and "lora_" not in name]
@@ -828,9 +834,9 @@ class ConditionedModel(PreTrainedModel):
         with meta_tables():
             model = cls(config, schema=schema, backbone=loaded, tokenizer=tokenizer)
         if shared is not None:
-            for name in tensors:  # loading into the backbone must not overwrite weights that other models share
-                parameter = model.get_parameter(name)
-                parameter.data = parameter.data.clone()
+            # Loading into the backbone must not overwrite weights that other models share.
+            for tensor in model.learned_tensors().values():
+                tensor.data = tensor.data.clone()
         model.load_state_dict(tensors | model.values.load(tensors))
         if (kind := memory_of(model.method_config)) is not None:
             model.memory = kind.empty(model, backbone=backbone).loaded(folder.path, schema)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Self
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from attribune.errors import ConfigError
 from attribune.models.base import ConditionedModel
@@ -122,9 +122,9 @@ class AttributeSource:
                 f"{model.config.backbone}: use the same one"
             )
         name_of_method = model.method_config.name
-        parameters = model.values.parameters()
+        parameters: Mapping[str, Tensor] = model.values.parameters()
         if full_model:
-            parameters = {name: model.get_parameter(name) for name in model.learned_names()}
+            parameters = model.learned_tensors()
         if not parameters:
             raise ConfigError(f"method {name_of_method!r} has no parameters that read attributes: use another")
         by_value = model.values.owners()
@@ -140,7 +140,8 @@ class AttributeSource:
                 )
         for name, parameter in parameters.items():
             parameter[: len(self.tensors[name])] = self.tensors[name].to(parameter.dtype)
-            parameter.requires_grad_(not frozen)
+            if isinstance(parameter, nn.Parameter):
+                parameter.requires_grad_(not frozen)
 
 
 def _listed(attributes: list[tuple[str, str]]) -> str:

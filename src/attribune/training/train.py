@@ -409,7 +409,7 @@ def _check(plan: TrainingPlan) -> None:
     if process_count() > 1:
         require(plan.data.task, PROCESSES, count=process_count())
     if plan.model is not None:
-        if plan.model.method.further_training and process_count() > 1:
+        if plan.model.method.is_trained_alone and process_count() > 1:
             name = plan.model.method.name
             raise ConfigError(f"method {name!r} is trained in one process, and there are {process_count()}: start one")
         if plan.model.backbone.is_pretrained:

@@ -107,7 +107,8 @@ class Setting(Settings):
         backbone: changes to the backbone part, such as ``tuning: full``.
         training: changes to the training part; where they name `epochs`, common `steps` do not count, nor does a common
             `backbone_learning_rate` where the backbone is not pretrained.
-        rates: whether the learning rates are tuned for this setting; the name of a setting takes its rates.
+        rates: whether the learning rates are tuned for this setting, or the factors of its own by which they are
+            multiplied; the name of a setting takes its rates.
         series: settings of one series differ in size or in one option, and are joined by a line in plots.
         at: the place on the axis of such a plot, such as the value of the option; by default the number of trained
             parameters.
@@ -120,7 +121,7 @@ class Setting(Settings):
     task: dict[str, Any] = Field(default_factory=dict)
     backbone: dict[str, Any] = Field(default_factory=dict)
     training: dict[str, Any] = Field(default_factory=dict)
-    rates: bool | str = True
+    rates: bool | str | tuple[float, ...] = True
     series: str | None = None
     at: float | None = None
 
@@ -141,6 +142,11 @@ class Setting(Settings):
             raise ConfigError(f"the method {value!r} has no name: give it, such as {{name: injector}}")
         return value
 
+    @field_validator("rates")
+    @classmethod
+    def _factors_once(cls, value: bool | str | tuple[float, ...]) -> bool | str | tuple[float, ...]:
+        return checked_factors(value) if isinstance(value, tuple) else value
+
     @property
     def is_baseline(self) -> bool:
         """Whether it is one of the baselines without a backbone, which choose their own settings."""
@@ -158,6 +164,13 @@ class Choice(Settings):
     of: tuple[str, ...] = Field(min_length=2)
 
 
+def checked_factors(factors: tuple[float, ...]) -> tuple[float, ...]:
+    """Return the factors of learning rates; ConfigError unless they are several that differ, above 0."""
+    if len(factors) < 2 or len(set(factors)) < len(factors) or not min(factors) > 0:
+        raise ConfigError(f"factors are {list(factors)}: name two or more, each once, above 0")
+    return factors
+
+
 class RateSearch(Settings):
     """Tuning of learning rates on validation rows, for each set and setting.
 
@@ -173,9 +186,7 @@ class RateSearch(Settings):
     @field_validator("factors")
     @classmethod
     def _factors_once(cls, value: tuple[float, ...]) -> tuple[float, ...]:
-        if len(set(value)) < len(value) or min(value) <= 0:
-            raise ConfigError(f"factors are {list(value)}: name each once, above 0")
-        return value
+        return checked_factors(value)
 
 
 class Cell(Settings):
@@ -340,9 +351,10 @@ class Experiment(Settings):
         setting = cell.setting
         if self.rates is None or cell.factor is not None or setting.is_baseline or not setting.rates:
             return ()
-        probe = setting if setting.rates is True else self.setting(str(setting.rates))
+        probe = self.setting(setting.rates) if isinstance(setting.rates, str) else setting
+        factors = probe.rates if isinstance(probe.rates, tuple) else self.rates.factors
         fold = cell.fold if self.rates.fold == "each" else self.rates.fold
-        return tuple(Cell(set=cell.set, setting=probe, fold=fold, factor=factor) for factor in self.rates.factors)
+        return tuple(Cell(set=cell.set, setting=probe, fold=fold, factor=factor) for factor in factors)
 
     def source(self, cell: Cell) -> Cell | None:
         """Return the cell from which a cell takes its attribute parameters."""

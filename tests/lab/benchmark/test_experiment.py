@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 import yaml
 
+from attribune.errors import ConfigError
 from attribune.metrics.bootstrap import PairedResult, interval
 from attribune.metrics.formulas import accuracy, macro_f1, pooled
 from attribune.metrics.results import count_ranges
@@ -34,6 +35,24 @@ def test_rates_of_each_fold_are_tried_on_it_alone(experiment: dict[str, Any]) ->
         assert {trial.path for trial in trials} <= {other.path for other in cells}
         assert len(trials) == (2 if cell.factor is None and cell.setting.name not in ("user alone", "linear") else 0)
     assert sum(cell.factor is not None for cell in cells) == 8
+
+
+def test_a_setting_has_factors_of_its_own(experiment: dict[str, Any]) -> None:
+    settings = ["none", {"name": "own", "method": "none", "rates": [0.1, 0.3, 1.0]}, {"method": "upa", "rates": "own"}]
+    made = Experiment.from_dict(
+        {**experiment, "settings": settings, "rates": {"factors": [0.5, 4.0]}, "reference": "none"}
+    )
+    assert Experiment.from_dict(yaml.safe_load(made.to_yaml())) == made
+    tried = {
+        cell.setting.name: [trial.factor for trial in made.trials(cell)] for cell in made.cells() if cell.factor is None
+    }
+    assert tried == {"none": [0.5, 4.0], "own": [0.1, 0.3, 1.0], "upa": [0.1, 0.3, 1.0]}
+
+
+@pytest.mark.parametrize("factors", [[1.0], [2.0, 2.0], [0.0, 1.0], []])
+def test_factors_that_are_none_are_refused(experiment: dict[str, Any], factors: list[float]) -> None:
+    with pytest.raises(ConfigError, match="name two or more, each once, above 0"):
+        Experiment.from_dict({**experiment, "settings": [{"method": "none", "rates": factors}]})
 
 
 def test_a_set_changes_the_training_and_a_setting_goes_before_it(experiment: dict[str, Any]) -> None:
@@ -122,7 +141,7 @@ def test_json_with_a_line_for_what_fits() -> None:
         ),
         ({"training": {"steps": 0}}, "training.steps"),
         ({"settings": [{"name": "x", "method": {"bottleneck": 3}}]}, "the method .* has no name"),
-        ({"rates": {"factors": [1, 1]}}, "name each once, above 0"),
+        ({"rates": {"factors": [1, 1]}}, "each once, above 0"),
     ],
 )
 def test_what_is_wrong_is_said_before_anything_is_trained(
