@@ -158,10 +158,19 @@ class Choice(Settings):
 
     Args:
         of: the names of the settings.
+        best_fold: whether only the best fold or seed of the chosen setting is shown, as of papers that take the best of
+            several runs on validation rows; its difference is to the reference on the same fold or seed.
     """
 
     name: str = Field(pattern=_NAME)
-    of: tuple[str, ...] = Field(min_length=2)
+    of: tuple[str, ...] = Field(min_length=1)
+    best_fold: bool = False
+
+    @model_validator(mode="after")
+    def _has_a_choice(self) -> Choice:
+        if len(self.of) < 2 and not self.best_fold:
+            raise ConfigError(f"the choice {self.name!r} is of one setting: name several, or say best_fold: true")
+        return self
 
 
 def checked_factors(factors: tuple[float, ...]) -> tuple[float, ...]:

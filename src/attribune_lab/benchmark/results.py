@@ -287,6 +287,10 @@ class Group:
         scores = [result.validation_score(by) for result in self.results]
         return float(np.mean([score if math.isfinite(score) else math.inf for score in scores]))
 
+    def best_fold(self, by: SelectBy) -> Group:
+        """Return the group of the one fold or seed with the lowest `validation_score`."""
+        return min((self.on([fold]) for fold in self.folds), key=lambda group: group.validation_score(by))
+
     @property
     def main_metric(self) -> str:
         """The main metric of the task."""

@@ -150,34 +150,33 @@ def _table(folder: BenchmarkFolder, experiment: Experiment, plan: SetPlan, part:
     learned_here = {} if direct is None else _groups(folder, experiment, direct)
     metric = next(iter(groups.values())).main_metric
     reference = groups.get(experiment.first)
-    lines = []
-    for setting in experiment.settings:
-        if setting.name not in groups:
-            continue
-        group = groups[setting.name]
+
+    def line_of(name: str, group: Group) -> Line:
         pairs = {} if reference is None or group is reference else group.against(reference, part=part)
-        lines.append(
-            Line(
-                name=setting.name,
-                group=group,
-                folds=group.folds,
-                metrics=group.intervals(part),
-                against=pairs.get(metric),
-                loss=pairs.get(LOSS),
-                hidden=_hidden(group, metric, part),
-                cost=_cost(group),
-                moved=_moved(group, learned_here.get(setting.name), metric, part),
-                rows=group.row_count(part),
-                clusters=group.cluster_names(part),
-                higher_is_better=group.metrics(part)[metric].higher_is_better,
-            )
+        return Line(
+            name=name,
+            group=group,
+            folds=group.folds,
+            metrics=group.intervals(part),
+            against=pairs.get(metric),
+            loss=pairs.get(LOSS),
+            hidden=_hidden(group, metric, part),
+            cost=_cost(group),
+            moved=_moved(group, learned_here.get(name), metric, part),
+            rows=group.row_count(part),
+            clusters=group.cluster_names(part),
+            higher_is_better=group.metrics(part)[metric].higher_is_better,
         )
-    by_name = {line.name: line for line in lines}
-    choices = [
-        replace(by_name[chosen], name=choice.name, chosen=chosen)
-        for choice in experiment.choices
-        if (chosen := _chosen(choice, groups, experiment.select_by)) is not None
-    ]
+
+    by_name = {one.name: line_of(one.name, groups[one.name]) for one in experiment.settings if one.name in groups}
+    lines, choices = list(by_name.values()), []
+    for choice in experiment.choices:
+        if (chosen := _chosen(choice, groups, experiment.select_by)) is None:
+            continue
+        line = by_name[chosen]
+        if choice.best_fold:
+            line = line_of(chosen, groups[chosen].best_fold(experiment.select_by))
+        choices.append(replace(line, name=choice.name, chosen=chosen))
     return SetTable(
         plan=plan,
         metric=metric,
@@ -194,7 +193,8 @@ def _chosen(choice: Choice, groups: Mapping[str, Group], by: SelectBy) -> str | 
     """Return the setting that is best on the validation rows; None until all have been trained."""
     if not all(name in groups for name in choice.of):
         return None
-    scores = {name: groups[name].validation_score(by) for name in choice.of}
+    candidates = {name: groups[name].best_fold(by) if choice.best_fold else groups[name] for name in choice.of}
+    scores = {name: group.validation_score(by) for name, group in candidates.items()}
     return min(choice.of, key=lambda name: scores[name])
 
 

@@ -468,3 +468,20 @@ def test_rates_and_choices_are_compared_by_the_main_metric_if_it_is_said(copy: B
     groups["certain"] = Group((CellResult(fast, copy.place(fast)),))
     assert _chosen(choice, groups, "log_loss") == "hesitant"
     assert _chosen(choice, groups, "main_metric") == "certain"
+
+
+def test_a_choice_may_be_the_best_fold_alone(copy: BenchmarkFolder) -> None:
+    """As of a paper that takes the best of its runs: of all settings and folds, the lowest on validation rows."""
+    names = ("injector", "injector, shuffled")
+    choice = Choice(name="the best", of=names, best_fold=True)
+    copy.begin(copy.experiment().model_copy(update={"choices": (choice,)}))
+    cells = [cell for cell in copy.experiment().cells() if cell.factor is None and cell.setting.name in names]
+    first = min(cells, key=lambda cell: CellResult(cell, copy.place(cell)).validation_score("log_loss"))
+    (table,) = benchmark_tables(copy)
+    best = table.lines[-1]
+    assert (best.name, best.chosen, best.folds) == ("the best", first.setting.name, (first.fold,))
+    (alone,) = best.group.results
+    assert best.rows == len(alone.scores("test")["labels"])
+    found = alone.scores("test")
+    accuracy = float((found["logits"].argmax(axis=1) == found["labels"]).mean())
+    assert best.metrics["accuracy"].value == pytest.approx(accuracy)
