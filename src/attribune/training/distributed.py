@@ -76,11 +76,15 @@ _SPLITTING = {
 }
 """What `accelerate launch` sets for a configuration that divides a model among processes."""
 
+_LAST_WORDS = 30  # seconds, in which the first process says why all end
+
 
 def refuse_split_models() -> None:
     """Raise a ConfigError if accelerate is to divide the model among processes, each of which trains a whole one."""
     for variable, name in _SPLITTING.items():
         if os.environ.get(variable, "").lower() in {"1", "true", "yes", "on", "y", "t"}:
+            if not is_main():  # whose end would be that of the first process, before it has said why
+                time.sleep(_LAST_WORDS)
             raise ConfigError(
                 f"{variable} asks accelerate for {name}, which divides a model among processes; here each process "
                 f"trains a whole one: unset {variable} (start with torchrun, or accelerate launch without {name}). "
