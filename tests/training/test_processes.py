@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
+import sys
 from collections.abc import Sequence
 from datetime import timedelta
 from pathlib import Path
@@ -19,8 +21,9 @@ from torch.distributed import TCPStore
 from trained_runs import TrainedRuns
 from troubles import FileFault, Trouble
 
+from attribune import train
 from attribune.errors import ConfigError
-from attribune.training.distributed import refuse_processes
+from attribune.training.distributed import refuse_processes, refuse_separate_folders, refuse_split_models
 
 
 @pytest.fixture
@@ -41,6 +44,7 @@ def words(table: Path, backbone: Path, *, updates: str) -> list[str]:
     return [
         *("train", str(table), "--text", "text", "--label", "stars", "--attributes", "user", "--multi-label", "tags:;"),
         *("--backbone", str(backbone), "--epochs", "2", "--batch-size", "16", "--max-length", "32", "--resume"),
+        *("--folds", "0"),  # which one process would make of so few rows, and several do not
         *("--no-baselines", "--set", "training.precision=float32", "method.attribute_dropout=0", "backbone.dropout=0"),
         *("method.bottleneck=8", "method.vector_size=8", "task.class_weights=balanced"),
         *("training.evaluate_every=5", "training.patience=99", f"training.table_updates={updates}"),
@@ -162,7 +166,80 @@ def test_an_error_is_said_once_and_ends_all(table: Path, backbone: Path, tmp_pat
     assert not (tmp_path / "run").exists()
 
 
+_KILLED = """
+import os, sys
+from troubles import FileFault
+from attribune.apps.cli import main
+
+if (os.environ["RANK"], os.environ["TORCHELASTIC_RESTART_COUNT"]) == ("1", "0"):
+    FileFault(sys.argv.pop(), at=1).__enter__()
+else:
+    sys.argv.pop()
+sys.exit(main(sys.argv[1:]))
+"""
+"""A command whose second process is killed at its first change of a file below the last argument, the first time."""
+
+
+@pytest.mark.slow
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("machines", [1, 2])
+def test_torchrun_restarts_a_killed_training(
+    table: Path, backbone: Path, trained_runs: TrainedRuns, tmp_path: Path, machines: int
+) -> None:
+    """The command of the page on several machines; two torchruns meet at a store that is there, not at a free port."""
+    store = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False, timeout=timedelta(seconds=PATIENCE))
+    command, run, script = words(table, backbone, updates="rows"), tmp_path / "many", tmp_path / "killed.py"
+    script.write_text(_KILLED, encoding="utf-8")
+    start = [sys.executable, "-m", "torch.distributed.run", f"--nnodes={machines}", f"--nproc-per-node={2 // machines}"]
+    start += ["--max-restarts=1", "--rdzv-backend=c10d", "--rdzv-id=stars", "--rdzv-conf=is_host=0"]
+    start += [f"--rdzv-endpoint=127.0.0.1:{store.port}", "--local-addr=127.0.0.1", str(script)]
+    logs = [tmp_path / f"messages-{number}" for number in range(machines)]
+    agents = []
+    for log in logs:
+        with log.open("w", encoding="utf-8") as file:
+            called = [*start, *command, "--output", str(run), str(run / "checkpoints" / "checkpoint-15")]
+            agents.append(subprocess.Popen(called, stdout=file, stderr=subprocess.STDOUT))
+    try:
+        codes = [agent.wait(PATIENCE) for agent in agents]
+    finally:
+        for agent in agents:
+            agent.terminate()
+            agent.wait()
+    messages = "\n".join(log.read_text(encoding="utf-8") for log in logs)
+    assert codes == [0] * machines, messages
+    assert messages.count("resuming from step 15") == messages.count("exitcode: -9") == 1, messages
+    assert_alike(run, trained_runs.trained([*command, "--output", ""]))
+
+
+@pytest.mark.parametrize(
+    ("variable", "name"),
+    [("ACCELERATE_USE_FSDP", "FSDP"), ("ACCELERATE_USE_DEEPSPEED", "DeepSpeed")],
+)
+def test_a_model_is_not_divided(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, variable: str, name: str) -> None:
+    """What accelerate would do on GPUs, and leaves out on CPUs without a word."""
+    monkeypatch.setenv(variable, "false")
+    refuse_split_models()
+    monkeypatch.setenv(variable, "true")
+    with pytest.raises(ConfigError, match=f"{variable} asks accelerate for {name}.*: unset {variable}"):
+        train([{"text": "good", "stars": "1"}], tmp_path / "run", text="text", label="stars")
+    assert not (tmp_path / "run").exists()
+
+
 def test_what_works_alone_refuses_company(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WORLD_SIZE", "4")
     with pytest.raises(ConfigError, match="started in 4 processes"):
         refuse_processes("search")
+
+
+def test_a_training_continues_from_one_checkpoint(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("WORLD_SIZE", "2")
+
+    def gather(names: list[str], own: str) -> None:
+        names[:] = [own, "checkpoint-15"]
+
+    monkeypatch.setattr("torch.distributed.all_gather_object", gather)
+    refuse_separate_folders(tmp_path / "checkpoint-15")
+    with pytest.raises(
+        ConfigError, match=r"\(none, checkpoint-15\): put the run's folder on a disk that all machines share"
+    ):
+        refuse_separate_folders(None)

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import os
+import time
 import zipfile
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, TypeVar, cast
+from uuid import uuid4
 
 import torch
 import torch.distributed as dist
 from accelerate import PartialState
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
+from torch.distributed import PrefixStore, Store, TCPStore  # type: ignore[attr-defined]
 from transformers import TrainerState
 
 from attribune.errors import AttribuneError, ConfigError
@@ -29,6 +32,8 @@ __all__ = [
     "process_number",
     "read_state",
     "refuse_processes",
+    "refuse_separate_folders",
+    "refuse_split_models",
 ]
 
 T = TypeVar("T")
@@ -63,12 +68,49 @@ def refuse_processes(what: str) -> None:
         raise ConfigError(f"{what} was started in {process_count()} processes, which would all do the same: start one")
 
 
+_SPLITTING = {
+    "ACCELERATE_USE_FSDP": "FSDP",
+    "ACCELERATE_USE_DEEPSPEED": "DeepSpeed",
+    "ACCELERATE_USE_MEGATRON_LM": "Megatron-LM",
+    "ACCELERATE_USE_PARALLELISM_CONFIG": "a parallelism config",
+}
+"""What `accelerate launch` sets for a configuration that divides a model among processes."""
+
+_LAST_WORDS = 30  # seconds, in which the first process says why all end
+
+
+def refuse_split_models() -> None:
+    """Raise a ConfigError if accelerate is to divide the model among processes, each of which trains a whole one."""
+    for variable, name in _SPLITTING.items():
+        if os.environ.get(variable, "").lower() in {"1", "true", "yes", "on", "y", "t"}:
+            if not is_main():  # whose end would be that of the first process, before it has said why
+                time.sleep(_LAST_WORDS)
+            raise ConfigError(
+                f"{variable} asks accelerate for {name}, which divides a model among processes; here each process "
+                f"trains a whole one: unset {variable} (start with torchrun, or accelerate launch without {name}). "
+                "A backbone that is too large for a device has to be a smaller one"
+            )
+
+
+def refuse_separate_folders(checkpoint: Path | None) -> None:
+    """Raise a ConfigError, in all processes, unless all are about to continue from the same checkpoint."""
+    if process_count() == 1:
+        return
+    names: list[Any] = [None] * process_count()
+    dist.all_gather_object(names, "none" if checkpoint is None else checkpoint.name)
+    if len({*names}) > 1:
+        raise ConfigError(
+            f"the processes do not see the same last checkpoint ({', '.join(names)}): put the run's folder on a disk "
+            "that all machines share"
+        )
+
+
 def from_main(make: Callable[[], T]) -> T:
     """Call `make` in the main process and return its result, which must be picklable, or raise its error, in all."""
     if process_count() == 1:
         return make()
     if not dist.is_initialized():  # the Trainer would make the same connection, and reuses this one
-        PartialState(cpu=not torch.cuda.is_available(), backend=backend(), timeout=PATIENCE)
+        PartialState(cpu=not torch.cuda.is_available(), backend=backend(), timeout=PATIENCE, **_meeting())
     message: list[Any] = [None, None]
     if is_main():
         try:
@@ -80,6 +122,45 @@ def from_main(make: Callable[[], T]) -> T:
     if raised is not None:
         raise raised
     return cast(T, result)
+
+
+def _meeting() -> dict[str, Any]:
+    """Return where the processes meet, for `init_process_group`; nothing if torch's own way is right.
+
+    ``torchrun`` keeps its store when it restarts processes. The addresses of those that ended are still in it, and
+    those that begin would wait for them.
+    """
+    if os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != str(True):
+        return {}
+    address, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
+    store = TCPStore(address, port, is_master=False, wait_for_workers=False, timeout=PATIENCE)
+    return {"store": _fresh_part(store), "rank": process_number(), "world_size": process_count()}
+
+
+def _fresh_part(store: Store) -> Store:
+    """Return a part of a store to which nothing was written before all processes of this start had agreed on it.
+
+    The number of restarts is no name for the part, since each machine counts for itself. The first process names it,
+    and confirms to each of the others a word that no process of an earlier start knows.
+    """
+    word = uuid4().hex
+    if is_main():
+        store.set("attribune/start", word)
+        for number in range(1, process_count()):
+            answer = store.get(f"attribune/{word}/{number}")  # waits for it
+            store.set(f"attribune/{word}/{number}/confirmed", answer.decode())
+        return PrefixStore(word, store)
+    while True:
+        start = store.get("attribune/start").decode()  # of an earlier start, until the first process is there
+        place = f"attribune/{start}/{process_number()}"
+        store.set(place, word)
+        try:
+            store.wait([f"{place}/confirmed"], timedelta(seconds=1))
+        except dist.DistStoreError:
+            continue
+        if store.get(f"{place}/confirmed").decode() == word:
+            return PrefixStore(start, store)
+        time.sleep(0.1)
 
 
 def all_rows(*tensors: Tensor, limit: int) -> list[Tensor]:

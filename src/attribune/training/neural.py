@@ -42,7 +42,14 @@ from attribune.schema import Schema
 from attribune.tasks.capabilities import VALUE_PRIORS, can
 from attribune.training.blending import UnreadRows, fit_on_unread, models_beside, reads_unread_rows
 from attribune.training.callbacks import EarlyStopping, Progress, run_name, trackers
-from attribune.training.distributed import is_main, last_checkpoint, process_count, process_number, read_state
+from attribune.training.distributed import (
+    is_main,
+    last_checkpoint,
+    process_count,
+    process_number,
+    read_state,
+    refuse_separate_folders,
+)
 from attribune.training.optimizer import MaxHeadNorm, update_rows_alone
 from attribune.training.plan import DataPlan, ModelPlan, TrainingPlan
 from attribune.training.preparation import PreparedData, encode_labelled, encode_split, encode_validation
@@ -293,6 +300,7 @@ def fit(
     if not is_main():  # every process needs its own dropout
         torch.manual_seed(settings.seed + process_number())
     checkpoint = last_checkpoint(folder.checkpoints)
+    refuse_separate_folders(checkpoint)
     state = None if checkpoint is None else read_state(checkpoint)
     if state is not None:
         progress.write_log(state)

@@ -47,7 +47,13 @@ from attribune.tasks.capabilities import MAJORITY, PROCESSES, can, require
 from attribune.training.bake_off import AUTO_METHOD, Choice, choose_method, read_budget
 from attribune.training.blending import NoBlend
 from attribune.training.callbacks import check_trackers
-from attribune.training.distributed import from_main, is_main, process_count, refuse_processes
+from attribune.training.distributed import (
+    from_main,
+    is_main,
+    process_count,
+    refuse_processes,
+    refuse_split_models,
+)
 from attribune.training.folds import (
     fit_out_of_fold,
     hidden_in_folds,
@@ -167,6 +173,7 @@ def train(
         AttribuneError: with one message that names the cause, the value seen and what to do.
     """
     given = {name: value for name, value in {**locals(), **reading}.items() if name in _TABLE_ARGUMENTS}
+    refuse_split_models()
     seconds = _auto_budget(method, budget)
     if seconds is not None:
         given["method"] = None
