@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import product
 from types import UnionType
-from typing import Any, Literal, get_args, get_origin
+from typing import Any, Literal, Union, get_args, get_origin
 
 import lab_methods
 import pytest
@@ -44,7 +44,7 @@ def values_of(annotation: Any) -> tuple[Any, ...]:
         return (False, True)
     if get_origin(annotation) is Literal:
         return get_args(annotation)
-    if get_origin(annotation) is UnionType:
+    if get_origin(annotation) in (Union, UnionType):
         return tuple(value for one in get_args(annotation) for value in values_of(one))
     if get_origin(annotation) is tuple:
         return tuple((value,) for value in values_of(get_args(annotation)[0]))

@@ -112,7 +112,7 @@ def test_the_defaults_in_the_help_are_those_of_a_recipe() -> None:
         for action in train._actions
         if (match := re.search(r"\(default: ([^ ]+)\)$", action.help or "")) and action.dest in SETTINGS
     }
-    assert set(named) == {"method", "backbone", "epochs", "batch_size", "learning_rate", "seed", "blend"}
+    assert set(named) == {"method", "backbone", "batch_size", "learning_rate", "seed", "blend"}
     settings = recipe.model_dump()
     for dest, default in named.items():
         value: Any = settings
