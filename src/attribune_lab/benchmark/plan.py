@@ -254,10 +254,9 @@ def with_paces(plan: Plan, steps: int, *, tell: Callable[[Cell, str], None]) -> 
                 found[one.name, setting.name] = pace = probe(experiment, cell, steps)
                 tell(cell, f"{pace.step:.3g} s a step, {pace.row:.3g} s a row that is scored")
     for one in sets[1:]:
-        first = found[one.name, settings[0].name]
         for setting in settings[1:]:
             mine, other = (found[sets[0].name, name] for name in (setting.name, settings[0].name))
-            found[one.name, setting.name] = first.times(mine, other)
+            found[one.name, setting.name] = found[one.name, settings[0].name].times(mine, other)
     return replace(plan, paces=found)
 
 

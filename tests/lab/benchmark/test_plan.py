@@ -79,6 +79,14 @@ def test_hours_follow_from_a_probe_of_each_set_and_each_setting(
     assert re.search(r"\d+ s to \d+ s with one cell at a time", found.text())
 
 
+def test_baselines_have_no_pace(experiment: dict[str, Any]) -> None:
+    sets = [{**experiment["sets"][0], "name": name} for name in ("first", "second")]
+    made = Experiment.from_dict({**experiment, "sets": sets, "settings": ["linear"], "rates": None})
+    found = with_paces(make_plan(made), 7, tell=lambda cell, word: None)
+    assert not found.paces
+    assert "one cell at a time" not in found.text()
+
+
 def test_a_probe_is_a_short_training(experiment: dict[str, Any]) -> None:
     made = Experiment.from_dict(experiment)
     cell = Cell(set=made.sets[0], setting=made.setting("injector"), fold=0)
