@@ -1,4 +1,4 @@
-"""The actions of ``attribune data`` about published data sets: list, info, prepare, stats."""
+"""The actions of ``attribune data`` about published data sets: list, info, prepare, stats, glue-files."""
 
 from __future__ import annotations
 
@@ -43,6 +43,12 @@ def add_actions(actions: Any) -> None:
     add("--partial", action="store_true", help="accept files with fewer rows than the source publishes")
     stats.add_argument("--prepared", metavar="DIR", help="folder that `prepare` wrote (default: data/NAME)")
     add_shared(stats, "--json")
+    glue = add_verb(actions, "glue-files", "predict GLUE's test rows, in the files that its server scores", run=_glue)
+    glue.add_argument(
+        "tasks", metavar="TASK=RUN", nargs="+", help="a task and the run of it, such as rte=runs/rte; mnli is for both parts"
+    )
+    glue.add_argument("--source", metavar="DIR", required=True, help="folder with the files of GLUE")
+    glue.add_argument("--output", metavar="DIR", required=True, help="folder to write")
 
 
 def _list(_: argparse.Namespace) -> None:
@@ -184,3 +190,23 @@ def _number(value: float | None, places: int | None) -> str:
     if places is not None:
         return f"{value:.{places}f}"
     return f"{value:,.0f}" if value >= 100 or value == int(value) else f"{value:.1f}"
+
+
+def _glue(options: argparse.Namespace) -> None:
+    from attribune.core.progress import ConsoleReporter
+    from attribune.errors import ConfigError
+    from attribune_lab.datasets.glue_files import SERVER_FILES, write_server_files
+
+    runs = {}
+    for word in options.tasks:
+        task, equals, run = word.partition("=")
+        if not (task and equals and run):
+            raise ConfigError(f"{word}: write TASK=RUN, such as rte=runs/rte")
+        runs[task] = run
+    written = write_server_files(runs, source=options.source, output=options.output)
+    reporter = ConsoleReporter()
+    for name, rows in written.items():
+        reporter.note(f"{name}: {counted(rows, 'row')}")
+    if missing := [file.name for file in SERVER_FILES if file.name not in written]:
+        reporter.note(f"the server also asks for {', '.join(missing)}")
+    show(options.output)

@@ -1,0 +1,136 @@
+"""Files of predictions as GLUE's server takes them (Wang et al. 2019, gluebenchmark.com)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+
+from attribune.core.files import replace_file
+from attribune.errors import ConfigError, DataError
+from attribune.models.predictor import Predictor
+from attribune_lab.datasets.card import SourceFile
+from attribune_lab.datasets.readers.glue import Glue
+from attribune_lab.datasets.row_log import GET_AGAIN, RowLog, read_tsv
+from attribune_lab.datasets.sets import find_card
+
+__all__ = ["SERVER_FILES", "ServerFile", "write_server_files"]
+
+_BATCH = 5_000
+
+
+@dataclass(frozen=True)
+class ServerFile:
+    """A file that the server takes.
+
+    Args:
+        name: as the server has it.
+        task: data set whose model predicts it.
+        folder: of the test rows.
+        tests: possible names of the file of the test rows, which has no labels.
+    """
+
+    name: str
+    task: str
+    folder: str
+    tests: tuple[str, ...] = ("test.tsv",)
+
+    def find(self, source: Path) -> Path:
+        """Return the file of the test rows.
+
+        Raises:
+            DataError: if it is not there.
+        """
+        names = tuple(f"{start}{name}" for start in (f"{self.folder}/", "") for name in self.tests)
+        found = SourceFile(role="test", names=names).find(source)
+        if found is None:
+            raise DataError(
+                f"{source} has no {self.folder}/{self.tests[0]}, whose rows the server's {self.name} is about: get "
+                f"{self.folder}.zip of GLUE (https://gluebenchmark.com/tasks) and unpack it there"
+            )
+        return found
+
+
+SERVER_FILES: tuple[ServerFile, ...] = (
+    ServerFile("CoLA.tsv", "cola", "CoLA"),
+    ServerFile("SST-2.tsv", "sst-2", "SST-2"),
+    ServerFile("MRPC.tsv", "mrpc", "MRPC", ("test.tsv", "msr_paraphrase_test.txt")),
+    ServerFile("STS-B.tsv", "sts-b", "STS-B", ("test.tsv", "test_unlabeled.tsv")),
+    ServerFile("QQP.tsv", "qqp", "QQP"),
+    ServerFile("MNLI-m.tsv", "mnli", "MNLI", ("test_matched.tsv",)),
+    ServerFile("MNLI-mm.tsv", "mnli", "MNLI", ("test_mismatched.tsv",)),
+    ServerFile("AX.tsv", "mnli", "diagnostic", ("diagnostic.tsv",)),
+    ServerFile("QNLI.tsv", "qnli", "QNLI"),
+    ServerFile("RTE.tsv", "rte", "RTE"),
+    ServerFile("WNLI.tsv", "wnli", "WNLI"),
+)
+"""Every file that the server asks for; MNLI's model predicts three."""
+
+
+def write_server_files(runs: Mapping[str, str | Path], *, source: str | Path, output: str | Path) -> dict[str, int]:
+    """Predict the test rows of tasks and write the files that the server takes.
+
+    Args:
+        runs: run or model folder of each task, by the name of its data set.
+        source: folder with GLUE's files, unpacked.
+        output: folder to write.
+
+    Returns:
+        Rows of each file written, by its name.
+
+    Raises:
+        ConfigError: for a name that is no task of GLUE, or a model that predicts something else.
+        DataError: for test rows that are missing or broken.
+    """
+    tasks = dict.fromkeys(file.task for file in SERVER_FILES)
+    if unknown := [name for name in runs if name not in tasks]:
+        raise ConfigError(f"GLUE's server has no task {unknown[0]!r}: choose from {', '.join(tasks)}")
+    predictors = {task: _predictor(task, run) for task, run in runs.items()}
+    paths = {file: file.find(Path(source)) for file in SERVER_FILES if file.task in runs}
+    folder = Path(output)
+    folder.mkdir(parents=True, exist_ok=True)
+    written = {}
+    for file, path in paths.items():
+        lines = [f"{index}\t{label}" for index, label in _predictions(file.task, path, predictors[file.task])]
+        replace_file(folder / file.name, "\n".join(["index\tprediction", *lines, ""]).encode())
+        written[file.name] = len(lines)
+    return written
+
+
+def _predictor(task: str, run: str | Path) -> Predictor:
+    predictor = Predictor.from_pretrained(run)
+    card = find_card(task)
+    assert isinstance(card.read, Glue)
+    kind, classes = card.task["kind"], tuple(sorted(card.read.classes))
+    found = predictor.task
+    if found.kind != kind or tuple(sorted(getattr(found, "classes", ()))) != classes:
+        known = f"with the labels {', '.join(classes)}" if classes else "of numbers"
+        raise ConfigError(
+            f"{run} is no run of {task}, a {kind} {known}: name one that was trained on the recipe that `attribune data "
+            f"prepare {task}` writes"
+        )
+    return predictor
+
+
+def _predictions(task: str, path: Path, predictor: Predictor) -> Iterator[tuple[str, str]]:
+    """Yield the number of each test row and what the model predicts, as the server reads it."""
+    card = find_card(task)
+    assert isinstance(card.read, Glue)
+    rows = _test_rows(card.read, path, texts=card.texts)
+    while batch := list(islice(rows, _BATCH)):
+        known = [{name: row[name] for name in predictor.columns if name in row} for _, row in batch]
+        for (index, _), value in zip(batch, predictor.predict(known)["prediction"], strict=True):
+            yield index, value if isinstance(value, str) else f"{min(max(value, 0.0), 5.0):.3f}"
+
+
+def _test_rows(reader: Glue, path: Path, *, texts: Sequence[str]) -> Iterator[tuple[str, dict[str, str]]]:
+    """Yield the number of each row, and its texts and attributes by our names."""
+    log = RowLog(skip_bad=True)
+    columns = {ours: theirs for ours, theirs in reader.columns.items() if ours != reader.label}
+    rows = read_tsv(path, role="test", log=log, needs=[columns[text] for text in texts], layouts=())
+    for number, (_, fields) in enumerate(rows):
+        row = {ours: fields.get(theirs, "").strip() for ours, theirs in columns.items()}
+        yield fields.get("index", fields.get("id", str(number))), row
+    for reason, place in log.examples.items():
+        raise DataError(f"{place}: {reason}: {GET_AGAIN}, since the server takes no file that lacks a row")
