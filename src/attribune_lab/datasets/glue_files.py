@@ -107,8 +107,8 @@ def _predictor(task: str, run: str | Path) -> Predictor:
     if found.kind != kind or tuple(sorted(getattr(found, "classes", ()))) != classes:
         known = f"with the labels {', '.join(classes)}" if classes else "of numbers"
         raise ConfigError(
-            f"{run} is no run of {task}, a {kind} {known}: name one that was trained on the recipe that `attribune data "
-            f"prepare {task}` writes"
+            f"{run} is no run of {task}, a {kind} {known}: name one that was trained on the recipe that "
+            f"`attribune data prepare {task}` writes"
         )
     return predictor
 

@@ -45,7 +45,10 @@ def add_actions(actions: Any) -> None:
     add_shared(stats, "--json")
     glue = add_verb(actions, "glue-files", "predict GLUE's test rows, in the files that its server scores", run=_glue)
     glue.add_argument(
-        "tasks", metavar="TASK=RUN", nargs="+", help="a task and the run of it, such as rte=runs/rte; mnli is for both parts"
+        "tasks",
+        metavar="TASK=RUN",
+        nargs="+",
+        help="a task and the run of it, such as rte=runs/rte; mnli is for both parts",
     )
     glue.add_argument("--source", metavar="DIR", required=True, help="folder with the files of GLUE")
     glue.add_argument("--output", metavar="DIR", required=True, help="folder to write")
