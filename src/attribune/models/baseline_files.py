@@ -99,10 +99,6 @@ class BaselineFiles:
         """The name of the file of arrays."""
         return f"{self.name}.safetensors"
 
-    def are_in(self, folder: str | Path) -> bool:
-        """Whether `save` wrote the folder."""
-        return (Path(folder) / self.settings).is_file()
-
     def save(
         self, folder: str | Path, *, settings: Mapping[str, Any], tensors: Mapping[str, Array], schema: Schema
     ) -> None:

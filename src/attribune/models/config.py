@@ -112,11 +112,6 @@ class AttributeConfig(PreTrainedConfig):
         super().__post_init__(**kwargs)
 
     @property
-    def reads_tokens(self) -> bool:
-        """Whether the head is on the tokens."""
-        return self._task_class.input.scores == "tokens"
-
-    @property
     def architecture(self) -> Architecture:
         """Which part of a pretrained model the backbone is."""
         return architecture_of(self._task_class)

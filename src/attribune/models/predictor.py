@@ -32,7 +32,6 @@ from attribune.models.row_inputs import RowInput, RowNames
 from attribune.models.scorer import Scorer
 from attribune.schema import EncodingReport, Schema
 from attribune.schema.columns import Table, column_batches
-from attribune.tasks.capabilities import EXPLAIN, require
 
 __all__ = [
     "Locked",
@@ -247,10 +246,6 @@ class Predictor(Locked):
             device=device,
             quantise=quantise,
         )
-
-    def require_documents(self, what: str) -> None:
-        """Raise a ConfigError for a task that scores tokens or compares texts, where `what` works with single texts."""
-        require(self.task, EXPLAIN, what=what)
 
     def check_columns(self, names: Sequence[str], *, source: str) -> None:
         """Raise a DataError if a column is missing, naming it and the cure."""

@@ -199,8 +199,3 @@ WORD_MODELS: dict[str, type[WordOptions]] = {
     "hierarchical": HierarchicalOptions,
 }
 """The options of the backbones without pretraining, by the names that recipes give them."""
-
-
-def options_from(kind: type[WordOptions], values: dict[str, Any] | None) -> dict[str, Any]:
-    """Check options and return all of them, defaults included, as plain values."""
-    return kind.from_dict(values or {}).model_dump(mode="json")
