@@ -294,6 +294,11 @@ def test_a_recipe_of_judgements_loses_what_was_dropped(folder: Path, tmp_path: P
     assert (written.attribute_names, written.data.values) == (["site"], {})
     shares = [json.loads(cell) for cell in pq.read_table(tmp_path / "texts" / "train.parquet")["answer"].to_pylist()]
     assert all(set(one) == {"None", "mild"} for one in shares)
+    recipe["data"]["attributes"] = [{"name": "judge"}]
+    notes = write_distribution_recipe(recipe, tmp_path / "alone")
+    assert notes[-1] == "no attribute is left: the recipe is of the method adapter, not injector"
+    written = Recipe.from_dict(yaml.safe_load((tmp_path / "alone" / "recipe.yaml").read_text(encoding="utf-8")))
+    assert (written.learner.name, written.attribute_names) == ("adapter", [])
 
 
 @needs_lab

@@ -21,6 +21,7 @@ from attribune.runs.recipe import DataRecipe, Recipe
 __all__ = ["write_distribution_recipe", "write_distributions"]
 
 _KINDS = ("classification", "rating", "ordinal")
+_WITHOUT_ATTRIBUTES = "adapter"
 
 
 def write_distributions(data: DataRecipe, output: str | Path) -> list[str]:
@@ -42,7 +43,8 @@ def write_distributions(data: DataRecipe, output: str | Path) -> list[str]:
 def write_distribution_recipe(settings: Mapping[str, Any], folder: str | Path) -> list[str]:
     """Write the tables of a recipe as `write_distributions` does, and a recipe that trains on them.
 
-    A column that is dropped from one of the tables is dropped from all, and from the attributes.
+    A column that is dropped from one of the tables is dropped from all, and from the attributes. If none is left, the
+    recipe gets a method that needs none.
 
     Args:
         settings: the tree of a recipe.
@@ -95,6 +97,11 @@ def write_distribution_recipe(settings: Mapping[str, Any], folder: str | Path) -
         },
         "task": {**task, "soft_labels": True},
     }
+    if recipe.learner.needs_attributes and not attributes:
+        tree["method"] = {"name": _WITHOUT_ATTRIBUTES}
+        notes.append(
+            f"no attribute is left: the recipe is of the method {_WITHOUT_ATTRIBUTES}, not {recipe.learner.name}"
+        )
     Recipe.from_dict(tree, source=f"the recipe without the columns that were dropped ({', '.join(sorted(lost_names))})")
     text = yaml.safe_dump(tree, sort_keys=False, allow_unicode=True, explicit_end=True)
     replace_file(Path(folder) / "recipe.yaml", text.encode())
