@@ -25,6 +25,7 @@ __all__ = [
     "clear_drafts",
     "draft_of",
     "json_bytes",
+    "make_folder",
     "move_into_place",
     "read_json",
     "read_json_lines",
@@ -57,6 +58,19 @@ def replace_file(path: Path, content: bytes) -> None:
         with contextlib.suppress(OSError):
             draft.unlink()
         raise
+
+
+def make_folder(path: str | Path) -> Path:
+    """Return a folder for results, which is made if it is not there.
+
+    Raises:
+        ConfigError: if it cannot be made.
+    """
+    try:
+        Path(path).mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be made a folder ({error.strerror}): choose another") from error
+    return Path(path)
 
 
 def move_into_place(draft: Path, path: Path) -> None:

@@ -11,7 +11,7 @@ import datasets
 import pyarrow as pa
 import yaml
 
-from attribune.core.files import replace_file
+from attribune.core.files import make_folder, replace_file
 from attribune.data.clusters import AnswerShares, answer_shares
 from attribune.data.tables import read_table, refuse_input_as_output, table_source_name
 from attribune.data.writing import open_writer
@@ -71,10 +71,7 @@ def write_distribution_recipe(settings: Mapping[str, Any], folder: str | Path) -
     }
     kept = set.intersection(*(set(shares.shared) for _, shares in read.values()))
     files, notes = {name: Path(folder) / f"{name}.parquet" for name in read}, []
-    try:
-        Path(folder).mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise ConfigError(f"{folder} cannot be made a folder ({error.strerror}): choose another output") from error
+    make_folder(folder)
     for name, (table, shares) in read.items():
         refuse_input_as_output(files[name], sources.values())
         lost = tuple(column for column in shares.shared if column not in kept)

@@ -15,7 +15,7 @@ from safetensors.numpy import load_file, save
 from attribune.core.arrays import Array
 from attribune.core.checksums import CheckedFiles
 from attribune.core.config import Settings, checked_record
-from attribune.core.files import read_json, replace_file, write_json
+from attribune.core.files import make_folder, read_json, replace_file, write_json
 from attribune.core.hashing import sha256
 from attribune.errors import ModelFolderError
 from attribune_lab.benchmark.experiment import Cell, Experiment
@@ -49,6 +49,7 @@ class CellFiles:
         Returns:
             The cells whose files are of other settings.
         """
+        make_folder(self.path)  # before hours of training
         others = []
         for cell in experiment.cells():
             if folder.is_done(cell):

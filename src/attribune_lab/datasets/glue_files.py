@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
-from attribune.core.files import replace_file
+from attribune.core.files import make_folder, replace_file
 from attribune.errors import ConfigError, DataError
 from attribune.models.predictor import Predictor
 from attribune_lab.datasets.card import SourceFile
@@ -88,8 +88,7 @@ def write_server_files(runs: Mapping[str, str | Path], *, source: str | Path, ou
         raise ConfigError(f"GLUE's server has no task {unknown[0]!r}: choose from {', '.join(tasks)}")
     predictors = {task: _predictor(task, run) for task, run in runs.items()}
     paths = {file: file.find(Path(source)) for file in SERVER_FILES if file.task in runs}
-    folder = Path(output)
-    folder.mkdir(parents=True, exist_ok=True)
+    folder = make_folder(output)
     written = {}
     for file, path in paths.items():
         lines = [f"{index}\t{label}" for index, label in _predictions(file.task, path, predictors[file.task])]

@@ -200,11 +200,13 @@ def _glue(options: argparse.Namespace) -> None:
     from attribune.errors import ConfigError
     from attribune_lab.datasets.glue_files import SERVER_FILES, write_server_files
 
-    runs = {}
+    runs: dict[str, str] = {}
     for word in options.tasks:
         task, equals, run = word.partition("=")
         if not (task and equals and run):
             raise ConfigError(f"{word}: write TASK=RUN, such as rte=runs/rte")
+        if task in runs:
+            raise ConfigError(f"{task} has two runs, {runs[task]} and {run}: name one")
         runs[task] = run
     written = write_server_files(runs, source=options.source, output=options.output)
     reporter = ConsoleReporter()

@@ -14,7 +14,7 @@ import yaml
 from commands import Outcome
 from finished_benchmarks import names
 
-from attribune.errors import ModelFolderError
+from attribune.errors import ConfigError, ModelFolderError
 from attribune_lab.benchmark.cell_files import CellFiles
 from attribune_lab.benchmark.experiment import Cell, Experiment
 from attribune_lab.benchmark.results import BenchmarkFolder, CellResult
@@ -112,6 +112,14 @@ def test_a_damaged_file_is_named(
         restored(files, finished.experiment(), tmp_path / "out")
     assert "remove it, and the cell is trained again" in str(error.value)
     assert not BenchmarkFolder(tmp_path / "out").is_done(_cell(finished, "reviews/linear/1"))
+
+
+def test_a_folder_that_cannot_be_made_is_refused_before_the_first_cell(
+    finished: BenchmarkFolder, tmp_path: Path
+) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(ConfigError, match=r"file cannot be made a folder \(File exists\): choose another"):
+        CellFiles(tmp_path / "file").exchange(finished, finished.experiment())
 
 
 def test_numbers_that_are_predicted_keep_their_digits(copy: BenchmarkFolder, tmp_path: Path) -> None:
