@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from attribune.core.progress import Reporter
+from attribune.core.wording import counted
 from attribune.errors import ConfigError
 from attribune.metrics.tables import text_cells
 from attribune.runs.recipe import TrainingRecipe
@@ -146,7 +147,7 @@ class Plan:
         total = sum(part.cells + part.trials for part in self.parts)
         trials = sum(part.trials for part in self.parts)
         steps = _total(self.parts)
-        head = f"{self.experiment.name}: {total:,} cells, {trials:,} of them trials of learning rates"
+        head = f"{self.experiment.name}: {counted(total, 'cell')}, {trials:,} of them trials of learning rates"
         lines = [f"{head}, {'steps unknown' if steps is None else f'at most {steps:,} steps'}"]
         lines += ["", text_cells(_filled(self._by_set())), "", text_cells(_filled(self._by_setting()))]
         fewest, most = (self.seconds(self.parts, early=early) for early in (True, False))
