@@ -418,15 +418,15 @@ class ConditionedModel(PreTrainedModel):
         """Return the scores of encoded rows, (n, ...), not calibrated, and if they have labels their mean loss.
 
         Args:
-            size: pieces of rows in one forward pass.
-            run: makes the context of a pass.
+            size: pieces of rows in one forward pass, which is without gradients.
+            run: makes the context of a pass, such as its precision.
         """
         pieces = rows.pieces()
         sheet = pieces.sheet(self.task)
         losses, counts = 0.0, 0.0
         for index, batch in self.batches(pieces.rows, size=size):
             labels = batch.get("labels")
-            with run():
+            with torch.inference_mode(), run():
                 logits = self(**batch).logits
             if labels is not None:
                 losses += float(self.row_losses(logits, labels).sum())

@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import asdict
 from functools import partial
 from pkgutil import resolve_name
@@ -193,15 +193,8 @@ def _fit_on_validation(
 
 
 def _scores(model: ConditionedModel, rows: EncodedRows, settings: TrainingRecipe) -> npt.NDArray[Any]:
-    precision = _precision(model, settings)
-
-    @contextmanager
-    def run() -> Iterator[None]:
-        with torch.inference_mode(), precision():
-            yield
-
     model.eval()
-    return model.evaluate_rows(rows, size=settings.batch_size, run=run)[0]
+    return model.evaluate_rows(rows, size=settings.batch_size, run=_precision(model, settings))[0]
 
 
 def _check_checkpointing(model: ConditionedModel, settings: TrainingRecipe) -> None:
