@@ -18,15 +18,12 @@ from attribune.core.door import as_argument, as_call
 from attribune.core.files import json_bytes, move_into_place, read_json_lines, replace_file
 from attribune.core.job_folder import JobFolder
 from attribune.errors import ConfigError, ModelFolderError
-from attribune.models.auto import revised_model
-from attribune.models.base import ConditionedModel
 from attribune.models.folder import CARD, CONFIG, SCHEMA, TENSORS, ModelFolder
 from attribune.models.sizes import Sizes
 from attribune.runs.recipe import RECIPE_END, Recipe
 from attribune.runs.results import RunResults
 from attribune.runs.training_record import TrainingRecord
 from attribune.schema import Schema
-from attribune.schema.schema import Revision
 
 __all__ = ["SEARCH_PLAN", "RunFolder"]
 
@@ -308,12 +305,6 @@ class RunFolder(JobFolder):
         """Replace files of the folder and their checksums."""
         with _writing(f"{failure} to {self.path}"):
             self._files.write({file.name: content for file, content in files.items()})
-
-    def revised_model(
-        self, change: Callable[[Schema], Revision], *, backbone: str | Path | None = None
-    ) -> ConditionedModel:
-        """Load the run's model with a revised schema, see `ConditionedModel.revised`."""
-        return revised_model(self.model, change, backbone=backbone)
 
     def replace_model(self, save: Callable[[Path], Any]) -> None:
         """Replace the run's model, in a run that is `held`; an interruption leaves the old or the new one.
