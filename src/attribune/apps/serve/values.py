@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import functools
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -422,7 +421,7 @@ class ValuePaths:
         self._adding.add(key)
         abandoned = threading.Event()
         try:
-            learn = functools.partial(_learn, asked, functools.partial(self._give_way, abandoned))
+            learn = partial(_learn, asked, partial(self._give_way, abandoned))
             learned = await asyncio.wrap_future(self._service.batcher.call(learn, rows=asked.rows))
             await asyncio.wrap_future(self._writer.add(asked.model, learned))
         finally:
