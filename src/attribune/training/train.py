@@ -61,7 +61,6 @@ from attribune.training.folds import (
     pooled_scores,
     prepare_folds,
     scored_rows,
-    scores_of_fold,
     without_validation,
 )
 from attribune.training.neural import FitBaselines, train_neural
@@ -540,7 +539,7 @@ def _cross_validate(
         found = _trained(plan_of_fold, run, fold, reporter)
         assert found is not None
         runs.append(run)
-        scores.append(scores_of_fold(found, fold))
+        scores.append(TableScores(found, fold.splits["test"].table))
     if plan.model is not None:
         outcome = read_json(folder.checked(folder.outcome), what="training record")
         outcome |= fit_out_of_fold(plan, predictor, scores, data, reporter)
