@@ -6,7 +6,7 @@ import asyncio
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
@@ -428,17 +428,7 @@ class ValuePaths:
             abandoned.set()
             self._adding.discard(key)
         self._service.metrics.enrolments.labels(asked.model.name).inc()
-        enrolled = learned.enrolled
-        return {
-            "model": asked.model.name,
-            "attribute": enrolled.attribute,
-            "value": enrolled.value,
-            "rows": enrolled.rows,
-            "loss_before": enrolled.loss_before,
-            "loss_after": enrolled.loss_after,
-            "seconds": learned.seconds,
-            "stored": True,
-        }
+        return {"model": asked.model.name, **asdict(learned.enrolled), "seconds": learned.seconds, "stored": True}
 
     def _give_way(self, abandoned: threading.Event) -> None:
         """Answer those who wait, between two batches of what is learned."""
