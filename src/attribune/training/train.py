@@ -415,8 +415,8 @@ def _check(plan: TrainingPlan) -> None:
     if process_count() > 1:
         require(plan.data.task, PROCESSES, count=process_count())
     if plan.model is not None:
-        if plan.model.method.is_trained_alone and process_count() > 1:
-            name = plan.model.method.name
+        if plan.model.options.is_trained_alone and process_count() > 1:
+            name = plan.model.name
             raise ConfigError(f"method {name!r} is trained in one process, and there are {process_count()}: start one")
         if plan.model.backbone.is_pretrained:
             load_tokenizer(plan.model.backbone.name, revision=plan.model.backbone.revision)
