@@ -356,27 +356,20 @@ class RunFolder(JobFolder):
 
     def complete_model(self) -> None:
         """Restore the model after an interrupted `replace_model`; waits for a process that replaces it just now."""
-        if self.lacks_model:
+        if self._old_model.is_dir() and not self.model.exists():
             with self.held(wait=True):
                 self.recover_model()
 
     @property
     def model_inode(self) -> int | None:
         """The inode of the model folder, another one after `replace_model`; None between its two steps."""
-        try:
-            return self.model.stat().st_ino
-        except OSError:
-            return None
+        mark = _mark(self.model)
+        return None if mark is None else mark[0]
 
     @property
     def model_mark(self) -> tuple[tuple[int, int, int] | None, ...]:
         """What is another after any change of the model's files: inode, size and time of each, None without one."""
         return tuple(_mark(self.model / name) for name in (CONFIG, SCHEMA, TENSORS, CHECKSUMS))
-
-    @property
-    def lacks_model(self) -> bool:
-        """Whether `replace_model` is between its two steps, or was interrupted there."""
-        return self._old_model.is_dir() and not self.model.exists()
 
     @property
     def _old_model(self) -> Path:
