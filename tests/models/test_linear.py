@@ -58,9 +58,10 @@ def labels_of(name):
     return TASKS[name].encode_labels(columns)[0]
 
 
-def fitted(name="label", texts=TEXTS, **options):
-    given = {"ids": IDS, "schema": SCHEMA, "labels": labels_of(name), "task": TASKS[name], **options}
-    return LinearModel.fit(texts, given.pop("ids"), **given)
+def fitted(name="label", texts=TEXTS, *, ids=IDS, schema=SCHEMA, max_features=100_000, **options):
+    features = LinearFeatures.fit(texts, schema, max_features=max_features)
+    given = {"labels": labels_of(name), "task": TASKS[name], "C": 1.0, **options}
+    return LinearModel.from_matrix(features, features.transform(texts, ids), **given)
 
 
 def one_hot():

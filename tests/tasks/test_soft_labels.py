@@ -15,6 +15,7 @@ from task_checks import figures, through_json
 from attribune.data.clusters import TEXT, judgement_metrics
 from attribune.errors import AttribuneError, ConfigError, DataError
 from attribune.models.linear import LinearModel
+from attribune.models.word_features import LinearFeatures
 from attribune.schema import Schema
 from attribune.tasks import Classification, Ordinal, Rating, Task
 from attribune.tasks.losses import row_soft_cross_entropy, share_weights
@@ -153,8 +154,9 @@ def test_the_linear_baseline_learns_shares() -> None:
     task = Classification.fit([cells], soft_labels=True)
     labels, _ = task.encode_labels([cells])
     none, ids = Schema.fit({"text": texts}, []), np.zeros((5, 0), dtype=np.int64)
-    model = LinearModel.fit(texts, ids, schema=none, labels=labels, task=task, weights=np.arange(1, 6))
-    matrix = model.features.transform(texts, ids).toarray()
+    features = LinearFeatures.fit(texts, none, max_features=100)
+    matrix = features.transform(texts, ids).toarray()
+    model = LinearModel.from_matrix(features, matrix, labels=labels, task=task, C=1.0, weights=np.arange(1, 6))
     weights = (labels * np.arange(1, 6)[:, None]).T.reshape(-1)
     expected = LogisticRegression(C=1.0, tol=1e-8, max_iter=1000).fit(
         np.vstack([matrix, matrix]), [0] * 5 + [1] * 5, sample_weight=weights

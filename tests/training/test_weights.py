@@ -19,6 +19,7 @@ from attribune.apps.cli import main
 from attribune.data.selection import read_weights
 from attribune.errors import DataError
 from attribune.models.linear import LinearModel
+from attribune.models.word_features import LinearFeatures
 from attribune.runs.folder import RunFolder
 from attribune.schema import Schema
 from attribune.tasks import (
@@ -108,10 +109,10 @@ def test_the_linear_baselines_weigh_rows_as_scikit_learn_does(task: Task, labels
     texts = [row["text"] for row in small_runs.reviews(40)]
     counts = np.random.default_rng(0).integers(0, 4, 40)
     ids, none = np.zeros((40, 0), dtype=np.int64), Schema.fit({"text": texts}, [])
-    weighted = LinearModel.fit(texts, ids, schema=none, labels=labels, task=task, weights=counts)
-    again = np.repeat(np.arange(40), counts)
-    matrix = weighted.features.transform(texts, ids)[again]
-    repeated = LinearModel.from_matrix(weighted.features, matrix, labels=labels[again], task=task, C=1.0)
+    features = LinearFeatures.fit(texts, none, max_features=1_000)
+    matrix, again = features.transform(texts, ids), np.repeat(np.arange(40), counts)
+    weighted = LinearModel.from_matrix(features, matrix, labels=labels, task=task, C=1.0, weights=counts)
+    repeated = LinearModel.from_matrix(features, matrix[again], labels=labels[again], task=task, C=1.0)
     np.testing.assert_allclose(weighted.weight, repeated.weight, atol=2e-4)
     np.testing.assert_allclose(weighted.bias, repeated.bias, atol=2e-4)
 

@@ -20,6 +20,7 @@ from attribune.core.checksums import CHECKSUMS, write_checksums
 from attribune.core.files import read_json
 from attribune.errors import ConfigError, ModelFolderError
 from attribune.methods import METHODS
+from attribune.models.auto import revised_model
 from attribune.models.base import ConditionedModel
 from attribune.models.predictor import Predictor
 from attribune.runs.folder import RunFolder
@@ -133,7 +134,7 @@ def test_the_gradient_is_that_of_the_posterior(run: Path, new: Path) -> None:
     recipe, predictor = load_run(run)
     found = LabelledRows.read(recipe, predictor, str(new))
     values = NewValues(counts={}).with_rows(found, predictor.schema, None, min_rows=1)
-    model = RunFolder(run).revised_model(values.revision)
+    model = revised_model(RunFolder(run).model, values.revision)
     revised = Predictor(model, text_input=recipe.data.text_input())
     learner = ValueLearner(revised, found, values, EnrolSettings(prior=0.7, batch_size=7))
     model.double()

@@ -118,7 +118,8 @@ class ConditionedModel(PreTrainedModel):
         tokenizer: PreTrainedTokenizerBase | None = None,
     ) -> None:
         super().__init__(config)
-        self._check_kind(config)
+        if config.architecture is not self.architecture:
+            raise ConfigError(f"this model {self._foreign}, or load_model, which finds the class")
         self.schema = schema
         self.tokenizer = tokenizer
         self.task: Task = task_from_dict(config.task or {})
@@ -271,12 +272,6 @@ class ConditionedModel(PreTrainedModel):
         )
         return cls(config, schema=schema, backbone=loaded, tokenizer=tokenizer)
 
-    @classmethod
-    def _check_kind(cls, config: AttributeConfig) -> None:
-        """Refuse the configuration of a model of the other kind."""
-        if config.architecture is not cls.architecture:
-            raise ConfigError(f"this model {cls._foreign}, or load_model, which finds the class")
-
     def _check_method(self) -> None:
         """Refuse methods that cannot act in a model of this kind."""
 
@@ -320,7 +315,7 @@ class ConditionedModel(PreTrainedModel):
             tokenizer=self._own_tokenizer(),
             task=self.task,
             limit=self.longest_text(),
-            segments=self._tells_segments_apart,
+            segments=(getattr(self.backbone.config, "type_vocab_size", 0) or 0) > 1,  # it has embeddings of two
             is_causal=self.placement.pooling == "last",
             is_encoder_decoder=bool(self.config.is_encoder_decoder),
             chunk=self.config.chunk,
@@ -328,11 +323,6 @@ class ConditionedModel(PreTrainedModel):
             written=self.written,
             written_dropout=self.method_config.written_dropout,
         )
-
-    @property
-    def _tells_segments_apart(self) -> bool:
-        """Whether the backbone has learned embeddings of two segments at least."""
-        return (getattr(self.backbone.config, "type_vocab_size", 0) or 0) > 1
 
     def collator(self, schema: Schema | None = None) -> Collator:
         """Return the collator of rows encoded with a schema, by default the model's own.
@@ -418,15 +408,15 @@ class ConditionedModel(PreTrainedModel):
         """Return the scores of encoded rows, (n, ...), not calibrated, and if they have labels their mean loss.
 
         Args:
-            size: pieces of rows in one forward pass.
-            run: makes the context of a pass.
+            size: pieces of rows in one forward pass, which is without gradients.
+            run: makes the context of a pass, such as its precision.
         """
         pieces = rows.pieces()
         sheet = pieces.sheet(self.task)
         losses, counts = 0.0, 0.0
         for index, batch in self.batches(pieces.rows, size=size):
             labels = batch.get("labels")
-            with run():
+            with torch.inference_mode(), run():
                 logits = self(**batch).logits
             if labels is not None:
                 losses += float(self.row_losses(logits, labels).sum())

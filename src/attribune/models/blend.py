@@ -21,7 +21,6 @@ from attribune.core.arrays import Array, IntArray
 from attribune.core.files import read_json, replace_file, write_json
 from attribune.errors import ModelFolderError
 from attribune.models.boosting import BoostingFeatures, BoostingModel
-from attribune.models.trees import Forest
 from attribune.models.word_features import LinearFeatures
 from attribune.schema import Schema
 from attribune.schema.schema import Revision
@@ -182,7 +181,7 @@ class Blend:
             neural_weight=self.neural_weight,
             linear_weight=self.linear_weight,
             words=list(self.features.words or ()),
-            trees=None if self.trees is None else _stored_trees(self.trees, self.trees_weight),
+            trees=None if self.trees is None else _Trees(weight=self.trees_weight, **self.trees.tree_settings),
         )
         tensors = {"weight": self.weight, "bias": self.bias, _OWNERS: self.owners, **self.features.tensors()}
         if self.trees is not None:
@@ -248,16 +247,6 @@ def words_alone(features: LinearFeatures) -> LinearFeatures:
     return LinearFeatures(words=features.words, idf=features.idf, schema=Schema([]))
 
 
-def _stored_trees(trees: BoostingModel, weight: float) -> _Trees:
-    return _Trees(
-        weight=weight,
-        learning_rate=trees.learning_rate,
-        min_samples_leaf=trees.min_samples_leaf,
-        iterations=trees.iterations,
-        width=trees.features.width,
-    )
-
-
 def _read_trees(
     settings: _Trees | None, tensors: dict[str, Array], features: LinearFeatures, task: Task
 ) -> BoostingModel | None:
@@ -265,16 +254,7 @@ def _read_trees(
     if settings is None:
         return None
     own = BoostingFeatures.from_stored(words_alone(features), tensors, features.schema, columns=1)
-    if settings.width != own.width:
-        raise ValueError(f"trees of {settings.width} features, and there are {own.width}")
-    return BoostingModel(
-        task=task,
-        features=own,
-        forest=Forest.from_tensors(tensors, width=own.width),
-        learning_rate=settings.learning_rate,
-        min_samples_leaf=settings.min_samples_leaf,
-        iterations=settings.iterations,
-    )
+    return BoostingModel.of_features(own, settings.model_dump(), tensors, task=task)
 
 
 def _stored_owners(tensors: dict[str, Array]) -> IntArray:

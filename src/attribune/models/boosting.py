@@ -390,10 +390,7 @@ class BoostingModel(Baseline):
             ModelFolderError: when the folder cannot be written.
         """
         settings = {
-            "learning_rate": self.learning_rate,
-            "min_samples_leaf": self.min_samples_leaf,
-            "iterations": self.iterations,
-            "width": self.features.width,
+            **self.tree_settings,
             "task": self.task.to_dict(),
             **stored_text(self.text_input),
             "columns": self.features.columns,
@@ -411,16 +408,32 @@ class BoostingModel(Baseline):
         trees = {name: array.shape for name, array in tensors.items() if name.startswith("trees.")}
         shapes = {**words.shapes, **features.shapes(task.outputs), **trees}
         stored.check_shapes({**shapes, "trees.baseline": (task.outputs,)})
-        if saved["width"] != features.width:
-            raise ValueError(f"trees of {saved['width']} features, and there are {features.width}")
+        return replace(cls.of_features(features, saved, tensors, task=task), text_input=stored.text_input)
+
+    @property
+    def tree_settings(self) -> dict[str, Any]:
+        """What is stored as JSON of the trees."""
+        return {
+            "learning_rate": self.learning_rate,
+            "min_samples_leaf": self.min_samples_leaf,
+            "iterations": self.iterations,
+            "width": self.features.width,
+        }
+
+    @classmethod
+    def of_features(
+        cls, features: BoostingFeatures, settings: Mapping[str, Any], tensors: Mapping[str, Array], *, task: Task
+    ) -> Self:
+        """Return the model of the `tree_settings` and the arrays of a file; ValueError where they do not fit."""
+        if settings["width"] != features.width:
+            raise ValueError(f"trees of {settings['width']} features, and there are {features.width}")
         return cls(
             task=task,
             features=features,
             forest=Forest.from_tensors(tensors, width=features.width),
-            learning_rate=float(saved["learning_rate"]),
-            min_samples_leaf=int(saved["min_samples_leaf"]),
-            iterations=int(saved["iterations"]),
-            text_input=stored.text_input,
+            learning_rate=float(settings["learning_rate"]),
+            min_samples_leaf=int(settings["min_samples_leaf"]),
+            iterations=int(settings["iterations"]),
         )
 
 

@@ -186,7 +186,12 @@ class AttributeGenerator(ConditionedModel, GenerationMixin):
         )
         cache = inputs.get("past_key_values")
         seen = 0 if cache is None else cache.get_seq_length()
-        self._check_length(written.shape[1] + (seen or self.method.extra_positions))
+        length = written.shape[1] + (seen or self.method.extra_positions)
+        if self.most_positions is not None and length > self.most_positions:
+            raise DataError(
+                f"a text of {length} ids is longer than the {self.most_positions} that the backbone takes: write fewer "
+                "new ones, or encode with a shorter window"
+            )
         condition, embedded = self.condition(attribute_ids, rows=written.shape[0]), None
         if "embed" in self.method_config.points:
             behind, embedded = _embed_behind_front(
@@ -202,13 +207,6 @@ class AttributeGenerator(ConditionedModel, GenerationMixin):
         with self.method.holder.use(condition):
             output = module(**inputs)
         return output if embedded is None or seen else _of_text(output, embedded)
-
-    def _check_length(self, length: int) -> None:
-        if self.most_positions is not None and length > self.most_positions:
-            raise DataError(
-                f"a text of {length} ids is longer than the {self.most_positions} that the backbone takes: write fewer "
-                "new ones, or encode with a shorter window"
-            )
 
     def _aligned(self, logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
         """Return logits and the labels that they are for: those of a causal model are for the next id."""

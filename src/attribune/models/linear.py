@@ -56,39 +56,6 @@ class LinearModel(Baseline):
     C: float
 
     @classmethod
-    def fit(
-        cls,
-        texts: Sequence[str] | None,
-        attribute_ids: Array,
-        *,
-        schema: Schema,
-        labels: Array,
-        task: Task,
-        C: float = 1.0,
-        weights: Array | None = None,
-        max_features: int = 100_000,
-    ) -> Self:
-        """Fit on training rows.
-
-        Logistic regression for classes (multinomial; one per class for several labels per row; one per aspect), with
-        the class weights of the task; ridge regression for numbers.
-
-        Args:
-            texts: n texts, or None for the attributes alone.
-            attribute_ids: (n, slots) as the schema encodes them; id 0 gives nothing.
-            labels: as the task encodes them; rows whose label is unseen are left out.
-            weights: (n,) of the rows, as the `sample_weight` of scikit-learn; all 1 by default.
-            max_features: limit of the vocabulary of words and word pairs, the most frequent first.
-
-        Raises:
-            ConfigError: without text and attributes, or for a C that is not above 0.
-            DataError: for texts without words, or no row with a known label.
-        """
-        features = LinearFeatures.fit(texts, schema, max_features=max_features)
-        matrix = features.transform(texts, attribute_ids)
-        return cls.from_matrix(features, matrix, labels=np.asarray(labels), task=task, C=C, weights=weights)
-
-    @classmethod
     def from_matrix(
         cls,
         features: LinearFeatures | VectorFeatures,
@@ -99,7 +66,19 @@ class LinearModel(Baseline):
         C: float,
         weights: Array | None = None,
     ) -> Self:
-        """Fit on the features (n, F) of training rows; other arguments and errors are those of `fit`."""
+        """Fit on the features (n, F) of training rows.
+
+        Logistic regression for classes (multinomial; one per class for several labels per row; one per aspect), with
+        the class weights of the task; ridge regression for numbers.
+
+        Args:
+            labels: as the task encodes them; rows whose label is unseen are left out.
+            weights: (n,) of the rows, as the `sample_weight` of scikit-learn; all 1 by default.
+
+        Raises:
+            ConfigError: for a C that is not above 0.
+            DataError: for no row with a known label.
+        """
         if not C > 0:
             raise ConfigError(f"C is {C}: give a number above 0, such as 1.0")
         if matrix.shape[0] != len(labels):

@@ -165,26 +165,22 @@ class Predictor(Locked):
             ConfigError: for a baseline.
         """
         model = self.model.neural("the model is a baseline, which has no tensors to share: load it again")
-        return Predictor(
-            with_same_tensors(model, shared=(model.schema, model.tokenizer, model.blend)),
-            text_input=self.text_input,
-            batch_size=self.batch_size,
-            precision=self.precision,
-            device=str(self.device),
-            blend=self.blends,
-        )
+        twin = with_same_tensors(model, shared=(model.schema, model.tokenizer, model.blend))
+        return self._of(twin, blend=self.blends)
 
     def without_blend(self) -> Predictor:
         """Return a predictor of the same network alone; itself where no other model counts beside it."""
-        if self.blend is None:
-            return self
+        return self if self.blend is None else self._of(self.model, blend=False)
+
+    def _of(self, model: Scorer, *, blend: bool) -> Predictor:
+        """Return a predictor of a model with the settings of this one."""
         return Predictor(
-            self.model,
+            model,
             text_input=self.text_input,
             batch_size=self.batch_size,
             precision=self.precision,
             device=str(self.device),
-            blend=False,
+            blend=blend,
         )
 
     def use(self, device: torch.device | str) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Self
@@ -89,11 +89,6 @@ class PredictorGroup(Mapping[str, Predictor]):
     def __getitem__(self, name: str) -> Predictor:
         return self._predictors[name]
 
-    def _check_names(self, names: Iterable[str]) -> None:
-        for name in names:
-            if name not in self:
-                raise ConfigError(f"there is no run {name!r}: choose from {', '.join(self)}")
-
     def __iter__(self) -> Iterator[str]:
         return iter(self._predictors)
 
@@ -111,7 +106,8 @@ class PredictorGroup(Mapping[str, Predictor]):
 
     def predict(self, rows: Mapping[str, Any]) -> dict[str, Any]:
         """Return the predictions for rows of some of the predictors, by name, each as `Predictor.predict` does."""
-        self._check_names(rows)
+        if unknown := [name for name in rows if name not in self]:
+            raise ConfigError(f"there is no run {unknown[0]!r}: choose from {', '.join(self)}")
         given = {name: RowInput.read(table, self[name].row_names, {}) for name, table in rows.items()}
         scores = self.score({name: self[name].encode_rows(one.columns) for name, one in given.items()})
         return {name: given[name].shaped(self[name].task.decode(own).columns()) for name, own in scores.items()}

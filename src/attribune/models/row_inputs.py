@@ -154,16 +154,13 @@ class Predictions(dict[str, Any]):
         return pd.DataFrame({name: _cells(values) for name, values in self.items()})
 
     def __repr__(self) -> str:
-        rows, shown = self._rows(), list(self)[:_SHOWN]
+        rows, shown = max(map(len, self.values()), default=0), list(self)[:_SHOWN]
         cells = [shown, *([_shown(self[name][row]) for name in shown] for row in range(min(rows, _SHOWN)))]
         more = [f"{rows:,} rows"] * (rows > _SHOWN) + [f"{len(self):,} columns"] * (len(self) > _SHOWN)
         return "\n".join([text_cells(cells) if shown else "no columns", *([", ".join(more)] if more else [])])
 
     def _repr_html_(self) -> str:
         return str(self.to_pandas().to_html(max_rows=_SHOWN, max_cols=_SHOWN))
-
-    def _rows(self) -> int:
-        return max(map(len, self.values()), default=0)
 
 
 def _unknown_name(name: Any, known: Collection[str], *, what: str) -> str:

@@ -74,7 +74,9 @@ class SharedPass:
         self._owners = owners.to(self.trunk.device)
         names = [name for name in _INPUTS if any(name in batch for batch in inputs)]
         joined = {name: torch.cat([b.get(name, torch.zeros_like(b["input_ids"])) for b in inputs]) for name in names}
-        with self._methods_read(conditions):
+        with ExitStack() as stack:
+            for number, condition in conditions.items():
+                stack.enter_context(self.models[number].method.holder.use(condition))
             hidden = self.trunk(**joined).last_hidden_state
         mask = joined["attention_mask"]
         return {
@@ -89,13 +91,6 @@ class SharedPass:
         sides = (missing, 0) if collator.left else (0, missing)
         fillers = {"input_ids": collator.pad_id}
         return {name: pad(batch[name], sides, value=fillers.get(name, 0)) for name in _INPUTS if name in batch}
-
-    @contextmanager
-    def _methods_read(self, conditions: Mapping[int, Condition]) -> Iterator[None]:
-        with ExitStack() as stack:
-            for number, condition in conditions.items():
-                stack.enter_context(self.models[number].method.holder.use(condition))
-            yield
 
     def _run_apart(self, place: _Place, shared: Callable[..., Tensor], states: Tensor) -> Tensor:
         """Run a module for the rows of each set of weights."""

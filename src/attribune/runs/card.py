@@ -10,7 +10,6 @@ from typing import Any
 from huggingface_hub import EvalResult
 
 from attribune.core.door import as_call, written_to_file
-from attribune.core.wording import counted
 from attribune.data.table_files import ENDINGS
 from attribune.metrics.tables import comparison_lines, markdown_table
 from attribune.models.blend import Blend
@@ -50,15 +49,7 @@ def run_card(recipe: Recipe, schema: Schema, results: RunResults) -> str:
         label=reads.label_words(settings, spans=code_spans),
         writes=reads.writes,
         tables=tables,
-        figures=[
-            (title, markdown_table(rows))
-            for part in ("validation", "test")
-            for title, rows in (
-                (f"{part}, {counted(results.rows.get(part, 0), 'row')}", results.table(part)),
-                (f"{part}, texts with several judgements", results.judgements(part)),
-            )
-            if rows
-        ],
+        figures=[(caption, markdown_table(rows)) for caption, rows in results.tables()],
         comparisons=comparison_lines(results.comparisons),
         verdict=verdict,
     )

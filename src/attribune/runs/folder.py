@@ -18,15 +18,12 @@ from attribune.core.door import as_argument, as_call
 from attribune.core.files import json_bytes, move_into_place, read_json_lines, replace_file
 from attribune.core.job_folder import JobFolder
 from attribune.errors import ConfigError, ModelFolderError
-from attribune.models.auto import revised_model
-from attribune.models.base import ConditionedModel
 from attribune.models.folder import CARD, CONFIG, SCHEMA, TENSORS, ModelFolder
 from attribune.models.sizes import Sizes
 from attribune.runs.recipe import RECIPE_END, Recipe
 from attribune.runs.results import RunResults
 from attribune.runs.training_record import TrainingRecord
 from attribune.schema import Schema
-from attribune.schema.schema import Revision
 
 __all__ = ["SEARCH_PLAN", "RunFolder"]
 
@@ -309,12 +306,6 @@ class RunFolder(JobFolder):
         with _writing(f"{failure} to {self.path}"):
             self._files.write({file.name: content for file, content in files.items()})
 
-    def revised_model(
-        self, change: Callable[[Schema], Revision], *, backbone: str | Path | None = None
-    ) -> ConditionedModel:
-        """Load the run's model with a revised schema, see `ConditionedModel.revised`."""
-        return revised_model(self.model, change, backbone=backbone)
-
     def replace_model(self, save: Callable[[Path], Any]) -> None:
         """Replace the run's model, in a run that is `held`; an interruption leaves the old or the new one.
 
@@ -365,27 +356,20 @@ class RunFolder(JobFolder):
 
     def complete_model(self) -> None:
         """Restore the model after an interrupted `replace_model`; waits for a process that replaces it just now."""
-        if self.lacks_model:
+        if self._old_model.is_dir() and not self.model.exists():
             with self.held(wait=True):
                 self.recover_model()
 
     @property
     def model_inode(self) -> int | None:
         """The inode of the model folder, another one after `replace_model`; None between its two steps."""
-        try:
-            return self.model.stat().st_ino
-        except OSError:
-            return None
+        mark = _mark(self.model)
+        return None if mark is None else mark[0]
 
     @property
     def model_mark(self) -> tuple[tuple[int, int, int] | None, ...]:
         """What is another after any change of the model's files: inode, size and time of each, None without one."""
         return tuple(_mark(self.model / name) for name in (CONFIG, SCHEMA, TENSORS, CHECKSUMS))
-
-    @property
-    def lacks_model(self) -> bool:
-        """Whether `replace_model` is between its two steps, or was interrupted there."""
-        return self._old_model.is_dir() and not self.model.exists()
 
     @property
     def _old_model(self) -> Path:

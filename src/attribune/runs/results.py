@@ -143,28 +143,28 @@ class RunResults(SavedRecord):
 
     def text(self) -> str:
         """Return the tables of the metrics, the comparisons, the cost and the verdict, for a terminal."""
-        blocks = [f"{caption}\n{text_table(rows)}" for caption, rows in self._tables()]
+        blocks = [f"{caption}\n{text_table(rows)}" for caption, rows in self.tables(note=self._note)]
         verdict = "" if self.verdict is None else self.verdict.text()
-        parts = ["\n".join(self._comparisons()), "\n".join(self.chosen_by), self._cost(), verdict]
+        parts = ["\n".join(comparison_lines(self.comparisons)), "\n".join(self.chosen_by), self._cost(), verdict]
         return "\n\n".join([*blocks, *filter(None, parts)])
 
     def __repr__(self) -> str:
         return self.text()
 
     def _repr_html_(self) -> str:
-        tables = [(caption, table_cells(rows)) for caption, rows in self._tables()]
+        tables = [(caption, table_cells(rows)) for caption, rows in self.tables(note=self._note)]
         verdict = [] if self.verdict is None else self.verdict.sentences()
-        lines = [*self._comparisons(), *self.chosen_by, self._cost(), *verdict]
+        lines = [*comparison_lines(self.comparisons), *self.chosen_by, self._cost(), *verdict]
         return html_blocks([*tables, *((line, []) for line in lines)])
 
-    def _tables(self) -> list[tuple[str, list[ResultRow]]]:
-        """Return the tables that have rows, with their captions."""
+    def tables(self, *, note: str = "") -> list[tuple[str, list[ResultRow]]]:
+        """Return the tables that have rows, with their captions, to which a note is added."""
         parts = [part for part in ("validation", "test") if part in self.rows]
         tables = [
             table
             for part in parts
             for table in (
-                (f"{part}, {counted(self.rows[part], 'row')}{self._note}", self.table(part)),
+                (f"{part}, {counted(self.rows[part], 'row')}{note}", self.table(part)),
                 (f"{part}, texts with several judgements", self.judgements(part)),
             )
         ]
@@ -173,9 +173,6 @@ class RunResults(SavedRecord):
     @property
     def _note(self) -> str:
         return f" ({self.metrics_note})" if self.metrics_note else ""
-
-    def _comparisons(self) -> list[str]:
-        return comparison_lines(self.comparisons)
 
     def _cost(self) -> str:
         sizes = self.training.parameters

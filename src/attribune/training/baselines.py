@@ -19,7 +19,6 @@ from attribune.models.boosting import BoostingModel, TextColumns, choose_boostin
 from attribune.models.features import SentenceVectors, VectorFeatures
 from attribune.models.linear import LinearModel, choose_c
 from attribune.runs.folder import RunFolder
-from attribune.schema import Schema
 from attribune.schema.columns import column_batches
 from attribune.tasks.base import validation_score
 from attribune.tasks.capabilities import LINEAR, require
@@ -66,13 +65,13 @@ def fit_linear(
     train, validation = (chosen_rows(data.splits[name]) for name in ("train", "validation"))
     model, _ = choose_c(
         None if text is None else text.read_all(train.table),
-        _ids(train, data.schema),
+        train.ids(data.schema),
         schema=data.schema,
         labels=train.labels,
         task=data.task,
         weights=train.weights,
         validation_texts=None if text is None else text.read_all(validation.table),
-        validation_ids=_ids(validation, data.schema),
+        validation_ids=validation.ids(data.schema),
         validation_labels=validation.labels,
         by=by,
         surface=surface,
@@ -97,22 +96,17 @@ def fit_boosting(data: PreparedData, read: Callable[[Any], TextColumns], *, by: 
     train, validation = (chosen_rows(data.splits[name]) for name in ("train", "validation"))
     return choose_boosting(
         read(train.table),
-        _ids(train, data.schema),
+        train.ids(data.schema),
         schema=data.schema,
         labels=train.labels,
         task=data.task,
         weights=train.weights,
         validation_texts=read(validation.table),
-        validation_ids=_ids(validation, data.schema),
+        validation_ids=validation.ids(data.schema),
         validation_labels=validation.labels,
         by=by,
         **options,
     )
-
-
-def _ids(split: PreparedSplit, schema: Schema) -> npt.NDArray[np.int64]:
-    """Return the ids of the attributes of a split, (n, slots)."""
-    return schema.encode(split.table)[0] if len(schema) else np.zeros((len(split.table), 0), np.int64)
 
 
 def fit_frozen(source: DataPlan, data: PreparedData, reporter: Reporter, *, with_weights: bool, by: str) -> LinearModel:

@@ -125,7 +125,7 @@ class UnreadRows:
     ) -> Self:
         """Score the rows of a split with the models beside it, too."""
         texts = plan.text.read_all(split.table)
-        others = beside.logits(texts, _ids(model, split)) if isinstance(beside, Beside) else []
+        others = beside.logits(texts, split.ids(model.input_schema)) if isinstance(beside, Beside) else []
         return cls(texts=texts, labels=split.labels, neural=neural, others=others, clusters=split.clusters)
 
     @classmethod
@@ -255,7 +255,7 @@ def _blend(
     linear, train = beside.linear, chosen_rows(data.splits["train"])
     features = linear.features
     assert isinstance(features, LinearFeatures)
-    owners = owners_of_words(features, training.data.text.read_all(train.table), _ids(model, train))
+    owners = owners_of_words(features, training.data.text.read_all(train.table), train.ids(model.input_schema))
     return Blend(
         features=replace(features, schema=model.input_schema),
         weight=linear.weight,
@@ -266,11 +266,6 @@ def _blend(
         trees_weight=trees_weight,
         trees=beside.trees if trees_weight else None,
     )
-
-
-def _ids(model: ConditionedModel, split: PreparedSplit) -> IntArray:
-    schema = model.input_schema
-    return schema.encode(split.table)[0] if len(schema) else np.zeros((len(split.rows), 0), dtype=np.int64)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -40,7 +40,6 @@ __all__ = [
     "pooled_scores",
     "prepare_folds",
     "scored_rows",
-    "scores_of_fold",
     "without_validation",
 ]
 
@@ -132,11 +131,6 @@ def join_predictions(folder: RunFolder, runs: Sequence[RunFolder], data: Prepare
         if all(name in arrays for arrays in stored)
     }
     write_predictions(folder, _PART, split, logits, task=data.task, schema=data.schema, columns=plan.true_columns)
-
-
-def scores_of_fold(predictor: Predictor, fold: PreparedData) -> TableScores:
-    """Return the scores of the rows that the model of a fold has not read."""
-    return TableScores(predictor, fold.splits[_PART].table)
 
 
 def without_validation(fold: PreparedData) -> PreparedData:

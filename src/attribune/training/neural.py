@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import asdict
 from functools import partial
 from pkgutil import resolve_name
@@ -37,6 +37,7 @@ from attribune.models.folder import SCHEMA, ModelFolder
 from attribune.models.linear import LinearModel
 from attribune.models.transfer import AttributeSource
 from attribune.runs.folder import RunFolder
+from attribune.runs.learner import MethodLearner
 from attribune.runs.recipe import TrainingRecipe
 from attribune.schema import Schema
 from attribune.tasks.capabilities import VALUE_PRIORS, can
@@ -51,7 +52,7 @@ from attribune.training.distributed import (
     refuse_separate_folders,
 )
 from attribune.training.optimizer import MaxHeadNorm, update_rows_alone
-from attribune.training.plan import DataPlan, ModelPlan, TrainingPlan
+from attribune.training.plan import DataPlan, TrainingPlan
 from attribune.training.preparation import PreparedData, encode_labelled, encode_split, encode_validation
 from attribune.training.scoring import selection_metric
 from attribune.training.trainer import AttributeTrainer, training_arguments
@@ -98,7 +99,7 @@ _MANY_ROWS = 500  # of which the prior of new values is learned in some seconds
 
 def train_neural(
     training: TrainingPlan,
-    plan: ModelPlan,
+    plan: MethodLearner,
     folder: RunFolder,
     data: PreparedData,
     reporter: Reporter,
@@ -122,8 +123,8 @@ def train_neural(
         reporter.note(note.text)
     linears = {} if fit_baselines is None else fit_baselines(model)
     outcome = fit(model, train, validation, settings, folder, reporter)
-    if plan.method.further_training:
-        train_further = resolve_name(plan.method.further_training)
+    if plan.options.further_training:
+        train_further = resolve_name(plan.options.further_training)
         outcome["seconds"] += train_further(model, train, settings, reporter, run=_precision(model, settings))
     if model.task.is_tuned and isinstance(validation, EncodedRows):
         _tune_task(model, validation, settings)
@@ -193,15 +194,8 @@ def _fit_on_validation(
 
 
 def _scores(model: ConditionedModel, rows: EncodedRows, settings: TrainingRecipe) -> npt.NDArray[Any]:
-    precision = _precision(model, settings)
-
-    @contextmanager
-    def run() -> Iterator[None]:
-        with torch.inference_mode(), precision():
-            yield
-
     model.eval()
-    return model.evaluate_rows(rows, size=settings.batch_size, run=run)[0]
+    return model.evaluate_rows(rows, size=settings.batch_size, run=_precision(model, settings))[0]
 
 
 def _check_checkpointing(model: ConditionedModel, settings: TrainingRecipe) -> None:
@@ -212,21 +206,21 @@ def _check_checkpointing(model: ConditionedModel, settings: TrainingRecipe) -> N
         )
 
 
-def build_model(plan: ModelPlan, source: DataPlan, data: PreparedData, reporter: Reporter) -> ConditionedModel:
+def build_model(plan: MethodLearner, source: DataPlan, data: PreparedData, reporter: Reporter) -> ConditionedModel:
     """Build the untrained model, with parameters transferred from another run."""
     backbone = plan.backbone
     loaded: str | PreTrainedModel = backbone.name
     tokenizer: PreTrainedTokenizerBase | None
     if backbone.is_pretrained:
         tokenizer = load_tokenizer(backbone.name, revision=backbone.revision)
-    elif plan.transfer is not None and plan.transfer.full_model:
-        loaded, tokenizer = _continued_backbone(plan.transfer.run)
+    elif source.transfer is not None and source.transfer.full_model:
+        loaded, tokenizer = _continued_backbone(source.transfer.run)
     else:
         build = resolve_name(UNTRAINED[backbone.name].builder)
-        loaded, tokenizer = build(backbone, plan.method, source, data, reporter)
+        loaded, tokenizer = build(backbone, plan.options, source, data, reporter)
     options: dict[str, Any] = {
         "task": data.task,
-        "method": plan.method,
+        "method": plan.options,
         "tuning": plan.tuning,
         "attention_dropout": _attention_dropout(plan),
         "revision": backbone.revision,
@@ -236,13 +230,13 @@ def build_model(plan: ModelPlan, source: DataPlan, data: PreparedData, reporter:
     kind = model_class(architecture_of(source.task))
     options |= {name: getattr(backbone, name) for name in kind.head_options}
     model: ConditionedModel = kind.build(loaded, data.schema, **options)
-    if plan.transfer is not None:
-        transferred = AttributeSource.load(plan.transfer.run)
-        transferred.load_into(model, frozen=plan.transfer.frozen, full_model=plan.transfer.full_model)
+    if (transfer := source.transfer) is not None:
+        transferred = AttributeSource.load(transfer.run)
+        transferred.load_into(model, frozen=transfer.frozen, full_model=transfer.full_model)
     return model
 
 
-def _attention_dropout(plan: ModelPlan) -> AttentionDropout:
+def _attention_dropout(plan: MethodLearner) -> AttentionDropout:
     chosen = plan.backbone.attention_dropout
     if chosen == "auto":
         return "off" if plan.tuning == "frozen" else None

@@ -11,7 +11,7 @@ from attribune.core.device import resolve_precision
 from attribune.data.clusters import ClusterSettings
 from attribune.data.texts import TextInput
 from attribune.errors import ConfigError
-from attribune.methods import METHODS, MethodConfig
+from attribune.methods import METHODS
 from attribune.runs.learner import BackboneRecipe, Learner, MethodLearner
 from attribune.runs.recipe import DataRecipe, Recipe, TrainingRecipe, TransferRecipe
 from attribune.schema.kinds import Kind
@@ -23,7 +23,6 @@ __all__ = [
     "IDS",
     "SHUFFLED",
     "DataPlan",
-    "ModelPlan",
     "TrainingPlan",
     "comparison_recipes",
     "settled",
@@ -94,16 +93,6 @@ class DataPlan:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ModelPlan:
-    """A neural model before it is trained; `transfer` is the run from which parameters are loaded."""
-
-    method: MethodConfig
-    tuning: str
-    backbone: BackboneRecipe
-    transfer: TransferRecipe | None
-
-
-@dataclass(frozen=True, kw_only=True)
 class TrainingPlan:
     """One training.
 
@@ -111,7 +100,6 @@ class TrainingPlan:
         recipe: as written into the run's folder and onto its card.
         learner: the method in a backbone, or the baseline.
         data: rows and task.
-        model: the neural model; None for a baseline.
         training: optimisation, with resolved learning rates.
         compared_as: its name among the methods to compare with.
         blends: whether simple models may count beside the network.
@@ -122,7 +110,6 @@ class TrainingPlan:
     recipe: Recipe
     learner: Learner
     data: DataPlan
-    model: ModelPlan | None
     training: TrainingRecipe
     compared_as: str | None = None
     is_candidate: bool = False
@@ -131,19 +118,19 @@ class TrainingPlan:
     @classmethod
     def of(cls, recipe: Recipe, compared_as: str | None = None) -> Self:
         """Resolve a recipe."""
-        learner, model = recipe.learner, None
-        if isinstance(learner, MethodLearner):
-            model = ModelPlan(
-                method=learner.options, tuning=learner.tuning, backbone=recipe.backbone, transfer=recipe.transfer
-            )
+        learner = recipe.learner
         return cls(
             recipe=recipe,
             learner=learner,
             data=DataPlan.of(recipe),
-            model=model,
             training=recipe.training.model_copy(update=learner.rates),
             compared_as=compared_as,
         )
+
+    @property
+    def model(self) -> MethodLearner | None:
+        """The method in a backbone that is trained; None for a baseline."""
+        return self.learner if isinstance(self.learner, MethodLearner) else None
 
     def with_max_length(self, size: int) -> Self:
         """Return the plan with another number of tokens that are read of a text."""

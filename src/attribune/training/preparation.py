@@ -304,6 +304,10 @@ class PreparedSplit:
     weights: npt.NDArray[np.float32] | None = None
     unshuffled: Dataset | None = None
 
+    def ids(self, schema: Schema) -> npt.NDArray[np.int64]:
+        """Return the ids of the attributes of a schema, (n, slots)."""
+        return schema.encode(self.table)[0] if len(schema) else np.zeros((len(self.table), 0), np.int64)
+
     def chosen(self, index: npt.NDArray[np.int64]) -> PreparedSplit:
         """Return some of the rows, by index."""
         return PreparedSplit(

@@ -192,14 +192,9 @@ def score_baselines(
         cases = [("linear", *read), (WHOLE_TEXTS, source, data), *cases[1:]]
     if len(data.schema):
         cases[-1:-1] = [(TEXT_ONLY, source, replace(data, schema=Schema([])))]
-    for method, plan, rows in cases:
+    for method, plan, rows in cases if is_learnable else ():
         text = None if method == "attributes-only" else plan.text
-        if (
-            method in exclude
-            or not is_learnable
-            or not (text or len(data.schema))
-            or (method == TEXT_ONLY and not text)
-        ):
+        if method in exclude or (text is None and not len(data.schema)):
             continue
         row_count = len(data.splits["train"].rows)
         some = f" on {BASELINE_ROWS:,} of {row_count:,} rows" if row_count > BASELINE_ROWS else ""

@@ -61,7 +61,6 @@ from attribune.training.folds import (
     pooled_scores,
     prepare_folds,
     scored_rows,
-    scores_of_fold,
     without_validation,
 )
 from attribune.training.neural import FitBaselines, train_neural
@@ -416,8 +415,8 @@ def _check(plan: TrainingPlan) -> None:
     if process_count() > 1:
         require(plan.data.task, PROCESSES, count=process_count())
     if plan.model is not None:
-        if plan.model.method.is_trained_alone and process_count() > 1:
-            name = plan.model.method.name
+        if plan.model.options.is_trained_alone and process_count() > 1:
+            name = plan.model.name
             raise ConfigError(f"method {name!r} is trained in one process, and there are {process_count()}: start one")
         if plan.model.backbone.is_pretrained:
             load_tokenizer(plan.model.backbone.name, revision=plan.model.backbone.revision)
@@ -540,7 +539,7 @@ def _cross_validate(
         found = _trained(plan_of_fold, run, fold, reporter)
         assert found is not None
         runs.append(run)
-        scores.append(scores_of_fold(found, fold))
+        scores.append(TableScores(found, fold.splits["test"].table))
     if plan.model is not None:
         outcome = read_json(folder.checked(folder.outcome), what="training record")
         outcome |= fit_out_of_fold(plan, predictor, scores, data, reporter)

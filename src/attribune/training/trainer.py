@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -150,15 +150,10 @@ class AttributeTrainer(transformers.Trainer):
             return output
         model.eval()
         size = self.args.per_device_eval_batch_size
-        scores, loss = model.evaluate_rows(rows, size=size, run=self._evaluation_pass)
+        scores, loss = model.evaluate_rows(rows, size=size, run=self.compute_loss_context_manager)
         metrics = {name: metric.value() for name, metric in model.task.metrics(scores, rows.labels).items()}
         metrics = {f"eval_{name}": value for name, value in {"loss": loss, **metrics}.items()}
         return EvalLoopOutput(predictions=scores, label_ids=None, metrics=metrics, num_samples=len(rows))
-
-    @contextmanager
-    def _evaluation_pass(self) -> Iterator[None]:
-        with torch.inference_mode(), self.compute_loss_context_manager():
-            yield
 
     def restore_best_model(self, state: TrainerState, checkpoints: Path) -> None:
         """Load the best model of a training that had ended before it was interrupted.

@@ -27,6 +27,7 @@ from attribune.data.file_options import AS_FOUND, FileOptions, Reading
 from attribune.data.tables import with_reading
 from attribune.errors import ConfigError, numbered_in_file
 from attribune.methods import DEFAULT_METHOD
+from attribune.models.auto import revised_model
 from attribune.models.base import ConditionedModel
 from attribune.models.predictor import Predictor
 from attribune.runs.folder import RunFolder
@@ -152,7 +153,7 @@ def enrol(
             recipe,
             predictor,
             data if data is None else with_reading(data, reading),
-            partial(folder.revised_model, backbone=backbone),
+            partial(revised_model, folder.model, backbone=backbone),
             attributes=None if attributes is None else as_list(attributes),
             values=values or {},
             reading=FileOptions(**reading),

@@ -10,6 +10,7 @@ from typing import TypeAlias
 from attribune.core.checksums import CheckedFiles, check_files
 from attribune.core.config import read_record
 from attribune.core.files import replace_file, write_json
+from attribune.models.auto import revised_model
 from attribune.models.folder import CARD, ModelSnapshot
 from attribune.models.scorer import Scorer
 from attribune.runs.card import has_own_card, run_card
@@ -97,7 +98,7 @@ def replace_with(folder: RunFolder, model: Scorer | ModelSnapshot, record: Recor
 
 def revise_run(folder: RunFolder, change: Change, record: Record, *, backbone: str | Path | None = None) -> None:
     """Load a run's model with a changed schema, and replace the model by it; see `replace_with`."""
-    replace_with(folder, folder.revised_model(change, backbone=backbone), record)
+    replace_with(folder, revised_model(folder.model, change, backbone=backbone), record)
 
 
 def schema_of_training(folder: RunFolder) -> Schema:

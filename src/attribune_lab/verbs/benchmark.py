@@ -195,7 +195,7 @@ def _new(options: argparse.Namespace) -> None:
         text=options.text,
         text_pair=options.text_pair,
         label=options.label,
-        attributes=attribute_list(options.attributes, options.multi_label),
+        attributes=attribute_list(options),
         values=value_files(options.values),
         task=options.task,
         seeds=options.seeds,

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from attribune.apps.cli.arguments import SEVERAL, add_reading, add_setting, add_shared, reading_of
 from attribune.apps.cli.output import tell
+from attribune.core.door import option_of
 from attribune.core.flags import FLAGS, GROUPS
 from attribune.errors import ConfigError
 from attribune.runs.settings_tree import SETTINGS, method_name, override, put
@@ -81,17 +82,7 @@ def recipe_of(options: argparse.Namespace) -> Recipe:
         settings["training"].pop("steps", None)
     values = {path: getattr(options, argument, None) for argument, paths in SETTINGS.items() for path in paths}
     values["data.quoting"] = reading_of(options).quoting
-    values["data.attributes"] = (
-        attribute_list(
-            options.attributes,
-            options.multi_label,
-            options.numeric,
-            options.number,
-            date=options.date,
-            hierarchy=options.hierarchy,
-        )
-        or None
-    )
+    values["data.attributes"] = attribute_list(options) or None
     values["data.values"] = {name: {"table": file} for name, file in value_files(options.values or []).items()} or None
     given = {key: value for key, value in values.items() if value is not None}
     changes = dict(sorted(map(_setting, options.set), key=_names_no_method))
@@ -220,26 +211,16 @@ def _continued_recipe(run: str) -> dict[str, Any]:
     return {**settings, "transfer": {"run": run, "frozen": False, "full_model": True}}
 
 
-def attribute_list(
-    categorical: Sequence[str] | None,
-    multi_label: Sequence[str] | None,
-    numeric: Sequence[str] | None = None,
-    number: Sequence[str] | None = None,
-    *,
-    date: Sequence[str] | None = None,
-    hierarchy: Sequence[str] | None = None,
-) -> list[dict[str, Any]]:
-    """List the attributes as a recipe has them, from the words after the flags."""
-    attributes: list[dict[str, Any]] = [{"kind": "categorical", "name": name} for name in categorical or ()]
-    for item in multi_label or ():
-        name, _, separator = item.partition(":")
-        attributes.append({"kind": "multi_label", "name": name, "separator": separator or None})
-    attributes += [{"kind": "hierarchy", "name": name} for name in hierarchy or ()]
-    attributes += [{"kind": "numeric", "name": name} for name in numeric or ()]
-    attributes += [{"kind": "number", "name": name} for name in number or ()]
-    for item in date or ():
-        name, _, date_format = item.partition(":")
-        attributes.append({"kind": "date", "name": name, "date_format": date_format or None})
+def attribute_list(options: argparse.Namespace) -> list[dict[str, Any]]:
+    """List the attributes as a recipe has them, from the words after the flags that the verb has."""
+    attributes: list[dict[str, Any]] = []
+    for kind in ("categorical", "multi_label", "hierarchy", "numeric", "number", "date"):
+        for item in getattr(options, "attributes" if kind == "categorical" else kind, None) or ():
+            attribute = {"kind": kind, "name": item}
+            if kind in ("multi_label", "date"):
+                attribute["name"], _, option = item.partition(":")
+                attribute[option_of(kind)] = option or None
+            attributes.append(attribute)
     return attributes
 
 

@@ -4,20 +4,22 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from numbers import Real
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, ClassVar, Self, TypeVar
 
+import datasets
 import numpy as np
+import pandas as pd
 import pyarrow as pa
+from scipy.sparse import issparse
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import check_consistent_length, check_is_fitted, column_or_1d
+from sklearn.utils.validation import check_consistent_length, check_is_fitted, column_or_1d, validate_data
 
 from attribune.analysis.explain.run import Asked, check_explains, explain_rows
-from attribune.apps.estimators.inputs import read_columns
 from attribune.apps.estimators.saved import (
     ESTIMATOR,
     PackedPredictor,
@@ -35,15 +37,16 @@ from attribune.core.flags import ARGUMENTS
 from attribune.core.progress import Reporter
 from attribune.data.clusters import ROWS
 from attribune.data.tables import read_table
-from attribune.errors import AttribuneError, ConfigError, ModelFolderError
+from attribune.errors import AttribuneError, ConfigError, DataError, ModelFolderError
 from attribune.models.auto import load_saved, revised_model
 from attribune.models.baselines import BASELINES
 from attribune.models.predictor import Predictor
-from attribune.models.row_inputs import Predictions, RowNames
+from attribune.models.row_inputs import Predictions, RowInput, RowNames
 from attribune.runs.labelled import LabelledRows
 from attribune.runs.loading import load_run, predictor_of
 from attribune.runs.recipe import Recipe
 from attribune.runs.results import RunResults
+from attribune.schema.columns import as_array, column_names
 from attribune.schema.kinds import Kind, as_kinds, nested_columns
 from attribune.training.train import train
 from attribune.values.enrol import Enrolment, learn_values
@@ -152,7 +155,7 @@ class AttributeEstimator(BaseEstimator, ABC):
         epochs: float | None,
     ) -> None:
         """Train in a folder that is removed afterwards, and keep the predictor."""
-        table = read_columns(self, X, self._names, is_fit=True, continues=continues)
+        table = self._read(X, is_fit=True, continues=continues)
         check_consistent_length(table, labels)
         columns = {"label": labels}
         if weight is not None:
@@ -177,6 +180,42 @@ class AttributeEstimator(BaseEstimator, ABC):
             )
             recipe, predictor = load_run(run)
         self.results_, self._recipe, self._predictor, self._packed = results, recipe, predictor, None
+
+    def _read(self, X: Any, *, is_fit: bool, continues: bool = False) -> pa.Table:
+        """Read a table, rows, or texts; the columns of an array are ``x0``, ``x1`` and so on, as in scikit-learn.
+
+        Args:
+            is_fit: whether ``n_features_in_`` and ``feature_names_in_`` are found. Later tables may have other columns
+                beside those that are read, as for a `ColumnTransformer`; later arrays must have as many.
+            continues: whether a training goes on, for which arrays count as later ones.
+
+        Raises:
+            DataError: naming the column that is missing, or column and row of a value that cannot be used.
+            ValueError: of scikit-learn, for an array that is no matrix.
+        """
+        names = self._names
+        if isinstance(X, pd.DataFrame) and is_fit:
+            validate_data(self, X, skip_check_array=True)
+        if _is_array(X):
+            least = 2 if is_fit else 1  # one row is for validation
+            array = validate_data(
+                self, X, reset=is_fit and not continues, dtype=None, ensure_all_finite=False, ensure_min_samples=least
+            )
+            X = {f"x{number}": array[:, number] for number in range(array.shape[1])}
+            if lacking := [name for name in names.columns(X) if name not in X]:
+                raise DataError(
+                    f"an array has no names: its columns are {', '.join(X)}, and the estimator reads "
+                    f"{', '.join(lacking)}; give a table, or build the estimator for these columns, as in text='x0', "
+                    "attributes=['x1'] (what bags or boosts estimators hands them an array)"
+                )
+        columns = RowInput.read(X, names, {}).columns
+        found = {name: as_array(columns[name], column=name) for name in names.columns(column_names(columns))}
+        for name in column_names(columns):
+            if isinstance(name, str) and name not in found:
+                # What cannot be read is left out: perhaps nobody reads it.
+                with suppress(AttribuneError, pa.ArrowException, KeyError, TypeError, ValueError):
+                    found[name] = as_array(columns[name], column=name)
+        return pa.table(found)
 
     def _settings(self, earlier: Path | None) -> dict[str, Any]:
         """Return the settings of the recipe; without rows for a test, whose scores nobody reads."""
@@ -230,7 +269,7 @@ class AttributeEstimator(BaseEstimator, ABC):
     def _predict(self, X: Any) -> Predictions:
         """Return predictions and probabilities by column name."""
         check_is_fitted(self)
-        table = read_columns(self, X, self._names, is_fit=False)
+        table = self._read(X, is_fit=False)
         found: Predictions = self.predictor_.predict(table)
         return found
 
@@ -381,7 +420,7 @@ class AttributeEstimator(BaseEstimator, ABC):
     def _labelled(self, X: Any, y: Any) -> pa.Table:
         """Return rows with their labels, as the training had them."""
         check_is_fitted(self)
-        table = read_columns(self, X, self._names, is_fit=False)
+        table = self._read(X, is_fit=False)
         labels, (name,) = self._label_column(y), self._recipe.label_columns
         check_consistent_length(table, labels)
         return table.drop_columns([name] if name in table.column_names else []).append_column(name, labels)
@@ -422,3 +461,13 @@ def _free_name(name: str, taken: Sequence[str]) -> str:
     while name in taken:
         name += "_"
     return name
+
+
+def _is_array(given: Any) -> bool:
+    """Whether something is a matrix or is to be refused as one, rather than a table, rows or texts."""
+    if issparse(given):  # some sparse matrices are mappings too
+        return True
+    if isinstance(given, Mapping | pd.DataFrame | datasets.Dataset) or hasattr(given, "__arrow_c_stream__"):
+        return False
+    values = list(given[:1]) if isinstance(given, list | tuple | np.ndarray) else []
+    return not values or not isinstance(values[0], str | Mapping | None)

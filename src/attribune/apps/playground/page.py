@@ -158,17 +158,18 @@ def _picker(attribute: FittedAttribute) -> Any:
 
 
 def _ask(session: Session, text: str, *picked: Any) -> str:
-    second, *values = picked if session.reads_pairs else ("", *picked)
-    return answer_html(session.ask(text, _assignments(session, values), second=second))
+    second, assignments = _read(session, picked)
+    return answer_html(session.ask(text, assignments, second=second))
 
 
-def _assignments(session: Session, picked: Sequence[Any]) -> dict[str, list[str]]:
-    """Map each attribute to the values that were picked or typed, without empty ones."""
+def _read(session: Session, picked: Sequence[Any]) -> tuple[str, dict[str, list[str]]]:
+    """Return the second text, if there is one, and for each attribute what was picked or typed, unless it is empty."""
+    second, *given = picked if session.reads_pairs else ("", *picked)
     values = {
         attribute.name: [str(one) for one in (value if isinstance(value, list) else [value]) if one not in (None, "")]
-        for attribute, value in zip(session.attributes, picked, strict=True)
+        for attribute, value in zip(session.attributes, given, strict=True)
     }
-    return {name: listed for name, listed in values.items() if listed}
+    return second, {name: listed for name, listed in values.items() if listed}
 
 
 def _with_alerts(session: Session, handler: Callable[..., str]) -> Callable[..., str]:
@@ -210,8 +211,8 @@ def _compare(session: Session, text: str, attribute: str, first: Any, second: An
     two = [str(one) for one in (first, second) if one not in (None, "")]
     if len(two) < 2 or two[0] == two[1]:
         return '<p role="alert">pick two different values</p>'
-    pair, *values = picked if session.reads_pairs else ("", *picked)
-    answer = session.compare(text, _assignments(session, values), attribute, two, second=pair)
+    pair, assignments = _read(session, picked)
+    answer = session.compare(text, assignments, attribute, two, second=pair)
     return answer_html(answer) + "".join(_about(session, attribute, value) for value in two)
 
 
@@ -241,8 +242,8 @@ def _panel(session: Session, names: Sequence[str], text: gr.Textbox, pickers: Se
 
 
 def _ask_panel(session: Session, text: str, attribute: str, *picked: Any) -> str:
-    pair, *values = picked if session.reads_pairs else ("", *picked)
-    answer = session.ask_panel(text, _assignments(session, values), attribute, second=pair)
+    pair, assignments = _read(session, picked)
+    answer = session.ask_panel(text, assignments, attribute, second=pair)
     return panel_html(answer, attribute)
 
 

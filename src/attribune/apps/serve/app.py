@@ -196,7 +196,7 @@ class _ServicePaths:
     async def health(self) -> Response:
         """Say whether requests are answered."""
         status = "ok" if self._service.batcher.alive else "stopping"
-        if any(model.changed_files() for model in self._service.models.values()):
+        if any(model.files.changed() for model in self._service.models.values()):
             status = "the files of a model were written to"
         return JSONResponse({"status": status}, status_code=200 if status == "ok" else 503)
 

@@ -182,10 +182,6 @@ class ServedModel:
     fixed: str = "it was loaded without `enrol`"
     writer: Writer | None = None
 
-    def changed_files(self) -> list[str]:
-        """Return the files that were written to since the model was loaded, from which it reads on."""
-        return self.files.changed()
-
     @property
     def predictor(self) -> Predictor:
         """Its own predictor."""
@@ -210,7 +206,7 @@ class ServedModel:
 
     def check_files(self) -> None:
         """Raise ModelFolderError when a file was written to from which the model is read."""
-        if changed := self.changed_files():
+        if changed := self.files.changed():
             raise ModelFolderError(
                 f"model {self.name!r} cannot answer: {changed[0]} was written to while the model is read from it. Have "
                 "the runs loaded again (SIGHUP), and replace the folder of a served model as a "
@@ -238,23 +234,21 @@ class ServedModel:
     def _answers(self, columns: Columns, scores: npt.NDArray[np.float32]) -> list[Answer]:
         """Return an answer for each row, with what is not known of its attributes."""
         lists = {name: finite(values) for name, values in self.predictor.task.decode(scores).columns().items()}
+        rows = range(len(next(iter(columns.values()))))
+        return self.answers_of([{name: values[row] for name, values in lists.items()} for row in rows], columns)
+
+    def answers_of(self, outputs: Sequence[Mapping[str, Any]], columns: Columns) -> list[Answer]:
+        """Return the answers to rows whose outputs are known, with what is not known of their attributes."""
         names = list(self.inputs)
         unknown = self.predictor.schema.unknown(columns) if names else {}
         return [
             Answer(
-                output={name: values[row] for name, values in lists.items()},
+                output=dict(output),
                 unknown={name: values[row] for name, values in unknown.items() if values[row]},
                 missing=[name for name in names if columns[name][row] is None],
             )
-            for row in range(len(next(iter(columns.values()))))
+            for row, output in enumerate(outputs)
         ]
-
-    def unknown_and_missing(self, values: Mapping[str, Any]) -> tuple[dict[str, list[str]], list[str]]:
-        """Return, of the values of one text, those that the model does not know, and the attributes without one."""
-        columns = {name: [values.get(name)] for name in self.inputs}
-        unknown = self.predictor.schema.unknown(columns) if columns else {}
-        missing = [name for name, column in columns.items() if column[0] is None]
-        return {name: listed[0] for name, listed in unknown.items() if listed[0]}, missing
 
     def summary(self) -> str:
         """Return a line with its name, task, folder and attributes."""

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import functools
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
 from fastapi import Request
-from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
-from prometheus_client.core import GaugeMetricFamily, Metric
-from prometheus_client.registry import Collector
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
 from attribune.apps.serve.batching import Batcher, Overloaded, Stopping
 from attribune.apps.serve.models import Answer, ServedModel
@@ -58,7 +56,8 @@ class ServiceMetrics:
 
     def watch(self, batcher: Batcher) -> None:
         """Read the queue whenever the metrics are asked for."""
-        self.registry.register(_State(batcher))
+        waiting = Gauge("attribune_queue_size", "Texts that wait.", registry=self.registry)
+        waiting.set_function(lambda: batcher.waiting)
 
     def answered(self, model: ServedModel, answers: Sequence[Answer]) -> None:
         """Count the texts of a request, and what is known of their attributes."""
@@ -77,14 +76,6 @@ class ServiceMetrics:
     def text(self) -> bytes:
         """Render all metrics in Prometheus' text format."""
         return generate_latest(self.registry)
-
-
-class _State(Collector):
-    def __init__(self, batcher: Batcher) -> None:
-        self._batcher = batcher
-
-    def collect(self) -> Iterator[Metric]:
-        yield GaugeMetricFamily("attribune_queue_size", "Texts that wait.", value=self._batcher.waiting)
 
 
 Result = TypeVar("Result")

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import functools
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
@@ -422,24 +421,14 @@ class ValuePaths:
         self._adding.add(key)
         abandoned = threading.Event()
         try:
-            learn = functools.partial(_learn, asked, functools.partial(self._give_way, abandoned))
+            learn = partial(_learn, asked, partial(self._give_way, abandoned))
             learned = await asyncio.wrap_future(self._service.batcher.call(learn, rows=asked.rows))
             await asyncio.wrap_future(self._writer.add(asked.model, learned))
         finally:
             abandoned.set()
             self._adding.discard(key)
         self._service.metrics.enrolments.labels(asked.model.name).inc()
-        enrolled = learned.enrolled
-        return {
-            "model": asked.model.name,
-            "attribute": enrolled.attribute,
-            "value": enrolled.value,
-            "rows": enrolled.rows,
-            "loss_before": enrolled.loss_before,
-            "loss_after": enrolled.loss_after,
-            "seconds": learned.seconds,
-            "stored": True,
-        }
+        return {"model": asked.model.name, **asdict(learned.enrolled), "seconds": learned.seconds, "stored": True}
 
     def _give_way(self, abandoned: threading.Event) -> None:
         """Answer those who wait, between two batches of what is learned."""

@@ -21,7 +21,7 @@ from fastapi.responses import JSONResponse, Response, StreamingResponse
 from pydantic import BaseModel, ConfigDict, Field, SkipValidation, StrictBool, StrictFloat, StrictInt, StrictStr
 
 from attribune.apps.serve.batching import Batcher
-from attribune.apps.serve.models import Answer, ServedModel
+from attribune.apps.serve.models import ServedModel
 from attribune.apps.serve.requests import (
     Refused,
     RequestBody,
@@ -376,8 +376,7 @@ class WritingPaths:
         with suppress(CancelledError):
             if job.future.exception() is None:
                 self._service.metrics.wrote(job.asked.model, job.future.result().usage())
-                answer = Answer(output={}, unknown=job.unknown, missing=job.missing)
-                self._service.metrics.answered(job.asked.model, [answer] * job.asked.count)
+                self._service.metrics.answered(job.asked.model, [job.values] * job.asked.count)
 
 
 class _Job:
@@ -394,7 +393,8 @@ class _Job:
         self._loop = asyncio.get_running_loop()
         self._abandoned = threading.Event()
         self._schema: Schema | None = None  # by which the text is written that is in hand
-        self.unknown, self.missing = asked.model.unknown_and_missing(asked.attributes)
+        columns = {name: [asked.attributes.get(name)] for name in asked.model.inputs}
+        (self.values,) = asked.model.answers_of([{}], columns)  # what is known of them, without an output
         self.future: Future[_Written] = batcher.call(self._write, rows=asked.count)
         self.future.add_done_callback(lambda _: self._put(None))
 
@@ -418,7 +418,7 @@ class _Job:
             "object": kind,
             "created": self._created,
             "model": self.asked.model.name,
-            **({} if self._hide_unknown else {"unknown": self.unknown}),
+            **({} if self._hide_unknown else {"unknown": self.values.unknown}),
         }
 
     def answer(self, written: _Written) -> dict[str, Any]:
