@@ -137,7 +137,7 @@ class Window(ABC):
 
     def cut(self, content: list[int], special: SpecialTokens) -> list[int]:
         """Return the part of content ids to keep when they are too many: by default the first ones."""
-        return content[: self.length(special) - len(special)]
+        return content[: self.capacity(special)]
 
     def keep(self, content: list[int], size: int) -> list[int]:
         """Return `size` content ids of one of two texts that share the window: by default the first ones."""
@@ -221,10 +221,6 @@ class HeadTail(Window):
         """Return head and tail, plus the special tokens if these are not counted in."""
         return self.head + self.tail + (0 if self.count_special else len(special))
 
-    def capacity(self, special: SpecialTokens) -> int:
-        """Return the number of content ids of a text that stays whole."""
-        return self.length(special) - len(special)
-
     def cut(self, content: list[int], special: SpecialTokens) -> list[int]:
         """Return the first and the last ids."""
         head, tail = self._content_sizes(special)
@@ -277,10 +273,6 @@ class Chunks(Window):
         if self.stride is None:
             return super().capacity(special)
         return self.chunk - len(special) + (self.count - 1) * self.stride
-
-    def cut(self, content: list[int], special: SpecialTokens) -> list[int]:
-        """Return the first content ids."""
-        return content[: self.capacity(special)]
 
     def fit(self, content: list[int], special: SpecialTokens) -> list[int]:
         """Turn content ids into those of the chunks, all of one length but the last."""
