@@ -116,7 +116,7 @@ class TextEncoder(Reader):
             raise ConfigError(f"the window {str(window)!r} has the sentences of one text: choose chunks for pairs")
         if isinstance(window, SentenceChunks):
             return self._sentence_rows(texts, window)
-        contents = content_ids(self.tokenizer, texts) if texts else []
+        contents = content_ids(self.tokenizer, texts)
         before = [[] for _ in texts] if before is None else before
         rooms = [window.capacity(self.special) - len(ids) for ids in before]
         is_cut = [len(content) > room for content, room in zip(contents, rooms, strict=True)]
@@ -202,7 +202,7 @@ class TextEncoder(Reader):
     def _sentence_rows(self, texts: Sequence[str], window: SentenceChunks) -> TextRows:
         sentences = [window.split(text) for text in texts]
         flat = [one for ones in sentences for one in ones]
-        ids = iter(content_ids(self.tokenizer, flat) if flat else [])
+        ids = iter(content_ids(self.tokenizer, flat))
         contents = [[next(ids) for _ in ones] for ones in sentences]
         return TextRows.without_attributes(
             [window.join(content, self.special) for content in contents],
@@ -221,7 +221,7 @@ class TextEncoder(Reader):
         first_row: int,
     ) -> TextRows:
         seconds = text.read_pairs(columns, first_row=first_row)
-        pairs = list(zip(contents, content_ids(self.tokenizer, seconds) if seconds else [], strict=True))
+        pairs = list(zip(contents, content_ids(self.tokenizer, seconds), strict=True))
         tokens, whole = self.pair_tokens(text), self.window.length(self.special)
         sizes = [whole - len(front) for front in before]
         joined = [

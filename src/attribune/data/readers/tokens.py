@@ -193,7 +193,7 @@ class WordEncoder(TokenReader):
     def _ids(self, words: set[str]) -> dict[str, list[int]]:
         """Tokenize each word alone."""
         ordered = sorted(words)
-        ids = content_ids(self.tokenizer, ordered) if ordered else []
+        ids = content_ids(self.tokenizer, ordered)
         return {word: content or self._unknown() for word, content in zip(ordered, ids, strict=True)}
 
     def _unknown(self) -> list[int]:
@@ -304,7 +304,7 @@ class PassageEncoder(TokenReader):
         questions = list(map(canonical_text, listed_text(columns[question_name], question_name, first_row)))
         cells = listed_text(columns[context_name], context_name, first_row)
         contexts = list(map(as_written, cells))
-        question_ids = content_ids(self.tokenizer, questions) if questions else []
+        question_ids = content_ids(self.tokenizer, questions)
         encoded = self._encoded(list(dict.fromkeys(contexts)))
         tokens = self._pair_tokens(text.separator)
         longest = min(self.task.max_question_length, max(1, (self._room(tokens) - 1) // 2))
