@@ -21,6 +21,7 @@ from attribune.core.arguments import as_list
 from attribune.core.arrays import Array
 from attribune.core.hashing import text_digest, text_numbers
 from attribune.core.wording import counted
+from attribune.data.id_lists import numbered
 from attribune.data.texts import text_digests
 from attribune.errors import ConfigError, DataError
 from attribune.metrics.distributions import distribution_distances, judge_metrics, shares
@@ -273,10 +274,9 @@ def answer_shares(
             f"{source}: none of its {len(table):,} rows has both a text in {', '.join(text)} and an answer in {label}: "
             "check the column names and the strings that mean missing"
         )
-    numbers: dict[bytes | None, int] = {}
-    which = np.array([numbers.setdefault(digests[row], len(numbers)) for row in rows])
+    which = numbered((digests[row] for row in rows), count=len(rows))
     first = rows[np.unique(which, return_index=True)[1]]
-    found = [Counter[str]() for _ in numbers]
+    found = [Counter[str]() for _ in first]
     for number, row in zip(which.tolist(), rows.tolist(), strict=True):
         found[number][str(answers[row])] += 1
     others = [name for name in table.column_names if name not in (*text, label)]
