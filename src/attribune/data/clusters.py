@@ -152,12 +152,17 @@ def _hashes(table: Table, names: Sequence[str]) -> npt.NDArray[np.uint64]:
 
 
 def _values(table: Table, name: str) -> npt.NDArray[np.uint64]:
-    known: list[str] = []
-    for _, columns in column_batches(table, [name]):
-        for cell in columns[name].to_pylist():
-            value = repr(cell) if isinstance(cell, list | dict) else canonical(cell)
-            known.append(f"row {len(known)}" if value is None else f"value {value}")
-    return text_numbers(known)
+    cells = enumerate(_cells(table, name))
+    return text_numbers(f"row {row}" if value is None else f"value {value}" for row, value in cells)
+
+
+def _cells(table: Table, name: str) -> list[str | None]:
+    """Return the cells of a column as texts by which they are compared."""
+    return [
+        repr(cell) if isinstance(cell, list | dict) else canonical(cell)
+        for _, columns in column_batches(table, [name])
+        for cell in columns[name].to_pylist()
+    ]
 
 
 def clustered(metrics: Mapping[str, Metric], clusters: Clusters) -> dict[str, Metric]:
@@ -296,11 +301,7 @@ def _has_same_cells(
     table: datasets.Dataset, name: str, rows: npt.NDArray[np.int64], first: npt.NDArray[np.int64]
 ) -> bool:
     """Whether the cells of a column are the same in these rows as in the first ones of their texts."""
-    cells = [
-        repr(cell) if isinstance(cell, list | dict) else canonical(cell)
-        for _, columns in column_batches(table, [name])
-        for cell in columns[name].to_pylist()
-    ]
+    cells = _cells(table, name)
     return all(cells[row] == cells[start] for row, start in zip(rows.tolist(), first.tolist(), strict=True))
 
 
