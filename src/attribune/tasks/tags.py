@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -109,8 +109,7 @@ _POSITION_CODES = 8  # codes of positions in the id of an unseen tag, of which f
 _TYPE_BYTES = 6
 
 
-def _class_names(classes: Any) -> tuple[str, ...]:
-    return class_names(classes, of="the tags")
+Names = Annotated[tuple[str, ...], BeforeValidator(partial(class_names, of="the tags"))]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -232,7 +231,7 @@ class Tags(TokenTask):
     kind: ClassVar[str] = "tags"
     pipeline: ClassVar[str] = "token-classification"
     input: ClassVar[TaskInput] = WordList()
-    classes: Annotated[tuple[str, ...], BeforeValidator(_class_names)]
+    classes: Names
     scheme: Scheme = "none"
     missing: MissingTexts = MISSING
 
