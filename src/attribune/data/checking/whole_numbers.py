@@ -13,11 +13,12 @@ Shapes: n rows, m distinct numbers, L numbers in the lattice from the lowest to 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
-from attribune.core.arrays import DoubleArray, IntArray
+from attribune.core.arrays import BoolArray, DoubleArray, IntArray
 from attribune.data.checking.judgements import never_twice
 from attribune.data.checking.profiles import Codes, ColumnProfile
 
@@ -228,10 +229,7 @@ def _errors(codes: IntArray, targets: DoubleArray, fold: IntArray) -> DoubleArra
     """
     size = int(codes.max()) + 1
     tried = {weight: np.zeros(len(codes)) for weight in (1.0, 5.0, 25.0, 125.0)}
-    for number in range(_FOLDS):
-        learned, asked = fold != number, fold == number
-        if not learned.any() or not asked.any():
-            continue
+    for learned, asked in _folds(fold):
         mean = targets[learned].mean(0)
         sums = np.zeros((size, targets.shape[1]))
         np.add.at(sums, codes[learned], targets[learned] - mean)
@@ -253,16 +251,21 @@ def _errors_by_size(ranks: IntArray, targets: DoubleArray, fold: IntArray) -> Do
     for pieces in (1, 4, 8):
         near = np.clip(1 - np.abs(below[:, None] * pieces - np.arange(pieces + 1)), 0, None)
         errors = np.zeros(len(ranks))
-        for number in range(_FOLDS):
-            learned, asked = fold != number, fold == number
-            if not learned.any() or not asked.any():
-                continue
+        for learned, asked in _folds(fold):
             mean = targets[learned].mean(0)
             products = near[learned].T @ near[learned] + np.eye(pieces + 1)
             heights = np.linalg.solve(products, near[learned].T @ (targets[learned] - mean))
             errors[asked] = ((targets[asked] - mean - near[asked] @ heights) ** 2).sum(1)
         tried.append(errors)
     return min(tried, key=_mean)
+
+
+def _folds(fold: IntArray) -> Iterator[tuple[BoolArray, BoolArray]]:
+    """Yield the rows (n,) that are learned from and those that are asked for, where there are both."""
+    for number in range(_FOLDS):
+        learned, asked = fold != number, fold == number
+        if learned.any() and asked.any():
+            yield learned, asked
 
 
 def _mean(errors: DoubleArray) -> float:
