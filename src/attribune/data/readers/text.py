@@ -23,6 +23,7 @@ from attribune.data.windows import (
     Window,
     content_ids,
     fair_shares,
+    ids_and_places,
     longest_input,
 )
 from attribune.errors import ConfigError
@@ -179,7 +180,8 @@ class TextEncoder(Reader):
         found = []
         for start in range(0, len(texts), _TEXTS):
             some = texts[start : start + _TEXTS]
-            for row, (one, offsets) in enumerate(zip(some, self._offsets(some), strict=True), start):
+            places = ids_and_places(self.tokenizer, some)
+            for row, (one, (_, offsets)) in enumerate(zip(some, places, strict=True), start):
                 if len(offsets) <= whole:
                     found.append(one)
                 elif shares:
@@ -189,15 +191,10 @@ class TextEncoder(Reader):
         return found
 
     def _kept_parts(self, parts: Sequence[str], whole: int) -> Iterator[str]:
-        offsets = self._offsets(parts)
+        offsets = [own for _, own in ids_and_places(self.tokenizer, parts)]
         sizes = fair_shares([len(own) for own in offsets], whole)
         for part, own, size in zip(parts, offsets, sizes, strict=True):
             yield _pieces(part, own, self.window.keep(list(range(len(own))), size))
-
-    def _offsets(self, texts: Sequence[str]) -> Any:
-        """Return where in each text its ids begin and end."""
-        options = {"add_special_tokens": False, "truncation": False, "verbose": False}
-        return self.tokenizer(list(texts), return_offsets_mapping=True, **options)["offset_mapping"]
 
     def _sentence_rows(self, texts: Sequence[str], window: SentenceChunks) -> TextRows:
         sentences = [window.split(text) for text in texts]

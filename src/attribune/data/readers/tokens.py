@@ -14,7 +14,7 @@ from attribune.core.arrays import IntArray
 from attribune.data.id_lists import IdLists
 from attribune.data.readers.base import Collator, EncodedRows, Pieces, Reader, Reading, TextRows
 from attribune.data.texts import TextInput, canonical_text, listed_text, usual_window
-from attribune.data.windows import Head, PairTokens, SpecialTokens, Window, content_ids, longest_input
+from attribune.data.windows import Head, PairTokens, SpecialTokens, Window, content_ids, ids_and_places, longest_input
 from attribune.errors import ConfigError, DataError, RowError
 from attribune.schema import Schema
 from attribune.schema.columns import as_array, as_written
@@ -351,20 +351,8 @@ class PassageEncoder(TokenReader):
 
     def _encoded(self, contexts: list[str]) -> dict[str, tuple[list[int], IntArray]]:
         """Return the ids of each context, and the characters (T, 2) of each token."""
-        if not contexts:
-            return {}
-        encoded = self.tokenizer(
-            contexts,
-            add_special_tokens=False,
-            truncation=False,
-            padding=False,
-            return_attention_mask=False,
-            return_token_type_ids=False,
-            return_offsets_mapping=True,
-            verbose=False,
-        )
-        pairs = zip(contexts, encoded["input_ids"], encoded["offset_mapping"], strict=True)
-        return {context: (list(ids), _trimmed(context, offsets)) for context, ids, offsets in pairs}
+        found = zip(contexts, ids_and_places(self.tokenizer, contexts), strict=True)
+        return {context: (list(ids), _trimmed(context, offsets)) for context, (ids, offsets) in found}
 
     def _row(
         self, question: list[int], context: str, content: list[int], offsets: IntArray, tokens: PairTokens
