@@ -122,7 +122,7 @@ class TextEncoder(Reader):
         rooms = [window.capacity(self.special) - len(ids) for ids in before]
         is_cut = [len(content) > room for content, room in zip(contents, rooms, strict=True)]
         if text.shares_window and len(text.columns) > 1 and any(is_cut):
-            contents = self._shared(text, columns, contents, rooms, first_row=first_row)
+            contents = self._shared(text, columns, contents, rooms, is_cut, first_row=first_row)
         if text.pair:
             if isinstance(window, Chunks) and window.stride is not None:
                 raise ConfigError(
@@ -141,12 +141,12 @@ class TextEncoder(Reader):
         columns: Mapping[str, Sequence[Any]],
         contents: Sequence[list[int]],
         rooms: Sequence[int],
+        is_cut: Sequence[bool],
         *,
         first_row: int,
     ) -> list[list[int]]:
         """Return the ids of texts of which each column has a fair share where they are too long for their room."""
         parts = text.read_parts(columns, first_row=first_row)
-        is_cut = [len(content) > room for content, room in zip(contents, rooms, strict=True)]
         texts = [list(_with_separators(parts[row], text.separator)) for row, cut in enumerate(is_cut) if cut]
         ids = iter(content_ids(self.tokenizer, [part for row in texts for part in row]))
         shared = iter([[next(ids) for _ in row] for row in texts])
