@@ -19,6 +19,7 @@ import pyarrow as pa
 
 from attribune.core.door import as_argument
 from attribune.core.wording import shortened
+from attribune.data.file_options import file_word
 from attribune.data.span_tags import are_spans
 from attribune.errors import ConfigError, DataError
 from attribune.schema.columns import MISSING, canonical, json_value, require_columns
@@ -95,12 +96,7 @@ class Layout(ABC):
         Args:
             reading: flags with which the file is read, with their values.
         """
-        words = [
-            "attribune",
-            "data",
-            "judgements",
-            f"./{source}" if source.startswith("-") and source != "-" else source,
-        ]
+        words = ["attribune", "data", "judgements", file_word(source)]
         for flag, values in (*self.flags().items(), *reading.items()):
             words += [flag, *values]
         name = re.sub(r"\W+", "-", source.rpartition("/")[2].partition(".")[0]).strip("-") or "table"
