@@ -367,6 +367,11 @@ def parse_window(text: str, *, max_length: int) -> Window:
     return Head(int(length or max_length))
 
 
+_OFF = ("add_special_tokens", "truncation", "padding", "return_attention_mask", "return_token_type_ids", "verbose")
+_WHOLE = dict.fromkeys(_OFF, False)
+"""The options of tokenizers for whole texts, of which nothing but the ids is asked."""
+
+
 def content_ids(tokenizer: Any, texts: list[str]) -> list[list[int]]:
     """Tokenize whole texts, without special tokens and without warnings about their length.
 
@@ -379,15 +384,7 @@ def content_ids(tokenizer: Any, texts: list[str]) -> list[list[int]]:
 
 def _distinct_ids(tokenizer: Any, texts: list[str]) -> list[list[int]]:
     direct = _encodes_plainly(tokenizer)
-    encoded = tokenizer(
-        texts[:1] if direct else texts,
-        add_special_tokens=False,
-        truncation=False,
-        padding=False,
-        return_attention_mask=False,
-        return_token_type_ids=False,
-        verbose=False,
-    )
+    encoded = tokenizer(texts[:1] if direct else texts, **_WHOLE)
     ids = [list(ids) for ids in encoded["input_ids"]]
     if direct:
         # The call has configured the Rust engine, which takes half the time without offsets and masks.
@@ -400,8 +397,7 @@ def ids_and_places(tokenizer: Any, texts: Sequence[str]) -> list[tuple[list[int]
     """Return the content ids of each text, and where in it each of them begins and ends; for fast tokenizers."""
     if not texts:
         return []
-    options = {"add_special_tokens": False, "truncation": False, "padding": False, "verbose": False}
-    encoded = tokenizer(list(texts), return_offsets_mapping=True, **options)
+    encoded = tokenizer(list(texts), return_offsets_mapping=True, **_WHOLE)
     return list(zip(encoded["input_ids"], encoded["offset_mapping"], strict=True))
 
 
