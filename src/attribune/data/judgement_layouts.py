@@ -433,7 +433,7 @@ class PairedLists(Layout):
     def answers(self, row: Mapping[str, Any], question: str) -> Iterator[GivenAnswer]:
         """Read the lists side by side."""
         people = _entries(row[self.people])
-        lists = {name: self._list(row, name) for name in self.questions}
+        lists = {name: _entries(_at(row, self.nested.get(name, (name,)))) for name in self.questions}
         _require_equal({self.people: people, question: lists[question]})
         others = {
             name: one if len(one) == len(people) else [None] * len(people)
@@ -442,9 +442,6 @@ class PairedLists(Layout):
         }
         for number, (judge, label) in enumerate(zip(people, lists[question], strict=True)):
             yield GivenAnswer(judge=judge, label=label, more={name: one[number] for name, one in others.items()})
-
-    def _list(self, row: Mapping[str, Any], name: str) -> list[Any]:
-        return _entries(_at(row, self.nested.get(name, (name,))))
 
     def read(self, question: str) -> Sequence[str]:
         """Return the lists, and the objects that hold some."""

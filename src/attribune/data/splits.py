@@ -286,12 +286,9 @@ def _groups(table: datasets.Dataset, column: str) -> tuple[IntArray, int]:
 def _cells(table: datasets.Dataset, column: str) -> list[str | None]:
     texts: list[str | None] = []
     for first_row, columns in column_batches(table, [column]):
-        texts += [_single(value, column, row) for row, value in enumerate(columns[column].to_pylist(), start=first_row)]
+        for row, value in enumerate(columns[column].to_pylist(), start=first_row):
+            try:
+                texts.append(canonical(value))
+            except DataError as error:
+                raise RowError(f"column {column!r}, ", row, f": {error}") from error
     return texts
-
-
-def _single(value: object, column: str, row: int) -> str | None:
-    try:
-        return canonical(value)
-    except DataError as error:
-        raise RowError(f"column {column!r}, ", row, f": {error}") from error
