@@ -130,6 +130,13 @@ class TokenReader(Reader):
         """Return a `TokenCollator`."""
         return TokenCollator(reading.tokenizer, schema)
 
+    def _stand_in(self, token: int | None, lacking: str) -> int:
+        """Return a token, or the filler of the tokenizer in its place; a ConfigError says what lacking both means."""
+        found = self.special.filler if token is None else token
+        if found is None:
+            raise ConfigError(lacking)
+        return int(found)
+
 
 def window_starts(length: int, *, room: int, step: int) -> IntArray:
     """Return where windows of `room` tokens begin; the last one ends with the text."""
@@ -197,14 +204,11 @@ class WordEncoder(TokenReader):
         return {word: content or self._unknown() for word, content in zip(ordered, ids, strict=True)}
 
     def _unknown(self) -> list[int]:
-        named = (self.tokenizer.unk_token_id, self.special.filler)
-        token = next((token for token in named if token is not None), None)
-        if token is None:
-            raise ConfigError(
-                "a word without tokens needs one to stand for it, but the tokenizer has no unk, bos, eos or pad token: "
-                "set tokenizer.unk_token"
-            )
-        return [int(token)]
+        lacking = (
+            "a word without tokens needs one to stand for it, but the tokenizer has no unk, bos, eos or pad token: "
+            "set tokenizer.unk_token"
+        )
+        return [self._stand_in(self.tokenizer.unk_token_id, lacking)]
 
     def _row(self, words: list[list[int]]) -> TokenRow:
         ids = [token for word in words for token in word]
@@ -333,7 +337,9 @@ class PassageEncoder(TokenReader):
         if separator not in self._tokens:
             found = PairTokens.of(self.tokenizer, segments=self.segments, separator=separator)
             if not found.after and (self.is_causal or not found.before):
-                found = PairTokens(found.before, found.between, (self._end(),), found.second)
+                lacking = "the tokenizer has no token that could stand for no answer: set tokenizer.eos_token"
+                end = self._stand_in(self.tokenizer.eos_token_id, lacking)
+                found = PairTokens(found.before, found.between, (end,), found.second)
             if (room := self._room(found)) < 2:
                 raise ConfigError(
                     f"the window {str(self.window)!r} leaves room for {max(room, 0)} ids of question and context "
@@ -341,13 +347,6 @@ class PassageEncoder(TokenReader):
                 )
             self._tokens[separator] = found
         return self._tokens[separator]
-
-    def _end(self) -> int:
-        named = (self.tokenizer.eos_token_id, self.special.filler)
-        token = next((token for token in named if token is not None), None)
-        if token is None:
-            raise ConfigError("the tokenizer has no token that could stand for no answer: set tokenizer.eos_token")
-        return int(token)
 
     def _encoded(self, contexts: list[str]) -> dict[str, tuple[list[int], IntArray]]:
         """Return the ids of each context, and the characters (T, 2) of each token."""
