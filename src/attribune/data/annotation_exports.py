@@ -173,10 +173,10 @@ def read_judgements(
     question, notes = layout.question(label), list[str]()
     if isinstance(layout, Records) and layout.judge is None:
         table, layout, notes = _judged_by_files(table, layout, sources, [len(one) for one in tables])
-    items = _items(table, layout, question)
+    items, dropped = _items(table, layout, question)
     texts = as_list(text)
-    require_columns(items.table.column_names, texts, source=source)
-    found = _Found(items=items.table, texts=texts or _texts_of(items.table), source=source)
+    require_columns(items.column_names, texts, source=source)
+    found = _Found(items=items, texts=texts or _texts_of(items), source=source)
     needed = [name for name in dict.fromkeys(layout.read(question)) if name in table.column_names]
     cells = {name: [parsed_cell(value) for value in table[name].to_pylist()] for name in needed}
     for number in range(len(table)):
@@ -189,8 +189,8 @@ def read_judgements(
     notes += [*found.left_out_lines(), *found.doubts(), *joined]
     if others := [one for one in layout.questions if one != question and one not in result.column_names]:
         notes.append(f"left out, answers to other questions: {', '.join(others)}")
-    if items.dropped:
-        notes.append(f"left out, columns about the work or made of the judgements: {', '.join(items.dropped)}")
+    if dropped:
+        notes.append(f"left out, columns about the work or made of the judgements: {', '.join(dropped)}")
     return Judgements(
         source=source,
         words=layout.words if label is None else f"{layout.words}, the answers to {question!r}",
@@ -263,16 +263,11 @@ def _judged_by_files(
     return table.append_column(column, [files]), replace(layout, judge=column), [note]
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Items:
-    """The columns of the texts, and those that were dropped."""
+def _items(table: pa.Table, layout: Layout, question: str) -> tuple[pa.Table, list[str]]:
+    """Return the columns that say something of a text, and those that were dropped.
 
-    table: pa.Table
-    dropped: tuple[str, ...]
-
-
-def _items(table: pa.Table, layout: Layout, question: str) -> _Items:
-    """Return the columns that say something of a text; objects that the layout takes apart become several."""
+    Objects that the layout takes apart become several columns.
+    """
     rest = [name for name in table.column_names if name not in layout.of_judgements(question)]
     dropped = layout.dropped(rest)
     names = [name for name in rest if name not in dropped]
@@ -287,7 +282,7 @@ def _items(table: pa.Table, layout: Layout, question: str) -> _Items:
             )
     if not columns:
         raise DataError(f"no column is left for the texts ({', '.join(table.column_names)}): give a table with texts")
-    return _Items(table=pa.table(columns), dropped=tuple(dropped))
+    return pa.table(columns), dropped
 
 
 def _column(values: Sequence[Any], name: str) -> pa.Array:

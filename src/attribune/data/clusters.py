@@ -21,6 +21,7 @@ from attribune.core.arguments import as_list
 from attribune.core.arrays import Array
 from attribune.core.hashing import text_digest, text_numbers
 from attribune.core.wording import counted
+from attribune.data.id_lists import numbered
 from attribune.data.texts import text_digests
 from attribune.errors import ConfigError, DataError
 from attribune.metrics.distributions import distribution_distances, judge_metrics, shares
@@ -151,12 +152,17 @@ def _hashes(table: Table, names: Sequence[str]) -> npt.NDArray[np.uint64]:
 
 
 def _values(table: Table, name: str) -> npt.NDArray[np.uint64]:
-    known: list[str] = []
-    for _, columns in column_batches(table, [name]):
-        for cell in columns[name].to_pylist():
-            value = repr(cell) if isinstance(cell, list | dict) else canonical(cell)
-            known.append(f"row {len(known)}" if value is None else f"value {value}")
-    return text_numbers(known)
+    cells = enumerate(_cells(table, name))
+    return text_numbers(f"row {row}" if value is None else f"value {value}" for row, value in cells)
+
+
+def _cells(table: Table, name: str) -> list[str | None]:
+    """Return the cells of a column as texts by which they are compared."""
+    return [
+        repr(cell) if isinstance(cell, list | dict) else canonical(cell)
+        for _, columns in column_batches(table, [name])
+        for cell in columns[name].to_pylist()
+    ]
 
 
 def clustered(metrics: Mapping[str, Metric], clusters: Clusters) -> dict[str, Metric]:
@@ -273,10 +279,9 @@ def answer_shares(
             f"{source}: none of its {len(table):,} rows has both a text in {', '.join(text)} and an answer in {label}: "
             "check the column names and the strings that mean missing"
         )
-    numbers: dict[bytes | None, int] = {}
-    which = np.array([numbers.setdefault(digests[row], len(numbers)) for row in rows])
+    which = numbered((digests[row] for row in rows), count=len(rows))
     first = rows[np.unique(which, return_index=True)[1]]
-    found = [Counter[str]() for _ in numbers]
+    found = [Counter[str]() for _ in first]
     for number, row in zip(which.tolist(), rows.tolist(), strict=True):
         found[number][str(answers[row])] += 1
     others = [name for name in table.column_names if name not in (*text, label)]
@@ -296,11 +301,7 @@ def _has_same_cells(
     table: datasets.Dataset, name: str, rows: npt.NDArray[np.int64], first: npt.NDArray[np.int64]
 ) -> bool:
     """Whether the cells of a column are the same in these rows as in the first ones of their texts."""
-    cells = [
-        repr(cell) if isinstance(cell, list | dict) else canonical(cell)
-        for _, columns in column_batches(table, [name])
-        for cell in columns[name].to_pylist()
-    ]
+    cells = _cells(table, name)
     return all(cells[row] == cells[start] for row, start in zip(rows.tolist(), first.tolist(), strict=True))
 
 

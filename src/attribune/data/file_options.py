@@ -9,7 +9,7 @@ from typing import Any, Self, TypedDict, cast
 
 from attribune.errors import ConfigError
 
-__all__ = ["AS_FOUND", "FORMATS", "FileForm", "FileOptions", "Reading", "ReadingOfAll"]
+__all__ = ["AS_FOUND", "FORMATS", "FileForm", "FileOptions", "Reading", "ReadingOfAll", "as_flag", "file_word"]
 
 FORMATS = ("csv", "tsv", "jsonl", "ndjson", "json", "parquet", "feather", "arrow", "xlsx", "xls", "xlsb", "ods")
 """What a file can hold."""
@@ -99,7 +99,7 @@ class FileOptions:
     @classmethod
     def flags(cls) -> dict[str, dict[str, Any]]:
         """Return the flag of each option, such as ``--file-format``, with its options for argparse."""
-        return {f"--{one.name.replace('_', '-')}": dict(one.metadata) for one in fields(cls)}
+        return {as_flag(one.name): dict(one.metadata) for one in fields(cls)}
 
     @property
     def field_delimiter(self) -> str:
@@ -119,7 +119,7 @@ class FileOptions:
         if self.quoting is not None:
             given["quoting"] = "double" if self.quoting else "none"
         values = {name: list(value) if name == "columns" else [str(value)] for name, value in given.items()}
-        return {f"--{name.replace('_', '-')}": listed for name, listed in values.items()}
+        return {as_flag(name): listed for name, listed in values.items()}
 
     def beside(self, source: object) -> FileOptions:
         """Return how another table than that of the rows is read, such as one that describes values.
@@ -135,6 +135,16 @@ class FileOptions:
 
 AS_FOUND = FileOptions()
 """All of it is found."""
+
+
+def as_flag(name: str) -> str:
+    """Return the flag of an argument, such as ``--text-pair``."""
+    return f"--{name.replace('_', '-')}"
+
+
+def file_word(name: str) -> str:
+    """Return the name of a file as a word of the command line, where one that begins with a dash would be a flag."""
+    return f"./{name}" if name.startswith("-") and name != "-" else name
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -19,6 +19,7 @@ import pyarrow as pa
 
 from attribune.core.door import as_argument
 from attribune.core.wording import shortened
+from attribune.data.file_options import file_word
 from attribune.data.span_tags import are_spans
 from attribune.errors import ConfigError, DataError
 from attribune.schema.columns import MISSING, canonical, json_value, require_columns
@@ -95,12 +96,7 @@ class Layout(ABC):
         Args:
             reading: flags with which the file is read, with their values.
         """
-        words = [
-            "attribune",
-            "data",
-            "judgements",
-            f"./{source}" if source.startswith("-") and source != "-" else source,
-        ]
+        words = ["attribune", "data", "judgements", file_word(source)]
         for flag, values in (*self.flags().items(), *reading.items()):
             words += [flag, *values]
         name = re.sub(r"\W+", "-", source.rpartition("/")[2].partition(".")[0]).strip("-") or "table"
@@ -437,7 +433,7 @@ class PairedLists(Layout):
     def answers(self, row: Mapping[str, Any], question: str) -> Iterator[GivenAnswer]:
         """Read the lists side by side."""
         people = _entries(row[self.people])
-        lists = {name: self._list(row, name) for name in self.questions}
+        lists = {name: _entries(_at(row, self.nested.get(name, (name,)))) for name in self.questions}
         _require_equal({self.people: people, question: lists[question]})
         others = {
             name: one if len(one) == len(people) else [None] * len(people)
@@ -446,9 +442,6 @@ class PairedLists(Layout):
         }
         for number, (judge, label) in enumerate(zip(people, lists[question], strict=True)):
             yield GivenAnswer(judge=judge, label=label, more={name: one[number] for name, one in others.items()})
-
-    def _list(self, row: Mapping[str, Any], name: str) -> list[Any]:
-        return _entries(_at(row, self.nested.get(name, (name,))))
 
     def read(self, question: str) -> Sequence[str]:
         """Return the lists, and the objects that hold some."""

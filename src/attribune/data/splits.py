@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from attribune.core.arguments import checked_arguments
 from attribune.core.arrays import IntArray
+from attribune.data.id_lists import numbered
 from attribune.data.texts import text_digests
 from attribune.errors import ConfigError, DataError, RowError
 from attribune.schema.columns import canonical, column_batches
@@ -115,7 +116,8 @@ def split_table(
     texts = _text_groups(table, text)
     without_group = apart = shared = 0
     if by == "time":
-        part = _by_time(_times(table, str(column), date_format), fractions)
+        times = read_times(_cells(table, str(column)), column=str(column), date_format=date_format)
+        part = _by_time(times, fractions)
     elif by == "random":
         part = _by_group(texts, fractions, seed=seed, unit="texts")
     else:
@@ -270,36 +272,23 @@ def _by_time(times: npt.NDArray[Any], fractions: Sequence[float]) -> IntArray:
 
 def _text_groups(table: datasets.Dataset, text: Sequence[str]) -> IntArray:
     """Number the texts; rows without text have nothing in common."""
-    numbers: dict[bytes | int, int] = {}
-    groups = [
-        numbers.setdefault(row if digest is None else digest, len(numbers))
-        for row, digest in enumerate(text_digests(table, text))
-    ]
-    return np.array(groups, dtype=np.int64)
+    digests = text_digests(table, text)
+    return numbered((row if digest is None else digest for row, digest in enumerate(digests)), count=len(digests))
 
 
 def _groups(table: datasets.Dataset, column: str) -> tuple[IntArray, int]:
     """Number the groups, and count the rows without one; each of those is a group of its own."""
-    numbers: dict[str | int, int] = {}
-    groups: list[int] = []
-    alone = 0
-    for first_row, columns in column_batches(table, [column]):
-        for row, value in enumerate(columns[column].to_pylist(), start=first_row):
-            name = _single(value, column, row)
-            alone += name is None
-            groups.append(numbers.setdefault(row if name is None else name, len(numbers)))
-    return np.array(groups, dtype=np.int64), alone
+    names = _cells(table, column)
+    groups = numbered((row if name is None else name for row, name in enumerate(names)), count=len(names))
+    return groups, names.count(None)
 
 
-def _times(table: datasets.Dataset, column: str, date_format: str | None) -> npt.NDArray[Any]:
+def _cells(table: datasets.Dataset, column: str) -> list[str | None]:
     texts: list[str | None] = []
     for first_row, columns in column_batches(table, [column]):
-        texts += [_single(value, column, row) for row, value in enumerate(columns[column].to_pylist(), start=first_row)]
-    return read_times(texts, column=column, date_format=date_format)
-
-
-def _single(value: object, column: str, row: int) -> str | None:
-    try:
-        return canonical(value)
-    except DataError as error:
-        raise RowError(f"column {column!r}, ", row, f": {error}") from error
+        for row, value in enumerate(columns[column].to_pylist(), start=first_row):
+            try:
+                texts.append(canonical(value))
+            except DataError as error:
+                raise RowError(f"column {column!r}, ", row, f": {error}") from error
+    return texts

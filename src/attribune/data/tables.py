@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from importlib import metadata
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self, TypeAlias, Unpack
+from typing import Any, Self, TypeAlias, Unpack
 
 import datasets
 import pandas as pd
@@ -24,9 +24,6 @@ from attribune.data.table_files import ENDINGS, file_form, frame_table, plain_ta
 from attribune.data.text_files import STDIN, checked_columns, standard_input
 from attribune.errors import ConfigError, DataError
 from attribune.schema.columns import as_table
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 __all__ = [
     "IN_MEMORY",
@@ -305,8 +302,7 @@ def common_form(sources: Sequence[Source], options: FileOptions) -> FileForm | N
         file = standard_input(options.file_format) if path == STDIN else Path(path)
         if not file.exists():
             return None
-        own = source.reading if isinstance(source, TableFile) else AS_FOUND
-        forms.add(file_form(file, options=replace(own, **options.given())))
+        forms.add(file_form(file, options=options_of(source, **options.given())))
     return forms.pop() if len(forms) == 1 else None
 
 
@@ -388,9 +384,7 @@ def sample_data(films: int | None = 12, *, plots: bool = False) -> pd.DataFrame:
     """
     if films is not None and films < 1:
         raise ConfigError(f"films is {films}: give at least 1, or None for all")
-    lines = pd.read_csv(_sample_path(), usecols=list(_SAMPLE_COLUMNS), dtype=str, keep_default_na=False)[
-        list(_SAMPLE_COLUMNS)
-    ]
+    lines = pd.read_csv(_sample_path(), usecols=_SAMPLE_COLUMNS, dtype=str, keep_default_na=False)[_SAMPLE_COLUMNS]
     if not plots:
         lines = lines[lines["category"] != _SAMPLE_PLOT]
     if films is not None:

@@ -159,16 +159,12 @@ class TextInput:
         given = {"columns": columns, "prompt": prompt, "pair": pair, "negative": negative, "written": written}
         names = {name: tuple(as_list(value)) for name, value in given.items()}
         return cls(
-            names["columns"],
+            **names,
             separator=separator,
             window=window,
-            prompt=names["prompt"],
             chat=chat,
-            pair=names["pair"],
             truncation=truncation,
-            negative=names["negative"],
             shares_window=shares_window,
-            written=names["written"],
         )
 
     @classmethod

@@ -31,6 +31,7 @@ __all__ = [
     "Window",
     "content_ids",
     "fair_shares",
+    "ids_and_places",
     "longest_input",
     "parse_window",
     "shares",
@@ -137,7 +138,7 @@ class Window(ABC):
 
     def cut(self, content: list[int], special: SpecialTokens) -> list[int]:
         """Return the part of content ids to keep when they are too many: by default the first ones."""
-        return content[: self.length(special) - len(special)]
+        return content[: self.capacity(special)]
 
     def keep(self, content: list[int], size: int) -> list[int]:
         """Return `size` content ids of one of two texts that share the window: by default the first ones."""
@@ -221,10 +222,6 @@ class HeadTail(Window):
         """Return head and tail, plus the special tokens if these are not counted in."""
         return self.head + self.tail + (0 if self.count_special else len(special))
 
-    def capacity(self, special: SpecialTokens) -> int:
-        """Return the number of content ids of a text that stays whole."""
-        return self.length(special) - len(special)
-
     def cut(self, content: list[int], special: SpecialTokens) -> list[int]:
         """Return the first and the last ids."""
         head, tail = self._content_sizes(special)
@@ -277,10 +274,6 @@ class Chunks(Window):
         if self.stride is None:
             return super().capacity(special)
         return self.chunk - len(special) + (self.count - 1) * self.stride
-
-    def cut(self, content: list[int], special: SpecialTokens) -> list[int]:
-        """Return the first content ids."""
-        return content[: self.capacity(special)]
 
     def fit(self, content: list[int], special: SpecialTokens) -> list[int]:
         """Turn content ids into those of the chunks, all of one length but the last."""
@@ -374,6 +367,11 @@ def parse_window(text: str, *, max_length: int) -> Window:
     return Head(int(length or max_length))
 
 
+_OFF = ("add_special_tokens", "truncation", "padding", "return_attention_mask", "return_token_type_ids", "verbose")
+_WHOLE = dict.fromkeys(_OFF, False)
+"""The options of tokenizers for whole texts, of which nothing but the ids is asked."""
+
+
 def content_ids(tokenizer: Any, texts: list[str]) -> list[list[int]]:
     """Tokenize whole texts, without special tokens and without warnings about their length.
 
@@ -386,21 +384,21 @@ def content_ids(tokenizer: Any, texts: list[str]) -> list[list[int]]:
 
 def _distinct_ids(tokenizer: Any, texts: list[str]) -> list[list[int]]:
     direct = _encodes_plainly(tokenizer)
-    encoded = tokenizer(
-        texts[:1] if direct else texts,
-        add_special_tokens=False,
-        truncation=False,
-        padding=False,
-        return_attention_mask=False,
-        return_token_type_ids=False,
-        verbose=False,
-    )
+    encoded = tokenizer(texts[:1] if direct else texts, **_WHOLE)
     ids = [list(ids) for ids in encoded["input_ids"]]
     if direct:
         # The call has configured the Rust engine, which takes half the time without offsets and masks.
         encodings = tokenizer.backend_tokenizer.encode_batch_fast(texts[1:], add_special_tokens=False)
         ids.extend(encoding.ids for encoding in encodings)
     return ids
+
+
+def ids_and_places(tokenizer: Any, texts: Sequence[str]) -> list[tuple[list[int], list[tuple[int, int]]]]:
+    """Return the content ids of each text, and where in it each of them begins and ends; for fast tokenizers."""
+    if not texts:
+        return []
+    encoded = tokenizer(list(texts), return_offsets_mapping=True, **_WHOLE)
+    return list(zip(encoded["input_ids"], encoded["offset_mapping"], strict=True))
 
 
 def _encodes_plainly(tokenizer: Any) -> bool:

@@ -86,7 +86,27 @@ def fit_descriptions(
         DataError: for a table that cannot be used, naming column and row.
     """
     with _named(values):
-        return _fit(values, attribute, missing)
+        keys, rows = _read_values(values, attribute.spec, missing=missing)
+        ids = attribute.values.ids(keys)
+        trained = rows[(ids > 0) & (attribute.counts[ids] > 0)]
+        if not len(trained):
+            raise DataError(
+                f"{values.source} describes none of the {int((attribute.counts[1:] > 0).sum()):,} values of "
+                f"{attribute.name!r} in the training rows ({_first(attribute.values)}), but {_first(keys)}: "
+                f"check the column {values.key!r}"
+            )
+        specs, notes = _specs(values, missing)
+        fitted = [_fit_field(spec, values, rows, trained, missing) for spec in specs]
+    known = ids > 0
+    features = np.zeros((attribute.size, sum(one.width for one, _ in fitted)), np.float32)
+    features[ids[known]] = np.concatenate([block for _, block in fitted], axis=1)[known]
+    listed = ", ".join(f"{spec.name} ({spec.kind})" for spec in specs)
+    first = (
+        f"values of {attribute.name!r}: {len(trained):,} in training rows are described in {len(keys):,} rows of "
+        f"{values.source} by {listed}"
+    )
+    fields = tuple(one for one, _ in fitted)
+    return ValueDescriptions(fields=fields, features=features, own_vectors=values.own_vectors), [first, *notes]
 
 
 def describe(
@@ -103,38 +123,6 @@ def describe(
         keys, rows = _read_values(values, spec, missing=missing)
         blocks = [_encode(one, values, rows, missing) for one in description.fields]
         return keys, np.concatenate(blocks, axis=1)
-
-
-def _fit(
-    values: ValueTable, attribute: FittedAttribute, missing: frozenset[str]
-) -> tuple[ValueDescriptions, list[str]]:
-    keys, rows = _read_values(values, attribute.spec, missing=missing)
-    ids = attribute.values.ids(keys)
-    trained = rows[(ids > 0) & (attribute.counts[ids] > 0)]
-    if not len(trained):
-        raise DataError(
-            f"{values.source} describes none of the {int((attribute.counts[1:] > 0).sum()):,} values of "
-            f"{attribute.name!r} in the training rows ({_first(attribute.values)}), but {_first(keys)}: "
-            f"check the column {values.key!r}"
-        )
-    specs, notes = _specs(values, missing)
-    fitted, blocks = [], []
-    for spec in specs:
-        if isinstance(spec, Text) and spec.encoder is None:
-            spec = replace(spec, encoder=values.encoder, revision=values.revision)
-        one, features = _fit_field(spec, values, rows, trained, missing)
-        fitted.append(one)
-        blocks.append(features)
-    features = np.zeros((attribute.size, sum(one.width for one in fitted)), np.float32)
-    known = ids > 0
-    features[ids[known]] = np.concatenate(blocks, axis=1)[known]
-    listed = ", ".join(f"{spec.name} ({spec.kind})" for spec in specs)
-    first = (
-        f"values of {attribute.name!r}: {len(trained):,} in training rows are described in {len(keys):,} rows of "
-        f"{values.source} by {listed}"
-    )
-    description = ValueDescriptions(fields=tuple(fitted), features=features, own_vectors=values.own_vectors)
-    return description, [first, *notes]
 
 
 def _read_values(values: ValueTable, spec: Kind, *, missing: frozenset[str]) -> tuple[list[str], npt.NDArray[np.int64]]:
@@ -216,6 +204,8 @@ def _fit_field(
     missing: frozenset[str],
 ) -> tuple[FittedField, FloatArray]:
     """Fit a column on the rows of training values; returns it, and the features of all rows."""
+    if isinstance(spec, Text) and spec.encoder is None:
+        spec = replace(spec, encoder=values.encoder, revision=values.revision)
     column = _column(values.table, spec.name)
     if isinstance(spec, Categorical | MultiLabel):
         fitter = AttributeFitter(spec, missing=missing)

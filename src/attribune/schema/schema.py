@@ -325,14 +325,11 @@ def _check_describable(attributes: Sequence[Kind], values: Mapping[str, ValueTab
                 f"values of {name!r} are described, which is no attribute (attributes: {', '.join(kinds) or 'none'})"
             )
         if not kinds[name].lists_values:
+            what = kinds[name].kind if isinstance(kinds[name], Numeric) else "hashed"
             raise ConfigError(
-                f"the values of attribute {name!r} are not listed (it is {_unlisted(kinds[name])}), so that none can "
-                "be described: leave its table of values out"
+                f"the values of attribute {name!r} are not listed (it is {what}), so that none can be described: leave "
+                "its table of values out"
             )
-
-
-def _unlisted(spec: Kind) -> str:
-    return spec.kind if isinstance(spec, Numeric) else "hashed"
 
 
 def _canonical_texts(missing: Sequence[str]) -> frozenset[str]:

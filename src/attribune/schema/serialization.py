@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, replace
 from itertools import pairwise
 from pathlib import Path
@@ -154,17 +155,25 @@ def _unwritten(what: str, path: Path, error: OSError) -> ModelFolderError:
     )
 
 
+@contextmanager
+def _file_beside(entry: Mapping[str, Any], key: str, folder: Path | None, *, what: str) -> Iterator[Path]:
+    """Give the file that an entry names; a ValueError says what is in it when it is none, or cannot be read."""
+    name = entry[key]
+    if folder is None or not isinstance(name, str) or Path(name).name != name:
+        raise ValueError(f"{key} {name!r} is not a file beside the schema's")
+    named = what.format(folder / name)
+    try:
+        yield folder / name
+    except OSError as error:
+        raise ValueError(f"{named} cannot be read ({error.strerror or error})") from error
+    except (SafetensorError, KeyError, ValueError) as error:
+        raise ValueError(f"{named} are truncated or foreign ({error})") from error
+
+
 def _values_in(entry: Mapping[str, Any], folder: Path | None) -> tuple[Vocabulary, npt.NDArray[np.int64]]:
     """Read the values and counts of an entry from a file of their own; ValueError when it is none."""
-    name = entry["values_file"]
-    if folder is None or not isinstance(name, str) or Path(name).name != name:
-        raise ValueError(f"values_file {name!r} is not a file beside the schema's")
-    try:
-        values, counts = Vocabulary.read(folder / name)
-    except OSError as error:
-        raise ValueError(f"its values, {folder / name}, cannot be read ({error.strerror or error})") from error
-    except ValueError as error:
-        raise ValueError(f"its values, {folder / name}, are truncated or foreign ({error})") from error
+    with _file_beside(entry, "values_file", folder, what="its values, {},") as file:
+        values, counts = Vocabulary.read(file)
     return values, np.concatenate([np.array(entry["counts"], dtype=np.int64), counts])
 
 
@@ -219,25 +228,16 @@ def _description_from_dict(about: Mapping[str, Any], size: int, folder: Path | N
         fields.append(FittedField(spec=spec, categories=categories, slots=slots, mean=mean, scale=scale))
     if not isinstance(about["own_vectors"], bool):
         raise ValueError(f"own_vectors is {about['own_vectors']!r}")
-    features = _features_in(about["features_file"], folder) if "features_file" in about else about["features"]
+    if "features_file" in about:
+        with _file_beside(about, "features_file", folder, what="the descriptions {}") as file:
+            features = load(file.read_bytes())["features"]
+    else:
+        features = about["features"]
     features = np.array(features, dtype=np.float32)
     width = sum(one.width for one in fields)
     if features.shape != (size, width) or not np.isfinite(features).all():
         raise ValueError(f"the descriptions have shape {features.shape} for {size} ids and {width} features")
     return ValueDescriptions(fields=tuple(fields), features=features, own_vectors=about["own_vectors"])
-
-
-def _features_in(name: Any, folder: Path | None) -> npt.NDArray[np.float32]:
-    """Read a file of descriptions; ValueError when it is none."""
-    if folder is None or not isinstance(name, str) or Path(name).name != name:
-        raise ValueError(f"features_file {name!r} is not a file beside the schema's")
-    try:
-        features: npt.NDArray[np.float32] = load((folder / name).read_bytes())["features"]
-    except OSError as error:
-        raise ValueError(f"the descriptions {folder / name} cannot be read ({error.strerror or error})") from error
-    except (SafetensorError, KeyError, ValueError) as error:
-        raise ValueError(f"the descriptions {folder / name} are truncated or foreign ({error})") from error
-    return features
 
 
 def _check_parts(

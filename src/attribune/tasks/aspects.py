@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
 
 import numpy as np
@@ -37,10 +38,6 @@ if TYPE_CHECKING:
 __all__ = ["Aspects"]
 
 
-def _aspect_names(names: Any) -> tuple[str, ...]:
-    return class_names(names, of="the list of aspects", least=1)
-
-
 def _class_lists(classes: Any, info: ValidationInfo) -> tuple[tuple[str, ...], ...]:
     """Return one tuple of class names per aspect."""
     names = info.data.get("names", ())
@@ -61,7 +58,7 @@ def _class_lists(classes: Any, info: ValidationInfo) -> tuple[tuple[str, ...], .
     return tuple(class_names(part, of=f"the aspect {name!r}") for name, part in zip(names, lists, strict=True))
 
 
-Names = Annotated[tuple[str, ...], BeforeValidator(_aspect_names)]
+Names = Annotated[tuple[str, ...], BeforeValidator(partial(class_names, of="the list of aspects", least=1))]
 ClassLists = Annotated[
     tuple[str, ...] | tuple[tuple[str, ...], ...] | Mapping[str, Sequence[str]], BeforeValidator(_class_lists)
 ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Annotated, Any, ClassVar, Self
 
 import numpy as np
@@ -31,10 +32,6 @@ from attribune.tasks.labels import (
 __all__ = ["Classification"]
 
 
-def _class_names(classes: Any) -> tuple[str, ...]:
-    return class_names(classes, of="the classification", least=1)
-
-
 def _checked_weights(weights: Any, info: ValidationInfo) -> tuple[float, ...] | None:
     if weights is None or "classes" not in info.data:
         return None
@@ -54,7 +51,7 @@ def _checked_weights(weights: Any, info: ValidationInfo) -> tuple[float, ...] | 
     return tuple(float(number) for number in numbers)
 
 
-Classes = Annotated[int | tuple[str, ...], BeforeValidator(_class_names)]
+Classes = Annotated[int | tuple[str, ...], BeforeValidator(partial(class_names, of="the classification", least=1))]
 ClassWeights = Annotated[tuple[float, ...], BeforeValidator(_checked_weights)]
 
 

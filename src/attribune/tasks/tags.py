@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -109,8 +109,7 @@ _POSITION_CODES = 8  # codes of positions in the id of an unseen tag, of which f
 _TYPE_BYTES = 6
 
 
-def _class_names(classes: Any) -> tuple[str, ...]:
-    return class_names(classes, of="the tags")
+Names = Annotated[tuple[str, ...], BeforeValidator(partial(class_names, of="the tags"))]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -166,7 +165,7 @@ class TagLists(PerToken):
 
     def class_notes(self, labels: Array) -> list[Finding]:
         """Say which tags keep the others from being counted as entities, and which are written in several ways."""
-        counts = count_classes(np.array([tag for label in labels for tag in label], dtype=np.int64), self.classes)
+        counts = count_classes(_flat_ids(labels), self.classes)
         found = alike_classes(counts)
         others = [tag for tag in self.classes if split_tag(tag) is None]
         if self.scheme == "none" and others and any(map(_marks_an_entity, self.classes)):
@@ -182,8 +181,7 @@ class TagLists(PerToken):
     def proper_score(self, logits: Array, labels: Array) -> Metric | None:
         """Return the log loss of a tag."""
         sizes = [len(label) for label in labels]
-        true = np.array([tag for label in labels for tag in label], dtype=np.int64)
-        nats = log_losses(-log_softmax(self.flat(logits)[0], axis=1), true)
+        nats = log_losses(-log_softmax(self.flat(logits)[0], axis=1), _flat_ids(labels))
         of_rows = np.bincount(np.repeat(np.arange(len(sizes)), sizes), weights=nats, minlength=len(sizes))
         return metric.ratio("log_loss", of_rows, sizes)
 
@@ -200,9 +198,8 @@ class TagLists(PerToken):
     def packed(self, arrays: Mapping[str, Array]) -> dict[str, Array]:
         """Store the words of all rows one after the other, with the number of words of each row."""
         words = np.array([len(label) for label in arrays["labels"]], dtype=np.int64)
-        labels = np.array([tag for label in arrays["labels"] for tag in label], dtype=np.int64)
         logits = np.concatenate([np.zeros((0, len(self.classes)), dtype=np.float32), *arrays["logits"]])
-        return {**arrays, "labels": labels, "logits": logits, "words": words}
+        return {**arrays, "labels": _flat_ids(arrays["labels"]), "logits": logits, "words": words}
 
     def unpacked(self, arrays: Mapping[str, Array]) -> dict[str, Array]:
         """Undo `packed`."""
@@ -232,7 +229,7 @@ class Tags(TokenTask):
     kind: ClassVar[str] = "tags"
     pipeline: ClassVar[str] = "token-classification"
     input: ClassVar[TaskInput] = WordList()
-    classes: Annotated[tuple[str, ...], BeforeValidator(_class_names)]
+    classes: Names
     scheme: Scheme = "none"
     missing: MissingTexts = MISSING
 
@@ -316,8 +313,7 @@ class Tags(TokenTask):
         if len(logits) != len(labels) or any(len(row) != size for row, size in zip(logits, sizes, strict=True)):
             raise DataError("the rows have other numbers of words than of tags: give the labels of the same rows")
         rows = np.repeat(np.arange(len(sizes)), sizes)
-        true = np.array([tag for label in labels for tag in label], dtype=np.int64)
-        predicted = flat.argmax(axis=1)
+        true, predicted = _flat_ids(labels), flat.argmax(axis=1)
         hits = np.bincount(rows[true == predicted], minlength=len(sizes))
         result = [metric.ratio("accuracy", hits, sizes)]
         if self.scheme == "conll":
@@ -330,9 +326,13 @@ class Tags(TokenTask):
 
     def majority(self, train_labels: Array, labels: Array) -> dict[str, Metric]:
         """Return the metrics of the most frequent tag of the training rows for every word."""
-        ids = np.array([tag for label in train_labels for tag in label], dtype=np.int64)
-        prior = log_frequencies(ids, self.outputs)
+        prior = log_frequencies(_flat_ids(train_labels), self.outputs)
         return self.metrics(object_array([np.tile(prior, (len(label), 1)) for label in labels]), labels)
+
+
+def _flat_ids(labels: Array) -> Array:
+    """Return the ids (N,) of the tags of all rows, one after the other."""
+    return np.array([tag for label in labels for tag in label], dtype=np.int64)
 
 
 def _marks_an_entity(tag: str) -> bool:

@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from attribune.core.arrays import IntArray
 from attribune.data.checking.profiles import ColumnProfile, column_codes, joint_codes
+from attribune.data.id_lists import numbered
 from attribune.data.selection import placeholder_finding, placeholder_texts
 from attribune.findings import Finding
 from attribune.schema.reports import FIRST_ROWS
@@ -83,8 +84,7 @@ def _numbers(column: pa.ChunkedArray) -> IntArray:
     """Number the values of a column, lists and objects too."""
     if not pa.types.is_nested(column.type):
         return column_codes(column).codes
-    known: dict[str, int] = {}
-    return np.array([known.setdefault(repr(cell), len(known)) for cell in column.to_pylist()], dtype=np.int64)
+    return numbered(map(repr, column.to_pylist()), count=len(column))
 
 
 def _later(codes: IntArray) -> npt.NDArray[np.bool_]:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from attribune.core.arrays import IntArray
+from attribune.data.checking.judgements import told_share
 from attribune.data.checking.profiles import Codes
 from attribune.findings import Finding
 from attribune.schema.columns import PATH
@@ -68,14 +68,7 @@ def _share_within(lower: Codes, upper: Codes) -> float | None:
     children, tops = children[repeated], tops[repeated]
     if len(children) < _LEAST_ROWS:
         return None
-    pairs, counts = np.unique(np.stack([children, tops]), axis=1, return_counts=True)
-    most = _largest_of_each(pairs[0], counts, len(lower.values)).sum()
-    share, usual = float(most / len(children)), float(np.bincount(tops).max() / len(children))
-    is_nested = share >= _LEAST_SHARE and 1 - share <= _MOST_LEFT * (1 - usual)
-    return share if is_nested and len(np.unique(pairs[0])) >= _LEAST_EACH * len(np.unique(pairs[1])) else None
-
-
-def _largest_of_each(values: IntArray, counts: IntArray, size: int) -> IntArray:
-    largest = np.zeros(size, dtype=np.int64)
-    np.maximum.at(largest, values, counts)
-    return largest
+    share, usual = told_share(tops, children), float(np.bincount(tops).max() / len(children))
+    if share is None or share < _LEAST_SHARE or 1 - share > _MOST_LEFT * (1 - usual):
+        return None
+    return share if len(np.unique(children)) >= _LEAST_EACH * len(np.unique(tops)) else None

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from attribune.core.arguments import as_list
-from attribune.data.file_options import FileOptions
+from attribune.data.file_options import FileOptions, as_flag, file_word
 from attribune.schema.kinds import Categorical, Kind, MultiLabel
 
 __all__ = ["LACKING", "Proposal"]
@@ -52,7 +52,7 @@ class Proposal:
         """The words after ``attribune train FILE``."""
         given = self.arguments
         kinds = given.get("attributes", ())
-        listed: list[tuple[str, Sequence[str]]] = [(_as_flag(name), as_list(given.get(name))) for name in _FLAGS]
+        listed: list[tuple[str, Sequence[str]]] = [(as_flag(name), as_list(given.get(name))) for name in _FLAGS]
         listed += [
             ("--attributes", [one for one in kinds if isinstance(one, str)]),
             ("--multi-label", [_with_separator(one) for one in kinds if isinstance(one, MultiLabel)]),
@@ -77,8 +77,7 @@ class Proposal:
     @property
     def command(self) -> str:
         """The command to paste."""
-        source = f"./{self.source}" if self.source.startswith("-") and self.source != "-" else self.source
-        return shlex.join(["attribune", "train", source, *self.flags, "--output", self.folder])
+        return shlex.join(["attribune", "train", file_word(self.source), *self.flags, "--output", self.folder])
 
     @property
     def call(self) -> str:
@@ -90,10 +89,6 @@ class Proposal:
         source = repr(self.source) if self.is_file else self.source
         words = [source, repr(self.folder), *(f"{name}={_code(value)}" for name, value in given.items())]
         return f"from attribune import {', '.join([*sorted(kinds), 'train'])}\ntrain({', '.join(words)})"
-
-
-def _as_flag(name: str) -> str:
-    return f"--{name.replace('_', '-')}"
 
 
 def _plain(value: Any) -> Any:

@@ -13,11 +13,12 @@ Shapes: n rows, m distinct numbers, L numbers in the lattice from the lowest to 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
-from attribune.core.arrays import DoubleArray, IntArray
+from attribune.core.arrays import BoolArray, DoubleArray, IntArray
 from attribune.data.checking.judgements import never_twice
 from attribune.data.checking.profiles import Codes, ColumnProfile
 
@@ -41,17 +42,10 @@ class NumberKind:
     """What whole numbers are taken for.
 
     Attributes:
-        kind: ``number`` or ``categorical``.
+        kind: ``number`` or ``categorical``; "" where both are as likely.
         reason: what in the values says so, in a clause that follows a colon.
+        is_sure: whether nothing else need be asked.
     """
-
-    kind: str
-    reason: str
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Shape:
-    """What the frequencies of numbers say: a kind, or "" where both are as likely."""
 
     kind: str
     reason: str
@@ -93,34 +87,34 @@ def kind_of_numbers(name: str, codes: Codes, *, texts: IntArray | None, label: C
         return NumberKind(kind="categorical", reason=reason)
     shape = _shape_of(rows)
     if shape.is_sure:
-        return NumberKind(kind=shape.kind, reason=shape.reason)
+        return shape
     tried = None if label is None else _tried(rows, groups, label, known)
     if tried is not None and not (shape.kind == "number" and tried.kind == "categorical" and not tried.is_sure):
-        return NumberKind(kind=tried.kind, reason=tried.reason)
+        return tried
     if shape.kind:
-        return NumberKind(kind=shape.kind, reason=shape.reason)
+        return shape
     if _AMOUNTS.search(name.lower()):
         return NumberKind(kind="number", reason="the values leave it open, and the name is that of an amount")
     return NumberKind(kind="categorical", reason="all are about as frequent, as numbers that somebody gave out")
 
 
-def _shape_of(rows: DoubleArray) -> _Shape:
+def _shape_of(rows: DoubleArray) -> NumberKind:
     """Compare the frequencies of the numbers (n,) with those of a smooth distribution."""
     values, counts = np.unique(rows.astype(np.int64), return_counts=True)
     if len(values) < 2 * _WINDOW:
-        return _Shape(kind="", reason="")
+        return NumberKind(kind="", reason="")
     step = np.gcd.reduce(np.diff(values))
     places = (values - values[0]) // step
     if _recur(places, counts):
         digits = np.sort(np.bincount((values if step == 1 else places) % 10, minlength=10))
         if digits[-2:].sum() > 0.5 * digits.sum():
-            return _Shape(kind="number", reason="mostly round ones recur", is_sure=True)
+            return NumberKind(kind="number", reason="mostly round ones recur", is_sure=True)
         far = values[np.argmax(counts)]
         reason = f"numbers far from each other recur, such as {far} in {counts.max():,} rows"
-        return _Shape(kind="categorical", reason=reason, is_sure=True)
+        return NumberKind(kind="categorical", reason=reason, is_sure=True)
     if places[-1] > _WIDEST:
         is_even = abs(np.median(places) / places[-1] - 0.5) < 0.1
-        return _Shape(kind="" if is_even else "number", reason="they are spread unevenly, and few recur")
+        return NumberKind(kind="" if is_even else "number", reason="they are spread unevenly, and few recur")
     return _against_neighbours(values, places, counts, int(step))
 
 
@@ -141,7 +135,7 @@ def _recur(places: IntArray, counts: IntArray) -> bool:
     return expected > (1.05 if is_sparse else 1.3) * seen and expected - seen > 5 * error
 
 
-def _against_neighbours(values: IntArray, places: IntArray, counts: IntArray, step: int) -> _Shape:
+def _against_neighbours(values: IntArray, places: IntArray, counts: IntArray, step: int) -> NumberKind:
     """Compare the frequency of each number with the mean of its four neighbours.
 
     The squared coefficient of variation around it, less what chance adds, is near 0 for a smooth distribution.
@@ -161,12 +155,12 @@ def _against_neighbours(values: IntArray, places: IntArray, counts: IntArray, st
     error = float(np.sqrt(2 * (chance**2).sum())) / squares
     if varies > 0.15 and varies > 4 * error:
         reason = f"how often a number occurs has nothing to do with its neighbours, such as {_peak(values, counts)}"
-        return _Shape(kind="categorical", reason=reason, is_sure=len(values) >= _FEW)
+        return NumberKind(kind="categorical", reason=reason, is_sure=len(values) >= _FEW)
     parts = np.add.reduceat(lattice, np.linspace(0, len(lattice), 9)[:-1].astype(int))
     unevenness = parts.std() / parts.mean()
     if varies < 0.15 and unevenness > max(0.3, 3 / np.sqrt(parts.mean())):
-        return _Shape(kind="number", reason="neighbouring numbers are about as frequent, and all together uneven")
-    return _Shape(kind="", reason="")
+        return NumberKind(kind="number", reason="neighbouring numbers are about as frequent, and all together uneven")
+    return NumberKind(kind="", reason="")
 
 
 def _peak(values: IntArray, counts: IntArray) -> str:
@@ -176,7 +170,7 @@ def _peak(values: IntArray, counts: IntArray) -> str:
     return f"{values[most]} in {counts[most]:,} rows and {values[beside]} in {counts[beside]:,}"
 
 
-def _tried(rows: DoubleArray, texts: IntArray | None, label: ColumnProfile, known: IntArray) -> _Shape | None:
+def _tried(rows: DoubleArray, texts: IntArray | None, label: ColumnProfile, known: IntArray) -> NumberKind | None:
     """Predict the label in rows that are not learned from, by each number for itself and by its size.
 
     Returns:
@@ -204,9 +198,9 @@ def _tried(rows: DoubleArray, texts: IntArray | None, label: ColumnProfile, know
     )
     ahead = _z(size - own)
     if ahead > 2 and _z(base - own) > 2:
-        return _Shape(kind="categorical", reason=reason, is_sure=ahead > 3)
+        return NumberKind(kind="categorical", reason=reason, is_sure=ahead > 3)
     if _z(base - size) > 2 and ahead < 1:
-        return _Shape(kind="number", reason=reason)
+        return NumberKind(kind="number", reason=reason)
     return None
 
 
@@ -235,10 +229,7 @@ def _errors(codes: IntArray, targets: DoubleArray, fold: IntArray) -> DoubleArra
     """
     size = int(codes.max()) + 1
     tried = {weight: np.zeros(len(codes)) for weight in (1.0, 5.0, 25.0, 125.0)}
-    for number in range(_FOLDS):
-        learned, asked = fold != number, fold == number
-        if not learned.any() or not asked.any():
-            continue
+    for learned, asked in _folds(fold):
         mean = targets[learned].mean(0)
         sums = np.zeros((size, targets.shape[1]))
         np.add.at(sums, codes[learned], targets[learned] - mean)
@@ -260,16 +251,21 @@ def _errors_by_size(ranks: IntArray, targets: DoubleArray, fold: IntArray) -> Do
     for pieces in (1, 4, 8):
         near = np.clip(1 - np.abs(below[:, None] * pieces - np.arange(pieces + 1)), 0, None)
         errors = np.zeros(len(ranks))
-        for number in range(_FOLDS):
-            learned, asked = fold != number, fold == number
-            if not learned.any() or not asked.any():
-                continue
+        for learned, asked in _folds(fold):
             mean = targets[learned].mean(0)
             products = near[learned].T @ near[learned] + np.eye(pieces + 1)
             heights = np.linalg.solve(products, near[learned].T @ (targets[learned] - mean))
             errors[asked] = ((targets[asked] - mean - near[asked] @ heights) ** 2).sum(1)
         tried.append(errors)
     return min(tried, key=_mean)
+
+
+def _folds(fold: IntArray) -> Iterator[tuple[BoolArray, BoolArray]]:
+    """Yield the rows (n,) that are learned from and those that are asked for, where there are both."""
+    for number in range(_FOLDS):
+        learned, asked = fold != number, fold == number
+        if learned.any() and asked.any():
+            yield learned, asked
 
 
 def _mean(errors: DoubleArray) -> float:

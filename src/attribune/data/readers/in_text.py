@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from attribune.core.door import as_argument
+from attribune.data.id_lists import numbered
 from attribune.data.readers.base import Pieces, Reader, Reading, TextRows
 from attribune.data.readers.text import TextEncoder
 from attribune.data.texts import TextInput
@@ -88,9 +89,7 @@ class InTextRows(TextRows):
             return np.zeros(0, dtype=np.int64)
         cells = zip(*(row.cells for row in self.inputs), strict=True)
         texts = self.text.read_rows(dict(zip(self.text.names, map(list, cells), strict=True)))
-        known: dict[tuple[str, ...], int] = {}
-        numbers = (known.setdefault(text, len(known)) for text in texts)
-        return np.fromiter(numbers, dtype=np.int64, count=len(texts))
+        return numbered(texts, count=len(texts))
 
     def values(self) -> list[Values]:
         """Return the values of each row: its own, or those of the ids that took their place."""

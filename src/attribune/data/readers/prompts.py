@@ -94,7 +94,7 @@ class PromptEncoder(Reader):
         prompts = text.read_prompts(columns, first_row=first_row) if text.prompt else [""] * len(responses)
         before = self._prompt_texts(prompts)
         after = self._endings(prompts, responses, before) if text.chat else responses
-        pairs = list(zip(self._ids(before), self._ids(after), strict=True))
+        pairs = zip(content_ids(self.tokenizer, before), content_ids(self.tokenizer, after), strict=True)
         encoded = [self._pair(prompt, response) for prompt, response in pairs]
         return TextRows.without_attributes(
             [ids for ids, _, _ in encoded],
@@ -127,7 +127,7 @@ class PromptEncoder(Reader):
 
     def _before(self, texts: list[str]) -> tuple[list[list[int]], int]:
         """Return the ids before a response, from the texts before it, and how many did not fit."""
-        encoded, room = self._ids(texts), self._room()
+        encoded, room = content_ids(self.tokenizer, texts), self._room()
         cut = sum(len(ids) > room for ids in encoded)
         fitted = [ids[max(0, len(ids) - room) :] for ids in encoded]
         return [self.special.wrap(ids) if self.separate else [*self.begin, *ids] for ids in fitted], cut
@@ -152,9 +152,6 @@ class PromptEncoder(Reader):
         written = [*response, self.end] if len(prompt) + len(response) <= room else response[: room - len(prompt)]
         read = [*self.begin, *prompt]
         return [*read, *written], [_IGNORED] * len(read) + written, not fits
-
-    def _ids(self, texts: list[str]) -> list[list[int]]:
-        return content_ids(self.tokenizer, texts) if texts else []
 
     def _prompt_texts(self, prompts: Sequence[str]) -> list[str]:
         """Return what stands before the responses."""

@@ -23,6 +23,7 @@ from attribune.data.windows import (
     Window,
     content_ids,
     fair_shares,
+    ids_and_places,
     longest_input,
 )
 from attribune.errors import ConfigError
@@ -116,12 +117,12 @@ class TextEncoder(Reader):
             raise ConfigError(f"the window {str(window)!r} has the sentences of one text: choose chunks for pairs")
         if isinstance(window, SentenceChunks):
             return self._sentence_rows(texts, window)
-        contents = content_ids(self.tokenizer, texts) if texts else []
+        contents = content_ids(self.tokenizer, texts)
         before = [[] for _ in texts] if before is None else before
         rooms = [window.capacity(self.special) - len(ids) for ids in before]
         is_cut = [len(content) > room for content, room in zip(contents, rooms, strict=True)]
         if text.shares_window and len(text.columns) > 1 and any(is_cut):
-            contents = self._shared(text, columns, contents, rooms, first_row=first_row)
+            contents = self._shared(text, columns, contents, rooms, is_cut, first_row=first_row)
         if text.pair:
             if isinstance(window, Chunks) and window.stride is not None:
                 raise ConfigError(
@@ -140,12 +141,12 @@ class TextEncoder(Reader):
         columns: Mapping[str, Sequence[Any]],
         contents: Sequence[list[int]],
         rooms: Sequence[int],
+        is_cut: Sequence[bool],
         *,
         first_row: int,
     ) -> list[list[int]]:
         """Return the ids of texts of which each column has a fair share where they are too long for their room."""
         parts = text.read_parts(columns, first_row=first_row)
-        is_cut = [len(content) > room for content, room in zip(contents, rooms, strict=True)]
         texts = [list(_with_separators(parts[row], text.separator)) for row, cut in enumerate(is_cut) if cut]
         ids = iter(content_ids(self.tokenizer, [part for row in texts for part in row]))
         shared = iter([[next(ids) for _ in row] for row in texts])
@@ -179,7 +180,8 @@ class TextEncoder(Reader):
         found = []
         for start in range(0, len(texts), _TEXTS):
             some = texts[start : start + _TEXTS]
-            for row, (one, offsets) in enumerate(zip(some, self._offsets(some), strict=True), start):
+            places = ids_and_places(self.tokenizer, some)
+            for row, (one, (_, offsets)) in enumerate(zip(some, places, strict=True), start):
                 if len(offsets) <= whole:
                     found.append(one)
                 elif shares:
@@ -189,20 +191,15 @@ class TextEncoder(Reader):
         return found
 
     def _kept_parts(self, parts: Sequence[str], whole: int) -> Iterator[str]:
-        offsets = self._offsets(parts)
+        offsets = [own for _, own in ids_and_places(self.tokenizer, parts)]
         sizes = fair_shares([len(own) for own in offsets], whole)
         for part, own, size in zip(parts, offsets, sizes, strict=True):
             yield _pieces(part, own, self.window.keep(list(range(len(own))), size))
 
-    def _offsets(self, texts: Sequence[str]) -> Any:
-        """Return where in each text its ids begin and end."""
-        options = {"add_special_tokens": False, "truncation": False, "verbose": False}
-        return self.tokenizer(list(texts), return_offsets_mapping=True, **options)["offset_mapping"]
-
     def _sentence_rows(self, texts: Sequence[str], window: SentenceChunks) -> TextRows:
         sentences = [window.split(text) for text in texts]
         flat = [one for ones in sentences for one in ones]
-        ids = iter(content_ids(self.tokenizer, flat) if flat else [])
+        ids = iter(content_ids(self.tokenizer, flat))
         contents = [[next(ids) for _ in ones] for ones in sentences]
         return TextRows.without_attributes(
             [window.join(content, self.special) for content in contents],
@@ -221,7 +218,7 @@ class TextEncoder(Reader):
         first_row: int,
     ) -> TextRows:
         seconds = text.read_pairs(columns, first_row=first_row)
-        pairs = list(zip(contents, content_ids(self.tokenizer, seconds) if seconds else [], strict=True))
+        pairs = list(zip(contents, content_ids(self.tokenizer, seconds), strict=True))
         tokens, whole = self.pair_tokens(text), self.window.length(self.special)
         sizes = [whole - len(front) for front in before]
         joined = [

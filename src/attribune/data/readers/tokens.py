@@ -14,7 +14,7 @@ from attribune.core.arrays import IntArray
 from attribune.data.id_lists import IdLists
 from attribune.data.readers.base import Collator, EncodedRows, Pieces, Reader, Reading, TextRows
 from attribune.data.texts import TextInput, canonical_text, listed_text, usual_window
-from attribune.data.windows import Head, PairTokens, SpecialTokens, Window, content_ids, longest_input
+from attribune.data.windows import Head, PairTokens, SpecialTokens, Window, content_ids, ids_and_places, longest_input
 from attribune.errors import ConfigError, DataError, RowError
 from attribune.schema import Schema
 from attribune.schema.columns import as_array, as_written
@@ -130,6 +130,13 @@ class TokenReader(Reader):
         """Return a `TokenCollator`."""
         return TokenCollator(reading.tokenizer, schema)
 
+    def _stand_in(self, token: int | None, lacking: str) -> int:
+        """Return a token, or the filler of the tokenizer in its place; a ConfigError says what lacking both means."""
+        found = self.special.filler if token is None else token
+        if found is None:
+            raise ConfigError(lacking)
+        return int(found)
+
 
 def window_starts(length: int, *, room: int, step: int) -> IntArray:
     """Return where windows of `room` tokens begin; the last one ends with the text."""
@@ -193,18 +200,15 @@ class WordEncoder(TokenReader):
     def _ids(self, words: set[str]) -> dict[str, list[int]]:
         """Tokenize each word alone."""
         ordered = sorted(words)
-        ids = content_ids(self.tokenizer, ordered) if ordered else []
+        ids = content_ids(self.tokenizer, ordered)
         return {word: content or self._unknown() for word, content in zip(ordered, ids, strict=True)}
 
     def _unknown(self) -> list[int]:
-        named = (self.tokenizer.unk_token_id, self.special.filler)
-        token = next((token for token in named if token is not None), None)
-        if token is None:
-            raise ConfigError(
-                "a word without tokens needs one to stand for it, but the tokenizer has no unk, bos, eos or pad token: "
-                "set tokenizer.unk_token"
-            )
-        return [int(token)]
+        lacking = (
+            "a word without tokens needs one to stand for it, but the tokenizer has no unk, bos, eos or pad token: "
+            "set tokenizer.unk_token"
+        )
+        return [self._stand_in(self.tokenizer.unk_token_id, lacking)]
 
     def _row(self, words: list[list[int]]) -> TokenRow:
         ids = [token for word in words for token in word]
@@ -304,7 +308,7 @@ class PassageEncoder(TokenReader):
         questions = list(map(canonical_text, listed_text(columns[question_name], question_name, first_row)))
         cells = listed_text(columns[context_name], context_name, first_row)
         contexts = list(map(as_written, cells))
-        question_ids = content_ids(self.tokenizer, questions) if questions else []
+        question_ids = content_ids(self.tokenizer, questions)
         encoded = self._encoded(list(dict.fromkeys(contexts)))
         tokens = self._pair_tokens(text.separator)
         longest = min(self.task.max_question_length, max(1, (self._room(tokens) - 1) // 2))
@@ -333,7 +337,9 @@ class PassageEncoder(TokenReader):
         if separator not in self._tokens:
             found = PairTokens.of(self.tokenizer, segments=self.segments, separator=separator)
             if not found.after and (self.is_causal or not found.before):
-                found = PairTokens(found.before, found.between, (self._end(),), found.second)
+                lacking = "the tokenizer has no token that could stand for no answer: set tokenizer.eos_token"
+                end = self._stand_in(self.tokenizer.eos_token_id, lacking)
+                found = PairTokens(found.before, found.between, (end,), found.second)
             if (room := self._room(found)) < 2:
                 raise ConfigError(
                     f"the window {str(self.window)!r} leaves room for {max(room, 0)} ids of question and context "
@@ -342,29 +348,10 @@ class PassageEncoder(TokenReader):
             self._tokens[separator] = found
         return self._tokens[separator]
 
-    def _end(self) -> int:
-        named = (self.tokenizer.eos_token_id, self.special.filler)
-        token = next((token for token in named if token is not None), None)
-        if token is None:
-            raise ConfigError("the tokenizer has no token that could stand for no answer: set tokenizer.eos_token")
-        return int(token)
-
     def _encoded(self, contexts: list[str]) -> dict[str, tuple[list[int], IntArray]]:
         """Return the ids of each context, and the characters (T, 2) of each token."""
-        if not contexts:
-            return {}
-        encoded = self.tokenizer(
-            contexts,
-            add_special_tokens=False,
-            truncation=False,
-            padding=False,
-            return_attention_mask=False,
-            return_token_type_ids=False,
-            return_offsets_mapping=True,
-            verbose=False,
-        )
-        pairs = zip(contexts, encoded["input_ids"], encoded["offset_mapping"], strict=True)
-        return {context: (list(ids), _trimmed(context, offsets)) for context, ids, offsets in pairs}
+        found = zip(contexts, ids_and_places(self.tokenizer, contexts), strict=True)
+        return {context: (list(ids), _trimmed(context, offsets)) for context, (ids, offsets) in found}
 
     def _row(
         self, question: list[int], context: str, content: list[int], offsets: IntArray, tokens: PairTokens
