@@ -250,7 +250,11 @@ def test_every_family_goes_the_whole_way(
     if family == "gpt2":
         said = fails("generate", run, "--prompt", "a", "--max-new-tokens", "67")
         assert "are more than the 67 that the backbone takes: lower max_new_tokens" in said
-    writer = Writer(load_model(run / "model"))
+    model = load_model(run / "model")
+    for options in ({"batch_size": 0}, {"precision": "half"}, {"device": "gpu"}):
+        with pytest.raises(ConfigError, match=next(iter(options))):
+            Writer(model, **options)
+    writer = Writer(model)
     ids = writer.prompt_ids("a")
     assert writer.room(ids) == (67 - len(ids) if family == "gpt2" else None)
 

@@ -188,7 +188,7 @@ def test_runs_that_score_tokens_are_served_beside_each_other(tags_run: Path) -> 
     assert all(answer["prediction"] == alone for answer in found.values())
 
 
-REFUSED = ("la", "upa", "chim", "concat-text", "e2ln", "upnn", "basis", "hcsc", "history", *BASELINES)
+REFUSED = ("la", "upa", "chim", "concat-text", "e2ln", "upnn", "basis", "hcsc", "history", "in-text", *BASELINES)
 KEPT = ("tokens", "plora", *REFUSED)
 """One method in front of the words, one in the layers, and all that are refused at once."""
 

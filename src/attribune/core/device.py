@@ -17,6 +17,7 @@ from attribune.errors import ConfigError
 
 __all__ = [
     "at_least_float32",
+    "check_batch_size",
     "check_precision",
     "computing_in",
     "default_device",
@@ -67,6 +68,12 @@ def check_precision(precision: str) -> None:
         close = _MEANT.get(str(precision).lower())
         hint = f"; did you mean {close!r}?" if close else ""
         raise ConfigError(f"precision is {precision!r}: choose from {', '.join(_PRECISIONS)}{hint}")
+
+
+def check_batch_size(batch_size: int) -> None:
+    """Refuse batches without rows by a ConfigError."""
+    if batch_size < 1:
+        raise ConfigError(f"batch_size is {batch_size}: give at least 1")
 
 
 def resolve_precision(precision: str) -> str:

@@ -17,7 +17,7 @@ from attribune.backbones.int8 import check_int8, quantise_backbone
 from attribune.backbones.sharing import SharedBackbones, with_same_tensors
 from attribune.core.arguments import checked_arguments
 from attribune.core.config import short_repr
-from attribune.core.device import check_precision, computing_in, named_device
+from attribune.core.device import check_batch_size, check_precision, computing_in, named_device
 from attribune.core.overlap import Fetched, ahead, fetched, late
 from attribune.core.threads import limit_threads
 from attribune.core.wording import did_you_mean
@@ -132,8 +132,7 @@ class Predictor(Locked):
     ) -> None:
         if isinstance(model, str | Path):
             raise ConfigError(f"the model is the path {str(model)!r}: load it with Predictor.from_pretrained")
-        if batch_size < 1:
-            raise ConfigError(f"batch_size is {batch_size}: give at least 1")
+        check_batch_size(batch_size)
         precision = precision or model.precision or "float32"
         check_precision(precision)
         text = TextInput.read_setting(text_input) or model.text_input

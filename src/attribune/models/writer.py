@@ -13,7 +13,7 @@ from torch import Tensor
 from transformers import StoppingCriteria
 
 from attribune.core.config import checked_dataclass
-from attribune.core.device import computing_in
+from attribune.core.device import check_batch_size, check_precision, computing_in, named_device
 from attribune.data.readers.prompts import PromptEncoder
 from attribune.data.texts import TextInput
 from attribune.errors import ConfigError, DataError
@@ -195,20 +195,27 @@ class Writer(Locked):
         precision: str | None = None,
         device: str | None = None,
     ) -> None:
+        check_batch_size(batch_size)
         self.model, self.batch_size = model, batch_size
         self.precision = precision or model.precision or "float32"
+        check_precision(self.precision)
         self._encoder = cast(PromptEncoder, model.row_encoder(text_input))
         self.text_input = self._encoder.text
         self._collator = model.collator(model.input_schema)
         self._collator.left = True
         super().__init__()
-        self.device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+        self.device = named_device(device)
         model.prepare(self.device)
 
     @classmethod
     def of(cls, predictor: Predictor) -> Self:
-        """Return a writer with the model of a predictor, its text columns and its precision."""
-        return cls(predictor.model.neural(), text_input=predictor.text_input, precision=predictor.precision)
+        """Return a writer with the model of a predictor, its text columns, its precision and its device."""
+        return cls(
+            predictor.model.neural(),
+            text_input=predictor.text_input,
+            precision=predictor.precision,
+            device=str(predictor.device),
+        )
 
     @property
     def _schema(self) -> Schema:
