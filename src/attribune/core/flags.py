@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
-__all__ = ["ARGUMENTS", "FLAGS", "GROUPS", "LONGEST_LENGTH", "USUAL_LENGTH", "Flag", "argument_of"]
+__all__ = ["ARGUMENTS", "FLAGS", "GROUPS", "LONGEST_LENGTH", "USUAL_LENGTH", "Flag", "argument_of", "as_flag"]
 
 
 @dataclass(frozen=True)
@@ -177,3 +177,8 @@ def argument_of(path: str) -> str:
 
 ARGUMENTS: dict[str, tuple[str, ...]] = {argument_of(path): (path, *flag.also) for path, flag in FLAGS.items()}
 """The settings behind each argument."""
+
+
+def as_flag(name: str) -> str:
+    """Return the flag of an argument, such as ``--text-pair``."""
+    return f"--{name.replace('_', '-')}"

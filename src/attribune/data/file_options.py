@@ -7,9 +7,10 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Self, TypedDict, cast
 
+from attribune.core.flags import as_flag
 from attribune.errors import ConfigError
 
-__all__ = ["AS_FOUND", "FORMATS", "FileForm", "FileOptions", "Reading", "ReadingOfAll", "as_flag", "file_word"]
+__all__ = ["AS_FOUND", "FORMATS", "FileForm", "FileOptions", "Reading", "ReadingOfAll", "file_word"]
 
 FORMATS = ("csv", "tsv", "jsonl", "ndjson", "json", "parquet", "feather", "arrow", "xlsx", "xls", "xlsb", "ods")
 """What a file can hold."""
@@ -135,11 +136,6 @@ class FileOptions:
 
 AS_FOUND = FileOptions()
 """All of it is found."""
-
-
-def as_flag(name: str) -> str:
-    """Return the flag of an argument, such as ``--text-pair``."""
-    return f"--{name.replace('_', '-')}"
 
 
 def file_word(name: str) -> str:

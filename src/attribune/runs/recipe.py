@@ -10,7 +10,7 @@ import yaml
 from pydantic import BeforeValidator, Field, ValidationInfo, field_validator, model_validator
 
 from attribune.core.config import ONE_OR_SEVERAL, Settings, described, setting
-from attribune.core.flags import FLAGS, USUAL_LENGTH
+from attribune.core.flags import FLAGS, USUAL_LENGTH, as_flag
 from attribune.core.wording import did_you_mean_or
 from attribune.data.clusters import AUTO, ROWS, ClusterSettings
 from attribune.data.file_options import FileOptions
@@ -118,7 +118,7 @@ def _as_values(value: Any) -> Any:
 
 def _reading(option: str) -> Any:
     """Return the field of an option with which tables are read."""
-    return described(None, FileOptions.flags()[f"--{option.replace('_', '-')}"]["help"])
+    return described(None, FileOptions.flags()[as_flag(option)]["help"])
 
 
 class DataRecipe(Settings):

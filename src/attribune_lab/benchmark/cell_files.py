@@ -26,6 +26,9 @@ __all__ = ["CellFiles"]
 _Name: TypeAlias = Literal["validation_logits", "test_logits", "test_facts"]
 _AGAIN = "remove it, and the cell is trained again"
 _ARRAYS: tuple[_Name, ...] = ("validation_logits", "test_logits", "test_facts")
+_OF_RUNS = ("hidden", "values.")
+"""How arrays begin that the tables do not read: scores with attributes hidden, whose metric is known, and values."""
+_SENTENCES = ("verdict", "findings")
 _LARGEST = 1e3  # logits of classes that are stored in half precision, which changes no third digit of a metric
 
 
@@ -66,9 +69,13 @@ class CellFiles:
         content = _Content(
             settings=_digest(experiment, cell),
             record=read_json(place / CELL, what="record of the cell"),
-            metrics=read_json(place / METRICS, what="metrics") if (place / METRICS).is_file() else None,
+            metrics=_kept_metrics(place / METRICS),
             arrays={
-                name: {key: _Packed.of(_rounded(array) if key == "logits" else array) for key, array in found.items()}
+                name: {
+                    key: _Packed.of(_rounded(array) if key == "logits" else array)
+                    for key, array in found.items()
+                    if not key.startswith(_OF_RUNS)
+                }
                 for name, found in arrays.items()
             },
         )
@@ -135,6 +142,13 @@ class _Content:
 
 def _file(name: str) -> str:
     return f"{name}.safetensors"
+
+
+def _kept_metrics(file: Path) -> dict[str, Any] | None:
+    """Return the metrics of a cell, without the sentences about it; None for one that has none."""
+    if not file.is_file():
+        return None
+    return {name: value for name, value in read_json(file, what="metrics").items() if name not in _SENTENCES}
 
 
 def _digest(experiment: Experiment, cell: Cell) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from attribune.apps.cli.parser import VerbParser
-from attribune.core.flags import FLAGS, argument_of
+from attribune.core.flags import FLAGS, argument_of, as_flag
 from attribune.data.file_options import FileOptions
 from attribune.errors import ConfigError
 
@@ -95,7 +95,7 @@ def add_setting(parser: argparse._ActionsContainer, path: str) -> None:
         words: dict[str, Any] = {"action": "store_true", "default": None}
     else:
         words = {"type": flag.type, "metavar": flag.metavar, **(SEVERAL if flag.several else {})}
-    name = flag.flag or f"--{argument.replace('_', '-')}"
+    name = flag.flag or as_flag(argument)
     if flag.off is not None:
         parser = parser.add_mutually_exclusive_group()
     parser.add_argument(name, dest=argument, help=flag.help, **words)

@@ -10,7 +10,7 @@ from typing import Any
 
 from attribune.apps.cli.parser import VerbParser
 from attribune.core.door import Door, option_of
-from attribune.core.flags import argument_of
+from attribune.core.flags import argument_of, as_flag
 from attribune.data.file_options import FileOptions, Reading
 
 __all__ = ["CommandLine"]
@@ -77,7 +77,7 @@ def _words(parser: VerbParser, path: str, value: Any) -> list[str] | None:
         if value is ... or value is True:
             return [flag]
         if name in Reading.__annotations__:
-            return [flag, *FileOptions(**{name: value}).words()[f"--{name.replace('_', '-')}"]]
+            return [flag, *FileOptions(**{name: value}).words()[as_flag(name)]]
         return [flag, *map(str, value if isinstance(value, list | tuple) else [value])]
     if "." in path and parser.flag_of("set") is not None:
         return ["--set", f"{path}={_yaml(value)}"]

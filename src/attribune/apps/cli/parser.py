@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import IO, Any, NoReturn, TypeVar
 
 from attribune.apps.cli.verbosity import add_verbosity
+from attribune.core.flags import as_flag
 from attribune.core.wording import did_you_mean
 
 __all__ = ["VerbParser"]
@@ -96,7 +97,7 @@ class VerbParser(argparse.ArgumentParser):
 
     def flag_of(self, name: str) -> str | None:
         """Return the flag that stands for an argument, such as ``--text-pair``; None where the verb has none."""
-        flag = f"--{name.replace('_', '-')}"
+        flag = as_flag(name)
         known = self._option_string_actions
         if flag in known and _is_shown(known[flag]):
             return flag

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from attribune.core.arguments import as_list
-from attribune.data.file_options import FileOptions, as_flag, file_word
+from attribune.core.flags import as_flag
+from attribune.data.file_options import FileOptions, file_word
 from attribune.schema.kinds import Categorical, Kind, MultiLabel
 
 __all__ = ["LACKING", "Proposal"]
