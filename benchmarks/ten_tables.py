@@ -9,11 +9,13 @@ it is so many stories. All settings of a seed have the same rows. `linear` has t
 reads the text alone; `default` is what `train` does, and `injector` the network of the same run without the simple
 models that may count beside it; `written` is an Injector that also reads the values as words in front of the text. Each
 cell (table, setting, seed) is a run in benchmarks/runs/ without its weights; what is done is not done again, also where
-only its results are left, an interrupted one goes on, and several calls at once share the cells. Every cell is written
-to benchmarks/results/ten_tables.json as it finishes, with the paired differences to `linear`, and of `default` to the
-others, over the test rows of all seeds that both have. With `--rows N`, so many rows train, a seventh as many validate,
-and at most 1,000 test; differences are to `alone`, the network after at most five epochs without a simple model beside
-it. The data are looked for in the folder that ATTRIBUNE_DATA names.
+only its results are left, but for the baselines, with which others are compared row by row; an interrupted one goes on,
+and several calls at once share the cells. Every cell is written to benchmarks/results/ten_tables.json as it finishes,
+with the paired differences to `linear`, and of `default` to the others, over the test rows of all seeds that both have;
+where the rows of earlier seeds are gone, differences and intervals are means over the seeds, which are the wider ones.
+With `--rows N`, so many rows train, a seventh as many validate, and at most 1,000 test; differences are to `alone`, the
+network after at most five epochs without a simple model beside it. The data are looked for in the folder that
+ATTRIBUNE_DATA names.
 """
 
 from __future__ import annotations
@@ -84,6 +86,7 @@ _CHANGES: dict[str, dict[str, Any]] = {
 _FIVE_EPOCHS = {"training.blend": "never", "training.epochs": 5.0}
 TRIALS = {name: {"settings": {**_FIVE_EPOCHS, **changes}} for name, changes in _CHANGES.items()}
 """Arguments of `train` that are tried on few rows, where they change a training of five epochs."""
+BASELINES = {REFERENCE, "boosting"}
 ALONE = {"injector": DEFAULT}
 """The network alone, and the setting in whose run it is."""
 
@@ -412,18 +415,37 @@ def compare(output: Path, folder: Path, table: str, most: int | None) -> None:
     theirs_of = dict.fromkeys(TRIALS, NETWORK) | {MEAN: ONE_OF_MEAN}
     pairs = [(name, theirs_of.get(name, REFERENCE)) for name in seeds]
     for mine, theirs in [*pairs, *((DEFAULT, name) for name in seeds)]:
-        both = sorted({*seeds.get(mine, [])} & {*seeds.get(theirs, [])})
+        both = {*seeds.get(mine, [])} & {*seeds.get(theirs, [])}
         key = f"{table}: {mine} less {theirs}"
-        if mine == theirs or not {*both} > {*results["differences"].get(key, {}).get("seeds", [])}:
+        earlier = results["differences"].get(key, {"seeds": []})
+        is_gone = not both >= {*earlier["seeds"]}
+        if is_gone:
+            both -= {*earlier["seeds"]}
+        if mine == theirs or both <= {*earlier["seeds"]}:
             continue
-        cells = [Cell(table=table, setting=mine, seed=seed) for seed in both]
+        cells = [Cell(table=table, setting=mine, seed=seed) for seed in sorted(both)]
         one, other = ([cell.beside(name).metrics(folder, most) for cell in cells] for name in (mine, theirs))
         known = results["cells"][cells[0].key]
-        found: dict[str, Any] = {"seeds": both}
+        found: dict[str, Any] = {"seeds": sorted(both)}
         for name in dict.fromkeys([known["proper"], known["main"]]):
             pair = paired(pooled([metrics[name] for metrics in one]), pooled([metrics[name] for metrics in other]))
             found[name] = {field: value for field, value in asdict(pair).items() if field != "level"}
+        if is_gone:
+            found = over_seeds(earlier, found)
         add_result(output, folder, "differences", key, found)
+
+
+def over_seeds(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
+    """The differences of two groups of seeds in one, by the number of seeds.
+
+    As their test rows are of one table, the groups are taken to err alike: the limits are means of theirs.
+    """
+    shares = np.array([len(one["seeds"]), len(other["seeds"])]) / (len(one["seeds"]) + len(other["seeds"]))
+    found: dict[str, Any] = {"seeds": sorted([*one["seeds"], *other["seeds"]])}
+    for name in other.keys() - {"seeds"}:
+        values = {key: np.array([one[name][key], other[name][key]]) for key in ("difference", "low", "high")}
+        found[name] = {key: float(shares @ both) for key, both in values.items()}
+    return found
 
 
 def options_of(parser: argparse.ArgumentParser) -> argparse.Namespace:
@@ -456,7 +478,7 @@ def main() -> None:
     for cell in cells:
         run, done = cell.run(options.folder), read_results(options.output)["cells"]
         try:
-            if cell.key not in done:
+            if cell.key not in done or cell.setting in BASELINES:
                 cell.train(options.folder, rows=options.rows)
         except AttribuneError as error:
             print(f"{cell.key} failed: {error}", file=sys.stderr, flush=True)
