@@ -23,6 +23,7 @@ __all__ = [
     "Shuffled",
     "SourceFile",
     "Split",
+    "packed",
 ]
 
 NOT_STATED = "not stated by the source"
@@ -34,6 +35,11 @@ Read: TypeAlias = Callable[[Mapping[str, Path], RowLog], Iterator[tuple[SplitNam
 A row has the columns ``text``, ``text_pair`` for pairs, ``prompt`` for texts that answer one, the labels, the
 attributes that the files have, and the column by which a split groups rows.
 """
+
+
+def packed(folder: Path, names: Sequence[str]) -> Iterator[Path]:
+    """Yield where a file of one of these names may be, plain or compressed."""
+    return (folder / f"{name}{ending}" for name in names for ending in ("", ".gz", ".bz2"))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,7 +67,7 @@ class SourceFile:
 
     def find(self, folder: Path) -> Path | None:
         """Return the file in a folder, plain or compressed; None where there is none."""
-        candidates = (folder / f"{name}{packed}" for name in self.names for packed in ("", ".gz", ".bz2"))
+        candidates = packed(folder, self.names)
         return next((path for path in candidates if path.is_file() or (self.folder and path.is_dir())), None)
 
 

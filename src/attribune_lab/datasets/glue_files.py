@@ -10,7 +10,7 @@ from pathlib import Path
 from attribune.core.files import make_folder, replace_file
 from attribune.errors import ConfigError, DataError
 from attribune.models.predictor import Predictor
-from attribune_lab.datasets.card import SourceFile
+from attribune_lab.datasets.card import packed
 from attribune_lab.datasets.readers.glue import Glue
 from attribune_lab.datasets.row_log import GET_AGAIN, RowLog, read_tsv
 from attribune_lab.datasets.sets import find_card
@@ -42,8 +42,8 @@ class ServerFile:
         Raises:
             DataError: if it is not there.
         """
-        names = tuple(f"{start}{name}" for start in (f"{self.folder}/", "") for name in self.tests)
-        found = SourceFile(role="test", names=names).find(source)
+        names = [f"{start}{name}" for start in (f"{self.folder}/", "") for name in self.tests]
+        found = next(filter(Path.is_file, packed(source, names)), None)
         if found is None:
             raise DataError(
                 f"{source} has no {self.folder}/{self.tests[0]}, whose rows the server's {self.name} is about: get "

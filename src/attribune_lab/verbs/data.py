@@ -8,7 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from attribune.apps.cli.arguments import add_shared, add_verb
+from attribune.apps.cli.arguments import add_shared, add_verb, paths_by_name
 from attribune.apps.cli.output import show, show_json
 from attribune.core.wording import counted
 
@@ -197,17 +197,9 @@ def _number(value: float | None, places: int | None) -> str:
 
 def _glue(options: argparse.Namespace) -> None:
     from attribune.core.progress import ConsoleReporter
-    from attribune.errors import ConfigError
     from attribune_lab.datasets.glue_files import SERVER_FILES, write_server_files
 
-    runs: dict[str, str] = {}
-    for word in options.tasks:
-        task, equals, run = word.partition("=")
-        if not (task and equals and run):
-            raise ConfigError(f"{word}: write TASK=RUN, such as rte=runs/rte")
-        if task in runs:
-            raise ConfigError(f"{task} has two runs, {runs[task]} and {run}: name one")
-        runs[task] = run
+    runs = paths_by_name(options.tasks, form="TASK=RUN, such as rte=runs/rte")
     written = write_server_files(runs, source=options.source, output=options.output)
     reporter = ConsoleReporter()
     for name, rows in written.items():

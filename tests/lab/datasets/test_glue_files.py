@@ -55,7 +55,7 @@ def test_every_test_row_is_predicted(glue: Path, attribune: Callable[..., Outcom
     ("words", "message"),
     [
         (["rte"], "rte: write TASK=RUN, such as rte=runs/rte"),
-        (["rte=a", "rte=b"], "rte has two runs, a and b: name one"),
+        (["rte=a", "rte=b"], "rte=b: rte has a already: name one"),
         (["rte2={runs}/rte"], "GLUE's server has no task 'rte2': choose from cola, sst-2"),
         (["rte={runs}/sts-b"], "runs/sts-b is no run of rte, a classification with the labels entailment, not_"),
         (["sts-b={runs}/rte"], "runs/rte is no run of sts-b, a regression of numbers"),

@@ -18,6 +18,7 @@ __all__ = [
     "add_shared",
     "add_verb",
     "attribute_values",
+    "paths_by_name",
     "reading_of",
     "table_of",
 ]
@@ -137,6 +138,28 @@ def table_of(options: argparse.Namespace, flag: str = "data") -> Any:
     from attribune.data.tables import TableFile
 
     return TableFile(table, reading)
+
+
+def paths_by_name(words: Sequence[str], *, form: str, flag: str = "") -> dict[str, str]:
+    """Read words such as ``user=users.csv``: a path by name.
+
+    Args:
+        words: to read.
+        form: of a word, with an example.
+        flag: whose words they are, with a space; empty for a positional argument.
+
+    Raises:
+        ConfigError: for a word of another form, or two paths of a name.
+    """
+    paths: dict[str, str] = {}
+    for word in words:
+        name, equals, path = word.partition("=")
+        if not (name and equals and path):
+            raise ConfigError(f"{flag}{word}: write {form}")
+        if name in paths:
+            raise ConfigError(f"{flag}{word}: {name} has {paths[name]} already: name one")
+        paths[name] = path
+    return paths
 
 
 def attribute_values(words: Sequence[str]) -> dict[str, Any]:

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from attribune.apps.cli.arguments import SEVERAL, add_reading, add_setting, add_shared, reading_of
+from attribune.apps.cli.arguments import SEVERAL, add_reading, add_setting, add_shared, paths_by_name, reading_of
 from attribune.apps.cli.output import tell
 from attribune.core.door import option_of
 from attribune.core.flags import FLAGS, GROUPS
@@ -145,17 +145,9 @@ def _says_yes() -> bool:
     return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 
-def value_files(items: Sequence[str]) -> dict[str, str]:
+def value_files(words: Sequence[str]) -> dict[str, str]:
     """Read the files of ``--values COL=FILE``, by column."""
-    files: dict[str, str] = {}
-    for item in items:
-        name, equals, file = item.partition("=")
-        if not (name and equals and file):
-            raise ConfigError(f"--values {item}: write COLUMN=FILE, such as user=users.csv")
-        if name in files:
-            raise ConfigError(f"--values {item}: the values of {name!r} are described by {files[name]!r} already")
-        files[name] = file
-    return files
+    return paths_by_name(words, form="COLUMN=FILE, such as user=users.csv", flag="--values ")
 
 
 def _put_word_vectors(settings: dict[str, Any], files: list[str]) -> None:
