@@ -9,6 +9,7 @@ import os
 import re
 import runpy
 import shutil
+import socket
 import subprocess
 from itertools import pairwise
 from pathlib import Path
@@ -54,6 +55,7 @@ FEWER = {  # rows and steps in the tests, and what they show less
     },
     "judges.md": {"TEXTS = 2000": "TEXTS = 160", "--epochs 2": "--epochs 1"},
 }
+PORT = "8765"  # on which a page serves
 
 
 def rows_of_tables(text: str) -> list[list[str]]:
@@ -104,6 +106,12 @@ def put_downloads(page: Path) -> None:
         Path("downloads").symlink_to(files.resolve())
 
 
+def unused_port() -> str:
+    """A port that nothing listens on: that of the page may be taken here."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return str(listener.getsockname()[1])
+
+
 def without_figures(line: str) -> str:
     """A line of output without what differs from one machine to the next."""
     words = re.sub("-{3,}", "---", re.sub(": no difference shown.*", "", line))  # the rule of a table
@@ -120,10 +128,11 @@ def test_tutorials_run_and_show_what_comes_out(
     if "curl" in page.read_text(encoding="utf-8") and shutil.which("curl") is None:
         pytest.skip("the page calls curl, which is not installed here")
     put_downloads(page)
-    run_page(page, replacing=FEWER.get(page.name))
     content = page.read_text(encoding="utf-8")
-    for usual, fewer in FEWER.get(page.name, {}).items():
-        content = content.replace(usual, fewer)
+    replacing = FEWER.get(page.name, {}) | ({PORT: unused_port()} if PORT in content else {})
+    run_page(page, replacing=replacing)
+    for usual, instead in replacing.items():
+        content = content.replace(usual, instead)
     came = {without_figures(line) for text in capfd.readouterr() for line in text.splitlines()}
     for block in blocks_of(content):
         for line in block.code.splitlines() if block.language == "text" else ():
