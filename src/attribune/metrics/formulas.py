@@ -24,6 +24,7 @@ from attribune.errors import DataError
 from attribune.metrics.metric import Formula, Metric, as_pair
 
 __all__ = [
+    "OF_NUMBERS",
     "RECALL_AT",
     "Ranks",
     "accuracy",
@@ -350,6 +351,10 @@ def spearman(true: npt.ArrayLike, predicted: npt.ArrayLike) -> Metric:
     It is 0 where one array is constant. Ranks are those among the rows that are drawn, in every resample anew.
     """
     return _of_arrays("spearman", true, predicted)
+
+
+OF_NUMBERS = {make.__name__: make for make in (rmse, mae, r2, pearson, spearman)}
+"""The metrics of true and predicted numbers, by name."""
 
 
 def _of_arrays(name: str, true: npt.ArrayLike, predicted: npt.ArrayLike) -> Metric:

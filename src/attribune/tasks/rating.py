@@ -48,7 +48,6 @@ def _sorted_ratings(classes: Any) -> tuple[str, ...]:
     return sorted_classes(values, of="the rating")
 
 
-_OF_NUMBERS = {make.__name__: make for make in (metric.rmse, metric.mae, metric.r2, metric.pearson, metric.spearman)}
 Ratings = Annotated[tuple[str, ...], BeforeValidator(_sorted_ratings)]
 
 
@@ -173,7 +172,7 @@ class Rating(Task):
             true = self._true_numbers(labels, predicted)
             if name == "kappa":
                 return metric.kappa(np.searchsorted(values, true), most_probable)
-            return _OF_NUMBERS[name](true, predicted)
+            return metric.OF_NUMBERS[name](true, predicted)
 
         names = dict.fromkeys([*self.score_by, *self.codec.share_metrics, *self.usual])
         return {name: of_shares[name] if name in of_shares else made(name) for name in names}

@@ -31,7 +31,6 @@ def _finite(value: Any, info: ValidationInfo) -> float:
 
 Finite = Annotated[float, BeforeValidator(_finite)]
 _USUAL = ("rmse", "mae", "r2")
-_METRICS = {make.__name__: make for make in (metric.rmse, metric.mae, metric.r2, metric.pearson, metric.spearman)}
 
 
 @checked_dataclass(kw_only=True)
@@ -59,7 +58,7 @@ class Regression(Task):
 
     def __post_init__(self) -> None:
         """Check the names of metrics."""
-        check_metrics(self.score_by, _METRICS, task="a regression")
+        check_metrics(self.score_by, metric.OF_NUMBERS, task="a regression")
 
     @classmethod
     def fit(
@@ -102,7 +101,7 @@ class Regression(Task):
             raise DataError(
                 f"{int((~np.isfinite(true)).sum())} of {len(true)} labels are missing: leave these rows out"
             )
-        return {name: _METRICS[name](true, predicted) for name in dict.fromkeys([*self.score_by, *_USUAL])}
+        return {name: metric.OF_NUMBERS[name](true, predicted) for name in dict.fromkeys([*self.score_by, *_USUAL])}
 
     def proper_score(self, logits: Array, labels: Array) -> Metric | None:
         """Return the root of the mean squared error."""
