@@ -35,7 +35,7 @@ def test_a_value_with_the_vector_of_another_is_read_as_it(model: AttributeModel)
     assert list(vectors) == list(model.schema["user"].values)
     assert len(vectors) == 5
     assert vectors["v0"].shape == (vectors.size,)
-    np.testing.assert_array_equal(vectors["v3"], model.value_vectors("user", count=5)[list(vectors).index("v3")])
+    np.testing.assert_array_equal(vectors["v3"], model.values.vectors("user", count=5)[list(vectors).index("v3")])
 
     before, batch = logits(model), make_batch(2)
     column = model.schema["user"].columns

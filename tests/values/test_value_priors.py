@@ -107,7 +107,7 @@ def test_enrolment_weighs_its_prior_by_it(trained_runs: TrainedRuns, tmp_path: P
         model.config.value_priors = None if weight is None else {"user": weight}
         model.save_pretrained(run / "model")
         enrol(run, Dataset.from_dict(rows), prior=prior)
-        table = Predictor.from_pretrained(run / "model").model.value_vectors("user", count=21)[-1]
+        table = Predictor.from_pretrained(run / "model").model.values.vectors("user", count=21)[-1]
         assert main(["enrol", str(run), "--undo"]) == 0
         return table
 

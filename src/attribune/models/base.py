@@ -534,10 +534,6 @@ class ConditionedModel(PreTrainedModel):
         """Return the names of the parameters with one row per id of an attribute, and the attribute of each."""
         return self.values.owners()
 
-    def value_vectors(self, attribute: str, *, count: int) -> npt.NDArray[np.float64]:
-        """Return what was learned of the first `count` values of an attribute, (count, numbers)."""
-        return self.values.vectors(attribute, count=count)
-
     def attribute_vectors(self, attribute: str) -> AttributeVectors:
         """Return the vectors of an attribute's values by value, which can be set.
 

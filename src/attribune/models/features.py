@@ -59,7 +59,7 @@ class TextVectors:
         found = np.zeros((len(rows), self.size), dtype=np.float32)
         for index, batch in self._model.batches(rows, size=_BATCH):
             with torch.inference_mode():
-                found[index] = self._model.documents_and_logits(**batch)[0].float().cpu().numpy()
+                found[index] = self._model.document_vectors(**batch).float().cpu().numpy()
         return found
 
     def of_texts(self, texts: Sequence[str]) -> npt.NDArray[np.float32]:

@@ -496,19 +496,6 @@ class AttributeModel(ConditionedModel):
         """
         return encode_documents(self, rows, attributes, batch_size=batch_size, normalize=normalize, of=of)
 
-    def documents_and_logits(
-        self,
-        input_ids: Tensor,
-        attention_mask: Tensor | None = None,
-        attribute_ids: Tensor | None = None,
-        token_type_ids: Tensor | None = None,
-        text_keys: Tensor | None = None,
-    ) -> tuple[Tensor, Tensor]:
-        """Return the vectors (B, H) of documents, which the head reads, and its logits; arguments as in `forward`."""
-        read = self._read(input_ids, attention_mask, attribute_ids, token_type_ids, text_keys)
-        document, condition = self._document(read), read.condition
-        return document, self._classified(document, condition)
-
     def logits_of(self, read: TextStates) -> Tensor:
         """Return the logits, float32 at least, of the backbone's last states.
 

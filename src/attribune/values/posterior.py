@@ -170,7 +170,7 @@ def value_slopes(
             vectors = {name: p.detach()[source.to(p.device)] for name, p in parameters.items()}
             with _with_first_values(model, attribute, vectors, described[index], batch) as inputs:
                 with run():
-                    _, logits = model.documents_and_logits(**inputs)
+                    logits = model(**inputs).logits
                 if not logits.requires_grad:
                     return None
                 found[index] = logits.detach().double().cpu()
