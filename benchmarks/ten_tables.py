@@ -9,11 +9,11 @@ it is so many stories. All settings of a seed have the same rows. `linear` has t
 reads the text alone; `default` is what `train` does, and `injector` the network of the same run without the simple
 models that may count beside it; `written` is an Injector that also reads the values as words in front of the text. Each
 cell (table, setting, seed) is a run in benchmarks/runs/ without its weights; what is done is not done again, also where
-only its results are left, but for the baselines, with which others are compared row by row; an interrupted one goes on,
-and several calls at once share the cells. Every cell is written to benchmarks/results/ten_tables.json as it finishes,
-with the paired differences to `linear`, and of `default` to the others, over the test rows of all seeds that both have;
-where the rows of earlier seeds are gone, differences and intervals are means over the seeds, which are the wider ones.
-With `--rows N`, so many rows train, a seventh as many validate, and at most 1,000 test; differences are to `alone`, the
+only its results are left, but for what others are compared with row by row; an interrupted one goes on, and several
+calls at once share the cells. Every cell is written to benchmarks/results/ten_tables.json as it finishes, with the
+paired differences to `linear`, and of `default` to the others, over the test rows of all seeds that both have; where
+the rows of earlier seeds are gone, differences and intervals are means over the seeds, which are the wider ones. With
+`--rows N`, so many rows train, a seventh as many validate, and at most 1,000 test; differences are to `alone`, the
 network after at most five epochs without a simple model beside it. The data are looked for in the folder that
 ATTRIBUNE_DATA names.
 """
@@ -86,7 +86,8 @@ _CHANGES: dict[str, dict[str, Any]] = {
 _FIVE_EPOCHS = {"training.blend": "never", "training.epochs": 5.0}
 TRIALS = {name: {"settings": {**_FIVE_EPOCHS, **changes}} for name, changes in _CHANGES.items()}
 """Arguments of `train` that are tried on few rows, where they change a training of five epochs."""
-BASELINES = {REFERENCE, "boosting"}
+COMPARED = {REFERENCE, "boosting", NETWORK, ONE_OF_MEAN}
+"""What others are compared with: it is trained again where its rows are gone, which takes seconds to minutes."""
 ALONE = {"injector": DEFAULT}
 """The network alone, and the setting in whose run it is."""
 
@@ -478,7 +479,7 @@ def main() -> None:
     for cell in cells:
         run, done = cell.run(options.folder), read_results(options.output)["cells"]
         try:
-            if cell.key not in done or cell.setting in BASELINES:
+            if cell.key not in done or cell.setting in COMPARED:
                 cell.train(options.folder, rows=options.rows)
         except AttribuneError as error:
             print(f"{cell.key} failed: {error}", file=sys.stderr, flush=True)
