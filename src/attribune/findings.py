@@ -754,6 +754,8 @@ _SENTENCES: dict[str, str | Callable[[Values], str]] = {
     "column-tells-label": _tells_label,
     "named-as-label": "column {column!r} has the name of a label, and is taken for an attribute beside {label!r}: if "
     "it is the label, name it (label); if it is not known before the label, leave it out",
+    "numbers-with-signs": "column {column!r} has numbers with a sign, such as {example!r}, which are read as names: "
+    "write the numbers alone, and they are compared as numbers",
     "decimal-commas": _decimal_commas,
     # of the rows of a training
     "rows-read": _rows_read,

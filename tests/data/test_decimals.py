@@ -125,13 +125,13 @@ def test_a_check_tells_words_for_no_value_from_numbers_and_names_them_elsewhere(
 
 def test_stars_are_numbers() -> None:
     numbers = {
-        4: ["4", "4 stars", "4-star", "4.0 out of 5 stars", "4/5 stars"],
+        4: ["4", "4 stars", "4-star", "4.0 out of 5 stars", "4/5 stars", "4/5", "4 out of 10", "4 %"],
         4.5: ["4.5", "4,5 Sterne"],
         1: ["1 star"],
         5: ["5 Stars", "5\u2605"],
         3: ["3 étoiles", "\u2605\u2605\u2605\u2606\u2606"],
         2: ["2 estrellas", "\u2b50\ufe0f\u2b50\ufe0f"],
-        None: ["stars", "4 apples", "starry", "\u2606\u2606", "4/5", ""],
+        None: ["stars", "4 apples", "starry", "\u2606\u2606", "6/5", "4/", "4,5", ""],
     }
     assert {number: [label_number(text) for text in texts] for number, texts in numbers.items()} == {
         number: [number] * len(texts) for number, texts in numbers.items()

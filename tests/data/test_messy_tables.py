@@ -13,7 +13,9 @@ from attribune import check
 from attribune.data.checking.names import NAMES, ColumnName
 from attribune.data.checking.table_check import TableCheck
 from attribune.data.selection import placeholder_texts
+from attribune.errors import DataError
 from attribune.runs.table_recipe import table_recipe
+from attribune.tasks.rating import Rating
 from attribune.training.plan import DataPlan
 from attribune.training.preparation import usable_rows
 
@@ -84,6 +86,26 @@ def dates() -> pd.DataFrame:
     )
 
 
+def survey() -> pd.DataFrame:
+    """A label whose name says nothing behind what people are, and amounts with signs."""
+    return pd.DataFrame(
+        {
+            "gender": [["f", "m", "x"][row % 3] for row in range(ROWS)],
+            "spent": [f"{row}.50 €" for row in range(ROWS)],
+            "share": [f"{row % 30} %" for row in range(ROWS)],
+            "open_answer": TEXTS,
+            "agree": [["no", "partly", "yes"][row // 3 % 3] for row in range(ROWS)],
+        }
+    )
+
+
+def export() -> pd.DataFrame:
+    """Scores of a scale, and cells with fields of their own as JSON text."""
+    people = [f'{{"name": "u{row % 9}", "land": "de"}}' for row in range(ROWS)]
+    scores = [f"{n}/5" for n in STARS]
+    return pd.DataFrame({"user": people, "tags": [f"[{one}]" for one in people], "body": TEXTS, "note": scores})
+
+
 OF_FRENCH, RATING = "Marque préférée, Été", "overall rating"
 GUESSES: dict[str, tuple[Callable[[], pd.DataFrame], dict[str, str]]] = {  # with the columns of each role
     "german": (
@@ -94,12 +116,30 @@ GUESSES: dict[str, tuple[Callable[[], pd.DataFrame], dict[str, str]]] = {  # wit
     "french": (french, {"id": "Numéro", "text": "Commentaire", "label": "Évaluation", "attribute": OF_FRENCH}),
     "two labels": (two_labels, {"text": "content", "label": "sentiment", "attribute": "store", "left out": RATING}),
     "codes": (codes, {"text": "notiz", "label": "ergebnis", "attribute": "filiale, kunde"}),
+    "survey": (
+        survey,
+        {"text": "open_answer", "label": "agree", "attribute": "gender, share", "left out": "spent"},
+    ),
+    "export": (export, {"text": "body", "label": "note", "left out": "user, tags"}),
     "dates": (dates, {"time": "posted", "text": "message", "label": "answer", "left out": "empty, always, dash"}),
 }
 
 
 def findings(checked: TableCheck) -> str:
     return "\n".join(map(str, checked.findings))
+
+
+def test_amounts_with_signs_and_scores_of_a_scale_are_said() -> None:
+    said = findings(check(survey()))
+    assert "column 'spent' has numbers with a sign, such as '0.50 €', which are read as names" in said
+    assert "column 'share' has numbers with a sign, such as '0 %'" in said
+    found = check(export())
+    assert found.task is not None
+    assert found.task.words.startswith("ratings from 1 to 5, read from texts such as ")
+    mixed = export().assign(note=[f"{n}/{5 + 5 * (row % 2)}" for row, n in enumerate(STARS)])
+    assert check(mixed).task.kind == "classification"
+    with pytest.raises(DataError, match=r"the labels are of several scales \('\d/5', '\d/10'\): write them as numbers"):
+        Rating.fit([mixed["note"].tolist()])
 
 
 @pytest.mark.parametrize("name", GUESSES)

@@ -7,6 +7,7 @@ import re
 import unicodedata
 from collections import Counter
 from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
+from itertools import islice
 from typing import Annotated, Any
 
 import numpy as np
@@ -50,6 +51,7 @@ __all__ = [
     "rare_classes",
     "require_columns",
     "require_flag",
+    "scales_of",
     "sorted_classes",
 ]
 
@@ -60,9 +62,9 @@ FEW_ROWS = 5
 """Rows from which on a class can be learned."""
 
 _FILLED, _EMPTY = "\u2605\u2b50", "\u2606"  # stars
-_STARS = re.compile(
-    rf"(?P<filled>[{_FILLED}]+)[{_EMPTY}]*|(?P<number>\d+([.,]\d+)?)( ?/ ?\d+| out of \d+)?[ -]?"
-    rf"([{_FILLED}]|stars?|sterne?|[ée]toiles?|estrellas?|estrelas?|stell[ae]|sterren|ster)",
+_SCORE = re.compile(
+    rf"(?P<filled>[{_FILLED}]+)[{_EMPTY}]*|(?P<number>\d+([.,]\d+)?)(( ?/ ?| out of )(?P<best>\d+))?[ -]?"
+    rf"(?P<unit>[{_FILLED}%]|stars?|sterne?|[ée]toiles?|estrellas?|estrelas?|stell[ae]|sterren|ster)?",
     re.IGNORECASE,
 )
 _LARGEST_LABEL = float(np.finfo(np.float32).max)
@@ -144,17 +146,43 @@ def _flag(value: Any, info: ValidationInfo) -> bool:
 
 
 def label_number(text: str) -> float | None:
-    """Return the number of a label, also of stars such as ``4 stars``, ``4.5 out of 5 stars`` or signs of stars."""
+    """Return the number of a label, also of ``4 stars``, signs of stars, ``4/5``, ``4.5 out of 5`` or ``80 %``."""
     if (number := number_of(text)) is not None:
         return number
-    if (stars := _STARS.fullmatch(text.replace("\ufe0f", ""))) is None:
+    score = _score(text)
+    if score is None or (score["number"] and not score["best"] and not score["unit"]):
         return None
-    return float(stars["number"].replace(",", ".")) if stars["number"] else float(len(stars["filled"]))
+    if not score["number"]:
+        return float(len(score["filled"]))
+    number = float(score["number"].replace(",", "."))
+    return number if score["best"] is None or number <= float(score["best"]) else None
+
+
+def scales_of(texts: Iterable[str]) -> dict[str, str]:
+    """Return the best number, and the first text with it, of labels such as ``4/5`` and ``8 out of 10``."""
+    scales: dict[str, str] = {}
+    for text in texts:
+        if (score := _score(text)) is not None and score["best"]:
+            scales.setdefault(score["best"], text)
+    return scales
+
+
+def _score(text: str) -> re.Match[str] | None:
+    return _SCORE.fullmatch(text.replace("\ufe0f", ""))
 
 
 def label_numbers(column: Column, *, missing: Collection[str], first_row: int = 1) -> Array:
-    """Return the cells as float64 (n,), NaN for missing ones; DataError for anything but finite numbers of float32."""
+    """Return the cells as float64 (n,), NaN for missing ones.
+
+    Raises:
+        DataError: for anything but finite numbers of float32, or numbers of several scales, such as 4/5 and 8/10.
+    """
     result = np.full(len(column), np.nan)
+    if len(scales := scales_of(dict.fromkeys(value for value in column if isinstance(value, str)))) > 1:
+        raise DataError(
+            f"the labels are of several scales ({', '.join(map(repr, islice(scales.values(), 3)))}): write them as "
+            "numbers of one scale"
+        )
     for i, value in enumerate(column):
         text = canonical(value)
         if text is None or text in missing:
@@ -262,6 +290,7 @@ def alike_classes(counts: Mapping[str, int]) -> list[Finding]:
     """Say which classes are one number, or differ in capitals, spaces or the encoding of letters alone."""
     numbers = {name: label_number(name) for name in counts if name not in NO_NUMBER}
     are_numbers = None not in numbers.values() and any(number_of(name) is None for name in numbers)  # such as stars
+    are_numbers = are_numbers and len(scales_of(numbers)) < 2
     groups: dict[Hashable, list[str]] = {}
     for name in counts:
         plain = "".join(unicodedata.normalize("NFKC", name).casefold().split())

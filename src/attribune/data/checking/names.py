@@ -50,13 +50,15 @@ NAMES: Mapping[Meaning, Mapping[Language, str]] = {
         "pt": "numero linha identificador",
     },
     "group": {
-        "en": "user author customer reviewer judge annotator rater product item film movie shop store brand city",
-        "de": "nutzer benutzer kunde kunden autor produkt artikel filiale marke ort stadt laden",
-        "fr": "utilisateur client auteur produit article magasin marque ville",
-        "es": "usuario cliente autor producto articulo tienda marca ciudad",
-        "it": "utente cliente autore prodotto articolo negozio marca citta",
-        "nl": "gebruiker klant auteur product artikel winkel merk stad",
-        "pt": "usuario utilizador cliente autor produto artigo loja marca cidade",
+        "en": "user author customer reviewer judge annotator rater product item film movie shop store brand city agent "
+        "speaker gender sex country region nationality language department publisher source platform device",
+        "de": "nutzer benutzer kunde kunden autor produkt artikel filiale marke ort stadt laden geschlecht land "
+        "sprache",
+        "fr": "utilisateur client auteur produit article magasin marque ville sexe pays langue",
+        "es": "usuario cliente autor producto articulo tienda marca ciudad sexo genero pais idioma",
+        "it": "utente cliente autore prodotto articolo negozio marca citta sesso paese lingua",
+        "nl": "gebruiker klant auteur product artikel winkel merk stad geslacht land taal",
+        "pt": "usuario utilizador cliente autor produto artigo loja marca cidade sexo genero pais idioma",
     },
 }
 """Words, without accents, of the names of columns. A word may mean several things: the values decide between them."""

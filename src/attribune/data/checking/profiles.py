@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from attribune.core.arrays import IntArray
 from attribune.schema.columns import MISSING, NO_NUMBER, canonical, single_cells, words_of_none
 from attribune.schema.times import is_time
-from attribune.tasks.labels import label_number, number_of
+from attribune.tasks.labels import label_number, number_of, scales_of
 
 __all__ = [
     "Codes",
@@ -32,6 +32,7 @@ __all__ = [
 Kind = Literal["text", "number", "time", "list", "other"]
 
 _NUMBER = r"^\s*[+-]?((0|[1-9]\d*)(\.\d*)?|\.\d+)([eE][+-]?\d+)?\s*$"  # zeros in front are those of a code
+_OBJECT = r"^\s*(\[\s*)?\{\s*\".*\}\s*\]?\s*$"  # as JSON writes it, or a list of them
 _SEPARATORS = ("|", ";", ",")
 _LONGEST_LIST = 200  # mean characters of a cell
 _LONGEST_NUMBER = 40  # and of a number or a time
@@ -80,9 +81,9 @@ def column_codes(column: pa.ChunkedArray, *, missing: Sequence[str] = words_of_n
 
 
 def are_numbers(codes: Codes) -> bool:
-    """Whether all labels are numbers, such as ``4`` and ``4 stars``, but for words that mean none."""
+    """Whether all labels are numbers of one scale, such as ``4`` and ``4 stars``, but for words that mean none."""
     texts = [text for text in codes.values.to_pylist() if text not in NO_NUMBER]
-    return bool(texts) and all(label_number(text) is not None for text in texts)
+    return bool(texts) and all(label_number(text) is not None for text in texts) and len(scales_of(texts)) < 2
 
 
 def are_stars(codes: Codes) -> bool:
@@ -224,6 +225,9 @@ def _of_values(codes: Codes) -> dict[str, Any]:
         sample = values.slice(0, _SAMPLE).to_pylist()
         if sum(map(is_time, sample)) >= _MOST * len(sample):
             return {"kind": "time"}
+    is_object = pc.match_substring_regex(values, _OBJECT).to_numpy(zero_copy_only=False)
+    if counts[is_object].sum() >= _MOST * rows:
+        return {"kind": "other"}
     spaces = pc.count_substring_regex(values, r"\s+").to_numpy(zero_copy_only=False)
     return {
         "kind": "text",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
@@ -32,6 +33,9 @@ _MOST_JUDGES = 8  # rows of a short text; what more rows share, such as a title,
 _MOST_ATTRIBUTES = 20  # that are proposed
 _MOST_WORDS = 3.0  # of a value that may be a category
 _MOST_STAR_WORDS = 5.0  # 4 out of 5 stars
+_SIGNS = r"[$€£¥%]|EUR|USD|GBP|CHF"
+_WITH_SIGN = re.compile(rf"(?=.*({_SIGNS}))({_SIGNS})?\s?[+-]?\d[\d.,'\s]*({_SIGNS})?")
+_FIELDS = "its cells hold several fields: make a column of each that tells something"
 _LONG = 40  # characters of a text in a language without spaces
 
 
@@ -141,7 +145,7 @@ def _plain_role(one: ColumnProfile) -> RoleOf | None:
     """Return the role of a column that its form alone tells."""
     name = ColumnName(one.name)
     if one.kind == "other":
-        reason = "no row has a value" if one.present == 0 else "its cells hold several fields"
+        reason = "no row has a value" if one.present == 0 else _FIELDS
         return RoleOf(role="left out", reason=reason)
     if one.kind == "time" or (name.means("time") and one.words < 2 * _MOST_WORDS and one.values > _FEW_VALUES):
         return RoleOf(role="time")
@@ -194,18 +198,29 @@ def _attribute_role(
     if kind == "multi_label":
         return RoleOf(role="attribute", kind=kind, separator=one.separator or "")
     codes = one.codes if kind == "number" else one.spelled
-    finding = attribute_finding(one.name, codes, may_be_unique=kind == "number")
-    if finding is None and label is not None:
-        finding = leak_finding(one.name, codes, label.codes, guessed=label.name if is_guessed else "")
-    if finding is not None:
-        return RoleOf(role="left out", reason="see below", finding=finding)
+    signs = _finding_of_signs(one)
+    problem = attribute_finding(one.name, codes, may_be_unique=kind == "number")
+    if problem is not None:
+        problem = signs or problem
+    elif label is not None:
+        problem = leak_finding(one.name, codes, label.codes, guessed=label.name if is_guessed else "")
+    if problem is not None:
+        return RoleOf(role="left out", reason="see below", finding=problem)
     if kind is None:
         example = one.codes.values[0].as_py() if one.values else ""
         return RoleOf(role="left out", reason=f"nearly all values differ, such as {example!r:.40}")
-    finding = None
-    if is_guessed and label is not None and ColumnName(one.name).means("label"):
-        finding = Finding("named-as-label", {"column": one.name, "label": label.name})
-    return RoleOf(role="attribute", kind=kind, reason="" if number is None else number.reason, finding=finding)
+    note = signs
+    if note is None and is_guessed and label is not None and ColumnName(one.name).means("label"):
+        note = Finding("named-as-label", {"column": one.name, "label": label.name})
+    return RoleOf(role="attribute", kind=kind, reason="" if number is None else number.reason, finding=note)
+
+
+def _finding_of_signs(one: ColumnProfile) -> Finding | None:
+    """Return what to say of amounts of money and percentages, which are no numbers as they stand."""
+    texts = one.codes.values.to_pylist() if one.kind == "text" and one.characters < _LONG else []
+    if not texts or sum(_WITH_SIGN.fullmatch(text) is not None for text in texts) < _NEARLY_ALL * len(texts):
+        return None
+    return Finding("numbers-with-signs", {"column": one.name, "example": texts[0]})
 
 
 def _number_kind(one: ColumnProfile, label: ColumnProfile | None, groups: IntArray | None) -> NumberKind | None:
