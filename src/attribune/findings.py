@@ -543,6 +543,15 @@ def _tells_label(values: Values) -> str:
     )
 
 
+def _column_of_parts(values: Values) -> str:
+    """A column of names of parts is no attribute."""
+    files = f"{as_argument('data.validation')} and {as_argument('data.test')}"
+    return (
+        f"column {values['column']!r} says in which part a row is, and a split knows nothing of it: write the rows of "
+        f"each part to a file, and name them with {files}"
+    )
+
+
 def _decimal_commas(values: Values) -> str:
     """A column of numbers with decimal commas is read as texts."""
     return (
@@ -754,6 +763,7 @@ _SENTENCES: dict[str, str | Callable[[Values], str]] = {
     "column-tells-label": _tells_label,
     "named-as-label": "column {column!r} has the name of a label, and is taken for an attribute beside {label!r}: if "
     "it is the label, name it (label); if it is not known before the label, leave it out",
+    "column-of-parts": _column_of_parts,
     "numbers-with-signs": "column {column!r} has numbers with a sign, such as {example!r}, which are read as names: "
     "write the numbers alone, and they are compared as numbers",
     "decimal-commas": _decimal_commas,

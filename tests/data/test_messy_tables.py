@@ -93,6 +93,7 @@ def survey() -> pd.DataFrame:
             "gender": [["f", "m", "x"][row % 3] for row in range(ROWS)],
             "spent": [f"{row}.50 €" for row in range(ROWS)],
             "share": [f"{row % 30} %" for row in range(ROWS)],
+            "Split": [["train", "Train", "dev", "test"][row % 4] for row in range(ROWS)],
             "open_answer": TEXTS,
             "agree": [["no", "partly", "yes"][row // 3 % 3] for row in range(ROWS)],
         }
@@ -118,7 +119,7 @@ GUESSES: dict[str, tuple[Callable[[], pd.DataFrame], dict[str, str]]] = {  # wit
     "codes": (codes, {"text": "notiz", "label": "ergebnis", "attribute": "filiale, kunde"}),
     "survey": (
         survey,
-        {"text": "open_answer", "label": "agree", "attribute": "gender, share", "left out": "spent"},
+        {"text": "open_answer", "label": "agree", "attribute": "gender, share", "left out": "spent, Split"},
     ),
     "export": (export, {"text": "body", "label": "note", "left out": "user, tags"}),
     "dates": (dates, {"time": "posted", "text": "message", "label": "answer", "left out": "empty, always, dash"}),
@@ -133,6 +134,7 @@ def test_amounts_with_signs_and_scores_of_a_scale_are_said() -> None:
     said = findings(check(survey()))
     assert "column 'spent' has numbers with a sign, such as '0.50 €', which are read as names" in said
     assert "column 'share' has numbers with a sign, such as '0 %'" in said
+    assert "column 'Split' says in which part a row is" in said
     found = check(export())
     assert found.task is not None
     assert found.task.words.startswith("ratings from 1 to 5, read from texts such as ")

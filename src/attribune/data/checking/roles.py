@@ -25,6 +25,7 @@ __all__ = ["Role", "RoleOf", "TaskGuess", "as_read", "guess_roles", "guess_simil
 Role = Literal["text", "label", "attribute", "id", "time", "weight", "left out"]
 
 _COMPARED = ("anchor", "positive", "negative")  # as data sets of sentence-transformers name them
+_PARTS = frozenset("train training val valid validation dev development eval test testing".split())  # noqa: SIM905
 _WEIGHTS = ("weight", "weights", "sample_weight")
 _NEARLY_ALL = 0.95
 _FEW_VALUES = 20  # up to which numbers are categories
@@ -147,6 +148,8 @@ def _plain_role(one: ColumnProfile) -> RoleOf | None:
     if one.kind == "other":
         reason = "no row has a value" if one.present == 0 else _FIELDS
         return RoleOf(role="left out", reason=reason)
+    if 2 <= one.values <= len(_PARTS) and _PARTS.issuperset(text.casefold() for text in one.codes.values.to_pylist()):
+        return RoleOf(role="left out", reason="see below", finding=Finding("column-of-parts", {"column": one.name}))
     if one.kind == "time" or (name.means("time") and one.words < 2 * _MOST_WORDS and one.values > _FEW_VALUES):
         return RoleOf(role="time")
     if one.kind == "number" and name.plain in _WEIGHTS and one.low >= 0 and not one.missing:
