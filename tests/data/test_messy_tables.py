@@ -107,6 +107,24 @@ def export() -> pd.DataFrame:
     return pd.DataFrame({"user": people, "tags": [f"[{one}]" for one in people], "body": TEXTS, "note": scores})
 
 
+def crowd() -> pd.DataFrame:
+    """Answers and how sure they are, what the tool wrote beside them, and a sentence that many rows share."""
+    topics = [f"From a person of the party number {row % 11} of this country" for row in range(ROWS)]
+    return pd.DataFrame(
+        {
+            "_unit_id": np.arange(7_000, 7_000 + ROWS),
+            "_state": [["golden", "finalized"][row % 2] for row in range(ROWS)],
+            "topic": [["dogs are better than cats here", "cats are better", "neither"][row % 3] for row in range(ROWS)],
+            "topic:confidence": CHANCE.random(ROWS).round(2),
+            "topic_gold": [None] * (ROWS - 5) + ["neither"] * 5,
+            "who": topics,
+            "yes": [["y", "n"][row % 2] for row in range(ROWS)],
+            "body": TEXTS,
+            "post_id": [500_000_000_000 + 10_000 * (row // 4) for row in range(ROWS)],
+        }
+    )
+
+
 OF_FRENCH, RATING = "Marque préférée, Été", "overall rating"
 GUESSES: dict[str, tuple[Callable[[], pd.DataFrame], dict[str, str]]] = {  # with the columns of each role
     "german": (
@@ -120,6 +138,11 @@ GUESSES: dict[str, tuple[Callable[[], pd.DataFrame], dict[str, str]]] = {  # wit
     "survey": (
         survey,
         {"text": "open_answer", "label": "agree", "attribute": "gender, share", "left out": "spent, Split"},
+    ),
+    "crowd": (
+        crowd,
+        {"text": "body", "label": "topic", "attribute": "who, yes, post_id"}
+        | {"left out": "_unit_id, _state, topic:confidence, topic_gold"},
     ),
     "export": (export, {"text": "body", "label": "note", "left out": "user, tags"}),
     "dates": (dates, {"time": "posted", "text": "message", "label": "answer", "left out": "empty, always, dash"}),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
@@ -14,7 +14,7 @@ from attribune.data.checking.findings import attribute_finding, leak_finding
 from attribune.data.checking.judgements import is_told_by, numbers_the_texts
 from attribune.data.checking.names import ColumnName
 from attribune.data.checking.profiles import ColumnProfile, are_stars, number_codes
-from attribune.data.checking.whole_numbers import NumberKind, kind_of_numbers, numbers_of
+from attribune.data.checking.whole_numbers import LONG, NumberKind, kind_of_numbers, numbers_of
 from attribune.data.text_files import UNNAMED
 from attribune.findings import Finding
 from attribune.schema.columns import NO_NUMBER
@@ -26,13 +26,16 @@ Role = Literal["text", "label", "attribute", "id", "time", "weight", "left out"]
 
 _COMPARED = ("anchor", "positive", "negative")  # as data sets of sentence-transformers name them
 _PARTS = frozenset("train training val valid validation dev development eval test testing".split())  # noqa: SIM905
+_OF_ANSWER = re.compile(r"(?P<answer>.+)([:._ ]confidence|_gold)", re.IGNORECASE)
 _WEIGHTS = ("weight", "weights", "sample_weight")
 _NEARLY_ALL = 0.95
+_MOST_ROWS = 0.9
 _FEW_VALUES = 20  # up to which numbers are categories
 _MANY_CLASSES = 200
 _MOST_JUDGES = 8  # rows of a short text; what more rows share, such as a title, names something
 _MOST_ATTRIBUTES = 20  # that are proposed
 _MOST_WORDS = 3.0  # of a value that may be a category
+_FEWEST_TEXTS = 10  # that many people judge: fewer are classes, which may be sentences
 _MOST_STAR_WORDS = 5.0  # 4 out of 5 stars
 _SIGNS = r"[$€£¥%]|EUR|USD|GBP|CHF"
 _WITH_SIGN = re.compile(rf"(?=.*({_SIGNS}))({_SIGNS})?\s?[+-]?\d[\d.,'\s]*({_SIGNS})?")
@@ -86,8 +89,11 @@ def guess_similarity(names: Sequence[str]) -> list[str]:
 
 
 def guess_texts(profiles: Sequence[ColumnProfile], *, label: str | None = None) -> list[str]:
-    """Return the columns that look like texts."""
-    return [one.name for one in profiles if one.name != label and _plain_role(one) is None and _is_text(one)]
+    """Return the columns that look like texts; beside one of other texts in most rows, not what many rows share."""
+    found = [one for one in profiles if one.name != label and _plain_role(one) is None and _is_text(one)]
+    if any(one.values >= one.present / 2 for one in found):
+        found = [one for one in found if one.values >= one.present / 5 or ColumnName(one.name).means("text")]
+    return [one.name for one in found]
 
 
 def guess_roles(
@@ -109,25 +115,43 @@ def guess_roles(
     """
     roles = {one.name: role for one in profiles if (role := _plain_role(one)) is not None and one.name != label}
     roles |= dict.fromkeys(text, RoleOf(role="text"))
+    answers = _answers(profiles)
+    roles |= {
+        name: RoleOf(role="left out", reason=f"tells of {answer!r}, and is known with it")
+        for answer, others in answers.items()
+        for name in others
+        if name != label
+    }
     rest = [one for one in profiles if one.name not in roles]
     if groups is not None:
         numbers = [one.name for one in rest if one.name != label and numbers_the_texts(one.codes.codes, groups)]
         roles |= dict.fromkeys(numbers, RoleOf(role="id", reason="numbers the texts"))
         rest = [one for one in rest if one.name not in roles]
     candidates = _judgements(rest, groups, judge)
-    chosen = label or (_label_among(candidates) if is_labelled else None)
+    chosen = label or (_label_among(candidates, answers) if is_labelled else None)
     if chosen is not None:
         roles[chosen] = RoleOf(role="label")
     target = next((as_read(one, roles[chosen]) for one in profiles if one.name == chosen), None)
     is_guessed = label is None
     if len(candidates) < len(rest):
-        answers = [one.name for one in candidates if one.name not in roles and one.values <= _FEW_VALUES]
-        roles |= dict.fromkeys(answers, RoleOf(role="left out", reason="an answer of the judges, as the label is"))
+        further = [one.name for one in candidates if one.name not in roles and one.values <= _FEW_VALUES]
+        roles |= dict.fromkeys(further, RoleOf(role="left out", reason="an answer of the judges, as the label is"))
     others = [one for one in rest if one.name not in roles]
     roles |= {one.name: _attribute_role(one, target, groups, is_guessed=is_guessed) for one in others}
     proposed = [one.name for one in rest if roles[one.name].role == "attribute"]
     roles |= dict.fromkeys(proposed[_MOST_ATTRIBUTES:], RoleOf(role="left out", reason="after many others"))
     return {one.name: roles[one.name] for one in profiles}
+
+
+def _answers(profiles: Sequence[ColumnProfile]) -> dict[str, list[str]]:
+    """Return the columns with answers of people, each with those that say how sure they are, or what was expected."""
+    names = [one.name for one in profiles]
+    found: dict[str, list[str]] = {}
+    for name in names:
+        of_answer = _OF_ANSWER.fullmatch(name)
+        if of_answer is not None and of_answer["answer"] in names:
+            found.setdefault(of_answer["answer"], []).append(name)
+    return found
 
 
 def _judgements(rest: Sequence[ColumnProfile], groups: IntArray | None, judge: str | None) -> Sequence[ColumnProfile]:
@@ -145,6 +169,8 @@ def _judgements(rest: Sequence[ColumnProfile], groups: IntArray | None, judge: s
 def _plain_role(one: ColumnProfile) -> RoleOf | None:
     """Return the role of a column that its form alone tells."""
     name = ColumnName(one.name)
+    if one.name.startswith("_"):
+        return RoleOf(role="left out", reason="is of the tool that wrote the table, as the first sign of its name says")
     if one.kind == "other":
         reason = "no row has a value" if one.present == 0 else _FIELDS
         return RoleOf(role="left out", reason=reason)
@@ -160,7 +186,8 @@ def _plain_role(one: ColumnProfile) -> RoleOf | None:
     is_short = one.kind == "number" or one.words < _MOST_WORDS
     if one.is_unique and is_short and (name.means("id") or (one.kind == "text" and one.words < 1.1)):
         return RoleOf(role="id")
-    if one.name == UNNAMED and one.whole and one.once >= _NEARLY_ALL * one.rows:
+    is_long = one.low >= LONG or name.means("id") or one.name == UNNAMED
+    if one.kind == "number" and one.whole and is_long and one.values >= _MOST_ROWS * one.present > 0:
         return RoleOf(role="id", reason="numbers nearly all rows")
     return None
 
@@ -169,24 +196,28 @@ def _is_text(one: ColumnProfile) -> bool:
     if one.kind != "text" or one.separator is not None:
         return False
     is_long = one.words >= _MOST_WORDS + 1 or one.characters >= _LONG
-    is_varied = one.values >= one.present / 2 or one.words >= 2 * _MOST_WORDS
+    is_varied = one.values >= one.present / 2 or (one.words >= 2 * _MOST_WORDS and one.values >= _FEWEST_TEXTS)
     is_named = ColumnName(one.name).means("text") and one.words >= _MOST_WORDS
     is_named = is_named and one.values > max(2, one.present / _MOST_JUDGES)
     return (is_long and is_varied) or is_named
 
 
-def _label_among(candidates: Sequence[ColumnProfile]) -> str | None:
+def _label_among(candidates: Sequence[ColumnProfile], answers: Collection[str]) -> str | None:
     """Return the column that is most like a label; None where none is.
 
-    First one with stars, or with the name of a label, next the last one with the fewest values of many rows. A column
-    with the name of people or things is only taken if there is no other one.
+    First one with stars, or with answers, or with the name of a label, next the last one with the fewest values of many
+    rows. A column with the name of people or things is only taken if there is no other one.
     """
     filled = [one for one in candidates if one.kind in ("text", "number") and one.missing < one.rows / 2]
     usable = [one for one in filled if one.values > 1]
     names = {one.name: ColumnName(one.name) for one in usable}
-    for one in sorted(usable, key=lambda one: (not _has_stars(one), names[one.name].distance("label"), one.values)):
+
+    def order(one: ColumnProfile) -> tuple[Any, ...]:
+        return not _has_stars(one), one.name not in answers, names[one.name].distance("label"), one.values
+
+    for one in sorted(usable, key=order):
         is_scale = one.kind == "number" or one.values <= max(_FEW_VALUES, one.present / 20)
-        if is_scale and (_has_stars(one) or names[one.name].means("label")):
+        if is_scale and (_has_stars(one) or one.name in answers or names[one.name].means("label")):
             return one.name
     few = [one for one in usable if one.values <= _FEW_VALUES and one.present >= 3 * one.values]
     found = min(reversed(few), key=lambda one: (names[one.name].means("group"), one.values), default=None)

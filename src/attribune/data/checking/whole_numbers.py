@@ -1,6 +1,7 @@
 """Whether the whole numbers of a column are names, such as those of raters and shops, or amounts, such as ages.
 
-Three questions, each of the values alone, whatever the column is called and in whatever language:
+Long numbers are names, and so are those of a column that is called one of ids. Else three questions, each of the values
+alone, whatever the column is called and in whatever language:
 
 1. Are amounts likely to be like this? Amounts are spread smoothly: neighbours are about as frequent, and no number far
    from all others recurs, unless it is a round one. Frequencies of names have nothing to do with their numbers.
@@ -22,14 +23,16 @@ from attribune.core.arrays import BoolArray, DoubleArray, IntArray
 from attribune.data.checking.judgements import never_twice
 from attribune.data.checking.profiles import Codes, ColumnProfile
 
-__all__ = ["NumberKind", "kind_of_numbers", "numbers_of"]
-
+__all__ = ["LONG", "NumberKind", "kind_of_numbers", "numbers_of"]
 
 _WINDOW = 10  # distinct numbers that follow each other
 _FEW = 100  # distinct numbers, below which a scale can have favourite answers
 _WIDEST = 200_000  # numbers of a lattice that are compared with their neighbours
 _TRIED_ROWS = 5_000
 _FOLDS = 5
+LONG = 1e8
+"""Whole numbers from here on count nothing of a text."""
+_IDS = re.compile(r"(^|[_\s])id$")
 _AMOUNTS = re.compile(
     r"(^|_)(age|year|price|cost|income|salary|amount|count|num|n|number_of|score|ratings?|stars?|lat|latitude|lon|lng|"
     r"longitude|length|size|height|weight|width|duration|minutes|hours?|days?|percent|distance|temperature|words|"
@@ -78,6 +81,10 @@ def kind_of_numbers(name: str, codes: Codes, *, texts: IntArray | None, label: C
         return NumberKind(kind="number", reason="there are fractions")
     if (numbers < 0).sum() > 1:  # one alone stands for a missing value
         return NumberKind(kind="number", reason="there are negative ones")
+    if _IDS.search(name.lower()):
+        return NumberKind(kind="categorical", reason="its name is that of ids")
+    if len(numbers) and np.nanmin(numbers) >= LONG:
+        return NumberKind(kind="categorical", reason=f"all are {LONG:,.0f} or more, as ids are")
     known = np.flatnonzero((codes.codes >= 0) & ~np.isnan(np.append(numbers, np.nan)[codes.codes]))
     rows = numbers[codes.codes[known]]
     groups = None if texts is None else texts[known]
