@@ -307,6 +307,33 @@ def test_anchors_and_positives_are_compared(has_negative: bool, tmp_path: Path) 
     assert check(rows, text="Anchor", label="user").task.kind == "classification", "what is named is not guessed"
 
 
+@pytest.mark.parametrize(
+    ("texts", "labels", "flags"),
+    [
+        (["chosen", "rejected"], None, "--text chosen --text-pair rejected"),
+        (["Prompt", "Chosen", "Rejected"], None, "--prompt Prompt --text Chosen --text-pair Rejected"),
+        (["answer_a", "answer_b"], ["a", "b", "tie"], "--text answer_a --text-pair answer_b --label said"),
+        (["question", "Answer 1", "Answer 2"], ["1", "2"], ""),
+        (["first text", "second text"], ["first", "second"], "--text first text --text-pair second text --label said"),
+        (["answer_a", "answer_b"], ["a", "c"], ""),
+        (["answer", "remark"], ["a", "b"], ""),
+    ],
+)
+def test_a_choice_between_two_texts_is_a_preference(texts: list[str], labels: list[str] | None, flags: str) -> None:
+    rows = pd.DataFrame({name: [f"{name} {number} says this and that" for number in range(200)] for name in texts})
+    rows["user"] = [f"u{number % 9}" for number in range(200)]
+    if labels is not None:
+        rows["said"] = [labels[number // 7 % len(labels)] for number in range(200)]
+    checked = check(rows)
+    assert checked.is_complete
+    assert (checked.task.kind == "preference") == bool(flags)
+    if flags:
+        assert " ".join(checked.flags) == f"{flags} --attributes user --task preference"
+    else:
+        named = check(rows.rename(columns={"said": "winner"}))
+        assert (named.task.kind == "preference") == (labels == ["1", "2"])
+
+
 def test_the_cure_for_words_that_mean_nothing_is_one_list_that_the_call_has(tmp_path: Path) -> None:
     rows = frame()
     number = np.arange(len(rows))

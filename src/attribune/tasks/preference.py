@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from attribune.tasks.losses import Link
 
-__all__ = ["TIES", "Preference"]
+__all__ = ["SIDES", "TIES", "Preference"]
 
 TIES = ("tie", "equal")
 """Labels that prefer neither text, unless others are named."""
@@ -35,7 +35,7 @@ TIE = 2
 """The label of a tie, where ties are learned."""
 _USUAL_SHARE = 0.2  # of ties, of a task that was not fitted
 _METRICS = ("accuracy", "log_loss")
-_KNOWN = (
+SIDES = (
     ("first", "second"),
     ("First", "Second"),
     ("a", "b"),
@@ -43,6 +43,7 @@ _KNOWN = (
     ("1", "2"),
     ("model_a", "model_b"),
 )
+"""Labels of the first and the second text that need no explanation."""
 
 
 def _two_names(names: Any) -> tuple[str, str]:
@@ -288,7 +289,7 @@ def _found_labels(column: Column, *, ties: Sequence[str], missing: Sequence[str]
     if not found:
         raise DataError("no training row has a label that prefers a text: name the column that says which is preferred")
     shown = ", ".join(f"{text!r:.40}" for text in found[:5])
-    for pair in _KNOWN:
+    for pair in SIDES:
         if {*found} == {*pair}:
             return pair
         if {*found} < {*pair}:

@@ -17,7 +17,7 @@ from attribune.schema.kinds import Categorical, Kind, MultiLabel
 
 __all__ = ["LACKING", "Proposal"]
 
-_FLAGS = ("text", "text_pair", "text_negative", "label")
+_FLAGS = ("prompt", "text", "text_pair", "text_negative", "label")
 LACKING = "COLUMN"
 """In place of the name of a column that was not found."""
 

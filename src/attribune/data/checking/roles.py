@@ -19,14 +19,31 @@ from attribune.data.text_files import UNNAMED
 from attribune.findings import Finding
 from attribune.schema.columns import NO_NUMBER
 from attribune.tasks import TASKS
+from attribune.tasks.preference import SIDES, TIES
 
-__all__ = ["Role", "RoleOf", "TaskGuess", "as_read", "guess_roles", "guess_similarity", "guess_task", "guess_texts"]
+__all__ = [
+    "Role",
+    "RoleOf",
+    "TaskGuess",
+    "as_read",
+    "guess_compared",
+    "guess_preference",
+    "guess_roles",
+    "guess_task",
+    "guess_texts",
+]
 
 Role = Literal["text", "label", "attribute", "id", "time", "weight", "left out"]
 
-_COMPARED = ("anchor", "positive", "negative")  # as data sets of sentence-transformers name them
+_COMPARED = {
+    "text": "anchor",
+    "text_pair": "positive",
+    "text_negative": "negative",
+}  # as sentence-transformers has them
+_PREFERRED = {"prompt": "prompt", "text": "chosen", "text_pair": "rejected"}  # as trl has them
 _PARTS = frozenset("train training val valid validation dev development eval test testing".split())  # noqa: SIM905
 _OF_ANSWER = re.compile(r"(?P<answer>.+)([:._ ]confidence|_gold)", re.IGNORECASE)
+_CHOICE = re.compile(r"winner|prefer|better|best|choice|chosen")
 _WEIGHTS = ("weight", "weights", "sample_weight")
 _NEARLY_ALL = 0.95
 _MOST_ROWS = 0.9
@@ -69,23 +86,50 @@ class TaskGuess:
         words: said of the labels.
         choices: the kinds to choose from, `kind` first; none where it is the default.
         options: of the task.
+        texts: the column of each argument of `train` for a text, of a task that compares texts.
+        needs_label: whether the texts alone do not say it.
     """
 
     kind: str
     words: str
     choices: tuple[str, ...] = ()
     options: Mapping[str, Any] = field(default_factory=dict)
-
-    @property
-    def compares(self) -> bool:
-        """Whether it compares texts, and needs no label."""
-        return self.kind == "similarity"
+    texts: Mapping[str, str] = field(default_factory=dict)
+    needs_label: bool = True
 
 
-def guess_similarity(names: Sequence[str]) -> list[str]:
-    """Return the columns of anchors, positives and perhaps negatives, by their names; none without the first two."""
-    found = [next((name for name in names if name.lower() == known), None) for known in _COMPARED]
-    return [] if None in found[:2] else [name for name in found if name is not None]
+def guess_compared(names: Sequence[str]) -> TaskGuess | None:
+    """Return the task of columns that are named as texts to compare, of which the names say all that a label would.
+
+    They are those of a similarity, anchors, positives and perhaps negatives; or the chosen and the rejected of two
+    answers, perhaps to a prompt.
+    """
+    columns = {name.lower(): name for name in reversed(names)}
+    for kind, known in (("similarity", _COMPARED), ("preference", _PREFERRED)):
+        texts = {argument: columns[name] for argument, name in known.items() if name in columns}
+        if {"text", "text_pair"} <= texts.keys():
+            return TaskGuess(
+                kind=kind, words=", ".join(texts.values()), choices=(kind,), texts=texts, needs_label=False
+            )
+    return None
+
+
+def guess_preference(texts: Sequence[str], label: ColumnProfile) -> TaskGuess | None:
+    """Return the task of two texts whose names differ as ``answer_a`` and ``answer_b``, if the label prefers one."""
+    pairs = [(one, other) for one in texts for other in texts if _are_sides(one, other)]
+    values = {*label.codes.values.to_pylist()} - {*TIES}
+    says_so = label.kind != "number" or _CHOICE.search(label.name.lower()) is not None
+    if len(pairs) != 1 or not says_so or all(values != {*sides} for sides in SIDES):
+        return None
+    prompts = [name for name in texts if name not in pairs[0]]
+    found = dict(zip(("text", "text_pair"), pairs[0], strict=True)) | dict(zip(("prompt",), prompts, strict=False))
+    return TaskGuess(kind="preference", words="which of two texts is better", choices=("preference",), texts=found)
+
+
+def _are_sides(one: str, other: str) -> bool:
+    words, others = ColumnName(one).plain.split("_"), ColumnName(other).plain.split("_")
+    differing = [pair for pair in zip(words, others, strict=False) if pair[0] != pair[1]]
+    return len(words) == len(others) and len(differing) == 1 and differing[0] in SIDES
 
 
 def guess_texts(profiles: Sequence[ColumnProfile], *, label: str | None = None) -> list[str]:

@@ -28,8 +28,9 @@ from attribune.data.checking.roles import (
     RoleOf,
     TaskGuess,
     as_read,
+    guess_compared,
+    guess_preference,
     guess_roles,
-    guess_similarity,
     guess_task,
     guess_texts,
 )
@@ -48,7 +49,6 @@ from attribune.tasks.labels import FEW_ROWS, alike_classes, rare_classes
 
 __all__ = ["ColumnCheck", "TableCheck", "check"]
 
-_COMPARED = ("text", "text_pair", "text_negative")  # the arguments for an anchor, a positive and a negative
 _KINDS = ("categorical", "multi_label", "number")  # in the order of the flags
 _SHOWN = 40  # columns, and classes, in the tables that are printed
 _MOST_COLUMNS = 10_000
@@ -124,7 +124,7 @@ class TableCheck:
     @property
     def is_complete(self) -> bool:
         """Whether there are a text and a label to train on, or texts that need none."""
-        return bool(self.names("text") and (self.names("label") or self.compared))
+        return bool(self.names("text") and (self.names("label") or not self._needs_label))
 
     @property
     def lacking(self) -> list[str]:
@@ -139,16 +139,16 @@ class TableCheck:
         return f"no {what} was found in {where}: name it with {cure}{or_none}"
 
     @property
-    def compared(self) -> list[str]:
-        """The columns of an anchor, a positive and perhaps a negative; empty for another task than a similarity."""
-        return guess_similarity(self.names("text")) if self.task is not None and self.task.compares else []
+    def _needs_label(self) -> bool:
+        return self.task is None or self.task.needs_label
 
     @property
     def arguments(self) -> dict[str, Any]:
         """The arguments of `train` that say all this, beside the table and the folder; only those that are needed."""
-        texts = self.compared or self.names("text")
-        given: dict[str, Any] = dict(zip(_COMPARED, texts, strict=False)) if self.compared else {"text": _one(texts)}
-        if not self.compared:
+        given: dict[str, Any] = {"text": _one(self.names("text"))}
+        if self.task is not None and self.task.texts:
+            given = dict(self.task.texts)
+        if self._needs_label:
             given["label"] = _one(self.names("label"))
         attributes = [one for one in self.columns if one.role == "attribute"]
         given["attributes"] = [_attribute(one) for kind in _KINDS for one in attributes if one.kind == kind]
@@ -161,7 +161,7 @@ class TableCheck:
     @property
     def proposal(self) -> Proposal:
         """The training to paste; it names what is lacking where there is no text or no label."""
-        lacking = {} if self.compared else {"text": LACKING, "label": LACKING}
+        lacking = {"text": LACKING, "label": LACKING} if self._needs_label else {}
         source = self.source if self.is_file else self.variable
         return Proposal(
             source=source,
@@ -370,8 +370,8 @@ class _Columns:
         """Guess what is not given."""
         profiles = {name: profile_column(name, table[name], missing=missing) for name in table.column_names}
         listed = list(profiles.values())
-        compared = guess_similarity(table.column_names) if not texts and label is None else []
-        text_columns = compared or texts or guess_texts(listed, label=label)
+        compared = guess_compared(table.column_names) if not texts and label is None else None
+        text_columns = list(compared.texts.values()) if compared else texts or guess_texts(listed, label=label)
         groups = _text_groups([profiles[name] for name in text_columns])
         others = [one for one in listed if one.name not in text_columns]
         judge = None if groups is None or compared else judge_among(others, groups)
@@ -389,7 +389,9 @@ class _Columns:
         target = next((profiles[name] for name, role in roles.items() if role.role == "label"), None)
         task = None if target is None else guess_task(target, is_judged=judge is not None)
         if compared:
-            task = TaskGuess(kind="similarity", words=", ".join(compared), choices=("similarity",))
+            task = compared
+        elif target is not None and not texts:
+            task = guess_preference(text_columns, target) or task
         roles |= {name: _comma_role(name, example) for name, example in _decimal_commas(table, profiles, roles).items()}
         read = {name: as_read(profiles[name], role) for name, role in roles.items()}
         return cls(read=read, roles=roles, texts=text_columns, groups=groups, task=task, judge=judge, layout=layout)
@@ -436,7 +438,7 @@ def _findings(
         is_split: whether the test rows are to be split off.
     """
     label = found.label
-    yield from _general(table, found.texts, label, is_labelled=found.task is None or not found.task.compares)
+    yield from _general(table, found.texts, label, is_labelled=found.task is None or found.task.needs_label)
     yield from _class_findings(classes)
     if label is not None and label.codes is label.spelled and label.no_values and label.kind != "list":
         yield Finding("class-words", {"column": label.name, "words": label.no_values})
