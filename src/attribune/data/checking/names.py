@@ -23,7 +23,8 @@ NAMES: Mapping[Meaning, Mapping[Language, str]] = {
         "pt": "texto comentario resenha mensagem descricao conteudo frase opiniao titulo",
     },
     "label": {
-        "en": "label target class classes y star rating score sentiment polarity verdict grade answer overall nps",
+        "en": "label target class classes y star rating score sentiment polarity verdict grade answer overall nps "
+        "emotion intent diagnosis outcome stance",
         "de": "bewertung bewertungen note noten sterne klasse klassen punktzahl stimmung urteil einstufung",
         "fr": "note etoile classe etiquette appreciation evaluation notation",
         "es": "calificacion puntuacion valoracion estrella nota clase etiqueta puntaje sentimiento",

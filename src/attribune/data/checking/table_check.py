@@ -468,7 +468,8 @@ def _export_words(source: str, layout: Layout) -> str:
     if layout.is_doubtful:
         return (
             f"the columns {', '.join(layout.used)} share the same few values: if each has the answers of one judge, "
-            f"make a row for each judgement; if one of them is the label, name it with {as_argument('data.label')}"
+            f"make a row for each judgement; if one of them is the label, name it with {as_argument('data.label')}; if "
+            f"each is a label of its own, name all of them, and {as_argument('task.kind', 'aspects')}"
         )
     return f"{source} looks like {layout.words}, not like a table with one answer in a row: make that first"
 
