@@ -13,9 +13,9 @@ only its results are left, but for what others are compared with row by row; an 
 calls at once share the cells. Every cell is written to benchmarks/results/ten_tables.json as it finishes, with the
 paired differences to `linear`, and of `default` to the others, over the test rows of all seeds that both have; where
 the rows of earlier seeds are gone, differences and intervals are means over the seeds, which are the wider ones. With
-`--rows N`, so many rows train, a seventh as many validate, and at most 1,000 test; differences are to `alone`, the
-network after at most five epochs without a simple model beside it. The data are looked for in the folder that
-ATTRIBUNE_DATA names.
+`--rows N`, so many rows train, a seventh as many validate, and at most 1,000 test; differences of numbers of epochs are
+to `alone`, the network after at most five without a simple model beside it, and those of other trials to the default
+number. The data are looked for in the folder that ATTRIBUNE_DATA names.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cache
 from pathlib import Path
+from statistics import NormalDist
 from typing import Any
 
 import numpy as np
@@ -56,8 +57,10 @@ from attribune.training.train import train
 from attribune_lab.benchmark.tables import readable_json
 
 REFERENCE, DEFAULT, NETWORK = "linear", "default", "alone"
-MEAN, ONE_OF_MEAN, FOLDS = "mean of five", "10 epochs", 5
-"""The mean probabilities of models of which each leaves out, and validates on, a fifth of the rows; and what one is."""
+MEAN, FOLDS = "mean of five", 5
+"""The mean probabilities of models of which each leaves out, and validates on, a fifth of the rows."""
+TEN_EPOCHS, _FEW = "10 epochs", 600
+"""Of so few rows, ten epochs are the 100 steps that `train` makes by default."""
 _TRIAL_TESTS = 1_000  # rows that test a trial, at most
 _LONG = 3_000  # rows of a table of long texts, on which training takes about an hour
 SETTINGS: dict[str, dict[str, Any]] = {
@@ -71,22 +74,23 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "written": {"settings": {"training.blend": "never"}},
 }
 """Arguments of `train`; `written` also writes the values of all attributes in front of the text."""
-_CHANGES: dict[str, dict[str, Any]] = {
-    NETWORK: {},
+_EPOCHS: dict[str, dict[str, Any]] = {
+    NETWORK: {"training.epochs": 5.0},
     "10 epochs": {"training.epochs": 10.0},
     "20 epochs": {"training.epochs": 20.0},
+}
+_CHANGES: dict[str, dict[str, Any]] = {
     "half the rate": {"training.learning_rate": 2.5e-4},
     "twice the rate": {"training.learning_rate": 1e-3},
     "dropout 0.3": {"backbone.dropout": 0.3},
     "attribute dropout 0": {"method.attribute_dropout": 0.0},
     "attribute dropout 0.4": {"method.attribute_dropout": 0.4},
     "weight decay 0.1": {"training.weight_decay": 0.1},
-    MEAN: {"training.epochs": 10.0},
+    MEAN: {},
 }
-_FIVE_EPOCHS = {"training.blend": "never", "training.epochs": 5.0}
-TRIALS = {name: {"settings": {**_FIVE_EPOCHS, **changes}} for name, changes in _CHANGES.items()}
-"""Arguments of `train` that are tried on few rows, where they change a training of five epochs."""
-COMPARED = {REFERENCE, "boosting", NETWORK, ONE_OF_MEAN}
+TRIALS = {name: {"settings": {"training.blend": "never", **one}} for name, one in (_EPOCHS | _CHANGES).items()}
+"""Arguments of `train` that are tried on few rows, where they change its default: five epochs, or 100 steps."""
+COMPARED = {REFERENCE, "boosting", NETWORK, TEN_EPOCHS}
 """What others are compared with: it is trained again where its rows are gone, which takes seconds to minutes."""
 ALONE = {"injector": DEFAULT}
 """The network alone, and the setting in whose run it is."""
@@ -413,7 +417,8 @@ def compare(output: Path, folder: Path, table: str, most: int | None) -> None:
     for name, setting, seed in (key.split(", ") for key in results["cells"]):
         if name == table and Cell(table=table, setting=setting, seed=int(seed)).has_scores(folder):
             seeds.setdefault(setting, []).append(int(seed))
-    theirs_of = dict.fromkeys(TRIALS, NETWORK) | {MEAN: ONE_OF_MEAN}
+    usual = NETWORK if most is None or most > _FEW else TEN_EPOCHS
+    theirs_of = dict.fromkeys(_EPOCHS, NETWORK) | dict.fromkeys(_CHANGES, usual)
     pairs = [(name, theirs_of.get(name, REFERENCE)) for name in seeds]
     for mine, theirs in [*pairs, *((DEFAULT, name) for name in seeds)]:
         both = {*seeds.get(mine, [])} & {*seeds.get(theirs, [])}
@@ -444,8 +449,17 @@ def over_seeds(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, An
     shares = np.array([len(one["seeds"]), len(other["seeds"])]) / (len(one["seeds"]) + len(other["seeds"]))
     found: dict[str, Any] = {"seeds": sorted([*one["seeds"], *other["seeds"]])}
     for name in other.keys() - {"seeds"}:
-        values = {key: np.array([one[name][key], other[name][key]]) for key in ("difference", "low", "high")}
-        found[name] = {key: float(shares @ both) for key, both in values.items()}
+        both = (one[name], other[name])
+        gap, low, high = (float(shares @ [part[key] for part in both]) for key in ("difference", "low", "high"))
+        deviations = abs(gap) / (high - low) * 2 * NormalDist().inv_cdf(0.975) if high > low else np.inf
+        found[name] = {
+            "difference": gap,
+            "low": low,
+            "high": high,
+            "p_value": 2 * NormalDist().cdf(-deviations),
+            "resamples": min(part["resamples"] for part in both),
+            "differing": sum(part["differing"] for part in both),
+        }
     return found
 
 

@@ -13,7 +13,8 @@ from pages.cells import between, measured, table
 
 _REFERENCE, _DEFAULT = "linear", "default"
 _ALONE, _FEW_ROWS = "alone", (300, 1_000)
-_MEAN, _ONE_OF_MEAN = "mean of five", "10 epochs"
+_FEW, _EPOCHS = 600, "epochs"
+_USUAL = "10 epochs"  # what the default is of so few rows
 _SETTINGS = (_DEFAULT, "injector", "adapter", "plora", "in-text", "written", "boosting", "autogluon")
 
 
@@ -119,9 +120,9 @@ def few_rows() -> list[str]:
         alone = [[loss for name, setting, _, loss in cells if (name, setting) == (one, _ALONE)] for one in tables]
         lines.append([f"**{number:,} rows**", *(f"{fmean(losses):.3f}" if losses else "" for losses in alone)])
         for setting in dict.fromkeys(setting for _, setting, _, _ in cells if setting != _ALONE):
-            theirs = _ONE_OF_MEAN if setting == _MEAN else _ALONE
-            gaps = [found["differences"].get(f"{name}: {setting} less {theirs}") for name in tables]
-            title = f"{setting}, to {_ONE_OF_MEAN}" if setting == _MEAN else setting
+            usual = _ALONE if number > _FEW or setting.endswith(_EPOCHS) else _USUAL
+            gaps = [found["differences"].get(f"{name}: {setting} less {usual}") for name in tables]
+            title = setting if usual == _ALONE else f"{setting}, less {usual}"
             lines.append([title, *(_marked(gap, "log_loss") for gap in gaps)])
     return table(["", *tables], lines)
 
