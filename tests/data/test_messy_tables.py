@@ -119,7 +119,7 @@ def crowd() -> pd.DataFrame:
             "topic_gold": [None] * (ROWS - 5) + ["neither"] * 5,
             "who": topics,
             "yes": [["y", "n"][row % 2] for row in range(ROWS)],
-            "body": TEXTS,
+            "_body": TEXTS,
             "post_id": [500_000_000_000 + 10_000 * (row // 4) for row in range(ROWS)],
         }
     )
@@ -141,7 +141,7 @@ GUESSES: dict[str, tuple[Callable[[], pd.DataFrame], dict[str, str]]] = {  # wit
     ),
     "crowd": (
         crowd,
-        {"text": "body", "label": "topic", "attribute": "who, yes, post_id"}
+        {"text": "_body", "label": "topic", "attribute": "who, yes, post_id"}
         | {"left out": "_unit_id, _state, topic:confidence, topic_gold"},
     ),
     "export": (export, {"text": "body", "label": "note", "left out": "user, tags"}),

@@ -213,7 +213,7 @@ def _judgements(rest: Sequence[ColumnProfile], groups: IntArray | None, judge: s
 def _plain_role(one: ColumnProfile) -> RoleOf | None:
     """Return the role of a column that its form alone tells."""
     name = ColumnName(one.name)
-    if one.name.startswith("_"):
+    if one.name.startswith("_") and "." not in one.name and not _is_text(one):
         return RoleOf(role="left out", reason="is of the tool that wrote the table, as the first sign of its name says")
     if one.kind == "other":
         reason = "no row has a value" if one.present == 0 else _FIELDS
