@@ -14,7 +14,6 @@ from typing import Annotated, Any, Literal, get_args
 
 import sentencex
 from pydantic import BeforeValidator, ValidationInfo
-from transformers import TokenizersBackend
 
 from attribune.core.config import checked_dataclass
 from attribune.errors import ConfigError
@@ -403,6 +402,8 @@ def ids_and_places(tokenizer: Any, texts: Sequence[str]) -> list[tuple[list[int]
 
 def _encodes_plainly(tokenizer: Any) -> bool:
     """Whether a text's ids are those of the Rust engine, with nothing done in Python before or after."""
+    from transformers import TokenizersBackend  # takes seconds, which tables of stored results do without
+
     return isinstance(tokenizer, TokenizersBackend) and all(
         getattr(type(tokenizer), name, None) is getattr(TokenizersBackend, name, None)
         for name in ("__call__", "_encode_plus", "_batch_encode_plus", "_convert_encoding")

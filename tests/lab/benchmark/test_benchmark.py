@@ -119,7 +119,6 @@ def test_the_page_in_a_browser(finished: BenchmarkFolder, tmp_path: Path) -> Non
     assert browser.page_findings(tmp_path / "page.html", tmp_path) == []
 
 
-@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("verb", "shown"),
     [("table", "### Small reviews"), pytest.param("report", "Not run yet: none.", marks=pytest.mark.exhaustive)],
