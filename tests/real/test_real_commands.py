@@ -50,8 +50,9 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     snippets().to_csv(folder / "snippets.csv", index=False)
     torch.set_num_threads(2)
     words = ["train", str(folder / "snippets.csv"), "--text", "text", "--label", "category"]
-    words += ["--attributes", "movie_name", "--output", str(folder / "run"), "--epochs", "1", "--max-length", "48", "--folds", "0"]
-    assert main([*words, "--batch-size", "16", "--compare", "adapter", "--set", "training.precision=float32"]) == 0
+    words += ["--attributes", "movie_name", "--output", str(folder / "run"), "--epochs", "1", "--max-length", "48"]
+    words += ["--folds", "0", "--batch-size", "16"]
+    assert main([*words, "--compare", "adapter", "--set", "training.precision=float32"]) == 0
     return folder
 
 
