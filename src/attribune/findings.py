@@ -761,6 +761,8 @@ _SENTENCES: dict[str, str | Callable[[Values], str]] = {
     "other: {label!r} is taken for the label, and {column!r} is left out, since it tells the answer; if {column!r} is "
     "the label, name it (label)",
     "column-tells-label": _tells_label,
+    "columns-add-up-to-label": "the numbers of {columns:quoted} add up to the label, and explain {share:.1%} of its "
+    "variance: they are left out, since they are of the answer; name them as attributes if they are known before it",
     "named-as-label": "column {column!r} has the name of a label, and is taken for an attribute beside {label!r}: if "
     "it is the label, name it (label); if it is not known before the label, leave it out",
     "column-of-parts": _column_of_parts,

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 import numpy.typing as npt
 import pyarrow.compute as pc
 
-from attribune.core.arrays import IntArray
+from attribune.core.arrays import DoubleArray, IntArray
 from attribune.data.checking.judgements import told_share
-from attribune.data.checking.profiles import Codes
+from attribune.data.checking.profiles import Codes, number_codes
+from attribune.data.checking.whole_numbers import numbers_of
 from attribune.findings import Finding
 
-__all__ = ["attribute_finding", "leak_finding", "shared_rows"]
+__all__ = ["attribute_finding", "leak_finding", "shared_rows", "sum_finding"]
 
 _NEARLY_ALL = 0.95
 _SURE = 0.99  # share of rows whose value tells the label
 _MOST_COMMON = 0.9  # above this share of one label, any column seems to tell it
 _LEAST_ROWS = 20
+_MOST_ROWS = 10_000  # whose numbers are added up
 
 
 def attribute_finding(name: str, codes: Codes, *, may_be_unique: bool = False) -> Finding | None:
@@ -70,6 +74,51 @@ def leak_finding(name: str, codes: Codes, label: Codes, *, guessed: str = "") ->
     if back is not None and back >= _SURE:
         return Finding("columns-say-the-same", {"label": guessed, "column": name})
     return Finding("column-tells-label", {"column": name, "share": told, "is_guess": bool(guessed)})
+
+
+def sum_finding(columns: Mapping[str, Codes], label: Codes) -> Finding | None:
+    """Say that numbers add up to the label, as those of single raters to their mean; None where they do not.
+
+    They do where a weighted sum of them leaves less than a hundredth of the label's variance.
+
+    Args:
+        columns: of numbers, by name, at least one; `label` those that are learned.
+    """
+    names, targets = list(columns), _row_numbers(number_codes(label))
+    table = np.stack([_row_numbers(codes) for codes in columns.values()], axis=1)
+    known = np.flatnonzero(np.isfinite(targets) & np.isfinite(table).all(1))
+    if len(known) > _MOST_ROWS:
+        known = np.random.default_rng(0).choice(known, _MOST_ROWS, replace=False)
+    if len(known) < max(_LEAST_ROWS, 3 * len(names)) or np.ptp(targets[known]) == 0:
+        return None
+    sizes, wanted = (_standardized(one[known]) for one in (table, targets))
+
+    def explained(chosen: list[int]) -> float:
+        weights = np.linalg.lstsq(sizes[:, chosen], wanted, rcond=None)[0]
+        return float(1 - ((wanted - sizes[:, chosen] @ weights) ** 2).mean())
+
+    needed = list(range(len(names)))
+    if explained(needed) < _SURE:
+        return None
+    for place in range(len(names)):
+        others = [one for one in needed if one != place]
+        if others and explained(others) >= _SURE:
+            needed = others
+    return Finding("columns-add-up-to-label", {"columns": [names[one] for one in needed], "share": explained(needed)})
+
+
+def _row_numbers(codes: Codes) -> DoubleArray:
+    """Return the number of each row (n,), NaN where it has none."""
+    return np.append(numbers_of(codes), np.nan)[codes.codes]
+
+
+def _standardized(numbers: DoubleArray) -> DoubleArray:
+    """Return numbers of any size with mean 0 and variance 1, each column of its own; 0 where all are equal."""
+    scaled = numbers / np.maximum(np.abs(numbers).max(0), np.finfo(np.float64).tiny)
+    centered = scaled - scaled.mean(0)
+    spread = centered.std(0)
+    standardized: DoubleArray = centered / np.where(spread > 0, spread, 1.0)
+    return standardized
 
 
 def _told_share(labels: IntArray, values: IntArray) -> float | None:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import Any, Literal
 
 import numpy as np
 
 from attribune.core.arrays import IntArray
-from attribune.data.checking.findings import attribute_finding, leak_finding
+from attribune.data.checking.findings import attribute_finding, leak_finding, sum_finding
 from attribune.data.checking.judgements import is_told_by, numbers_the_texts
 from attribune.data.checking.names import ColumnName
 from attribune.data.checking.profiles import ColumnProfile, are_stars, number_codes
@@ -35,11 +36,8 @@ __all__ = [
 
 Role = Literal["text", "label", "attribute", "id", "time", "weight", "left out"]
 
-_COMPARED = {
-    "text": "anchor",
-    "text_pair": "positive",
-    "text_negative": "negative",
-}  # as sentence-transformers has them
+# As sentence-transformers has them.
+_COMPARED = {"text": "anchor", "text_pair": "positive", "text_negative": "negative"}
 _PREFERRED = {"prompt": "prompt", "text": "chosen", "text_pair": "rejected"}  # as trl has them
 _PARTS = frozenset("train training val valid validation dev development eval test testing".split())  # noqa: SIM905
 _OF_ANSWER = re.compile(r"(?P<answer>.+)([:._ ]confidence|_gold)", re.IGNORECASE)
@@ -86,7 +84,7 @@ class TaskGuess:
         words: said of the labels.
         choices: the kinds to choose from, `kind` first; none where it is the default.
         options: of the task.
-        texts: the column of each argument of `train` for a text, of a task that compares texts.
+        texts: the columns of each argument of `train` for a text, of a task that compares texts.
         needs_label: whether the texts alone do not say it.
     """
 
@@ -94,7 +92,7 @@ class TaskGuess:
     words: str
     choices: tuple[str, ...] = ()
     options: Mapping[str, Any] = field(default_factory=dict)
-    texts: Mapping[str, str] = field(default_factory=dict)
+    texts: Mapping[str, Sequence[str]] = field(default_factory=dict)
     needs_label: bool = True
 
 
@@ -106,23 +104,25 @@ def guess_compared(names: Sequence[str]) -> TaskGuess | None:
     """
     columns = {name.lower(): name for name in reversed(names)}
     for kind, known in (("similarity", _COMPARED), ("preference", _PREFERRED)):
-        texts = {argument: columns[name] for argument, name in known.items() if name in columns}
+        texts = {argument: [columns[name]] for argument, name in known.items() if name in columns}
         if {"text", "text_pair"} <= texts.keys():
-            return TaskGuess(
-                kind=kind, words=", ".join(texts.values()), choices=(kind,), texts=texts, needs_label=False
-            )
+            words = ", ".join(chain(*texts.values()))
+            return TaskGuess(kind=kind, words=words, choices=(kind,), texts=texts, needs_label=False)
     return None
 
 
 def guess_preference(texts: Sequence[str], label: ColumnProfile) -> TaskGuess | None:
-    """Return the task of two texts whose names differ as ``answer_a`` and ``answer_b``, if the label prefers one."""
+    """Return the task of two texts whose names differ as ``answer_a`` and ``answer_b``, if the label prefers one.
+
+    Further texts are the prompt.
+    """
     pairs = [(one, other) for one in texts for other in texts if _are_sides(one, other)]
     values = {*label.codes.values.to_pylist()} - {*TIES}
     says_so = label.kind != "number" or _CHOICE.search(label.name.lower()) is not None
     if len(pairs) != 1 or not says_so or all(values != {*sides} for sides in SIDES):
         return None
     prompts = [name for name in texts if name not in pairs[0]]
-    found = dict(zip(("text", "text_pair"), pairs[0], strict=True)) | dict(zip(("prompt",), prompts, strict=False))
+    found = dict(zip(("prompt", "text", "text_pair"), (prompts, *([name] for name in pairs[0])), strict=True))
     return TaskGuess(kind="preference", words="which of two texts is better", choices=("preference",), texts=found)
 
 
@@ -184,6 +184,8 @@ def guess_roles(
     roles |= {one.name: _attribute_role(one, target, groups, is_guessed=is_guessed) for one in others}
     proposed = [one.name for one in rest if roles[one.name].role == "attribute"]
     roles |= dict.fromkeys(proposed[_MOST_ATTRIBUTES:], RoleOf(role="left out", reason="after many others"))
+    if target is not None and target.kind == "number":
+        roles |= _parts_of_sum([one for one in others if roles[one.name].role == "attribute"], target)
     return {one.name: roles[one.name] for one in profiles}
 
 
@@ -291,6 +293,14 @@ def _attribute_role(
     if note is None and is_guessed and label is not None and ColumnName(one.name).means("label"):
         note = Finding("named-as-label", {"column": one.name, "label": label.name})
     return RoleOf(role="attribute", kind=kind, reason="" if number is None else number.reason, finding=note)
+
+
+def _parts_of_sum(attributes: Sequence[ColumnProfile], label: ColumnProfile) -> dict[str, RoleOf]:
+    """Leave out numbers that add up to the label."""
+    usual = [one for one in attributes if one.kind == "number" and one.missing < one.rows / 2]
+    finding = sum_finding({one.name: one.codes for one in usual}, label.codes) if usual else None
+    role = RoleOf(role="left out", reason="see below", finding=finding)
+    return {} if finding is None else dict.fromkeys(finding.values["columns"], role)
 
 
 def _finding_of_signs(one: ColumnProfile) -> Finding | None:

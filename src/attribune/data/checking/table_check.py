@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any, Unpack
 
@@ -147,7 +148,7 @@ class TableCheck:
         """The arguments of `train` that say all this, beside the table and the folder; only those that are needed."""
         given: dict[str, Any] = {"text": _one(self.names("text"))}
         if self.task is not None and self.task.texts:
-            given = dict(self.task.texts)
+            given = {name: _one(columns) for name, columns in self.task.texts.items()}
         if self._needs_label:
             given["label"] = _one(self.names("label"))
         attributes = [one for one in self.columns if one.role == "attribute"]
@@ -276,8 +277,8 @@ def _kind_words(column: ColumnCheck) -> str:
     return f"the numbers of {column.name!r} are taken for {what} ({words}): {column.reason}"
 
 
-def _one(names: list[str]) -> str | list[str] | None:
-    return names[0] if len(names) == 1 else names or None
+def _one(names: Sequence[str]) -> str | list[str] | None:
+    return names[0] if len(names) == 1 else list(names) or None
 
 
 def _attribute(one: ColumnCheck) -> str | Kind:
@@ -371,7 +372,7 @@ class _Columns:
         profiles = {name: profile_column(name, table[name], missing=missing) for name in table.column_names}
         listed = list(profiles.values())
         compared = guess_compared(table.column_names) if not texts and label is None else None
-        text_columns = list(compared.texts.values()) if compared else texts or guess_texts(listed, label=label)
+        text_columns = list(chain(*compared.texts.values())) if compared else texts or guess_texts(listed, label=label)
         groups = _text_groups([profiles[name] for name in text_columns])
         others = [one for one in listed if one.name not in text_columns]
         judge = None if groups is None or compared else judge_among(others, groups)
@@ -452,7 +453,8 @@ def _findings(
         ids = [one.name for one in found.with_role("id")]
         attributes = [one.codes.codes for one in found.with_role("attribute")]
         yield from copy_findings(table, texts=found.groups, ids=ids, attributes=attributes, label=label)
-    yield from (role.finding for role in found.roles.values() if role.finding)
+    of_roles = [role.finding for role in found.roles.values() if role.finding]
+    yield from {str(finding): finding for finding in of_roles}.values()
     words = {
         one.name: one.no_values
         for one in found.with_role("attribute")
