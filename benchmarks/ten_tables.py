@@ -1,4 +1,4 @@
-"""What a user gets on ten small tables and three larger ones, with the defaults of `attribune.train`.
+"""What a user gets on ten small tables, three larger ones and four others, with the defaults of `attribune.train`.
 
     python benchmarks/ten_tables.py [--table films amazon] [--setting linear injector] [--seeds 0 1 2]
     python benchmarks/ten_tables.py --rows 300 --setting alone "20 epochs"     # a trial, in a file of its own
@@ -25,7 +25,7 @@ import gzip
 import json
 import shutil
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -204,16 +204,20 @@ def news() -> Table:
     return Table(rows=rows, label=["CATEGORY"], attributes=["PUBLISHER", "HOSTNAME"], group="STORY")
 
 
+def lewidi_items(name: str) -> Iterator[dict[str, Any]]:
+    """The items of a set of LeWiDi, of which several people judged each."""
+    for part in ("train", "dev", "test"):
+        with gzip.open(DATA / "lewidi" / f"{name}_{part}.json.gz", "rt", encoding="utf-8") as file:
+            yield from json.load(file).values()
+
+
 def hate() -> Table:
     """Whether single annotators find tweets hateful; what else they said of them is left out."""
     rows = []
-    for part in ("train", "dev", "test"):
-        with gzip.open(DATA / "lewidi" / f"HS-Brexit_{part}.json.gz", "rt", encoding="utf-8") as file:
-            items = json.load(file).values()
-        for item in items:
-            lists = (item["annotators"], item["other_info"]["annotators group"], item["annotations"])
-            for annotator, group, hateful in zip(*(words.split(",") for words in lists), strict=True):
-                rows.append({"text": item["text"], "annotator": annotator, "group": group, "hateful": hateful})
+    for item in lewidi_items("HS-Brexit"):
+        lists = (item["annotators"], item["other_info"]["annotators group"], item["annotations"])
+        for annotator, group, hateful in zip(*(words.split(",") for words in lists), strict=True):
+            rows.append({"text": item["text"], "annotator": annotator, "group": group, "hateful": hateful})
     attributes = ["annotator", "group"]
     return Table(rows=pd.DataFrame(rows), label=["hateful"], attributes=attributes, judge="annotator")
 
@@ -251,6 +255,39 @@ def politeness() -> Table:
     return Table(rows=rows, label=["score"], attributes=["judge"], task="regression", judge="judge")
 
 
+def airlines() -> Table:
+    """Sentiment of tweets to airlines; why it is negative, and who wrote them, are left out."""
+    rows = from_csv("crowdflower", "airline_tweets.csv", text="text")
+    return Table(rows=rows, label=["airline_sentiment"], attributes=["airline", "user_timezone"], most=_LONG)
+
+
+def disasters() -> Table:
+    """Whether tweets with a keyword are about a disaster; those of which nobody could tell are left out."""
+    rows = from_csv("crowdflower", "socialmedia-disaster-tweets-DFE.csv.gz", text="text", encoding="latin-1")
+    rows = rows[rows["choose_one"] != "Can't Decide"]
+    return Table(rows=rows, label=["choose_one"], attributes=["keyword", "location"], most=_LONG)
+
+
+def chatbots() -> Table:
+    """How abusive single annotators find the last turn of dialogues with chatbots, from 1, not at all, to -3."""
+    rows = []
+    for item in lewidi_items("ConvAbuse"):
+        turns = json.loads(item["text"])
+        text = "\n".join(str(turns[name] or "") for name in ("prev_agent", "prev_user", "agent", "user"))
+        for annotator, answer in zip(item["annotators"].split(","), item["annotations"].split(","), strict=True):
+            rows.append({"text": text, "annotator": annotator, "bot": item["other_info"]["bot"], "abuse": answer})
+    table = pd.DataFrame(rows)
+    who = ["annotator", "bot"]
+    return Table(rows=table, label=["abuse"], attributes=who, task="rating", judge="annotator", most=_LONG)
+
+
+def recipes() -> Table:
+    """Stars of reviews of recipes; 0 stands for none given, and is left out, as are dates."""
+    rows = from_csv("foodcom", "dishcovery_interactions_small.csv", text="review")
+    rows = rows[rows["rating"] > 0]
+    return Table(rows=rows, label=["rating"], attributes=["user_id", "recipe_id"], task="rating", most=_LONG)
+
+
 TABLES: dict[str, Callable[[], Table]] = {
     "progressive stance": progressive,
     "beer aspects": beer,
@@ -265,8 +302,12 @@ TABLES: dict[str, Callable[[], Table]] = {
     "amazon": amazon,
     "films": films,
     "politeness": politeness,
+    "airlines": airlines,
+    "disasters": disasters,
+    "chatbots": chatbots,
+    "recipes": recipes,
 }
-"""From the smallest to the largest; the last three have more than 10,000 rows."""
+"""Ten from the smallest to the largest, three larger ones, and four that were measured after all was chosen."""
 
 
 @cache

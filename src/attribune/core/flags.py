@@ -76,8 +76,8 @@ GROUPS: dict[str, dict[str, Flag]] = {
         "data.validation": Flag("validation rows", shown="a tenth of DATA", metavar="FILE"),
         "data.test": Flag("test rows", shown="a tenth of DATA", metavar="FILE"),
         "data.split.folds": Flag(
-            "score each row by a model that has not read it, one of K that are trained for that on the other rows; 0 "
-            "scores test rows alone; the model that is saved is trained on all rows",
+            "K-fold cross-validation: each row gets an out-of-fold prediction; the model that is saved learns from all "
+            "rows but a tenth, which validates; 0 scores test rows alone",
             shown="5 for 200 to 1,000 rows, 0 for others",
             type=int,
             metavar="K",
@@ -136,8 +136,8 @@ GROUPS: dict[str, dict[str, Flag]] = {
             "seed of initialisation, batches and split", 0, type=int, metavar="N", also=("data.split.seed",)
         ),
         "training.blend": Flag(
-            "whether a linear model and boosted trees count beside the network: where validation rows show that they "
-            "help, and no method is compared; always; or never",
+            "ensemble of the network with a linear model and boosted trees: auto (where validation rows show that they "
+            "help, and no method is compared), always or never",
             "auto",
             metavar="{auto,always,never}",
             off="never",

@@ -52,15 +52,14 @@ class BackboneRecipe(Settings):
     )
     attention_dropout: Dropout | Literal["auto"] | None = described(
         "auto",
-        "dropout on the backbone's attention weights in training: a number, or null for that of the pretrained model; "
-        "`auto` is that if the backbone is tuned, and none if it is frozen, which is faster and needs less memory",
+        "dropout on the backbone's attention weights in training: a number, or null for the pretrained value; `auto` is "
+        "the pretrained value, or 0 on a frozen backbone, which is faster and needs less memory",
     )
     options: dict[str, Any] = described({}, "of backbones without pretraining")
     word_vectors: str | None = described(None, "file of initial word vectors for such a backbone")
     added_tokens: AddedTokens = described(
         "refuse",
-        "`train` gives tokens that were added to the tokenizer, and that the backbone has no embeddings "
-        "for, some that learn with every tuning; not for models that write text",
+        "`train` adds trainable embeddings for tokens that were added to the tokenizer; not for models that write text",
     )
 
     @property

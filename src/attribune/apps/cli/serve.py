@@ -43,7 +43,7 @@ def add_parser(verbs: Any) -> None:
     add("--max-body-mb", type=float, metavar="MB", help="maximum size of a request body (default: 8)")
     add("--max-new-tokens", type=int, metavar="N", help="maximum number of tokens written per text (default: 1,024)")
     add("--max-queue-size", type=int, metavar="N", help="maximum number of waiting texts (default: 2,048)")
-    add("--max-connections", type=int, metavar="N", help="maximum number of open connections (default: 512)")
+    add("--max-connections", type=int, metavar="N", help="maximum number of requests answered at once (default: 512)")
     add("--timeout", type=float, metavar="SECONDS", help="maximum time per request (default: 30)")
     add("--enrol", action="store_true", default=None, help="let requests add values to the runs, and remove them")
     add(
