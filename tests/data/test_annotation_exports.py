@@ -337,7 +337,7 @@ def test_check_says_first_what_a_table_is(name: str, tmp_path: Path, capsys: pyt
     checked = check(path)
     assert checked.text().startswith(checked.export)
     assert checked.command.startswith(f"attribune data judgements {path} ")
-    assert checked.findings == ()
+    assert {one.code for one in checked.findings} <= ({"few-rows"} if checked.is_doubtful else set())
     output = str(tmp_path / "rows.csv")
     assert main([*shlex.split(checked.command)[1:-1], output]) == 0
     shown = capsys.readouterr()

@@ -160,26 +160,6 @@ def test_texts_that_test_rows_share_are_counted() -> None:
     assert shared_rows(texts, labels, np.array([True, True, False])) == (1, 0)
 
 
-def test_numbers_that_add_up_to_the_label_are_left_out() -> None:
-    chance = np.random.default_rng(0)
-    raters = {f"rater{number}": chance.integers(1, 6, 300) for number in (1, 2, 3)}
-    rows = pd.DataFrame({"text": [f"words of text {number}, which go on" for number in range(300)], **raters})
-    rows["age"] = chance.integers(18, 90, 300)
-    rows["user"] = [f"u{number % 9}" for number in range(300)]
-    rows["score"] = rows[[*raters]].mean(axis=1)
-    checked = check(rows, label="score")
-    (said,) = [one for one in checked.findings if one.code == "columns-add-up-to-label"]
-    assert said.values["columns"] == [*raters]
-    assert "'rater1', 'rater2', 'rater3' add up to the label, and explain 100.0%" in said.text
-    assert checked.names("attribute") == ["age", "user"]
-    assert check(rows.drop(columns="rater3"), label="score").names("attribute") == ["rater1", "rater2", "age", "user"]
-    missing = rows.assign(rater2=rows["rater2"].where(rows.index % 3 > 0), score=rows["score"].where(rows.index > 9))
-    assert check(missing, label="score").names("attribute") == ["age", "user"]
-    rare = rows.assign(rare=rows["age"].where(rows.index < 20), high=rows["age"] * 1e305, low=rows["age"] * 1e-312)
-    assert "rater1" not in check(rare, label="score").names("attribute")
-    assert check(rows.assign(score=3), label="score").names("attribute") == [*raters, "age", "user"]
-
-
 @pytest.mark.parametrize("purity", [1.0, 0.9])
 def test_an_attribute_determines_the_label_only_where_rows_agree(purity: float) -> None:
     chance = np.random.default_rng(4)

@@ -17,7 +17,7 @@ class Recommendation(NamedTuple):
 RECOMMENDED = (
     Recommendation(
         "injector",
-        "you are starting: on judgements no other method is shown to be better, and many runs share one frozen backbone",
+        "you are starting: no other method is shown to be better on judgements, and runs share one frozen backbone",
     ),
     Recommendation("plora", "every row has another user, and prediction must be nearly as fast as the bare backbone"),
     Recommendation("pln", "you can fine-tune the whole backbone for this one task"),

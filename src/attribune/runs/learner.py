@@ -52,8 +52,8 @@ class BackboneRecipe(Settings):
     )
     attention_dropout: Dropout | Literal["auto"] | None = described(
         "auto",
-        "dropout on the backbone's attention weights in training: a number, or null for the pretrained value; `auto` is "
-        "the pretrained value, or 0 on a frozen backbone, which is faster and needs less memory",
+        "dropout on the backbone's attention weights in training: a number, or null for the pretrained value; `auto` "
+        "is the pretrained value, or 0 on a frozen backbone, which is faster and needs less memory",
     )
     options: dict[str, Any] = described({}, "of backbones without pretraining")
     word_vectors: str | None = described(None, "file of initial word vectors for such a backbone")

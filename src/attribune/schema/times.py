@@ -56,6 +56,12 @@ _SECONDS, _MILLISECONDS = (1e8, 1e10), (1e11, 1e13)  # of the years 1973 to 2286
 
 DATE_FORMATS = ("iso", "day-first", "month-first")
 """How dates may be written, beside numbers and the formats of ``strptime``."""
+_WRITTEN = (
+    *("%d %b %Y", "%d %B %Y", "%b %d, %Y", "%B %d, %Y", "%b %d %Y", "%B %d %Y", "%d-%b-%Y", "%d-%b-%y"),
+    *("%b %Y", "%B %Y", "%A, %B %d, %Y", "%a %b %d %H:%M:%S %z %Y", "%a, %d %b %Y %H:%M:%S %z"),
+    *("%d.%m.%y", "%Y\u5e74%m\u6708%d\u65e5"),  # the last with the signs of year, month and day
+)
+"""Formats that are found by themselves, since each can be read in one way alone."""
 _SINCE_1970 = {"seconds": (_SECONDS, 1_000_000), "milliseconds": (_MILLISECONDS, 1_000)}  # range, microseconds of one
 
 DateCycleName = Literal["season", "daytime"]
@@ -146,7 +152,8 @@ def _found_reader(texts: Sequence[str | None], column: str) -> tuple[Reader, str
     if read_moment(first, numeric=True) is not None:
         return lambda text: read_moment(text, numeric=True), "a number, as the first time is"
     if not _NUMERIC_DATE.fullmatch(first):
-        return _iso, _ISO_EXAMPLE
+        written = _written_format([first])
+        return (_iso, _ISO_EXAMPLE) if written is None else _reader_of(written)
     order = _order_of(texts)
     if order is None:
         raise ConfigError(
@@ -201,6 +208,8 @@ def date_format_of(texts: Sequence[str], *, column: str) -> str:
                 f"{as_attribute('date', column, 'month-first')}"
             )
         found = order
+    else:
+        found = _written_format(texts) or found
     bad = [text for text in texts if read_date(text, found) is None]
     if 2 * len(bad) > len(texts):
         raise ConfigError(
@@ -209,6 +218,14 @@ def date_format_of(texts: Sequence[str], *, column: str) -> str:
             "'May 31, 2024', or leave the column out"
         )
     return found
+
+
+def _written_format(texts: Sequence[str]) -> str | None:
+    """Return the one of `_WRITTEN` that reads most of the texts, by a sample; None where it is less than half."""
+    sample = texts[:_SAMPLE]
+    read = {one: sum(_of_format(text, one) is not None for text in sample) for one in _WRITTEN}
+    best = max(_WRITTEN, key=lambda one: read[one])
+    return best if 2 * read[best] > len(sample) else None
 
 
 def date_words(date_format: str) -> str:
@@ -350,9 +367,10 @@ def dates_finding(column: str, texts: Sequence[str]) -> Finding:
     """Return the note on a column of dates that is no attribute, with the formats in which they can be read."""
     try:
         date_format_of(texts, column=column)
+        formats = [""]
     except ConfigError:
-        return Finding("dates-not-read", {"column": column, "formats": ["day-first", "month-first"]})
-    return Finding("dates-not-read", {"column": column, "formats": [""]})
+        formats = ["day-first", "month-first"] if any(map(_NUMERIC_DATE.fullmatch, texts)) else []
+    return Finding("dates-not-read", {"column": column, "formats": formats, "example": next(iter(texts), "")})
 
 
 def are_times(cells: Iterable[str | None]) -> bool:
@@ -363,4 +381,5 @@ def are_times(cells: Iterable[str | None]) -> bool:
 
 def is_time(text: str) -> bool:
     """Whether a text is a date in one of the ways that are found by themselves."""
-    return _iso(text) is not None or any(_numeric_date(text, day=day) is not None for day in (1, 2))
+    is_numeric = any(_numeric_date(text, day=day) is not None for day in (1, 2))
+    return _iso(text) is not None or is_numeric or _written_format([text]) is not None

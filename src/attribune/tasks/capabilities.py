@@ -169,7 +169,7 @@ AUTO = Verb(
     ),
 )
 LINEAR = Verb(
-    name="the methods `linear`, `attributes-only`, `intercept`, `heads`, `boosting` and `automl`; the ensemble with them",
+    name="the methods `linear`, `attributes-only`, `intercept`, `heads`, `boosting` and `automl`; ensembles with them",
     what="the linear baseline",
     needs=_is_linear,
     lacking="{what} cannot learn the task {task!r}: leave it out of the comparison, or choose another method",

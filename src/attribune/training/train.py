@@ -152,7 +152,8 @@ def train(
         batch_size: rows per batch.
         learning_rate: peak learning rate of the method and the classifier.
         max_length: maximum number of tokens read per text.
-        folds: train once on all rows but those of each of so many parts, by which these are scored, and once on all.
+        folds: K-fold cross-validation: each row gets an out-of-fold prediction, and the model that is saved learns
+            from all rows but a tenth, which validates.
         seed: seed of initialisation, batches and split.
         settings: any setting of the recipe by its path, such as ``{"training.weight_decay": 0.1}``.
         compare: methods to train for comparison, with the same recipe, rows and budget; ``shuffled`` is the same method

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -10,17 +11,26 @@ import pyarrow.compute as pc
 
 from attribune.core.arrays import DoubleArray, IntArray
 from attribune.data.checking.judgements import told_share
-from attribune.data.checking.profiles import Codes, number_codes
+from attribune.data.checking.profiles import Codes, ColumnProfile, joint_codes, number_codes
 from attribune.data.checking.whole_numbers import numbers_of
 from attribune.findings import Finding
 
-__all__ = ["attribute_finding", "leak_finding", "shared_rows", "sum_finding"]
+__all__ = [
+    "attribute_finding",
+    "leak_finding",
+    "presence_finding",
+    "shared_rows",
+    "together_finding",
+    "written_finding",
+]
 
 _NEARLY_ALL = 0.95
 _SURE = 0.99  # share of rows whose value tells the label
 _MOST_COMMON = 0.9  # above this share of one label, any column seems to tell it
 _LEAST_ROWS = 20
-_MOST_ROWS = 10_000  # whose numbers are added up
+_MOST_ROWS = 10_000  # whose numbers are looked at together
+_MOST_NAMES = 200  # of classes that are looked for in texts
+_SHORTEST_NAME = 3
 
 
 def attribute_finding(name: str, codes: Codes, *, may_be_unique: bool = False) -> Finding | None:
@@ -60,10 +70,8 @@ def leak_finding(name: str, codes: Codes, label: Codes, *, guessed: str = "") ->
     share = float((_same_text(codes, label)[values] == labels).mean())
     if share >= _SURE:
         return Finding("column-is-label", {"column": name, "share": share})
-    everywhere = label.counts.max() / label.counts.sum()
-    if everywhere < _MOST_COMMON and np.bincount(labels).max() >= _SURE * len(labels):
-        shown = label.values[int(np.bincount(labels).argmax())].as_py()
-        return Finding("column-only-with-label", {"column": name, "label": shown})
+    if (only := presence_finding(name, codes, label)) is not None:
+        return only
     told = _told_share(labels, values)
     if told is None or told < _SURE:
         copied = _told_share(values, labels)
@@ -76,35 +84,76 @@ def leak_finding(name: str, codes: Codes, label: Codes, *, guessed: str = "") ->
     return Finding("column-tells-label", {"column": name, "share": told, "is_guess": bool(guessed)})
 
 
-def sum_finding(columns: Mapping[str, Codes], label: Codes) -> Finding | None:
-    """Say that numbers add up to the label, as those of single raters to their mean; None where they do not.
+def together_finding(
+    columns: Mapping[str, ColumnProfile], label: ColumnProfile, texts: IntArray | None
+) -> Finding | None:
+    """Say that numbers together tell the label, as those of single raters tell their mean, or votes the majority.
 
-    They do where a weighted sum of them leaves less than a hundredth of the label's variance.
+    They do where nearly all rows that share the numbers of all share the label, or where a weighted sum of them is the
+    label, or rounds to it.
 
     Args:
-        columns: of numbers, by name, at least one; `label` those that are learned.
+        columns: of numbers, by name, at least one; `label` what is learned.
+        texts: (n,) number of the text of each row, -1 for none; of the rows of a text one alone counts.
+
+    Returns:
+        the finding with the columns that are needed for it; None where they do not.
     """
-    names, targets = list(columns), _row_numbers(number_codes(label))
-    table = np.stack([_row_numbers(codes) for codes in columns.values()], axis=1)
-    known = np.flatnonzero(np.isfinite(targets) & np.isfinite(table).all(1))
-    if len(known) > _MOST_ROWS:
-        known = np.random.default_rng(0).choice(known, _MOST_ROWS, replace=False)
-    if len(known) < max(_LEAST_ROWS, 3 * len(names)) or np.ptp(targets[known]) == 0:
+    names, rows = list(columns), _rows_with_all(columns.values(), label, texts)
+    labels = label.codes.codes[rows]
+    if len(rows) < max(_LEAST_ROWS, 3 * len(names)) or np.bincount(labels).max() > _MOST_COMMON * len(labels):
         return None
-    sizes, wanted = (_standardized(one[known]) for one in (table, targets))
+    values = [columns[name].codes.codes[rows] for name in names]
+    numbers = np.stack([_row_numbers(columns[name].codes)[rows] for name in names], axis=1)
+    targets = _row_numbers(number_codes(label.codes))[rows] if label.kind == "number" else None
 
-    def explained(chosen: list[int]) -> float:
-        weights = np.linalg.lstsq(sizes[:, chosen], wanted, rcond=None)[0]
-        return float(1 - ((wanted - sizes[:, chosen] @ weights) ** 2).mean())
+    def told(chosen: Sequence[int]) -> float:
+        shared = _told_share(labels, joint_codes([values[one] for one in chosen])) or 0.0
+        return shared if targets is None else max(shared, _share_of_sums(numbers[:, chosen], targets))
 
-    needed = list(range(len(names)))
-    if explained(needed) < _SURE:
+    places = list(range(len(names)))
+    share = told(places)
+    if share < _SURE:
         return None
-    for place in range(len(names)):
-        others = [one for one in needed if one != place]
-        if others and explained(others) >= _SURE:
-            needed = others
-    return Finding("columns-add-up-to-label", {"columns": [names[one] for one in needed], "share": explained(needed)})
+    needed = set[int]()
+    for order in (places, places[::-1]):  # of votes, all but any one tell the majority
+        rest = places
+        for place in order:
+            others = [one for one in rest if one != place]
+            if others and told(others) >= _SURE:
+                rest = others
+        needed.update(rest)
+    return Finding("columns-tell-label", {"columns": [names[one] for one in sorted(needed)], "share": share})
+
+
+def _rows_with_all(columns: Iterable[ColumnProfile], label: ColumnProfile, texts: IntArray | None) -> IntArray:
+    """Return rows (n,) with all values and a label, one of each text, and at most some thousand."""
+    known = np.all([one.codes.codes >= 0 for one in (*columns, label)], axis=0)
+    rows = np.flatnonzero(known)
+    if texts is not None:
+        rows = rows[np.unique(texts[rows], return_index=True)[1]]
+    if len(rows) > _MOST_ROWS:
+        rows = np.random.default_rng(0).choice(rows, _MOST_ROWS, replace=False)
+    return rows
+
+
+def _share_of_sums(numbers: DoubleArray, targets: DoubleArray) -> float:
+    """Return the share of rows whose target (n,) is next to the sum of numbers (n, k) by the best weights."""
+    known = np.isfinite(targets) & np.isfinite(numbers).all(1)
+    if known.sum() < _LEAST_ROWS:
+        return 0.0
+    wanted = _scaled(targets[known])
+    table = np.column_stack([_scaled(numbers[known]), np.ones(len(wanted))])
+    sums = table @ np.linalg.lstsq(table, wanted, rcond=None)[0]
+    distinct = np.unique(wanted)
+    nearest = distinct[np.searchsorted((distinct[1:] + distinct[:-1]) / 2, sums)]
+    return float((np.abs(nearest - wanted) <= (1 - _SURE) * wanted.std()).mean())
+
+
+def _scaled(numbers: DoubleArray) -> DoubleArray:
+    """Return numbers of any size as parts of the largest, each column of its own."""
+    scaled: DoubleArray = numbers / np.maximum(np.abs(numbers).max(0), np.finfo(np.float64).tiny)
+    return scaled
 
 
 def _row_numbers(codes: Codes) -> DoubleArray:
@@ -112,13 +161,34 @@ def _row_numbers(codes: Codes) -> DoubleArray:
     return np.append(numbers_of(codes), np.nan)[codes.codes]
 
 
-def _standardized(numbers: DoubleArray) -> DoubleArray:
-    """Return numbers of any size with mean 0 and variance 1, each column of its own; 0 where all are equal."""
-    scaled = numbers / np.maximum(np.abs(numbers).max(0), np.finfo(np.float64).tiny)
-    centered = scaled - scaled.mean(0)
-    spread = centered.std(0)
-    standardized: DoubleArray = centered / np.where(spread > 0, spread, 1.0)
-    return standardized
+def presence_finding(name: str, codes: Codes, label: Codes) -> Finding | None:
+    """Say that having a value in a column, whatever it is, tells the label; None where it does not."""
+    labels = label.codes[(codes.codes >= 0) & (label.codes >= 0)]
+    if len(labels) < _LEAST_ROWS or label.counts.max() / label.counts.sum() >= _MOST_COMMON:
+        return None
+    most = np.bincount(labels)
+    if most.max() < _SURE * len(labels):
+        return None
+    return Finding("column-only-with-label", {"column": name, "label": label.values[int(most.argmax())].as_py()})
+
+
+def written_finding(texts: Codes, label: Codes) -> Finding | None:
+    """Say that texts have their label written in them; None where others have it as often, or hardly any has it."""
+    names = [str(value).casefold() for value in label.values.to_pylist()]
+    rows = np.flatnonzero((texts.codes >= 0) & (label.codes >= 0))
+    if not 2 <= len(names) <= _MOST_NAMES or len(rows) < _LEAST_ROWS or min(map(len, names)) < _SHORTEST_NAME:
+        return None
+    rows = np.random.default_rng(0).choice(rows, min(len(rows), _LEAST_ROWS * 50), replace=False)
+    patterns = [re.compile(rf"\b{re.escape(name)}\b") for name in names]
+    found = [str(texts.values[int(code)].as_py()).casefold() for code in texts.codes[rows]]
+
+    def share_with(labels: IntArray) -> float:
+        return float(np.mean([patterns[one].search(text) is not None for one, text in zip(labels, found, strict=True)]))
+
+    labels = label.codes[rows]
+    own, of_others = share_with(labels), share_with(np.roll(labels, 1))
+    is_told = own >= _NEARLY_ALL and of_others <= _MOST_COMMON
+    return Finding("label-in-text", {"share": own}) if is_told else None
 
 
 def _told_share(labels: IntArray, values: IntArray) -> float | None:

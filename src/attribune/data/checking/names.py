@@ -1,4 +1,4 @@
-"""What the name of a column says it is for, in seven languages."""
+"""What the name of a column says it is for, in twelve languages."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Literal
 __all__ = ["NAMES", "ColumnName", "Language", "Meaning"]
 
 Meaning = Literal["text", "label", "time", "id", "group"]
-Language = Literal["en", "de", "fr", "es", "it", "nl", "pt"]
+Language = Literal["en", "de", "fr", "es", "it", "nl", "pt", "ru", "zh", "ja", "ko", "ar"]
 
 NAMES: Mapping[Meaning, Mapping[Language, str]] = {
     "text": {
@@ -21,25 +21,40 @@ NAMES: Mapping[Meaning, Mapping[Language, str]] = {
         "it": "testo commento recensione messaggio descrizione contenuto frase opinione titolo",
         "nl": "tekst commentaar opmerking recensie bericht beschrijving inhoud zin titel reactie",
         "pt": "texto comentario resenha mensagem descricao conteudo frase opiniao titulo",
+        "ru": "текст отзыв комментарий сообщение описание",
+        "zh": "文本 评论 内容 正文 标题 评价内容",
+        "ja": "テキスト レビュー コメント 本文 内容",
+        "ko": "텍스트 리뷰 댓글 내용 본문",
+        "ar": "النص نص تعليق مراجعة",
     },
     "label": {
         "en": "label target class classes y star rating score sentiment polarity verdict grade answer overall nps "
-        "emotion intent diagnosis outcome stance",
+        "emotion intent diagnosis outcome stance winner",
         "de": "bewertung bewertungen note noten sterne klasse klassen punktzahl stimmung urteil einstufung",
         "fr": "note etoile classe etiquette appreciation evaluation notation",
         "es": "calificacion puntuacion valoracion estrella nota clase etiqueta puntaje sentimiento",
         "it": "valutazione voto voti punteggio stelle classe etichetta giudizio",
         "nl": "beoordeling waardering cijfer sterren klasse",
         "pt": "avaliacao nota classificacao pontuacao estrela classe etiqueta rotulo sentimento",
+        "ru": "метка оценка рейтинг класс тональность",
+        "zh": "标签 评分 类别 情感 星级 评级",
+        "ja": "ラベル 評価 分類 感情 星",
+        "ko": "라벨 레이블 평점 평가 감정",
+        "ar": "التقييم تقييم تصنيف الفئة",
     },
     "time": {
-        "en": "date time timestamp created day",
+        "en": "date time timestamp datetime unixtime ts created posted published day",
         "de": "datum zeit zeitpunkt uhrzeit erstellt",
         "fr": "heure jour",
         "es": "fecha hora",
         "it": "giorno",
         "nl": "tijd",
         "pt": "hora",
+        "ru": "дата время",
+        "zh": "日期 时间",
+        "ja": "日付 日時",
+        "ko": "날짜 시간",
+        "ar": "التاريخ تاريخ",
     },
     "id": {
         "en": "id index row number uuid guid key",
@@ -49,6 +64,11 @@ NAMES: Mapping[Meaning, Mapping[Language, str]] = {
         "it": "numero riga",
         "nl": "nummer rij",
         "pt": "numero linha identificador",
+        "ru": "номер",
+        "zh": "编号 序号",
+        "ja": "番号",
+        "ko": "번호",
+        "ar": "رقم",
     },
     "group": {
         "en": "user author customer reviewer judge annotator rater product item film movie shop store brand city agent "
@@ -60,6 +80,11 @@ NAMES: Mapping[Meaning, Mapping[Language, str]] = {
         "it": "utente cliente autore prodotto articolo negozio marca citta sesso paese lingua",
         "nl": "gebruiker klant auteur product artikel winkel merk stad geslacht land taal",
         "pt": "usuario utilizador cliente autor produto artigo loja marca cidade sexo genero pais idioma",
+        "ru": "пользователь клиент автор товар магазин город пол страна язык",
+        "zh": "用户 客户 作者 产品 商品 店铺 城市 性别 国家 语言",
+        "ja": "ユーザー 顧客 著者 商品 店舗 都市 性別 国 言語",
+        "ko": "사용자 고객 저자 제품 상품 매장 도시 성별 국가 언어",
+        "ar": "المستخدم العميل المؤلف المنتج المتجر المدينة مدينة الجنس البلد اللغة",
     },
 }
 """Words, without accents, of the names of columns. A word may mean several things: the values decide between them."""
@@ -68,11 +93,11 @@ _CAMEL = re.compile(r"(?<=[a-z])(?=[A-Z])")
 _COMPOUNDS: tuple[Language, ...] = ("de", "nl")  # languages that write Kundenbewertung in one word
 _LAST = ("text", "id")  # what the last word of a name alone says
 _PLURALS = ("text", "label")
-_ALSO: Mapping[Meaning, str] = {"label": r"(^|_)is_\w+", "time": r"(date|time|created|_at)$", "id": r"^unnamed"}
+_ALSO: Mapping[Meaning, str] = {"label": r"(^|_)is_\w+", "time": r"_at$", "id": r"^unnamed"}
 
 
 def _pattern(meaning: Meaning) -> re.Pattern[str]:
-    by_language = {language: words.split() for language, words in NAMES[meaning].items()}
+    by_language = {language: [_plain(word) for word in words.split()] for language, words in NAMES[meaning].items()}
     alone = "|".join(dict.fromkeys(word for words in by_language.values() for word in words))
     joined = [word for language in _COMPOUNDS for word in by_language[language] if len(word) > 4 or word == "nr"]
     joined += by_language["en"] if meaning == "text" else []
@@ -90,9 +115,7 @@ class ColumnName:
     """
 
     def __init__(self, name: str) -> None:
-        parts = unicodedata.normalize("NFKD", _CAMEL.sub("_", name).casefold())
-        plain = "".join(one for one in parts if not unicodedata.combining(one))
-        self.plain = re.sub(r"[^a-z0-9]+", "_", plain).strip("_")
+        self.plain = _plain(name)
 
     def means(self, meaning: Meaning) -> bool:
         """Whether it says that the column is one of these."""
@@ -103,11 +126,18 @@ class ColumnName:
         words = NAMES[meaning]
         if self.plain in _plurals(words["en"]):
             return 0
-        return 1 if any(self.plain in _plurals(listed) for listed in words.values()) else 2
+        return 1 if any(self.plain in _plurals(_plain(listed)) for listed in words.values()) else 2
 
 
 def _plurals(listed: str) -> set[str]:
-    return {form for word in listed.split() for form in (word, f"{word}s")}
+    return {form for word in re.split("[ _]", listed) for form in (word, f"{word}s")}
+
+
+def _plain(name: str) -> str:
+    """Return a name in small letters without accents, with ``_`` for all other signs."""
+    parts = unicodedata.normalize("NFKD", _CAMEL.sub("_", name).casefold())
+    plain = "".join(one for one in parts if not unicodedata.combining(one))
+    return re.sub(r"\W+", "_", plain).strip("_")
 
 
 _PATTERNS: Mapping[Meaning, re.Pattern[str]] = {meaning: _pattern(meaning) for meaning in NAMES}

@@ -13,11 +13,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from attribune.core.arrays import IntArray
-from attribune.schema.columns import MISSING, NO_NUMBER, canonical, single_cells, words_of_none
+from attribune.schema.columns import MISSING, NO_NUMBER, canonical, list_cells, single_cells, words_of_none
 from attribune.schema.times import is_time
 from attribune.tasks.labels import label_number, number_of, scales_of
 
 __all__ = [
+    "LISTED",
     "Codes",
     "ColumnProfile",
     "are_numbers",
@@ -29,10 +30,15 @@ __all__ = [
     "profile_column",
 ]
 
+LISTED = " | "
+"""Between the values of a list, where lists are shown."""
 Kind = Literal["text", "number", "time", "list", "other"]
 
+_WITHOUT_SPACES = r"[\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}]"
+_SIGNS_PER_WORD = 2  # of these scripts, on average
 _NUMBER = r"^\s*[+-]?((0|[1-9]\d*)(\.\d*)?|\.\d+)([eE][+-]?\d+)?\s*$"  # zeros in front are those of a code
 _OBJECT = r"^\s*(\[\s*)?\{\s*\".*\}\s*\]?\s*$"  # as JSON writes it, or a list of them
+_FIRST_DATE, _LAST_DATE = 1900_01_01, 2100_12_31  # as they are written without marks
 _SEPARATORS = ("|", ";", ",")
 _LONGEST_LIST = 200  # mean characters of a cell
 _LONGEST_NUMBER = 40  # and of a number or a time
@@ -136,6 +142,7 @@ class ColumnProfile:
         low: the lowest number, and `high` the highest; 0 for what is none.
         separator: between the values of a cell, where cells have several.
         no_values: rows of each text that means *no value* among numbers and times, and may be a value elsewhere.
+        odd: rows of each text that is none among numbers.
     """
 
     name: str
@@ -151,6 +158,7 @@ class ColumnProfile:
     high: float = 0.0
     separator: str | None = None
     no_values: Mapping[str, int] = field(default_factory=dict)
+    odd: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def rows(self) -> int:
@@ -202,13 +210,47 @@ def profile_column(name: str, column: pa.ChunkedArray, *, missing: Sequence[str]
         "once": int((codes.counts == 1).sum()),
         "no_values": no_values,
     }
-    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
-        return ColumnProfile(kind="list", **{**common, "missing": column.null_count})
-    if pa.types.is_nested(kind) or not len(codes.values):
+    if pa.types.is_nested(kind):
+        return _nested(name, column, missing=missing)
+    if not len(codes.values):
         return ColumnProfile(kind="other", **common)
     if pa.types.is_temporal(kind):
         return ColumnProfile(kind="time", **common)
     return ColumnProfile(**common, **_of_values(codes))
+
+
+def _nested(name: str, column: pa.ChunkedArray, *, missing: Sequence[str]) -> ColumnProfile:
+    """Profile a column of lists of values, or of what is no value of an attribute: objects, and lists of measures."""
+    kind = column.type
+    is_list = pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
+    inner = kind.value_type if is_list else kind
+    if not is_list or pa.types.is_nested(inner) or pa.types.is_floating(inner):
+        none = column_codes(column)
+        return ColumnProfile(name=name, kind="other", codes=none, spelled=none, missing=column.null_count, once=0)
+    found = _list_codes(column, missing=words_of_none(missing))
+    absent, once = int((found.codes < 0).sum()), int((found.counts == 1).sum())
+    return ColumnProfile(name=name, kind="list", codes=found, spelled=found, missing=absent, once=once)
+
+
+def _list_codes(column: pa.ChunkedArray, *, missing: Sequence[str]) -> Codes:
+    """Number lists (rows,) with the same values in any order, by the sum of a random number for each value."""
+    array = column.combine_chunks()
+    array = pa.concat_arrays(array.chunks) if isinstance(array, pa.ChunkedArray) else array
+    cells = list_cells(array, separator=None, missing=frozenset(missing), column="a column", first_row=1)
+    rows, parts = np.asarray(cells.rows), np.asarray(cells.codes)
+    marks = np.random.default_rng(0).integers(1, 2**62, len(cells.texts))
+    sums = np.zeros(len(column), dtype=np.int64)
+    np.add.at(sums, rows, marks[parts])
+    filled = np.unique(rows)
+    codes = np.full(len(column), -1, dtype=np.int64)
+    _, first, inverse = np.unique(sums[filled], return_index=True, return_inverse=True)
+    codes[filled] = inverse
+    starts, ends = (np.searchsorted(rows, filled[first], side) for side in ("left", "right"))
+    texts = [
+        LISTED.join(sorted(cells.texts[part] for part in parts[start:end]))
+        for start, end in zip(starts.tolist(), ends.tolist(), strict=True)
+    ]
+    return Codes(codes=codes, values=pa.array(texts, pa.large_string()))
 
 
 def _of_values(codes: Codes) -> dict[str, Any]:
@@ -220,18 +262,24 @@ def _of_values(codes: Codes) -> dict[str, Any]:
         is_number = pc.match_substring_regex(values, _NUMBER).to_numpy(zero_copy_only=False)
         if counts[is_number].sum() >= _MOST * rows:
             numbers = values.filter(pa.array(is_number)).cast(pa.float64()).to_numpy()
-            whole = bool((numbers == np.floor(numbers)).all())
-            return {"kind": "number", "whole": whole, "low": float(numbers.min()), "high": float(numbers.max())}
+            whole, low, high = bool((numbers == np.floor(numbers)).all()), float(numbers.min()), float(numbers.max())
+            if whole and low >= _FIRST_DATE and high <= _LAST_DATE and all(map(is_time, values.to_pylist())):
+                return {"kind": "time"}
+            odd = zip(values.filter(pa.array(~is_number)).to_pylist(), counts[~is_number].tolist(), strict=True)
+            return {"kind": "number", "whole": whole, "low": low, "high": high, "odd": dict(odd)}
         sample = values.slice(0, _SAMPLE).to_pylist()
         if sum(map(is_time, sample)) >= _MOST * len(sample):
             return {"kind": "time"}
     is_object = pc.match_substring_regex(values, _OBJECT).to_numpy(zero_copy_only=False)
     if counts[is_object].sum() >= _MOST * rows:
         return {"kind": "other"}
-    spaces = pc.count_substring_regex(values, r"\s+").to_numpy(zero_copy_only=False)
+    spaces, signs = (
+        pc.count_substring_regex(values, pattern).to_numpy(zero_copy_only=False)
+        for pattern in (r"\s+", _WITHOUT_SPACES)
+    )
     return {
         "kind": "text",
-        "words": float((spaces + 1) @ counts / rows),
+        "words": float((spaces + np.maximum(1, signs / _SIGNS_PER_WORD)) @ counts / rows),
         "characters": characters,
         "separator": _separator(values, counts, rows) if characters < _LONGEST_LIST else None,
     }

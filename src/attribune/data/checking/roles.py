@@ -10,12 +10,12 @@ from typing import Any, Literal
 
 import numpy as np
 
-from attribune.core.arrays import IntArray
-from attribune.data.checking.findings import attribute_finding, leak_finding, sum_finding
+from attribune.core.arrays import DoubleArray, IntArray
+from attribune.data.checking.findings import attribute_finding, leak_finding, presence_finding, together_finding
 from attribune.data.checking.judgements import is_told_by, numbers_the_texts
 from attribune.data.checking.names import ColumnName
 from attribune.data.checking.profiles import ColumnProfile, are_stars, number_codes
-from attribune.data.checking.whole_numbers import LONG, NumberKind, kind_of_numbers, numbers_of
+from attribune.data.checking.whole_numbers import LONG, NumberKind, explained_by_size, kind_of_numbers, numbers_of
 from attribune.data.text_files import UNNAMED
 from attribune.findings import Finding
 from attribune.schema.columns import NO_NUMBER
@@ -41,10 +41,13 @@ _COMPARED = {"text": "anchor", "text_pair": "positive", "text_negative": "negati
 _PREFERRED = {"prompt": "prompt", "text": "chosen", "text_pair": "rejected"}  # as trl has them
 _PARTS = frozenset("train training val valid validation dev development eval test testing".split())  # noqa: SIM905
 _OF_ANSWER = re.compile(r"(?P<answer>.+)([:._ ]confidence|_gold)", re.IGNORECASE)
+_OF_CLASSES = re.compile(r"(^|_)(label|class|category|topic|intent|target)(_id)?$")
 _CHOICE = re.compile(r"winner|prefer|better|best|choice|chosen")
 _WEIGHTS = ("weight", "weights", "sample_weight")
 _NEARLY_ALL = 0.95
 _MOST_ROWS = 0.9
+_EXPLAINS_ALL = 0.9  # share of the variance of classes, which a threshold at the wrong place does not lose
+_SHOWN = 5  # columns that may be the label, too
 _FEW_VALUES = 20  # up to which numbers are categories
 _MANY_CLASSES = 200
 _MOST_JUDGES = 8  # rows of a short text; what more rows share, such as a title, names something
@@ -96,13 +99,13 @@ class TaskGuess:
     needs_label: bool = True
 
 
-def guess_compared(names: Sequence[str]) -> TaskGuess | None:
+def guess_compared(profiles: Sequence[ColumnProfile]) -> TaskGuess | None:
     """Return the task of columns that are named as texts to compare, of which the names say all that a label would.
 
     They are those of a similarity, anchors, positives and perhaps negatives; or the chosen and the rejected of two
     answers, perhaps to a prompt.
     """
-    columns = {name.lower(): name for name in reversed(names)}
+    columns = {one.name.lower(): one.name for one in reversed(profiles) if one.kind not in ("list", "other")}
     for kind, known in (("similarity", _COMPARED), ("preference", _PREFERRED)):
         texts = {argument: [columns[name]] for argument, name in known.items() if name in columns}
         if {"text", "text_pair"} <= texts.keys():
@@ -157,36 +160,73 @@ def guess_roles(
         judge: the column of those who judge the texts, if there is one.
         is_labelled: whether there is a label.
     """
-    roles = {one.name: role for one in profiles if (role := _plain_role(one)) is not None and one.name != label}
-    roles |= dict.fromkeys(text, RoleOf(role="text"))
     answers = _answers(profiles)
-    roles |= {
-        name: RoleOf(role="left out", reason=f"tells of {answer!r}, and is known with it")
-        for answer, others in answers.items()
-        for name in others
-        if name != label
-    }
+    roles = _roles_without_label([one for one in profiles if one.name != label], text, groups, answers)
     rest = [one for one in profiles if one.name not in roles]
-    if groups is not None:
-        numbers = [one.name for one in rest if one.name != label and numbers_the_texts(one.codes.codes, groups)]
-        roles |= dict.fromkeys(numbers, RoleOf(role="id", reason="numbers the texts"))
-        rest = [one for one in rest if one.name not in roles]
     candidates = _judgements(rest, groups, judge)
     chosen = label or (_label_among(candidates, answers) if is_labelled else None)
     if chosen is not None:
-        roles[chosen] = RoleOf(role="label")
+        roles[chosen] = RoleOf(role="label", finding=None if label else _finding_of_guess(chosen, candidates))
     target = next((as_read(one, roles[chosen]) for one in profiles if one.name == chosen), None)
     is_guessed = label is None
     if len(candidates) < len(rest):
         further = [one.name for one in candidates if one.name not in roles and one.values <= _FEW_VALUES]
         roles |= dict.fromkeys(further, RoleOf(role="left out", reason="an answer of the judges, as the label is"))
+    if target is not None:
+        roles |= _present_with_label(profiles, roles, target)
     others = [one for one in rest if one.name not in roles]
     roles |= {one.name: _attribute_role(one, target, groups, is_guessed=is_guessed) for one in others}
     proposed = [one.name for one in rest if roles[one.name].role == "attribute"]
     roles |= dict.fromkeys(proposed[_MOST_ATTRIBUTES:], RoleOf(role="left out", reason="after many others"))
-    if target is not None and target.kind == "number":
-        roles |= _parts_of_sum([one for one in others if roles[one.name].role == "attribute"], target)
+    if target is not None:
+        roles |= _told_together([one for one in others if roles[one.name].role == "attribute"], target, groups)
     return {one.name: roles[one.name] for one in profiles}
+
+
+def _roles_without_label(
+    profiles: Sequence[ColumnProfile],
+    text: Sequence[str],
+    groups: IntArray | None,
+    answers: Mapping[str, Sequence[str]],
+) -> dict[str, RoleOf]:
+    """Return the roles that do not depend on which column is the label."""
+    roles = {one.name: role for one in profiles if (role := _plain_role(one)) is not None}
+    roles |= dict.fromkeys(text, RoleOf(role="text"))
+    sure = {name: answer for answer, others in answers.items() for name in others}
+    for one in profiles:
+        if one.name in sure:
+            reason = f"tells of {sure[one.name]!r}, and is known with it"
+            roles[one.name] = RoleOf(role="left out", reason=reason)
+        elif one.name not in roles and groups is not None and numbers_the_texts(one.codes.codes, groups):
+            roles[one.name] = RoleOf(role="id", reason="numbers the texts")
+    return roles
+
+
+def _present_with_label(
+    profiles: Sequence[ColumnProfile], roles: Mapping[str, RoleOf], label: ColumnProfile
+) -> dict[str, RoleOf]:
+    """Leave out times, and texts beside others, that only rows of one label have."""
+    texts = [one for one in profiles if one.name in roles and roles[one.name].role == "text"]
+    times = [one for one in profiles if one.name in roles and roles[one.name].role == "time"]
+    found = {
+        one.name: presence_finding(one.name, one.codes, label.codes)
+        for one in (*times, *(texts if len(texts) > 1 else []))
+    }
+    left_out = {name: finding for name, finding in found.items() if finding is not None}
+    if all(one.name in left_out for one in texts):
+        left_out = {name: finding for name, finding in left_out.items() if roles[name].role == "time"}
+    return {name: RoleOf(role="left out", reason="see below", finding=finding) for name, finding in left_out.items()}
+
+
+def _finding_of_guess(label: str, candidates: Sequence[ColumnProfile]) -> Finding | None:
+    """Return what to say of a label that neither its name nor its values make one."""
+    chosen = next(one for one in candidates if one.name == label)
+    if _has_stars(chosen) or ColumnName(label).means("label"):
+        return None
+    few = [one.name for one in candidates if 1 < one.values <= _FEW_VALUES]
+    others = [name for name in few if name != label and not ColumnName(name).means("group")]
+    listed = f" (others are {', '.join(map(repr, others[:_SHOWN]))})" if others else ""
+    return Finding("label-is-a-guess", {"column": label, "others": listed})
 
 
 def _answers(profiles: Sequence[ColumnProfile]) -> dict[str, list[str]]:
@@ -222,7 +262,7 @@ def _plain_role(one: ColumnProfile) -> RoleOf | None:
         return RoleOf(role="left out", reason=reason)
     if 2 <= one.values <= len(_PARTS) and _PARTS.issuperset(text.casefold() for text in one.codes.values.to_pylist()):
         return RoleOf(role="left out", reason="see below", finding=Finding("column-of-parts", {"column": one.name}))
-    if one.kind == "time" or (name.means("time") and one.words < 2 * _MOST_WORDS and one.values > _FEW_VALUES):
+    if one.kind == "time" or (name.means("time") and _may_be_times(one)):
         return RoleOf(role="time")
     if one.kind == "number" and name.plain in _WEIGHTS and one.low >= 0 and not one.missing:
         return RoleOf(role="weight")
@@ -236,6 +276,13 @@ def _plain_role(one: ColumnProfile) -> RoleOf | None:
     if one.kind == "number" and one.whole and is_long and one.values >= _MOST_ROWS * one.present > 0:
         return RoleOf(role="id", reason="numbers nearly all rows")
     return None
+
+
+def _may_be_times(one: ColumnProfile) -> bool:
+    """Whether the values of a column that is called one of times can be some: short texts, and seconds since 1970."""
+    if one.kind == "number":
+        return one.low >= LONG
+    return one.kind == "text" and one.words < 2 * _MOST_WORDS and one.values > _FEW_VALUES
 
 
 def _is_text(one: ColumnProfile) -> bool:
@@ -262,7 +309,8 @@ def _label_among(candidates: Sequence[ColumnProfile], answers: Collection[str]) 
         return not _has_stars(one), one.name not in answers, names[one.name].distance("label"), one.values
 
     for one in sorted(usable, key=order):
-        is_scale = one.kind == "number" or one.values <= max(_FEW_VALUES, one.present / 20)
+        is_named = names[one.name].distance("label") < 2 and one.values <= one.present / 2
+        is_scale = one.kind == "number" or is_named or one.values <= max(_FEW_VALUES, one.present / 20)
         if is_scale and (_has_stars(one) or one.name in answers or names[one.name].means("label")):
             return one.name
     few = [one for one in usable if one.values <= _FEW_VALUES and one.present >= 3 * one.values]
@@ -275,15 +323,15 @@ def _attribute_role(
 ) -> RoleOf:
     number = _number_kind(one, label, groups)
     kind = _attribute_kind(one) if number is None or number.kind != "number" else "number"
-    if kind == "multi_label":
-        return RoleOf(role="attribute", kind=kind, separator=one.separator or "")
     codes = one.codes if kind == "number" else one.spelled
     signs = _finding_of_signs(one)
-    problem = attribute_finding(one.name, codes, may_be_unique=kind == "number")
+    problem = attribute_finding(one.name, codes, may_be_unique=kind in ("number", "multi_label"))
     if problem is not None:
         problem = signs or problem
     elif label is not None:
         problem = leak_finding(one.name, codes, label.codes, guessed=label.name if is_guessed else "")
+        if problem is None and kind == "number" and (share := explained_by_size(codes, groups, label)) >= _EXPLAINS_ALL:
+            problem = Finding("number-tells-label", {"column": one.name, "share": share})
     if problem is not None:
         return RoleOf(role="left out", reason="see below", finding=problem)
     if kind is None:
@@ -292,13 +340,16 @@ def _attribute_role(
     note = signs
     if note is None and is_guessed and label is not None and ColumnName(one.name).means("label"):
         note = Finding("named-as-label", {"column": one.name, "label": label.name})
-    return RoleOf(role="attribute", kind=kind, reason="" if number is None else number.reason, finding=note)
+    reason = "" if number is None else number.reason
+    return RoleOf(role="attribute", kind=kind, separator=one.separator or "", reason=reason, finding=note)
 
 
-def _parts_of_sum(attributes: Sequence[ColumnProfile], label: ColumnProfile) -> dict[str, RoleOf]:
-    """Leave out numbers that add up to the label."""
-    usual = [one for one in attributes if one.kind == "number" and one.missing < one.rows / 2]
-    finding = sum_finding({one.name: one.codes for one in usual}, label.codes) if usual else None
+def _told_together(
+    attributes: Sequence[ColumnProfile], label: ColumnProfile, groups: IntArray | None
+) -> dict[str, RoleOf]:
+    """Leave out numbers that tell the label together."""
+    usual = {one.name: one for one in attributes if one.kind == "number" and one.missing < one.rows / 2}
+    finding = together_finding(usual, label, groups) if usual else None
     role = RoleOf(role="left out", reason="see below", finding=finding)
     return {} if finding is None else dict.fromkeys(finding.values["columns"], role)
 
@@ -325,7 +376,12 @@ def _attribute_kind(one: ColumnProfile) -> str | None:
 
 
 def _has_stars(one: ColumnProfile) -> bool:
-    """Whether the labels are numbers such as ``4 stars``."""
+    """Whether the values are a judgement by themselves, such as ``4 stars``; ``20 %`` may be anything."""
+    return _reads_as_numbers(one) and not any("%" in text for text in one.spelled.values.to_pylist())
+
+
+def _reads_as_numbers(one: ColumnProfile) -> bool:
+    """Whether the labels are numbers with a unit, such as ``4 stars`` and ``80 %``."""
     is_short = one.words <= _MOST_STAR_WORDS and one.values <= _MANY_CLASSES
     return one.kind == "text" and is_short and are_stars(one.spelled)
 
@@ -339,6 +395,12 @@ def as_read(one: ColumnProfile, role: RoleOf) -> ColumnProfile:
     return one
 
 
+def _are_steps(numbers: DoubleArray) -> bool:
+    """Whether ascending numbers may be those of a scale: whole ones near each other, or all at the same distance."""
+    steps = np.diff(numbers)
+    return bool((numbers == np.floor(numbers)).all() and (steps <= 2).all()) or np.allclose(steps, steps[0])
+
+
 def guess_task(label: ColumnProfile, *, is_judged: bool = False) -> TaskGuess:
     """Guess the task from the labels, as they stand in the table.
 
@@ -349,7 +411,7 @@ def guess_task(label: ColumnProfile, *, is_judged: bool = False) -> TaskGuess:
         separator = {"separator": label.separator} if label.separator else {}
         options = {"multi_label": True, **separator}
         return TaskGuess(kind="classification", words="several labels a row", options=options)
-    has_stars = _has_stars(label)
+    has_stars = _reads_as_numbers(label)
     if label.kind != "number" and not has_stars:
         words = f"{label.values:,} classes"
         if label.values > _MANY_CLASSES:
@@ -357,11 +419,14 @@ def guess_task(label: ColumnProfile, *, is_judged: bool = False) -> TaskGuess:
         return TaskGuess(kind="classification", words=words)
     numbers = np.unique(numbers_of(number_codes(label.codes)))
     numbers = numbers[np.isfinite(numbers)]
-    if (numbers == np.floor(numbers)).all() and 3 <= len(numbers) <= _FEW_VALUES and (np.diff(numbers) <= 2).all():
-        kinds = ("rating", "ordinal") if is_judged else ("ordinal", "rating")
+    if 3 <= len(numbers) <= _FEW_VALUES and _are_steps(numbers):
+        kinds: tuple[str, ...] = ("rating", "ordinal") if is_judged else ("ordinal", "rating")
         example = next(text for text in label.codes.values.to_pylist() if text not in NO_NUMBER)
         read = f", read from texts such as {example!r}" if has_stars else ""
-        return TaskGuess(kind=kinds[0], words=f"ratings from {numbers[0]:g} to {numbers[-1]:g}{read}", choices=kinds)
+        name = "ratings"
+        if not has_stars and numbers[0] == 0 and _OF_CLASSES.search(ColumnName(label.name).plain):
+            name, kinds = "codes of classes, or ratings,", ("classification", *kinds)
+        return TaskGuess(kind=kinds[0], words=f"{name} from {numbers[0]:g} to {numbers[-1]:g}{read}", choices=kinds)
     if label.values <= _FEW_VALUES:
         return TaskGuess(kind="classification", words=f"{label.values} classes")
     words = f"numbers from {numbers[0]:g} to {numbers[-1]:g}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
@@ -19,10 +20,18 @@ from attribune.core.arrays import IntArray
 from attribune.core.door import as_argument, as_attribute, is_command_line
 from attribune.core.wording import listed_counts
 from attribune.data.checking.copies import copy_findings, text_findings
-from attribune.data.checking.findings import shared_rows
+from attribune.data.checking.findings import shared_rows, written_finding
 from attribune.data.checking.judgements import judge_among
+from attribune.data.checking.names import ColumnName
 from attribune.data.checking.nesting import nesting_findings
-from attribune.data.checking.profiles import ColumnProfile, arrow_columns, column_codes, joint_codes, profile_column
+from attribune.data.checking.profiles import (
+    LISTED,
+    ColumnProfile,
+    arrow_columns,
+    column_codes,
+    joint_codes,
+    profile_column,
+)
 from attribune.data.checking.proposal import LACKING, Proposal
 from attribune.data.checking.roles import (
     Role,
@@ -56,6 +65,7 @@ _MOST_COLUMNS = 10_000
 _ENOUGH_ROWS = 100
 _SAMPLE = 10_000  # dates that tell their format
 _LEAST_KNOWN = 0.02
+_BESIDE_OTHERS = 2  # distance of a name that has the word for a label beside other words
 _JUDGEMENTS = RoleOf(role="left out", reason="holds judgements")
 _UNKNOWN = RoleOf(role="left out", reason="hardly any test row has a value that training rows have")
 
@@ -342,7 +352,7 @@ def check(
         is_doubtful=layout is not None and layout.is_doubtful,
         convert="" if layout is None else layout.command(source, options_of(data, **reading).words()),
         findings=()
-        if layout is not None
+        if layout is not None and not layout.is_doubtful
         else tuple(_findings(table, found, classes, leaks, missing=no_value, is_split=test is None)),
     )
 
@@ -371,20 +381,25 @@ class _Columns:
         """Guess what is not given."""
         profiles = {name: profile_column(name, table[name], missing=missing) for name in table.column_names}
         listed = list(profiles.values())
-        compared = guess_compared(table.column_names) if not texts and label is None else None
+        compared = guess_compared(listed) if not texts and label is None else None
         text_columns = list(chain(*compared.texts.values())) if compared else texts or guess_texts(listed, label=label)
         groups = _text_groups([profiles[name] for name in text_columns])
         others = [one for one in listed if one.name not in text_columns]
         judge = None if groups is None or compared else judge_among(others, groups)
+        if not texts and not compared and label is None:
+            label = next((one.name for one in others if guess_preference(text_columns, one) is not None), None)
         guess = partial(guess_roles, listed, text=text_columns, groups=groups, judge=judge, label=label)
         roles = guess(is_labelled=not compared)
+        # Of texts that are named, it is only said what is wrong with them.
+        roles |= {name: replace(roles[name], role="text", reason="") for name in texts}
+        if any(roles[name].role != "text" for name in text_columns):
+            text_columns = [name for name in text_columns if roles[name].role == "text"]
+            groups = _text_groups([profiles[name] for name in text_columns])
         layout = None if compared or label is not None else find_export(table)
-        if (
-            layout is not None
-            and layout.is_doubtful
-            and (judge is not None or not any(roles[name].role == "label" for name in layout.used))
-        ):
-            layout = None
+        if layout is not None and layout.is_doubtful:
+            is_used = any(roles[name].role == "label" for name in layout.used)
+            named = [name for name in layout.used if ColumnName(name).distance("label") < _BESIDE_OTHERS]
+            layout = layout if judge is None and is_used and len(named) != 1 else None
         if layout is not None:
             roles = guess(is_labelled=False) | dict.fromkeys(layout.used, _JUDGEMENTS)
         target = next((profiles[name] for name, role in roles.items() if role.role == "label"), None)
@@ -439,16 +454,23 @@ def _findings(
         is_split: whether the test rows are to be split off.
     """
     label = found.label
-    yield from _general(table, found.texts, label, is_labelled=found.task is None or found.task.needs_label)
+    is_labelled = found.layout is None and (found.task is None or found.task.needs_label)
+    yield from _general(table, found.texts, label, is_labelled=is_labelled)
     yield from _class_findings(classes)
     if label is not None and label.codes is label.spelled and label.no_values and label.kind != "list":
         yield Finding("class-words", {"column": label.name, "words": label.no_values})
     yield from text_findings(table, found.texts, found.groups)
     yield from leaks
-    dates = [one for one in found.with_role("time") if one.kind == "time"]
+    dates = found.with_role("time")
     if is_split:
-        yield from (time_split_finding(one.name) for one in dates)
+        yield from (time_split_finding(one.name) for one in dates if one.kind != "text")
     yield from (dates_finding(one.name, one.codes.values.slice(0, _SAMPLE).to_pylist()) for one in dates)
+    numbers = [one for one in found.read.values() if one is label or found.roles[one.name].kind == "number"]
+    for one in (one for one in numbers if one.odd):
+        yield Finding("odd-numbers", {"column": one.name, "words": one.odd, "missing": list(missing)})
+    if label is not None and len(found.texts) == 1 and label.kind == "text":
+        written = written_finding(found.read[found.texts[0]].codes, label.codes)
+        yield from [written] if written is not None else []
     if found.groups is not None:
         ids = [one.name for one in found.with_role("id")]
         attributes = [one.codes.codes for one in found.with_role("attribute")]
@@ -507,7 +529,7 @@ def _column(one: ColumnProfile, role: RoleOf, known_share: float | None) -> Colu
 
 def _test_rows(table: pa.Table, test: pa.Table | None, found: _Columns) -> tuple[dict[str, float], list[Finding]]:
     """Return the share of test rows with known values of each attribute, and sentences about texts that leak."""
-    names = [one.name for one in found.with_role("attribute") if found.roles[one.name].kind != "number"]
+    names = [one.name for one in found.with_role("attribute") if found.roles[one.name].kind == "categorical"]
     label = found.label
     if not found.texts:
         return {}, []
@@ -561,10 +583,13 @@ def _known_share(codes: IntArray, train: npt.NDArray[np.bool_], test: npt.NDArra
 
 
 def _classes(label: ColumnProfile) -> dict[str, int]:
-    """Count the rows of each class, the most frequent first."""
-    order = np.argsort(-label.codes.counts, kind="stable")
-    values = label.codes.values.to_pylist()
-    return {canonical(values[index]) or "": int(label.codes.counts[index]) for index in order.tolist()}
+    """Count the rows of each class, of which a row may have several; the most frequent first."""
+    separator = LISTED if label.kind == "list" else label.separator
+    found: Counter[str] = Counter()
+    for value, rows in zip(label.codes.values.to_pylist(), label.codes.counts.tolist(), strict=True):
+        parts = [value] if separator is None else map(str.strip, value.split(separator))
+        found.update({canonical(part) or "": rows for part in parts})
+    return dict(found.most_common())
 
 
 def _general(table: pa.Table, texts: Sequence[str], label: ColumnProfile | None, *, is_labelled: bool) -> list[Finding]:

@@ -23,7 +23,7 @@ from attribune.core.arrays import BoolArray, DoubleArray, IntArray
 from attribune.data.checking.judgements import never_twice
 from attribune.data.checking.profiles import Codes, ColumnProfile
 
-__all__ = ["LONG", "NumberKind", "kind_of_numbers", "numbers_of"]
+__all__ = ["LONG", "NumberKind", "explained_by_size", "kind_of_numbers", "numbers_of"]
 
 _WINDOW = 10  # distinct numbers that follow each other
 _FEW = 100  # distinct numbers, below which a scale can have favourite answers
@@ -177,6 +177,57 @@ def _peak(values: IntArray, counts: IntArray) -> str:
     return f"{values[most]} in {counts[most]:,} rows and {values[beside]} in {counts[beside]:,}"
 
 
+def explained_by_size(codes: Codes, texts: IntArray | None, label: ColumnProfile) -> float:
+    """Return the share of the variance of classes that the size of numbers explains in rows not learned from.
+
+    0 for a label that is a number itself, of which other numbers may well explain much.
+    """
+    if label.kind == "number":
+        return 0.0
+    numbers = numbers_of(codes)
+    known = np.flatnonzero((codes.codes >= 0) & ~np.isnan(np.append(numbers, np.nan)[codes.codes]))
+    trial = _Trial.of(numbers[codes.codes[known]], None if texts is None else texts[known], label, known)
+    return 0.0 if trial is None else 1 - _mean(_errors_by_size(trial.ranks, trial.targets, trial.fold)) / trial.spread
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Trial:
+    """Rows (n,) whose label is predicted by a number.
+
+    Args:
+        ranks: the places of the numbers among all.
+        targets: (n, K) the label.
+        fold: the part of the rows in which each is not learned from; all rows of a text are in one.
+        base: the errors of the mean of the rows that are learned from.
+    """
+
+    ranks: IntArray
+    targets: DoubleArray
+    fold: IntArray
+    base: DoubleArray
+
+    @classmethod
+    def of(cls, rows: DoubleArray, texts: IntArray | None, label: ColumnProfile, known: IntArray) -> _Trial | None:
+        """Draw at most some thousand rows that have a label; None where all of them have the same."""
+        labelled = np.flatnonzero(label.codes.codes[known] >= 0)
+        chance = np.random.default_rng(0)
+        if len(labelled) > _TRIED_ROWS:
+            labelled = np.sort(chance.choice(labelled, _TRIED_ROWS, replace=False))
+        targets = _targets(label, label.codes.codes[known[labelled]])
+        if targets is None:
+            return None
+        groups = np.arange(len(labelled)) if texts is None else _groups(texts[labelled])
+        fold = chance.integers(0, _FOLDS, groups.max(initial=0) + 1)[groups]
+        ranks = np.unique(rows[labelled], return_inverse=True)[1]
+        base = _errors(np.zeros_like(ranks), targets, fold)
+        return cls(ranks=ranks, targets=targets, fold=fold, base=base) if base.any() else None
+
+    @property
+    def spread(self) -> float:
+        """The mean error without the number."""
+        return _mean(self.base)
+
+
 def _tried(rows: DoubleArray, texts: IntArray | None, label: ColumnProfile, known: IntArray) -> NumberKind | None:
     """Predict the label in rows that are not learned from, by each number for itself and by its size.
 
@@ -184,23 +235,15 @@ def _tried(rows: DoubleArray, texts: IntArray | None, label: ColumnProfile, know
         the kind that is shown to explain more; amounts also where their size explains as much; None where neither
         explains anything. A category that is far ahead is sure.
     """
-    labelled = np.flatnonzero(label.codes.codes[known] >= 0)
-    chance = np.random.default_rng(0)
-    if len(labelled) > _TRIED_ROWS:
-        labelled = np.sort(chance.choice(labelled, _TRIED_ROWS, replace=False))
-    targets = _targets(label, label.codes.codes[known[labelled]])
-    if targets is None:
+    trial = _Trial.of(rows, texts, label, known)
+    if trial is None:
         return None
-    sizes = rows[labelled]
-    groups = np.arange(len(sizes)) if texts is None else _groups(texts[labelled])
-    fold = chance.integers(0, _FOLDS, groups.max(initial=0) + 1)[groups]
-    ranks = np.unique(sizes, return_inverse=True)[1]
-    base = _errors(np.zeros_like(ranks), targets, fold)
-    own = _errors(ranks, targets, fold)
-    size = _errors_by_size(ranks, targets, fold)
-    shares = [1 - _mean(one) / _mean(base) for one in (own, size)]
+    base = trial.base
+    own = _errors(trial.ranks, trial.targets, trial.fold)
+    size = _errors_by_size(trial.ranks, trial.targets, trial.fold)
+    shares = [1 - _mean(one) / trial.spread for one in (own, size)]
     reason = (
-        f"tried on {len(sizes):,} rows, each number for itself explains {max(shares[0], 0):.1%} of the label, and its "
+        f"tried on {len(base):,} rows, each number for itself explains {max(shares[0], 0):.1%} of the label, and its "
         f"size {max(shares[1], 0):.1%}"
     )
     ahead = _z(size - own)
@@ -220,7 +263,7 @@ def _targets(label: ColumnProfile, codes: IntArray) -> DoubleArray | None:
     else:
         common = np.argsort(-label.codes.counts, kind="stable")[:20]
         targets = (codes[:, None] == common[None, :]).astype(np.float64)
-    return targets if targets.std() > 0 else None
+    return targets if targets.std(0).max() > 0 else None
 
 
 def _groups(texts: IntArray) -> IntArray:

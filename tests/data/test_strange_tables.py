@@ -1,0 +1,160 @@
+"""The check of a table that somebody else made: leaks of every form, times, names, lists and scripts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from attribune import check
+from attribune.schema.times import date_format_of, read_times
+
+TEXTS = [f"the room was number {number} of ours" for number in range(300)]
+PLACES = np.arange(300)
+IS_LEFT = np.random.default_rng(0).random(300) < 0.4
+DAYS = pd.Timestamp("2023-01-01") + pd.to_timedelta(PLACES, "D")
+STARS = np.random.default_rng(1).integers(1, 6, 300)
+
+
+def each(one: Callable[[int], Any], other: Callable[[int], Any]) -> list[Any]:
+    """A cell for each row, by whether its label is `left`."""
+    return [one(place) if left else other(place) for place, left in zip(PLACES.tolist(), IS_LEFT, strict=True)]
+
+
+@pytest.mark.parametrize(
+    ("column", "code"),
+    [
+        (each(lambda place: place % 97, lambda _: None), "column-only-with-label"),
+        (each(lambda place: 7.5 + place / 9, lambda _: 0.0), "number-tells-label"),
+        (each(lambda place: 0.8 + place / 2000, lambda place: 0.2 + place / 2000), "number-tells-label"),
+        (each(lambda _: "2024-05-06 07:08", lambda _: None), "column-only-with-label"),
+        (each(lambda _: None, lambda place: f"we are glad to keep number {place}"), "column-only-with-label"),
+        (each(lambda place: f"gone|{place % 3}", lambda place: f"here|{place % 3}"), "column-tells-label"),
+        (each(lambda place: ["gone", f"t{place % 3}"], lambda place: [f"t{place % 3}", "here"]), "column-tells-label"),
+    ],
+)
+def test_what_is_known_with_the_label_is_left_out_whatever_its_form(column: Any, code: str) -> None:
+    rows = pd.DataFrame(
+        {"text": TEXTS, "plan": PLACES % 3, "found": column, "label": np.where(IS_LEFT, "left", "stayed")}
+    )
+    checked = check(rows)
+    assert [(one.code, one.values["column"]) for one in checked.findings] == [(code, "found")]
+    assert checked.names("left out") == ["found"]
+    assert checked.names("attribute") == ["plan"]
+
+
+def test_votes_tell_the_majority_and_a_text_may_have_its_label_in_it() -> None:
+    votes = np.random.default_rng(0).multinomial(3, [0.2, 0.5, 0.3], 300)
+    rows = pd.DataFrame({**dict(zip("abc", votes.T, strict=True)), "class": votes.argmax(1), "tweet": TEXTS})
+    checked = check(rows)
+    assert checked.names("attribute") == []
+    assert checked.task.choices == ("classification", "ordinal", "rating"), "codes of classes, which may be ratings"
+    written = rows.assign(tweet=[f"[{'GONE' if number % 2 else 'HERE'}] {text}" for number, text in enumerate(TEXTS)])
+    written["class"] = np.where(PLACES % 2, "gone", "here")
+    assert [one.code for one in check(written).findings] == ["label-in-text"]
+
+
+@pytest.mark.parametrize(
+    ("name", "values", "role"),
+    [
+        ("candidate", [f"c {place % 40}" for place in PLACES], "attribute"),
+        ("delivery_time", PLACES % 57, "attribute"),
+        ("ts", 1_600_000_000 + PLACES * 977, "time"),
+        ("day", DAYS.strftime("%Y%m%d"), "time"),
+        ("posted", DAYS.strftime("%d %b %Y"), "time"),
+        ("sent", DAYS.strftime("%d.%m.%y"), "time"),
+        ("mailed", DAYS.strftime("%a, %d %b %Y 01:02:03 +0000"), "time"),
+        ("gemacht", DAYS.strftime("%Y\u5e74%m\u6708%d\u65e5"), "time"),
+    ],
+)
+def test_times_are_told_by_values_that_can_be_some(name: str, values: Any, role: str) -> None:
+    checked = check(pd.DataFrame({"text": TEXTS, "stars": STARS, name: values}))
+    assert checked.names(role) == [name]
+    dates = [one for one in checked.findings if one.code == "dates-not-read"]
+    assert [one.values["formats"] for one in dates] == ([[""]] if role == "time" else [])
+    if role == "time":
+        texts = list(map(str, values))
+        assert date_format_of(texts, column=name)
+        assert (np.diff(read_times(texts, column=name)) > 0).all()
+
+
+@pytest.mark.parametrize(
+    ("column", "kind"),
+    [
+        ({"label": PLACES % 4}, "classification"),
+        ({"stars": PLACES % 4}, "ordinal"),
+        ({"rating": 1 + PLACES % 9 / 2}, "ordinal"),
+        ({"score": 20 * (1 + PLACES % 5)}, "ordinal"),
+        ({"rating": STARS, "discount": [f"{place % 3} %" for place in PLACES]}, "ordinal"),
+        ({"label": [f"class {place % 70}" for place in PLACES]}, "classification"),
+        ({"评分": STARS}, "ordinal"),
+    ],
+)
+def test_the_label_is_the_column_of_that_name_and_its_values_say_the_task(column: dict[str, Any], kind: str) -> None:
+    checked = check(pd.DataFrame({"text": TEXTS, **column}))
+    assert checked.names("label") == [next(iter(column))]
+    assert checked.task.kind == kind
+    assert "label-is-a-guess" not in [one.code for one in checked.findings]
+
+
+def test_a_label_without_a_name_and_texts_among_numbers_are_said() -> None:
+    rows = pd.DataFrame({"text": TEXTS, "colour": PLACES % 2, "size": PLACES % 3, "user": PLACES % 7})
+    (said,) = check(rows.astype(str)).findings
+    assert said.code == "label-is-a-guess"
+    assert "'colour' is taken for it" in said.text
+    assert "(others are 'size')" in said.text
+    odd = pd.DataFrame({"text": TEXTS, "amount": np.where(PLACES % 40, PLACES % 53 * 10, "unknown"), "stars": STARS})
+    (said,) = check(odd).findings
+    assert said.code == "odd-numbers"
+    assert said.values["words"] == {"unknown": 8}
+    assert "'<NA>', 'unknown']" in said.text
+
+
+def test_texts_in_scripts_without_spaces_are_texts() -> None:
+    said = ["这家酒店非常干净。", "服务态度很差。", "快递很快就到了。"]
+    rows = pd.DataFrame({"内容": [said[place % 3] + str(place) for place in PLACES], "标签": STARS > 3})
+    assert check(rows).flags == ["--text", "内容", "--label", "标签", "--method", "none"]
+
+
+def test_lists_are_profiled_and_objects_are_named(tmp_path: Path) -> None:
+    rows = pd.DataFrame({"text": TEXTS, "stars": STARS})
+    rows["tags"] = [[f"t{place % 3}", f"s{place % 2}"][:: 1 if place % 5 else -1] for place in PLACES]
+    rows["vector"] = [[place / 7, 1.0] for place in PLACES]
+    rows["about"] = [{"device": "phone", "place": place} for place in PLACES]
+    rows["chosen"] = rows["rejected"] = [[{"role": "user", "content": text}] for text in TEXTS]
+    rows.to_parquet(tmp_path / "rows.parquet")
+    checked = check(tmp_path / "rows.parquet")
+    assert checked.names("attribute", "multi_label") == ["tags"]
+    assert next(one.values for one in checked.columns if one.name == "tags") == 6, "whatever their order"
+    fields = {one.name for one in checked.columns if "several fields" in one.reason}
+    assert fields == {"vector", "about", "chosen", "rejected"}
+    labels = check(tmp_path / "rows.parquet", label="tags")
+    assert labels.classes == {"s0": 150, "s1": 150, "t0": 100, "t1": 100, "t2": 100}
+    joined = check(rows[["text"]].assign(tags=rows["tags"].map("|".join)), label="tags")
+    assert joined.classes == labels.classes
+
+
+def test_numbers_that_add_up_to_the_label_are_left_out() -> None:
+    chance = np.random.default_rng(0)
+    raters = {f"rater{number}": chance.integers(1, 6, 300) for number in (1, 2, 3)}
+    rows = pd.DataFrame({"text": [f"words of text {number}, which go on" for number in range(300)], **raters})
+    rows["age"] = chance.integers(18, 90, 300)
+    rows["user"] = [f"u{number % 9}" for number in range(300)]
+    rows["score"] = rows[[*raters]].mean(axis=1)
+    checked = check(rows, label="score")
+    (said,) = [one for one in checked.findings if one.code == "columns-tell-label"]
+    assert said.values["columns"] == [*raters]
+    assert "'rater1', 'rater2', 'rater3' together tell the label of 100.0% of the rows" in said.text
+    assert checked.names("attribute") == ["age", "user"]
+    assert check(rows.drop(columns="rater3"), label="score").names("attribute") == ["rater1", "rater2", "age", "user"]
+    missing = rows.assign(rater2=rows["rater2"].where(rows.index % 3 > 0), score=rows["score"].where(rows.index > 9))
+    assert check(missing, label="score").names("attribute") == ["age", "user"]
+    rounded = rows.assign(score=rows["score"].round().astype(int))
+    assert check(rounded, label="score").names("attribute") == ["age", "user"]
+    rare = rows.assign(rare=rows["age"].where(rows.index < 20), high=rows["age"] * 1e305, low=rows["age"] * 1e-312)
+    assert "rater1" not in check(rare, label="score").names("attribute")
+    assert check(rows.assign(score=3), label="score").names("attribute") == [*raters, "age", "user"]
