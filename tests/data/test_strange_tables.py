@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from datasets import Dataset
 
-from attribune import check
+from attribune import check, read_table
 from attribune.schema.times import date_format_of, read_times
 
 TEXTS = [f"the room was number {number} of ours" for number in range(300)]
@@ -125,13 +126,12 @@ def test_lists_are_profiled_and_objects_are_named(tmp_path: Path) -> None:
     rows["tags"] = [[f"t{place % 3}", f"s{place % 2}"][:: 1 if place % 5 else -1] for place in PLACES]
     rows["vector"] = [[place / 7, 1.0] for place in PLACES]
     rows["about"] = [{"device": "phone", "place": place} for place in PLACES]
-    rows["chosen"] = rows["rejected"] = [[{"role": "user", "content": text}] for text in TEXTS]
     rows.to_parquet(tmp_path / "rows.parquet")
     checked = check(tmp_path / "rows.parquet")
     assert checked.names("attribute", "multi_label") == ["tags"]
     assert next(one.values for one in checked.columns if one.name == "tags") == 6, "whatever their order"
     fields = {one.name for one in checked.columns if "several fields" in one.reason}
-    assert fields == {"vector", "about", "chosen", "rejected"}
+    assert fields == {"vector", "about"}
     labels = check(tmp_path / "rows.parquet", label="tags")
     assert labels.classes == {"s0": 150, "s1": 150, "t0": 100, "t1": 100, "t2": 100}
     joined = check(rows[["text"]].assign(tags=rows["tags"].map("|".join)), label="tags")
@@ -158,3 +158,23 @@ def test_numbers_that_add_up_to_the_label_are_left_out() -> None:
     rare = rows.assign(rare=rows["age"].where(rows.index < 20), high=rows["age"] * 1e305, low=rows["age"] * 1e-312)
     assert "rater1" not in check(rare, label="score").names("attribute")
     assert check(rows.assign(score=3), label="score").names("attribute") == [*raters, "age", "user"]
+
+
+@pytest.mark.parametrize("kind", ["parquet", "jsonl", "frame", "dataset"])
+def test_messages_of_chats_are_read_as_texts(kind: str, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    def answered(words: str) -> list[Any]:
+        return [[{"role": "user", "content": text}, {"role": "assistant", "content": words}] for text in TEXTS[:30]]
+
+    rows = pd.DataFrame({"prompt": TEXTS[:30], "chosen": answered("yes"), "rejected": [None, *answered("no")[1:]]})
+    path = tmp_path / f"rows.{kind}"
+    if kind == "parquet":
+        rows.to_parquet(path)
+    elif kind == "jsonl":
+        rows.to_json(path, orient="records", lines=True)
+    source = {"frame": rows, "dataset": Dataset.from_pandas(rows)}.get(kind, path)
+    table = read_table(source)
+    assert "the messages of 'chosen', 'rejected' are read as texts" in caplog.text
+    assert table["chosen"][3] == f"{TEXTS[3]}\nyes"
+    assert table["rejected"][:2] == [None, f"{TEXTS[1]}\nno"]
+    columns = "--prompt prompt --text chosen --text-pair rejected"
+    assert " ".join(check(source).flags) == f"{columns} --method none --task preference"

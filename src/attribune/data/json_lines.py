@@ -11,6 +11,7 @@ from typing import Any
 import pyarrow as pa
 
 from attribune.core.wording import shortened
+from attribune.data.messages import MESSAGES, are_messages
 from attribune.data.text_files import checked_columns, inner_name, open_text, readable
 from attribune.errors import DataError
 from attribune.schema.columns import canonical, json_value
@@ -184,6 +185,7 @@ _TYPES = {
     "long": pa.int64(),
     "float": pa.float64(),
     "list": pa.list_(pa.string()),
+    "messages": MESSAGES,
 }
 
 
@@ -191,7 +193,7 @@ def json_batches(path: Path, *, encoding: str, tell: Callable[[str], None] = lam
     """Read the rows batch by batch; a first pass finds the columns and their types.
 
     Keys missing in a row are missing values. A column of different types becomes text, a column of lists one of lists
-    of text; objects and nested lists become JSON text.
+    of text, one of messages of a chat one of roles and contents; other objects and nested lists become JSON text.
 
     Args:
         tell: takes a note about the layout, see `rows_of_object`.
@@ -335,6 +337,8 @@ def _kind(value: Any) -> str:
         return "float"
     if isinstance(value, str):
         return "text"
+    if are_messages(value):
+        return "messages"
     flat = isinstance(value, list) and not any(isinstance(part, list | dict) for part in value)
     return "list" if flat else "json"
 
@@ -348,7 +352,7 @@ def _joined(one: str, other: str) -> str:
         return "long"
     if pair == {"int", "float"}:
         return "float"
-    return "json" if pair & {"list", "json"} else "text"
+    return "json" if pair & {"list", "messages", "json"} else "text"
 
 
 def _table(rows: list[tuple[str, dict[str, Any]]], kinds: dict[str, str]) -> pa.Table:
@@ -371,6 +375,8 @@ def _cell(value: Any, kind: str) -> Any:
         return value
     if kind == "list":
         return [part if isinstance(part, str) else canonical(part) for part in value]
+    if kind == "messages":
+        return [{field.name: message[field.name] for field in MESSAGES.value_type} for message in value]
     return json.dumps(value, ensure_ascii=False) if isinstance(value, list | dict) else canonical(value)
 
 

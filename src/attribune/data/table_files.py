@@ -26,6 +26,7 @@ from attribune.core.wording import one_line, shortened
 from attribune.data.encodings import FoundEncoding, detect_encoding
 from attribune.data.file_options import AS_FOUND, FileForm, FileOptions
 from attribune.data.json_lines import json_batches
+from attribune.data.messages import say_messages, with_contents
 from attribune.data.text_files import (
     COMPRESSED,
     UNNAMED,
@@ -264,10 +265,11 @@ def table_batches(path: Path, *, options: FileOptions = AS_FOUND) -> Iterator[pa
     """
     file = _File(path, options)
     batches = _within_memory(path, file.batches())
-    first = next(batches)
+    first, messages = with_contents(next(batches))
     if said := file.guesses(first):
         show_note(said)
-    whole = chain([first], batches)
+    say_messages(str(path), messages)
+    whole = chain([first], (with_contents(batch)[0] for batch in batches))
     return whole if options.rows is None else _first_rows(whole, options.rows)
 
 

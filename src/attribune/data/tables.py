@@ -20,6 +20,7 @@ from datasets.fingerprint import generate_random_fingerprint
 from attribune.core.arguments import checked_arguments
 from attribune.core.files import temporary_folder
 from attribune.data.file_options import AS_FOUND, FileForm, FileOptions, Reading, ReadingOfAll
+from attribune.data.messages import say_messages, with_contents, with_contents_of_rows
 from attribune.data.table_files import ENDINGS, file_form, frame_table, plain_table, table_batches
 from attribune.data.text_files import STDIN, checked_columns, standard_input
 from attribune.errors import ConfigError, DataError
@@ -222,7 +223,7 @@ def options_of(source: Source, **reading: Unpack[Reading]) -> FileOptions:
 def _whole_table(source: Source, options: FileOptions, store: ArrowStore) -> datasets.Dataset:
     """Read a table; of a file the first rows that are wanted, and all of anything else."""
     if isinstance(source, datasets.Dataset):
-        return _trimmed(_named_classes(source.with_format(None)), table_source_name(source))
+        return _as_read(source.with_format(None), table_source_name(source))
     if isinstance(source, dict):
         if not source:
             raise DataError("the source is an empty dict: give a path, a DataFrame or a Dataset")
@@ -235,16 +236,16 @@ def _whole_table(source: Source, options: FileOptions, store: ArrowStore) -> dat
         raise DataError(f"the source holds several tables ({splits}): choose one, as in source[{next(iter(source))!r}]")
     if isinstance(source, pd.DataFrame) or hasattr(source, "__arrow_c_stream__"):
         name = table_source_name(source)
-        if isinstance(source, pd.DataFrame):
-            store.write(frame_table(source, name))
-        else:
-            store.write(plain_table(as_table(source), name))
+        arrow = frame_table(source, name) if isinstance(source, pd.DataFrame) else plain_table(as_table(source), name)
+        arrow, messages = with_contents(arrow)
+        say_messages(name, messages)
+        store.write(arrow)
         return store.finish()
     if not isinstance(source, str | Path):
         raise DataError(f"a table cannot be read from {type(source).__name__}: give a path, a DataFrame or a Dataset")
     path = standard_input(options.file_format) if source == STDIN else Path(source)
     if not path.exists() and (hub := _hub_id(source)) is not None:
-        return _named_classes(_from_hub(hub["name"], hub["split"]))
+        return _as_read(_from_hub(hub["name"], hub["split"]), str(source))
     with store:
         for batch in table_batches(path, options=options):
             store.write(batch)
@@ -263,8 +264,10 @@ def refuse_input_as_output(output: str | Path, sources: Iterable[object]) -> Non
         raise ConfigError(f"{output} is the table that is read: choose another output file")
 
 
-def _trimmed(table: datasets.Dataset, source: str) -> datasets.Dataset:
-    """Return the table without blanks around the names of its columns, as all tables are read."""
+def _as_read(table: datasets.Dataset, source: str) -> datasets.Dataset:
+    """Return the table as those of files are read: names of classes, texts of messages, columns without blanks."""
+    table, messages = with_contents_of_rows(_named_classes(table))
+    say_messages(source, messages)
     if all(name == name.strip() for name in table.column_names):
         return table
     names = checked_columns(table.column_names, source=source)

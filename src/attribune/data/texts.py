@@ -21,7 +21,6 @@ __all__ = [
     "canonical_text",
     "join_text",
     "listed_text",
-    "message_texts",
     "share_texts",
     "text_digests",
     "usual_window",
@@ -41,25 +40,6 @@ def canonical_text(value: Any) -> str:
     if isinstance(value, list):
         return " ".join(filter(None, map(canonical_text, value)))
     return as_written(value).strip()
-
-
-def message_texts(texts: Sequence[Any]) -> list[Any]:
-    """Return texts, where some may be lists of messages, ``{"role": ..., "content": ...}``: their contents in lines.
-
-    Raises:
-        DataError: for a message without a text.
-    """
-    return [_message_text(one) if isinstance(one, list | tuple) else one for one in texts]
-
-
-def _message_text(messages: Sequence[Any]) -> str:
-    contents = []
-    for message in messages:
-        content = message.get("content") if isinstance(message, Mapping) else None
-        if not isinstance(content, str):
-            raise DataError(f"the message {str(message)!r:.80} has no text: give {{'role': ..., 'content': TEXT}}")
-        contents.append(content)
-    return "\n".join(contents)
 
 
 def listed_text(values: Any, name: str, first_row: int) -> list[Any]:

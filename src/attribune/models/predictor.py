@@ -21,8 +21,9 @@ from attribune.core.device import check_batch_size, check_precision, computing_i
 from attribune.core.overlap import Fetched, ahead, fetched, late
 from attribune.core.threads import limit_threads
 from attribune.core.wording import did_you_mean
+from attribune.data.messages import message_texts
 from attribune.data.readers.base import EncodedRows, TextRows
-from attribune.data.texts import TextInput, message_texts
+from attribune.data.texts import TextInput
 from attribune.errors import ConfigError
 from attribune.models.auto import load_saved
 from attribune.models.blend import Blend
