@@ -61,7 +61,7 @@ def test_seconds_and_milliseconds_keep_their_order() -> None:
         (["31 May 2024", "31 Mai 2024"], {"date_format": "%d %b %Y"}, "row 2: .*is not of the format %d %b %Y"),
         ([None, "2024"], {}, "row 1 has no time: correct or remove the row"),
         (["2024", None], {}, "row 2 has no time"),
-        (["01/Jan/2020"], {}, "row 1: the time '01/Jan/2020' .*: name its format with date_format='%b %d, %Y'"),
+        (["01/Jan/2020"], {}, "row 1: the time '01/Jan/2020' .*: name its format with date_format='%d/%m/%y'"),
         (
             ["2024", "May 31, 2024"],
             {},

@@ -91,7 +91,7 @@ def _dates(values: Values) -> str:
     """A column has dates, which could be an attribute."""
     column, formats = values["column"], values["formats"]
     if not formats:
-        named = f"{as_attribute('date', column, '%b %d, %Y')} for 'May 31, 2024'"
+        named = f"{as_attribute('date', column, '%d/%m/%y')} for '31/05/24'"
         return (
             f"column {column!r} has the name of a time and values such as {values['example']!r:.40}, and the proposed "
             f"training does not read it: name its format, such as {named}, or take it for an attribute of another kind"

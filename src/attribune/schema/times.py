@@ -144,7 +144,7 @@ def _format_cure(read: Sequence[str | None]) -> str:
     """Return what to do about a time that cannot be read, after those that could be."""
     if read:
         return f"one format reads all rows, and {read[0]!r} is of another: write all times in one format"
-    return f"name its format with {as_argument(_SETTING, '%b %d, %Y')}, for times such as 'May 31, 2024'"
+    return f"name its format with {as_argument(_SETTING, '%d/%m/%y')}, for times such as '31/05/24'"
 
 
 def _found_reader(texts: Sequence[str | None], column: str) -> tuple[Reader, str]:
@@ -214,8 +214,8 @@ def date_format_of(texts: Sequence[str], *, column: str) -> str:
     if 2 * len(bad) > len(texts):
         raise ConfigError(
             f"column {column!r}: {bad[0]!r} and {len(bad) - 1:,} other of {len(texts):,} distinct texts are not dates "
-            f"that are recognised: name their format, such as {as_attribute('date', column, '%b %d, %Y')} for "
-            "'May 31, 2024', or leave the column out"
+            f"that are recognised: name their format, such as {as_attribute('date', column, '%d/%m/%y')} for "
+            "'31/05/24', or leave the column out"
         )
     return found
 
