@@ -115,6 +115,12 @@ def test_a_label_without_a_name_and_texts_among_numbers_are_said() -> None:
     assert "'<NA>', 'unknown']" in said.text
 
 
+def test_classes_in_columns_of_their_own_are_named_so() -> None:
+    rows = pd.DataFrame({"text": TEXTS, **{name: (STARS % 3 == place) * 1 for place, name in enumerate("abc")}})
+    assert check(rows).export.startswith("each row has a 1 in one of the columns a, b, c: if they are the classes of")
+    assert check(rows.assign(a=1 - rows["a"])).export.startswith("the columns a, b, c share the same few values")
+
+
 def test_texts_in_scripts_without_spaces_are_texts() -> None:
     said = ["这家酒店非常干净。", "服务态度很差。", "快递很快就到了。"]
     rows = pd.DataFrame({"内容": [said[place % 3] + str(place) for place in PLACES], "标签": STARS > 3})

@@ -19,6 +19,7 @@ __all__ = [
     "attribute_finding",
     "leak_finding",
     "presence_finding",
+    "row_numbers",
     "shared_rows",
     "together_finding",
     "written_finding",
@@ -104,8 +105,8 @@ def together_finding(
     if len(rows) < max(_LEAST_ROWS, 3 * len(names)) or np.bincount(labels).max() > _MOST_COMMON * len(labels):
         return None
     values = [columns[name].codes.codes[rows] for name in names]
-    numbers = np.stack([_row_numbers(columns[name].codes)[rows] for name in names], axis=1)
-    targets = _row_numbers(number_codes(label.codes))[rows] if label.kind == "number" else None
+    numbers = np.stack([row_numbers(columns[name].codes)[rows] for name in names], axis=1)
+    targets = row_numbers(number_codes(label.codes))[rows] if label.kind == "number" else None
 
     def told(chosen: Sequence[int]) -> float:
         shared = _told_share(labels, joint_codes([values[one] for one in chosen])) or 0.0
@@ -156,7 +157,7 @@ def _scaled(numbers: DoubleArray) -> DoubleArray:
     return scaled
 
 
-def _row_numbers(codes: Codes) -> DoubleArray:
+def row_numbers(codes: Codes) -> DoubleArray:
     """Return the number of each row (n,), NaN where it has none."""
     return np.append(numbers_of(codes), np.nan)[codes.codes]
 

@@ -20,7 +20,7 @@ from attribune.core.arrays import IntArray
 from attribune.core.door import as_argument, as_attribute, is_command_line
 from attribune.core.wording import listed_counts
 from attribune.data.checking.copies import copy_findings, text_findings
-from attribune.data.checking.findings import shared_rows, written_finding
+from attribune.data.checking.findings import row_numbers, shared_rows, written_finding
 from attribune.data.checking.judgements import judge_among
 from attribune.data.checking.names import ColumnName
 from attribune.data.checking.nesting import nesting_findings
@@ -348,7 +348,7 @@ def check(
         task=task,
         judge=found.judge,
         classes=classes,
-        export=None if layout is None else _export_words(source, layout),
+        export=None if layout is None else _export_words(source, layout, found.read),
         is_doubtful=layout is not None and layout.is_doubtful,
         convert="" if layout is None else layout.command(source, options_of(data, **reading).words()),
         findings=()
@@ -488,8 +488,15 @@ def _findings(
     yield from nesting_findings({one.name: one.codes for one in categories})
 
 
-def _export_words(source: str, layout: Layout) -> str:
+def _export_words(source: str, layout: Layout, columns: Mapping[str, ColumnProfile]) -> str:
     if layout.is_doubtful:
+        numbers = [row_numbers(columns[name].codes) for name in layout.used]
+        if set(np.unique(numbers)) == {0, 1} and (np.sum(numbers, axis=0) == 1).all():
+            return (
+                f"each row has a 1 in one of the columns {', '.join(layout.used)}: if they are the classes of one label, "
+                f"make a column of the names (pandas: idxmax(axis=1)), and name it with {as_argument('data.label')}; if "
+                "each has the answers of one judge, make a row for each judgement"
+            )
         return (
             f"the columns {', '.join(layout.used)} share the same few values: if each has the answers of one judge, "
             f"make a row for each judgement; if one of them is the label, name it with {as_argument('data.label')}; if "
