@@ -83,6 +83,12 @@ def test_times_are_told_by_values_that_can_be_some(name: str, values: Any, role:
         assert (np.diff(read_times(texts, column=name)) > 0).all()
 
 
+@pytest.mark.parametrize(("name", "kind"), [("tweetid", "categorical"), ("user_id", "categorical"), ("days", "number")])
+def test_the_name_decides_where_the_values_of_numbers_leave_it_open(name: str, kind: str) -> None:
+    checked = check(pd.DataFrame({"text": TEXTS, "stars": STARS, name: 10 * (PLACES % 40)}))
+    assert checked.names("attribute", kind) == [name]
+
+
 @pytest.mark.parametrize(
     ("column", "kind"),
     [

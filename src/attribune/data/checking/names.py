@@ -93,7 +93,9 @@ _CAMEL = re.compile(r"(?<=[a-z])(?=[A-Z])")
 _COMPOUNDS: tuple[Language, ...] = ("de", "nl")  # languages that write Kundenbewertung in one word
 _LAST = ("text", "id")  # what the last word of a name alone says
 _PLURALS = ("text", "label")
-_ALSO: Mapping[Meaning, str] = {"label": r"(^|_)is_\w+", "time": r"_at$", "id": r"^unnamed"}
+_OWNERS = "|".join(f"{NAMES['text']['en']} {NAMES['group']['en']}".split())
+_ID = rf"(^|_)({_OWNERS})?ids?$"  # also tweetid, and userid
+_ALSO: Mapping[Meaning, str] = {"label": r"(^|_)is_\w+", "time": r"_at$", "id": rf"^unnamed|{_ID}"}
 
 
 def _pattern(meaning: Meaning) -> re.Pattern[str]:
@@ -120,6 +122,11 @@ class ColumnName:
     def means(self, meaning: Meaning) -> bool:
         """Whether it says that the column is one of these."""
         return _PATTERNS[meaning].search(self.plain) is not None
+
+    @property
+    def is_of_ids(self) -> bool:
+        """Whether it ends with the word for an id, which names a thing, as numbers of rows do not."""
+        return re.search(_ID, self.plain) is not None
 
     def distance(self, meaning: Meaning) -> int:
         """How far it is from a meaning: 0 for the English word alone, 1 for another one, 2 for one beside others."""

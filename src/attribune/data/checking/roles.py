@@ -120,9 +120,11 @@ def guess_preference(texts: Sequence[str], label: ColumnProfile) -> TaskGuess | 
     Further texts are the prompt.
     """
     pairs = [(one, other) for one in texts for other in texts if _are_sides(one, other)]
-    values = {*label.codes.values.to_pylist()} - {*TIES}
     says_so = label.kind != "number" or _CHOICE.search(label.name.lower()) is not None
-    if len(pairs) != 1 or not says_so or all(values != {*sides} for sides in SIDES):
+    if len(pairs) != 1 or not says_so or label.values > 2 + len(TIES):
+        return None
+    values = {*label.codes.values.to_pylist()} - {*TIES}
+    if all(values != {*sides} for sides in SIDES):
         return None
     prompts = [name for name in texts if name not in pairs[0]]
     found = dict(zip(("prompt", "text", "text_pair"), (prompts, *([name] for name in pairs[0])), strict=True))
@@ -166,7 +168,8 @@ def guess_roles(
     candidates = _judgements(rest, groups, judge)
     chosen = label or (_label_among(candidates, answers) if is_labelled else None)
     if chosen is not None:
-        roles[chosen] = RoleOf(role="label", finding=None if label else _finding_of_guess(chosen, candidates))
+        is_known = label is not None or chosen in answers
+        roles[chosen] = RoleOf(role="label", finding=None if is_known else _finding_of_guess(chosen, candidates))
     target = next((as_read(one, roles[chosen]) for one in profiles if one.name == chosen), None)
     is_guessed = label is None
     if len(candidates) < len(rest):

@@ -21,6 +21,7 @@ import numpy as np
 
 from attribune.core.arrays import BoolArray, DoubleArray, IntArray
 from attribune.data.checking.judgements import never_twice
+from attribune.data.checking.names import ColumnName
 from attribune.data.checking.profiles import Codes, ColumnProfile
 
 __all__ = ["LONG", "NumberKind", "explained_by_size", "kind_of_numbers", "numbers_of"]
@@ -32,7 +33,6 @@ _TRIED_ROWS = 5_000
 _FOLDS = 5
 LONG = 1e8
 """Whole numbers from here on count nothing of a text."""
-_IDS = re.compile(r"(^|[_\s])id$")
 _AMOUNTS = re.compile(
     r"(^|_)(age|year|price|cost|income|salary|amount|count|num|n|number_of|score|ratings?|stars?|lat|latitude|lon|lng|"
     r"longitude|length|size|height|weight|width|duration|minutes|hours?|days?|percent|distance|temperature|words|"
@@ -81,7 +81,7 @@ def kind_of_numbers(name: str, codes: Codes, *, texts: IntArray | None, label: C
         return NumberKind(kind="number", reason="there are fractions")
     if (numbers < 0).sum() > 1:  # one alone stands for a missing value
         return NumberKind(kind="number", reason="there are negative ones")
-    if _IDS.search(name.lower()):
+    if ColumnName(name).is_of_ids:
         return NumberKind(kind="categorical", reason="its name is that of ids")
     if len(numbers) and np.nanmin(numbers) >= LONG:
         return NumberKind(kind="categorical", reason=f"all are {LONG:,.0f} or more, as ids are")
