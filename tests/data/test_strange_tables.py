@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,8 @@ import pytest
 from datasets import Dataset
 
 from attribune import check, read_table
+from attribune.data.texts import listed_text
+from attribune.errors import ConfigError, RowError
 from attribune.schema.times import date_format_of, read_times
 
 TEXTS = [f"the room was number {number} of ours" for number in range(300)]
@@ -67,7 +70,6 @@ def test_votes_tell_the_majority_and_a_text_may_have_its_label_in_it() -> None:
         ("ts", 1_600_000_000 + PLACES * 977, "time"),
         ("day", DAYS.strftime("%Y%m%d"), "time"),
         ("posted", DAYS.strftime("%d %b %Y"), "time"),
-        ("sent", DAYS.strftime("%d.%m.%y"), "time"),
         ("mailed", DAYS.strftime("%a, %d %b %Y 01:02:03 +0000"), "time"),
         ("gemacht", DAYS.strftime("%Y\u5e74%m\u6708%d\u65e5"), "time"),
     ],
@@ -122,7 +124,7 @@ def test_a_label_without_a_name_and_texts_among_numbers_are_said() -> None:
 
 
 def test_classes_in_columns_of_their_own_are_named_so() -> None:
-    rows = pd.DataFrame({"text": TEXTS, **{name: (STARS % 3 == place) * 1 for place, name in enumerate("abc")}})
+    rows = pd.DataFrame({"text": TEXTS, **{name: (place == STARS % 3) * 1 for place, name in enumerate("abc")}})
     assert check(rows).export.startswith("each row has a 1 in one of the columns a, b, c: if they are the classes of")
     assert check(rows.assign(a=1 - rows["a"])).export.startswith("the columns a, b, c share the same few values")
 
@@ -174,10 +176,10 @@ def test_numbers_that_add_up_to_the_label_are_left_out() -> None:
 
 @pytest.mark.parametrize("kind", ["parquet", "jsonl", "frame", "dataset"])
 def test_messages_of_chats_are_read_as_texts(kind: str, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    def answered(words: str) -> list[Any]:
+    def answered(words: str | None) -> list[Any]:
         return [[{"role": "user", "content": text}, {"role": "assistant", "content": words}] for text in TEXTS[:30]]
 
-    rows = pd.DataFrame({"prompt": TEXTS[:30], "chosen": answered("yes"), "rejected": [None, *answered("no")[1:]]})
+    rows = pd.DataFrame({"prompt": TEXTS[:30], "chosen": answered("yes"), "rejected": [None, [], *answered(None)[2:]]})
     path = tmp_path / f"rows.{kind}"
     if kind == "parquet":
         rows.to_parquet(path)
@@ -187,6 +189,63 @@ def test_messages_of_chats_are_read_as_texts(kind: str, tmp_path: Path, caplog: 
     table = read_table(source)
     assert "the messages of 'chosen', 'rejected' are read as texts" in caplog.text
     assert table["chosen"][3] == f"{TEXTS[3]}\nyes"
-    assert table["rejected"][:2] == [None, f"{TEXTS[1]}\nno"]
+    assert [text or "" for text in table["rejected"][:3]] == ["", "", f"{TEXTS[2]}\n"]
     columns = "--prompt prompt --text chosen --text-pair rejected"
     assert " ".join(check(source).flags) == f"{columns} --method none --task preference"
+    assert listed_text(rows["chosen"], "chosen", 1)[3] == table["chosen"][3], "rows of Python are read alike"
+
+
+@pytest.mark.parametrize(
+    ("cells", "text", "is_said"),
+    [
+        ([[{"role": "user", "content": "a"}], "b"], ["a", "b"], True),
+        (
+            [[{"role": "user", "content": [{"type": "text", "text": "a"}, {"type": "image"}]}, None], []],
+            ["a\n\n", None],
+            True,
+        ),
+        ([[{"role": "user", "content": "a", "tool": {"x": 1}}], None], ["a", None], True),
+        ([[{"role": "user", "content": 5}], None], ['[{"role": "user", "content": 5}]', None], False),
+        ([[{"role": "user", "content": "a"}], {"b": 1}], ['[{"role": "user", "content": "a"}]', '{"b": 1}'], False),
+        ([[{"content": "a"}], []], ['[{"content": "a"}]', "[]"], False),
+    ],
+)
+def test_messages_in_lines_of_json_may_be_anything(
+    cells: list[Any], text: list[str | None], is_said: bool, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "rows.jsonl"
+    path.write_text("".join(json.dumps({"text": cell}) + "\n" for cell in cells), encoding="utf-8")
+    assert read_table(path)["text"] == text
+    assert ("messages" in caplog.text) == is_said
+
+
+@pytest.mark.parametrize("far", [np.inf, -np.inf, 2.0**63, 1e300, float(2**63 - 1)])
+def test_numbers_may_be_infinite_or_very_large(far: float) -> None:
+    rows = pd.DataFrame({"text": TEXTS, "stars": STARS, "age": 18 + PLACES % 70, "worth": PLACES / 7})
+    rows["age"] = rows["age"].astype(float).where(PLACES != 5, far)
+    assert check(rows).names("attribute", "number") == ["age", "worth"]
+    assert check(rows.assign(worth=rows["worth"].where(PLACES != 5, far)), label="worth").task.kind == "regression"
+
+
+def test_dates_with_years_of_two_digits_are_asked_for() -> None:
+    rows = pd.DataFrame({"text": TEXTS, "stars": STARS, "sent": DAYS.strftime("%d.%m.%y")})
+    (said,) = [one for one in check(rows).findings if one.code == "dates-not-read"]
+    assert said.values["formats"] == ["%d.%m.%y", "%m.%d.%y", "%y.%m.%d"]
+    with pytest.raises(ConfigError, match="name their format"):
+        date_format_of(list(rows["sent"]), column="sent")
+    whole = ["5 May 2024", "6 August 2024", "7 Sept 2024", "8. Mai 2024"]
+    assert (np.diff(read_times(whole[:3], column="when")) > 0).all(), "the first row does not tell the format alone"
+    with pytest.raises(RowError, match="row 4"):
+        read_times(whole, column="when")
+
+
+def test_bytes_and_clocks_are_neither_texts_nor_dates_and_lists_may_be_the_label() -> None:
+    emotions = [[f"t{place % 3}", f"s{place % 2}"] for place in PLACES]
+    rows = pd.DataFrame({"text": TEXTS, "emotion": emotions, "user": PLACES % 7})
+    rows["raw"] = [text.encode() for text in TEXTS]
+    rows["clock"] = pd.to_timedelta(PLACES, "s")
+    checked = check(rows)
+    assert checked.names("label") == ["emotion"]
+    assert checked.names("attribute") == ["user"]
+    assert "bytes" in next(one.reason for one in checked.columns if one.name == "raw")
+    assert not checked.findings

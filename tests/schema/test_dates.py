@@ -69,7 +69,7 @@ def test_parts_are_the_same_however_dates_are_written(cells: Any, has_hours: boo
 def test_other_formats_and_parts_by_name() -> None:
     schema = Schema.fit({"posted": ["May 31, 2023"]}, [Date("posted", date_format="%b %d, %Y", parts=["month", "age"])])
     assert schema.names == ("posted.month", "posted.age")
-    assert values(schema, ["May 02, 2030", "2023-05-31"]) == {"posted.month": ["May", None]}
+    assert values(schema, ["May 02, 2030", "2023-05-31", "31.05.23"]) == {"posted.month": ["May", "May", None]}
 
 
 @pytest.mark.parametrize(

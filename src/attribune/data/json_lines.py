@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 
 from attribune.core.wording import shortened
-from attribune.data.messages import MESSAGES, are_messages
+from attribune.data.messages import are_messages, message_texts, say_messages
 from attribune.data.text_files import checked_columns, inner_name, open_text, readable
 from attribune.errors import DataError
 from attribune.schema.columns import canonical, json_value
@@ -185,7 +185,7 @@ _TYPES = {
     "long": pa.int64(),
     "float": pa.float64(),
     "list": pa.list_(pa.string()),
-    "messages": MESSAGES,
+    "empty": pa.list_(pa.string()),
 }
 
 
@@ -193,7 +193,7 @@ def json_batches(path: Path, *, encoding: str, tell: Callable[[str], None] = lam
     """Read the rows batch by batch; a first pass finds the columns and their types.
 
     Keys missing in a row are missing values. A column of different types becomes text, a column of lists one of lists
-    of text, one of messages of a chat one of roles and contents; other objects and nested lists become JSON text.
+    of text, and messages of a chat become their contents; other objects and nested lists become JSON text.
 
     Args:
         tell: takes a note about the layout, see `rows_of_object`.
@@ -214,6 +214,7 @@ def json_batches(path: Path, *, encoding: str, tell: Callable[[str], None] = lam
         if not row_count:
             raise DataError(f"{path}: the file has no rows: give one JSON object per line")
         names = checked_columns(list(kinds), source=str(path))
+        say_messages(str(path), [name for name, kind in kinds.items() if kind == "messages"])
         if not kinds:
             raise DataError(f"{path}: the rows are empty objects: give each row its columns")
         rows = json_objects(path, encoding)
@@ -337,6 +338,8 @@ def _kind(value: Any) -> str:
         return "float"
     if isinstance(value, str):
         return "text"
+    if value == []:
+        return "empty"
     if are_messages(value):
         return "messages"
     flat = isinstance(value, list) and not any(isinstance(part, list | dict) for part in value)
@@ -346,13 +349,17 @@ def _kind(value: Any) -> str:
 def _joined(one: str, other: str) -> str:
     """Return the kind of a column that holds both kinds."""
     pair = {one, other} - {"none"}
+    if len(pair) > 1 and pair & {"list", "messages"}:
+        pair -= {"empty"}
     if len(pair) < 2:
         return pair.pop() if pair else "none"
     if pair == {"int", "long"}:
         return "long"
     if pair == {"int", "float"}:
         return "float"
-    return "json" if pair & {"list", "messages", "json"} else "text"
+    if pair == {"text", "messages"}:
+        return "messages"
+    return "json" if pair & {"list", "empty", "messages", "json"} else "text"
 
 
 def _table(rows: list[tuple[str, dict[str, Any]]], kinds: dict[str, str]) -> pa.Table:
@@ -373,10 +380,10 @@ def _table(rows: list[tuple[str, dict[str, Any]]], kinds: dict[str, str]) -> pa.
 def _cell(value: Any, kind: str) -> Any:
     if value is None or isinstance(value, str) or kind in ("bool", "int", "long", "float"):
         return value
-    if kind == "list":
-        return [part if isinstance(part, str) else canonical(part) for part in value]
     if kind == "messages":
-        return [{field.name: message[field.name] for field in MESSAGES.value_type} for message in value]
+        return message_texts([value])[0] or None
+    if kind in ("list", "empty"):
+        return [part if isinstance(part, str) else canonical(part) for part in value]
     return json.dumps(value, ensure_ascii=False) if isinstance(value, list | dict) else canonical(value)
 
 

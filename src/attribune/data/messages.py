@@ -12,25 +12,34 @@ import pyarrow.compute as pc
 from attribune.core.logs import show_note
 from attribune.errors import DataError
 
-__all__ = ["MESSAGES", "are_messages", "message_texts", "say_messages", "with_contents", "with_contents_of_rows"]
+__all__ = ["are_messages", "hold_messages", "message_texts", "say_messages", "with_contents", "with_contents_of_rows"]
 
 _FIELDS = ("role", "content")
-MESSAGES = pa.list_(pa.struct([(name, pa.string()) for name in _FIELDS]))
-"""A column of messages."""
 
 
 def are_messages(value: Any) -> bool:
-    """Whether a cell is a list of messages, each with a text."""
-    return (
-        isinstance(value, list)
-        and bool(value)
-        and all(isinstance(one, Mapping) and all(isinstance(one.get(name), str) for name in _FIELDS) for one in value)
-    )
+    """Whether a cell is a list of messages, of which some may have no text."""
+    return isinstance(value, list) and bool(value) and all(_content(one) is not None for one in value)
+
+
+def _content(message: Any) -> str | None:
+    """Return the text of a message, which may be in parts; "" where there is none, None for what is no message."""
+    if message is None:
+        return ""
+    if not isinstance(message, Mapping) or not message.keys() >= {*_FIELDS}:
+        return None
+    content = message["content"]
+    if content is None or isinstance(content, str):
+        return content or ""
+    parts = content if isinstance(content, list | tuple) else [None]
+    texts = [part.get("text", "") if isinstance(part, Mapping) else part for part in parts]
+    known = [text for text in texts if isinstance(text, str)]
+    return "\n".join(known) if len(known) == len(texts) else None
 
 
 def with_contents(table: pa.Table) -> tuple[pa.Table, list[str]]:
     """Return a table with the contents of messages, each in lines, in place of columns of messages; and these."""
-    names = [field.name for field in table.schema if _holds_messages(field.type)]
+    names = [field.name for field in table.schema if hold_messages(field.type)]
     for name in names:
         table = table.set_column(table.column_names.index(name), name, _contents(table[name]))
     return table, names
@@ -39,7 +48,7 @@ def with_contents(table: pa.Table) -> tuple[pa.Table, list[str]]:
 def with_contents_of_rows(table: datasets.Dataset) -> tuple[datasets.Dataset, list[str]]:
     """Do it with a Dataset."""
     schema = table.features.arrow_schema
-    names = [field.name for field in schema if _holds_messages(field.type)]
+    names = [field.name for field in schema if hold_messages(field.type)]
     if not names:
         return table, names
     features = table.features.copy()
@@ -62,7 +71,7 @@ def message_texts(texts: Sequence[Any]) -> list[Any]:
     """Return texts, where some may be lists of messages: their contents in lines.
 
     Raises:
-        DataError: for a message without a text.
+        DataError: for a message without role or content.
     """
     return [_message_text(one) if isinstance(one, list | tuple) else one for one in texts]
 
@@ -70,14 +79,15 @@ def message_texts(texts: Sequence[Any]) -> list[Any]:
 def _message_text(messages: Sequence[Any]) -> str:
     contents = []
     for message in messages:
-        content = message.get("content") if isinstance(message, Mapping) else None
-        if not isinstance(content, str):
+        content = _content(message)
+        if content is None:
             raise DataError(f"the message {str(message)!r:.80} has no text: give {{'role': ..., 'content': TEXT}}")
         contents.append(content)
     return "\n".join(contents)
 
 
-def _holds_messages(kind: pa.DataType) -> bool:
+def hold_messages(kind: pa.DataType) -> bool:
+    """Whether a column of this type holds lists of messages."""
     is_list = pa.types.is_list(kind) or pa.types.is_large_list(kind)
     if not is_list or not pa.types.is_struct(kind.value_type):
         return False

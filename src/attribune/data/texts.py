@@ -11,6 +11,7 @@ import pyarrow as pa
 from attribune.core.arguments import as_list, checked_arguments
 from attribune.core.config import checked_dataclass
 from attribune.core.hashing import text_digest
+from attribune.data.messages import hold_messages, message_texts
 from attribune.data.windows import Head, Truncation, Window, parse_window
 from attribune.errors import ConfigError, DataError
 from attribune.schema.columns import Table, as_array, as_written, column_batches
@@ -43,8 +44,14 @@ def canonical_text(value: Any) -> str:
 
 
 def listed_text(values: Any, name: str, first_row: int) -> list[Any]:
-    """Return a text column, in whatever form a table gives it, as a list; DataError for a column of lists."""
+    """Return a text column, in whatever form a table gives it, as a list; messages of chats are read as in files.
+
+    Raises:
+        DataError: for a column of other lists.
+    """
     array = as_array(values, column=name, first_row=first_row)
+    if hold_messages(array.type):
+        return message_texts(array.to_pylist())
     if pa.types.is_nested(array.type):
         raise DataError(f"the text column {name!r} holds {array.type}, not text: join it first, or name another column")
     return list(array.to_pylist())

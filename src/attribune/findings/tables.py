@@ -99,7 +99,7 @@ def _dates(values: Values) -> str:
     flags = " or ".join(as_attribute("date", column, one) for one in formats)
     cure = f"{flags} gives the model their year, month, weekday and age"
     if len(formats) > 1:
-        cure += "; no row tells whether the day or the month comes first"
+        cure += "; no row tells which of them is right"
     return f"column {column!r} holds dates, which the proposed training does not read: {cure}"
 
 

@@ -32,12 +32,12 @@ __all__ = [
     "date_words",
     "dates_finding",
     "has_time_of_day",
-    "is_time",
     "part_of_date",
     "read_date",
     "read_moment",
     "read_times",
     "time_split_finding",
+    "times_among",
 ]
 
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
@@ -57,11 +57,20 @@ _SECONDS, _MILLISECONDS = (1e8, 1e10), (1e11, 1e13)  # of the years 1973 to 2286
 DATE_FORMATS = ("iso", "day-first", "month-first")
 """How dates may be written, beside numbers and the formats of ``strptime``."""
 _WRITTEN = (
-    *("%d %b %Y", "%d %B %Y", "%b %d, %Y", "%B %d, %Y", "%b %d %Y", "%B %d %Y", "%d-%b-%Y", "%d-%b-%y"),
-    *("%b %Y", "%B %Y", "%A, %B %d, %Y", "%a %b %d %H:%M:%S %z %Y", "%a, %d %b %Y %H:%M:%S %z"),
-    *("%d.%m.%y", "%Y\u5e74%m\u6708%d\u65e5"),  # the last with the signs of year, month and day
+    *("%d %b %Y", "%b %d, %Y", "%b %d %Y", "%d-%b-%Y", "%d-%b-%y", "%b %Y", "%A, %b %d, %Y"),
+    *("%d %b %Y %H:%M", "%d %b %Y %H:%M:%S", "%b %d, %Y %H:%M", "%b %d, %Y %H:%M:%S", "%b %d, %Y %I:%M %p"),
+    *("%a, %d %b %Y %H:%M:%S %z", "%d %b %Y %H:%M:%S %z", "%a %b %d %H:%M:%S %z %Y", "%a %b %d %H:%M:%S %Y"),
+    "%Y\u5e74%m\u6708%d\u65e5",  # with the signs of year, month and day
 )
-"""Formats that are found by themselves, since each can be read in one way alone."""
+"""Formats that are found by themselves, since each can be read in one way alone; ``%b`` reads whole names, too."""
+_MONTH = re.compile(
+    r"\b(?P<short>jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)"
+    r"(uary|ruary|ch|il|e|y|ust|t|tember|ober|ember)?\b\.?",
+    re.IGNORECASE,
+)
+_UTC = re.compile(r" ?(GMT|UTC)$| \((GMT|UTC)\)$")
+_SHORT_YEAR = re.compile(r"\d{1,2}(?P<mark>[./-])\d{1,2}(?P=mark)\d{2}")
+_LONGEST = 50  # characters of a date
 _SINCE_1970 = {"seconds": (_SECONDS, 1_000_000), "milliseconds": (_MILLISECONDS, 1_000)}  # range, microseconds of one
 
 DateCycleName = Literal["season", "daytime"]
@@ -152,7 +161,7 @@ def _found_reader(texts: Sequence[str | None], column: str) -> tuple[Reader, str
     if read_moment(first, numeric=True) is not None:
         return lambda text: read_moment(text, numeric=True), "a number, as the first time is"
     if not _NUMERIC_DATE.fullmatch(first):
-        written = _written_format([first])
+        written = _written_format(list(islice(filter(None, texts), _SAMPLE)))
         return (_iso, _ISO_EXAMPLE) if written is None else _reader_of(written)
     order = _order_of(texts)
     if order is None:
@@ -223,9 +232,15 @@ def date_format_of(texts: Sequence[str], *, column: str) -> str:
 def _written_format(texts: Sequence[str]) -> str | None:
     """Return the one of `_WRITTEN` that reads most of the texts, by a sample; None where it is less than half."""
     sample = texts[:_SAMPLE]
-    read = {one: sum(_of_format(text, one) is not None for text in sample) for one in _WRITTEN}
-    best = max(_WRITTEN, key=lambda one: read[one])
-    return best if 2 * read[best] > len(sample) else None
+    found = _read_by(sample)
+    best = max(found, key=lambda one: found[one], default=None)
+    return best if best is not None and 2 * found[best] > len(sample) else None
+
+
+def _read_by(texts: Sequence[str]) -> dict[str, int]:
+    """Return how many of the texts each of `_WRITTEN` reads; none for texts of which none may be a date in words."""
+    likely = [text for text in texts if len(text) <= _LONGEST and (_MONTH.search(text) or _WRITTEN[-1][2] in text)]
+    return {one: sum(_of_format(text, one) is not None for text in likely) for one in _WRITTEN} if likely else {}
 
 
 def date_words(date_format: str) -> str:
@@ -245,6 +260,8 @@ def read_date(text: str, date_format: str) -> dt.datetime | None:
         moment: float | int | None = None if number is None or not low <= number < high else int(number * scale)
     else:
         moment = _reader_of(date_format)[0](text)
+        if moment is None and not _NUMERIC_DATE.fullmatch(text):  # dates of Python and pandas, which are written so
+            moment = _iso(text)
     try:
         return None if moment is None else _EPOCH + dt.timedelta(microseconds=moment)
     except OverflowError:
@@ -336,6 +353,10 @@ def _numeric_date(text: str, *, day: int) -> int | None:
 
 
 def _of_format(text: str, date_format: str) -> int | None:
+    if "%b" in date_format:
+        text = _MONTH.sub(lambda month: month["short"], text)
+    if "%z" in date_format:
+        text = _UTC.sub(lambda zone: " +0000" if zone[1] else "", text)
     try:
         return _microseconds(dt.datetime.strptime(text, date_format))
     except ValueError:
@@ -370,16 +391,19 @@ def dates_finding(column: str, texts: Sequence[str]) -> Finding:
         formats = [""]
     except ConfigError:
         formats = ["day-first", "month-first"] if any(map(_NUMERIC_DATE.fullmatch, texts)) else []
+        if short := next(filter(None, map(_SHORT_YEAR.fullmatch, texts)), None):
+            formats = [one.replace(".", short["mark"]) for one in ("%d.%m.%y", "%m.%d.%y", "%y.%m.%d")]
     return Finding("dates-not-read", {"column": column, "formats": formats, "example": next(iter(texts), "")})
 
 
 def are_times(cells: Iterable[str | None]) -> bool:
     """Whether the first cells with a value are dates in one of the ways that are found by themselves."""
     found = list(islice(filter(None, cells), _SAMPLE))
-    return bool(found) and all(number_of(text) is None and is_time(text) for text in found)
+    return bool(found) and times_among(found) == len(found) and all(number_of(text) is None for text in found)
 
 
-def is_time(text: str) -> bool:
-    """Whether a text is a date in one of the ways that are found by themselves."""
-    is_numeric = any(_numeric_date(text, day=day) is not None for day in (1, 2))
-    return _iso(text) is not None or is_numeric or _written_format([text]) is not None
+def times_among(texts: Sequence[str]) -> int:
+    """Return how many texts are dates, also such with a year of two digits, of which no text tells the order."""
+    rest = [text for text in texts if _iso(text) is None and not _SHORT_YEAR.fullmatch(text)]
+    rest = [text for text in rest if all(_numeric_date(text, day=day) is None for day in (1, 2))]
+    return len(texts) - len(rest) + max(_read_by(rest).values(), default=0)

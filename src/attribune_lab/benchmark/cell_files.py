@@ -17,9 +17,11 @@ from attribune.core.checksums import CheckedFiles
 from attribune.core.config import Settings, checked_record
 from attribune.core.files import make_folder, read_json, replace_file, write_json
 from attribune.core.hashing import sha256
-from attribune.errors import ModelFolderError
-from attribune_lab.benchmark.experiment import Cell, Experiment
+from attribune.errors import AttribuneError, ModelFolderError
+from attribune_lab.benchmark.experiment import Cell, Experiment, SetPlan
 from attribune_lab.benchmark.results import CELL, METRICS, BenchmarkFolder
+from attribune_lab.benchmark.runner import data_checksum
+from attribune_lab.benchmark.source import SetSource
 
 __all__ = ["CellFiles"]
 
@@ -50,15 +52,16 @@ class CellFiles:
         """Restore the cells that have a file, and write files of the others that are done.
 
         Returns:
-            The cells whose files are of other settings.
+            The cells whose files are of other settings, or of other data.
         """
         make_folder(self.path)  # before hours of training
         others = []
+        sums = {one.name: _data_here(experiment, one) for one in experiment.sets}
         for cell in experiment.cells():
             if folder.is_done(cell):
                 if not self.file(cell).is_file():
                     self.write(folder, experiment, cell)
-            elif self.file(cell).is_file() and not self.restore(folder, experiment, cell):
+            elif self.file(cell).is_file() and not self.restore(folder, experiment, cell, data=sums[cell.set.name]):
                 others.append(cell)
         return others
 
@@ -83,8 +86,11 @@ class CellFiles:
         file.parent.mkdir(parents=True, exist_ok=True)
         replace_file(file, f"{json.dumps(asdict(content), indent=1)}\n".encode())
 
-    def restore(self, folder: BenchmarkFolder, experiment: Experiment, cell: Cell) -> bool:
-        """Put a cell into the folder of the benchmark; returns whether its file is for these settings.
+    def restore(self, folder: BenchmarkFolder, experiment: Experiment, cell: Cell, *, data: str | None = None) -> bool:
+        """Put a cell into the folder of the benchmark; returns whether its file is for these settings and data.
+
+        Args:
+            data: the checksum of the data, if they are here.
 
         Raises:
             ModelFolderError: for a file that cannot be read.
@@ -92,7 +98,7 @@ class CellFiles:
         file = self.file(cell)
         what = "result of a cell"
         content = checked_record(read_json(file, what=what, cure=_AGAIN), _Content, source=file, what=what, cure=_AGAIN)
-        if content.settings != _digest(experiment, cell):
+        if content.settings != _digest(experiment, cell) or data not in (None, content.record.get("data")):
             return False
         try:
             arrays = {name: {key: one.array() for key, one in found.items()} for name, found in content.arrays.items()}
@@ -138,6 +144,16 @@ class _Content:
     record: dict[str, Any]
     metrics: dict[str, Any] | None
     arrays: dict[_Name, dict[str, _Packed]]
+
+
+def _data_here(experiment: Experiment, plan: SetPlan) -> str | None:
+    """Return the checksum of the data of a set; None where they are not here."""
+    try:
+        source = SetSource(plan)
+        source.check_files()
+    except AttribuneError:
+        return None
+    return data_checksum(experiment, source)
 
 
 def _file(name: str) -> str:

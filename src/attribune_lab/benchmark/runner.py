@@ -35,7 +35,7 @@ from attribune_lab.benchmark.results import CELL, IDENTITY, BenchmarkFolder, bes
 from attribune_lab.benchmark.source import SetSource, value_files
 from attribune_lab.datasets.row_log import words
 
-__all__ = ["Engine", "Outcome", "check_experiment", "recipe_of", "run_cell", "run_cells"]
+__all__ = ["Engine", "Outcome", "check_experiment", "data_checksum", "recipe_of", "run_cell", "run_cells"]
 
 # Files that are removed from a finished cell; the predictions follow from the logits.
 _NOT_KEPT = ("checkpoints", "rows.json", "validation_predictions.parquet", "test_predictions.parquet")
@@ -200,8 +200,7 @@ def _train_cell(experiment: Experiment, cell: Cell, folder: BenchmarkFolder, rep
         model = (folder.place(begun) / "model").resolve()
         recipe = recipe.model_copy(update={"transfer": TransferRecipe(run=str(model), frozen=True)})
     recipe, tables = source.tables(recipe, cell.fold, trial=cell.factor is not None)
-    changes = [experiment.data, *(setting.data for setting in experiment.settings)]
-    data = source.checksum(sorted({file for change in changes for file in value_files(change)}))
+    data = data_checksum(experiment, source)
     _check_same_data(folder, experiment, cell, data)
     started, failure = time.perf_counter(), None
     results: dict[str, Any] = {}
@@ -238,6 +237,12 @@ def _train_cell(experiment: Experiment, cell: Cell, folder: BenchmarkFolder, rep
     shutil.rmtree(place, ignore_errors=True)  # without its record it is an incomplete folder
     place.parent.mkdir(parents=True, exist_ok=True)
     os.replace(work, place)
+
+
+def data_checksum(experiment: Experiment, source: SetSource) -> str:
+    """Return a checksum of all that the cells of a set read."""
+    changes = [experiment.data, *(setting.data for setting in experiment.settings)]
+    return source.checksum(sorted({file for change in changes for file in value_files(change)}))
 
 
 def _check_same_data(folder: BenchmarkFolder, experiment: Experiment, cell: Cell, data: str) -> None:

@@ -26,12 +26,14 @@ class ServerFile:
 
     Args:
         name: as the server has it.
+        rows: number of them that it takes.
         task: data set whose model predicts it.
         folder: of the test rows.
         tests: possible names of the file of the test rows, which has no labels.
     """
 
     name: str
+    rows: int
     task: str
     folder: str
     tests: tuple[str, ...] = ("test.tsv",)
@@ -53,17 +55,17 @@ class ServerFile:
 
 
 SERVER_FILES: tuple[ServerFile, ...] = (
-    ServerFile("CoLA.tsv", "cola", "CoLA"),
-    ServerFile("SST-2.tsv", "sst-2", "SST-2"),
-    ServerFile("MRPC.tsv", "mrpc", "MRPC", ("test.tsv", "msr_paraphrase_test.txt")),
-    ServerFile("STS-B.tsv", "sts-b", "STS-B", ("test.tsv", "test_unlabeled.tsv")),
-    ServerFile("QQP.tsv", "qqp", "QQP"),
-    ServerFile("MNLI-m.tsv", "mnli", "MNLI", ("test_matched.tsv",)),
-    ServerFile("MNLI-mm.tsv", "mnli", "MNLI", ("test_mismatched.tsv",)),
-    ServerFile("AX.tsv", "mnli", "diagnostic", ("diagnostic.tsv",)),
-    ServerFile("QNLI.tsv", "qnli", "QNLI"),
-    ServerFile("RTE.tsv", "rte", "RTE"),
-    ServerFile("WNLI.tsv", "wnli", "WNLI"),
+    ServerFile("CoLA.tsv", 1_063, "cola", "CoLA"),
+    ServerFile("SST-2.tsv", 1_821, "sst-2", "SST-2"),
+    ServerFile("MRPC.tsv", 1_725, "mrpc", "MRPC", ("test.tsv", "msr_paraphrase_test.txt")),
+    ServerFile("STS-B.tsv", 1_379, "sts-b", "STS-B", ("test.tsv", "test_unlabeled.tsv")),
+    ServerFile("QQP.tsv", 390_965, "qqp", "QQP"),
+    ServerFile("MNLI-m.tsv", 9_796, "mnli", "MNLI", ("test_matched.tsv",)),
+    ServerFile("MNLI-mm.tsv", 9_847, "mnli", "MNLI", ("test_mismatched.tsv",)),
+    ServerFile("AX.tsv", 1_104, "mnli", "diagnostic", ("diagnostic.tsv",)),
+    ServerFile("QNLI.tsv", 5_463, "qnli", "QNLI"),
+    ServerFile("RTE.tsv", 3_000, "rte", "RTE"),
+    ServerFile("WNLI.tsv", 146, "wnli", "WNLI"),
 )
 """Every file that the server asks for; MNLI's model predicts three."""
 
@@ -91,7 +93,14 @@ def write_server_files(runs: Mapping[str, str | Path], *, source: str | Path, ou
     folder = make_folder(output)
     written = {}
     for file, path in paths.items():
-        lines = [f"{index}\t{label}" for index, label in _predictions(file.task, path, predictors[file.task])]
+        labels: dict[str, str] = {}
+        for index, label in _predictions(file.task, path, predictors[file.task]):
+            if index in labels:
+                raise DataError(f"{path}: two rows have the index {index!r}: {GET_AGAIN}")
+            labels[index] = label
+        if not labels:
+            raise DataError(f"{path} has no rows: {GET_AGAIN}")
+        lines = [f"{index}\t{label}" for index, label in labels.items()]
         replace_file(folder / file.name, "\n".join(["index\tprediction", *lines, ""]).encode())
         written[file.name] = len(lines)
     return written
@@ -103,8 +112,10 @@ def _predictor(task: str, run: str | Path) -> Predictor:
     assert isinstance(card.read, Glue)
     kind, classes = card.task["kind"], tuple(sorted(card.read.classes))
     found = predictor.task
-    if found.kind != kind or tuple(sorted(getattr(found, "classes", ()))) != classes:
+    is_other = found.kind != kind or tuple(sorted(getattr(found, "classes", ()))) != classes
+    if is_other or not {*card.texts} <= {*predictor.columns}:
         known = f"with the labels {', '.join(classes)}" if classes else "of numbers"
+        known += f" that reads {' and '.join(card.texts)}"
         raise ConfigError(
             f"{run} is no run of {task}, a {kind} {known}: name one that was trained on the recipe that "
             f"`attribune data prepare {task}` writes"

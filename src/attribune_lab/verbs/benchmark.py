@@ -140,7 +140,7 @@ def _run(options: argparse.Namespace) -> None:
 
     kept = None if options.results is None else CellFiles(Path(options.results))
     for cell in [] if kept is None else kept.exchange(folder, chosen):
-        console.note(f"{cell.path}: the file in {options.results} is of other settings; it is trained again")
+        console.note(f"{cell.path}: the file in {options.results} is of other settings or data; it is trained again")
 
     def progress() -> str:
         return status_of(folder, chosen).text(workers=options.workers)

@@ -14,10 +14,11 @@ import yaml
 from commands import Outcome
 from finished_benchmarks import names
 
-from attribune.errors import ConfigError, ModelFolderError
+from attribune.errors import ConfigError, DataError, ModelFolderError
 from attribune_lab.benchmark.cell_files import CellFiles
 from attribune_lab.benchmark.experiment import Cell, Experiment
 from attribune_lab.benchmark.results import BenchmarkFolder, CellResult
+from attribune_lab.benchmark.source import SetSource
 from attribune_lab.benchmark.tables import summarize
 
 pytestmark = pytest.mark.usefixtures("cells_here")
@@ -91,6 +92,18 @@ def test_files_of_other_settings_are_left(
     others = files.exchange(folder, made)
     assert {cell.setting.name for cell in others} == {"injector", "injector, shuffled"}
     assert {*names(folder)} | {cell.path for cell in others} == {*names(finished)}
+
+
+def test_files_of_other_data_are_left(
+    files: CellFiles, finished: BenchmarkFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those of data that are elsewhere are restored, as the tables need no rows."""
+    monkeypatch.setattr(SetSource, "checksum", lambda *_: "that of other data")
+    folder = BenchmarkFolder(tmp_path / "changed")
+    folder.begin(finished.experiment())
+    assert {cell.path for cell in files.exchange(folder, folder.experiment())} == {*names(finished)}
+    monkeypatch.setattr(SetSource, "check_files", lambda _: (_ for _ in ()).throw(DataError("it is not here")))
+    assert files.exchange(folder, folder.experiment()) == []
 
 
 @pytest.mark.parametrize(

@@ -39,7 +39,7 @@ def test_every_test_row_is_predicted(glue: Path, attribune: Callable[..., Outcom
     output = tmp_path / "deep" / "out"
     code, text, messages = attribune("data", "glue-files", *runs, "--source", str(glue), "--output", str(output))
     assert (code, text.strip()) == (0, str(output))
-    assert "RTE.tsv: 7 rows" in messages
+    assert "RTE.tsv: 7 rows, where the server takes 3,000: get the file of its test rows again" in messages
     rest = ", ".join(f"{name}.tsv" for name in _SERVER if name not in ("RTE", "STS-B"))
     assert f"the server also asks for {rest}" in messages
     assert sorted(path.name for path in output.iterdir()) == ["RTE.tsv", "STS-B.tsv"]
@@ -58,7 +58,7 @@ def test_every_test_row_is_predicted(glue: Path, attribune: Callable[..., Outcom
         (["rte=a", "rte=b"], "rte=b: rte has a already: name one"),
         (["rte2={runs}/rte"], "GLUE's server has no task 'rte2': choose from cola, sst-2"),
         (["rte={runs}/sts-b"], "runs/sts-b is no run of rte, a classification with the labels entailment, not_"),
-        (["sts-b={runs}/rte"], "runs/rte is no run of sts-b, a regression of numbers"),
+        (["sts-b={runs}/rte"], "runs/rte is no run of sts-b, a regression of numbers that reads text and text_pair"),
         (["qnli={runs}/rte"], "has no QNLI/test.tsv, whose rows the server's QNLI.tsv is about"),
     ],
 )
@@ -73,10 +73,15 @@ def test_what_cannot_be_written(
 
 
 def test_a_row_that_is_broken_stops_it(glue: Path, attribune: Callable[..., Outcome], tmp_path: Path) -> None:
-    content = (glue / "RTE" / "test.tsv").read_text() + "7\tonly a text\n"
-    write(tmp_path / "RTE" / "test.tsv", content)
+    whole = (glue / "RTE" / "test.tsv").read_text()
     words = [f"rte={glue / 'runs' / 'rte'}", "--source", str(tmp_path), "--output", str(tmp_path / "out")]
-    code, _, messages = attribune("data", "glue-files", *words)
-    assert code == 1
-    assert "test.tsv, line 9: not the 3 fields that the file has: get the file again" in messages
-    assert not (tmp_path / "out" / "RTE.tsv").exists()
+    for content, message in (
+        (whole + "7\tonly a text\n", "test.tsv, line 9: not the 3 fields that the file has: get the file again"),
+        (whole + whole.splitlines()[-1] + "\n", "test.tsv: two rows have the index '6': get the file again"),
+        (whole.splitlines()[0] + "\n", "test.tsv has no rows: get the file again"),
+    ):
+        write(tmp_path / "RTE" / "test.tsv", content)
+        code, _, messages = attribune("data", "glue-files", *words)
+        assert code == 1
+        assert message in messages
+        assert not (tmp_path / "out" / "RTE.tsv").exists()

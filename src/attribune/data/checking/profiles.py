@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from attribune.core.arrays import IntArray
 from attribune.schema.columns import MISSING, NO_NUMBER, canonical, list_cells, single_cells, words_of_none
-from attribune.schema.times import is_time
+from attribune.schema.times import times_among
 from attribune.tasks.labels import label_number, number_of, scales_of
 
 __all__ = [
@@ -210,11 +210,11 @@ def profile_column(name: str, column: pa.ChunkedArray, *, missing: Sequence[str]
         "once": int((codes.counts == 1).sum()),
         "no_values": no_values,
     }
-    if pa.types.is_nested(kind):
+    if pa.types.is_nested(kind) or pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
         return _nested(name, column, missing=missing)
     if not len(codes.values):
         return ColumnProfile(kind="other", **common)
-    if pa.types.is_temporal(kind):
+    if pa.types.is_date(kind) or pa.types.is_timestamp(kind):
         return ColumnProfile(kind="time", **common)
     return ColumnProfile(**common, **_of_values(codes))
 
@@ -263,12 +263,12 @@ def _of_values(codes: Codes) -> dict[str, Any]:
         if counts[is_number].sum() >= _MOST * rows:
             numbers = values.filter(pa.array(is_number)).cast(pa.float64()).to_numpy()
             whole, low, high = bool((numbers == np.floor(numbers)).all()), float(numbers.min()), float(numbers.max())
-            if whole and low >= _FIRST_DATE and high <= _LAST_DATE and all(map(is_time, values.to_pylist())):
+            if whole and low >= _FIRST_DATE and high <= _LAST_DATE and _are_dates(values.to_pylist()):
                 return {"kind": "time"}
             odd = zip(values.filter(pa.array(~is_number)).to_pylist(), counts[~is_number].tolist(), strict=True)
             return {"kind": "number", "whole": whole, "low": low, "high": high, "odd": dict(odd)}
         sample = values.slice(0, _SAMPLE).to_pylist()
-        if sum(map(is_time, sample)) >= _MOST * len(sample):
+        if times_among(sample) >= _MOST * len(sample):
             return {"kind": "time"}
     is_object = pc.match_substring_regex(values, _OBJECT).to_numpy(zero_copy_only=False)
     if counts[is_object].sum() >= _MOST * rows:
@@ -283,6 +283,10 @@ def _of_values(codes: Codes) -> dict[str, Any]:
         "characters": characters,
         "separator": _separator(values, counts, rows) if characters < _LONGEST_LIST else None,
     }
+
+
+def _are_dates(texts: list[str]) -> bool:
+    return times_among(texts) == len(texts)
 
 
 def _separator(values: pa.Array, counts: IntArray, rows: int) -> str | None:

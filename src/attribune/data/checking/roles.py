@@ -57,7 +57,7 @@ _FEWEST_TEXTS = 10  # that many people judge: fewer are classes, which may be se
 _MOST_STAR_WORDS = 5.0  # 4 out of 5 stars
 _SIGNS = r"[$€£¥%]|EUR|USD|GBP|CHF"
 _WITH_SIGN = re.compile(rf"(?=.*({_SIGNS}))({_SIGNS})?\s?[+-]?\d[\d.,'\s]*({_SIGNS})?")
-_FIELDS = "its cells hold several fields: make a column of each that tells something"
+_FIELDS = "its cells hold several fields, or bytes: make a column of each field that tells something"
 _LONG = 40  # characters of a text in a language without spaces
 
 
@@ -304,7 +304,8 @@ def _label_among(candidates: Sequence[ColumnProfile], answers: Collection[str]) 
     First one with stars, or with answers, or with the name of a label, next the last one with the fewest values of many
     rows. A column with the name of people or things is only taken if there is no other one.
     """
-    filled = [one for one in candidates if one.kind in ("text", "number") and one.missing < one.rows / 2]
+    kinds = ("text", "number", "list")
+    filled = [one for one in candidates if one.kind in kinds and one.missing < one.rows / 2]
     usable = [one for one in filled if one.values > 1]
     names = {one.name: ColumnName(one.name) for one in usable}
 
@@ -312,10 +313,11 @@ def _label_among(candidates: Sequence[ColumnProfile], answers: Collection[str]) 
         return not _has_stars(one), one.name not in answers, names[one.name].distance("label"), one.values
 
     for one in sorted(usable, key=order):
-        is_named = names[one.name].distance("label") < 2 and one.values <= one.present / 2
+        is_named = names[one.name].distance("label") < 2 and (one.values <= one.present / 2 or one.kind == "list")
         is_scale = one.kind == "number" or is_named or one.values <= max(_FEW_VALUES, one.present / 20)
         if is_scale and (_has_stars(one) or one.name in answers or names[one.name].means("label")):
             return one.name
+    usable = [one for one in usable if one.kind != "list"]
     few = [one for one in usable if one.values <= _FEW_VALUES and one.present >= 3 * one.values]
     found = min(reversed(few), key=lambda one: (names[one.name].means("group"), one.values), default=None)
     return None if found is None else found.name

@@ -493,9 +493,9 @@ def _export_words(source: str, layout: Layout, columns: Mapping[str, ColumnProfi
         numbers = [row_numbers(columns[name].codes) for name in layout.used]
         if set(np.unique(numbers)) == {0, 1} and (np.sum(numbers, axis=0) == 1).all():
             return (
-                f"each row has a 1 in one of the columns {', '.join(layout.used)}: if they are the classes of one label, "
-                f"make a column of the names (pandas: idxmax(axis=1)), and name it with {as_argument('data.label')}; if "
-                "each has the answers of one judge, make a row for each judgement"
+                f"each row has a 1 in one of the columns {', '.join(layout.used)}: if they are the classes of a label, "
+                "make a column of the names (pandas: idxmax(axis=1)), and name it with "
+                f"{as_argument('data.label')}; if each has the answers of one judge, make a row for each judgement"
             )
         return (
             f"the columns {', '.join(layout.used)} share the same few values: if each has the answers of one judge, "

@@ -30,6 +30,7 @@ _WINDOW = 10  # distinct numbers that follow each other
 _FEW = 100  # distinct numbers, below which a scale can have favourite answers
 _WIDEST = 200_000  # numbers of a lattice that are compared with their neighbours
 _TRIED_ROWS = 5_000
+_LARGEST = 2.0**53  # up to which floats count in steps of one
 _FOLDS = 5
 LONG = 1e8
 """Whole numbers from here on count nothing of a text."""
@@ -85,7 +86,8 @@ def kind_of_numbers(name: str, codes: Codes, *, texts: IntArray | None, label: C
         return NumberKind(kind="categorical", reason="its name is that of ids")
     if len(numbers) and np.nanmin(numbers) >= LONG:
         return NumberKind(kind="categorical", reason=f"all are {LONG:,.0f} or more, as ids are")
-    known = np.flatnonzero((codes.codes >= 0) & ~np.isnan(np.append(numbers, np.nan)[codes.codes]))
+    counts = np.append(np.abs(numbers) <= _LARGEST, False)[codes.codes]  # not NaN, nor infinite
+    known = np.flatnonzero((codes.codes >= 0) & counts)
     rows = numbers[codes.codes[known]]
     groups = None if texts is None else texts[known]
     seen = None if groups is None else never_twice(np.unique(rows, return_inverse=True)[1], groups)
@@ -259,7 +261,9 @@ def _targets(label: ColumnProfile, codes: IntArray) -> DoubleArray | None:
     if len(codes) < 2 * _FOLDS:
         return None
     if label.kind == "number":
-        targets = np.nan_to_num(numbers_of(label.codes)[codes])[:, None]
+        numbers = numbers_of(label.codes)[codes]
+        finite = np.where(np.isfinite(numbers), numbers, 0.0)[:, None]
+        targets = finite / max(float(np.abs(finite).max()), np.finfo(np.float64).tiny)  # of any size
     else:
         common = np.argsort(-label.codes.counts, kind="stable")[:20]
         targets = (codes[:, None] == common[None, :]).astype(np.float64)
