@@ -136,8 +136,8 @@ GROUPS: dict[str, dict[str, Flag]] = {
             "seed of initialisation, batches and split", 0, type=int, metavar="N", also=("data.split.seed",)
         ),
         "training.blend": Flag(
-            "ensemble of the network with a linear model and boosted trees: auto (where cross-fitting on validation rows "
-            "gives a lower loss, and no method is compared), always or never",
+            "ensemble of the network with a linear model and boosted trees: auto (where cross-fitting on validation "
+            "rows gives a lower loss, and no method is compared), always or never",
             "auto",
             metavar="{auto,always,never}",
             off="never",
