@@ -56,11 +56,12 @@ _SECONDS, _MILLISECONDS = (1e8, 1e10), (1e11, 1e13)  # of the years 1973 to 2286
 
 DATE_FORMATS = ("iso", "day-first", "month-first")
 """How dates may be written, beside numbers and the formats of ``strptime``."""
+_YEAR = "\u5e74"  # the sign behind a year in Chinese and Japanese, before those of month and day
 _WRITTEN = (
     *("%d %b %Y", "%b %d, %Y", "%b %d %Y", "%d-%b-%Y", "%d-%b-%y", "%b %Y", "%A, %b %d, %Y"),
     *("%d %b %Y %H:%M", "%d %b %Y %H:%M:%S", "%b %d, %Y %H:%M", "%b %d, %Y %H:%M:%S", "%b %d, %Y %I:%M %p"),
     *("%a, %d %b %Y %H:%M:%S %z", "%d %b %Y %H:%M:%S %z", "%a %b %d %H:%M:%S %z %Y", "%a %b %d %H:%M:%S %Y"),
-    "%Y\u5e74%m\u6708%d\u65e5",  # with the signs of year, month and day
+    f"%Y{_YEAR}%m\u6708%d\u65e5",
 )
 """Formats that are found by themselves, since each can be read in one way alone; ``%b`` reads whole names, too."""
 _MONTH = re.compile(
@@ -239,7 +240,7 @@ def _written_format(texts: Sequence[str]) -> str | None:
 
 def _read_by(texts: Sequence[str]) -> dict[str, int]:
     """Return how many of the texts each of `_WRITTEN` reads; none for texts of which none may be a date in words."""
-    likely = [text for text in texts if len(text) <= _LONGEST and (_MONTH.search(text) or _WRITTEN[-1][2] in text)]
+    likely = [text for text in texts if len(text) <= _LONGEST and (_MONTH.search(text) or _YEAR in text)]
     return {one: sum(_of_format(text, one) is not None for text in likely) for one in _WRITTEN} if likely else {}
 
 
