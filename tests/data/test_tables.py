@@ -104,6 +104,7 @@ def test_a_bad_byte_is_placed_rightly_after_a_character_cut_by_a_chunk(tmp_path:
         ("\n\r\n", "the file is empty"),
         ("a,b\n", "has a header but no rows"),
         ("a,,b\n1,2,3\n", r"column 2 of 3 has no name: .*index=False"),
+        ("a,\n1,2\n", r"column 2 of 2 has no name: .*index=False"),
         ("Answers of May,,\na,b,c\n1,2,3\n", r"column 2 of 3 has no name: remove the title above the header"),
         ("a,b,a\n1,2,3\n", "two columns are named 'a'"),
         ("a,b\n1,2\n\n3\n", r"t\.csv, line 4 \(row 2\): 1 field, but the header has 2; .* '3': add the fields"),

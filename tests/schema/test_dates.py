@@ -70,6 +70,10 @@ def test_other_formats_and_parts_by_name() -> None:
     schema = Schema.fit({"posted": ["May 31, 2023"]}, [Date("posted", date_format="%b %d, %Y", parts=["month", "age"])])
     assert schema.names == ("posted.month", "posted.age")
     assert values(schema, ["May 02, 2030", "2023-05-31", "31.05.23"]) == {"posted.month": ["May", "May", None]}
+    given = Schema.fit({"posted": ["5 Jan. 2024"]}, [Date("posted", date_format="%d %b. %Y", parts=["month"])])
+    assert values(given, ["6 Jan. 2025", "2025-01-06"]) == {"posted.month": ["January", "January"]}
+    turned = Schema.fit({"posted": ["2024-05-06"]}, [Date("posted", date_format="%Y-%d-%m", parts=["month"])])
+    assert values(turned, ["2025-07-06", "2024-05-31"]) == {"posted.month": ["June", None]}
 
 
 @pytest.mark.parametrize(

@@ -521,6 +521,7 @@ def test_a_gain_is_over_what_would_be_used_otherwise(is_calibrated: bool) -> Non
     assert abs(gain.difference) < 0.002 or not is_calibrated
     assert gain.is_better == (gain.difference < 0)
     assert str(gain).startswith("log_loss -")
+    assert not replace(gain, difference=float("nan")).is_better
 
 
 @pytest.mark.parametrize("settings", [{"training.blend": "never"}, {"data.shuffled": True}])

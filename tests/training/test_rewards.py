@@ -94,7 +94,7 @@ def test_completions_are_scored_as_trl_calls(predictor: Predictor, prompted: Pre
     assert prompted.reward_completions(turns, answers, user=users) == pytest.approx(expected)
     with pytest.raises(DataError, match=r"'user'.*where its values are not known, add it with empty cells"):
         predictor.reward_completions(prompts, texts)
-    with pytest.raises(DataError, match=r"'user'.* has no text: give"):
+    with pytest.raises(DataError, match=r"'user'.* is no message with a text: give"):
         prompted.reward_completions([[{"role": "user"}]], ["a"], user=["u0"])
 
 

@@ -78,7 +78,7 @@ GROUPS: dict[str, dict[str, Flag]] = {
         "data.split.folds": Flag(
             "K-fold cross-validation: each row gets an out-of-fold prediction; the model that is saved learns from all "
             "rows but a tenth, which validates; 0 scores test rows alone",
-            shown="5 for 200 to 1,000 rows, 0 for others",
+            shown="5 for 200 to 999 rows, 0 for others",
             type=int,
             metavar="K",
         ),

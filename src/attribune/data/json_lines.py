@@ -202,15 +202,16 @@ def json_batches(path: Path, *, encoding: str, tell: Callable[[str], None] = lam
         DataError: naming file and line of what is not a JSON object; or for a file without rows.
     """
     with readable(path):
-        kinds: dict[str, str] = {}
+        found: dict[str, set[str]] = {}
         row_count = filled = 0
         for _, row in json_objects(path, encoding, tell=tell):
             row_count += 1
             filled += len(row)
             for name, value in row.items():
-                kinds[name] = _joined(kinds.get(name, "none"), _kind(value))
-            if row_count * len(kinds) > max(_MOST_CELLS, _SPARSE * filled):
-                raise _changing_keys(path, kinds, row_count, filled)
+                found.setdefault(name, set()).add(_kind(value))
+            if row_count * len(found) > max(_MOST_CELLS, _SPARSE * filled):
+                raise _changing_keys(path, found, row_count, filled)
+        kinds = {name: _joined(of_cells) for name, of_cells in found.items()}
         if not row_count:
             raise DataError(f"{path}: the file has no rows: give one JSON object per line")
         names = checked_columns(list(kinds), source=str(path))
@@ -346,20 +347,20 @@ def _kind(value: Any) -> str:
     return "list" if flat else "json"
 
 
-def _joined(one: str, other: str) -> str:
-    """Return the kind of a column that holds both kinds."""
-    pair = {one, other} - {"none"}
-    if len(pair) > 1 and pair & {"list", "messages"}:
-        pair -= {"empty"}
-    if len(pair) < 2:
-        return pair.pop() if pair else "none"
-    if pair == {"int", "long"}:
+def _joined(of_cells: set[str]) -> str:
+    """Return the kind of a column whose cells are of several kinds."""
+    kinds = of_cells - {"none"}
+    if kinds & {"list", "messages"}:
+        kinds -= {"empty"}
+    if len(kinds) < 2:
+        return kinds.pop() if kinds else "none"
+    if kinds == {"int", "long"}:
         return "long"
-    if pair == {"int", "float"}:
+    if kinds == {"int", "float"}:
         return "float"
-    if pair == {"text", "messages"}:
+    if kinds == {"text", "messages"}:
         return "messages"
-    return "json" if pair & {"list", "empty", "messages", "json"} else "text"
+    return "json" if kinds & {"list", "empty", "messages", "json"} else "text"
 
 
 def _table(rows: list[tuple[str, dict[str, Any]]], kinds: dict[str, str]) -> pa.Table:
@@ -381,7 +382,7 @@ def _cell(value: Any, kind: str) -> Any:
     if value is None or isinstance(value, str) or kind in ("bool", "int", "long", "float"):
         return value
     if kind == "messages":
-        return message_texts([value])[0] or None
+        return message_texts([value])[0] if isinstance(value, list) else canonical(value)
     if kind in ("list", "empty"):
         return [part if isinstance(part, str) else canonical(part) for part in value]
     return json.dumps(value, ensure_ascii=False) if isinstance(value, list | dict) else canonical(value)

@@ -7,26 +7,25 @@ from typing import Any
 
 import datasets
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from attribune.core.logs import show_note
 from attribune.errors import DataError
 
 __all__ = ["are_messages", "hold_messages", "message_texts", "say_messages", "with_contents", "with_contents_of_rows"]
 
-_FIELDS = ("role", "content")
-
 
 def are_messages(value: Any) -> bool:
     """Whether a cell is a list of messages, of which some may have no text."""
-    return isinstance(value, list) and bool(value) and all(_content(one) is not None for one in value)
+    if not isinstance(value, list) or not value:
+        return False
+    return all(one is None or (_content(one) is not None and "role" in one) for one in value)
 
 
 def _content(message: Any) -> str | None:
     """Return the text of a message, which may be in parts; "" where there is none, None for what is no message."""
     if message is None:
         return ""
-    if not isinstance(message, Mapping) or not message.keys() >= {*_FIELDS}:
+    if not isinstance(message, Mapping) or "content" not in message:
         return None
     content = message["content"]
     if content is None or isinstance(content, str):
@@ -41,7 +40,8 @@ def with_contents(table: pa.Table) -> tuple[pa.Table, list[str]]:
     """Return a table with the contents of messages, each in lines, in place of columns of messages; and these."""
     names = [field.name for field in table.schema if hold_messages(field.type)]
     for name in names:
-        table = table.set_column(table.column_names.index(name), name, _contents(table[name]))
+        texts = pa.chunked_array([message_texts(part.to_pylist()) for part in table[name].chunks], pa.large_string())
+        table = table.set_column(table.column_names.index(name), name, texts)
     return table, names
 
 
@@ -52,12 +52,13 @@ def with_contents_of_rows(table: datasets.Dataset) -> tuple[datasets.Dataset, li
     if not names:
         return table, names
     features = table.features.copy()
-    features.update({name: datasets.Value("string") for name in names})
+    features.update({name: datasets.Value("large_string") for name in names})
 
-    def read(batch: dict[str, list[Any]]) -> dict[str, list[Any]]:
-        return {name: message_texts(batch[name]) for name in names}
+    def read(batch: pa.Table) -> pa.Table:
+        return with_contents(batch)[0]
 
-    return table.map(read, batched=True, features=features, keep_in_memory=not table.cache_files), names
+    mapped = table.with_format("arrow").map(read, batched=True, features=features, keep_in_memory=not table.cache_files)
+    return mapped.with_format(None), names
 
 
 def say_messages(source: str, names: Sequence[str]) -> None:
@@ -71,7 +72,7 @@ def message_texts(texts: Sequence[Any]) -> list[Any]:
     """Return texts, where some may be lists of messages: their contents in lines.
 
     Raises:
-        DataError: for a message without role or content.
+        DataError: for what is no message.
     """
     return [_message_text(one) if isinstance(one, list | tuple) else one for one in texts]
 
@@ -81,7 +82,7 @@ def _message_text(messages: Sequence[Any]) -> str:
     for message in messages:
         content = _content(message)
         if content is None:
-            raise DataError(f"the message {str(message)!r:.80} has no text: give {{'role': ..., 'content': TEXT}}")
+            raise DataError(f"{str(message)!r:.80} is no message with a text: give {{'role': ..., 'content': TEXT}}")
         contents.append(content)
     return "\n".join(contents)
 
@@ -92,20 +93,11 @@ def hold_messages(kind: pa.DataType) -> bool:
     if not is_list or not pa.types.is_struct(kind.value_type):
         return False
     types = {field.name: field.type for field in kind.value_type}
-    return all(name in types and _is_text(types[name]) for name in _FIELDS)
+    return "role" in types and "content" in types and _may_be_content(types["content"])
 
 
-def _is_text(kind: pa.DataType) -> bool:
+def _may_be_content(kind: pa.DataType) -> bool:
+    """Whether values of this type are texts, or lists of parts that may have one."""
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        return pa.types.is_struct(kind.value_type) or _may_be_content(kind.value_type)
     return kind in (pa.string(), pa.large_string())
-
-
-def _contents(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Return the contents of each cell (n,), in lines; null where a cell is."""
-    chunks = []
-    for chunk in column.chunks:
-        offsets = pc.list_value_length(chunk).fill_null(0)
-        contents = pc.struct_field(pc.list_flatten(chunk), "content").fill_null("").cast(pa.string())
-        starts = pa.concat_arrays([pa.array([0], pa.int64()), pc.cumulative_sum(offsets.cast(pa.int64()))])
-        lists = pa.ListArray.from_arrays(starts.cast(pa.int32()), contents)
-        chunks.append(pc.if_else(chunk.is_valid(), pc.binary_join(lists, "\n"), pa.scalar(None, pa.string())))
-    return pa.chunked_array(chunks, type=pa.string())

@@ -73,7 +73,7 @@ class SplitRecipe(Settings):
     seed: Seed = described(FLAGS["training.seed"].default, "seed of the shuffling")
     folds: int | None = setting(
         "data.split.folds",
-        "by default 5 for 200 to 1,000 rows of one table, a frozen backbone and labels that linear models can learn",
+        "by default 5 for 200 to 999 rows of one table, a frozen backbone and labels that linear models can learn",
         ge=0,
     )
 

@@ -70,7 +70,9 @@ _MONTH = re.compile(
     re.IGNORECASE,
 )
 _UTC = re.compile(r" ?(GMT|UTC)$| \((GMT|UTC)\)$")
-_SHORT_YEAR = re.compile(r"\d{1,2}(?P<mark>[./-])\d{1,2}(?P=mark)\d{2}")
+_SHORT = tuple(one.replace(".", mark) for mark in "./-" for one in ("%d.%m.%y", "%m.%d.%y", "%y.%m.%d"))
+"""Formats with a year of two digits, of which more than one may read a date."""
+_LIKELY = re.compile(rf"{_MONTH.pattern}|{_YEAR}|\d[./-]\d", re.IGNORECASE)
 _LONGEST = 50  # characters of a date
 _SINCE_1970 = {"seconds": (_SECONDS, 1_000_000), "milliseconds": (_MILLISECONDS, 1_000)}  # range, microseconds of one
 
@@ -233,15 +235,16 @@ def date_format_of(texts: Sequence[str], *, column: str) -> str:
 def _written_format(texts: Sequence[str]) -> str | None:
     """Return the one of `_WRITTEN` that reads most of the texts, by a sample; None where it is less than half."""
     sample = texts[:_SAMPLE]
-    found = _read_by(sample)
+    found = _read_by(sample, _WRITTEN)
     best = max(found, key=lambda one: found[one], default=None)
     return best if best is not None and 2 * found[best] > len(sample) else None
 
 
-def _read_by(texts: Sequence[str]) -> dict[str, int]:
-    """Return how many of the texts each of `_WRITTEN` reads; none for texts of which none may be a date in words."""
-    likely = [text for text in texts if len(text) <= _LONGEST and (_MONTH.search(text) or _YEAR in text)]
-    return {one: sum(_of_format(text, one) is not None for text in likely) for one in _WRITTEN} if likely else {}
+def _read_by(texts: Sequence[str], formats: Sequence[str]) -> dict[str, int]:
+    """Return how many of the texts each format reads, of those that read any."""
+    likely = [text for text in texts if len(text) <= _LONGEST and _LIKELY.search(text)]
+    found = {one: sum(_of_format(text, one) is not None for text in likely) for one in formats} if likely else {}
+    return {one: number for one, number in found.items() if number}
 
 
 def date_words(date_format: str) -> str:
@@ -261,8 +264,8 @@ def read_date(text: str, date_format: str) -> dt.datetime | None:
         moment: float | int | None = None if number is None or not low <= number < high else int(number * scale)
     else:
         moment = _reader_of(date_format)[0](text)
-        if moment is None and not _NUMERIC_DATE.fullmatch(text):  # dates of Python and pandas, which are written so
-            moment = _iso(text)
+        if moment is None and not date_format.lower().startswith("%y"):  # dates of Python and pandas are written so
+            moment = None if _NUMERIC_DATE.fullmatch(text) else _iso(text)
     try:
         return None if moment is None else _EPOCH + dt.timedelta(microseconds=moment)
     except OverflowError:
@@ -354,10 +357,8 @@ def _numeric_date(text: str, *, day: int) -> int | None:
 
 
 def _of_format(text: str, date_format: str) -> int | None:
-    if "%b" in date_format:
-        text = _MONTH.sub(lambda month: month["short"], text)
-    if "%z" in date_format:
-        text = _UTC.sub(lambda zone: " +0000" if zone[1] else "", text)
+    if date_format in _WRITTEN:
+        text = _UTC.sub(lambda zone: " +0000" if zone[1] else "", _MONTH.sub(lambda month: month["short"], text))
     try:
         return _microseconds(dt.datetime.strptime(text, date_format))
     except ValueError:
@@ -392,19 +393,24 @@ def dates_finding(column: str, texts: Sequence[str]) -> Finding:
         formats = [""]
     except ConfigError:
         formats = ["day-first", "month-first"] if any(map(_NUMERIC_DATE.fullmatch, texts)) else []
-        if short := next(filter(None, map(_SHORT_YEAR.fullmatch, texts)), None):
-            formats = [one.replace(".", short["mark"]) for one in ("%d.%m.%y", "%m.%d.%y", "%y.%m.%d")]
+        if not formats and (read := _read_by(texts, _SHORT)):
+            formats = [one for one, number in read.items() if number == max(read.values())]
     return Finding("dates-not-read", {"column": column, "formats": formats, "example": next(iter(texts), "")})
 
 
 def are_times(cells: Iterable[str | None]) -> bool:
     """Whether the first cells with a value are dates in one of the ways that are found by themselves."""
     found = list(islice(filter(None, cells), _SAMPLE))
-    return bool(found) and times_among(found) == len(found) and all(number_of(text) is None for text in found)
+    return bool(found) and _found_alone(found) == len(found) and all(number_of(text) is None for text in found)
 
 
 def times_among(texts: Sequence[str]) -> int:
     """Return how many texts are dates, also such with a year of two digits, of which no text tells the order."""
-    rest = [text for text in texts if _iso(text) is None and not _SHORT_YEAR.fullmatch(text)]
+    return _found_alone(texts) or max(_read_by(texts, _SHORT).values(), default=0)
+
+
+def _found_alone(texts: Sequence[str]) -> int:
+    """Return how many texts are dates in one of the ways that are found by themselves."""
+    rest = [text for text in texts if _iso(text) is None]
     rest = [text for text in rest if all(_numeric_date(text, day=day) is None for day in (1, 2))]
-    return len(texts) - len(rest) + max(_read_by(rest).values(), default=0)
+    return len(texts) - len(rest) + max(_read_by(rest, _WRITTEN).values(), default=0)

@@ -277,7 +277,7 @@ class Gain:
     @property
     def is_better(self) -> bool:
         """Whether they improve it, by however little: the weights are shrunk already, and rows are few."""
-        return self.difference != 0 and (self.difference > 0) == metric_info(self.metric).higher_is_better
+        return self.difference > 0 if metric_info(self.metric).higher_is_better else self.difference < 0
 
     def __str__(self) -> str:
         return f"{self.metric} {self.difference:+.4f}"

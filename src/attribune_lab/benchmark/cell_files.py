@@ -6,6 +6,7 @@ import base64
 import json
 import zlib
 from dataclasses import asdict, dataclass
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
@@ -18,10 +19,10 @@ from attribune.core.config import Settings, checked_record
 from attribune.core.files import make_folder, read_json, replace_file, write_json
 from attribune.core.hashing import sha256
 from attribune.errors import AttribuneError, ModelFolderError
-from attribune_lab.benchmark.experiment import Cell, Experiment, SetPlan
+from attribune_lab.benchmark.experiment import Cell, Experiment
 from attribune_lab.benchmark.results import CELL, METRICS, BenchmarkFolder
 from attribune_lab.benchmark.runner import data_checksum
-from attribune_lab.benchmark.source import SetSource
+from attribune_lab.benchmark.source import SetSource, value_files
 
 __all__ = ["CellFiles"]
 
@@ -56,12 +57,14 @@ class CellFiles:
         """
         make_folder(self.path)  # before hours of training
         others = []
-        sums = {one.name: _data_here(experiment, one) for one in experiment.sets}
+        data_here = cache(partial(_data_here, experiment))
         for cell in experiment.cells():
             if folder.is_done(cell):
                 if not self.file(cell).is_file():
                     self.write(folder, experiment, cell)
-            elif self.file(cell).is_file() and not self.restore(folder, experiment, cell, data=sums[cell.set.name]):
+            elif self.file(cell).is_file() and not self.restore(
+                folder, experiment, cell, data=data_here(cell.set.name)
+            ):
                 others.append(cell)
         return others
 
@@ -146,10 +149,13 @@ class _Content:
     arrays: dict[_Name, dict[str, _Packed]]
 
 
-def _data_here(experiment: Experiment, plan: SetPlan) -> str | None:
+def _data_here(experiment: Experiment, name: str) -> str | None:
     """Return the checksum of the data of a set; None where they are not here."""
+    changes = [experiment.data, *(setting.data for setting in experiment.settings)]
+    if not all(Path(file).is_file() for change in changes for file in value_files(change)):
+        return None
     try:
-        source = SetSource(plan)
+        source = SetSource(next(one for one in experiment.sets if one.name == name))
         source.check_files()
     except AttribuneError:
         return None

@@ -8,6 +8,7 @@ from itertools import islice
 from pathlib import Path
 
 from attribune.core.files import make_folder, replace_file
+from attribune.core.wording import counted
 from attribune.errors import ConfigError, DataError
 from attribune.models.predictor import Predictor
 from attribune_lab.datasets.card import packed
@@ -37,6 +38,13 @@ class ServerFile:
     task: str
     folder: str
     tests: tuple[str, ...] = ("test.tsv",)
+
+    def note(self, rows: int) -> str:
+        """Say how many rows were written, and what to do if the server takes another number."""
+        said = f"{self.name}: {counted(rows, 'row')}"
+        if rows == self.rows:
+            return said
+        return f"{said}, where the server takes {self.rows:,}: get the file of its test rows again"
 
     def find(self, source: Path) -> Path:
         """Return the file of the test rows.

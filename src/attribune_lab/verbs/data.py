@@ -202,11 +202,9 @@ def _glue(options: argparse.Namespace) -> None:
     runs = paths_by_name(options.tasks, form="TASK=RUN, such as rte=runs/rte")
     written = write_server_files(runs, source=options.source, output=options.output)
     reporter = ConsoleReporter()
-    for file in (file for file in SERVER_FILES if file.name in written):
-        rows, wanted = counted(written[file.name], "row"), f"{file.rows:,}: get the file of its test rows again"
-        reporter.note(
-            f"{file.name}: {rows}" + ("" if written[file.name] == file.rows else f", where the server takes {wanted}")
-        )
+    for file in SERVER_FILES:
+        if file.name in written:
+            reporter.note(file.note(written[file.name]))
     if missing := [file.name for file in SERVER_FILES if file.name not in written]:
         reporter.note(f"the server also asks for {', '.join(missing)}")
     show(options.output)

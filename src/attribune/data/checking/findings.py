@@ -12,14 +12,13 @@ import pyarrow.compute as pc
 from attribune.core.arrays import DoubleArray, IntArray
 from attribune.data.checking.judgements import told_share
 from attribune.data.checking.profiles import Codes, ColumnProfile, joint_codes, number_codes
-from attribune.data.checking.whole_numbers import numbers_of
+from attribune.data.checking.whole_numbers import row_numbers
 from attribune.findings import Finding
 
 __all__ = [
     "attribute_finding",
     "leak_finding",
     "presence_finding",
-    "row_numbers",
     "shared_rows",
     "together_finding",
     "written_finding",
@@ -29,9 +28,12 @@ _NEARLY_ALL = 0.95
 _SURE = 0.99  # share of rows whose value tells the label
 _MOST_COMMON = 0.9  # above this share of one label, any column seems to tell it
 _LEAST_ROWS = 20
+_CHANCE = 1e-3
+_ROWS_EACH = 10  # for each column of a sum, which fits fewer by chance
+_LEAST_REPEATED = 0.5  # share of rows that share the numbers of all columns: of few rows, some agree by chance
 _MOST_ROWS = 10_000  # whose numbers are looked at together
 _MOST_NAMES = 200  # of classes that are looked for in texts
-_SHORTEST_NAME = 3
+_WITHOUT_SPACES = re.compile("[\u0e00-\u0e7f\u3040-\u30ff\u3400-\u9fff]")  # Thai, Japanese and Chinese
 
 
 def attribute_finding(name: str, codes: Codes, *, may_be_unique: bool = False) -> Finding | None:
@@ -102,15 +104,17 @@ def together_finding(
     """
     names, rows = list(columns), _rows_with_all(columns.values(), label, texts)
     labels = label.codes.codes[rows]
-    if len(rows) < max(_LEAST_ROWS, 3 * len(names)) or np.bincount(labels).max() > _MOST_COMMON * len(labels):
+    if len(rows) < max(_LEAST_ROWS, _ROWS_EACH * len(names)) or np.bincount(labels).max() > _MOST_COMMON * len(labels):
         return None
     values = [columns[name].codes.codes[rows] for name in names]
     numbers = np.stack([row_numbers(columns[name].codes)[rows] for name in names], axis=1)
-    targets = row_numbers(number_codes(label.codes))[rows] if label.kind == "number" else None
+    targets = row_numbers(number_codes(label.codes))[rows]
 
     def told(chosen: Sequence[int]) -> float:
-        shared = _told_share(labels, joint_codes([values[one] for one in chosen])) or 0.0
-        return shared if targets is None else max(shared, _share_of_sums(numbers[:, chosen], targets))
+        joint = joint_codes([values[one] for one in chosen])
+        is_repeated = np.bincount(joint)[joint] > 1
+        shared = _told_share(labels, joint) if is_repeated.mean() >= _LEAST_REPEATED else None
+        return max(shared or 0.0, _share_of_sums(numbers[:, chosen], targets))
 
     places = list(range(len(names)))
     share = told(places)
@@ -141,7 +145,7 @@ def _rows_with_all(columns: Iterable[ColumnProfile], label: ColumnProfile, texts
 def _share_of_sums(numbers: DoubleArray, targets: DoubleArray) -> float:
     """Return the share of rows whose target (n,) is next to the sum of numbers (n, k) by the best weights."""
     known = np.isfinite(targets) & np.isfinite(numbers).all(1)
-    if known.sum() < _LEAST_ROWS:
+    if known.sum() < _LEAST_ROWS or np.ptp(targets[known]) == 0:
         return 0.0
     wanted = _scaled(targets[known])
     table = np.column_stack([_scaled(numbers[known]), np.ones(len(wanted))])
@@ -157,18 +161,13 @@ def _scaled(numbers: DoubleArray) -> DoubleArray:
     return scaled
 
 
-def row_numbers(codes: Codes) -> DoubleArray:
-    """Return the number of each row (n,), NaN where it has none."""
-    return np.append(numbers_of(codes), np.nan)[codes.codes]
-
-
 def presence_finding(name: str, codes: Codes, label: Codes) -> Finding | None:
     """Say that having a value in a column, whatever it is, tells the label; None where it does not."""
     labels = label.codes[(codes.codes >= 0) & (label.codes >= 0)]
     if len(labels) < _LEAST_ROWS or label.counts.max() / label.counts.sum() >= _MOST_COMMON:
         return None
-    most = np.bincount(labels)
-    if most.max() < _SURE * len(labels):
+    most, by_chance = np.bincount(labels), (label.counts.max() / label.counts.sum()) ** len(labels)
+    if most.max() < _SURE * len(labels) or by_chance > _CHANCE:
         return None
     return Finding("column-only-with-label", {"column": name, "label": label.values[int(most.argmax())].as_py()})
 
@@ -176,11 +175,12 @@ def presence_finding(name: str, codes: Codes, label: Codes) -> Finding | None:
 def written_finding(texts: Codes, label: Codes) -> Finding | None:
     """Say that texts have their label written in them; None where others have it as often, or hardly any has it."""
     names = [str(value).casefold() for value in label.values.to_pylist()]
-    rows = np.flatnonzero((texts.codes >= 0) & (label.codes >= 0))
-    if not 2 <= len(names) <= _MOST_NAMES or len(rows) < _LEAST_ROWS or min(map(len, names)) < _SHORTEST_NAME:
+    is_long = np.array([len(name) >= (2 if _WITHOUT_SPACES.search(name) else 3) for name in names] + [False])
+    rows = np.flatnonzero((texts.codes >= 0) & is_long[label.codes])
+    if len(names) > _MOST_NAMES or len(rows) < _LEAST_ROWS or len(np.unique(label.codes[rows])) < 2:
         return None
     rows = np.random.default_rng(0).choice(rows, min(len(rows), _LEAST_ROWS * 50), replace=False)
-    patterns = [re.compile(rf"\b{re.escape(name)}\b") for name in names]
+    patterns = [re.compile(_alone(re.escape(name))) for name in names]
     found = [str(texts.values[int(code)].as_py()).casefold() for code in texts.codes[rows]]
 
     def share_with(labels: IntArray) -> float:
@@ -192,6 +192,11 @@ def written_finding(texts: Codes, label: Codes) -> Finding | None:
     return Finding("label-in-text", {"share": own}) if is_told else None
 
 
+def _alone(name: str) -> str:
+    """Return the pattern of a name as a word, or anywhere in scripts that have no spaces."""
+    return name if _WITHOUT_SPACES.search(name) else rf"(?<!\w){name}(?!\w)"
+
+
 def _told_share(labels: IntArray, values: IntArray) -> float | None:
     """Return the share of rows (n,) whose label is the usual one of their value, of values in several rows.
 
@@ -199,7 +204,7 @@ def _told_share(labels: IntArray, values: IntArray) -> float | None:
     """
     repeated = np.bincount(values)[values] > 1
     values, labels = values[repeated], labels[repeated]
-    if len(values) < _LEAST_ROWS or np.bincount(labels).max() > _MOST_COMMON * len(labels):
+    if len(values) < max(_LEAST_ROWS, len(repeated) / 10) or np.bincount(labels).max() > _MOST_COMMON * len(labels):
         return None
     return told_share(labels, values)
 

@@ -91,6 +91,7 @@ NAMES: Mapping[Meaning, Mapping[Language, str]] = {
 
 _CAMEL = re.compile(r"(?<=[a-z])(?=[A-Z])")
 _COMPOUNDS: tuple[Language, ...] = ("de", "nl")  # languages that write Kundenbewertung in one word
+_WITHOUT_SPACES: tuple[Language, ...] = ("zh", "ja")
 _LAST = ("text", "id")  # what the last word of a name alone says
 _PLURALS = ("text", "label")
 _OWNERS = "|".join(f"{NAMES['text']['en']} {NAMES['group']['en']}".split())
@@ -102,6 +103,7 @@ def _pattern(meaning: Meaning) -> re.Pattern[str]:
     by_language = {language: [_plain(word) for word in words.split()] for language, words in NAMES[meaning].items()}
     alone = "|".join(dict.fromkeys(word for words in by_language.values() for word in words))
     joined = [word for language in _COMPOUNDS for word in by_language[language] if len(word) > 4 or word == "nr"]
+    joined += [word for language in _WITHOUT_SPACES for word in by_language[language] if len(word) > 1]
     joined += by_language["en"] if meaning == "text" else []
     plural = "s?" if meaning in _PLURALS else ""
     end = "$" if meaning in _LAST else "(_|$)"

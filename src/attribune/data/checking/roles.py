@@ -42,6 +42,8 @@ _PREFERRED = {"prompt": "prompt", "text": "chosen", "text_pair": "rejected"}  # 
 _PARTS = frozenset("train training val valid validation dev development eval test testing".split())  # noqa: SIM905
 _OF_ANSWER = re.compile(r"(?P<answer>.+)([:._ ]confidence|_gold)", re.IGNORECASE)
 _OF_CLASSES = re.compile(r"(^|_)(label|class|category|topic|intent|target)(_id)?$")
+_LIKE_A_DATE = re.compile(r"\d\D+\d")
+_LOOKED_AT = 200  # values
 _CHOICE = re.compile(r"winner|prefer|better|best|choice|chosen")
 _WEIGHTS = ("weight", "weights", "sample_weight")
 _NEARLY_ALL = 0.95
@@ -285,7 +287,9 @@ def _may_be_times(one: ColumnProfile) -> bool:
     """Whether the values of a column that is called one of times can be some: short texts, and seconds since 1970."""
     if one.kind == "number":
         return one.low >= LONG
-    return one.kind == "text" and one.words < 2 * _MOST_WORDS and one.values > _FEW_VALUES
+    texts = one.codes.values.slice(0, _LOOKED_AT).to_pylist()
+    is_like_a_date = sum(_LIKE_A_DATE.search(text) is not None for text in texts) >= _NEARLY_ALL * len(texts)
+    return one.kind == "text" and one.words < 2 * _MOST_WORDS and one.values > _FEW_VALUES and is_like_a_date
 
 
 def _is_text(one: ColumnProfile) -> bool:
@@ -395,9 +399,9 @@ def as_read(one: ColumnProfile, role: RoleOf) -> ColumnProfile:
     """Return a column with its values as a training reads them that takes it for what it is guessed to be."""
     if role.role == "label" and TASKS[guess_task(one).kind].no_label:  # a task whose labels are numbers
         return replace(one.read_as(number_codes(one.spelled)), kind="number")
-    if role.role == "label" or role.kind == "categorical":
-        return one.read_as(one.spelled)
-    return one
+    read = one.read_as(one.spelled) if role.role == "label" or role.kind == "categorical" else one
+    is_class = role.role == "label" and read.kind == "number"  # such as 0 and 1
+    return replace(read, kind="text", odd={}) if is_class else read
 
 
 def _are_steps(numbers: DoubleArray) -> bool:

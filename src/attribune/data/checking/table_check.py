@@ -20,7 +20,7 @@ from attribune.core.arrays import IntArray
 from attribune.core.door import as_argument, as_attribute, is_command_line
 from attribune.core.wording import listed_counts
 from attribune.data.checking.copies import copy_findings, text_findings
-from attribune.data.checking.findings import row_numbers, shared_rows, written_finding
+from attribune.data.checking.findings import shared_rows, written_finding
 from attribune.data.checking.judgements import judge_among
 from attribune.data.checking.names import ColumnName
 from attribune.data.checking.nesting import nesting_findings
@@ -44,6 +44,7 @@ from attribune.data.checking.roles import (
     guess_task,
     guess_texts,
 )
+from attribune.data.checking.whole_numbers import row_numbers
 from attribune.data.file_options import AS_FOUND, FileOptions, Reading
 from attribune.data.judgement_layouts import Layout, find_export
 from attribune.data.splits import parts_at_random
@@ -461,10 +462,10 @@ def _findings(
         yield Finding("class-words", {"column": label.name, "words": label.no_values})
     yield from text_findings(table, found.texts, found.groups)
     yield from leaks
-    dates = found.with_role("time")
+    dates = [dates_finding(one.name, one.codes.values.slice(0, _SAMPLE).to_pylist()) for one in found.with_role("time")]
     if is_split:
-        yield from (time_split_finding(one.name) for one in dates if one.kind != "text")
-    yield from (dates_finding(one.name, one.codes.values.slice(0, _SAMPLE).to_pylist()) for one in dates)
+        yield from (time_split_finding(one.values["column"]) for one in dates if one.values["formats"] == [""])
+    yield from dates
     numbers = [one for one in found.read.values() if one is label or found.roles[one.name].kind == "number"]
     for one in (one for one in numbers if one.odd):
         yield Finding("odd-numbers", {"column": one.name, "words": one.odd, "missing": list(missing)})

@@ -24,7 +24,7 @@ from attribune.data.checking.judgements import never_twice
 from attribune.data.checking.names import ColumnName
 from attribune.data.checking.profiles import Codes, ColumnProfile
 
-__all__ = ["LONG", "NumberKind", "explained_by_size", "kind_of_numbers", "numbers_of"]
+__all__ = ["LONG", "NumberKind", "explained_by_size", "kind_of_numbers", "numbers_of", "row_numbers"]
 
 _WINDOW = 10  # distinct numbers that follow each other
 _FEW = 100  # distinct numbers, below which a scale can have favourite answers
@@ -61,6 +61,11 @@ def numbers_of(codes: Codes) -> DoubleArray:
     return np.array([_number(value) for value in codes.values.to_pylist()], dtype=np.float64)
 
 
+def row_numbers(codes: Codes) -> DoubleArray:
+    """Return the number of each row (n,), NaN where it has none."""
+    return np.append(numbers_of(codes), np.nan)[codes.codes]
+
+
 def _number(text: str) -> float:
     try:
         return float(text)
@@ -86,8 +91,7 @@ def kind_of_numbers(name: str, codes: Codes, *, texts: IntArray | None, label: C
         return NumberKind(kind="categorical", reason="its name is that of ids")
     if len(numbers) and np.nanmin(numbers) >= LONG:
         return NumberKind(kind="categorical", reason=f"all are {LONG:,.0f} or more, as ids are")
-    counts = np.append(np.abs(numbers) <= _LARGEST, False)[codes.codes]  # not NaN, nor infinite
-    known = np.flatnonzero((codes.codes >= 0) & counts)
+    known = np.flatnonzero(np.abs(row_numbers(codes)) <= _LARGEST)  # not NaN, nor infinite
     rows = numbers[codes.codes[known]]
     groups = None if texts is None else texts[known]
     seen = None if groups is None else never_twice(np.unique(rows, return_inverse=True)[1], groups)
@@ -186,9 +190,9 @@ def explained_by_size(codes: Codes, texts: IntArray | None, label: ColumnProfile
     """
     if label.kind == "number":
         return 0.0
-    numbers = numbers_of(codes)
-    known = np.flatnonzero((codes.codes >= 0) & ~np.isnan(np.append(numbers, np.nan)[codes.codes]))
-    trial = _Trial.of(numbers[codes.codes[known]], None if texts is None else texts[known], label, known)
+    numbers = row_numbers(codes)
+    known = np.flatnonzero(~np.isnan(numbers))
+    trial = _Trial.of(numbers[known], None if texts is None else texts[known], label, known)
     return 0.0 if trial is None else 1 - _mean(_errors_by_size(trial.ranks, trial.targets, trial.fold)) / trial.spread
 
 
