@@ -307,7 +307,7 @@ TABLES: dict[str, Callable[[], Table]] = {
     "chatbots": chatbots,
     "recipes": recipes,
 }
-"""Ten from the smallest to the largest, three larger ones, and four that were measured after all was chosen."""
+"""Ten from the smallest to the largest, three larger ones, and four that were measured when nearly all was chosen."""
 
 
 @cache
