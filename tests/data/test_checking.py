@@ -121,7 +121,7 @@ def test_titles_and_codes_are_attributes_and_judged_texts_are_texts() -> None:
         {
             "text": [f"not so bad {one // 5}" for one in number],
             "title": [f"The Film of {one % 50}" for one in number],
-            "film": [f"{one % 50:07}" for one in number],
+            "film": [f"{one % 49:07}" for one in number],
             "price": [f"0.{one % 90:02}" for one in number],
             "label": np.random.default_rng(0).integers(0, 2, 600),
         }
@@ -387,3 +387,15 @@ def test_values_of_one_row_and_a_column_of_nearly_one_value_nest_nothing() -> No
         free=[f"f{number}" for number in chance.integers(0, 9, 600)],
     )
     assert not [finding for finding in check(table).findings if finding.code == "nested-columns"]
+
+
+@pytest.mark.parametrize("wrong", [0, 1])
+def test_of_columns_that_say_the_same_one_is_proposed(wrong: int) -> None:
+    names = [f"name {number % 30}" for number in range(600)]
+    names[:wrong] = ["name 1"] * wrong
+    table = frame().assign(person_id=1000 + np.arange(600) % 30, person=names)
+    checked = check(table)
+    expected = {"person_id", "person"} if wrong else {"person_id"}
+    assert expected == {"person_id", "person"} & set(checked.names("attribute"))
+    said = [finding.values for finding in checked.findings if finding.code == "attribute-said-before"]
+    assert said == ([] if wrong else [{"column": "person", "earlier": "person_id"}])

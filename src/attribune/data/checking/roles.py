@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -181,6 +182,7 @@ def guess_roles(
         roles |= _present_with_label(profiles, roles, target)
     others = [one for one in rest if one.name not in roles]
     roles |= {one.name: _attribute_role(one, target, groups, is_guessed=is_guessed) for one in others}
+    roles |= _said_before([one for one in others if roles[one.name].kind == "categorical"])
     proposed = [one.name for one in rest if roles[one.name].role == "attribute"]
     roles |= dict.fromkeys(proposed[_MOST_ATTRIBUTES:], RoleOf(role="left out", reason="after many others"))
     if target is not None:
@@ -361,6 +363,18 @@ def _told_together(
     finding = together_finding(usual, label, groups) if usual else None
     role = RoleOf(role="left out", reason="see below", finding=finding)
     return {} if finding is None else dict.fromkeys(finding.values["columns"], role)
+
+
+def _said_before(categories: Sequence[ColumnProfile]) -> dict[str, RoleOf]:
+    """Leave out columns whose values stand one to one for those of an earlier column, as names for numbers."""
+    first: dict[bytes, str] = {}
+    found = {}
+    for one in categories:  # values are numbered in the order of their first rows
+        earlier = first.setdefault(hashlib.sha256(one.spelled.codes).digest(), one.name)
+        if earlier != one.name:
+            finding = Finding("attribute-said-before", {"column": one.name, "earlier": earlier})
+            found[one.name] = RoleOf(role="left out", reason="see below", finding=finding)
+    return found
 
 
 def _finding_of_signs(one: ColumnProfile) -> Finding | None:
