@@ -6,7 +6,6 @@ A terminal, a page, a file and Python say the same of a finding, since all of th
 from __future__ import annotations
 
 import string
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,11 +13,10 @@ import numpy as np
 
 from attribune.core.wording import counted
 from attribune.findings import tables, trainings, verdicts
+from attribune.findings.sentences import Sentences, Values
 from attribune.metrics.metric import metric_info
 
 __all__ = ["CODES", "Finding", "meanings", "said"]
-
-Values = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
@@ -108,7 +106,7 @@ _SAID_ELSEWHERE = {
 }
 """The meanings of findings whose text a report or a task has written."""
 
-_SENTENCES: dict[str, str | Callable[[Values], str]] = {
+_SENTENCES: Sentences = {
     **verdicts.SENTENCES,
     **tables.SENTENCES,
     **trainings.SENTENCES,

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from attribune.core.door import as_argument, as_attribute, as_call
 from attribune.core.wording import counted, listed_counts
+from attribune.findings.sentences import Sentences, Values
 
-Values = Mapping[str, Any]
-
-_SHOWN_CLASSES, _EXAMPLES = 20, 5
+_EXAMPLES = 5
 
 
 def rows_without_text(number: int, first: Sequence[int]) -> str:
@@ -183,7 +181,7 @@ def _nested_columns(values: Values) -> str:
     )
 
 
-SENTENCES: dict[str, str | Callable[[Values], str]] = {
+SENTENCES: Sentences = {
     "few-rows": "there are {rows:,} rows, of which little can be learned: gather at least some hundred",
     "no-column": _no_column,
     "rows-without-label": "{rows:,} rows have no label, and are left out of a training",
@@ -236,4 +234,3 @@ SENTENCES: dict[str, str | Callable[[Values], str]] = {
     "write the numbers alone, and they are compared as numbers",
     "decimal-commas": _decimal_commas,
 }
-"""By code: a sentence, or what makes it of the values."""

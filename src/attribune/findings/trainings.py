@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
-from typing import Any
 
 from attribune.core.door import as_argument
 from attribune.core.wording import counted, listed_counts
-
-Values = Mapping[str, Any]
+from attribune.findings.sentences import Sentences, Values
 
 _SHOWN_CLASSES, _EXAMPLES = 20, 5
 
@@ -131,7 +128,7 @@ def _tags_without_form(values: Values) -> str:
     )
 
 
-SENTENCES: dict[str, str | Callable[[Values], str]] = {
+SENTENCES: Sentences = {
     "rows-read": _rows_read,
     "left-out-without-text": "{rows:# row} without a text left out",
     "left-out-without-label": _without_label,
@@ -155,4 +152,3 @@ SENTENCES: dict[str, str | Callable[[Values], str]] = {
     "answers-not-in-window": "{answers:,} of {rows:,} answers are whole in no window of {window}, and learned as if "
     "there were none: raise max_length",
 }
-"""By code: a sentence, or what makes it of the values."""

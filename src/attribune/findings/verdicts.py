@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from attribune.core.door import as_attributes, as_call
 from attribune.core.wording import counted
+from attribune.findings.sentences import Sentences, Values
 from attribune.metrics.bootstrap import PairedResult
 from attribune.metrics.metric import metric_info
 from attribune.metrics.results import LEAST_ROWS, range_name
 from attribune.metrics.tables import could_be_shown, format_difference
-
-Values = Mapping[str, Any]
-
-_SHOWN_CLASSES, _EXAMPLES = 20, 5
 
 
 def _figure(values: Values) -> str:
@@ -320,7 +316,7 @@ def _calibrated(values: Values) -> str:
     )
 
 
-SENTENCES: dict[str, str | Callable[[Values], str]] = {
+SENTENCES: Sentences = {
     "label-given-away": _given_away,
     "attributes-help": _attributes_help,
     "attributes-hurt": _attributes_hurt,
@@ -360,7 +356,6 @@ SENTENCES: dict[str, str | Callable[[Values], str]] = {
     "try-trained-backbone": "a backbone that is trained as well (backbone.tuning=lora or full; it is frozen)",
     "try-baseline": _take_baseline,
 }
-"""By code: a sentence, or what makes it of the values."""
 
 HEADLINES = {
     "label-given-away": "A column gives the label away.",
