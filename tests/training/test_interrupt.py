@@ -102,12 +102,21 @@ def assert_same(run: Path, undisturbed: Path) -> None:
     assert sorted(os.listdir(run)) == sorted(os.listdir(undisturbed))
 
 
-def moments(changes: int) -> Iterator[int]:
+def moments(changes: int, kills: list[tuple[int, int]], steps: int) -> Iterator[int]:
     """The changes of files before which a training is killed: first while it trains, then anywhere."""
     chance = random.Random(11)
-    yield changes // 9
+    moment = changes // 9
+    yield moment
+    while not _hit_training(kills, steps) and moment > 1:
+        moment //= 2
+        yield moment
     while True:
         yield chance.randint(1, changes)
+
+
+def _hit_training(kills: list[tuple[int, int]], steps: int) -> bool:
+    """Whether, at some kill, some steps were done and some were not."""
+    return any(0 < step < steps for _, step in kills)
 
 
 @pytest.mark.exhaustive
@@ -118,13 +127,13 @@ def test_a_killed_training_comes_to_the_same_weights(tmp_path: Path, trained_run
     outcome = json.loads((undisturbed / "training.json").read_text())
     assert outcome["stopped_early"] == (checks == "steps")
     assert outcome["best_step"] < outcome["steps"]
-    moment = moments(changes)
     kills: list[tuple[int, int]] = []
-    while len(kills) < KILLS:
+    moment = moments(changes, kills, outcome["steps"])
+    while len(kills) < KILLS or not _hit_training(kills, outcome["steps"]):
         number = len(kills)
         run = tmp_path / f"killed-{number}"
         while not (run / "metrics.json").is_file():
-            trouble = FileFault(str(run), at=next(moment)) if len(kills) < KILLS else None
+            trouble = FileFault(str(run), at=next(moment)) if len(kills) < max(KILLS, number + 1) else None
             code = training.start(run, trouble).wait()
             if code == -signal.SIGKILL:
                 kills.append((number, _reached(run)))
@@ -132,7 +141,6 @@ def test_a_killed_training_comes_to_the_same_weights(tmp_path: Path, trained_run
             else:
                 assert code == 0, training.log.read_text()
         assert_same(run, undisturbed)
-    assert any(0 < step < outcome["steps"] for _, step in kills), "some steps were done, and some were not"
     if "ATTRIBUNE_KILLS" in os.environ:
         _record(checks, kills, outcome)
 
