@@ -216,8 +216,8 @@ SENTENCES: Sentences = {
     "columns-say-the-same": "columns {label!r} and {column!r} say the same, each value of one with one value of the "
     "other: {label!r} is taken for the label, and {column!r} is left out, since it tells the answer; if {column!r} is "
     "the label, name it (label)",
-    "attribute-said-before": "columns {earlier!r} and {column!r} say the same, each value of one with one value of the "
-    "other: {column!r} is left out, since a model learns nothing more from it",
+    "attribute-says-nothing-more": "column {column!r} says nothing more than {other!r}, whose values tell its own: it "
+    "is left out",
     "column-tells-label": _tells_label,
     "columns-tell-label": "the numbers of {columns:quoted} together tell the label of {share:.1%} of the rows, as "
     "votes tell the majority: they are left out; name them as attributes if they are known before the label",

@@ -1,4 +1,4 @@
-"""Columns of a table that are nested: each city lies in one state."""
+"""Columns of a table that are nested, as each city lies in one state, or say the same."""
 
 from __future__ import annotations
 
@@ -7,17 +7,42 @@ from collections.abc import Mapping
 import numpy as np
 
 from attribune.data.checking.judgements import told_share
-from attribune.data.checking.profiles import Codes
+from attribune.data.checking.profiles import Codes, joint_codes
 from attribune.findings import Finding
 from attribune.schema.columns import PATH
 
-__all__ = ["nesting_findings"]
+__all__ = ["nesting_findings", "said_by_others"]
 
 _LEAST_SHARE = 0.98  # of the rows, whose lower value has the upper one that it mostly has
 _LEAST_EACH = 2  # lower values of an upper one, on average
 _LEAST_ROWS = 20  # whose lower value has another row: that a value of a single row has one other value says nothing
 _MOST_LEFT = 0.1  # of the rows that the most common upper value gets wrong, those that the lower one gets wrong
 _LOOKED_AT = 100_000  # rows
+_NEARLY_ALL = 0.95
+
+
+def said_by_others(columns: Mapping[str, Codes]) -> dict[str, str]:
+    """Return the columns that say nothing more than another one, each with that other.
+
+    The value of the other tells theirs in every row, and nearly each of their values stands for one of it. Of two that
+    say exactly the same, the first is kept.
+    """
+    sizes = {name: len(np.unique(codes.codes)) for name, codes in columns.items()}
+    kept: list[str] = []
+    found: dict[str, str] = {}
+    for name in sorted(columns, key=lambda one: -sizes[one]):
+        similar = (other for other in kept if sizes[name] >= _NEARLY_ALL * sizes[other])
+        teller = next((other for other in similar if _tells(columns[other], columns[name], sizes[other])), None)
+        if teller is None:
+            kept.append(name)
+        else:
+            found[name] = teller
+    return found
+
+
+def _tells(finer: Codes, coarser: Codes, size: int) -> bool:
+    """Whether rows that share one of so many values of a column share the value of another, or have none."""
+    return int(joint_codes([finer.codes, coarser.codes]).max()) + 1 == size
 
 
 def nesting_findings(columns: Mapping[str, Codes]) -> list[Finding]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -15,6 +14,7 @@ from attribune.core.arrays import DoubleArray, IntArray
 from attribune.data.checking.findings import attribute_finding, leak_finding, presence_finding, together_finding
 from attribune.data.checking.judgements import is_told_by, numbers_the_texts
 from attribune.data.checking.names import ColumnName
+from attribune.data.checking.nesting import said_by_others
 from attribune.data.checking.profiles import ColumnProfile, are_stars, number_codes
 from attribune.data.checking.whole_numbers import LONG, NumberKind, explained_by_size, kind_of_numbers, numbers_of
 from attribune.data.text_files import UNNAMED
@@ -182,9 +182,12 @@ def guess_roles(
         roles |= _present_with_label(profiles, roles, target)
     others = [one for one in rest if one.name not in roles]
     roles |= {one.name: _attribute_role(one, target, groups, is_guessed=is_guessed) for one in others}
-    roles |= _said_before([one for one in others if roles[one.name].kind == "categorical"])
     proposed = [one.name for one in rest if roles[one.name].role == "attribute"]
     roles |= dict.fromkeys(proposed[_MOST_ATTRIBUTES:], RoleOf(role="left out", reason="after many others"))
+    categories = {one.name: one.spelled for one in others if roles[one.name].kind == "categorical"}
+    for name, other in said_by_others(categories).items():
+        finding = Finding("attribute-says-nothing-more", {"column": name, "other": other})
+        roles[name] = RoleOf(role="left out", reason="see below", finding=finding)
     if target is not None:
         roles |= _told_together([one for one in others if roles[one.name].role == "attribute"], target, groups)
     return {one.name: roles[one.name] for one in profiles}
@@ -363,18 +366,6 @@ def _told_together(
     finding = together_finding(usual, label, groups) if usual else None
     role = RoleOf(role="left out", reason="see below", finding=finding)
     return {} if finding is None else dict.fromkeys(finding.values["columns"], role)
-
-
-def _said_before(categories: Sequence[ColumnProfile]) -> dict[str, RoleOf]:
-    """Leave out columns whose values stand one to one for those of an earlier column, as names for numbers."""
-    first: dict[bytes, str] = {}
-    found = {}
-    for one in categories:  # values are numbered in the order of their first rows
-        earlier = first.setdefault(hashlib.sha256(one.spelled.codes).digest(), one.name)
-        if earlier != one.name:
-            finding = Finding("attribute-said-before", {"column": one.name, "earlier": earlier})
-            found[one.name] = RoleOf(role="left out", reason="see below", finding=finding)
-    return found
 
 
 def _finding_of_signs(one: ColumnProfile) -> Finding | None:

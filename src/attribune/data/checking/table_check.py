@@ -64,6 +64,7 @@ _KINDS = ("categorical", "multi_label", "number")  # in the order of the flags
 _SHOWN = 40  # columns, and classes, in the tables that are printed
 _MOST_COLUMNS = 10_000
 _ENOUGH_ROWS = 100
+_OF_ALL = 0.95  # rows with a time: one that more rows lack is not that of the row, as the birthday of its author
 _SAMPLE = 10_000  # dates that tell their format
 _LEAST_KNOWN = 0.02
 _BESIDE_OTHERS = 2  # distance of a name that has the word for a label beside other words
@@ -462,9 +463,11 @@ def _findings(
         yield Finding("class-words", {"column": label.name, "words": label.no_values})
     yield from text_findings(table, found.texts, found.groups)
     yield from leaks
-    dates = [dates_finding(one.name, one.codes.values.slice(0, _SAMPLE).to_pylist()) for one in found.with_role("time")]
-    if is_split:
-        yield from (time_split_finding(one.values["column"]) for one in dates if one.values["formats"] == [""])
+    times = found.with_role("time")
+    dates = [dates_finding(one.name, one.codes.values.slice(0, _SAMPLE).to_pylist()) for one in times]
+    for one, date in zip(times, dates, strict=True):
+        if is_split and date.values["formats"] == [""] and one.present >= _OF_ALL * one.rows:
+            yield time_split_finding(one.name)
     yield from dates
     numbers = [one for one in found.read.values() if one is label or found.roles[one.name].kind == "number"]
     for one in (one for one in numbers if one.odd):

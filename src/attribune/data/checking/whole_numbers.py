@@ -1,7 +1,7 @@
 """Whether the whole numbers of a column are names, such as those of raters and shops, or amounts, such as ages.
 
-Long numbers are names, and so are those of a column that is called one of ids. Else three questions, each of the values
-alone, whatever the column is called and in whatever language:
+Long numbers are names, unless the column is called an amount, and so are those of a column that is called one of ids.
+Else three questions, each of the values alone, whatever the column is called and in whatever language:
 
 1. Are amounts likely to be like this? Amounts are spread smoothly: neighbours are about as frequent, and no number far
    from all others recurs, unless it is a round one. Frequencies of names have nothing to do with their numbers.
@@ -36,8 +36,8 @@ LONG = 1e8
 """Whole numbers from here on count nothing of a text."""
 _AMOUNTS = re.compile(
     r"(^|_)(age|year|price|cost|income|salary|amount|count|num|n|number_of|score|ratings?|stars?|lat|latitude|lon|lng|"
-    r"longitude|length|size|height|weight|width|duration|minutes|hours?|days?|percent|distance|temperature|words|"
-    r"votes?|likes|followers)($|_)"
+    r"longitude|length|size|height|weight|width|duration|seconds|minutes|hours?|days?|percent|distance|temperature|words|"
+    r"votes?|likes|followers|views|revenue|sales|budget|gross|population)($|_)"
 )
 
 
@@ -87,10 +87,11 @@ def kind_of_numbers(name: str, codes: Codes, *, texts: IntArray | None, label: C
         return NumberKind(kind="number", reason="there are fractions")
     if (numbers < 0).sum() > 1:  # one alone stands for a missing value
         return NumberKind(kind="number", reason="there are negative ones")
+    is_amount = _AMOUNTS.search(ColumnName(name).plain) is not None
     if ColumnName(name).is_of_ids:
         return NumberKind(kind="categorical", reason="its name is that of ids")
     if len(numbers) and np.nanmin(numbers) >= LONG:
-        return NumberKind(kind="categorical", reason=f"all are {LONG:,.0f} or more, as ids are")
+        return _kind_of_long(is_amount=is_amount)
     known = np.flatnonzero(np.abs(row_numbers(codes)) <= _LARGEST)  # not NaN, nor infinite
     rows = numbers[codes.codes[known]]
     groups = None if texts is None else texts[known]
@@ -106,9 +107,15 @@ def kind_of_numbers(name: str, codes: Codes, *, texts: IntArray | None, label: C
         return tried
     if shape.kind:
         return shape
-    if _AMOUNTS.search(name.lower()):
+    if is_amount:
         return NumberKind(kind="number", reason="the values leave it open, and the name is that of an amount")
     return NumberKind(kind="categorical", reason="all are about as frequent, as numbers that somebody gave out")
+
+
+def _kind_of_long(*, is_amount: bool) -> NumberKind:
+    if is_amount:
+        return NumberKind(kind="number", reason="its name is that of an amount")
+    return NumberKind(kind="categorical", reason=f"all are {LONG:,.0f} or more, as ids are")
 
 
 def _shape_of(rows: DoubleArray) -> NumberKind:
