@@ -28,6 +28,8 @@ def written(template: str) -> list[str]:
         ("%Y/%m/%d %H:%M UTC", None),
         ("%Y-%m-%dT%H:%MZ", "iso"),
         ("%d.%m.%Y %H:%M", None),
+        ("%d-%m-%Y %H.%M", None),
+        ("%d/%m/%Y %Hh%M", None),
         ("%d/%m/%Y %H:%M:%S.000 %z", "day-first"),
         ("%m/%d/%Y, %I:%M %p", None),
         ("%m-%d-%Y %H:%M GMT", "month-first"),

@@ -46,7 +46,8 @@ _SETTING = "data.split.date_format"
 _ISO_EXAMPLE = "an ISO date such as 2024-05-31"
 _NUMERIC_DATE = re.compile(
     r"(?P<first>\d{1,2})(?P<mark>[./-])(?P<second>\d{1,2})(?P=mark)(?P<year>\d{4})"
-    r"(?:,?[ T](?P<hour>\d{1,2}):(?P<minute>\d{2})(?::(?P<second_of_minute>\d{2})(?P<fraction>\.\d{1,6})?)?"
+    r"(?:,?[ T](?P<hour>\d{1,2})(?P<colon>[:.h])(?P<minute>\d{2})"
+    r"(?:(?P=colon)(?P<second_of_minute>\d{2})(?P<fraction>\.\d{1,6})?)?"
     r"(?: ?(?P<half>[AaPp][Mm]))?(?: ?(?P<zone>Z|UTC|GMT|[+-]\d{2}:?\d{2}))?)?"
 )
 _ISO_VARIANT = re.compile(r"(?P<year>\d{4})(?P<mark>[./-])(?P<month>\d{2})(?P=mark)(?P<day>\d{2})(?P<rest>.*)")
