@@ -266,13 +266,22 @@ def test_names_are_known_in_each_language(meaning: Any, languages: dict[str, str
             ["Kundenbewertung", "Étiquettes", "Valoración del cliente", "is_spam", "isSpam"],
             ["yearly", "denoted"],
         ),
-        ("id", ["KundenNr", "Auftragsnummer"], []),
-        ("text", ["Bewertungstext", "Reseñas"], ["title_length"]),
+        ("label", ["Score1", "label_2"], ["1"]),
+        ("id", ["KundenNr", "Auftragsnummer", "TurkId3"], []),
+        ("text", ["Bewertungstext", "Reseñas", "comment2"], ["title_length"]),
         ("time", [], ["days"]),
     ],
 )
 def test_accents_compounds_and_plurals_are_read(meaning: Any, says: list[str], does_not: list[str]) -> None:
     assert [name for name in (*says, *does_not) if ColumnName(name).means(meaning)] == says
+
+
+def test_a_numbered_name_is_the_last_to_be_the_label() -> None:
+    scores = np.random.default_rng(0).integers(1, 6, (200, 3)) * [1, 1, 2]
+    table = pd.DataFrame(scores, columns=["score1", "score2", "mean_score"])
+    checked = check(table.assign(text=[f"this is the text of number {row}" for row in range(200)]))
+    assert checked.names("label") == ["mean_score"]
+    assert {one.values["column"] for one in checked.findings if one.code == "named-as-label"} == {"score1", "score2"}
 
 
 @pytest.mark.parametrize("columns", [["product", "sentiment"], ["product", "zz"], ["zz", "product"]])

@@ -100,6 +100,8 @@ def test_honest_numbers_are_kept() -> None:
         ("ts", 1_600_000_000 + PLACES * 977, "time"),
         ("day", DAYS.strftime("%Y%m%d"), "time"),
         ("posted", DAYS.strftime("%d %b %Y"), "time"),
+        ("reviewTime", [f"{one:%m} {one.day}, {one:%Y}" for one in DAYS], "time"),
+        ("tweeted", DAYS.strftime("%d-%m-%Y 11.35"), "time"),
         ("mailed", DAYS.strftime("%a, %d %b %Y 01:02:03 +0000"), "time"),
         ("gemacht", DAYS.strftime("%Y\u5e74%m\u6708%d\u65e5"), "time"),
     ],

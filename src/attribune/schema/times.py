@@ -61,7 +61,13 @@ _YEAR = "\u5e74"  # the sign behind a year in Chinese and Japanese, before those
 _WRITTEN = (
     *("%d %b %Y", "%b %d, %Y", "%b %d %Y", "%d-%b-%Y", "%d-%b-%y", "%b %Y", "%A, %b %d, %Y"),
     *("%d %b %Y %H:%M", "%d %b %Y %H:%M:%S", "%b %d, %Y %H:%M", "%b %d, %Y %H:%M:%S", "%b %d, %Y %I:%M %p"),
-    *("%a, %d %b %Y %H:%M:%S %z", "%d %b %Y %H:%M:%S %z", "%a %b %d %H:%M:%S %z %Y", "%a %b %d %H:%M:%S %Y"),
+    *(
+        "%m %d, %Y",
+        "%a, %d %b %Y %H:%M:%S %z",
+        "%d %b %Y %H:%M:%S %z",
+        "%a %b %d %H:%M:%S %z %Y",
+        "%a %b %d %H:%M:%S %Y",
+    ),
     f"%Y{_YEAR}%m\u6708%d\u65e5",
 )
 """Formats that are found by themselves, since each can be read in one way alone; ``%b`` reads whole names, too."""
@@ -73,7 +79,7 @@ _MONTH = re.compile(
 _UTC = re.compile(r" ?(GMT|UTC)$| \((GMT|UTC)\)$")
 _SHORT = tuple(one.replace(".", mark) for mark in "./-" for one in ("%d.%m.%y", "%m.%d.%y", "%y.%m.%d"))
 """Formats with a year of two digits, of which more than one may read a date."""
-_LIKELY = re.compile(rf"{_MONTH.pattern}|{_YEAR}|\d[./-]\d", re.IGNORECASE)
+_LIKELY = re.compile(rf"{_MONTH.pattern}|{_YEAR}|\d[./-]\d|\d, \d{{4}}$", re.IGNORECASE)
 _LONGEST = 50  # characters of a date
 _SINCE_1970 = {"seconds": (_SECONDS, 1_000_000), "milliseconds": (_MILLISECONDS, 1_000)}  # range, microseconds of one
 

@@ -120,19 +120,22 @@ class ColumnName:
 
     def __init__(self, name: str) -> None:
         self.plain = _plain(name)
+        self._words = re.sub(r"(?<=[^\W\d_])_?\d+$", "", self.plain)  # score1 is a score
 
     def means(self, meaning: Meaning) -> bool:
         """Whether it says that the column is one of these."""
-        return _PATTERNS[meaning].search(self.plain) is not None
+        return _PATTERNS[meaning].search(self._words) is not None
 
     @property
     def is_of_ids(self) -> bool:
         """Whether it ends with the word for an id, which names a thing, as numbers of rows do not."""
-        return re.search(_ID, self.plain) is not None
+        return re.search(_ID, self._words) is not None
 
     def distance(self, meaning: Meaning) -> int:
-        """How far it is from a meaning: 0 for the English word alone, 1 for another one, 2 for one beside others."""
+        """How far it is from a meaning: 0 for the English word, 1 for another one, 2 beside others, 3 for one of many."""
         words = NAMES[meaning]
+        if self._words != self.plain:
+            return 3
         if self.plain in _plurals(words["en"]):
             return 0
         return 1 if any(self.plain in _plurals(_plain(listed)) for listed in words.values()) else 2
