@@ -132,7 +132,7 @@ class ColumnName:
         return re.search(_ID, self._words) is not None
 
     def distance(self, meaning: Meaning) -> int:
-        """How far it is from a meaning: 0 for the English word, 1 for another one, 2 beside others, 3 for one of many."""
+        """How far it is from a meaning: 0 for the English word, 1 for another, 2 beside others, 3 for one of many."""
         words = NAMES[meaning]
         if self._words != self.plain:
             return 3
