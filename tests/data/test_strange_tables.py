@@ -13,10 +13,11 @@ import pandas as pd
 import pytest
 from datasets import Dataset
 
-from attribune import check, read_table
+from attribune import MultiLabel, Schema, check, read_table
 from attribune.data.texts import listed_text
-from attribune.errors import ConfigError, RowError
+from attribune.errors import ConfigError, DataError, RowError
 from attribune.schema.times import date_format_of, read_times
+from attribune.tasks import Classification
 
 TEXTS = [f"the room was number {number} of ours" for number in range(300)]
 PLACES = np.arange(300)
@@ -182,6 +183,34 @@ def test_lists_are_profiled_and_objects_are_named(tmp_path: Path) -> None:
     assert labels.classes == {"s0": 150, "s1": 150, "t0": 100, "t1": 100, "t2": 100}
     joined = check(rows[["text"]].assign(tags=rows["tags"].map("|".join)), label="tags")
     assert joined.classes == labels.classes
+
+
+@pytest.mark.parametrize("spell", [repr, json.dumps])
+def test_lists_that_are_spelled_out_are_lists(spell: Callable[[list[str]], str]) -> None:
+    chance = np.random.default_rng(5)
+    lists = [
+        chance.choice(["Action", "Sci-Fi", "Don't look"], 1 + place % 3, replace=False).tolist() for place in PLACES
+    ]
+    table = pd.DataFrame(
+        {
+            "text": TEXTS,
+            "stars": STARS,
+            "genres": list(map(spell, lists)),
+            "steps": [spell([f"boil {place} eggs for a while", f"peel {place} of them"]) for place in PLACES],
+            "measures": [str([place / 7, 1.0, place]) for place in PLACES.tolist()],
+        }
+    )
+    checked = check(table)
+    assert checked.arguments["attributes"] == [MultiLabel("genres")]
+    assert checked.names("text") == ["text", "steps"]
+    assert checked.names("left out") == ["measures"]
+    fitted = Schema.fit(table, checked.arguments["attributes"])
+    assert {*fitted["genres"].values} == {"Action", "Sci-Fi", "Don't look"}
+    assert check(table, label="genres").arguments["task"] == {"kind": "classification", "multi_label": True}
+    with pytest.raises(DataError, match=r"attribute 'genres'.*leave the separator out \(MultiLabel\('genres'\)\)"):
+        Schema.fit(table, [MultiLabel("genres", separator=",")])
+    with pytest.raises(DataError, match=r"the labels spell out lists.*leave task\.separator out"):
+        Classification.fit([table["genres"].tolist()], multi_label=True, separator=",")
 
 
 def test_numbers_that_add_up_to_the_label_are_left_out() -> None:

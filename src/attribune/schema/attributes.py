@@ -27,6 +27,7 @@ from attribune.schema.columns import (
     list_cells,
     number_of,
     path_cells,
+    refuse_split_lists,
     single_cells,
     words_of_none,
 )
@@ -415,6 +416,9 @@ class AttributeFitter:
             )
         if isinstance(self._spec, Numeric):
             return self._binned(self._spec, start)
+        if isinstance(self._spec, MultiLabel) and self._spec.separator is not None:
+            cure = f"leave the separator out ({as_attribute('multi_label', self._spec.name)})"
+            refuse_split_lists(self._values, what=f"attribute {self._spec.name!r}: the cells", cure=cure)
         if self._spec.unseen == "hash":
             return self._hashed(self._spec, start)
         return self._listed(self._spec, start)

@@ -49,6 +49,7 @@ __all__ = [
     "other_spellings",
     "path_cells",
     "path_columns",
+    "refuse_split_lists",
     "require_columns",
     "single_cells",
     "whole_columns",
@@ -59,6 +60,8 @@ MISSING: tuple[str, ...] = ("", "nan", "NaN", "null", "NULL", "None", "N/A", "NA
 """Texts that mean *no value* unless a recipe says otherwise."""
 NO_NUMBER: tuple[str, ...] = ("n/a", "none", "NONE", "-", "--", "?")
 """Texts that mean *no value* also where there are numbers or times, whose values are never written so."""
+
+_PART_OF_LIST = re.compile(r"""\[?\s*(['"]).*\1\s*\]?""", re.DOTALL)
 
 PATH = " > "
 """Between the columns of a hierarchy, and between the levels of its values, such as ``US > Illinois > Springfield``."""
@@ -482,6 +485,21 @@ def list_cells(
     cells = _cells(flat, rows, len(array), missing=missing, column=column, first_row=first_row)
     rows, codes = distinct_pairs(cells.rows, cells.codes)
     return cells._replace(rows=rows, codes=codes)
+
+
+def refuse_split_lists(parts: Mapping[str, int], *, what: str, cure: str) -> None:
+    """Raise a DataError if the parts of split texts are those of lists, as JSON or Python writes them.
+
+    Args:
+        parts: how often each occurs.
+        what: whose texts they are.
+    """
+    of_lists = [part for part in parts if _PART_OF_LIST.fullmatch(part)]
+    if of_lists and 2 * sum(parts[part] for part in of_lists) > sum(parts.values()):
+        raise DataError(
+            f"{what} spell out lists, of which a separator makes values such as {of_lists[0]!r:.60}: {cure}, and they "
+            "are read as lists"
+        )
 
 
 def path_cells(array: pa.Array, *, missing: frozenset[str], column: str, first_row: int) -> Cells:

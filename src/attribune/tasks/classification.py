@@ -18,7 +18,7 @@ from attribune.metrics import formulas as metric
 from attribune.metrics.metric import Metric
 from attribune.schema.columns import MISSING, canonical
 from attribune.tasks.base import Decoded, ScoreBy, Task, check_metrics, checked_logits
-from attribune.tasks.codecs import ClassCodec, One, Several, Shares, refuse_distributions
+from attribune.tasks.codecs import ClassCodec, One, Several, Shares
 from attribune.tasks.labels import (
     Column,
     Flag,
@@ -142,8 +142,7 @@ class Classification(Task):
         options |= {"missing": missing}
         codec = _codec(known, options)
         texts = codec.names(label_columns[0])
-        if isinstance(codec, One):
-            refuse_distributions(texts)
+        codec.check_names(texts)
         names = known or sorted_classes(texts, of="the label column", least=least)
         task = cls(classes=names, positive=positive, score_by=score_by, **options)  # type: ignore[arg-type]
         if class_weights == "balanced":

@@ -26,7 +26,7 @@ from attribune.findings import Finding
 from attribune.metrics import formulas
 from attribune.metrics.distributions import distribution_metrics
 from attribune.metrics.metric import Metric
-from attribune.schema.columns import canonical, json_value
+from attribune.schema.columns import canonical, json_value, refuse_split_lists
 from attribune.tasks.labels import (
     UNSEEN,
     Column,
@@ -208,6 +208,9 @@ class ClassCodec(LabelCodec, ABC):
     def names(self, column: Column) -> list[str | None]:
         """Return the names of classes in the cells of a column, None for a missing one."""
 
+    def check_names(self, names: Sequence[str | None]) -> None:
+        """Raise a DataError for names of classes that are none, but what other tasks or settings read."""
+
     def unseen(self, columns: Sequence[Column]) -> Counter[str]:
         """Count the names that are not among the classes."""
         return unknown(self.names(columns[0]), self.classes)
@@ -290,6 +293,10 @@ class One(ClassCodec):
     def names(self, column: Column) -> list[str | None]:
         """Return the text of each cell."""
         return self._texts(column, 1)
+
+    def check_names(self, names: Sequence[str | None]) -> None:
+        """Refuse distributions over classes."""
+        refuse_distributions(names)
 
     def _texts(self, column: Column, first_row: int) -> list[str | None]:
         return label_texts(column, missing=self.missing, known=self.classes, first_row=first_row)
@@ -377,6 +384,12 @@ class Several(ClassCodec):
     def names(self, column: Column) -> list[str | None]:
         """Return the labels of all cells; those of missing ones are left out."""
         return [label for cell in self._lists(column, 1) for label in cell or ()]
+
+    def check_names(self, names: Sequence[str | None]) -> None:
+        """Refuse parts of lists that were split at the separator."""
+        if self.separator is not None:
+            parts = Counter(filter(None, names))
+            refuse_split_lists(parts, what="the labels", cure="leave task.separator out")
 
     def _lists(self, column: Column, first_row: int) -> list[list[str] | None]:
         return label_lists(

@@ -13,7 +13,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from attribune.core.arrays import IntArray
-from attribune.schema.columns import MISSING, NO_NUMBER, canonical, list_cells, single_cells, words_of_none
+from attribune.errors import RowError
+from attribune.schema.columns import MISSING, NO_NUMBER, Cells, canonical, list_cells, single_cells, words_of_none
 from attribune.schema.times import times_among
 from attribune.tasks.labels import label_number, number_of, scales_of
 
@@ -38,9 +39,12 @@ _WITHOUT_SPACES = r"[\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}]"
 _SIGNS_PER_WORD = 2  # of these scripts, on average
 _NUMBER = r"^\s*[+-]?((0|[1-9]\d*)(\.\d*)?|\.\d+)([eE][+-]?\d+)?\s*$"  # zeros in front are those of a code
 _OBJECT = r"^\s*(\[\s*)?\{\s*\".*\}\s*\]?\s*$"  # as JSON writes it, or a list of them
+_MEASURES = r"^\s*\[[-+\d.eE,\s]*\]\s*$"  # a list of numbers
+_LIST = r"""(?s)^\[\s*(['"].*['"]\s*)?\]$"""  # a list of texts
 _FIRST_DATE, _LAST_DATE = 1900_01_01, 2100_12_31  # as they are written without marks
 _SEPARATORS = ("|", ";", ",")
 _LONGEST_LIST = 200  # mean characters of a cell
+_LONGEST_PART = 30  # and of a part
 _LONGEST_NUMBER = 40  # and of a number or a time
 _SAMPLE = 200  # values that are tried as dates
 _MOST = 0.95  # of the values: as good as all
@@ -214,6 +218,9 @@ def profile_column(name: str, column: pa.ChunkedArray, *, missing: Sequence[str]
         return _nested(name, column, missing=missing)
     if not len(codes.values):
         return ColumnProfile(kind="other", **common)
+    lists = _spelled_lists(column, codes, missing=missing)
+    if lists is not None:
+        return _of_lists(name, lists)
     if pa.types.is_date(kind) or pa.types.is_timestamp(kind):
         return ColumnProfile(kind="time", **common)
     return ColumnProfile(**common, **_of_values(codes))
@@ -227,22 +234,46 @@ def _nested(name: str, column: pa.ChunkedArray, *, missing: Sequence[str]) -> Co
     if not is_list or pa.types.is_nested(inner) or pa.types.is_floating(inner):
         none = column_codes(column)
         return ColumnProfile(name=name, kind="other", codes=none, spelled=none, missing=column.null_count, once=0)
-    found = _list_codes(column, missing=words_of_none(missing))
+    return _of_lists(name, _list_cells(column, missing=missing))
+
+
+def _list_cells(column: pa.ChunkedArray, *, missing: Sequence[str]) -> Cells:
+    array = column.combine_chunks()
+    array = pa.concat_arrays(array.chunks) if isinstance(array, pa.ChunkedArray) else array
+    words = frozenset(words_of_none(missing))
+    return list_cells(array, separator=None, missing=words, column="a column", first_row=1)
+
+
+def _spelled_lists(column: pa.ChunkedArray, codes: Codes, *, missing: Sequence[str]) -> Cells | None:
+    """Return the cells of texts that spell out lists, of values that recur; None for other texts."""
+    if not (pa.types.is_string(column.type) or pa.types.is_large_string(column.type)):
+        return None
+    is_list = pc.match_substring_regex(codes.values, _LIST).to_numpy(zero_copy_only=False)
+    if not is_list.all():
+        return None
+    try:
+        cells = _list_cells(column, missing=missing)
+    except RowError:  # such as [sic]
+        return None
+    lengths = [len(text) for text in cells.texts]
+    recur = len(lengths) < min(len(codes.values), len(cells.codes) / 2)
+    return cells if recur and np.mean(lengths) <= _LONGEST_PART else None
+
+
+def _of_lists(name: str, cells: Cells) -> ColumnProfile:
+    found = _list_codes(cells)
     absent, once = int((found.codes < 0).sum()), int((found.counts == 1).sum())
     return ColumnProfile(name=name, kind="list", codes=found, spelled=found, missing=absent, once=once)
 
 
-def _list_codes(column: pa.ChunkedArray, *, missing: Sequence[str]) -> Codes:
+def _list_codes(cells: Cells) -> Codes:
     """Number lists (rows,) with the same values in any order, by the sum of a random number for each value."""
-    array = column.combine_chunks()
-    array = pa.concat_arrays(array.chunks) if isinstance(array, pa.ChunkedArray) else array
-    cells = list_cells(array, separator=None, missing=frozenset(missing), column="a column", first_row=1)
     rows, parts = np.asarray(cells.rows), np.asarray(cells.codes)
     marks = np.random.default_rng(0).integers(1, 2**62, len(cells.texts))
-    sums = np.zeros(len(column), dtype=np.int64)
+    sums = np.zeros(cells.height, dtype=np.int64)
     np.add.at(sums, rows, marks[parts])
     filled = np.unique(rows)
-    codes = np.full(len(column), -1, dtype=np.int64)
+    codes = np.full(cells.height, -1, dtype=np.int64)
     _, first, inverse = np.unique(sums[filled], return_index=True, return_inverse=True)
     codes[filled] = inverse
     starts, ends = (np.searchsorted(rows, filled[first], side) for side in ("left", "right"))
@@ -270,7 +301,7 @@ def _of_values(codes: Codes) -> dict[str, Any]:
         sample = values.slice(0, _SAMPLE).to_pylist()
         if times_among(sample) >= _MOST * len(sample):
             return {"kind": "time"}
-    is_object = pc.match_substring_regex(values, _OBJECT).to_numpy(zero_copy_only=False)
+    is_object = pc.match_substring_regex(values, f"{_OBJECT}|{_MEASURES}").to_numpy(zero_copy_only=False)
     if counts[is_object].sum() >= _MOST * rows:
         return {"kind": "other"}
     spaces, signs = (
@@ -298,7 +329,7 @@ def _separator(values: pa.Array, counts: IntArray, rows: int) -> str | None:
         cells = pc.split_pattern(values, separator)
         parts = pc.utf8_trim_whitespace(pc.list_flatten(cells))
         distinct = pc.count_distinct(parts).as_py()
-        short = pc.mean(pc.utf8_length(parts)).as_py() <= 30
+        short = pc.mean(pc.utf8_length(parts)).as_py() <= _LONGEST_PART
         is_list = separator != "," or _are_lists(cells, parts)
         if short and is_list and distinct < min(len(values), len(parts) / 2):
             return separator
