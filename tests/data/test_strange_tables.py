@@ -55,6 +55,16 @@ def test_what_is_known_with_the_label_is_left_out_whatever_its_form(
     assert checked.names("attribute") == ["plan"]
 
 
+def test_texts_are_kept_of_which_every_one_is_of_one_label() -> None:
+    texts = {
+        "praise": each(lambda place: TEXTS[place], lambda _: None),
+        "blame": each(lambda _: None, TEXTS.__getitem__),
+    }
+    rows = pd.DataFrame({**texts, "user": PLACES % 7, "label": IS_LEFT})
+    checked = check(rows.assign(called=each(lambda _: "2024-05-06 07:08", lambda _: None)))
+    assert (checked.names("text"), checked.names("left out")) == ([*texts], ["called"])
+
+
 def test_votes_tell_the_majority_and_a_text_may_have_its_label_in_it() -> None:
     votes = np.random.default_rng(0).multinomial(3, [0.2, 0.5, 0.3], 300)
     rows = pd.DataFrame({**dict(zip("abc", votes.T, strict=True)), "class": votes.argmax(1), "tweet": TEXTS})
@@ -131,6 +141,8 @@ def test_the_name_decides_where_the_values_of_numbers_leave_it_open(name: str, k
         ({"stars": PLACES % 4}, "ordinal"),
         ({"rating": 1 + PLACES % 9 / 2}, "ordinal"),
         ({"score": 20 * (1 + PLACES % 5)}, "ordinal"),
+        ({"score": np.array([1, 2, 4, 5])[PLACES % 4]}, "ordinal"),
+        ({"score": np.array([1, 5, 100])[PLACES % 3]}, "classification"),
         ({"rating": STARS, "discount": [f"{place % 3} %" for place in PLACES]}, "ordinal"),
         ({"label": [f"class {place % 70}" for place in PLACES]}, "classification"),
         ({"评分": STARS}, "ordinal"),
