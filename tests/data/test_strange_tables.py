@@ -65,6 +65,23 @@ def test_texts_are_kept_of_which_every_one_is_of_one_label() -> None:
     assert (checked.names("text"), checked.names("left out")) == ([*texts], ["called"])
 
 
+@pytest.mark.parametrize(
+    ("name", "made", "left_out"),
+    [
+        ("clean_text", lambda text: text.replace("was ", ""), "clean_text"),
+        ("embed", lambda text: f"<div class='one'><p>{text.upper()}</p></div>", "embed"),
+        ("text_reply", lambda text: f"no, {text.replace('ours', 'yours, not his or hers')}", None),
+        ("other", str.upper, None),
+    ],
+)
+def test_texts_that_repeat_others_are_left_out(name: str, made: Callable[[str], str], left_out: str | None) -> None:
+    checked = check(pd.DataFrame({name: list(map(made, TEXTS)), "text": TEXTS, "stars": STARS}))
+    assert checked.names("text") == [one for one in (name, "text") if one != left_out]
+    assert [one.values["column"] for one in checked.findings if one.code == "text-repeats"] == (
+        [left_out] if left_out else []
+    )
+
+
 def test_votes_tell_the_majority_and_a_text_may_have_its_label_in_it() -> None:
     votes = np.random.default_rng(0).multinomial(3, [0.2, 0.5, 0.3], 300)
     rows = pd.DataFrame({**dict(zip("abc", votes.T, strict=True)), "class": votes.argmax(1), "tweet": TEXTS})

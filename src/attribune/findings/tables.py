@@ -216,6 +216,8 @@ SENTENCES: Sentences = {
     "columns-say-the-same": "columns {label!r} and {column!r} say the same, each value of one with one value of the "
     "other: {label!r} is taken for the label, and {column!r} is left out, since it tells the answer; if {column!r} is "
     "the label, name it (label)",
+    "text-repeats": "column {column!r} has the words of {other!r} again, and is left out; name both as texts if it "
+    "tells more",
     "attribute-says-nothing-more": "column {column!r} says nothing more than {other!r}, whose values tell its own: it "
     "is left out",
     "column-tells-label": _tells_label,

@@ -1,24 +1,72 @@
-"""Rows that say the same twice, or two things of the same text, and texts that stand for none.
+"""Rows and columns that say the same twice, rows that say two things of a text, and texts that stand for none.
 
 Shapes: n rows.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
+from itertools import permutations
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from attribune.core.arrays import IntArray
+from attribune.data.checking.names import ColumnName
 from attribune.data.checking.profiles import ColumnProfile, column_codes, joint_codes
 from attribune.data.id_lists import numbered
 from attribune.data.selection import placeholder_finding, placeholder_texts
 from attribune.findings import Finding
 from attribune.schema.reports import FIRST_ROWS
 
-__all__ = ["copy_findings", "text_findings"]
+__all__ = ["copy_findings", "repeated_texts", "text_findings"]
+
+_SAMPLE = 200  # rows
+_LEAST_ROWS = 20
+_NEARLY_ALL = 0.95
+_MOST_OTHER = 0.1  # of the words of a text, those that the other one has not
+_TAG = re.compile(r"<[^<>]+>")
+_PREPARED = re.compile(r"(^|_)(clean(ed)?|(pre_?)?processed|normali[sz]ed|lower(ed)?|html|raw)($|_)")
+
+
+def repeated_texts(columns: Sequence[ColumnProfile]) -> dict[str, str]:
+    """Return the columns of texts that repeat another one, each with that other.
+
+    They are texts that were prepared, such as ``clean_text`` beside ``text``, whose words the other one has, or pages
+    with marks that show the other one. Two texts that somebody compares may have the same words, too: so the names have
+    to say that one was made of the other.
+    """
+    found: dict[str, str] = {}
+    for whole, part in permutations(columns, 2):
+        if {whole.name, part.name} & {*found, *found.values()}:
+            continue
+        rows = np.flatnonzero((whole.codes.codes >= 0) & (part.codes.codes >= 0))
+        chosen = rows[:: max(1, len(rows) // _SAMPLE)]
+        wholes, parts = (
+            [str(one.codes.values[int(code)]) for code in one.codes.codes[chosen]] for one in (whole, part)
+        )
+        is_page = np.mean([_TAG.search(text) is not None for text in wholes] or [0]) >= _NEARLY_ALL
+        if len(chosen) < _LEAST_ROWS or not (is_page or _was_prepared(whole.name, part.name)):
+            continue
+        within = [_is_within(one, other) for one, other in zip(parts, wholes, strict=True)]
+        if np.mean(within) >= _NEARLY_ALL:
+            found |= {whole.name: part.name} if is_page else {part.name: whole.name}
+    return found
+
+
+def _was_prepared(name: str, other: str) -> bool:
+    """Whether the names of two columns say that one was made of the other."""
+    plain = [ColumnName(one).plain for one in (name, other)]
+    words, others = ({*one.split("_")} for one in plain)
+    return words < others or others < words or any(map(_PREPARED.search, plain))
+
+
+def _is_within(part: str, whole: str) -> bool:
+    """Whether a text has hardly any word that another one has not."""
+    words, others = ({*re.findall(r"\w+", _TAG.sub(" ", text).casefold())} for text in (part, whole))
+    return len(words - others) <= _MOST_OTHER * len(words)
 
 
 def text_findings(table: pa.Table, texts: Sequence[str], groups: IntArray | None) -> Iterator[Finding]:

@@ -19,7 +19,7 @@ from attribune.core.arguments import as_list, checked_arguments
 from attribune.core.arrays import IntArray
 from attribune.core.door import as_argument, as_attribute, is_command_line
 from attribune.core.wording import listed_counts
-from attribune.data.checking.copies import copy_findings, text_findings
+from attribune.data.checking.copies import copy_findings, repeated_texts, text_findings
 from attribune.data.checking.findings import shared_rows, written_finding
 from attribune.data.checking.judgements import judge_among
 from attribune.data.checking.names import ColumnName
@@ -385,8 +385,10 @@ class _Columns:
         listed = list(profiles.values())
         compared = guess_compared(listed) if not texts and label is None else None
         text_columns = list(chain(*compared.texts.values())) if compared else texts or guess_texts(listed, label=label)
+        repeated = {} if texts or compared else repeated_texts([profiles[name] for name in text_columns])
+        text_columns = [name for name in text_columns if name not in repeated]
         groups = _text_groups([profiles[name] for name in text_columns])
-        others = [one for one in listed if one.name not in text_columns]
+        others = [one for one in listed if one.name not in (*text_columns, *repeated)]
         judge = None if groups is None or compared else judge_among(others, groups)
         if not texts and not compared and label is None:
             label = next((one.name for one in others if guess_preference(text_columns, one) is not None), None)
@@ -410,6 +412,9 @@ class _Columns:
             task = compared
         elif target is not None and not texts:
             task = guess_preference(text_columns, target) or task
+        for name, other in repeated.items():
+            finding = Finding("text-repeats", {"column": name, "other": other})
+            roles[name] = RoleOf(role="left out", reason="see below", finding=finding)
         roles |= {name: _comma_role(name, example) for name, example in _decimal_commas(table, profiles, roles).items()}
         read = {name: as_read(profiles[name], role) for name, role in roles.items()}
         return cls(read=read, roles=roles, texts=text_columns, groups=groups, task=task, judge=judge, layout=layout)
