@@ -526,7 +526,10 @@ def _named_ending(path: Path) -> str:
     if ending is None:
         what = f"{path}: holds {name}, of the" if packed else f"{path}:"
         unknown = f"{what} unknown ending {Path(name).suffix!r}"
-        raise DataError(f"{unknown}: convert the file to one of {', '.join(known)}, or name its format")
+        cure = (
+            f"convert the file to one of {', '.join(known)}, or name its format ({as_argument('file_format', 'tsv')})"
+        )
+        raise DataError(f"{unknown}: {cure}")
     return ending
 
 
