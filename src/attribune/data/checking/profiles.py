@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from attribune.core.arrays import IntArray
+from attribune.core.arrays import DoubleArray, IntArray
 from attribune.errors import RowError
 from attribune.schema.columns import MISSING, NO_NUMBER, Cells, canonical, list_cells, single_cells, words_of_none
 from attribune.schema.times import times_among
@@ -66,6 +66,18 @@ class Codes:
     def counts(self) -> IntArray:
         """Rows of each value, (values,)."""
         return np.bincount(self.codes[self.codes >= 0], minlength=len(self.values))
+
+    @cached_property
+    def numbers(self) -> DoubleArray:
+        """The number of each distinct value, (values,), NaN for one that is none."""
+        return np.array([_number(text) for text in self.values.to_pylist()], dtype=np.float64)
+
+
+def _number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        return float("nan")
 
 
 def arrow_columns(table: datasets.Dataset, names: Sequence[str] | None = None) -> pa.Table:

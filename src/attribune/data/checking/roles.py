@@ -16,7 +16,7 @@ from attribune.data.checking.judgements import is_told_by, numbers_the_texts
 from attribune.data.checking.names import ColumnName
 from attribune.data.checking.nesting import said_by_others
 from attribune.data.checking.profiles import ColumnProfile, are_stars, number_codes
-from attribune.data.checking.whole_numbers import LONG, NumberKind, explained_by_size, kind_of_numbers, numbers_of
+from attribune.data.checking.whole_numbers import LONG, NumberKind, explained_by_size, kind_of_numbers
 from attribune.data.text_files import UNNAMED
 from attribune.findings import Finding
 from attribune.schema.columns import NO_NUMBER
@@ -431,7 +431,7 @@ def guess_task(label: ColumnProfile, *, is_judged: bool = False) -> TaskGuess:
         if label.values > _MANY_CLASSES:
             words += ", which are many: is this the label?"
         return TaskGuess(kind="classification", words=words)
-    numbers = np.unique(numbers_of(number_codes(label.codes)))
+    numbers = np.unique(number_codes(label.codes).numbers)
     numbers = numbers[np.isfinite(numbers)]
     if 3 <= len(numbers) <= _FEW_VALUES and _are_steps(numbers):
         kinds: tuple[str, ...] = ("rating", "ordinal") if is_judged else ("ordinal", "rating")

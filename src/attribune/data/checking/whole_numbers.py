@@ -24,7 +24,7 @@ from attribune.data.checking.judgements import never_twice
 from attribune.data.checking.names import ColumnName
 from attribune.data.checking.profiles import Codes, ColumnProfile
 
-__all__ = ["LONG", "NumberKind", "explained_by_size", "kind_of_numbers", "numbers_of", "row_numbers"]
+__all__ = ["LONG", "NumberKind", "explained_by_size", "kind_of_numbers", "row_numbers"]
 
 _WINDOW = 10  # distinct numbers that follow each other
 _FEW = 100  # distinct numbers, below which a scale can have favourite answers
@@ -56,21 +56,9 @@ class NumberKind:
     is_sure: bool = False
 
 
-def numbers_of(codes: Codes) -> DoubleArray:
-    """Return the number of each distinct value (m,), NaN for a value that is none."""
-    return np.array([_number(value) for value in codes.values.to_pylist()], dtype=np.float64)
-
-
 def row_numbers(codes: Codes) -> DoubleArray:
     """Return the number of each row (n,), NaN where it has none."""
-    return np.append(numbers_of(codes), np.nan)[codes.codes]
-
-
-def _number(text: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        return float("nan")
+    return np.append(codes.numbers, np.nan)[codes.codes]
 
 
 def kind_of_numbers(name: str, codes: Codes, *, texts: IntArray | None, label: ColumnProfile | None) -> NumberKind:
@@ -82,7 +70,7 @@ def kind_of_numbers(name: str, codes: Codes, *, texts: IntArray | None, label: C
         texts: (n,) number of the text of each row, -1 for none.
         label: the label, if there is one.
     """
-    numbers = numbers_of(codes)
+    numbers = codes.numbers
     if np.any(numbers != np.floor(numbers), where=~np.isnan(numbers)):
         return NumberKind(kind="number", reason="there are fractions")
     if (numbers < 0).sum() > 1:  # one alone stands for a missing value
@@ -272,7 +260,7 @@ def _targets(label: ColumnProfile, codes: IntArray) -> DoubleArray | None:
     if len(codes) < 2 * _FOLDS:
         return None
     if label.kind == "number":
-        numbers = numbers_of(label.codes)[codes]
+        numbers = label.codes.numbers[codes]
         finite = np.where(np.isfinite(numbers), numbers, 0.0)[:, None]
         targets = finite / max(float(np.abs(finite).max()), np.finfo(np.float64).tiny)  # of any size
     else:
