@@ -47,7 +47,7 @@ def repeated_texts(columns: Sequence[ColumnProfile]) -> dict[str, str]:
         wholes, parts = (
             [str(one.codes.values[int(code)]) for code in one.codes.codes[chosen]] for one in (whole, part)
         )
-        is_page = np.mean([_TAG.search(text) is not None for text in wholes] or [0]) >= _NEARLY_ALL
+        is_page = np.mean([_TAG.search(text) is not None for text in wholes] or [False]) >= _NEARLY_ALL
         if len(chosen) < _LEAST_ROWS or not (is_page or _was_prepared(whole.name, part.name)):
             continue
         within = [_is_within(one, other) for one, other in zip(parts, wholes, strict=True)]
