@@ -44,6 +44,7 @@ __all__ = [
     "AttentionDropout",
     "LoadOptions",
     "build_backbone",
+    "check_backbone",
     "check_counts",
     "check_fingerprint",
     "check_quantised_tuning",
@@ -208,6 +209,16 @@ def load_config(name: str, *, revision: str | None = None, options: LoadOptions 
         return transformers.AutoConfig.from_pretrained(source, trust_remote_code=False, **found)
 
 
+def check_backbone(name: str, *, revision: str | None = None) -> None:
+    """Look for the files of a pretrained backbone, without its weights being read; ConfigError naming what lacks."""
+    load_config(name, revision=revision)
+    load_tokenizer(name, revision=revision)
+    folder = Path(locate_backbone(name))
+    if folder.is_dir() and not any(folder.glob("*.safetensors")):
+        _refuse_pickled_weights(name, folder)
+        raise ConfigError(f"the folder of the backbone {name!r} has no weights: copy its model.safetensors there")
+
+
 def load_backbone(
     name: str,
     *,
@@ -310,6 +321,11 @@ def load_tokenizer(name: str, *, revision: str | None = None) -> PreTrainedToken
             f"the tokenizer of the backbone {name!r} could not be loaded ({_first_line(error)}{_hint(name)}): give a "
             "name on the hub, or a folder with config.json, model.safetensors and the tokenizer's files"
         ) from error
+    if len(tokenizer) <= len(tokenizer.all_special_ids):  # as transformers makes one where the files lack
+        raise ConfigError(
+            f"the tokenizer of the backbone {name!r} knows no words: copy its files, such as tokenizer.json, into the "
+            "folder"
+        )
     return cast(PreTrainedTokenizerBase, tokenizer)
 
 

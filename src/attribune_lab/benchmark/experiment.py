@@ -50,6 +50,7 @@ class SetPlan(Settings):
         data: the data part of a recipe, for a user's table.
         task: the task part of a recipe.
         training: changes to the training part, such as `steps`; a setting's own go before them.
+        series_training: changes for the settings of a series alone, such as the `epochs` of adapters.
         folds: test folds, for a set with folds; otherwise seeds of a random split, if any, and of the training.
         rows: maximum number of training rows; that of validation rows is a tenth of it.
         cold: share of the values of each categorical attribute whose training rows are left out, before `rows` caps
@@ -68,6 +69,7 @@ class SetPlan(Settings):
     data: dict[str, Any] | None = None
     task: dict[str, Any] = Field(default_factory=dict)
     training: dict[str, Any] = Field(default_factory=dict)
+    series_training: dict[str, dict[str, Any]] = Field(default_factory=dict)
     folds: tuple[int, ...] = Field(default=(0,), min_length=1)
     rows: int | None = Field(default=None, ge=10)
     cold: float | None = Field(default=None, gt=0, lt=1)
@@ -263,6 +265,13 @@ class Experiment(Settings):
         for asked in (self.reference, *chosen, *(s.rates for s in self.settings if isinstance(s.rates, str))):
             if asked is not None and asked not in names:
                 raise ConfigError(f"there is no setting {asked!r}: choose one of {', '.join(names)}")
+        series = {setting.series for setting in self.settings if setting.series is not None}
+        for plan in self.sets:
+            if unknown := sorted(plan.series_training.keys() - series):
+                known = ", ".join(sorted(series)) or "none"
+                raise ConfigError(
+                    f"no setting is of the series {unknown[0]!r} of the set {plan.name!r}: there is {known}"
+                )
         sets = {plan.name: plan for plan in self.sets}
         for plan in self.sets:
             if plan.attributes_from is None:
@@ -333,15 +342,18 @@ class Experiment(Settings):
             every = kept.get("evaluate_every")
             return kept | ({"evaluate_every": min(every, steps)} if isinstance(every, int) else {})
 
-        return self.model_copy(
-            update={
-                "training": trained(self.training) | {"steps": steps},
-                **{
-                    kind: tuple(one.model_copy(update={"training": trained(one.training)}) for one in given)
-                    for kind, given in (("sets", self.sets), ("settings", self.settings))
-                },
-            }
+        sets = (
+            plan.model_copy(
+                update={
+                    "training": trained(plan.training),
+                    "series_training": {name: trained(each) for name, each in plan.series_training.items()},
+                }
+            )
+            for plan in self.sets
         )
+        settings = (one.model_copy(update={"training": trained(one.training)}) for one in self.settings)
+        common = trained(self.training) | {"steps": steps}
+        return self.model_copy(update={"training": common, "sets": (*sets,), "settings": (*settings,)})
 
     def compared_with(self, reference: str | None) -> Experiment:
         """Return the experiment with another reference, if one is given; ConfigError for an unknown name."""
@@ -428,7 +440,9 @@ class Experiment(Settings):
         from attribune.backbones.untrained import UNTRAINED  # torch, which tables do without
 
         own, backbone = cell.setting.training, {**self.backbone, **cell.setting.backbone}
-        common = {"calibration": False, "blend": "never", "surface": False, **self.training, **cell.set.training}
+        of_series = cell.set.series_training.get(cell.setting.series or "", {})
+        common = {"calibration": False, "blend": "never", "surface": False, **self.training}
+        common |= {**cell.set.training, **of_series}
         if "epochs" in own:
             common.pop("steps", None)
         if backbone.get("name") in UNTRAINED:

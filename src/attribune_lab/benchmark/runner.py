@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from safetensors.numpy import load_file, save
 
-from attribune.backbones.loading import load_config
+from attribune.backbones.loading import check_backbone
 from attribune.core.arrays import Array
 from attribune.core.checksums import CheckedFiles
 from attribune.core.files import write_json
@@ -82,8 +82,13 @@ def check_experiment(experiment: Experiment) -> None:
             backbone = recipe_of(experiment, cell, source).backbone
             if not setting.is_baseline and backbone.is_pretrained:
                 backbones.setdefault((backbone.name, backbone.revision))
+            if backbone.word_vectors is not None and not Path(backbone.word_vectors).is_file():
+                raise ConfigError(
+                    f"the setting {setting.name!r} begins with word vectors of {backbone.word_vectors}, and there is "
+                    "no such file: write them there, a word and its numbers on each line, as GloVe has them"
+                )
     for name, revision in backbones:
-        load_config(name, revision=revision)
+        check_backbone(name, revision=revision)
 
 
 def run_cells(

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 import re
+import shutil
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -142,8 +144,10 @@ def test_a_part_of_an_experiment_has_what_it_builds_on(experiment: dict[str, Any
 
 
 def test_steps_replace_those_of_sets_and_settings(experiment: dict[str, Any]) -> None:
-    sets = [{**experiment["sets"][0], "training": {"steps": 9}}]
-    settings = [{"name": "own", "method": "none", "training": {"epochs": 3, "evaluate_every": 50}}, "injector"]
+    of_series = {"shrunk": {"epochs": 4}}
+    sets = [{**experiment["sets"][0], "training": {"steps": 9}, "series_training": of_series}]
+    settings = [{"name": "own", "method": "none", "training": {"epochs": 3, "evaluate_every": 50}}]
+    settings.append({"name": "injector", "method": "injector", "series": "shrunk"})
     made = Experiment.from_dict({**experiment, "sets": sets, "settings": settings, "rates": None}).with_steps(2)
     assert {(cell.setting.name, made.training_of(cell)["evaluate_every"]) for cell in made.cells()} == {
         ("own", 2),
@@ -153,7 +157,30 @@ def test_steps_replace_those_of_sets_and_settings(experiment: dict[str, Any]) ->
     assert Experiment.from_dict(yaml.safe_load(made.to_yaml())) == made
 
 
-def test_a_backbone_is_looked_for_before_the_first_cell(experiment: dict[str, Any]) -> None:
-    made = Experiment.from_dict({**experiment, "backbone": {"name": "/nowhere/minilm"}})
+def test_settings_of_a_series_are_trained_as_a_set_says(experiment: dict[str, Any]) -> None:
+    sets = [{**experiment["sets"][0], "training": {"epochs": 9}, "series_training": {"adapters": {"epochs": 4}}}]
+    settings = ["none", {"name": "small", "method": "adapter", "series": "adapters"}]
+    tree = {**experiment, "sets": sets, "settings": settings, "rates": None}
+    made = Experiment.from_dict(tree)
+    assert {cell.setting.name: made.training_of(cell)["epochs"] for cell in made.cells()} == {"none": 9, "small": 4}
+    with pytest.raises(ConfigError, match="no setting is of the series 'adapters' of the set 'reviews': there is none"):
+        Experiment.from_dict({**tree, "settings": ["none"]})
+
+
+def test_backbones_are_looked_for_before_the_first_cell(experiment: dict[str, Any], tmp_path: Path) -> None:
+    def check_with(backbone: str | Path, **changes: Any) -> None:
+        check_experiment(Experiment.from_dict({**experiment, "backbone": {"name": str(backbone), **changes}}))
+
     with pytest.raises(ConfigError, match="there is no folder /nowhere/minilm"):
-        check_experiment(made)
+        check_with("/nowhere/minilm")
+    half = Path(shutil.copytree(experiment["backbone"]["name"], tmp_path / "half"))
+    (half / "model.safetensors").unlink()
+    with pytest.raises(ConfigError, match=r"has no weights: copy its model\.safetensors"):
+        check_with(half)
+    for path in half.iterdir():
+        if path.name != "config.json":
+            path.unlink()
+    with pytest.raises(ConfigError, match=r"tokenizer of the backbone .*half' (knows no words|could not be loaded)"):
+        check_with(half)
+    with pytest.raises(ConfigError, match=r"word vectors of nowhere\.txt, and there is no such file"):
+        check_with("bilstm", word_vectors="nowhere.txt")
