@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import re
+from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -37,24 +38,31 @@ def published(name: str) -> tuple[list[str], list[dict[str, str]]]:
     return list(lines[0])[2:], lines
 
 
-def ours(name: str) -> list[SetTable]:
-    """The tables of our sets that belong to a published one; none before they are measured.
+def ours(name: str) -> list[tuple[str, SetTable]]:
+    """The tables of our sets that belong to a published one, with their headings; none before they are measured.
 
-    Sets on which attribute parameters are only learned for others are left out.
+    Sets on which attribute parameters are only learned for others are left out. A set of two experiments has the name
+    of the experiment in its heading.
     """
     files = [file for file in _OURS[name] if (RESULTS / f"{file}.json").is_file()]
-    tables = [one for file in files for one in record(file).tables]
-    sources = {one.plan.attributes_from for one in tables}
-    return [one for one in tables if one.plan.name not in sources]
+    found = [(file, one) for file in files for one in record(file).tables]
+    sources = {one.plan.attributes_from for _, one in found}
+    found = [(file, one) for file, one in found if one.plan.name not in sources]
+    sets = Counter(one.plan.name for _, one in found)
+    where = {file: f" ({file.removesuffix('_small')})" for file in files}
+    return [
+        (f"{one.plan.heading}{where[file] if sets[one.plan.name] > 1 else ''}, {one.metric}", one)
+        for file, one in found
+    ]
 
 
 def beside(name: str) -> list[str]:
     """The published figures of each line, and ours with the difference to our reference."""
     columns, lines = published(name)
     tables = ours(name)
-    head = ["", *columns, *(f"{one.plan.heading}, {one.metric}" for one in tables)]
+    head = ["", *columns, *(heading for heading, _ in tables)]
     rows = [
-        [line["system"], *(line[column] for column in columns), *(_found(one, line["setting"]) for one in tables)]
+        [line["system"], *(line[column] for column in columns), *(_found(one, line["setting"]) for _, one in tables)]
         for line in lines
     ]
     return [*table(head, rows), *(() if tables else ("", "Ours are not measured."))]
