@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from attribune.backbones.placement import Placement
+from attribune.backbones.recognised import recognised
 from attribune.core.plugins import load_plugins
 from attribune.core.wording import did_you_mean_or
 from attribune.errors import ConfigError
@@ -368,8 +369,10 @@ _REFUSED = {
 def placement_for(model_type: str) -> Placement:
     """Return the row of the table for a ``config.model_type``; of an encoder-decoder, that of its encoder.
 
+    Decoders that the table lacks are recognised where their layers are those of Llama.
+
     Raises:
-        ConfigError: for a family that the table lacks; the message lists the others.
+        ConfigError: for any other family; the message lists those of the table.
     """
     missing = f"no placement for backbones of type {model_type!r}"
     return _row_of(model_type, PLACEMENTS, missing=missing, choose="choose a backbone of one of")
@@ -388,6 +391,8 @@ def _row_of(model_type: str, rows: Sequence[Placement], *, missing: str, choose:
             return row
     if model_type in _REFUSED:
         raise ConfigError(f"no placement for backbones of type {model_type!r}: {_REFUSED[model_type]}")
+    if (found := recognised(model_type)) is not None:
+        return found
     names = sorted(name for row in rows for name in row.model_types)
     raise ConfigError(missing + did_you_mean_or(model_type, names, f"{choose} {', '.join(names)}"))
 

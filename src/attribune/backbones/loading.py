@@ -28,6 +28,7 @@ from transformers.utils import logging as transformers_logging
 from attribune.backbones.added_tokens import known_embeddings
 from attribune.backbones.architecture import ENCODER, Architecture
 from attribune.backbones.placement import Placement, Pooling
+from attribune.backbones.recognised import check_recognised
 from attribune.backbones.tuning import Tuning
 from attribune.backbones.untrained import UNTRAINED
 from attribune.core.config import short_repr
@@ -268,6 +269,7 @@ def load_backbone(
             f"the weights of {name!r} lack {len(missing)} tensors of {type(model).__name__} (such as {missing[0]}): "
             "they would stay random; give complete weights of this architecture"
         )
+    check_recognised(architecture.stack(model), architecture.placement(config.model_type))
     return cast(PreTrainedModel, model)
 
 
@@ -357,7 +359,9 @@ def build_backbone(config: PreTrainedConfig, *, architecture: Architecture = ENC
         ConfigError: for a configuration that contradicts itself, or needs more memory than there is.
     """
     _require_memory(config, architecture)
-    return architecture.build(config)
+    model = architecture.build(config)
+    check_recognised(architecture.stack(model), architecture.placement(config.model_type))
+    return model
 
 
 def check_counts(settings: Any, *, source: str | Path) -> None:

@@ -72,6 +72,7 @@ class Placement:
         has_pooler: whether the class builds a pooler by default, which is not used.
         is_generative: whether the model writes text with a language-model head.
         is_pretrained: whether there are pretrained weights; without, ids say beside vectors which words are unknown.
+        is_recognised: whether the family is in no table, and a test of each model says what its layers compute.
     """
 
     model_types: tuple[str, ...]
@@ -112,6 +113,7 @@ class Placement:
     has_pooler: bool = False
     is_generative: bool = False
     is_pretrained: bool = True
+    is_recognised: bool = False
 
     @property
     def has_sites(self) -> bool:
