@@ -524,6 +524,25 @@ def test_a_gain_is_over_what_would_be_used_otherwise(is_calibrated: bool) -> Non
     assert not replace(gain, difference=float("nan")).is_better
 
 
+def test_a_run_that_is_continued_keeps_its_simple_models(run: RunFolder, tmp_path: Path) -> None:
+    (tmp_path / "backbone").symlink_to(run.path.parent / "backbone")
+    notes, transfer = Notes(), {"transfer.run": str(run.path), "transfer.frozen": False, "transfer.full_model": True}
+    other = trained(tmp_path / "run", FEW, reporter=notes, **transfer)
+    before, after = (Predictor.from_pretrained(one.path).blend for one in (run, other))
+    assert after.features.words == before.features.words
+    np.testing.assert_array_equal(after.bias, before.bias)
+    scale = after.neural_weight / before.neural_weight
+    assert {**after.weights} == pytest.approx({name: scale * weight for name, weight in before.weights.items()})
+    assert f"what counts beside the network is that of {run.path}, and has not read the new rows" in notes.lines
+
+
+def test_methods_are_compared_with_the_same_beside_them(run: RunFolder, tmp_path: Path) -> None:
+    """So that what simple models add is not taken for what the attributes do."""
+    (tmp_path / "backbone").symlink_to(run.path.parent / "backbone")
+    other = trained(tmp_path / "run", options={"compare": "none"}, **{"training.blend": "always"})
+    assert (other.path / "compare" / "none" / "model" / "blend.json").is_file()
+
+
 @pytest.mark.parametrize("settings", [{"training.blend": "never"}, {"data.shuffled": True}])
 def test_nothing_is_blended(run: RunFolder, tmp_path: Path, settings: dict[str, Any]) -> None:
     (tmp_path / "backbone").symlink_to(run.path.parent / "backbone")

@@ -17,6 +17,7 @@ from attribune import AttributeClassifier, Hierarchy, Recipe, enrol, explain, fo
 from attribune.errors import ConfigError, DataError
 from attribune.models.predictor import Predictor
 from attribune.runs.folder import RunFolder
+from attribune.values.panel import Panel
 
 pytestmark = pytest.mark.slow
 
@@ -134,3 +135,13 @@ def test_a_recipe_has_the_name(run: Any) -> None:
     (attribute,) = RunFolder.of(run("linear")).read_recipe().data.attributes
     assert (attribute["kind"], attribute["name"]) == ("hierarchy", NAME)
     assert NAME in json.dumps(RunFolder.of(run("linear")).read_recipe().model_dump(mode="json"))
+
+
+@pytest.mark.parametrize("members", [NAME, pd.DataFrame({"shop": ["A", "B"], "user": ["u1", "u3"]})])
+def test_a_panel_replaces_the_levels_that_a_table_has(run: Any, members: Any) -> None:
+    predictor = Predictor.from_pretrained(run("injector"))
+    panel, text = Panel.of(predictor, members), {"text": ["the film was great"]}
+    logits = [
+        panel.scores(predictor, panel.encode(predictor, text | own)) for own in ({}, {"shop": ["C"], "user": ["u5"]})
+    ]
+    np.testing.assert_array_equal(*logits)

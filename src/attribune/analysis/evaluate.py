@@ -246,7 +246,7 @@ def compare_scores(first: str | Path, second: str | Path) -> tuple[list[Comparis
     notes = [f"compared on the {part} rows: {reason}" for reason in earlier]
     clusters = max((unpacked_clusters(scores.parts[part]) for scores in (a, b)), key=len)  # one may read no judges
     metrics_a, metrics_b = (
-        clustered(scores.task.metrics(scores.parts[part]["logits"], scores.parts[part]["labels"]), clusters)
+        clustered(scored_metrics(scores.task, scores.parts[part]["logits"], scores.parts[part]["labels"]), clusters)
         for scores in (a, b)
     )
     pairs = [

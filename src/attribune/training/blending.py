@@ -21,9 +21,12 @@ from attribune.metrics.metric import equal_clusters, metric_info
 from attribune.models.base import ConditionedModel
 from attribune.models.blend import Blend, owners_of_words, words_alone
 from attribune.models.boosting import BoostingModel, TextColumns
+from attribune.models.folder import SCHEMA, ModelFolder
 from attribune.models.linear import LinearModel
 from attribune.models.word_features import LinearFeatures
+from attribune.runs.recipe import TransferRecipe
 from attribune.runs.verdict import TEXT_ONLY, WHOLE_TEXTS
+from attribune.schema import Schema
 from attribune.tasks import Task
 from attribune.tasks.calibration import fit_temperature, fit_weights
 from attribune.tasks.capabilities import CALIBRATION, LINEAR, can
@@ -92,6 +95,40 @@ class Beside:
         return found if self.trees is None else [*found, self.trees.logits(_one_column(texts), ids)]
 
 
+@dataclass(frozen=True, kw_only=True)
+class Continued:
+    """The models beside the network of a run that is trained further, which have not read its new rows.
+
+    Fitted anew, they would know those alone.
+    """
+
+    run: str
+    blend: Blend
+
+    @classmethod
+    def of(cls, model: ConditionedModel, transfer: TransferRecipe | None) -> Self | None:
+        """Return those of the run that a training continues; None where it continues none, or that had none."""
+        if transfer is None or not transfer.full_model:
+            return None
+        folder = ModelFolder.find(transfer.run).path
+        schema = Schema.load(folder / SCHEMA) if model.reads_attributes else Schema([])
+        blend = Blend.load(folder, schema=schema, task=model.task)
+        return None if blend is None else cls(run=transfer.run, blend=blend.under(model.input_schema))
+
+    def logits(self, texts: Sequence[str], ids: IntArray) -> list[Array]:
+        """Return what they add to the logits (n, outputs) of the network."""
+        return [self.blend.logits(np.zeros((len(texts), len(self.blend.bias))), texts, ids)]
+
+    def scaled(self, task: Task, rows: UnreadRows | None) -> Blend:
+        """Return them with their weights times what fits unread rows best, shrunk to 1; of few rows hardly another."""
+        if rows is None or not rows.others:
+            return self.blend
+        joined = self.blend.neural_weight * rows.neural + rows.others[0]
+        (scale,) = fit_weights(task, [joined], rows.labels, rows=rows.independent)
+        names = ("neural_weight", "linear_weight", "trees_weight")
+        return replace(self.blend, **{name: scale * getattr(self.blend, name) for name in names})
+
+
 def _one_column(texts: Sequence[str]) -> TextColumns:
     return [(text,) for text in texts]
 
@@ -120,11 +157,11 @@ class UnreadRows:
         plan: DataPlan,
         model: ConditionedModel,
         neural: Array,
-        beside: Beside | NoBlend,
+        beside: Beside | Continued | NoBlend,
     ) -> Self:
         """Score the rows of a split with the models beside it, too."""
         texts = plan.text.read_all(split.table)
-        others = beside.logits(texts, split.ids(model.input_schema)) if isinstance(beside, Beside) else []
+        others = [] if isinstance(beside, NoBlend) else beside.logits(texts, split.ids(model.input_schema))
         return cls(texts=texts, labels=split.labels, neural=neural, others=others, clusters=split.clusters)
 
     @classmethod
@@ -157,8 +194,10 @@ def _is_calibrated(training: TrainingPlan, task: Task) -> bool:
 
 def models_beside(
     model: ConditionedModel, data: PreparedData, training: TrainingPlan, linears: Mapping[str, LinearModel]
-) -> Beside | NoBlend:
+) -> Beside | Continued | NoBlend:
     """Return models of whole texts and of the attributes that the network reads, fitted if they are not there.
+
+    Those of a run that is trained further stay.
 
     Args:
         linears: models that are fitted already, by the names of the baselines.
@@ -167,6 +206,8 @@ def models_beside(
         return NoBlend(reason="no-gain")
     if not can(data.task, LINEAR):
         return NoBlend(reason="task", detail=data.task.kind)
+    if (continued := Continued.of(model, training.data.transfer)) is not None:
+        return continued
     reads = len(model.input_schema) > 0
     names = (WHOLE_TEXTS, "linear") if reads or not len(data.schema) else (TEXT_ONLY,)
     fitted = next((linears[name] for name in names if name in linears), None)
@@ -194,7 +235,7 @@ def fit_on_unread(
     training: TrainingPlan,
     rows: UnreadRows | None,
     *,
-    beside: Beside | NoBlend,
+    beside: Beside | Continued | NoBlend,
     reporter: Reporter,
 ) -> dict[str, Any]:
     """Fit the temperature of a network, and how much simple models count beside it.
@@ -215,6 +256,8 @@ def fit_on_unread(
     if isinstance(blend, Blend):
         model.blend = blend
         reporter.note(counting_models(**blend.weights))
+        if isinstance(beside, Continued):
+            reporter.note(f"what counts beside the network is that of {beside.run}, and has not read the new rows")
         return {**record, "blend": blend.weights}
     if training.blends:
         _log.info("no model counts beside the network: %s", blend)
@@ -229,7 +272,7 @@ def _blend(
     data: PreparedData,
     training: TrainingPlan,
     rows: UnreadRows | None,
-    beside: Beside | NoBlend,
+    beside: Beside | Continued | NoBlend,
 ) -> Blend | NoBlend:
     """Return the models beside the network with their weights, or why they do not count.
 
@@ -239,6 +282,8 @@ def _blend(
     task = data.task
     if isinstance(beside, NoBlend):
         return beside
+    if isinstance(beside, Continued):
+        return beside.scaled(task, rows)
     if rows is None or not rows.others or task.proper_score(rows.neural, rows.labels) is None:
         return NoBlend(reason="score", detail=task.kind)
     if not training.wants_blend:

@@ -295,7 +295,10 @@ def _train(
         mode, is_alone = recipe.training.blend, not (others or is_candidate or recipe.data.shuffled)
         blends = mode == "always" or (mode == "auto" and is_alone)
         plan = replace(TrainingPlan.of(recipe), is_candidate=is_candidate, blends=blends)
-        comparisons = {name: TrainingPlan.of(other, name) for name, other in comparison_recipes(recipe, others).items()}
+        comparisons = {
+            name: replace(TrainingPlan.of(other, name), blends=mode == "always")
+            for name, other in comparison_recipes(recipe, others).items()
+        }
         chosen_by = () if choice is None else choice.lines
         results = _run(plan, comparisons, folder, tables, reporter, baselines=baselines, chosen_by=chosen_by)
         return from_main(lambda: results)

@@ -196,8 +196,8 @@ def forget(
 
         forget("runs/stars", "user", ["u17", "u18"]).faults  # what is left to do
 
-    Each model is replaced in one step; predictions for other values do not change. After an interruption the same call
-    completes the removal.
+    Each model is replaced in one step. What a network predicts for other values does not change; simple models beside
+    it forget the words of the value's rows alone, too. After an interruption the same call completes the removal.
 
     Args:
         run: folder of a finished run.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any, Self, Unpack
 
@@ -160,9 +161,11 @@ class Panel:
         attributes = [one for one in predictor.schema if self.columns[one.columns].all()]
         read = {one.column for one in predictor.schema if one not in attributes}
         taken = [name for name in predictor.schema.sources if name not in read]
-        known = column_names(table)
+        replaced = [(one.column, *one.spec.columns) for one in predictor.schema if one.column in taken]
+        given = {*chain(*replaced)}
+        known = [name for name in column_names(table) if name not in given]
         predictor.check_columns([*known, *taken], source=source)
-        names = [name for name in predictor.columns_in(table) if name not in taken]
+        names = [name for name in predictor.columns_in(table) if name not in given]
         parts = []
         for row, columns in column_batches(table, names, first_row=first_row):
             rows = len(next(iter(columns.values())))
