@@ -150,6 +150,11 @@ def several(**options):
     return Classification.fit([CELLS], multi_label=True, separator="|", **options)
 
 
+def test_an_empty_separator_is_refused_before_labels_are_read() -> None:
+    with pytest.raises(ConfigError, match=r"the separator is empty.*in quotes"):
+        Classification.fit([CELLS], multi_label=True, separator="")
+
+
 def test_several_labels_are_cells_of_zero_and_one():
     task, cells = several(), ["b|a", "", "x|c", "x|y"]
     labels, keep = task.encode_labels([cells])

@@ -22,6 +22,7 @@ from reporters import Notes
 from safetensors.numpy import load_file, save_file
 
 from attribune import Categorical, MultiLabel, Predictor, Schema, enrol, evaluate, export, forget, predict, train
+from attribune.apps.report.run_page import report
 from attribune.apps.serve.models import load_models
 from attribune.core.progress import Reporter
 from attribune.errors import ConfigError, ModelFolderError
@@ -308,7 +309,7 @@ def copied(run: RunFolder, tmp_path: Path) -> RunFolder:
     return RunFolder(tmp_path / "run")
 
 
-def test_where_validation_rows_show_a_gain_the_linear_model_counts(run: RunFolder) -> None:
+def test_where_validation_rows_show_a_gain_the_linear_model_counts(run: RunFolder, tmp_path: Path) -> None:
     predictor = Predictor.from_pretrained(run.path)
     alone = Predictor(predictor.model, text_input=predictor.text_input, blend=False)
     blend, rows = predictor.blend, predictor.encode_rows(NEW)
@@ -326,6 +327,8 @@ def test_where_validation_rows_show_a_gain_the_linear_model_counts(run: RunFolde
     better, worse = (results.models[number].parts["test"]["log_loss"].value for number in (0, 2))
     assert found.values["figures"][0]["difference"] == pytest.approx(better - worse)
     assert "blend.json" in (run.model / "README.md").read_text()
+    page = report(run.path, output=tmp_path / "page.html").read_text(encoding="utf-8")
+    assert found.text.partition(", with the weight")[0] in page
 
 
 def test_everything_that_predicts_predicts_alike(run: RunFolder, tmp_path: Path) -> None:

@@ -112,6 +112,10 @@ def _stored_rows(folder: RunFolder) -> RunRows:
         by_count=_gains(scored_rows, schema, table),
         figures={one.name: one.metrics[results.main_metric].value for one in results.table(part)},
     )
+    if results.verdict is not None:
+        verdict = verdict.model_copy(
+            update={"blend": results.verdict.blend, "calibration": results.verdict.calibration}
+        )
     return RunRows(
         run=str(folder.path),
         recipe=recipe,

@@ -136,6 +136,10 @@ class Classification(Task):
         require_columns(label_columns, ["label"], task=cls.kind)
         require_flag(multi_label, name="multi_label")
         require_flag(soft_labels, name="soft_labels")
+        if separator == "":
+            raise ConfigError(
+                "the separator is empty: give the text between two labels (in YAML, a bar in quotes: '|')"
+            )
         least = 1 if multi_label else 2
         known = () if classes is None else class_names(classes, of="the classification", least=least)
         options: dict[str, Any] = {"multi_label": multi_label, "soft_labels": soft_labels, "separator": separator}

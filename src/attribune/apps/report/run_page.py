@@ -128,6 +128,11 @@ def _heading(rows: RunRows) -> Heading:
 
 def _answers(verdict: Verdict) -> Iterator[QuestionAndAnswer]:
     """Yield the questions of a verdict with their answers, the attributes first."""
+    if verdict.given_away is not None:
+        sentences = verdict.given_away.sentences()
+        yield QuestionAndAnswer(
+            question="Does a column give the label away?", answer="Yes", tone="bad", sentences=sentences
+        )
     if (effect := verdict.attributes) is not None:
         yield _answer("Do the attributes help?", effect.answer, effect.sentences())
     if lines := [one.text for one in verdict.attribute_findings()]:
@@ -135,8 +140,10 @@ def _answers(verdict: Verdict) -> Iterator[QuestionAndAnswer]:
         yield _answer("Which of them?", answers.pop() if len(answers) == 1 else "", lines)
     if (baseline := verdict.baseline) is not None:
         yield _answer("Is it better than a cheap baseline?", baseline.answer, baseline.sentences())
-    if verdict.kept is not None:
-        yield QuestionAndAnswer(question="Which weights does it have?", sentences=verdict.kept.sentences())
+    parts = [part for part in (verdict.kept, verdict.blend, verdict.calibration) if part is not None]
+    if parts:
+        sentences = [sentence for part in parts for sentence in part.sentences()]
+        yield QuestionAndAnswer(question="Which weights does it have?", sentences=sentences)
 
 
 def _answer(question: str, answer: str, sentences: Sequence[str]) -> QuestionAndAnswer:
