@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 import small_runs
 import torch
@@ -15,6 +16,7 @@ from fastapi.testclient import TestClient
 from live_service import client_of
 from trained_runs import TrainedRuns
 
+from attribune import Date, train
 from attribune.apps.cli import main
 from attribune.apps.serve import ServedModel, load_models
 from attribune.models.predictor import Predictor
@@ -128,6 +130,16 @@ def test_models_are_described(client: TestClient) -> None:
     assert [attribute["name"] for attribute in first["attributes"]] == ["user", "tags", "price"]
     user = {"name": "user", "kind": "categorical", "values": 7, "several": False, "unseen": "unknown"}
     assert (first["attributes"][0], last["attributes"]) == (user, [])
+
+
+def test_a_date_is_described_as_a_request_names_it(tmp_path: Path) -> None:
+    texts, labels = [f"text number {row}" for row in range(60)], ["good", "bad"] * 30
+    table = {"text": texts, "label": labels, "posted": [f"2024-05-{1 + row % 28:02}" for row in range(60)]}
+    given: dict[str, Any] = {"text": "text", "label": "label", "attributes": [Date("posted")], "method": "linear"}
+    train(pd.DataFrame(table), tmp_path / "run", baselines=False, **given)
+    (served,) = load_models([str(tmp_path / "run")]).values()
+    described = [(one["name"], one["kind"], one["values"]) for one in served.describe()["attributes"]]
+    assert described == [("posted", "date", None)]
 
 
 # Shared weights

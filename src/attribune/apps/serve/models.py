@@ -29,6 +29,7 @@ from attribune.runs.folder import RunFolder
 from attribune.runs.loading import load_predictor
 from attribune.schema import MultiLabel, Numeric
 from attribune.schema.attributes import FittedAttribute
+from attribune.schema.kinds import OfDate
 from attribune.tasks.capabilities import GENERATE, can
 from attribune.values.live_run import LiveRun
 
@@ -275,17 +276,18 @@ class ServedModel:
             "task": predictor.task.kind,
             **predictor.model.describe(precision=predictor.precision),
             "text": list(predictor.text_input.names),
-            "attributes": [_describe_attribute(attribute) for attribute in self.attributes],
+            "attributes": [_describe_input(name, attribute) for name, attribute in self.inputs.items()],
             "output": list(sample.columns()),
         }
 
 
-def _describe_attribute(attribute: FittedAttribute) -> dict[str, Any]:
-    spec = attribute.spec
+def _describe_input(name: str, attribute: FittedAttribute) -> dict[str, Any]:
+    """Describe what a request may give under a name: an attribute, or a date, from which several are read."""
+    spec, is_date = attribute.spec, isinstance(attribute.spec, OfDate)
     return {
-        "name": attribute.name,
-        "kind": spec.kind,
-        "values": attribute.size - 1,
+        "name": name,
+        "kind": "date" if is_date else spec.kind,
+        "values": None if is_date else attribute.size - 1,
         "several": isinstance(spec, MultiLabel),
         "unseen": None if isinstance(spec, Numeric) else spec.unseen,
     }
