@@ -12,6 +12,7 @@ import pytest
 import small_runs
 
 from attribune import Predictor, train
+from attribune.findings import Finding
 from attribune.models.predictor_group import PredictorGroup
 from attribune.runs.folder import RunFolder
 from attribune.tasks import Aspects, Classification, Regression, Task
@@ -113,6 +114,8 @@ def test_the_verdict_says_what_the_temperature_changed(run: RunFolder) -> None:
     assert found.values["after"] == pytest.approx(after, abs=1e-6)
     assert found.values["before"] == pytest.approx(before, abs=1e-6)
     assert found.text.startswith("The probabilities are calibrated on rows that the network had not read (temperature ")
+    validated = Finding(found.code, {**found.values, "rows": "validation"})
+    assert validated.text.endswith("These are the rows on which that was fitted, so the gain is too high.")
     other = RunFolder(run.path.with_name("raw"))
     assert "probabilities-calibrated" not in {one.code for one in other.read_results().findings}
     assert json.loads((other.path / "model" / "config.json").read_text()).get("calibration_temperature") is None

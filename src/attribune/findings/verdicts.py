@@ -287,8 +287,13 @@ def _blended(values: Values) -> str:
     figures, said = "; ".join(map(_figure, values["figures"])), counting_models(**weights)
     return (
         f"{said[0].upper()}{said[1:]}, as fits rows that none of them had read. Against the network alone, "
-        f"{values['rows']} {figures}."
+        f"{values['rows']} {figures}.{_if_fitted_on(values['rows'])}"
     )
+
+
+def _if_fitted_on(part: str) -> str:
+    """Say that figures are of the rows on which weights and temperature were fitted, where there are no others."""
+    return " These are the rows on which that was fitted, so the gain is too high." if part == "validation" else ""
 
 
 _NO_BLEND = {
@@ -312,7 +317,7 @@ def _calibrated(values: Values) -> str:
     return (
         f"The probabilities are calibrated on rows that the network had not read (temperature {temperature}): "
         f"{values['rows']} {metric_info(metric).words} {_value(metric, values['after'])}, and "
-        f"{_value(metric, values['before'])} without it."
+        f"{_value(metric, values['before'])} without it.{_if_fitted_on(values['rows'])}"
     )
 
 

@@ -75,7 +75,7 @@ class Enrolment:
     def text(self) -> str:
         """Return the values that were added, or taken away, for a terminal."""
         shown = self.values or self.removed
-        lines = [f"{'attribute':<16} {'value':<32} {'rows':>6}  loss of these rows, before and after"]
+        lines = [f"{'attribute':<16} {'value':<32} {'rows':>6}  loss of the network on these rows, before and after"]
         for value in shown[:_SHOWN]:
             losses = "" if value.loss_before is None else f"{value.loss_before:.3f}  {value.loss_after:.3f}"
             lines.append(f"{value.attribute:<16.16} {value.value:<32.32} {value.rows:>6,}  {losses}")

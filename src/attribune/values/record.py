@@ -40,9 +40,9 @@ class Enrolled:
 
     Args:
         rows: number of rows from which it was learned.
-        loss_before: mean loss of these rows with the value unknown, or known by its description alone; None without
-            rows.
-        loss_after: mean loss of these rows with the value known; new rows will have a higher one.
+        loss_before: mean loss of the network on these rows with the value unknown, or known by its description alone;
+            None without rows.
+        loss_after: the same with the value known; new rows will have a higher one.
     """
 
     attribute: str
