@@ -12,6 +12,7 @@ from transformers import AutoConfig, PreTrainedModel
 from attribune import AttributeModel, Classification, Schema
 from attribune.backbones.families import PLACEMENTS, placement_for, writing_placement_for
 from attribune.backbones.loading import build_backbone, load_backbone
+from attribune.backbones.recognised import recognised
 from attribune.errors import ConfigError
 from attribune.methods import METHODS
 
@@ -67,6 +68,12 @@ def test_a_model_whose_layers_are_laid_out_otherwise_is_refused(settings: dict[s
     backbone.save_pretrained(tmp_path / "other")
     with pytest.raises(ConfigError, match=refusal):
         load_backbone(str(tmp_path / "other"))
+
+
+def test_a_family_is_recognised_wherever_tensors_are_made() -> None:
+    recognised.cache_clear()
+    with torch.device("meta"):
+        assert placement_for("starcoder2").is_recognised
 
 
 @pytest.mark.parametrize("family", ["nemotron", "bloom", "clip", "nothing"])

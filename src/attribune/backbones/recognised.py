@@ -9,6 +9,7 @@ Shapes: batch B, length T, hidden H.
 
 from __future__ import annotations
 
+import logging
 from functools import cache
 from typing import Any
 
@@ -21,6 +22,7 @@ from attribune.errors import ConfigError
 
 __all__ = ["check_recognised", "recognised"]
 
+_log = logging.getLogger(__name__)
 _SMALL = {
     "vocab_size": 64,
     "hidden_size": 32,
@@ -51,12 +53,17 @@ def recognised(model_type: str) -> Placement | None:
         row = _row_of(draft, model_type)
         if row is None or sum(one.numel() for one in draft.parameters()) > _MOST_PARAMETERS:
             return None
-        with torch.random.fork_rng(devices=[]):
+        # A caller may be making tensors on the meta device, as of a model whose memory is asked for.
+        with torch.device("cpu"), torch.random.fork_rng(devices=[]):
             torch.manual_seed(0)
-            model = AutoModel.from_config(config, dtype=torch.float32).eval()
-            return row if _misfit(model, row) is None else None
-    except Exception:  # families refuse sizes that they do not know with any exception
+            model = AutoModel.from_config(config, dtype=torch.float32)
+            misfit = _misfit(model, row)
+    except Exception as error:  # families refuse sizes that they do not know with any exception
+        _log.info("backbones of type %s are not recognised: %s", model_type, error)
         return None
+    if misfit is not None:
+        _log.info("backbones of type %s are not recognised: %s", model_type, misfit)
+    return row if misfit is None else None
 
 
 def check_recognised(stack: PreTrainedModel, placement: Placement) -> None:
