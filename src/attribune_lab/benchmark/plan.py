@@ -21,7 +21,7 @@ from attribune_lab.benchmark.runner import recipe_of
 from attribune_lab.benchmark.source import SetSource
 from attribune_lab.datasets.prepared import PreparedFolder
 
-__all__ = ["Pace", "Part", "Plan", "SetRows", "make_plan", "probe", "with_paces"]
+__all__ = ["Pace", "Part", "Plan", "SetRows", "check_probe", "make_plan", "probe", "with_paces"]
 
 _SCORED = 128  # validation rows that a probe scores
 _FIRST = 4  # steps of a probe that are slower than later ones
@@ -261,14 +261,19 @@ def with_paces(plan: Plan, steps: int, *, tell: Callable[[Cell, str], None]) -> 
     return replace(plan, paces=found)
 
 
+def check_probe(steps: int) -> None:
+    """Raise a ConfigError for fewer steps than can be timed."""
+    if steps <= _FIRST:
+        raise ConfigError(f"a probe of {steps} steps is too short to be timed: give at least {_FIRST + 1}")
+
+
 def probe(experiment: Experiment, cell: Cell, steps: int) -> Pace:
     """Train a cell for some steps, in a folder that is removed; its rows are those of the cell.
 
     Raises:
         ConfigError: for fewer steps than can be timed.
     """
-    if steps <= _FIRST:
-        raise ConfigError(f"a probe of {steps} steps is too short to be timed: give at least {_FIRST + 1}")
+    check_probe(steps)
     clock = _Clock()
     source = SetSource(cell.set)
     recipe, tables = source.tables(recipe_of(experiment, cell, source), cell.fold, trial=True)

@@ -168,7 +168,7 @@ def _chosen(experiment: Experiment, options: argparse.Namespace) -> Experiment:
 
 
 def _plan(options: argparse.Namespace) -> None:
-    from attribune_lab.benchmark.plan import make_plan, with_paces
+    from attribune_lab.benchmark.plan import check_probe, make_plan, with_paces
 
     experiment = _read_experiment(options)
     if experiment is None:
@@ -176,7 +176,11 @@ def _plan(options: argparse.Namespace) -> None:
     console = open_console()
     plan = make_plan(_chosen(experiment, options))
     if options.probe and len(plan.missing) < len(plan.experiment.sets):
-        plan = with_paces(plan, options.probe, tell=lambda cell, word: console.note(f"{cell.path}: {word}"))
+        check_probe(options.probe)
+        try:
+            plan = with_paces(plan, options.probe, tell=lambda cell, word: console.note(f"{cell.path}: {word}"))
+        except ConfigError as error:  # such as a backbone that is not there yet
+            console.note(f"no step was tried, so that no time is said: {error}")
     show(plan.text())
 
 

@@ -127,6 +127,19 @@ def test_what_cannot_be_planned(attribune: Callable[..., Outcome], words: list[s
     assert message in messages
 
 
+def test_without_its_backbone_a_plan_has_no_time(
+    experiment: dict[str, Any], attribune: Callable[..., Outcome], tmp_path: Path
+) -> None:
+    tree = {**experiment, "backbone": {"name": "/nowhere/minilm"}}
+    (tmp_path / "tiny.yaml").write_text(Experiment.from_dict(tree).to_yaml())
+    code, text, messages = attribune("benchmark", "plan", tmp_path / "tiny.yaml")
+    assert code == 0
+    assert text.startswith("tiny: 14 cells")
+    assert "no step was tried, so that no time is said: " in messages
+    code, _, messages = attribune("benchmark", "plan", tmp_path / "tiny.yaml", "--probe", "2")
+    assert (code, "a probe of 2 steps is too short" in messages) == (1, True)
+
+
 def test_a_part_of_an_experiment_has_what_it_builds_on(experiment: dict[str, Any]) -> None:
     """A setting whose rates another takes comes along, and a source is trained where rates are tuned."""
     made = Experiment.from_dict(experiment)
