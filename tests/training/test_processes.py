@@ -22,8 +22,10 @@ from trained_runs import TrainedRuns
 from troubles import FileFault, Trouble
 
 from attribune import train
+from attribune.apps.cli import main
+from attribune.core.processes import refuse_processes
 from attribune.errors import ConfigError
-from attribune.training.distributed import refuse_processes, refuse_separate_folders, refuse_split_models
+from attribune.training.distributed import refuse_separate_folders, refuse_split_models
 
 
 @pytest.fixture
@@ -225,10 +227,12 @@ def test_a_model_is_not_divided(monkeypatch: pytest.MonkeyPatch, tmp_path: Path,
     assert not (tmp_path / "run").exists()
 
 
-def test_what_works_alone_refuses_company(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_works_alone_refuses_company(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setenv("WORLD_SIZE", "4")
     with pytest.raises(ConfigError, match="started in 4 processes"):
         refuse_processes("search")
+    assert main(["predict", "run", "rows.csv"]) == 1
+    assert "predict was started in 4 processes" in capsys.readouterr().err
 
 
 def test_a_training_continues_from_one_checkpoint(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

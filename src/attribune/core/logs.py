@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import logging
-import os
 import sys
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from attribune.core.processes import is_main
 from attribune.core.wording import one_line
 from attribune.errors import AttribuneWarning
 
@@ -59,7 +59,7 @@ def logging_to_stderr(level: int) -> Iterator[None]:
 
     Of several processes that train together, the first alone shows it.
     """
-    with _logging_to(_OnStderr(level if os.environ.get("RANK", "0") == "0" else logging.CRITICAL), level):
+    with _logging_to(_OnStderr(level if is_main() else logging.CRITICAL), level):
         yield
 
 

@@ -18,10 +18,10 @@ from transformers import TrainerCallback, TrainerControl, TrainerState, Training
 from transformers.integrations import INTEGRATION_TO_CALLBACK, get_available_reporting_integrations
 
 from attribune.core.files import replace_file
+from attribune.core.processes import is_main
 from attribune.core.progress import Reporter
 from attribune.errors import AttribuneWarning, ConfigError
 from attribune.runs.folder import RunFolder
-from attribune.training.distributed import is_main
 
 __all__ = [
     "EarlyStopping",

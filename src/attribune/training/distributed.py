@@ -19,6 +19,7 @@ from torch import Tensor
 from torch.distributed import PrefixStore, Store, TCPStore  # type: ignore[attr-defined]
 from transformers import TrainerState
 
+from attribune.core.processes import is_main, let_main_speak, process_count, process_number
 from attribune.errors import AttribuneError, ConfigError
 
 __all__ = [
@@ -26,12 +27,8 @@ __all__ = [
     "all_rows",
     "backend",
     "from_main",
-    "is_main",
     "last_checkpoint",
-    "process_count",
-    "process_number",
     "read_state",
-    "refuse_processes",
     "refuse_separate_folders",
     "refuse_split_models",
 ]
@@ -42,30 +39,9 @@ PATIENCE = timedelta(days=7)
 """The timeout of collective operations: one process may score a long table; `torchrun` ends all when one fails."""
 
 
-def process_count() -> int:
-    """Return the number of processes that train together."""
-    return int(os.environ.get("WORLD_SIZE", "1"))
-
-
-def process_number() -> int:
-    """Return the rank of this process."""
-    return int(os.environ.get("RANK", "0"))
-
-
-def is_main() -> bool:
-    """Whether this is the process that writes, scores and communicates with the user."""
-    return process_number() == 0
-
-
 def backend() -> str | None:
     """Return the backend of torch.distributed; None leaves the choice to accelerate."""
     return "gloo" if process_count() > 1 and not torch.cuda.is_available() else None
-
-
-def refuse_processes(what: str) -> None:
-    """Raise a ConfigError if there are several processes, where each would do all the work."""
-    if process_count() > 1:
-        raise ConfigError(f"{what} was started in {process_count()} processes, which would all do the same: start one")
 
 
 _SPLITTING = {
@@ -76,15 +52,12 @@ _SPLITTING = {
 }
 """What `accelerate launch` sets for a configuration that divides a model among processes."""
 
-_LAST_WORDS = 30  # seconds, in which the first process says why all end
-
 
 def refuse_split_models() -> None:
     """Raise a ConfigError if accelerate is to divide the model among processes, each of which trains a whole one."""
     for variable, name in _SPLITTING.items():
         if os.environ.get(variable, "").lower() in {"1", "true", "yes", "on", "y", "t"}:
-            if not is_main():  # whose end would be that of the first process, before it has said why
-                time.sleep(_LAST_WORDS)
+            let_main_speak()
             raise ConfigError(
                 f"{variable} asks accelerate for {name}, which divides a model among processes; here each process "
                 f"trains a whole one: unset {variable} (start with torchrun, or accelerate launch without {name}). "

@@ -24,6 +24,7 @@ from attribune.backbones.untrained import UNTRAINED
 from attribune.core.device import computing_in, default_device
 from attribune.core.door import as_argument
 from attribune.core.process import keep_freed_memory
+from attribune.core.processes import is_main, process_count, process_number
 from attribune.core.progress import Reporter
 from attribune.data.batching import LengthGroupedBatches, padding_share
 from attribune.data.memory import memory_of
@@ -43,14 +44,7 @@ from attribune.schema import Schema
 from attribune.tasks.capabilities import VALUE_PRIORS, can
 from attribune.training.blending import UnreadRows, fit_on_unread, models_beside, reads_unread_rows
 from attribune.training.callbacks import EarlyStopping, Progress, run_name, trackers
-from attribune.training.distributed import (
-    is_main,
-    last_checkpoint,
-    process_count,
-    process_number,
-    read_state,
-    refuse_separate_folders,
-)
+from attribune.training.distributed import last_checkpoint, read_state, refuse_separate_folders
 from attribune.training.optimizer import MaxHeadNorm, update_rows_alone
 from attribune.training.plan import DataPlan, TrainingPlan
 from attribune.training.preparation import PreparedData, encode_labelled, encode_split, encode_validation

@@ -18,6 +18,7 @@ from typing import Any
 from attribune.backbones.loading import load_config, load_tokenizer
 from attribune.core.files import read_json, replace_file
 from attribune.core.job_folder import JobFolder
+from attribune.core.processes import refuse_processes
 from attribune.core.progress import Reporter
 from attribune.errors import ConfigError, DataError
 from attribune.runs.folder import SEARCH_PLAN, RunFolder
@@ -25,7 +26,6 @@ from attribune.runs.recipe import Recipe
 from attribune.runs.stored_scores import StoredScores
 from attribune.tasks.base import validation_score
 from attribune.training.callbacks import check_trackers
-from attribune.training.distributed import refuse_processes
 from attribune.training.plan import DataPlan
 from attribune.training.preparation import prepare, rows_digest
 from attribune.training.study import Range, Study, Trial, listed, read_space, require_optuna

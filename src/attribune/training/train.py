@@ -21,6 +21,7 @@ from attribune.core.device import default_device, training_alone
 from attribune.core.door import as_argument
 from attribune.core.files import read_json, write_json
 from attribune.core.logs import show_note
+from attribune.core.processes import is_main, process_count, refuse_processes
 from attribune.core.progress import ProgressBar, Reporter
 from attribune.core.threads import find_busy_machine, limit_threads
 from attribune.data.checking.table_check import TableCheck
@@ -47,13 +48,7 @@ from attribune.tasks.capabilities import MAJORITY, PROCESSES, can, require
 from attribune.training.bake_off import AUTO_METHOD, Choice, choose_method, read_budget
 from attribune.training.blending import NoBlend
 from attribune.training.callbacks import check_trackers
-from attribune.training.distributed import (
-    from_main,
-    is_main,
-    process_count,
-    refuse_processes,
-    refuse_split_models,
-)
+from attribune.training.distributed import from_main, refuse_split_models
 from attribune.training.folds import (
     fit_out_of_fold,
     hidden_in_folds,

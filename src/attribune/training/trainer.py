@@ -21,13 +21,14 @@ from transformers import EvalPrediction, TrainerCallback, TrainerControl, Traine
 from transformers.trainer_utils import EvalLoopOutput
 
 from attribune.core.door import as_argument
+from attribune.core.processes import process_count, process_number
 from attribune.data.batching import LengthGroupedBatches, SharedBatches
 from attribune.data.readers.base import EncodedRows
 from attribune.errors import ModelFolderError
 from attribune.metrics.metric import MetricInfo
 from attribune.models.base import ConditionedModel
 from attribune.runs.recipe import TrainingRecipe
-from attribune.training.distributed import PATIENCE, all_rows, backend, process_count, process_number
+from attribune.training.distributed import PATIENCE, all_rows, backend
 from attribune.training.optimizer import build_optimizer, clip_gradients
 
 if TYPE_CHECKING:

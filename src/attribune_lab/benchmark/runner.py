@@ -22,13 +22,13 @@ from attribune.core.checksums import CheckedFiles
 from attribune.core.files import write_json
 from attribune.core.job_folder import locked
 from attribune.core.process import peak_megabytes
+from attribune.core.processes import refuse_processes
 from attribune.core.progress import Reporter
 from attribune.errors import AttribuneError, ConfigError, DataError
 from attribune.runs.folder import RunFolder
 from attribune.runs.recipe import Recipe, TransferRecipe
 from attribune.schema import Schema
 from attribune.schema.attributes import counts_of_rows
-from attribune.training.distributed import refuse_processes
 from attribune.training.train import train
 from attribune_lab.benchmark.experiment import Cell, Experiment
 from attribune_lab.benchmark.results import CELL, IDENTITY, BenchmarkFolder, best_factor

@@ -19,6 +19,7 @@ from attribune.core.door import opened_command_line
 from attribune.core.logs import logging_to_stderr
 from attribune.core.plugins import load_plugins
 from attribune.core.process import OrderlyEnd, is_out_of_memory, require_addresses
+from attribune.core.processes import is_main, refuse_processes
 from attribune.core.threads import wait_passively
 from attribune.core.wording import one_line
 from attribune.errors import AttribuneError
@@ -37,6 +38,8 @@ _MODULES = {
 """The modules of the verbs, under the titles of the help."""
 _OF_PACKAGES = "methods, data and experiments"
 """The title of the verbs that packages bring."""
+_IN_PROCESSES = ("train", "doctor")
+"""The verbs that may be started in several processes."""
 _INTERRUPTED = 130  # what a shell reports for Ctrl-C
 
 
@@ -57,6 +60,8 @@ def _run(options: argparse.Namespace, name: str) -> int:
             try:
                 wait_passively()
                 require_addresses()
+                if options.verb not in _IN_PROCESSES:
+                    refuse_processes(options.verb)
                 refuse_early(options)
                 options.run(options)
                 sys.stdout.flush()
@@ -130,7 +135,7 @@ def _items(message: str) -> str:
 
 def _write_error(text: str) -> None:
     """Write to stderr, in the first process alone of those that train together."""
-    if os.environ.get("RANK", "0") == "0":
+    if is_main():
         sys.stderr.write(text)
 
 

@@ -66,7 +66,7 @@ def add_parser(verbs: Any) -> None:
 
 
 def _run(options: argparse.Namespace) -> None:
-    from attribune.training.distributed import is_main
+    from attribune.core.processes import is_main
     from attribune.training.train import train
 
     console = open_console()
