@@ -150,11 +150,13 @@ class Plan:
         head = f"{self.experiment.name}: {counted(total, 'cell')}, {trials:,} of them trials of learning rates"
         lines = [f"{head}, {'steps unknown' if steps is None else f'at most {steps:,} steps'}"]
         lines += ["", text_cells(_filled(self._by_set())), "", text_cells(_filled(self._by_setting()))]
-        fewest, most = (self.seconds(self.parts, early=early) for early in (True, False))
+        there = [part for part in self.parts if part.set.name not in self.missing]
+        fewest, most = (self.seconds(there, early=early) for early in (True, False))
         if self.paces and fewest is not None and most is not None:
+            of_which = f" for {_count(there)} of the cells, of the sets that are prepared" if self.missing else ""
             lines += [
                 "",
-                f"{duration(fewest)} to {duration(most)} with one cell at a time, by when trainings stop early",
+                f"{duration(fewest)} to {duration(most)} with one cell at a time, by when trainings stop early{of_which}",
             ]
         return "\n".join([*lines, *self._notes()])
 

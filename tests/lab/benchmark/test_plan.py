@@ -6,6 +6,7 @@ import math
 import re
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -79,6 +80,11 @@ def test_hours_follow_from_a_probe_of_each_set_and_each_setting(
             seconds += pace.start + 6 * pace.step + (2 * rows.validation + rows.validation + rows.test) * pace.row
     assert found.seconds(found.parts) == pytest.approx(seconds)
     assert re.search(r"\d+ s to \d+ s with one cell at a time", found.text())
+    parts = [replace(part, rows=None) if part.set.name == "second" else part for part in found.parts]
+    half = replace(
+        found, parts=tuple(parts), paces={key: pace for key, pace in found.paces.items() if key[0] == "first"}
+    )
+    assert "for 3 of the cells, of the sets that are prepared" in half.text()
 
 
 def test_baselines_have_no_pace(experiment: dict[str, Any]) -> None:
