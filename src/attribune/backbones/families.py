@@ -391,7 +391,7 @@ def _row_of(model_type: str, rows: Sequence[Placement], *, missing: str, choose:
             return row
     if model_type in _REFUSED:
         raise ConfigError(f"no placement for backbones of type {model_type!r}: {_REFUSED[model_type]}")
-    if (found := recognised(model_type)) is not None:
+    if (found := recognised(model_type, _LLAMA)) is not None:
         return found
     names = sorted(name for row in rows for name in row.model_types)
     raise ConfigError(missing + did_you_mean_or(model_type, names, f"{choose} {', '.join(names)}"))

@@ -10,6 +10,7 @@ Shapes: batch B, length T, hidden H.
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -42,15 +43,19 @@ _NO_ATTENTION = "its family is not in the table of backbones, and it is not know
 
 
 @cache
-def recognised(model_type: str) -> Placement | None:
-    """Return the placement of a family that the table lacks; None for one that has other layers."""
+def recognised(model_type: str, known: Placement) -> Placement | None:
+    """Return the placement of a family that the table lacks; None for one that has other layers.
+
+    Args:
+        known: the row of Llama, from which this one differs in the maps of its feed-forward part.
+    """
     if model_type not in CONFIG_MAPPING:
         return None
     try:
         config = CONFIG_MAPPING[model_type](**_SMALL)
         with torch.device("meta"):
             draft = AutoModel.from_config(config)
-        row = _row_of(draft, model_type)
+        row = _row_of(draft, model_type, known)
         if row is None or sum(one.numel() for one in draft.parameters()) > _MOST_PARAMETERS:
             return None
         # A caller may be making tensors on the meta device, as of a model whose memory is asked for.
@@ -80,53 +85,46 @@ def check_recognised(stack: PreTrainedModel, placement: Placement) -> None:
         raise ConfigError(f"no placement for this backbone of type {kind!r}: {reason}: choose another backbone")
 
 
-def _row_of(model: PreTrainedModel, model_type: str) -> Placement | None:
-    """Return the placement by the names of the modules; None where they are not the usual ones."""
+def _row_of(model: PreTrainedModel, model_type: str, known: Placement) -> Placement | None:
+    """Return the placement by the names of the modules; None where they are not those of the known family."""
     modules = dict(model.named_modules())
-    usual = ("input_layernorm", "post_attention_layernorm", "mlp", *(f"self_attn.{one}_proj" for one in "qkvo"))
+    inside = [*_watched(known).values(), known.q_proj, known.k_proj, known.v_proj, known.o_proj]
     tables = [one for one in modules.values() if isinstance(one, nn.Embedding)]
-    if "norm" not in modules or len(tables) != 1 or any(f"layers.0.{name}" not in modules for name in usual):
+    usual = [*known.final_norms, *(f"layers.0.{path}" for path in inside)]
+    if len(tables) != 1 or not modules.keys() >= set(usual):
         return None
     hidden = model.config.hidden_size
-    maps = {name: one for name, one in modules["layers.0.mlp"].named_children() if isinstance(one, nn.Linear)}
+    feed_forward = modules[f"layers.0.{known.feed_forward}"]
+    maps = {name: one for name, one in feed_forward.named_children() if isinstance(one, nn.Linear)}
     up = [name for name, one in maps.items() if one.in_features == hidden]
     down = [name for name, one in maps.items() if one.out_features == hidden]
     if not up or len(down) != 1:
         return None
-    return Placement(
+    return replace(
+        known,
         model_types=(model_type,),
-        layers="layers.*",
-        attention="self_attn.o_proj",
-        feed_forward="mlp",
-        norms=("input_layernorm", "post_attention_layernorm"),
-        q_proj="self_attn.q_proj",
-        k_proj="self_attn.k_proj",
-        v_proj="self_attn.v_proj",
-        o_proj="self_attn.o_proj",
-        up_proj=tuple(f"mlp.{name}" for name in up),
-        down_proj=f"mlp.{down[0]}",
-        pre_norm=True,
+        up_proj=tuple(f"{known.feed_forward}.{name}" for name in up),
+        down_proj=f"{known.feed_forward}.{down[0]}",
         has_start_token=False,
-        is_causal=True,
         no_extra_attention=_NO_ATTENTION,
-        final_norms=("norm",),
-        pooling="last",
-        is_generative=True,
         is_recognised=True,
     )
+
+
+def _watched(placement: Placement) -> dict[str, str]:
+    """Return the paths inside a layer of what computes its states."""
+    first, second = placement.norms
+    assert placement.attention is not None and placement.feed_forward is not None
+    return {"attention": placement.attention, "feed_forward": placement.feed_forward, "first": first, "second": second}
 
 
 def _misfit(model: PreTrainedModel, placement: Placement) -> str | None:
     """Return in which way a model does not compute what its placement says; None where it does."""
     modules = dict(model.named_modules())
     layers = [name for name in modules if name.startswith("layers.") and name.count(".") == 1]
-    inside = (placement.attention, placement.feed_forward, *placement.norms)
-    watched = {
-        (number, kind): f"{layer}.{path}"
-        for number, layer in enumerate(layers)
-        for kind, path in zip(("attention", "feed_forward", "first", "second"), inside, strict=True)
-    }
-    if lacking := sorted({*watched.values()} - modules.keys()):
+    inside = _watched(placement)
+    watched = {(number, kind): f"{layer}.{path}" for number, layer in enumerate(layers) for kind, path in inside.items()}
+    if lacking := sorted({*watched.values(), *placement.final_norms} - modules.keys()):
         return f"it has no module {lacking[0]}"
     watched |= {(number, "layer"): layer for number, layer in enumerate(layers)}
     seen: dict[tuple[int, str], Tensor] = {}
@@ -155,7 +153,8 @@ def _misfit(model: PreTrainedModel, placement: Placement) -> str | None:
             return f"layer {number} does not add what its feed-forward part gives to the state behind the attention"
     if not _same(states[:, :-1], changed[:, :-1]):
         return "a state depends on later tokens"
-    return None if _multiplies(modules[watched[0, "first"]]) else "its norms multiply by other weights"
+    norms = [*(path for (_, kind), path in watched.items() if kind in ("first", "second")), *placement.final_norms]
+    return next((f"{path} multiplies by other weights" for path in norms if not _multiplies(modules[path])), None)
 
 
 def _keeps(seen: dict[tuple[int, str], Tensor], number: int, kind: str) -> Any:
