@@ -184,6 +184,7 @@ WORD_FAMILIES = tuple(name for name in _WORD_FAMILIES if name.removeprefix("word
 EACH_KIND = ("bert", "gpt2", "modernbert", "t5", *(name for name in WORD_FAMILIES if name == "word-bilstm"))
 """One family of each kind, for what holds of all families in the same way."""
 _SETTINGS |= {
+    "starcoder2": _QWEN2,  # in no table, and recognised
     "word-cnn": {"options": {"embedding_size": 31, "widths": [1, 2, 3], "filters": 16}},
     "word-tang-cnn": {"options": {"embedding_size": 31, "filters": HIDDEN}},
     "word-bilstm": {"options": {"embedding_size": 31, "hidden_size": HIDDEN}},

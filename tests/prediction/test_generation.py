@@ -225,7 +225,14 @@ OTHER = pytest.mark.exhaustive  # each family and each kind of table is met with
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("family", "prompt"),
-    [("gpt2", False), ("t5", True), pytest.param("gpt2", True, marks=OTHER), pytest.param("t5", False, marks=OTHER)],
+    [
+        ("gpt2", False),
+        ("t5", True),
+        *(
+            pytest.param(family, prompt, marks=OTHER)
+            for family, prompt in (("gpt2", True), ("t5", False), ("starcoder2", False))
+        ),
+    ],
 )
 def test_every_family_goes_the_whole_way(
     trained_runs: TrainedRuns,
