@@ -11,7 +11,7 @@ from pathlib import Path
 
 from attribune.metrics.tables import format_difference
 from attribune_lab.benchmark.tables import Line, SetTable
-from pages.cells import RESULTS, table
+from pages.cells import RESULTS, measured, table
 from pages.counts import places
 from pages.experiments import record, score
 
@@ -82,6 +82,14 @@ def sizes() -> list[str]:
     return [*shown, "", title, "", *table(["user", *products], rows)]
 
 
+def changes() -> list[str]:
+    """How far training moves the terms of the norms of each layer, in thousandths."""
+    found = measured("changed_terms")["layers"]
+    columns = [name for name in found[0] if name != "layer"]
+    rows = [[str(line["layer"]), *(f"{1000 * line[name]:.1f}" for name in columns)] for line in found]
+    return table(["layer", *columns], rows)
+
+
 def _found(one: SetTable, names: str) -> str:
     """Our figure of the setting that has one of these names, divided by bars."""
     lines: dict[str, Line] = {line.name: line for line in one.lines}
@@ -97,4 +105,4 @@ def _found(one: SetTable, names: str) -> str:
 
 _SIZES = "e2ln-sizes_small"
 _TABLES: dict[str, Callable[[], list[str]]] = {name: partial(beside, name) for name in _OURS}
-TABLES = {"attribute_papers.md": {**_TABLES, "e2ln-6": sizes, "e2ln-figure-3a": places}}
+TABLES = {"attribute_papers.md": {**_TABLES, "e2ln-6": sizes, "e2ln-figure-3a": places, "e2ln-figure-4": changes}}

@@ -113,9 +113,10 @@ def _row_of(model: PreTrainedModel, model_type: str, known: Placement) -> Placem
 
 def _watched(placement: Placement) -> dict[str, str]:
     """Return the paths inside a layer of what computes its states."""
-    first, second = placement.norms
-    assert placement.attention is not None and placement.feed_forward is not None
-    return {"attention": placement.attention, "feed_forward": placement.feed_forward, "first": first, "second": second}
+    assert placement.attention is not None
+    assert placement.feed_forward is not None
+    norms = dict(zip(("first", "second"), placement.norms, strict=True))
+    return {"attention": placement.attention, "feed_forward": placement.feed_forward, **norms}
 
 
 def _misfit(model: PreTrainedModel, placement: Placement) -> str | None:
@@ -123,7 +124,9 @@ def _misfit(model: PreTrainedModel, placement: Placement) -> str | None:
     modules = dict(model.named_modules())
     layers = [name for name in modules if name.startswith("layers.") and name.count(".") == 1]
     inside = _watched(placement)
-    watched = {(number, kind): f"{layer}.{path}" for number, layer in enumerate(layers) for kind, path in inside.items()}
+    watched = {
+        (number, kind): f"{layer}.{path}" for number, layer in enumerate(layers) for kind, path in inside.items()
+    }
     if lacking := sorted({*watched.values(), *placement.final_norms} - modules.keys()):
         return f"it has no module {lacking[0]}"
     watched |= {(number, "layer"): layer for number, layer in enumerate(layers)}
