@@ -154,10 +154,8 @@ class Plan:
         fewest, most = (self.seconds(there, early=early) for early in (True, False))
         if self.paces and fewest is not None and most is not None:
             of_which = f" for {_count(there)} of the cells, of the sets that are prepared" if self.missing else ""
-            lines += [
-                "",
-                f"{duration(fewest)} to {duration(most)} with one cell at a time, by when trainings stop early{of_which}",
-            ]
+            span = f"{duration(fewest)} to {duration(most)}"
+            lines += ["", f"{span} with one cell at a time, by when trainings stop early{of_which}"]
         return "\n".join([*lines, *self._notes()])
 
     def _by_set(self) -> list[list[str]]:
