@@ -25,6 +25,7 @@ import pytest
 from pyarrow import feather, parquet
 from read_files import read, write
 
+from attribune.core.wording import one_line
 from attribune.data import table_files, text_files
 from attribune.data.file_options import FileOptions
 from attribune.data.table_files import ENDINGS, _extent, header_columns
@@ -246,8 +247,9 @@ def test_the_format_of_the_standard_input_is_found(name: str, tmp_path: Path, mo
 
 def test_the_standard_input_may_be_empty_or_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     piped(monkeypatch, b"")
-    with pytest.raises(DataError, match="the file is empty"):
+    with pytest.raises(DataError, match="the file is empty") as error:
         read_table("-")
+    assert one_line(str(error.value)).startswith("the standard input: the file is empty")
     monkeypatch.setattr("sys.stdin", None)
     with pytest.raises(ConfigError, match="nothing in the standard input"):
         read_table("-")

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 __all__ = [
+    "call_file",
     "closest",
     "counted",
     "did_you_mean",
@@ -84,6 +85,17 @@ def printable(text: str) -> str:
     return _UNSAFE.sub(lambda match: match[0].encode("unicode_escape", "surrogatepass").decode(), text)
 
 
+_NAMES: dict[str, str] = {}
+"""What files are called in messages, by their paths."""
+
+
 def one_line(text: str) -> str:
     """Return a text as `printable` does, on one line: no value can begin a line that looks like another message."""
+    for path, name in _NAMES.items():
+        text = text.replace(path, name)
     return printable(text).replace("\n", "\\n").replace("\t", "\\t")
+
+
+def call_file(path: str, name: str) -> None:
+    """Let messages call a file by what it holds, whose path says nothing to a user."""
+    _NAMES[path] = name

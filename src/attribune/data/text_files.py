@@ -27,7 +27,7 @@ import pyarrow as pa
 
 from attribune.core.door import as_argument
 from attribune.core.files import temporary_folder, writing_temporarily
-from attribune.core.wording import closest, counted, shortened
+from attribune.core.wording import call_file, closest, counted, shortened
 from attribune.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
@@ -484,6 +484,7 @@ def _workbook_ending(path: Path) -> str | None:
 
 STDIN = "-"
 """The name of the standard input."""
+_STDIN = "the standard input"  # in messages
 
 
 def standard_input(file_format: str | None = None) -> Path:
@@ -504,12 +505,14 @@ def standard_input(file_format: str | None = None) -> Path:
 
 @cache
 def _saved(stream: IO[bytes], file_format: str | None) -> Path:
-    with writing_temporarily("the standard input"):
+    with writing_temporarily(_STDIN):
         folder = Path(tempfile.mkdtemp(dir=temporary_folder()))
         path = _copied(stream, folder / "stdin")
     ending = f".{file_format}" if file_format is not None else kind_of(path) or ".csv"
     packed = "" if ending in WORKBOOKS else compression_of(path)
-    return path.rename(folder / f"stdin{'' if packed == '.zip' else ending}{packed}")
+    named = path.rename(folder / f"stdin{'' if packed == '.zip' else ending}{packed}")
+    call_file(str(named), _STDIN)
+    return named
 
 
 def _copied(stream: IO[bytes], path: Path) -> Path:
