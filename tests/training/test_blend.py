@@ -21,7 +21,19 @@ from live_service import client_of
 from reporters import Notes
 from safetensors.numpy import load_file, save_file
 
-from attribune import Categorical, MultiLabel, Predictor, Schema, enrol, evaluate, export, forget, predict, train
+from attribune import (
+    Categorical,
+    MultiLabel,
+    Predictor,
+    Schema,
+    compare_runs,
+    enrol,
+    evaluate,
+    export,
+    forget,
+    predict,
+    train,
+)
 from attribune.apps.report.run_page import report
 from attribune.apps.serve.models import load_models
 from attribune.core.progress import Reporter
@@ -464,8 +476,14 @@ def test_a_network_that_reads_no_attributes_has_a_linear_model_that_reads_none(r
     predictor = Predictor.from_pretrained(other.path)
     assert len(predictor.blend.features.schema) == 0
     assert predictor.predict("great film")["prediction"] in ("good", "bad")
-    stored = other.read_results().models
-    assert [model.name for model in stored[:2]] == ["adapter", "adapter, not blended"]
+    results = other.read_results()
+    assert [model.name for model in results.models[:2]] == ["adapter", "adapter, not blended"]
+    both = [[model for model in one.models if model.condition == "given"][:2] for one in (run.read_results(), results)]
+    pairs = [pair for pair in compare_runs(run.path, other.path) if pair["metric"] == "accuracy"]
+    for pair, models, end in zip(pairs, zip(*both, strict=True), ("", ", not blended"), strict=True):
+        assert (pair["a"], pair["b"]) == (f"{run.path}{end}", f"{other.path}{end}")
+        ours, theirs = (model.parts["test"]["accuracy"].value for model in models)
+        assert pair["difference"] == pytest.approx(ours - theirs)
 
 
 OPPOSITE = ROWS[300:].assign(stars=ROWS["stars"][300:].map({"good": "bad", "bad": "good"}))

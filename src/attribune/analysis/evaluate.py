@@ -31,9 +31,9 @@ from attribune.runs.hidden_attributes import hidden_attributes, judged_metrics
 from attribune.runs.labelled import FEW_TRAINED, LabelledRows
 from attribune.runs.loading import load_run
 from attribune.runs.recipe import Recipe
-from attribune.runs.stored_scores import StoredScores, own_table
+from attribune.runs.stored_scores import LOGITS, NETWORK_LOGITS, StoredScores, network_logits, own_table
 from attribune.runs.training_record import TrainingRecord
-from attribune.runs.verdict import Verdict, run_verdict
+from attribune.runs.verdict import NOT_BLENDED, Verdict, run_verdict
 from attribune.tasks import Task
 from attribune.tasks.base import scored_metrics
 
@@ -218,7 +218,8 @@ def compare_runs(first: str | Path, second: str | Path) -> Comparisons:
     """Compare two finished runs on the rows that both scored, by every metric, with the paired bootstrap.
 
     Returns:
-        One record per metric, printed as a table: difference (first minus second), 95 % interval and two-sided p-value.
+        One record per metric, printed as a table: difference (first minus second), 95 % interval and two-sided p-value;
+        and one without the simple models beside the networks, where there are some.
         ``notes`` says why they were compared on the validation rows, if they were.
 
     Raises:
@@ -245,15 +246,22 @@ def compare_scores(first: str | Path, second: str | Path) -> tuple[list[Comparis
     earlier = filter(None, [why_not[one] for one in _PARTS[: _PARTS.index(part)]])
     notes = [f"compared on the {part} rows: {reason}" for reason in earlier]
     clusters = max((unpacked_clusters(scores.parts[part]) for scores in (a, b)), key=len)  # one may read no judges
-    metrics_a, metrics_b = (
-        clustered(scored_metrics(scores.task, scores.parts[part]["logits"], scores.parts[part]["labels"]), clusters)
-        for scores in (a, b)
-    )
-    pairs = [
-        compare_metrics(metric, metrics_b[name], names=names, part=part)
-        for name, metric in metrics_a.items()
-        if name in metrics_b
-    ]
+    arrays = [scores.parts[part] for scores in (a, b)]
+    versions = [(names, [one[LOGITS] for one in arrays])]
+    if any(NETWORK_LOGITS in one for one in arrays):
+        ends = [NOT_BLENDED if NETWORK_LOGITS in one else "" for one in arrays]
+        versions.append(((names[0] + ends[0], names[1] + ends[1]), list(map(network_logits, arrays))))
+    pairs = []
+    for named, logits in versions:
+        metrics_a, metrics_b = (
+            clustered(scored_metrics(scores.task, scored, one["labels"]), clusters)
+            for scores, scored, one in zip((a, b), logits, arrays, strict=True)
+        )
+        pairs += [
+            compare_metrics(metric, metrics_b[name], names=named, part=part)
+            for name, metric in metrics_a.items()
+            if name in metrics_b
+        ]
     return pairs, notes
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -20,7 +21,24 @@ from attribune.runs.recipe import Recipe
 from attribune.schema.columns import require_columns
 from attribune.tasks import Task, task_from_dict
 
-__all__ = ["StoredScores", "own_table", "rows_of_training", "scored_tables"]
+__all__ = [
+    "HIDDEN_LOGITS",
+    "LOGITS",
+    "NETWORK_LOGITS",
+    "StoredScores",
+    "network_logits",
+    "own_table",
+    "rows_of_training",
+    "scored_tables",
+]
+
+LOGITS, HIDDEN_LOGITS, NETWORK_LOGITS = "logits", "hidden", "network"
+"""Names of stored scores: of the model, with every attribute hidden, and of its network without models beside it."""
+
+
+def network_logits(arrays: Mapping[str, npt.NDArray[Any]]) -> npt.NDArray[Any]:
+    """Return the stored scores of the network alone, which are those of the model where no others count beside it."""
+    return arrays.get(NETWORK_LOGITS, arrays[LOGITS])
 
 
 def own_table(recipe: Recipe, part: str) -> str:
@@ -39,7 +57,8 @@ class StoredScores:
     """Scores of a run: for each part, ``rows`` (n,) of the table, ``labels`` and ``logits`` as the task has them.
 
     A model that reads attributes also has ``hidden``, the logits with every attribute hidden; not one that scores
-    tokens, nor one of an earlier release.
+    tokens, nor one of an earlier release. A model with simple models beside its network has ``network``, the logits of
+    the network alone.
     """
 
     task: Task

@@ -27,6 +27,7 @@ from attribune.models.predictor import Predictor
 from attribune.models.table_scores import TableScores
 from attribune.runs.folder import RunFolder
 from attribune.runs.hidden_attributes import HidingRows, known_values
+from attribune.runs.stored_scores import HIDDEN_LOGITS, LOGITS, NETWORK_LOGITS, network_logits
 from attribune.runs.verdict import NOT_BLENDED
 from attribune.training.blending import UnreadRows, fit_on_unread, models_beside, reads_unread_rows
 from attribune.training.plan import DataPlan, TrainingPlan
@@ -126,10 +127,12 @@ def join_predictions(folder: RunFolder, runs: Sequence[RunFolder], data: Prepare
     order = np.argsort(np.concatenate([fold.splits[_PART].rows for fold in data.folds]), kind="stable")
     stored = [data.task.codec.unpacked(load_file(str(run.checked(run.logits(_PART))))) for run in runs]
     logits = {
-        is_hidden: np.concatenate([arrays[name] for arrays in stored])[order]
-        for is_hidden, name in ((False, "logits"), (True, "hidden"))
+        name: np.concatenate([arrays[name] for arrays in stored])[order]
+        for name in (LOGITS, HIDDEN_LOGITS)
         if all(name in arrays for arrays in stored)
     }
+    if any(NETWORK_LOGITS in arrays for arrays in stored):
+        logits[NETWORK_LOGITS] = np.concatenate([network_logits(arrays) for arrays in stored])[order]
     write_predictions(folder, _PART, split, logits, task=data.task, schema=data.schema, columns=plan.true_columns)
 
 

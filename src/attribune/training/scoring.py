@@ -31,6 +31,7 @@ from attribune.runs.attribute_gains import value_counts
 from attribune.runs.folder import RunFolder
 from attribune.runs.hidden_attributes import hidden_attributes
 from attribune.runs.recipe import TrainingRecipe
+from attribune.runs.stored_scores import HIDDEN_LOGITS, LOGITS, NETWORK_LOGITS
 from attribune.runs.verdict import MAJORITY, TEXT_ONLY, WHOLE_TEXTS
 from attribune.schema import Schema
 from attribune.tasks import Task
@@ -115,7 +116,10 @@ def score(
         if also_hidden and hides_each and is_judged:
             hidden = hidden_attributes(scores[part], split.labels, split.clusters, logits[False])
         if folder is not None:
-            write_predictions(folder, part, split, logits, task=task, schema=data.schema, columns=source.true_columns)
+            stored = {name: logits[case] for name, case in ((LOGITS, False), (HIDDEN_LOGITS, True)) if case in logits}
+            if blend and predictor.blend is not None:
+                stored[NETWORK_LOGITS] = scores[part].logits(blend=False)
+            write_predictions(folder, part, split, stored, task=task, schema=data.schema, columns=source.true_columns)
     counted = data.scored.items() if also_hidden else ()
     _log.info("%s: validation and test rows scored in %.1f s", name, time.perf_counter() - started)
     return [
@@ -143,20 +147,20 @@ def write_predictions(
     folder: RunFolder,
     part: str,
     split: PreparedSplit,
-    logits: Mapping[bool, npt.NDArray[Any]],
+    logits: Mapping[str, npt.NDArray[Any]],
     *,
     task: Task,
     schema: Schema,
     columns: Sequence[str],
 ) -> None:
-    """Write the predictions of a part, and the logits with the attributes hidden beside the others if there are any."""
+    """Write the predictions of a part, and the logits by the names that `StoredScores` has for them."""
     sink = io.BytesIO()
-    predicted = {name: prediction_array(value) for name, value in task.decode(logits[False]).columns().items()}
+    predicted = {name: prediction_array(value) for name, value in task.decode(logits[LOGITS]).columns().items()}
     true = {f"true_{column}": list(split.table[column]) for column in columns}
     pq.write_table(pa.table({"row": split.rows, **true, **predicted}), sink)
-    arrays = {"rows": split.rows, **task.codec.packed({"labels": split.labels, "logits": logits[False]})}
-    if True in logits and logits[True].dtype != object:  # those of tokens are packed, and no page shows them
-        arrays["hidden"] = logits[True]
+    arrays = {"rows": split.rows, **task.codec.packed({"labels": split.labels, LOGITS: logits[LOGITS]})}
+    # Those of tokens are packed, and no page shows them with the attributes hidden.
+    arrays |= {name: array for name, array in logits.items() if name != LOGITS and array.dtype != object}
     own = split.table if split.unshuffled is None else split.unshuffled
     arrays |= value_marks(own, schema) | packed_clusters(split.clusters)
     stored = save({key: np.ascontiguousarray(array) for key, array in arrays.items()})

@@ -19,6 +19,7 @@ from attribune.core.config import Settings, checked_record
 from attribune.core.files import make_folder, read_json, replace_file, write_json
 from attribune.core.hashing import sha256
 from attribune.errors import AttribuneError, ModelFolderError
+from attribune.runs.stored_scores import HIDDEN_LOGITS, NETWORK_LOGITS
 from attribune_lab.benchmark.experiment import Cell, Experiment
 from attribune_lab.benchmark.results import CELL, METRICS, BenchmarkFolder
 from attribune_lab.benchmark.runner import data_checksum
@@ -29,8 +30,8 @@ __all__ = ["CellFiles"]
 _Name: TypeAlias = Literal["validation_logits", "test_logits", "test_facts"]
 _AGAIN = "remove it, and the cell is trained again"
 _ARRAYS: tuple[_Name, ...] = ("validation_logits", "test_logits", "test_facts")
-_OF_RUNS = ("hidden", "values.")
-"""How arrays begin that the tables do not read: scores with attributes hidden, whose metric is known, and values."""
+_OF_RUNS = (HIDDEN_LOGITS, NETWORK_LOGITS, "values.")
+"""How arrays begin that the tables do not read: other scores, whose metrics are known, and values."""
 _SENTENCES = ("verdict", "findings")
 _LARGEST = 1e3  # logits of classes that are stored in half precision, which changes no third digit of a metric
 
