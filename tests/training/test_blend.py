@@ -46,7 +46,7 @@ from attribune.runs.folder import RunFolder
 from attribune.schema.schema import Revision
 from attribune.tasks import Classification, Regression
 from attribune.tasks.calibration import fit_weights
-from attribune.training.blending import UnreadRows, cross_fitted
+from attribune.training.blending import Continued, UnreadRows, cross_fitted
 
 TASK = Classification(classes=("a", "b", "c"))
 TEXTS = ["good film", "dull plot", "good plot", "odd cast", "film", "plot noir"]
@@ -453,6 +453,24 @@ def test_forgetting_takes_words_and_weights(copied: RunFolder) -> None:
     assert any(same)
     kept = others[same]
     np.testing.assert_allclose(after.logits(kept)[0], before.logits(kept)[0], rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("sureness", [0.5, 1.0, 2.0])
+def test_models_of_a_continued_run_are_as_sure_as_its_new_rows_say(run: RunFolder, sureness: float) -> None:
+    predictor = Predictor.from_pretrained(run.path)
+    random, before = np.random.default_rng(0), predictor.blend
+    neural, others = random.normal(size=(2, 4_000, 2))
+    joined = before.neural_weight * neural + others
+    likely = 1 / (1 + np.exp(sureness * (joined[:, 0] - joined[:, 1])))
+    labels = (random.random(len(likely)) < likely).astype(np.int64)
+    rows = UnreadRows(texts=list(map(str, range(len(labels)))), labels=labels, neural=neural, others=[others])
+    after = Continued(run="before", blend=before).scaled(predictor.task, rows)
+    for name in ("neural_weight", "linear_weight", "trees_weight"):
+        assert getattr(after, name) == pytest.approx(sureness * getattr(before, name), rel=0.1)
+    few = UnreadRows(texts=["one"], labels=labels[:1], neural=neural[:1], others=[others[:1]])
+    after = Continued(run="before", blend=before).scaled(predictor.task, few)
+    assert after.neural_weight == pytest.approx(before.neural_weight, rel=0.2), "one row changes little"
+    assert Continued(run="before", blend=before).scaled(predictor.task, None) is before
 
 
 def test_an_enrolled_value_leaves_others_as_they_are(copied: RunFolder) -> None:
