@@ -469,7 +469,7 @@ def test_models_of_a_continued_run_are_as_sure_as_its_new_rows_say(run: RunFolde
         assert getattr(after, name) == pytest.approx(sureness * getattr(before, name), rel=0.1)
     few = UnreadRows(texts=["one"], labels=labels[:1], neural=neural[:1], others=[others[:1]])
     after = Continued(run="before", blend=before).scaled(predictor.task, few)
-    assert after.neural_weight == pytest.approx(before.neural_weight, rel=0.2), "one row changes little"
+    assert after.neural_weight == pytest.approx(before.neural_weight, rel=0.5), "one row is not enough"
     assert Continued(run="before", blend=before).scaled(predictor.task, None) is before
 
 
