@@ -75,9 +75,9 @@ def sizes() -> list[str]:
     if not (RESULTS / f"{_SIZES}.json").is_file():
         return [*shown, "", "Ours are not measured."]
     (found,) = record(_SIZES).tables
-    ours = {tuple(re.findall(r"\d+", line.name)): line for line in found.lines}
-    users, products = (list(dict.fromkeys(key[place] for key in ours)) for place in (0, 1))
-    rows = [[user, *(score(found, ours.get((user, product))) for product in products)] for user in users]
+    names = {tuple(re.findall(r"\d+", line.name)): line.name for line in found.lines}
+    users, products = (list(dict.fromkeys(key[place] for key in names)) for place in (0, 1))
+    rows = [[user, *(_found(found, names[user, product]) for product in products)] for user in users]
     title = f"Ours, on the validation rows of {found.plan.heading}:"
     return [*shown, "", title, "", *table(["user", *products], rows)]
 
