@@ -36,6 +36,39 @@ def test_decimal_commas_are_found_between_semicolons(tmp_path: Path, delimiter: 
     assert read(tmp_path, "t.csv", content, decimal=",")["x"] == numbers
 
 
+def test_commas_between_thousands_are_no_decimals_unless_it_is_said(tmp_path: Path) -> None:
+    """Numbers of which all have three digits behind the comma, or none, are thousands; all with three may be either."""
+    content = "text;x;y;z\na;1,334;1,334;1,881,983\nb;998;2,500;7,000\n"
+    rows = read(tmp_path, "t.csv", content)
+    assert (rows["x"], rows["y"], rows["z"]) == (["1,334", "998"], ["1.334", "2.500"], ["1,881,983", "7,000"])
+    rows = read(tmp_path, "t.csv", content, decimal=",")
+    assert (rows["x"], rows["z"]) == (["1.334", "998"], ["1,881,983", "7,000"])
+
+
+@pytest.mark.parametrize(
+    ("cells", "words"),
+    [
+        (["1,334", "998"], "have commas between thousands, such as '1,334', and are texts here: write them without"),
+        (["1,334,000", "1,998"], "have commas between thousands, such as '1,334,000'"),
+        (["49,709", "12,400"], "have commas, such as '49,709', and are texts here: write those between thousands"),
+        (["49,7", "12,25"], "have decimal commas, such as '49,7', and are texts here: read a file with decimal=','"),
+        (["6.809", "950"], "such as '6.809' stand beside whole ones below 1000, and are read as fractions"),
+        (["6.809", "1950"], None),
+        (["6.809", "0.250"], None),
+    ],
+)
+def test_marks_in_numbers_are_said(cells: list[str], words: str | None) -> None:
+    rows = [
+        {"text": f"some words of review {row}", "price": cells[row % 2], "stars": str(row % 3)} for row in range(60)
+    ]
+    for label in ("stars", "price"):
+        warnings = [str(one) for one in check(pd.DataFrame(rows), text="text", label=label).findings]
+        found = [one for one in warnings if one.startswith("column 'price'") and ("comma" in one or "fractions" in one)]
+        is_said = words is not None and (label == "price" or "decimal commas" not in words)  # which may be two values
+        assert len(found) == is_said
+        assert not found or words in found[0]
+
+
 OTHERS = [
     ["1,5", "well, yes"],
     ["1,2,3", "4,5"],

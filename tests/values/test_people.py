@@ -290,11 +290,14 @@ def test_the_page_of_a_run_is_forgotten_with_the_value(run: Path, capsys: Any) -
     assert not page.exists()
 
 
-def test_an_unfinished_run_is_not_touched(run: Path) -> None:
-    (run / "training.json").unlink()
+@pytest.mark.parametrize("file", ["metrics.json", "training.json"])
+def test_an_unfinished_run_is_not_touched(file: str, run: Path, new: Path) -> None:
+    (run / "metrics.json").unlink()
+    (run / file).unlink(missing_ok=True)
     before = small_runs.file_bytes(run)
-    with pytest.raises(ModelFolderError, match="is an interrupted run, whose checkpoints have every value"):
-        forget(run, "user", ["u3"])
+    for change in (lambda: forget(run, "user", ["u3"]), lambda: enrol(run, new), lambda: enrol(run, undo=True)):
+        with pytest.raises(ModelFolderError, match="is an interrupted run, whose checkpoints have the values as they"):
+            change()
     assert small_runs.file_bytes(run) == before
 
 
@@ -327,6 +330,7 @@ def test_an_interruption_leaves_one_model_or_the_other(place: str, run: Path, mo
     # What a kill would have left: the model put aside, and none in its place.
     if not (run / "model").exists():
         assert (run / ".model.old").is_dir()
+    np.testing.assert_allclose(Predictor.from_pretrained(run).logits(table(OLD))[0], before, rtol=1e-5)
     np.testing.assert_array_equal(logits(run, OLD), before)
     forget(run, "user", ["u3"])
     assert files_with_value("u3", run) == []

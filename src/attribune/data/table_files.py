@@ -7,7 +7,7 @@ import re
 import uuid
 import warnings
 import zipfile
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from itertools import chain
@@ -43,12 +43,12 @@ from attribune.data.text_files import (
     refuse_other_kinds,
 )
 from attribune.errors import AttribuneWarning, ConfigError, DataError
-from attribune.schema.columns import MISSING, NO_NUMBER, as_array, canonical
+from attribune.schema.columns import as_array, canonical
+from attribune.schema.number_marks import comma_columns, with_points
 
 __all__ = [
     "ENDINGS",
     "check_sheet",
-    "comma_columns",
     "file_form",
     "frame_table",
     "header_columns",
@@ -57,7 +57,6 @@ __all__ = [
     "plain_table",
     "table_batches",
     "table_files",
-    "with_points",
 ]
 
 _CELL = re.compile(rb"<(?:\w+:)?c\s[^>]*?\br=\"([A-Z]{1,3})([0-9]{1,7})\"")
@@ -181,62 +180,6 @@ def _bad_text(column: pa.ChunkedArray) -> str | None:
         except UnicodeDecodeError as error:
             return f"{value[max(0, error.start - 10) :][:_SHOWN_BYTES]!r}, which is not UTF-8"
     return None
-
-
-_BETWEEN_THOUSANDS = r"[.' \x{00a0}\x{202f}]"
-_NUMBER = rf"^\s*[+-]?(\d{{1,3}}({_BETWEEN_THOUSANDS}\d{{3}})+|\d+)?(,\d+)?\s*$"
-_NO_VALUE = pa.array(sorted({*MISSING, *NO_NUMBER}), pa.string())
-
-
-def comma_columns(batches: Iterable[pa.Table]) -> dict[str, str]:
-    """Find the columns of texts that hold only numbers, of which at least one has a decimal comma.
-
-    Points, spaces and apostrophes between thousands are read, too; cells without a value are passed over.
-
-    Args:
-        batches: of one table.
-
-    Returns:
-        For each column the first of these numbers, in the order of the columns.
-    """
-    found: dict[str, str] = {}
-    names: list[str] | None = None
-    for batch in batches:
-        names = [name for name in names or batch.column_names if _holds_numbers(batch[name])]
-        for name in names:
-            if name not in found and (example := _first_comma(batch[name])) is not None:
-                found[name] = example
-        if not names:
-            break
-    return {name: found[name] for name in names or () if name in found}
-
-
-def _holds_numbers(column: pa.ChunkedArray) -> bool:
-    is_number = pc.match_substring_regex(column, _NUMBER)
-    is_no_value = pc.is_in(pc.utf8_trim_whitespace(column), value_set=_NO_VALUE)
-    return bool(pc.all(pc.or_(is_number, is_no_value)).as_py())
-
-
-def _first_comma(column: pa.ChunkedArray) -> str | None:
-    found = column.filter(pc.match_substring(column, ","))
-    return str(found[0].as_py()).strip() if len(found) else None
-
-
-def with_points(table: pa.Table, columns: Mapping[str, str]) -> pa.Table:
-    """Write the numbers of columns with a decimal point, and nothing between thousands."""
-    if not columns:
-        return table
-    cells = [
-        _with_point(column) if name in columns else column
-        for name, column in zip(table.column_names, table.columns, strict=True)
-    ]
-    return pa.table(cells, names=table.column_names)
-
-
-def _with_point(cells: pa.ChunkedArray) -> pa.ChunkedArray:
-    is_number = pc.match_substring_regex(cells, _NUMBER)
-    plain = pc.replace_substring(pc.replace_substring_regex(cells, _BETWEEN_THOUSANDS, ""), ",", ".")
-    return pc.if_else(is_number, plain, cells)
 
 
 _TEXT_ENDINGS = (".csv", ".tsv", ".jsonl", ".ndjson", ".json")
@@ -413,7 +356,7 @@ class _File:
         may_be = self._delimiter == ";" if self.options.decimal is None else self.options.decimal == ","
         if not may_be:
             return {}
-        return comma_columns(self._csv_batches(self._encoding.name))
+        return comma_columns(self._csv_batches(self._encoding.name), is_said=self.options.decimal is not None)
 
     def form(self) -> FileForm | None:
         """Return how the file is written; None if it is no CSV or TSV."""

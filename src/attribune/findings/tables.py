@@ -164,9 +164,21 @@ def _column_of_parts(values: Values) -> str:
 
 def _decimal_commas(values: Values) -> str:
     """A column of numbers with decimal commas is read as texts."""
+    read = f"read a file with {as_argument('decimal', ',')}"
+    seen, cure = {
+        "no": ("decimal commas", f"{read}, or make numbers of the column"),
+        "perhaps": ("commas", f"write those between thousands without; if they are decimal commas, {read}"),
+        "yes": ("commas between thousands", "write them without"),
+    }[values.get("thousands", "no")]
+    column = f"column {values['column']!r}{':' if values.get('is_label') else ' is left out:'}"
+    return f"{column} its numbers have {seen}, such as {values['example']!r}, and are texts here: {cure}"
+
+
+def _thousands_points(values: Values) -> str:
+    """Numbers may have points between thousands, and are read as fractions."""
     return (
-        f"column {values['column']!r} is left out: its numbers have decimal commas, such as {values['example']!r}, and "
-        f"are texts here: read a file with {as_argument('decimal', ',')}, or make numbers of the column"
+        f"column {values['column']!r}: numbers such as {values['example']!r} stand beside whole ones below 1000, and "
+        "are read as fractions: if their points are between thousands, write them without"
     )
 
 
@@ -235,4 +247,5 @@ SENTENCES: Sentences = {
     "numbers-with-signs": "column {column!r} has numbers with a sign, such as {example!r}, which are read as names: "
     "write the numbers alone, and they are compared as numbers",
     "decimal-commas": _decimal_commas,
+    "thousands-points": _thousands_points,
 }

@@ -51,6 +51,7 @@ from attribune.tasks import Task, task_from_dict
 __all__ = [
     "CARD",
     "CONFIG",
+    "OLD_MODEL",
     "SCHEMA",
     "TENSORS",
     "ModelFolder",
@@ -159,6 +160,8 @@ CONFIG = "config.json"
 SCHEMA = "schema.json"
 TENSORS = "model.safetensors"
 CARD = "README.md"
+OLD_MODEL = ".model.old"
+"""Where a run has its model for the moment in which a changed one takes its place."""
 
 
 @dataclass(frozen=True)
@@ -200,8 +203,9 @@ class ModelFolder:
         """
         folder = Path(name)
         if folder.is_dir():
-            if not (folder / CONFIG).is_file() and (folder / "model" / CONFIG).is_file():
-                folder = folder / "model"
+            if not (folder / CONFIG).is_file():
+                inside = (folder / "model", folder / OLD_MODEL)
+                folder = next((one for one in inside if (one / CONFIG).is_file()), folder)
             for file in (CONFIG, SCHEMA, TENSORS):
                 if not (folder / file).is_file():
                     names = ", ".join(sorted(entry.name for entry in folder.iterdir())) or "nothing"

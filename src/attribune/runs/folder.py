@@ -18,7 +18,7 @@ from attribune.core.door import as_argument, as_call
 from attribune.core.files import json_bytes, move_into_place, read_json_lines, replace_file
 from attribune.core.job_folder import JobFolder
 from attribune.errors import ConfigError, ModelFolderError
-from attribune.models.folder import CARD, CONFIG, SCHEMA, TENSORS, ModelFolder
+from attribune.models.folder import CARD, CONFIG, OLD_MODEL, SCHEMA, TENSORS, ModelFolder
 from attribune.models.sizes import Sizes
 from attribune.runs.recipe import RECIPE_END, Recipe
 from attribune.runs.results import RunResults
@@ -316,12 +316,10 @@ class RunFolder(JobFolder):
             ModelFolderError: when it cannot be written; the earlier model is still complete.
         """
         self.recover_model()
-        draft = self.path / ".model.new"
         try:
-            shutil.rmtree(draft, ignore_errors=True)
-            save(draft)
+            save(self._new_model)
             self.model.rename(self._old_model)
-            move_into_place(draft, self.model)
+            move_into_place(self._new_model, self.model)
         except OSError as error:
             raise ModelFolderError(
                 f"the model of {self.path} cannot be replaced ({error.strerror or error}): free some space, or check "
@@ -329,13 +327,34 @@ class RunFolder(JobFolder):
             ) from error
         finally:
             self.recover_model()
-            shutil.rmtree(draft, ignore_errors=True)
+
+    @contextmanager
+    def changed(self) -> Iterator[None]:
+        """Hold a finished run, for a change of its model.
+
+        Raises:
+            HeldError: when another process works in the folder.
+            ModelFolderError: for an interrupted run, whose checkpoints and scores are of the model as it is.
+        """
+        with self.held():
+            self.require_finished()
+            self.recover_model()
+            yield
+
+    def require_finished(self) -> None:
+        """Raise a ModelFolderError for an interrupted run."""
+        if not self.is_finished:
+            raise ModelFolderError(
+                f"{self.path} is an interrupted run, whose checkpoints have the values as they are: finish it with "
+                f"{as_call('train', resume=True)} first"
+            )
 
     def recover_model(self) -> None:
         """Restore the model that an interrupted `replace_model` had moved, or remove it if the new one is in place.
 
         For a run that is `held`, or another process may be replacing the model just now.
         """
+        shutil.rmtree(self._new_model, ignore_errors=True)
         if not self._old_model.is_dir():
             return
         if self.model.exists():
@@ -373,7 +392,11 @@ class RunFolder(JobFolder):
 
     @property
     def _old_model(self) -> Path:
-        return self.path / ".model.old"
+        return self.path / OLD_MODEL
+
+    @property
+    def _new_model(self) -> Path:
+        return self.path / ".model.new"
 
 
 def _mark(path: Path) -> tuple[int, int, int] | None:

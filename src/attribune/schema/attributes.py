@@ -43,6 +43,7 @@ from attribune.schema.kinds import (
     hashed_ids,
     salt_check,
 )
+from attribune.schema.number_marks import has_thousands
 from attribune.schema.reports import AttributeCounts, AttributeFit, level_notes, missing_words, unread_words
 from attribune.schema.vocabulary import Vocabulary
 
@@ -341,7 +342,10 @@ class NoNumberError(RowError):
     """
 
     def __init__(self, column: str, row: int, text: str) -> None:
-        comma = f"write a decimal point, or read the file with {as_argument('data.decimal', ',')}; " * ("," in text)
+        reading = f"read the file with {as_argument('data.decimal', ',')}"
+        comma = f"write a decimal point, or {reading}; " * ("," in text)
+        if has_thousands(text):
+            comma = f"write thousands without commas, or, if they are decimal commas, {reading}; "
         super().__init__(
             f"column {column!r}, ",
             row,
@@ -353,7 +357,7 @@ class NoNumberError(RowError):
 
     def of_one_value(self) -> ConfigError:
         """Return the error for a value that is given by hand, not in a table."""
-        with_point = self.text.replace(",", ".")
+        with_point = self.text.replace(",", "" if has_thousands(self.text) else ".")
         example = "12.5" if number_of(with_point) is None else with_point
         return ConfigError(
             f"{self.column}={self.text}: {self.column!r} is a number for the model: write it with a decimal point, "

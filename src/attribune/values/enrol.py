@@ -146,8 +146,7 @@ def enrol(
         raise ConfigError("there is neither a table of rows nor one that describes values: give at least one")
     folder = RunFolder.of(run)
     folder.read_recipe()
-    with training_alone(), folder.held():
-        folder.recover_model()
+    with training_alone(), folder.changed():
         recipe, predictor = load_run(folder.path, backbone=backbone)
         model, done = learn_values(
             recipe,
@@ -295,8 +294,7 @@ def undo_enrolment(run: str | Path, *, backbone: str | Path | None = None) -> li
     """
     folder = RunFolder.of(run)
     folder.read_recipe()
-    with folder.held():
-        folder.recover_model()
+    with folder.changed():
         record = enrolments(folder.path)
         if not record:
             raise ConfigError(f"{folder.path} has no values that were added after training: there is nothing to undo")

@@ -225,16 +225,12 @@ def _forget(run: RunFolder, attribute: str, texts: Sequence[str], replace: Repla
     folders = [run, *run.comparisons]
     for folder in folders:  # before anything is changed
         folder.check()
+        folder.require_finished()
         folder.recover_model()
         check_files(folder.model)
     texts = _with_levels_below(folders, attribute, texts)
     for folder in folders:
         recipe = folder.read_recipe()
-        if not folder.outcome.is_file():
-            raise ModelFolderError(
-                f"{folder.path} is an interrupted run, whose checkpoints have every value: finish it with "
-                f"{as_call('train', resume=True)} first, or remove it"
-            )
         _forget_in_model(folder, attribute, texts, done, replace)
         done.predictions += _forget_rows(folder, recipe, attribute, texts, done)
         if folder.checkpoints.exists():

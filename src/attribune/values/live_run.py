@@ -208,8 +208,7 @@ class LiveRun:
                     known.tables[name][int(number)] = vector
             return known, self._model.snapshot(known=known)
 
-        with self.folder.held():
-            self.folder.recover_model()
+        with self.folder.changed():
             record = [*enrolments(self.folder.path), *([one.enrolled] for one in values)]
             self._replace(grown, record, adds=True)
 

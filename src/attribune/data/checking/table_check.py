@@ -48,13 +48,13 @@ from attribune.data.checking.whole_numbers import row_numbers
 from attribune.data.file_options import AS_FOUND, FileOptions, Reading
 from attribune.data.judgement_layouts import Layout, find_export
 from attribune.data.splits import parts_at_random
-from attribune.data.table_files import comma_columns
 from attribune.data.tables import TableFile, options_of, read_table, table_source_name
 from attribune.errors import DataError
 from attribune.findings import Finding
 from attribune.metrics.tables import html_blocks, text_cells
 from attribune.schema.columns import MISSING, canonical, require_columns
 from attribune.schema.kinds import Kind, MultiLabel, Number
+from attribune.schema.number_marks import MarkedNumbers, marked_columns
 from attribune.schema.times import dates_finding, time_split_finding
 from attribune.tasks.labels import FEW_ROWS, alike_classes, rare_classes
 
@@ -415,7 +415,7 @@ class _Columns:
         for name, other in repeated.items():
             finding = Finding("text-repeats", {"column": name, "other": other})
             roles[name] = RoleOf(role="left out", reason="see below", finding=finding)
-        roles |= {name: _comma_role(name, example) for name, example in _decimal_commas(table, profiles, roles).items()}
+        roles |= _marked_roles(table, profiles, roles)
         read = {name: as_read(profiles[name], role) for name, role in roles.items()}
         return cls(read=read, roles=roles, texts=text_columns, groups=groups, task=task, judge=judge, layout=layout)
 
@@ -433,17 +433,41 @@ class _Columns:
         return next(iter(self.with_role("label")), None)
 
 
-def _decimal_commas(
+def _marked_roles(
     table: pa.Table, profiles: Mapping[str, ColumnProfile], roles: Mapping[str, RoleOf]
-) -> dict[str, str]:
-    """Return columns of texts that are left out and hold numbers with decimal commas, each with one of them."""
-    names = [name for name, role in roles.items() if role.role == "left out" and profiles[name].kind == "text"]
-    return comma_columns([table.select(names).cast(pa.schema([(name, pa.string()) for name in names]))])
+) -> dict[str, RoleOf]:
+    """Return what columns are taken for whose numbers have commas, or points that may stand between thousands.
+
+    Those with commas are texts here, and no attributes.
+    """
+
+    def is_amount(kind: pa.DataType) -> bool:
+        return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
+
+    def found(mark: str, kind: str) -> dict[str, MarkedNumbers]:
+        names = [name for name in roles if profiles[name].kind == kind and not is_amount(table[name].type)]
+        return marked_columns([table.select(names).cast(pa.schema([(name, pa.string()) for name in names]))], mark)
+
+    marked = dict[str, RoleOf]()
+    for name, one in found(",", "text").items():
+        role = roles[name].role
+        may_be_values = role in ("attribute", "id") and not one.may_be_thousands  # such as `3,4`
+        if may_be_values or role not in ("label", "left out", "attribute", "id"):
+            continue
+        is_label = role == "label"
+        thousands = _COMMAS[one.may_be_thousands, one.are_thousands]
+        values = {"column": name, "example": one.example, "thousands": thousands, "is_label": is_label}
+        finding = Finding("decimal-commas", values)
+        left_out = RoleOf(role="left out", reason="see below")
+        marked[name] = replace(roles[name] if is_label else left_out, finding=finding)
+    for name, one in found(".", "number").items():
+        if one.are_thousands:
+            finding = Finding("thousands-points", {"column": name, "example": one.example})
+            marked[name] = replace(roles[name], finding=finding)
+    return marked
 
 
-def _comma_role(name: str, example: str) -> RoleOf:
-    finding = Finding("decimal-commas", {"column": name, "example": example})
-    return RoleOf(role="left out", reason="see below", finding=finding)
+_COMMAS = {(False, False): "no", (True, False): "perhaps", (True, True): "yes"}
 
 
 def _findings(

@@ -1,0 +1,139 @@
+"""Numbers that are written as in other countries: with a decimal comma, or with marks between thousands."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from attribune.schema.columns import MISSING, NO_NUMBER
+
+__all__ = ["MarkedNumbers", "comma_columns", "has_thousands", "marked_columns", "with_points"]
+
+_BETWEEN_THOUSANDS = r"[.' \x{00a0}\x{202f}]"
+_NUMBER = rf"^\s*[+-]?(\d{{1,3}}({_BETWEEN_THOUSANDS}\d{{3}})+|\d+)?(,\d+)?\s*$"
+_SMALL = r"^\s*[+-]?\d{1,3}\s*$"  # a number without thousands
+_NO_VALUE = pa.array(sorted({*MISSING, *NO_NUMBER}), pa.string())
+_FEWEST = 5  # numbers with a point before three digits, which are rarely all fractions
+
+
+def _thousands(mark: str) -> str:
+    """Return the pattern of whole numbers with a mark between thousands."""
+    return rf"^\s*[+-]?[1-9]\d{{0,2}}([{mark}]\d{{3}})+\s*$"
+
+
+def has_thousands(text: str) -> bool:
+    """Whether a text is a whole number with commas between thousands, or with one before three decimals."""
+    return re.match(_thousands(","), text) is not None
+
+
+@dataclass(frozen=True, kw_only=True)
+class MarkedNumbers:
+    """What the numbers of a column, all of them texts, say of a comma or point in them.
+
+    Args:
+        example: the first number with the mark.
+        may_be_thousands: whether each mark stands before three digits, as between thousands.
+        are_thousands: whether there are also numbers below 1000 without it, or with several: numbers with decimals
+            have not always three or none.
+        has_several: marks in one number.
+    """
+
+    example: str
+    may_be_thousands: bool
+    are_thousands: bool
+    has_several: bool
+
+
+@dataclass
+class _Counts:
+    example: str = ""
+    count: int = 0
+    others: int = 0
+    several: int = 0
+    small: int = 0
+
+    def add(self, cells: pa.ChunkedArray, mark: str) -> bool:
+        """Count the cells of a batch; False where one is no number."""
+        cells = cells.filter(pc.invert(pc.is_in(pc.utf8_trim_whitespace(cells), value_set=_NO_VALUE))).drop_null()
+        marked = pc.match_substring(cells, mark)
+        is_thousands = pc.match_substring_regex(cells, _thousands(mark))
+        is_small = pc.match_substring_regex(cells, _SMALL)
+        rest = cells.filter(pc.invert(pc.or_(is_thousands, is_small)))
+        if not pc.all(pc.match_substring_regex(rest, _NUMBER if mark == "," else _PLAIN), min_count=0).as_py():
+            return False
+        with_mark = cells.filter(marked)
+        if len(with_mark) and not self.count:
+            self.example = str(with_mark[0].as_py()).strip()
+        self.count += len(with_mark)
+        self.others += len(rest)
+        self.several += int(pc.sum(pc.greater(pc.count_substring(with_mark, mark), 1), min_count=0).as_py() or 0)
+        self.small += int(pc.sum(is_small, min_count=0).as_py() or 0)
+        return not (self.several and self.others)
+
+
+_PLAIN = r"^\s*[+-]?(\d+\.?\d*|\.\d+)\s*$"
+
+
+def marked_columns(batches: Iterable[pa.Table], mark: str) -> dict[str, MarkedNumbers]:
+    """Find the columns of texts that hold only numbers, of which at least one has a mark.
+
+    Cells without a value are passed over. Beside decimal commas, points, spaces and apostrophes may stand between
+    thousands.
+
+    Args:
+        batches: of one table.
+        mark: comma or point.
+
+    Returns:
+        What is found of each, in the order of the columns.
+    """
+    found: dict[str, _Counts] | None = None
+    for batch in batches:
+        if found is None:
+            found = {name: _Counts() for name in batch.column_names}
+        found = {name: counts for name, counts in found.items() if counts.add(batch[name], mark)}
+        if not found:
+            break
+    return {
+        name: MarkedNumbers(
+            example=one.example,
+            may_be_thousands=not one.others,
+            are_thousands=not one.others and bool(one.several or one.small) and (mark == "," or one.count >= _FEWEST),
+            has_several=bool(one.several),
+        )
+        for name, one in (found or {}).items()
+        if one.count
+    }
+
+
+def comma_columns(batches: Iterable[pa.Table], *, is_said: bool = False) -> dict[str, str]:
+    """Find the columns of texts whose numbers have decimal commas, each with the first of them.
+
+    Args:
+        batches: of one table.
+        is_said: that commas are decimal ones, where those of a column may also be between thousands.
+    """
+    found = marked_columns(batches, ",")
+    known = {name: one.has_several if is_said else one.are_thousands for name, one in found.items()}
+    return {name: one.example for name, one in found.items() if not known[name]}
+
+
+def with_points(table: pa.Table, columns: Mapping[str, str]) -> pa.Table:
+    """Write the numbers of columns with a decimal point, and nothing between thousands."""
+    if not columns:
+        return table
+    cells = [
+        _with_point(column) if name in columns else column
+        for name, column in zip(table.column_names, table.columns, strict=True)
+    ]
+    return pa.table(cells, names=table.column_names)
+
+
+def _with_point(cells: pa.ChunkedArray) -> pa.ChunkedArray:
+    is_number = pc.match_substring_regex(cells, _NUMBER)
+    plain = pc.replace_substring(pc.replace_substring_regex(cells, _BETWEEN_THOUSANDS, ""), ",", ".")
+    return pc.if_else(is_number, plain, cells)
