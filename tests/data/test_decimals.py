@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -178,3 +179,33 @@ def test_stars_are_learned_as_numbers() -> None:
     assert task.encode_labels([labels])[0].tolist() == [2, 0, 1, 1]
     assert not task.codec_for({"classes": task.classes}).outside([labels]).any()
     assert Regression.fit([labels]).mean == 3
+
+
+@pytest.mark.parametrize("cells", [["80%", "0.8"], ["★★★★☆", "8/10"], ["80 %", "4/5"], ["4/5", "8 out of 10"]])
+def test_labels_of_several_scales_are_refused(cells: list[str]) -> None:
+    with pytest.raises(DataError, match=f"the labels are of several scales .'{cells[0]}', '{cells[1]}'"):
+        Regression().encode_labels([cells])
+
+
+@pytest.mark.parametrize(
+    ("labels", "words"),
+    [
+        (["1", "2", "3", "999"], "the label '999' is in 20 rows, beside those from 1 to 3"),
+        (["-1", "0", "1", "-99"], "the label '-99' is in 20 rows, beside those from -1 to 1"),
+        (["7", "8", "9", "10"], ""),
+        (["1", "5", "99"], ""),
+        (["yes", "yes\u200b", "no"], r"'yes' \(20\), 'yes\\u200b' \(20\): write them in one way"),
+        (["caf\u00e9", "cafe\u0301", "no"], r"'café' \(20\), 'cafe\\u0301' \(20\): write them in one way"),
+    ],
+)
+def test_codes_and_signs_in_classes_are_said(labels: list[str], words: str) -> None:
+    rows = pd.DataFrame(
+        {"text": f"words of review {row}", "answer": labels[row % len(labels)]} for row in range(20 * len(labels))
+    )
+    said = " ".join(str(one) for one in check(rows, text="text", label="answer").findings)
+    assert re.search(words, said) if words else "the label" not in said
+
+
+@pytest.mark.parametrize("cells", [["★★★★☆", "4/5", "★★★★★"], ["80 %", "75"], ["0.5", "0.8"]])
+def test_labels_of_one_scale_are_numbers(cells: list[str]) -> None:
+    assert np.isfinite(Regression().encode_labels([cells])[0]).all()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Sequence
 
 from attribune.core.door import as_argument, as_attribute, as_call
@@ -49,13 +50,27 @@ def _rare_classes(values: Values) -> str:
 def _alike_classes(values: Values) -> str:
     """Classes are one number, or differ in capitals, spaces or the encoding of letters alone."""
     groups = values["examples"]
-    listed = "; ".join(", ".join(f"{name!r} ({count:,})" for name, count in names.items()) for names in groups)
+    listed = "; ".join(", ".join(f"{_distinct(name)} ({count:,})" for name, count in names.items()) for names in groups)
     more = f"; and {values['groups'] - len(groups):,} others" if values["groups"] > len(groups) else ""
     if values["are_numbers"]:
         cure = f"use {as_argument('task.kind', 'rating')} or {as_argument('task.kind', 'ordinal')}, which read numbers"
         return f"classes that are the same number are learned as different ones: {listed}{more}: {cure}"
     cure = "write them in one way if they are the same"
-    return f"classes that differ in capitals or spaces alone are learned as different ones: {listed}{more}: {cure}"
+    differ = "differ in capitals, spaces or the encoding of letters alone"
+    return f"classes that {differ} are learned as different ones: {listed}{more}: {cure}"
+
+
+def _distinct(name: str) -> str:
+    """Write a text so that signs are seen that look like others or like nothing."""
+    return repr(name) if unicodedata.is_normalized("NFC", name) else ascii(name)
+
+
+def _label_code(values: Values) -> str:
+    """A class looks like a code for no label."""
+    return (
+        f"the label {values['label']!r} is in {counted(values['rows'], 'row')}, beside those from {values['low']} to "
+        f"{values['high']}: if it means that there is none, empty these cells"
+    )
 
 
 def _class_words(values: Values) -> str:
@@ -202,6 +217,7 @@ SENTENCES: Sentences = {
     "one-class": "all labels are {label!r}, of which nothing can be learned: name another column",
     "rare-classes": _rare_classes,
     "alike-classes": _alike_classes,
+    "label-code": _label_code,
     "class-words": _class_words,
     "value-words": _value_words,
     "nested-columns": _nested_columns,

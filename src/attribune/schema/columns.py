@@ -58,7 +58,8 @@ __all__ = [
 
 MISSING: tuple[str, ...] = ("", "nan", "NaN", "null", "NULL", "None", "N/A", "NA", "<NA>")
 """Texts that mean *no value* unless a recipe says otherwise."""
-NO_NUMBER: tuple[str, ...] = ("n/a", "none", "NONE", "-", "--", "?")
+_OF_SHEETS = ("#N/A", "#NULL!", "#DIV/0!", "#REF!", "#VALUE!", "#NAME?", "#NUM!")  # errors in the cells of workbooks
+NO_NUMBER: tuple[str, ...] = ("n/a", "none", "NONE", "-", "--", "?", *_OF_SHEETS)
 """Texts that mean *no value* also where there are numbers or times, whose values are never written so."""
 
 _PART_OF_LIST = re.compile(r"""\[?\s*(['"]).*\1\s*\]?""", re.DOTALL)

@@ -30,13 +30,13 @@ from attribune.schema.columns import canonical, json_value, refuse_split_lists
 from attribune.tasks.labels import (
     UNSEEN,
     Column,
-    alike_classes,
     class_ids,
     count_classes,
     label_lists,
     label_numbers,
     label_texts,
     number_of,
+    odd_classes,
     outside_of,
     require_columns,
 )
@@ -119,7 +119,7 @@ class LabelCodec:
 
     def class_notes(self, labels: Array) -> list[Finding]:
         """Say what is odd about the classes; by default which are written in several ways."""
-        return alike_classes(self.counts(labels))
+        return odd_classes(self.counts(labels))
 
     def notes(self, columns: Sequence[Column]) -> list[str]:
         """Say in short lines what is odd about the labels of rows, or was changed in them."""

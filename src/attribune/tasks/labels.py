@@ -37,7 +37,6 @@ __all__ = [
     "Flag",
     "MissingTexts",
     "OptionalFlag",
-    "alike_classes",
     "class_ids",
     "class_names",
     "compared_texts",
@@ -47,6 +46,7 @@ __all__ = [
     "label_numbers",
     "label_texts",
     "number_of",
+    "odd_classes",
     "outside_of",
     "rare_classes",
     "require_columns",
@@ -69,6 +69,9 @@ _SCORE = re.compile(
 )
 _LARGEST_LABEL = float(np.finfo(np.float32).max)
 _EXAMPLES = 5  # of classes that are alike
+_CODES = (9, 77, 88, 98, 99, 777, 888, 998, 999, 7777, 8888, 9999)  # for no answer, as surveys have them
+_LONGEST_SCALE = 20  # steps
+_WITHOUT_WIDTH = re.compile("[\u200b-\u200d\u2060\ufeff]")
 _MOST_CLASSES = 1_000_000  # with a probability of each in every row
 
 Column = Sequence[Any]
@@ -159,12 +162,26 @@ def label_number(text: str) -> float | None:
 
 
 def scales_of(texts: Iterable[str]) -> dict[str, str]:
-    """Return the best number, and the first text with it, of labels such as ``4/5`` and ``8 out of 10``."""
+    """Return the best number, and the first text with it, of labels such as ``4/5``, ``8 out of 10`` and ``★★★☆``.
+
+    That of ``80 %`` is ``%``, and beside it that of fractions such as ``0.8`` is 1.
+    """
     scales: dict[str, str] = {}
+    fraction = ""
     for text in texts:
-        if (score := _score(text)) is not None and score["best"]:
-            scales.setdefault(score["best"], text)
-    return scales
+        if (score := _score(text)) is not None and (best := _best(score)) is not None:
+            scales.setdefault(best, text)
+        elif not fraction and 0 < (number_of(text) or 0) < 1:
+            fraction = text
+    return {**scales, "1": fraction} if fraction and "%" in scales else scales
+
+
+def _best(score: re.Match[str]) -> str | None:
+    """Return the best number of a score, where it says one."""
+    signs = score["filled"] is not None and score[0].lstrip(_FILLED)
+    if signs:
+        return str(len(score[0]))
+    return score["best"] or ("%" if score["unit"] == "%" else None)
 
 
 def _score(text: str) -> re.Match[str] | None:
@@ -286,14 +303,34 @@ def rare_classes(counts: Mapping[str, int]) -> dict[str, int]:
     return {name: count for name, count in counts.items() if count < FEW_ROWS}
 
 
-def alike_classes(counts: Mapping[str, int]) -> list[Finding]:
-    """Say which classes are one number, or differ in capitals, spaces or the encoding of letters alone."""
+def odd_classes(counts: Mapping[str, int]) -> list[Finding]:
+    """Say which classes are one number, differ in capitals, spaces or the encoding of letters alone, or may be none."""
+    return [*_alike_classes(counts), *_missing_codes(counts)]
+
+
+def _missing_codes(counts: Mapping[str, int]) -> list[Finding]:
+    """Say which class looks like a code for no label: one such as 99, far from the others, which follow one another."""
+    numbers = {name: number_of(name) for name in counts}
+    for name, number in numbers.items():
+        if number is None or abs(number) not in _CODES:
+            continue
+        others = sorted({other for key, other in numbers.items() if key != name and other is not None})
+        if not 1 < len(others) <= _LONGEST_SCALE:
+            continue
+        low, high = others[0], others[-1]
+        if len(others) == high - low + 1 and not low - 1 <= number <= high + 1:
+            values = {"label": name, "rows": counts[name], "low": f"{low:g}", "high": f"{high:g}"}
+            return [Finding("label-code", values)]
+    return []
+
+
+def _alike_classes(counts: Mapping[str, int]) -> list[Finding]:
     numbers = {name: label_number(name) for name in counts if name not in NO_NUMBER}
     are_numbers = None not in numbers.values() and any(number_of(name) is None for name in numbers)  # such as stars
     are_numbers = are_numbers and len(scales_of(numbers)) < 2
     groups: dict[Hashable, list[str]] = {}
     for name in counts:
-        plain = "".join(unicodedata.normalize("NFKC", name).casefold().split())
+        plain = "".join(_WITHOUT_WIDTH.sub("", unicodedata.normalize("NFKC", name)).casefold().split())
         groups.setdefault(numbers[name] if are_numbers and name in numbers else plain, []).append(name)
     alike = [{name: counts[name] for name in names} for names in groups.values() if len(names) > 1]
     found = {"groups": len(alike), "examples": alike[:_EXAMPLES], "are_numbers": are_numbers}

@@ -28,9 +28,9 @@ from attribune.tasks.labels import (
     UNSEEN,
     Column,
     MissingTexts,
-    alike_classes,
     class_names,
     count_classes,
+    odd_classes,
     sorted_classes,
 )
 from attribune.tasks.tokens import TokenRow, TokenTask, TokenWindow, object_array, word_list
@@ -166,7 +166,7 @@ class TagLists(PerToken):
     def class_notes(self, labels: Array) -> list[Finding]:
         """Say which tags keep the others from being counted as entities, and which are written in several ways."""
         counts = count_classes(_flat_ids(labels), self.classes)
-        found = alike_classes(counts)
+        found = odd_classes(counts)
         others = [tag for tag in self.classes if split_tag(tag) is None]
         if self.scheme == "none" and others and any(map(_marks_an_entity, self.classes)):
             examples = {tag: counts[tag] for tag in others[:_EXAMPLES]}

@@ -56,7 +56,7 @@ from attribune.schema.columns import MISSING, canonical, require_columns
 from attribune.schema.kinds import Kind, MultiLabel, Number
 from attribune.schema.number_marks import MarkedNumbers, marked_columns
 from attribune.schema.times import dates_finding, time_split_finding
-from attribune.tasks.labels import FEW_ROWS, alike_classes, rare_classes
+from attribune.tasks.labels import FEW_ROWS, odd_classes, rare_classes
 
 __all__ = ["ColumnCheck", "TableCheck", "check"]
 
@@ -648,7 +648,7 @@ def _general(table: pa.Table, texts: Sequence[str], label: ColumnProfile | None,
 def _class_findings(classes: Mapping[str, int]) -> list[Finding]:
     if len(classes) == 1:
         return [Finding("one-class", {"label": next(iter(classes))})]
-    few, alike = list(rare_classes(classes)), alike_classes(classes)
+    few, alike = list(rare_classes(classes)), odd_classes(classes)
     if not few:
         return alike
     found = {"classes": len(few), "examples": few[:5], "least": FEW_ROWS}
