@@ -206,6 +206,15 @@ def test_codes_and_signs_in_classes_are_said(labels: list[str], words: str) -> N
     assert re.search(words, said) if words else "the label" not in said
 
 
+def test_words_for_no_label_and_classes_of_test_rows_are_said() -> None:
+    texts = [f"words of review {row}" for row in range(60)]
+    rows = pd.DataFrame({"text": texts, "answer": ["For", "Against", "None"] * 20})
+    test = pd.DataFrame({"text": ["other words", "and others"], "answer": ["For", "great"]})
+    said = [str(one) for one in check(rows, text="text", label="answer", test=test).findings]
+    assert any(one.startswith("20 rows have no label, and are left out of a training: 'None' (20); ") for one in said)
+    assert any(one.startswith("test: 1 row has a label that no training row has: 'great' (1)") for one in said)
+
+
 @pytest.mark.parametrize("cells", [["★★★★☆", "4/5", "★★★★★"], ["80 %", "75"], ["0.5", "0.8"]])
 def test_labels_of_one_scale_are_numbers(cells: list[str]) -> None:
     assert np.isfinite(Regression().encode_labels([cells])[0]).all()

@@ -106,6 +106,7 @@ def test_a_bad_byte_is_placed_rightly_after_a_character_cut_by_a_chunk(tmp_path:
         ("a,,b\n1,2,3\n", r"column 2 of 3 has no name: .*index=False"),
         ("a,\n1,2\n", r"column 2 of 2 has no name: .*index=False"),
         ("Answers of May,,\na,b,c\n1,2,3\n", r"column 2 of 3 has no name: remove the title above the header"),
+        ("sep=,\na,b\n1,2\n", r"column 2 of 2 has no name: remove the title above the header"),
         ("a,b,a\n1,2,3\n", "two columns are named 'a'"),
         ("a,b\n1,2\n\n3\n", r"t\.csv, line 4 \(row 2\): 1 field, but the header has 2; .* '3': add the fields"),
         ('a,b\n"1\n\n",2\n3,4,5\n', r"line 5 \(row 2\): 3 fields, .* has 2; .* '3,4,5': put fields that contain ','"),

@@ -128,6 +128,12 @@ def test_words_that_mean_no_label_are_named() -> None:
     assert "train: 20 rows without a label left out" in said(empty)
 
 
+def test_labels_that_do_not_recur_are_refused() -> None:
+    said = r"none of the \d+ validation rows has a label that a training row has, but .*: join"
+    with pytest.raises(DataError, match=said):
+        prepare(free(), with_labels([f"answer {row}" for row in range(60)]))
+
+
 def test_classes_that_are_alike_are_named() -> None:
     prepared = prepare(free(), with_labels(["yes", "Yes", "no"] * 20))
     assert any(note.startswith("train: classes that differ in capitals, spaces or ") for note in said(prepared))

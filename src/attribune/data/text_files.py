@@ -241,7 +241,7 @@ def checked_columns(names: Sequence[str], *, source: str, or_else: str = "") -> 
         if not name.isascii() and not is_text(name):
             raise DataError(f"{source}: the name of column {number}, {name!r}, is not text: correct it")
         if not name:
-            is_title = len(names) > 2 and sum(map(bool, names)) == 1
+            is_title = sum(map(bool, names)) == 1 and (len(names) > 2 or names[0].startswith("sep="))
             cure = "remove the title above the header" if is_title else "name it in the header"
             by_pandas = "" if is_title else " (a table written by pandas: to_csv(..., index=False))"
             raise DataError(f"{source}: column {number} of {len(names)} has no name: {cure}{by_pandas}{or_else}")

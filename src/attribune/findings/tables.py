@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from attribune.core.door import as_argument, as_attribute, as_call
 from attribune.core.wording import counted, listed_counts
 from attribune.findings.sentences import Sentences, Values
+from attribune.findings.trainings import if_labels
 
 _EXAMPLES = 5
 
@@ -38,6 +39,12 @@ def _placeholders(values: Values) -> str:
 def _no_column(values: Values) -> str:
     """No column looks like a text, or like a label."""
     return f"no column looks like a {values['role']}: name it with {as_argument('data.' + values['role'])}"
+
+
+def _no_label(values: Values) -> str:
+    """Rows have no label."""
+    words = f": {values['words']}; {if_labels()}" if values.get("words") else ""
+    return f"{counted(values['rows'], 'row has', 'rows have')} no label, and are left out of a training{words}"
 
 
 def _rare_classes(values: Values) -> str:
@@ -211,7 +218,7 @@ def _nested_columns(values: Values) -> str:
 SENTENCES: Sentences = {
     "few-rows": "there are {rows:,} rows, of which little can be learned: gather at least some hundred",
     "no-column": _no_column,
-    "rows-without-label": "{rows:,} rows have no label, and are left out of a training",
+    "rows-without-label": _no_label,
     "rows-without-text": _no_text,
     "placeholder-texts": _placeholders,
     "one-class": "all labels are {label!r}, of which nothing can be learned: name another column",

@@ -17,7 +17,7 @@ from attribune.backbones.loading import load_tokenizer
 from attribune.core.door import as_argument
 from attribune.core.flags import LONGEST_LENGTH, USUAL_LENGTH
 from attribune.core.hashing import checksum
-from attribune.core.wording import listed_counts
+from attribune.core.wording import counted, listed_counts
 from attribune.data.annotation_exports import naming_exports
 from attribune.data.checking.findings import attribute_finding, leak_finding
 from attribune.data.checking.profiles import Codes, are_stars, arrow_columns, column_codes, number_codes
@@ -533,6 +533,12 @@ def _encode_labels(
     if unseen := task.unseen_labels(columns):
         if name == "train" and labels.dtype == np.int64 and (labels == UNSEEN).all():
             raise _other_labels(unseen, part, plan, task)
+        if name == "validation" and labels.dtype == np.int64 and (labels == UNSEEN).all():
+            raise DataError(
+                f"{part.source}: none of the {counted(len(labels), 'validation row')} has a label that a training row "
+                f"has, but {listed_counts(unseen, most=_EXAMPLES)}: join labels to classes that recur, or "
+                "name another label column"
+            )
         # The classes of training rows are those of the run that is trained further.
         code = "labels-not-learned" if name == "train" else "labels-not-in-training"
         examples = dict(unseen.most_common(_EXAMPLES))

@@ -47,6 +47,7 @@ from attribune.data.checking.roles import (
 from attribune.data.checking.whole_numbers import row_numbers
 from attribune.data.file_options import AS_FOUND, FileOptions, Reading
 from attribune.data.judgement_layouts import Layout, find_export
+from attribune.data.selection import missing_label_words
 from attribune.data.splits import parts_at_random
 from attribune.data.tables import TableFile, options_of, read_table, table_source_name
 from attribune.errors import DataError
@@ -61,6 +62,7 @@ from attribune.tasks.labels import FEW_ROWS, odd_classes, rare_classes
 __all__ = ["ColumnCheck", "TableCheck", "check"]
 
 _KINDS = ("categorical", "multi_label", "number")  # in the order of the flags
+_EXAMPLES = 5  # labels
 _SHOWN = 40  # columns, and classes, in the tables that are printed
 _MOST_COLUMNS = 10_000
 _ENOUGH_ROWS = 100
@@ -486,7 +488,7 @@ def _findings(
     """
     label = found.label
     is_labelled = found.layout is None and (found.task is None or found.task.needs_label)
-    yield from _general(table, found.texts, label, is_labelled=is_labelled)
+    yield from _general(table, found.texts, label, is_labelled=is_labelled, missing=missing)
     yield from _class_findings(classes)
     if label is not None and label.codes is label.spelled and label.no_values and label.kind != "list":
         yield Finding("class-words", {"column": label.name, "words": label.no_values})
@@ -574,7 +576,8 @@ def _test_rows(table: pa.Table, test: pa.Table | None, found: _Columns) -> tuple
     if not found.texts:
         return {}, []
     if test is not None:
-        return _with_test(table, test, names, found.texts, label)
+        has_classes = found.task is not None and found.task.kind == "classification" and not found.task.options
+        return _with_test(table, test, names, found.texts, label, has_classes=has_classes)
     codes = [found.read[name].codes.codes for name in found.texts]
     usable = np.any([one >= 0 for one in codes], axis=0)
     if label is not None and label.kind != "list":
@@ -594,7 +597,13 @@ def _test_rows(table: pa.Table, test: pa.Table | None, found: _Columns) -> tuple
 
 
 def _with_test(
-    table: pa.Table, test: pa.Table, names: Sequence[str], texts: Sequence[str], label: ColumnProfile | None
+    table: pa.Table,
+    test: pa.Table,
+    names: Sequence[str],
+    texts: Sequence[str],
+    label: ColumnProfile | None,
+    *,
+    has_classes: bool,
 ) -> tuple[dict[str, float], list[Finding]]:
     """Do it with test rows of their own."""
     columns = [*texts, *names, *([] if label is None else [label.name])]
@@ -610,6 +619,12 @@ def _with_test(
     known = {name: _known_share(codes[name], is_train, ~is_train) for name in names if name in codes}
     leaks = []
     labels = np.zeros(len(is_train), dtype=np.int64) if label is None else codes[label.name]
+    if has_classes and label is not None:
+        is_new = ~is_train & (labels >= 0) & ~np.isin(labels, labels[is_train])
+        names_of = column_codes(both[label.name]).values.to_pylist()
+        new = Counter(names_of[code] for code in labels[is_new])
+        values = {"part": "test", "rows": new.total(), "labels": len(new), "examples": dict(new.most_common(_EXAMPLES))}
+        leaks += [Finding("labels-not-in-training", values)] if new else []
     shared, same = shared_rows(joint_codes([codes[name] for name in texts]), labels, is_train)
     if shared:
         found = {"rows": shared, "test_rows": len(test), "same_label": same}
@@ -632,7 +647,14 @@ def _classes(label: ColumnProfile) -> dict[str, int]:
     return dict(found.most_common())
 
 
-def _general(table: pa.Table, texts: Sequence[str], label: ColumnProfile | None, *, is_labelled: bool) -> list[Finding]:
+def _general(
+    table: pa.Table,
+    texts: Sequence[str],
+    label: ColumnProfile | None,
+    *,
+    is_labelled: bool,
+    missing: Sequence[str],
+) -> list[Finding]:
     found = []
     if len(table) < _ENOUGH_ROWS:
         found.append(Finding("few-rows", {"rows": len(table)}))
@@ -641,7 +663,8 @@ def _general(table: pa.Table, texts: Sequence[str], label: ColumnProfile | None,
     if label is None and is_labelled:
         found.append(Finding("no-column", {"role": "label"}))
     elif label is not None and label.missing:
-        found.append(Finding("rows-without-label", {"rows": label.missing}))
+        words = missing_label_words(table, [label.name], label.codes.codes < 0, missing=missing)
+        found.append(Finding("rows-without-label", {"rows": label.missing, "words": words}))
     return found
 
 
