@@ -206,6 +206,15 @@ def test_codes_and_signs_in_classes_are_said(labels: list[str], words: str) -> N
     assert re.search(words, said) if words else "the label" not in said
 
 
+def test_values_that_are_written_in_several_ways_are_said() -> None:
+    names = ["Jos\u00e9", "Jose\u0301", "New York", "new york ", "b", "B2"] * 10
+    rows = pd.DataFrame({"text": [f"words of review {row}" for row in range(60)], "who": names})
+    rows["answer"] = ["yes"] * 20 + ["no"] * 40
+    (said,) = (one for one in check(rows, text="text", label="answer").findings if one.code == "alike-values")
+    assert (said.values["column"], said.values["groups"]) == ("who", 2)
+    assert r"'José' (10), 'Jose\u0301' (10); 'New York' (10), 'new york' (10): write them in one way" in str(said)
+
+
 def test_words_for_no_label_and_classes_of_test_rows_are_said() -> None:
     texts = [f"words of review {row}" for row in range(60)]
     rows = pd.DataFrame({"text": texts, "answer": ["For", "Against", "None"] * 20})

@@ -56,15 +56,26 @@ def _rare_classes(values: Values) -> str:
 
 def _alike_classes(values: Values) -> str:
     """Classes are one number, or differ in capitals, spaces or the encoding of letters alone."""
-    groups = values["examples"]
-    listed = "; ".join(", ".join(f"{_distinct(name)} ({count:,})" for name, count in names.items()) for names in groups)
-    more = f"; and {values['groups'] - len(groups):,} others" if values["groups"] > len(groups) else ""
     if values["are_numbers"]:
         cure = f"use {as_argument('task.kind', 'rating')} or {as_argument('task.kind', 'ordinal')}, which read numbers"
-        return f"classes that are the same number are learned as different ones: {listed}{more}: {cure}"
-    cure = "write them in one way if they are the same"
-    differ = "differ in capitals, spaces or the encoding of letters alone"
-    return f"classes that {differ} are learned as different ones: {listed}{more}: {cure}"
+        return f"classes that are the same number are learned as different ones: {_groups(values)}: {cure}"
+    return f"classes that {_DIFFER} are learned as different ones: {_groups(values)}: {_IN_ONE_WAY}"
+
+
+_DIFFER = "differ in capitals, spaces or the encoding of letters alone"
+_IN_ONE_WAY = "write them in one way if they are the same"
+
+
+def _alike_values(values: Values) -> str:
+    """Values of an attribute differ in capitals, spaces or the encoding of letters alone."""
+    return f"column {values['column']!r}: values that {_DIFFER} are different ones: {_groups(values)}: {_IN_ONE_WAY}"
+
+
+def _groups(values: Values) -> str:
+    groups = values["examples"]
+    written = [", ".join(f"{_distinct(name)} ({count:,})" for name, count in names.items()) for names in groups]
+    more = f"; and {values['groups'] - len(groups):,} others" if values["groups"] > len(groups) else ""
+    return "; ".join(written) + more
 
 
 def _distinct(name: str) -> str:
@@ -224,6 +235,7 @@ SENTENCES: Sentences = {
     "one-class": "all labels are {label!r}, of which nothing can be learned: name another column",
     "rare-classes": _rare_classes,
     "alike-classes": _alike_classes,
+    "alike-values": _alike_values,
     "label-code": _label_code,
     "class-words": _class_words,
     "value-words": _value_words,

@@ -37,6 +37,7 @@ __all__ = [
     "Flag",
     "MissingTexts",
     "OptionalFlag",
+    "alike_values",
     "class_ids",
     "class_names",
     "compared_texts",
@@ -328,13 +329,22 @@ def _alike_classes(counts: Mapping[str, int]) -> list[Finding]:
     numbers = {name: label_number(name) for name in counts if name not in NO_NUMBER}
     are_numbers = None not in numbers.values() and any(number_of(name) is None for name in numbers)  # such as stars
     are_numbers = are_numbers and len(scales_of(numbers)) < 2
+    alike = alike_values(counts, numbers if are_numbers else {})
+    found = {"groups": len(alike), "examples": alike[:_EXAMPLES], "are_numbers": are_numbers}
+    return [Finding("alike-classes", found)] if alike else []
+
+
+def alike_values(counts: Mapping[str, int], numbers: Mapping[str, float | None]) -> list[dict[str, int]]:
+    """Return the groups of names that differ in capitals, spaces or the encoding of letters alone, with their rows.
+
+    Args:
+        numbers: of names that are compared by these.
+    """
     groups: dict[Hashable, list[str]] = {}
     for name in counts:
         plain = "".join(_WITHOUT_WIDTH.sub("", unicodedata.normalize("NFKC", name)).casefold().split())
-        groups.setdefault(numbers[name] if are_numbers and name in numbers else plain, []).append(name)
-    alike = [{name: counts[name] for name in names} for names in groups.values() if len(names) > 1]
-    found = {"groups": len(alike), "examples": alike[:_EXAMPLES], "are_numbers": are_numbers}
-    return [Finding("alike-classes", found)] if alike else []
+        groups.setdefault(numbers.get(name, plain), []).append(name)
+    return [{name: counts[name] for name in names} for names in groups.values() if len(names) > 1]
 
 
 def class_names(classes: Any, *, of: str, least: int = 2) -> tuple[str, ...]:

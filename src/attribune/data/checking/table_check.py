@@ -57,7 +57,7 @@ from attribune.schema.columns import MISSING, canonical, require_columns
 from attribune.schema.kinds import Kind, MultiLabel, Number
 from attribune.schema.number_marks import MarkedNumbers, marked_columns
 from attribune.schema.times import dates_finding, time_split_finding
-from attribune.tasks.labels import FEW_ROWS, odd_classes, rare_classes
+from attribune.tasks.labels import FEW_ROWS, alike_values, odd_classes, rare_classes
 
 __all__ = ["ColumnCheck", "TableCheck", "check"]
 
@@ -520,6 +520,11 @@ def _findings(
     if words:
         yield Finding("value-words", {"words": words, "missing": list(missing)})
     categories = [one for one in found.with_role("attribute") if found.roles[one.name].kind == "categorical"]
+    for one in categories:
+        counts = dict(zip(one.codes.values.to_pylist(), one.codes.counts.tolist(), strict=True))
+        if alike := alike_values(counts, {}):
+            values = {"column": one.name, "groups": len(alike), "examples": alike[:_EXAMPLES]}
+            yield Finding("alike-values", values)
     yield from nesting_findings({one.name: one.codes for one in categories})
 
 
