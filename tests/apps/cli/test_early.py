@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -103,3 +105,23 @@ def test_errors_of_an_action_begin_as_those_of_its_parser(attribune: Run) -> Non
     assert (code, error.startswith("attribune data judgements: error: nwe.csv: there is no such file")) == (1, True)
     code, _, error = attribune("data", "judgements", "new.csv")
     assert (code, error.startswith("attribune data judgements: error: ")) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("number", "cure"),
+    [
+        (errno.ENOSPC, "free space and run again"),
+        (errno.EROFS, "copy it to a disk that can be written to and run again"),
+        (errno.EACCES, "fix the permission and run again"),
+        (errno.EIO, "free space or fix the permission and run again"),
+    ],
+)
+def test_what_the_disk_lacks_has_a_cure_of_its_own(
+    number: int, cure: str, fails: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def failing(*_: object) -> None:
+        raise OSError(number, os.strerror(number), "runs/stars/.lock")
+
+    monkeypatch.setattr("attribune.apps.cli.refuse_early", failing)
+    message = fails("describe", "runs/stars")
+    assert f"runs/stars/.lock: {os.strerror(number)}. Finished work is kept; {cure}" in message

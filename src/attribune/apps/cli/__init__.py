@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import errno
 import io
 import os
 import re
@@ -146,6 +147,15 @@ def _leave_group() -> None:
         distributed.destroy_process_group()
 
 
+_CURES = {
+    errno.ENOENT: "restore the file",
+    errno.ENOSPC: "free space",
+    errno.EDQUOT: "free space",
+    errno.EROFS: "copy it to a disk that can be written to",
+    errno.EACCES: "fix the permission",
+}
+
+
 def _failure_of_the_system(error: Exception) -> str | None:
     """Say what memory, disk or limit ran out; None for any other error."""
     # The tokenizers library raises a bare Exception for an error of the system, PyTorch a RuntimeError.
@@ -158,7 +168,7 @@ def _failure_of_the_system(error: Exception) -> str | None:
     if isinstance(error, OSError) or is_bare:
         name = f"{error.filename}: " if isinstance(error, OSError) and error.filename else ""
         reason = (isinstance(error, OSError) and error.strerror) or error
-        cure = "restore the file" if isinstance(error, FileNotFoundError) else "free space or fix the permission"
+        cure = _CURES.get(getattr(error, "errno", None), "free space or fix the permission")
         return f"{name}{reason}. Finished work is kept; {cure} and run again"
     if is_out_of_memory(error):
         reason = next(iter(str(error).strip().splitlines()), "")
