@@ -67,7 +67,7 @@ _SHOWN = 40  # columns, and classes, in the tables that are printed
 _MOST_COLUMNS = 10_000
 _ENOUGH_ROWS = 100
 _OF_ALL = 0.95  # rows with a time: one that more rows lack is not that of the row, as the birthday of its author
-_SAMPLE = 10_000  # dates that tell their format
+_SAMPLE = 10_000  # dates that tell their format, and rows that are read at once
 _LEAST_KNOWN = 0.02
 _BESIDE_OTHERS = 2  # distance of a name that has the word for a label beside other words
 _JUDGEMENTS = RoleOf(role="left out", reason="holds judgements")
@@ -447,14 +447,15 @@ def _marked_roles(
         return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
 
     def found(mark: str, kind: str) -> dict[str, MarkedNumbers]:
-        names = [name for name in roles if profiles[name].kind == kind and not is_amount(table[name].type)]
-        return marked_columns([table.select(names).cast(pa.schema([(name, pa.string()) for name in names]))], mark)
+        chosen = [name for name, role in roles.items() if role.role in ("label", "left out", "attribute", "id")]
+        names = [name for name in chosen if profiles[name].kind == kind and not is_amount(table[name].type)]
+        cells = table.select(names).cast(pa.schema([(name, pa.string()) for name in names]))
+        return marked_columns((cells.slice(row, _SAMPLE) for row in range(0, len(cells), _SAMPLE)), mark)
 
     marked = dict[str, RoleOf]()
     for name, one in found(",", "text").items():
         role = roles[name].role
-        may_be_values = role in ("attribute", "id") and not one.may_be_thousands  # such as `3,4`
-        if may_be_values or role not in ("label", "left out", "attribute", "id"):
+        if role in ("attribute", "id") and not one.may_be_thousands:  # such as `3,4`, which may be two values
             continue
         is_label = role == "label"
         thousands = _COMMAS[one.may_be_thousands, one.are_thousands]
