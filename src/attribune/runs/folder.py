@@ -343,7 +343,7 @@ class RunFolder(JobFolder):
 
     def require_finished(self) -> None:
         """Raise a ModelFolderError for an interrupted run."""
-        if not self.is_finished:
+        if not (self.is_finished and self.outcome.is_file()):
             raise ModelFolderError(
                 f"{self.path} is an interrupted run, whose checkpoints have the values as they are: finish it with "
                 f"{as_call('train', resume=True)} first"
