@@ -101,13 +101,14 @@ class AttributeGain(_Gain):
         if self.readable is not None and self.readable_metric is not None:
             contradicted = self.readable.answer(self.readable_metric) not in ("not shown", self.answer)
         codes = {"yes": "attribute-helps", "no": "attribute-hurts", "not shown": "attribute-not-shown"}
+        was_shown = self.gain.p_value < 0.05 and not self.gain.low <= 0 <= self.gain.high
         yield Finding.of(
             codes[self.answer],
             attribute=self.attribute,
             rows=self.rows,
             figures=self._figures,
             corrected_p_value=self.p_value,
-            lost_by_correction=self.answer == "not shown" and not self.gain.low <= 0 <= self.gain.high,
+            lost_by_correction=self.answer == "not shown" and was_shown,
             contradicted=contradicted,
         )
 

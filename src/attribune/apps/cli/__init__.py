@@ -168,7 +168,7 @@ def _failure_of_the_system(error: Exception) -> str | None:
     if isinstance(error, OSError) or is_bare:
         name = f"{error.filename}: " if isinstance(error, OSError) and error.filename else ""
         reason = (isinstance(error, OSError) and error.strerror) or error
-        cure = _CURES.get(getattr(error, "errno", None), "free space or fix the permission")
+        cure = _CURES.get(getattr(error, "errno", None) or 0, "free space or fix the permission")
         return f"{name}{reason}. Finished work is kept; {cure} and run again"
     if is_out_of_memory(error):
         reason = next(iter(str(error).strip().splitlines()), "")

@@ -487,6 +487,8 @@ class Reader(ABC):
     def _cut_cure(self) -> str:
         if self.window.chunk is not None:
             return "raise the numbers of the window"
+        if str(self.window).startswith("head+tail"):
+            return "raise max_length, or the numbers of the window if it has some, or read all (chunks)"
         return "raise max_length, or read the ends too (window head+tail) or all (chunks)"
 
     def value_notes(self, schema: Schema) -> list[Finding]:
