@@ -9,7 +9,7 @@ from attribune.core.wording import counted
 from attribune.findings.sentences import Sentences, Values
 from attribune.metrics.bootstrap import PairedResult
 from attribune.metrics.metric import metric_info
-from attribune.metrics.results import LEAST_ROWS, range_name
+from attribune.metrics.results import ENOUGH_TO_LEAVE_OUT, range_name
 from attribune.metrics.tables import could_be_shown, format_difference
 
 
@@ -174,8 +174,8 @@ def _too_few_to_leave_out(values: Values) -> str:
     """There are too few rows to say whether some attributes can be left out."""
     names, rows = values["attributes"], counted(values["rows"], "row")
     with_value = values["with_value"]
-    about = f"a value of {_them(names)} that the model knows is in {with_value:,} of {rows}"
-    if with_value is None or with_value >= LEAST_ROWS:
+    about = f"only {with_value:,} of {rows} have a value of {_them(names)} that the model knows"
+    if with_value is None or with_value >= ENOUGH_TO_LEAVE_OUT:
         differing = values["differing"]
         about = f"without {_them(names)}, {differing:,} of {rows} (or of what they share) have another score"
     return f"There are too few rows to say whether to leave out {_joined(names)}: {about}. Gather several hundred."

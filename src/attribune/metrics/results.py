@@ -13,6 +13,7 @@ from attribune.metrics.bootstrap import Interval, PairedResult, interval, paired
 from attribune.metrics.metric import Metric
 
 __all__ = [
+    "ENOUGH_TO_LEAVE_OUT",
     "LEAST_ROWS",
     "AttributeUse",
     "Comparison",
@@ -30,6 +31,8 @@ __all__ = [
 
 LEAST_ROWS = 20
 """The minimum number of rows in a bin."""
+ENOUGH_TO_LEAVE_OUT = 100
+"""Scored rows with a value of some attributes, of which fewer do not say that these can be left out."""
 
 
 def count_ranges(counts: npt.NDArray[Any], *, bins: int = 10) -> list[tuple[int, int]]:

@@ -16,7 +16,7 @@ from pydantic import Field
 from attribune.findings import Finding
 from attribune.metrics.bootstrap import PairedResult, YesOrNo, paired
 from attribune.metrics.metric import Metric
-from attribune.metrics.results import LEAST_ROWS, HiddenEffect
+from attribune.metrics.results import ENOUGH_TO_LEAVE_OUT, LEAST_ROWS, HiddenEffect
 from attribune.runs.training_record import SavedRecord, VerdictPart
 from attribune.schema import Schema
 from attribune.schema.attributes import counts_of_rows, read_cells
@@ -136,7 +136,7 @@ class AttributesTogether(_Gain):
     @property
     def is_too_little(self) -> bool:
         """Whether the rows are too few, or have too few values, to show anything."""
-        few_values = self.with_value is not None and self.with_value < LEAST_ROWS
+        few_values = self.with_value is not None and self.with_value < ENOUGH_TO_LEAVE_OUT
         return few_values or (self.gain.can_show_none and self.gain.differing != 0)
 
     @property

@@ -18,7 +18,7 @@ from attribune.core.flags import USUAL_LENGTH
 from attribune.findings import Finding
 from attribune.metrics.bootstrap import YesOrNo
 from attribune.metrics.metric import metric_info
-from attribune.metrics.results import LEAST_ROWS, AttributeUse, Comparison
+from attribune.metrics.results import ENOUGH_TO_LEAVE_OUT, AttributeUse, Comparison
 from attribune.models.baselines import BASELINES
 from attribune.runs.attribute_gains import AttributeGain, AttributesTogether, CountGain
 from attribune.runs.training_record import SavedRecord, TrainingRecord, VerdictPart
@@ -297,7 +297,7 @@ class Verdict(SavedRecord):
         known = [gain.with_value for gain in self.by_attribute if gain.with_value is not None]
         if len(known) < len(names) or effect.comparison.can_show_none:
             return
-        if max(known) < LEAST_ROWS:
+        if max(known) < ENOUGH_TO_LEAVE_OUT:
             rows = self.by_attribute[0].rows
             values = {"attributes": names, "hurting": [], "rows": rows, "with_value": max(known)}
             yield Finding.of("too-few-to-leave-out", **values, differing=effect.comparison.differing)
