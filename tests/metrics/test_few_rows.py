@@ -258,6 +258,8 @@ def test_lines_say_what_could_have_been_shown() -> None:
     assert line(*coins(60, 9, 5)).endswith(
         "no difference shown (with these rows, a difference of less than about 16.7 points would go unnoticed)"
     )
+    wide = replace(compare_metrics(*coins(60, 9, 5), names=("a", "b"), part="test"), smallest=1.2)
+    assert comparison_lines([wide])[0].endswith("no difference shown (too few rows to show any difference)")
     assert line(*coins(60, 19, 5)).endswith("p = 0.0066")
     early = Comparison(
         a="a", b="b", part="test", metric="rmse", difference=0.1, low=-0.1, high=0.3, p_value=0.2, resamples=9

@@ -111,7 +111,10 @@ def could_be_shown(metric: str, pair: PairedResult) -> str:
         return f"too few rows: the two models differ in {pair.differing} of them, and {enough}"
     if pair.smallest is None:
         return ""
-    least = f"{format_value(metric, pair.smallest)}{' points' if metric_info(metric).is_share else ''}"
+    is_share = metric_info(metric).is_share
+    if is_share and pair.smallest >= 1:
+        return "too few rows to show any difference"
+    least = f"{format_value(metric, pair.smallest)}{' points' if is_share else ''}"
     return f"with these rows, a difference of less than about {least} would go unnoticed"
 
 

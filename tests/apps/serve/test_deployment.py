@@ -34,7 +34,7 @@ def test_the_client_of_the_page(models: dict[str, ServedModel]) -> None:
         for output, answer in zip(found, models["injector"].answer(columns), strict=True):
             assert output == pytest.approx(answer.output, abs=1e-6)
         assert len(client.predict(["one text"])) == 1
-        with pytest.raises(ValueError, match="has no such attribute: it has user, tags, price"):
+        with pytest.raises(ValueError, match="has no such attribute; did you mean 'user'\\? It has user, tags, price"):
             client.predict(["x"], usr=["u1"])
         with pytest.raises(ValueError, match="no model of this service writes text"):
             client.complete("x")

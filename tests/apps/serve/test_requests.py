@@ -77,7 +77,7 @@ WRONG: list[tuple[Any, int, str, str]] = [
     ({**GOOD, "attributes": [{"user": "u1"}]}, 422, "attributes", "valid dictionary"),
     ({**GOOD, "attributes": None}, 422, "attributes", "valid dictionary"),
     (attributes(author="u1"), 422, "attributes.author", "'injector' has no such attribute: it has user, tags, price"),
-    (attributes(User="u1"), 422, "attributes.User", "no such attribute"),
+    (attributes(User="u1"), 422, "attributes.User", "no such attribute; did you mean 'user'? It has user, tags"),
     ({"model": "none", "text": "x", "attributes": {"user": "u1"}}, 422, "attributes.user", "it has none"),
     (attributes(**{"\udfff": "u1"}), 422, "attributes.\\udfff", "no such attribute"),
     (attributes(**{"Prix payé (€)": "12,5"}), 422, "attributes.Prix payé (€)", "no such attribute"),

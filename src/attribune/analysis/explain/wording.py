@@ -88,7 +88,7 @@ def _importance(record: Explanation) -> Section:
         undecided=undecided,
         table=[["attribute", f"{metric} lost, hidden{unit}", f"lost, shuffled{unit}"], *lines],
         note="95 % intervals of the paired bootstrap; hidden: the model gets no value; shuffled: it gets that of "
-        "another row.",
+        "another row, which misleads a model that reads the attribute, also one that does as well without it.",
     )
 
 

@@ -55,5 +55,5 @@ def _run(options: argparse.Namespace) -> None:
     if options.json:
         show_json([asdict(text) for text in found], ensure_ascii=False)
         return
-    cells = [[str(text.row), f"{text.gain:.5f}", " ".join(text.text.split())[:_WIDTH]] for text in found]
+    cells = [[str(text.row), f"{text.gain:.3g}", " ".join(text.text.split())[:_WIDTH]] for text in found]
     show(text_cells([["row", "gain", "text"], *cells]))

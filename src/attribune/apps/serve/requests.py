@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import json
 import math
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Literal, Self, TypeVar
 
 import pyarrow as pa
@@ -24,7 +24,7 @@ from starlette.responses import JSONResponse
 
 from attribune.apps.serve.models import ServedModel
 from attribune.apps.serve.settings import ServeSettings
-from attribune.core.wording import closest
+from attribune.core.wording import closest, did_you_mean_or
 from attribune.errors import DataError
 from attribune.schema import FittedAttribute, MultiLabel, Numeric, Schema
 from attribune.schema.columns import canonical
@@ -293,12 +293,11 @@ def read_row(given: Any, prefix: str, model: ServedModel, settings: ServeSetting
     """Read a row: the values of its text columns and attributes."""
     known = model.inputs
     if isinstance(given, dict):
-        cure = f"model {model.name!r} has no such attribute: it has {', '.join(known) or 'none'}"
-        _check_names(given.get("attributes"), known, f"{prefix}attributes.", cure)
+        missing, listed = f"model {model.name!r} has no such attribute", f"it has {', '.join(known) or 'none'}"
+        _check_names(given.get("attributes"), known, f"{prefix}attributes.", missing, listed)
         names = model.predictor.text_input.names
-        _check_names(
-            given.get("text"), names, f"{prefix}text.", f"this model has no such text column: give {', '.join(names)}"
-        )
+        missing, listed = "this model has no such text column", f"give {', '.join(names)}"
+        _check_names(given.get("text"), names, f"{prefix}text.", missing, listed)
         _check_words(given.get("text"), f"{prefix}text", model, settings)
         _check_numbers(given.get("attributes"), f"{prefix}attributes.")
     row = checked(Row, given, prefix, attributes=known)
@@ -337,10 +336,11 @@ def _meant(name: str, fields: Collection[str], attributes: Collection[str], pref
     return f": did you mean {prefix}{close}?" if close else ""
 
 
-def _check_names(given: Any, known: Iterable[str], prefix: str, reason: str) -> None:
+def _check_names(given: Any, known: Collection[str], prefix: str, missing: str, listed: str) -> None:
     unknown = next((name for name in given if name not in known), None) if isinstance(given, dict) else None
     if unknown is not None:
-        raise Refused(422, f"{prefix}{as_name(unknown)}", reason)
+        rest = did_you_mean_or(unknown[:_LONGEST_NAME], known, listed)
+        raise Refused(422, f"{prefix}{as_name(unknown)}", f"{missing}{rest}")
 
 
 def _check_numbers(attributes: Any, prefix: str) -> None:
