@@ -9,7 +9,7 @@ from typing import Any
 
 from huggingface_hub import EvalResult
 
-from attribune.core.door import as_call, written_to_file
+from attribune.core.door import as_argument, written_to_file
 from attribune.data.table_files import ENDINGS
 from attribune.metrics.tables import comparison_lines, markdown_table
 from attribune.models.blend import Blend
@@ -107,7 +107,9 @@ def describe_run(path: str | Path) -> dict[str, Any]:
     folder = RunFolder.of(path)
     recipe = folder.read_recipe()
     description: dict[str, Any] = {
-        "state": "finished" if folder.is_finished else f"interrupted; resume it with {as_call('train', resume=True)}",
+        "state": "finished"
+        if folder.is_finished
+        else f"interrupted; repeat its training with {as_argument('resume', True, at='train')}",
         "method": recipe.method,
         "task": recipe.task_kind,
         "data": recipe.data.train,

@@ -179,8 +179,8 @@ class RunFolder(JobFolder):
         """Read ``metrics.json``; ModelFolderError when the run is not finished, or the file is damaged."""
         if not self.is_finished:
             raise ModelFolderError(
-                f"{self.path} is not a finished run, it has no metrics.json: finish it with "
-                f"{as_call('train', resume=True)}"
+                f"{self.path} is not a finished run, it has no metrics.json: repeat its training with "
+                f"{as_argument('resume', True, at='train')}"
             )
         return RunResults.read(self.checked(self.summary_file))
 
@@ -345,8 +345,8 @@ class RunFolder(JobFolder):
         """Raise a ModelFolderError for an interrupted run."""
         if not (self.is_finished and self.outcome.is_file()):
             raise ModelFolderError(
-                f"{self.path} is an interrupted run, whose checkpoints have the values as they are: finish it with "
-                f"{as_call('train', resume=True)} first"
+                f"{self.path} is an interrupted run, whose checkpoints have the values as they are: first repeat its "
+                f"training with {as_argument('resume', True, at='train')}"
             )
 
     def recover_model(self) -> None:
@@ -413,8 +413,8 @@ def _writing(failure: str) -> Iterator[None]:
         yield
     except OSError as error:
         raise ModelFolderError(
-            f"{failure} ({error.strerror or error}): free some space, then continue the run "
-            f"with {as_call('train', resume=True)}"
+            f"{failure} ({error.strerror or error}): free some space, then repeat the training with "
+            f"{as_argument('resume', True, at='train')}"
         ) from error
 
 

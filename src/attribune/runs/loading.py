@@ -7,7 +7,7 @@ from typing import Any
 
 from attribune.backbones.sharing import SharedBackbones
 from attribune.core.arguments import checked_arguments
-from attribune.core.door import as_call
+from attribune.core.door import as_argument
 from attribune.core.logs import show_note
 from attribune.core.process import keep_freed_memory
 from attribune.errors import ModelFolderError
@@ -49,12 +49,12 @@ def load_run(
     folder.complete_model()
     if not folder.outcome.is_file():
         raise ModelFolderError(
-            f"{path} is an interrupted run without a model: resume it with {as_call('train', resume=True)}"
+            f"{path} is an interrupted run without a model: repeat its training with {as_argument('resume', True, at='train')}"
         )
     if not folder.is_finished:
         show_note(
             f"{path} is an interrupted run: its model may be neither calibrated nor have simple models beside it until "
-            f"it is finished with {as_call('train', resume=True)}"
+            f"its training is repeated with {as_argument('resume', True, at='train')}"
         )
     model = folder.read_from_model(lambda: load_scorer(folder.model, backbone=backbone, dtype=dtype, shared=shared))
     return recipe, predictor_of(recipe, quantised(model, quantise, shared=shared), precision=precision)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from pydantic import Field, ValidationError, model_validator
 
-from attribune.core.door import as_call, written_to_file
+from attribune.core.door import as_argument, written_to_file
 from attribune.core.files import read_json
 from attribune.core.wording import counted
 from attribune.errors import ModelFolderError
@@ -128,8 +128,8 @@ class RunResults(SavedRecord):
             return cls.model_validate(record)
         except ValidationError as error:
             raise ModelFolderError(
-                f"{source} does not hold the results of a run: restore the file, or remove it and finish the run with "
-                f"{as_call('train', resume=True)}"
+                f"{source} does not hold the results of a run: restore the file, or remove it and repeat the training with "
+                f"{as_argument('resume', True, at='train')}"
             ) from error
 
     @classmethod

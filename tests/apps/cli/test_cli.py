@@ -336,7 +336,7 @@ def test_describe_an_interrupted_run(trained_runs: TrainedRuns, tmp_path: Path, 
     for name in ("metrics.json", "training.json"):
         (run / name).unlink()
     said = attribune("describe", run)[1]
-    assert re.match(r"state +interrupted; resume it with `attribune train --resume`\n", said)
+    assert re.match(r"state +interrupted; repeat its training with --resume\n", said)
 
 
 @pytest.mark.parametrize("verb", ["train", "evaluate", "predict", "compare", "describe"])
