@@ -455,22 +455,18 @@ def _marked_roles(
     marked = dict[str, RoleOf]()
     for name, one in found(",", "text").items():
         role = roles[name].role
-        if role in ("attribute", "id") and not one.may_be_thousands:  # such as `3,4`, which may be two values
+        if role in ("attribute", "id") and one.thousands == "no":  # such as `3,4`, which may be two values
             continue
         is_label = role == "label"
-        thousands = _COMMAS[one.may_be_thousands, one.are_thousands]
-        values = {"column": name, "example": one.example, "thousands": thousands, "is_label": is_label}
+        values = {"column": name, "example": one.example, "thousands": one.thousands, "is_label": is_label}
         finding = Finding("decimal-commas", values)
         left_out = RoleOf(role="left out", reason="see below")
         marked[name] = replace(roles[name] if is_label else left_out, finding=finding)
     for name, one in found(".", "number").items():
-        if one.are_thousands:
+        if one.thousands == "yes":
             finding = Finding("thousands-points", {"column": name, "example": one.example})
             marked[name] = replace(roles[name], finding=finding)
     return marked
-
-
-_COMMAS = {(False, False): "no", (True, False): "perhaps", (True, True): "yes"}
 
 
 def _findings(
