@@ -42,6 +42,7 @@ __all__ = [
     "column_names",
     "distinct",
     "distinct_pairs",
+    "is_list",
     "json_value",
     "list_cells",
     "missing_column",
@@ -477,7 +478,7 @@ def list_cells(
     A value that a row has twice counts once; lists of lists are refused.
     """
     lists = array
-    if not _is_list(array.type):
+    if not is_list(array.type):
         lists = _lists_of_text(array, separator=separator, missing=missing, column=column, first_row=first_row)
     rows = pc.list_parent_indices(lists).to_numpy(zero_copy_only=False).astype(np.int64)
     flat = pc.list_flatten(lists)
@@ -508,7 +509,7 @@ def path_cells(array: pa.Array, *, missing: frozenset[str], column: str, first_r
 
     A path ends where a level is empty or means missing. A cell may also be a list of paths.
     """
-    if _is_list(array.type):
+    if is_list(array.type):
         cells = list_cells(array, separator=None, missing=missing, column=column, first_row=first_row)
     else:
         cells = single_cells(array, missing=missing, column=column, first_row=first_row)
@@ -562,7 +563,8 @@ def distinct_pairs(
     return rows[first], codes[first]
 
 
-def _is_list(kind: pa.DataType) -> bool:
+def is_list(kind: pa.DataType) -> bool:
+    """Whether the cells of a column of this type are lists."""
     return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind))
 
 

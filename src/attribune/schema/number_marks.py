@@ -107,7 +107,9 @@ def comma_columns(batches: Iterable[pa.Table], *, is_said: bool = False) -> dict
         is_said: that commas are decimal ones, where those of a column may also be between thousands.
     """
     found = marked_columns(batches, ",")
-    return {name: one.example for name, one in found.items() if not (one.several if is_said else one.thousands == "yes")}
+    return {
+        name: one.example for name, one in found.items() if not (one.several if is_said else one.thousands == "yes")
+    }
 
 
 def with_points(table: pa.Table, columns: Mapping[str, str]) -> pa.Table:

@@ -108,18 +108,13 @@ def copy_findings(
         yield Finding("copied-rows", {"rows": int(copies.sum()), "ids": list(ids), **_example(rows, alike, copies)})
     if label is None or label.kind == "list":
         return
-    labels = label.codes.codes[rows]
-    asked = joint_codes([texts[rows], *(codes[rows] for codes in attributes)])
+    labels, asked = label.codes.codes[rows], joint_codes([texts[rows], *(codes[rows] for codes in attributes)])
     known = labels >= 0
-    other = np.zeros(len(rows), dtype=bool)
-    answers = np.flatnonzero(known)
-    first = np.unique(asked[answers], return_index=True)[1]
-    first_label = np.full(int(asked.max()) + 1, -1)
-    first_label[asked[answers[first]]] = labels[answers[first]]
-    other[answers] = labels[answers] != first_label[asked[answers]]
+    rows, labels, asked = rows[known], labels[known], asked[known]
+    _, first, inverse = np.unique(asked, return_index=True, return_inverse=True)
+    other = labels != labels[first][inverse]
     if other.any():
-        example = _example(rows[known], asked[known], other[known])
-        yield Finding("contradicting-rows", {"rows": int(other.sum()), **example})
+        yield Finding("contradicting-rows", {"rows": int(other.sum()), **_example(rows, asked, other)})
 
 
 def _rows_of_repeated_texts(texts: IntArray) -> IntArray:

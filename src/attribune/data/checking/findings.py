@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pyarrow.compute as pc
 
 from attribune.core.arrays import DoubleArray, IntArray
-from attribune.data.checking.judgements import told_share
+from attribune.data.checking.judgements import known_pairs, told_share
 from attribune.data.checking.profiles import Codes, ColumnProfile, joint_codes, number_codes
 from attribune.data.checking.whole_numbers import row_numbers
 from attribune.findings import Finding
@@ -50,9 +50,8 @@ def attribute_finding(name: str, codes: Codes, *, may_be_unique: bool = False) -
         return Finding("column-mostly-missing", {"column": name, "share": share})
     if len(codes.values) == 1:
         return Finding("column-with-one-value", {"column": name, "value": codes.values[0].as_py()})
-    once = int((codes.counts == 1).sum())
-    if not may_be_unique and present >= _LEAST_ROWS and once >= _NEARLY_ALL * present:
-        return Finding("column-of-unique-values", {"column": name, "once": once, "values": len(codes.values)})
+    if not may_be_unique and present >= _LEAST_ROWS and codes.once >= _NEARLY_ALL * present:
+        return Finding("column-of-unique-values", {"column": name, "once": codes.once, "values": len(codes.values)})
     return None
 
 
@@ -66,8 +65,7 @@ def leak_finding(name: str, codes: Codes, label: Codes, *, guessed: str = "") ->
         codes: of the column, and `label` those of the labels.
         guessed: the column of the label, if this is a guess: of two that tell each other, the other may be the label.
     """
-    both = (codes.codes >= 0) & (label.codes >= 0)
-    values, labels = codes.codes[both], label.codes[both]
+    values, labels = known_pairs(codes.codes, label.codes)
     if len(values) < _LEAST_ROWS or len(label.values) < 2:
         return None
     share = float((_same_text(codes, label)[values] == labels).mean())
@@ -222,6 +220,6 @@ def shared_rows(texts: IntArray, labels: IntArray, is_train: npt.NDArray[np.bool
         texts: (rows,) numbers of the texts, and `labels` those of the labels.
         is_train: (rows,) whether a row is of the training part.
     """
-    pairs = texts * (labels.max(initial=0) + 2) + labels + 1
+    pairs = joint_codes([texts, labels])
     shared, same = (int(np.isin(codes[~is_train], codes[is_train]).sum()) for codes in (texts, pairs))
     return shared, same

@@ -11,12 +11,11 @@ from pathlib import Path
 from typing import Any, Unpack
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 import pyarrow as pa
 
 from attribune.core.arguments import as_list, checked_arguments
-from attribune.core.arrays import IntArray
+from attribune.core.arrays import BoolArray, IntArray
 from attribune.core.door import as_argument, as_attribute, is_command_line
 from attribune.core.wording import listed_counts
 from attribune.data.checking.copies import copy_findings, repeated_texts, text_findings
@@ -43,6 +42,7 @@ from attribune.data.checking.roles import (
     guess_roles,
     guess_task,
     guess_texts,
+    left_out,
 )
 from attribune.data.checking.whole_numbers import row_numbers
 from attribune.data.file_options import AS_FOUND, FileOptions, Reading
@@ -70,8 +70,8 @@ _OF_ALL = 0.95  # rows with a time: one that more rows lack is not that of the r
 _SAMPLE = 10_000  # dates that tell their format, and rows that are read at once
 _LEAST_KNOWN = 0.02
 _BESIDE_OTHERS = 2  # distance of a name that has the word for a label beside other words
-_JUDGEMENTS = RoleOf(role="left out", reason="holds judgements")
-_UNKNOWN = RoleOf(role="left out", reason="hardly any test row has a value that training rows have")
+_JUDGEMENTS = left_out("holds judgements")
+_UNKNOWN = left_out("hardly any test row has a value that training rows have")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -415,8 +415,7 @@ class _Columns:
         elif target is not None and not texts:
             task = guess_preference(text_columns, target) or task
         for name, other in repeated.items():
-            finding = Finding("text-repeats", {"column": name, "other": other})
-            roles[name] = RoleOf(role="left out", reason="see below", finding=finding)
+            roles[name] = left_out(finding=Finding("text-repeats", {"column": name, "other": other}))
         roles |= _marked_roles(table, profiles, roles)
         read = {name: as_read(profiles[name], role) for name, role in roles.items()}
         return cls(read=read, roles=roles, texts=text_columns, groups=groups, task=task, judge=judge, layout=layout)
@@ -459,9 +458,7 @@ def _marked_roles(
             continue
         is_label = role == "label"
         values = {"column": name, "example": one.example, "thousands": one.thousands, "is_label": is_label}
-        finding = Finding("decimal-commas", values)
-        left_out = RoleOf(role="left out", reason="see below")
-        marked[name] = replace(roles[name] if is_label else left_out, finding=finding)
+        marked[name] = replace(roles[name] if is_label else left_out(), finding=Finding("decimal-commas", values))
     for name, one in found(".", "number").items():
         if one.thousands == "yes":
             finding = Finding("thousands-points", {"column": name, "example": one.example})
@@ -590,12 +587,10 @@ def _test_rows(table: pa.Table, test: pa.Table | None, found: _Columns) -> tuple
         part = parts_at_random(groups)
     except DataError:  # too few rows
         return {}, []
-    known = {name: _known_share(found.read[name].codes.codes[rows], part == 0, part == 2) for name in names}
+    known = _known_shares({name: found.read[name].codes.codes[rows] for name in names}, part == 0, part == 2)
     repeated = len(groups) - int(groups.max(initial=-1)) - 1
-    leaks = []
-    if repeated > len(groups) / 20 and found.judge is None:
-        leaks.append(Finding("repeated-texts", {"rows": repeated}))
-    return {name: share for name, share in known.items() if share is not None}, leaks
+    is_odd = repeated > len(groups) / 20 and found.judge is None
+    return known, [Finding("repeated-texts", {"rows": repeated})] if is_odd else []
 
 
 def _with_test(
@@ -618,7 +613,7 @@ def _with_test(
     }
     is_train = np.arange(len(table) + len(test)) < len(table)
     codes = {name: column_codes(column).codes for name, column in both.items()}
-    known = {name: _known_share(codes[name], is_train, ~is_train) for name in names if name in codes}
+    known = _known_shares({name: codes[name] for name in names if name in codes}, is_train, ~is_train)
     leaks = []
     labels = np.zeros(len(is_train), dtype=np.int64) if label is None else codes[label.name]
     if has_classes and label is not None:
@@ -631,12 +626,13 @@ def _with_test(
     if shared:
         found = {"rows": shared, "test_rows": len(test), "same_label": same}
         leaks.append(Finding("test-rows-in-training", found))
-    return {name: share for name, share in known.items() if share is not None}, leaks
+    return known, leaks
 
 
-def _known_share(codes: IntArray, train: npt.NDArray[np.bool_], test: npt.NDArray[np.bool_]) -> float | None:
-    asked = codes[test & (codes >= 0)]
-    return float(np.isin(asked, codes[train]).mean()) if len(asked) else None
+def _known_shares(columns: Mapping[str, IntArray], train: BoolArray, test: BoolArray) -> dict[str, float]:
+    """Return of the test rows with a value the share whose value training rows have, for columns that have any."""
+    asked = {name: codes[test & (codes >= 0)] for name, codes in columns.items()}
+    return {name: float(np.isin(of, columns[name][train]).mean()) for name, of in asked.items() if len(of)}
 
 
 def _classes(label: ColumnProfile) -> dict[str, int]:
