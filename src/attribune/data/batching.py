@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from attribune.core.arrays import IntArray
 from attribune.errors import ConfigError
 
 __all__ = ["LengthGroupedBatches", "SharedBatches", "batches_by_length", "length_cuts", "padding_share"]
@@ -32,7 +33,7 @@ class LengthGroupedBatches(torch.utils.data.Sampler[int]):
         ConfigError: for a batch size below 1.
     """
 
-    def __init__(self, lengths: Sequence[int] | npt.NDArray[np.int64], *, batch_size: int, seed: int = 0) -> None:
+    def __init__(self, lengths: Sequence[int] | IntArray, *, batch_size: int, seed: int = 0) -> None:
         if batch_size < 1:
             raise ConfigError(f"batch_size={batch_size} must be at least 1")
         self.lengths = np.asarray(lengths, dtype=np.int64)
@@ -50,7 +51,7 @@ class LengthGroupedBatches(torch.utils.data.Sampler[int]):
     def __iter__(self) -> Iterator[int]:
         return iter(self.order().tolist())
 
-    def order(self) -> npt.NDArray[np.int64]:
+    def order(self) -> IntArray:
         """Return the row indices of the epoch, (n,)."""
         random = np.random.default_rng([self.seed, self.epoch])
         rows = random.permutation(len(self.lengths))
@@ -102,7 +103,7 @@ class SharedBatches(torch.utils.data.Sampler[list[int]]):
             yield batch[self.process :: self.processes] or batch[:1]
 
 
-def padding_share(lengths: Sequence[int] | npt.NDArray[np.int64], *, batch_size: int) -> float:
+def padding_share(lengths: Sequence[int] | IntArray, *, batch_size: int) -> float:
     """Return the share of padding when consecutive runs of `batch_size` rows are padded to their longest, 0 to 1."""
     array = np.asarray(lengths, dtype=np.int64)
     if not array.sum():
@@ -113,11 +114,11 @@ def padding_share(lengths: Sequence[int] | npt.NDArray[np.int64], *, batch_size:
 
 
 def batches_by_length(
-    lengths: npt.NDArray[np.int64],
+    lengths: IntArray,
     *,
     size: int,
     device: torch.device,
-    texts: npt.NDArray[np.int64] | None = None,
+    texts: IntArray | None = None,
     room: int = 0,
 ) -> Iterator[npt.NDArray[np.intp]]:
     """Cut rows into batches of at most `size` rows of similar length, the longest first; yields their indices.

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from attribune.core.arguments import as_list
-from attribune.core.arrays import Array
+from attribune.core.arrays import Array, BoolArray, IntArray
 from attribune.core.hashing import text_digest, text_numbers
 from attribune.core.wording import counted
 from attribune.data.id_lists import numbered
@@ -140,7 +140,7 @@ def _has_speakers(parts: Sequence[Table], name: str) -> bool:
     return _SPEAKERS <= len(known) <= rows / 2
 
 
-def _is_shared(text: npt.NDArray[np.uint64]) -> npt.NDArray[np.bool_]:
+def _is_shared(text: npt.NDArray[np.uint64]) -> BoolArray:
     """Return (n,) whether another row has the same text."""
     _, which, counts = np.unique(text, return_inverse=True, return_counts=True)
     return np.asarray(counts[which.reshape(-1)] > 1)
@@ -195,12 +195,12 @@ def _words(name: str) -> str:
     return "texts" if name == TEXT else f"values of {name}"
 
 
-def packed_clusters(clusters: Clusters) -> dict[str, npt.NDArray[Any]]:
+def packed_clusters(clusters: Clusters) -> dict[str, Array]:
     """Return the clusters as arrays of a file with other ones."""
     return {f"{_START}{name}": kind for name, kind in clusters.items()}
 
 
-def unpacked_clusters(arrays: Mapping[str, npt.NDArray[Any]]) -> Clusters:
+def unpacked_clusters(arrays: Mapping[str, Array]) -> Clusters:
     """Return the clusters among the arrays of a file; none in those of earlier versions."""
     return {name.removeprefix(_START): array for name, array in arrays.items() if name.startswith(_START)}
 
@@ -223,9 +223,9 @@ class AnswerShares:
         no_label: rows left out because they have no answer.
     """
 
-    first: npt.NDArray[np.int64]
+    first: IntArray
     shares: list[str]
-    counts: npt.NDArray[np.int64]
+    counts: IntArray
     shared: tuple[str, ...]
     dropped: tuple[str, ...]
     no_text: int
@@ -297,9 +297,7 @@ def answer_shares(
     )
 
 
-def _has_same_cells(
-    table: datasets.Dataset, name: str, rows: npt.NDArray[np.int64], first: npt.NDArray[np.int64]
-) -> bool:
+def _has_same_cells(table: datasets.Dataset, name: str, rows: IntArray, first: IntArray) -> bool:
     """Whether the cells of a column are the same in these rows as in the first ones of their texts."""
     cells = _cells(table, name)
     return all(cells[row] == cells[start] for row, start in zip(rows.tolist(), first.tolist(), strict=True))

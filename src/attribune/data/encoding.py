@@ -9,10 +9,10 @@ from typing import Any, Literal, NamedTuple, Protocol, Self
 
 import datasets
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from attribune.core.arguments import as_list, checked_arguments
+from attribune.core.arrays import Array, BoolArray, IntArray
 from attribune.core.wording import shortened
 from attribune.data.readers import READERS
 from attribune.data.readers.base import EncodedRows, Reader
@@ -36,9 +36,7 @@ _UNSEEN = -100
 class LabelEncoder(Protocol):
     """What encoding asks of a task."""
 
-    def encode_labels(
-        self, columns: Sequence[Sequence[Any]], *, first_row: int = 1
-    ) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
+    def encode_labels(self, columns: Sequence[Sequence[Any]], *, first_row: int = 1) -> tuple[Array, Array]:
         """Return labels (n,) or (n, k), int64 or float32, and a mask (n,) that is False where the label is missing."""
 
 
@@ -55,7 +53,7 @@ class RowReport:
         unlearned: answers that no window has whole.
     """
 
-    kept: npt.NDArray[np.int64]
+    kept: IntArray
     rows: int
     empty_text: int
     no_label: int
@@ -182,8 +180,8 @@ def _text_encoder(
 
 
 class _Labels(NamedTuple):
-    values: npt.NDArray[Any]
-    is_labelled: npt.NDArray[np.bool_]
+    values: Array
+    is_labelled: BoolArray
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -205,7 +203,7 @@ class _Choices:
             return labels
         return labels._replace(is_labelled=(labels.values != _UNSEEN).any(axis=1))
 
-    def keep(self, empty: npt.NDArray[np.bool_], labels: _Labels | None, first_row: int) -> npt.NDArray[np.bool_]:
+    def keep(self, empty: BoolArray, labels: _Labels | None, first_row: int) -> BoolArray:
         """Return which rows stay, (rows,)."""
         keep = np.ones(len(empty), dtype=bool) if self.on_empty_text == "keep" else ~empty
         if self.on_empty_text == "error" and empty.any():
@@ -226,7 +224,7 @@ class _Choices:
 def _report(
     rows: EncodedRows,
     labels: _Labels | None,
-    keep: npt.NDArray[np.bool_],
+    keep: BoolArray,
     first_row: int,
     choices: _Choices,
     *,

@@ -12,10 +12,9 @@ from itertools import pairwise
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
-from attribune.core.arrays import IntArray
+from attribune.core.arrays import BoolArray, DoubleArray, IntArray
 from attribune.core.door import as_argument, as_attribute
 from attribune.core.wording import did_you_mean
 from attribune.errors import ConfigError, DataError, RowError
@@ -269,7 +268,7 @@ class FittedAttribute:
             raise self._unseen(cells, ids, first_row)
         return ids
 
-    def _beyond(self, cells: Cells, first_row: int) -> npt.NDArray[np.bool_]:
+    def _beyond(self, cells: Cells, first_row: int) -> BoolArray:
         """Return whether each distinct text (n,) is a continuous number beyond those of training."""
         if not isinstance(self.spec, Number) or self.description is None:
             return np.zeros(len(cells.texts), dtype=bool)
@@ -317,7 +316,7 @@ def read_cells(spec: Kind, column: pa.Array, *, missing: frozenset[str], first_r
     return cells.map(spec.value_of, column=spec.column, first_row=first_row)
 
 
-def numbers_of(cells: Cells, *, column: str, first_row: int) -> npt.NDArray[np.float64]:
+def numbers_of(cells: Cells, *, column: str, first_row: int) -> DoubleArray:
     """Read the distinct texts of a column as finite numbers, float64 of shape (len(texts),).
 
     Raises:
@@ -475,9 +474,7 @@ class AttributeFitter:
         fitted = self._fitted(spec, start, bin_names(edges.tolist()), counts.tolist(), tuple(edges.tolist()))
         return replace(fitted, description=description), fit
 
-    def _levels(
-        self, spec: Number, numbers: npt.NDArray[np.float64], times: npt.NDArray[np.int64]
-    ) -> tuple[npt.NDArray[np.float64], ValueDescriptions]:
+    def _levels(self, spec: Number, numbers: DoubleArray, times: IntArray) -> tuple[DoubleArray, ValueDescriptions]:
         """Return the bounds between the levels of a continuous number, and the levels, standardised."""
         largest = np.abs(numbers).max()
         if largest > LARGEST_NUMBER:
@@ -516,9 +513,7 @@ class AttributeFitter:
         )
 
 
-def number_levels(
-    numbers: npt.NDArray[np.float64], times: npt.NDArray[np.int64], *, count: int
-) -> npt.NDArray[np.float64]:
+def number_levels(numbers: DoubleArray, times: IntArray, *, count: int) -> DoubleArray:
     """Choose the levels to which continuous numbers are rounded, ascending.
 
     Half of them are the means of quantile bins, the others lie evenly between the smallest number and the largest.
@@ -537,9 +532,7 @@ def number_levels(
     return np.asarray(levels[np.append(True, apart)], dtype=np.float64)
 
 
-def quantile_edges(
-    numbers: npt.NDArray[np.float64], times: npt.NDArray[np.int64], *, bins: int
-) -> npt.NDArray[np.float64]:
+def quantile_edges(numbers: DoubleArray, times: IntArray, *, bins: int) -> DoubleArray:
     """Choose the lower bounds of all bins but the first; each is a training number, so that no bin is empty.
 
     Args:

@@ -16,11 +16,11 @@ from typing import Any, NamedTuple, TypeAlias
 
 import datasets
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from attribune.core.arrays import IntArray
 from attribune.core.door import as_attribute
 from attribune.core.wording import closest, did_you_mean, shortened
 from attribune.errors import DataError, RowError
@@ -433,8 +433,8 @@ class Cells(NamedTuple):
     """
 
     height: int
-    rows: npt.NDArray[np.int64]
-    codes: npt.NDArray[np.int64]
+    rows: IntArray
+    codes: IntArray
     texts: list[str]
     trimmed: int
     words: Mapping[str, int] = {}
@@ -539,7 +539,7 @@ def path_cells(array: pa.Array, *, missing: frozenset[str], column: str, first_r
 
 
 def _cells(
-    flat: pa.Array, rows: npt.NDArray[np.int64], count: int, *, missing: frozenset[str], column: str, first_row: int
+    flat: pa.Array, rows: IntArray, count: int, *, missing: frozenset[str], column: str, first_row: int
 ) -> Cells:
     column_values = distinct(flat, missing=missing, column=column, rows=rows + first_row)
     index: dict[str, int] = {}
@@ -554,9 +554,7 @@ def _cells(
     return Cells(count, rows[valid], codes[valid], list(index), int((padded & valid).sum()), words)
 
 
-def distinct_pairs(
-    rows: npt.NDArray[np.int64], codes: npt.NDArray[np.int64]
-) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+def distinct_pairs(rows: IntArray, codes: IntArray) -> tuple[IntArray, IntArray]:
     """Drop repeated pairs (row, code); the order stays."""
     key = rows * (int(codes.max(initial=0)) + 1) + codes
     first = np.sort(np.unique(key, return_index=True)[1])

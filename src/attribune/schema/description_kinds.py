@@ -7,10 +7,9 @@ from dataclasses import KW_ONLY, asdict, dataclass, field, replace
 from typing import Any, ClassVar, Self, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
-from attribune.core.arrays import FloatArray
+from attribune.core.arrays import FloatArray, IntArray
 from attribune.core.config import checked_dataclass
 from attribune.core.hashing import checksum
 from attribune.errors import ConfigError, DataError
@@ -165,7 +164,7 @@ class ValueDescriptions:
     features: FloatArray
     own_vectors: bool = True
 
-    def take(self, ids: npt.NDArray[np.int64], features: FloatArray | None = None) -> Self:
+    def take(self, ids: IntArray, features: FloatArray | None = None) -> Self:
         """Return the descriptions of some ids, in another order; the last ones may have other features."""
         taken = self.features[ids]
         if features is not None:

@@ -8,11 +8,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from attribune.core.arrays import FloatArray
+from attribune.core.arrays import BoolArray, DoubleArray, FloatArray, IntArray
 from attribune.core.wording import shortened
 from attribune.errors import ConfigError, DataError, RowError
 from attribune.schema.attributes import LARGEST_NUMBER, AttributeFitter, FittedAttribute, numbers_of
@@ -125,7 +124,7 @@ def describe(
         return keys, np.concatenate(blocks, axis=1)
 
 
-def _read_values(values: ValueTable, spec: Kind, *, missing: frozenset[str]) -> tuple[list[str], npt.NDArray[np.int64]]:
+def _read_values(values: ValueTable, spec: Kind, *, missing: frozenset[str]) -> tuple[list[str], IntArray]:
     """Read the values that a table describes, and the row of each, from 0; rows without a value are passed over.
 
     Raises:
@@ -199,8 +198,8 @@ def _column(table: Table, name: str) -> pa.Array:
 def _fit_field(
     spec: Field,
     values: ValueTable,
-    rows: npt.NDArray[np.int64],
-    trained: npt.NDArray[np.int64],
+    rows: IntArray,
+    trained: IntArray,
     missing: frozenset[str],
 ) -> tuple[FittedField, FloatArray]:
     """Fit a column on the rows of training values; returns it, and the features of all rows."""
@@ -241,7 +240,7 @@ def _empty(spec: Field, values: ValueTable) -> DataError:
     )
 
 
-def _encode(one: FittedField, values: ValueTable, rows: npt.NDArray[np.int64], missing: frozenset[str]) -> FloatArray:
+def _encode(one: FittedField, values: ValueTable, rows: IntArray, missing: frozenset[str]) -> FloatArray:
     """Return the features (n, width) of some rows of a table."""
     column = _column(values.table, one.spec.name)
     if isinstance(one.spec, Categorical | MultiLabel):
@@ -257,14 +256,14 @@ def _encode(one: FittedField, values: ValueTable, rows: npt.NDArray[np.int64], m
     return _standardised(one, figures, there)[rows]
 
 
-def _standardised(one: FittedField, figures: npt.NDArray[np.float64], there: npt.NDArray[np.bool_]) -> FloatArray:
+def _standardised(one: FittedField, figures: DoubleArray, there: BoolArray) -> FloatArray:
     scaled = ((figures - one.mean) / one.scale).clip(-_LARGEST, _LARGEST)
     return np.concatenate([np.where(there[:, None], scaled, 0), there[:, None]], axis=1).astype(np.float32)
 
 
 def _figures(
     spec: Field, values: ValueTable, column: pa.Array, missing: frozenset[str]
-) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.bool_]]:
+) -> tuple[DoubleArray, BoolArray]:
     """Return the figures (n, d) of all rows, 0 where there are none, and where there are some."""
     if isinstance(spec, Vector):
         return _vectors(spec, values, column, missing)
@@ -285,7 +284,7 @@ def _figures(
 
 def _vectors(
     spec: Vector, values: ValueTable, column: pa.Array, missing: frozenset[str]
-) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.bool_]]:
+) -> tuple[DoubleArray, BoolArray]:
     if pa.types.is_nested(column.type) and not column.flatten().null_count and holds_numbers(column.type.value_type):
         return _number_lists(spec, values, column)
     if not pa.types.is_nested(column.type):
@@ -308,9 +307,7 @@ def _vectors(
     return figures, there
 
 
-def _number_lists(
-    spec: Vector, values: ValueTable, column: pa.Array
-) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.bool_]]:
+def _number_lists(spec: Vector, values: ValueTable, column: pa.Array) -> tuple[DoubleArray, BoolArray]:
     """Do as `_vectors`, without an object for each number."""
     there = column.is_valid().to_numpy(zero_copy_only=False)
     lengths = np.unique(pc.list_value_length(column).drop_null().to_numpy(zero_copy_only=False))

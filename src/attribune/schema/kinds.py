@@ -8,9 +8,9 @@ from dataclasses import KW_ONLY, asdict, fields
 from typing import Annotated, Any, ClassVar, Literal, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 from pydantic import BeforeValidator, ValidationInfo
 
+from attribune.core.arrays import IntArray
 from attribune.core.config import checked_dataclass
 from attribune.core.hashing import text_digest, text_number
 from attribune.errors import ConfigError
@@ -496,7 +496,7 @@ def nested_columns(attributes: Iterable[Kind]) -> dict[str, tuple[str, ...]]:
     return {spec.name: spec.columns for spec in attributes if isinstance(spec, Hierarchy)}
 
 
-def hashed_ids(spec: Categorical | MultiLabel, texts: Sequence[str], *, check: str | None) -> npt.NDArray[np.int64]:
+def hashed_ids(spec: Categorical | MultiLabel, texts: Sequence[str], *, check: str | None) -> IntArray:
     """Hash each text to 1..buckets, the same on every machine.
 
     Raises:

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
+from attribune.core.arrays import IntArray
 from attribune.core.files import read_json, replace_file, write_json
 from attribune.errors import ModelFolderError
 from attribune.schema.attributes import FittedAttribute, bin_names
@@ -170,7 +170,7 @@ def _file_beside(entry: Mapping[str, Any], key: str, folder: Path | None, *, wha
         raise ValueError(f"{named} are truncated or foreign ({error})") from error
 
 
-def _values_in(entry: Mapping[str, Any], folder: Path | None) -> tuple[Vocabulary, npt.NDArray[np.int64]]:
+def _values_in(entry: Mapping[str, Any], folder: Path | None) -> tuple[Vocabulary, IntArray]:
     """Read the values and counts of an entry from a file of their own; ValueError when it is none."""
     with _file_beside(entry, "values_file", folder, what="its values, {},") as file:
         values, counts = Vocabulary.read(file)
@@ -240,9 +240,7 @@ def _description_from_dict(about: Mapping[str, Any], size: int, folder: Path | N
     return ValueDescriptions(fields=tuple(fields), features=features, own_vectors=about["own_vectors"])
 
 
-def _check_parts(
-    spec: Kind, *, values: Vocabulary, counts: npt.NDArray[np.int64], edges: tuple[float, ...], size: int
-) -> None:
+def _check_parts(spec: Kind, *, values: Vocabulary, counts: IntArray, edges: tuple[float, ...], size: int) -> None:
     if counts.shape != (size,) or (counts < 0).any():
         raise ValueError(f"attribute {spec.name!r} has counts of shape {counts.shape} for {size} ids, or negative ones")
     if (twice := values.repeated()) is not None:

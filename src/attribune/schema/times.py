@@ -9,11 +9,11 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from itertools import islice
-from typing import Any, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 
+from attribune.core.arrays import Array
 from attribune.core.door import as_argument, as_attribute
 from attribune.errors import ConfigError, RowError
 from attribune.findings import Finding
@@ -128,7 +128,7 @@ def check_date_format(date_format: str, *, since_1970: bool = False) -> None:
         ) from error
 
 
-def read_times(texts: Sequence[str | None], *, column: str, date_format: str | None = None) -> npt.NDArray[Any]:
+def read_times(texts: Sequence[str | None], *, column: str, date_format: str | None = None) -> Array:
     """Read times as numbers (n,): as they are, or as microseconds since 1970, in UTC where a date has no time zone.
 
     Without a format the first row tells numbers from dates. Among dates such as 3/4/2024, those whose day is above 12
@@ -324,7 +324,7 @@ def _share_of_year(date: dt.datetime) -> float:
     return passed / dt.timedelta(days=365 + calendar.isleap(date.year))
 
 
-def _refuse_mixed_units(times: npt.NDArray[Any], texts: Sequence[str | None], column: str) -> None:
+def _refuse_mixed_units(times: Array, texts: Sequence[str | None], column: str) -> None:
     """Refuse seconds since 1970 among milliseconds, where all times look like one or the other."""
     seconds, milliseconds = ((low <= times) & (times < high) for low, high in (_SECONDS, _MILLISECONDS))
     if seconds.any() and milliseconds.any() and (seconds | milliseconds).all():

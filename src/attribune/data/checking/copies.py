@@ -10,10 +10,9 @@ from collections.abc import Iterator, Sequence
 from itertools import permutations
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
-from attribune.core.arrays import IntArray
+from attribune.core.arrays import BoolArray, IntArray
 from attribune.data.checking.names import ColumnName
 from attribune.data.checking.profiles import ColumnProfile, column_codes, joint_codes
 from attribune.data.id_lists import numbered
@@ -130,14 +129,14 @@ def _numbers(column: pa.ChunkedArray) -> IntArray:
     return numbered(map(repr, column.to_pylist()), count=len(column))
 
 
-def _later(codes: IntArray) -> npt.NDArray[np.bool_]:
+def _later(codes: IntArray) -> BoolArray:
     """Return (n,) whether an earlier row has the same number."""
     later = np.ones(len(codes), dtype=bool)
     later[np.unique(codes, return_index=True)[1]] = False
     return later
 
 
-def _example(rows: IntArray, codes: IntArray, later: npt.NDArray[np.bool_]) -> dict[str, int]:
+def _example(rows: IntArray, codes: IntArray, later: BoolArray) -> dict[str, int]:
     """Return the number of the first of some rows, and the earlier row that is like it."""
     place = int(np.argmax(later))
     earlier = int(np.argmax(codes == codes[place]))

@@ -6,10 +6,9 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow.compute as pc
 
-from attribune.core.arrays import DoubleArray, IntArray
+from attribune.core.arrays import BoolArray, DoubleArray, IntArray
 from attribune.data.checking.judgements import known_pairs, told_share
 from attribune.data.checking.profiles import Codes, ColumnProfile, joint_codes, number_codes
 from attribune.data.checking.whole_numbers import row_numbers
@@ -213,7 +212,7 @@ def _same_text(codes: Codes, label: Codes) -> IntArray:
     return np.asarray(found.to_numpy(zero_copy_only=False), dtype=np.int64)
 
 
-def shared_rows(texts: IntArray, labels: IntArray, is_train: npt.NDArray[np.bool_]) -> tuple[int, int]:
+def shared_rows(texts: IntArray, labels: IntArray, is_train: BoolArray) -> tuple[int, int]:
     """Count the other rows whose text is in training, and those of them whose label is there with it.
 
     Args:

@@ -13,7 +13,7 @@ import pyarrow as pa
 import torch
 from datasets import Dataset
 
-from attribune.core.arrays import Array, BoolArray
+from attribune.core.arrays import Array, BoolArray, IntArray
 from attribune.core.wording import shortened
 from attribune.data.id_lists import IdLists
 from attribune.data.memory import Memory
@@ -163,7 +163,7 @@ class EncodedRows(ABC):
     """
 
     inputs: Sequence[Any]
-    attribute_ids: npt.NDArray[np.int64]
+    attribute_ids: IntArray
     empty: BoolArray
     shortened: BoolArray
     labels: Sequence[Any] | Array | None = None
@@ -206,7 +206,7 @@ class EncodedRows(ABC):
         """Return what a model reads at once; by default each row is one piece."""
         return Pieces(rows=self, owners=np.arange(len(self)))
 
-    def with_attribute_ids(self, attribute_ids: npt.NDArray[np.int64], *, report: EncodingReport | None = None) -> Self:
+    def with_attribute_ids(self, attribute_ids: IntArray, *, report: EncodingReport | None = None) -> Self:
         """Return the same texts with other attributes, (rows, slots)."""
         return replace(self, attribute_ids=attribute_ids, report=self.report if report is None else report)
 
@@ -241,10 +241,10 @@ class EncodedRows(ABC):
 
     @property
     @abstractmethod
-    def lengths(self) -> npt.NDArray[np.int64]:
+    def lengths(self) -> IntArray:
         """How long each row's text is, (rows,): the number of ids where it has any."""
 
-    def text_numbers(self) -> npt.NDArray[np.int64]:
+    def text_numbers(self) -> IntArray:
         """Number the distinct texts in their order: (rows,), equal for rows with the same text."""
         raise NotImplementedError(f"{type(self).__name__} are numbered as their pieces")
 
@@ -281,16 +281,16 @@ class TextRows(EncodedRows):
     """
 
     inputs: Sequence[list[int]]
-    segment_starts: npt.NDArray[np.int64] | None = None
+    segment_starts: IntArray | None = None
 
     _by_row: ClassVar[tuple[str, ...]] = (*EncodedRows._by_row, "segment_starts")
 
     @property
-    def lengths(self) -> npt.NDArray[np.int64]:
+    def lengths(self) -> IntArray:
         """Number of ids of each row, (rows,)."""
         return np.fromiter(map(len, self.inputs), dtype=np.int64, count=len(self.inputs))
 
-    def text_numbers(self) -> npt.NDArray[np.int64]:
+    def text_numbers(self) -> IntArray:
         """Number the distinct texts in their order: (rows,), equal for rows with the same text."""
         return IdLists.of(self.inputs).numbers(self.segment_starts)
 

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
-import numpy.typing as npt
 
+from attribune.core.arrays import IntArray
 from attribune.core.door import as_argument
 from attribune.data.id_lists import numbered
 from attribune.data.readers.base import Pieces, Reader, Reading, TextRows
@@ -67,7 +67,7 @@ class InTextRows(TextRows):
     """
 
     inputs: Sequence[WrittenRow]  # type: ignore[assignment]
-    own_ids: npt.NDArray[np.int64]
+    own_ids: IntArray
     reader: InTextReader = field(repr=False)
     text: TextInput
     schema: Schema
@@ -83,7 +83,7 @@ class InTextRows(TextRows):
         stays = [not is_hidden[attribute.columns].all() for attribute in self.schema]
         return replace(super().hide_attributes(columns), inputs=[_kept(row, stays) for row in self.inputs])
 
-    def text_numbers(self) -> npt.NDArray[np.int64]:
+    def text_numbers(self) -> IntArray:
         """Number the distinct texts in their order, whatever is written in front of them."""
         if not len(self):
             return np.zeros(0, dtype=np.int64)
@@ -128,7 +128,7 @@ def _kept(row: WrittenRow, stays: Sequence[bool]) -> WrittenRow:
     return replace(row, values=tuple(own if stay else () for own, stay in zip(row.values, stays, strict=True)))
 
 
-def _values_of(attribute: FittedAttribute, ids: npt.NDArray[np.int64]) -> tuple[str, ...]:
+def _values_of(attribute: FittedAttribute, ids: IntArray) -> tuple[str, ...]:
     """Return the values of ids in the vocabulary; of a number, what its bin is called."""
     return tuple(attribute.values[int(one) - 1] for one in ids if one > 0)
 

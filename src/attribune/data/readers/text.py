@@ -7,11 +7,11 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import torch
 from datasets import Dataset
 
+from attribune.core.arrays import IntArray
 from attribune.data.id_lists import IdLists, numbered
 from attribune.data.readers.base import Collator, EncodedRows, Reader, Reading, TextRows
 from attribune.data.texts import TextInput, usual_window
@@ -264,12 +264,12 @@ class ComparedRows(TextRows):
     inputs: Sequence[tuple[list[int], ...]]  # type: ignore[assignment]
 
     @property
-    def lengths(self) -> npt.NDArray[np.int64]:
+    def lengths(self) -> IntArray:
         """Number of ids of each row's longest text, (rows,)."""
         sizes = (max(map(len, texts)) for texts in self.inputs)
         return np.fromiter(sizes, dtype=np.int64, count=len(self.inputs))
 
-    def text_numbers(self) -> npt.NDArray[np.int64]:
+    def text_numbers(self) -> IntArray:
         """Number the distinct tuples of texts in their order: (rows,), equal for rows with the same texts."""
         starts = None if self.segment_starts is None else self.segment_starts.reshape(-1)
         numbers = IdLists.of([ids for texts in self.inputs for ids in texts]).numbers(starts)
@@ -360,7 +360,7 @@ class PlainRows(EncodedRows):
     inputs: Sequence[str]
 
     @property
-    def lengths(self) -> npt.NDArray[np.int64]:
+    def lengths(self) -> IntArray:
         """Number of characters of each row, (rows,)."""
         return np.array([len(text) for text in self.inputs], dtype=np.int64)
 

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from attribune.core.arrays import IntArray
+from attribune.core.arrays import Array, IntArray
 from attribune.data.id_lists import IdLists
 from attribune.data.readers.base import Collator, EncodedRows, Pieces, Reader, Reading, TextRows
 from attribune.data.texts import TextInput, canonical_text, listed_text, usual_window
@@ -84,13 +84,13 @@ class WindowPieces(Pieces):
         """Return where the reduced scores of windows are put."""
         return [None] * len(self.windows)
 
-    def put(self, sheet: Any, index: npt.NDArray[np.intp], scores: npt.NDArray[Any]) -> None:
+    def put(self, sheet: Any, index: npt.NDArray[np.intp], scores: Array) -> None:
         """Reduce the scores (B, T, C) of some windows to what those of their rows need."""
         for number, of_tokens in zip(index.tolist(), scores, strict=True):
             window = self.windows[number]
             sheet[number] = self.texts.task.window_scores(of_tokens[: len(window.ids)], window)
 
-    def merged(self, sheet: Any, task: Task) -> npt.NDArray[Any]:
+    def merged(self, sheet: Any, task: Task) -> Array:
         """Return the scores of rows, (n,), as the task defines them."""
         parts: list[list[Any]] = [[] for _ in range(len(self.texts))]
         for owner, reduced in zip(self.owners.tolist(), sheet, strict=True):
@@ -152,7 +152,7 @@ class TokenCollator(Collator):
         super().__init__(tokenizer, schema, pad_to_multiple_of=pad_to_multiple_of)
         self.left = False
 
-    def labels(self, labels: Sequence[Any] | npt.NDArray[Any], *, length: int) -> torch.Tensor:
+    def labels(self, labels: Sequence[Any] | Array, *, length: int) -> torch.Tensor:
         """Return the labels (B, length), `UNSEEN` where there is padding."""
         return torch.from_numpy(IdLists.of(labels).padded(length, filler=UNSEEN))
 
