@@ -5,10 +5,8 @@ A layout is found by what the cells hold; `find_layout` returns it, and `Layout.
 
 from __future__ import annotations
 
-import ast
 import re
 import shlex
-import warnings
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -22,7 +20,7 @@ from attribune.core.wording import shortened
 from attribune.data.file_options import file_word
 from attribune.data.span_tags import are_spans
 from attribune.errors import ConfigError, DataError
-from attribune.schema.columns import MISSING, canonical, json_value, require_columns
+from attribune.schema.columns import MISSING, canonical, literal, require_columns
 
 __all__ = ["SAMPLE", "GivenAnswer", "Layout", "Records", "chosen_classes", "find_export", "find_layout", "parsed_cell"]
 
@@ -156,12 +154,8 @@ def parsed_cell(value: Any) -> Any:
     """Return the list or object of a cell that spells one in JSON or Python, and any other value as it is."""
     if not isinstance(value, str) or value.lstrip()[:1] not in ("[", "{"):
         return value
-    if (found := json_value(value)) is not None:
-        return found
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # a backslash in a text is no mistake of a program
-            return ast.literal_eval(value.strip())
+        return literal(value)
     except (ValueError, SyntaxError, MemoryError, RecursionError):
         return value
 

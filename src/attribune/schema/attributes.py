@@ -214,20 +214,14 @@ class FittedAttribute:
     def unknown(self, column: pa.Array, *, missing: frozenset[str], first_row: int = 1) -> list[list[str]]:
         """Return the values of each row that are not in the vocabulary; hashed values and numbers always have an id."""
         cells = read_cells(self.spec, column, missing=missing, first_row=first_row)
-        unknown: list[list[str]] = [[] for _ in range(cells.height)]
-        if self.spec.lists_values:
-            is_unknown = (self.values.ids(cells.texts) == 0)[cells.codes]
-            for row, code in zip(cells.rows[is_unknown], cells.codes[is_unknown], strict=True):
-                unknown[row].append(cells.texts[code])
-        return unknown
+        if not self.spec.lists_values:
+            return [[] for _ in range(cells.height)]
+        return cells.by_row((self.values.ids(cells.texts) == 0)[cells.codes])
 
     def written(self, column: pa.Array, *, missing: frozenset[str], first_row: int = 1) -> list[tuple[str, ...]]:
         """Return the values of each row as they are written, whether they are in the vocabulary or not."""
         cells = read_cells(self.spec, column, missing=missing, first_row=first_row)
-        written: list[list[str]] = [[] for _ in range(cells.height)]
-        for row, code in zip(cells.rows, cells.codes, strict=True):
-            written[row].append(cells.texts[code])
-        return list(map(tuple, written))
+        return list(map(tuple, cells.by_row()))
 
     def grown(self, other: FittedAttribute, *, start: int) -> FittedAttribute:
         """Return the attribute with the values of another fit as ids after its own; see `Schema.grown`."""

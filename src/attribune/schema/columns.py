@@ -20,7 +20,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from attribune.core.arrays import IntArray
+from attribune.core.arrays import BoolArray, IntArray
 from attribune.core.door import as_attribute
 from attribune.core.wording import closest, did_you_mean, shortened
 from attribune.errors import DataError, RowError
@@ -45,6 +45,7 @@ __all__ = [
     "is_list",
     "json_value",
     "list_cells",
+    "literal",
     "missing_column",
     "number_of",
     "other_spellings",
@@ -99,6 +100,19 @@ def json_value(text: str, **options: Any) -> Any:
         return json.loads(text, **options)
     except (ValueError, RecursionError):
         return None
+
+
+def literal(text: str) -> Any:
+    """Return the list or object that a text spells in JSON or Python.
+
+    Raises:
+        ValueError, SyntaxError, RecursionError, MemoryError: for any other text.
+    """
+    if (found := json_value(text)) is not None:
+        return found
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # "\d" inside a quoted value
+        return ast.literal_eval(text.strip())
 
 
 def number_of(text: str) -> float | None:
@@ -206,12 +220,11 @@ def distinct(array: pa.Array, *, missing: frozenset[str], column: str, rows: np.
     Raises:
         DataError: naming column and row of a value that is not one value.
     """
-    if pa.types.is_null(array.type):
+    is_nested = pa.types.is_nested(array.type)
+    if array.null_count == len(array) and (is_nested or pa.types.is_null(array.type)):
         return Distinct(np.full(len(array), -1, dtype=np.int64), [], np.zeros(0, dtype=bool))
-    if pa.types.is_nested(array.type):
-        index = next((i for i, cell in enumerate(array) if cell.is_valid), None)
-        if index is None:
-            return Distinct(np.full(len(array), -1, dtype=np.int64), [], np.zeros(0, dtype=bool))
+    if is_nested:
+        index = int(np.argmax(array.is_valid()))
         raise RowError(
             f"column {column!r}, ",
             rows[index],
@@ -446,6 +459,13 @@ class Cells(NamedTuple):
         """Number of rows without a value."""
         return self.height - len(np.unique(self.rows))
 
+    def by_row(self, chosen: BoolArray | slice = slice(None)) -> list[list[str]]:
+        """Return the texts of each row, or those of some cells."""
+        texts: list[list[str]] = [[] for _ in range(self.height)]
+        for row, code in zip(self.rows[chosen], self.codes[chosen], strict=True):
+            texts[row].append(self.texts[code])
+        return texts
+
     def map(self, value_of: Callable[[str], str | None], *, column: str, first_row: int) -> Cells:
         """Replace texts by the values that they mean; a value that a row has twice counts once."""
         index: dict[str, int] = {}
@@ -524,17 +544,13 @@ def path_cells(array: pa.Array, *, missing: frozenset[str], column: str, first_r
         if rest and rest[0] is not None:
             words[rest[0]] += times[code]
         is_broken[code] = any(level is not None and level not in missing for level in rest)
-        paths = accumulate(known, f"{{}}{PATH}{{}}".format)
-        paths_of_texts.append([index.setdefault(path, len(index)) for path in paths])
-    lengths = np.array([len(paths) for paths in paths_of_texts], dtype=np.int64)
-    starts = np.cumsum(lengths) - lengths
-    depths = lengths[cells.codes]
-    places = np.arange(depths.sum()) - np.repeat(np.cumsum(depths) - depths, depths)
-    codes = np.array([code for paths in paths_of_texts for code in paths], dtype=np.int64)
-    chosen = codes[np.repeat(starts[cells.codes], depths) + places]
-    rows, chosen = distinct_pairs(np.repeat(cells.rows, depths), chosen)
+        upward = accumulate(known, f"{{}}{PATH}{{}}".format)
+        paths_of_texts.append([index.setdefault(path, len(index)) for path in upward])
+    paths = pa.array(paths_of_texts, pa.list_(pa.int64())).take(pa.array(cells.codes))
+    parents = pc.list_parent_indices(paths).to_numpy()
+    rows, codes = distinct_pairs(cells.rows[parents], pc.list_flatten(paths).to_numpy())
     return cells._replace(
-        rows=rows, codes=chosen, texts=list(index), words=words, below_empty=int(is_broken[cells.codes].sum())
+        rows=rows, codes=codes, texts=list(index), words=words, below_empty=int(is_broken[cells.codes].sum())
     )
 
 
@@ -597,7 +613,7 @@ def _parsed(text: str, *, column: str, row: int) -> list[str | None]:
             f"give the separator, {as_attribute('multi_label', column, separator)}",
         )
     try:
-        return [canonical(part) for part in _literal(text)]
+        return [canonical(part) for part in literal(text)]
     except (ValueError, SyntaxError, RecursionError, MemoryError) as error:
         raise RowError(
             f"column {column!r}, ",
@@ -605,13 +621,3 @@ def _parsed(text: str, *, column: str, row: int) -> list[str | None]:
             f": {shortened(text, 60)!r} looks like a list but cannot be read as one: correct the row, or give a "
             "separator",
         ) from error
-
-
-def _literal(text: str) -> list[object]:
-    try:
-        parsed = json.loads(text)
-    except ValueError:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", SyntaxWarning)  # "\d" inside a quoted value
-            parsed = ast.literal_eval(text)
-    return list(parsed)
