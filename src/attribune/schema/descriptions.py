@@ -68,6 +68,10 @@ class ValueTable:
     revision: str | None = None
     source: str = "the table of values"
 
+    def column(self, name: str) -> pa.Array:
+        """Return the cells of a column."""
+        return whole_columns(self.table, [name])[name]
+
     def described(self, spec: Kind, *, missing: frozenset[str]) -> list[str]:
         """Return the values that are described, of an attribute of some kind; see `fit_descriptions`."""
         with _named(self):
@@ -161,10 +165,9 @@ def _named(values: ValueTable) -> Iterator[None]:
 
 def _specs(values: ValueTable, missing: frozenset[str]) -> tuple[tuple[Field, ...], list[str]]:
     """Return the columns that are read, and notes of those that are not."""
-    names = column_names(values.table)
-    if values.fields:
-        require_columns(names, [spec.name for spec in values.fields], source=values.source)
-        given = [spec.name for spec in values.fields]
+    names, given = column_names(values.table), [spec.name for spec in values.fields]
+    if given:
+        require_columns(names, given, source=values.source)
         if twice := sorted({name for name in given if given.count(name) > 1}):
             raise ConfigError(f"column {', '.join(twice)} is named twice: name every column once")
         return values.fields, []
@@ -172,8 +175,7 @@ def _specs(values: ValueTable, missing: frozenset[str]) -> tuple[tuple[Field, ..
     for name in names:
         if name == values.key:
             continue
-        column = _column(values.table, name)
-        spec = infer_field(name, column, missing=missing)
+        spec = infer_field(name, values.column(name), missing=missing)
         if spec is None:
             passed.append(name)
         else:
@@ -183,16 +185,11 @@ def _specs(values: ValueTable, missing: frozenset[str]) -> tuple[tuple[Field, ..
             f"{values.source} has no column beside {values.key!r} that describes its values: add one, or name the "
             "columns and their kinds"
         )
-    if not passed:
-        return tuple(specs), []
-    return tuple(specs), [
+    note = (
         f"{values.source}: column {', '.join(map(repr, passed))} is not read, as it is empty or has a word of its own "
         "for nearly every value: name it with its kind if it says something"
-    ]
-
-
-def _column(table: Table, name: str) -> pa.Array:
-    return whole_columns(table, [name])[name]
+    )
+    return tuple(specs), [note] if passed else []
 
 
 def _fit_field(
@@ -205,7 +202,7 @@ def _fit_field(
     """Fit a column on the rows of training values; returns it, and the features of all rows."""
     if isinstance(spec, Text) and spec.encoder is None:
         spec = replace(spec, encoder=values.encoder, revision=values.revision)
-    column = _column(values.table, spec.name)
+    column = values.column(spec.name)
     if isinstance(spec, Categorical | MultiLabel):
         fitter = AttributeFitter(spec, missing=missing)
         fitter.add(column, first_row=1)  # every row, for its number in messages
@@ -242,7 +239,7 @@ def _empty(spec: Field, values: ValueTable) -> DataError:
 
 def _encode(one: FittedField, values: ValueTable, rows: IntArray, missing: frozenset[str]) -> FloatArray:
     """Return the features (n, width) of some rows of a table."""
-    column = _column(values.table, one.spec.name)
+    column = values.column(one.spec.name)
     if isinstance(one.spec, Categorical | MultiLabel):
         counts = np.ones(len(one.categories) + 1, np.int64)
         read = FittedAttribute(spec=one.spec, start=0, slots=one.slots, values=one.categories, counts=counts)
@@ -285,51 +282,34 @@ def _figures(
 def _vectors(
     spec: Vector, values: ValueTable, column: pa.Array, missing: frozenset[str]
 ) -> tuple[DoubleArray, BoolArray]:
-    if pa.types.is_nested(column.type) and not column.flatten().null_count and holds_numbers(column.type.value_type):
-        return _number_lists(spec, values, column)
+    """Do as `_figures` for lists of numbers."""
     if not pa.types.is_nested(column.type):
         column = _parsed_lists(spec, column, missing)
-    found: list[list[Any] | None] = column.to_pylist()
-    lengths = {len(vector) for vector in found if vector is not None}
+    there, flat = column.is_valid().to_numpy(zero_copy_only=False), pc.list_flatten(column)
+    lengths = np.unique(pc.list_value_length(column).drop_null().to_numpy(zero_copy_only=False)).tolist()
     if len(lengths) != 1:
-        raise _uneven(spec, values, sorted(lengths))
-    figures, there = np.zeros((len(found), lengths.pop())), np.zeros(len(found), dtype=bool)
-    for row, vector in enumerate(found):
-        if vector is None:
-            continue
-        there[row] = True
-        try:
-            figures[row] = [float("nan") if number is None else float(number) for number in vector]
-        except (TypeError, ValueError):
-            figures[row] = np.nan
-        if not np.isfinite(figures[row]).all():
-            raise _not_finite(spec, values, row, vector)
-    return figures, there
-
-
-def _number_lists(spec: Vector, values: ValueTable, column: pa.Array) -> tuple[DoubleArray, BoolArray]:
-    """Do as `_vectors`, without an object for each number."""
-    there = column.is_valid().to_numpy(zero_copy_only=False)
-    lengths = np.unique(pc.list_value_length(column).drop_null().to_numpy(zero_copy_only=False))
-    if len(lengths) != 1:
-        raise _uneven(spec, values, lengths.tolist())
-    figures = np.zeros((len(column), int(lengths[0])))
-    figures[there] = pc.list_flatten(column).to_numpy(zero_copy_only=False).reshape(-1, int(lengths[0]))
-    if not (finite := np.isfinite(figures).all(axis=1)).all():
-        raise _not_finite(spec, values, int(np.argmin(finite)), figures[int(np.argmin(finite))].tolist())
-    return figures, there
-
-
-def _uneven(spec: Vector, values: ValueTable, lengths: list[int]) -> DataError:
-    shown = "no vector" if not lengths else f"vectors of {' and '.join(map(str, lengths[:3]))} numbers"
-    return DataError(f"{values.source}: column {spec.name!r} has {shown}: give each value as many")
-
-
-def _not_finite(spec: Vector, values: ValueTable, row: int, vector: Any) -> DataError:
-    return DataError(
-        f"{values.source}: column {spec.name!r}, row {row + 1}: {shortened(str(vector), 60)} is not a vector of finite "
-        "numbers: correct it, or leave the cell empty"
+        shown = "no vector" if not lengths else f"vectors of {' and '.join(map(str, lengths[:3]))} numbers"
+        raise DataError(f"{values.source}: column {spec.name!r} has {shown}: give each value as many")
+    are_numbers = holds_numbers(flat.type)
+    numbers = (
+        flat.to_numpy(zero_copy_only=False) if are_numbers else np.array([_number(one) for one in flat.to_pylist()])
     )
+    figures = np.zeros((len(column), lengths[0]))
+    figures[there] = numbers.reshape(there.sum(), lengths[0])
+    if not (finite := np.isfinite(figures).all(axis=1)).all():
+        row = int(np.argmin(finite))
+        raise DataError(
+            f"{values.source}: column {spec.name!r}, row {row + 1}: {shortened(str(column[row].as_py()), 60)} is not a "
+            "vector of finite numbers: correct it, or leave the cell empty"
+        )
+    return figures, there
+
+
+def _number(value: Any) -> float:
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        return np.nan
 
 
 def _parsed_lists(spec: Vector, column: pa.Array, missing: frozenset[str]) -> pa.Array:
