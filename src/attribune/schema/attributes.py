@@ -6,7 +6,7 @@ Values are compared as canonical text (`attribune.schema.columns.canonical`). Id
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any, Protocol, TypeVar
@@ -186,17 +186,8 @@ class FittedAttribute:
         fits = slot < self.slots
         encoded = np.zeros((cells.height, self.slots), dtype=np.int64)
         encoded[rows[fits], slot[fits]] = distinct[fits]
-        counts = AttributeCounts(
-            rows=cells.height,
-            missing=cells.missing,
-            unseen=int((~known).sum()),
-            trimmed=cells.trimmed,
-            dropped=int((~fits).sum()),
-            unread=sum(cells.unread.values()),
-            clipped=int(clipped.sum()),
-            below_empty=cells.below_empty,
-        )
-        return encoded, counts
+        unseen, dropped = int((~known).sum()), int((~fits).sum())
+        return encoded, replace(_counts_of(cells), unseen=unseen, dropped=dropped, clipped=int(clipped.sum()))
 
     def ids_of_values(self, values: Sequence[str]) -> IntArray:
         """Return the ids (n, slots) of rows that have these known values: in a hierarchy with the levels above."""
@@ -284,6 +275,16 @@ class FittedAttribute:
         )
 
 
+def _counts_of(cells: Cells) -> AttributeCounts:
+    return AttributeCounts(
+        rows=cells.height,
+        missing=cells.missing,
+        trimmed=cells.trimmed,
+        unread=sum(cells.unread.values()),
+        below_empty=cells.below_empty,
+    )
+
+
 def counts_of_rows(counts: IntArray, ids: IntArray) -> IntArray:
     """Return how many training rows have the value of each row; of several values the rarest, 0 without a known one.
 
@@ -366,12 +367,9 @@ class AttributeFitter:
 
     def __init__(self, spec: Kind, *, missing: frozenset[str], described: Iterable[str] = ()) -> None:
         self._spec = spec
-        self._described = dict.fromkeys(described, 0)
+        self._described = tuple(described)
         self._missing = missing
-        self._rows = 0
-        self._empty = 0
-        self._trimmed = 0
-        self._below_empty = 0
+        self._counts = AttributeCounts()
         self._words: Counter[str] = Counter()
         self._unread: Counter[str] = Counter()
         self._widest = 1
@@ -381,10 +379,7 @@ class AttributeFitter:
     def add(self, column: pa.Array, *, first_row: int) -> None:
         """Count the values of one batch; a DataError names the row of a value that does not fit the kind."""
         cells = read_cells(self._spec, column, missing=self._missing, first_row=first_row)
-        self._rows += cells.height
-        self._empty += cells.missing
-        self._trimmed += cells.trimmed
-        self._below_empty += cells.below_empty
+        self._counts += _counts_of(cells)
         self._words.update(cells.words)
         self._unread.update(cells.unread)
         if not len(cells.codes):
@@ -401,14 +396,14 @@ class AttributeFitter:
     @property
     def has_values(self) -> bool:
         """Whether any row had a value."""
-        return self._empty < self._rows
+        return self._counts.missing < self._counts.rows
 
     def finish(self, *, start: int) -> tuple[FittedAttribute, AttributeFit]:
         """Number the values; `start` is the attribute's first slot. A DataError if there is none."""
         if not self.has_values:
             words = missing_words(self._words) or unread_words(self._unread)
             raise DataError(
-                f"attribute {self._spec.name!r} has no value in any of the {self._rows} training rows"
+                f"attribute {self._spec.name!r} has no value in any of the {self._counts.rows} training rows"
                 f"{words and f' ({words})'}: leave it out, or check the column and the list of missing values"
             )
         if isinstance(self._spec, Numeric):
@@ -421,35 +416,31 @@ class AttributeFitter:
         return self._listed(self._spec, start)
 
     def _listed(self, spec: Categorical | MultiLabel, start: int) -> tuple[FittedAttribute, AttributeFit]:
-        frequent = [(value, times) for value, times in self._values.items() if times >= spec.min_count]
-        ordered = sorted(frequent, key=lambda pair: (-pair[1], pair[0]))[: spec.max_values]
-        if self._described:
-            chosen = self._described | {value: self._values[value] for value in self._described} | dict(ordered)
-            ordered = sorted(chosen.items(), key=lambda pair: (-pair[1], pair[0]))
-        if not ordered:
+        frequent = {value: times for value, times in self._values.items() if times >= spec.min_count}
+        kept = dict(_by_frequency(frequent)[: spec.max_values])
+        kept = dict(_by_frequency({value: self._values[value] for value in (*self._described, *kept)}))
+        if not kept:
             raise DataError(
                 f"attribute {spec.name!r}: none of its {len(self._values)} values is in {spec.min_count} training "
                 "rows: lower min_count"
             )
-        left_out = self._values.total() - sum(times for _, times in ordered)
-        counts = [self._empty + left_out, *(times for _, times in ordered)]
-        kept = dict(ordered)
+        left_out = self._values.total() - sum(kept.values())
         rare = sum(times < spec.min_count and value not in kept for value, times in self._values.items())
         found = sum(times > 0 for times in kept.values())
         fit = self._report(
             found=len(self._values),
-            kept=len(ordered),
+            kept=len(kept),
             rare=rare,
             beyond_cap=len(self._values) - found - rare,
             left_out_cells=left_out,
             notes=level_notes(spec.name, self._values) if isinstance(spec, Hierarchy) else (),
         )
-        return self._fitted(spec, start, tuple(value for value, _ in ordered), counts), fit
+        return self._fitted(spec, start, tuple(kept), [self._counts.missing + left_out, *kept.values()]), fit
 
     def _hashed(self, spec: Categorical | MultiLabel, start: int) -> tuple[FittedAttribute, AttributeFit]:
         ids = hashed_ids(spec, list(self._values), check=None)
         counts = np.bincount(ids, weights=list(self._values.values()), minlength=spec.buckets + 1).astype(np.int64)
-        counts[0] = self._empty
+        counts[0] = self._counts.missing
         shared = int((np.bincount(ids)[ids] > 1).sum())
         fit = self._report(found=len(self._values), kept=int(np.count_nonzero(counts[1:])), shared=shared)
         return self._fitted(spec, start, (), counts.tolist()), fit
@@ -462,7 +453,7 @@ class AttributeFitter:
             edges, description = self._levels(spec, numbers, times)
         bins = np.searchsorted(edges, numbers, side="right") + 1
         counts = np.bincount(bins, weights=times, minlength=len(edges) + 2).astype(np.int64)
-        counts[0] = self._empty
+        counts[0] = self._counts.missing
         unit = "levels on their scale" if isinstance(spec, Number) else "bins"
         fit = self._report(found=len(numbers), kept=len(edges) + 1, unit=unit)
         fitted = self._fitted(spec, start, bin_names(edges.tolist()), counts.tolist(), tuple(edges.tolist()))
@@ -497,14 +488,19 @@ class AttributeFitter:
 
     def _report(self, **counts: Any) -> AttributeFit:
         return AttributeFit(
-            rows=self._rows,
-            missing=self._empty,
-            trimmed=self._trimmed,
-            below_empty=self._below_empty,
+            rows=self._counts.rows,
+            missing=self._counts.missing,
+            trimmed=self._counts.trimmed,
+            below_empty=self._counts.below_empty,
             words=self._words,
             unread=self._unread,
             **counts,
         )
+
+
+def _by_frequency(counts: Mapping[str, int]) -> list[tuple[str, int]]:
+    """Return texts with their numbers, the most frequent first."""
+    return sorted(counts.items(), key=lambda pair: (-pair[1], pair[0]))
 
 
 def number_levels(numbers: DoubleArray, times: IntArray, *, count: int) -> DoubleArray:

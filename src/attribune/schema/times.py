@@ -55,7 +55,8 @@ _ZONE = re.compile(r" (?=[+-]\d{2}:?\d{2}$)| ?(?P<name>UTC|GMT)$")
 _SAMPLE = 200  # cells that are tried as dates
 _SECONDS, _MILLISECONDS = (1e8, 1e10), (1e11, 1e13)  # of the years 1973 to 2286
 
-DATE_FORMATS = ("iso", "day-first", "month-first")
+_ORDERS = ("day-first", "month-first")
+DATE_FORMATS = ("iso", *_ORDERS)
 """How dates may be written, beside numbers and the formats of ``strptime``."""
 _YEAR = "\u5e74"  # the sign behind a year in Chinese and Japanese, before those of month and day
 _WRITTEN = (
@@ -138,10 +139,7 @@ def read_times(texts: Sequence[str | None], *, column: str, date_format: str | N
         RowError: naming a row whose time cannot be read, or is written in another way than those before it.
         ConfigError: for dates that can be read in two ways.
     """
-    if date_format is not None:
-        reader, kind = _reader_of(date_format)
-    else:
-        reader, kind = _found_reader(texts, column)
+    reader, kind = _found_reader(texts, column) if date_format is None else _reader_of(date_format)
     times = np.empty(len(texts), dtype=np.float64 if kind.startswith("a number") else np.int64)
     known: dict[str, float | int | None] = {}
     for row, text in enumerate(texts, start=1):
@@ -175,11 +173,15 @@ def _found_reader(texts: Sequence[str | None], column: str) -> tuple[Reader, str
         return (_iso, _ISO_EXAMPLE) if written is None else _reader_of(written)
     order = _order_of(texts)
     if order is None:
-        raise ConfigError(
-            f"column {column!r}: dates such as {first!r} may begin with the day or the month, and no row tells which: "
-            f"give {as_argument(_SETTING, 'day-first')} or {as_argument(_SETTING, 'month-first')}"
-        )
+        raise _of_two_orders(column, first, [as_argument(_SETTING, one) for one in _ORDERS])
     return _reader_of(order)
+
+
+def _of_two_orders(column: str, example: str, cures: Sequence[str]) -> ConfigError:
+    return ConfigError(
+        f"column {column!r}: dates such as {example!r} may begin with the day or the month, and no row tells which: "
+        f"give {' or '.join(cures)}"
+    )
 
 
 def _reader_of(date_format: str) -> tuple[Reader, str]:
@@ -217,18 +219,9 @@ def date_format_of(texts: Sequence[str], *, column: str) -> str:
         if texts and all((number := number_of(text)) is not None and low <= number < high for text in texts):
             return unit
     marked = [text for text in texts if _NUMERIC_DATE.fullmatch(text)]
-    found = "iso"
-    if 2 * len(marked) > len(texts):
-        order = _order_of(marked)
-        if order is None:
-            raise ConfigError(
-                f"column {column!r}: dates such as {marked[0]!r} may begin with the day or the month, and no row tells "
-                f"which: give {as_attribute('date', column, 'day-first')} or "
-                f"{as_attribute('date', column, 'month-first')}"
-            )
-        found = order
-    else:
-        found = _written_format(texts) or found
+    found = _order_of(marked) if 2 * len(marked) > len(texts) else _written_format(texts) or "iso"
+    if found is None:
+        raise _of_two_orders(column, marked[0], [as_attribute("date", column, one) for one in _ORDERS])
     bad = [text for text in texts if read_date(text, found) is None]
     if 2 * len(bad) > len(texts):
         raise ConfigError(
@@ -399,7 +392,7 @@ def dates_finding(column: str, texts: Sequence[str]) -> Finding:
         date_format_of(texts, column=column)
         formats = [""]
     except ConfigError:
-        formats = ["day-first", "month-first"] if any(map(_NUMERIC_DATE.fullmatch, texts)) else []
+        formats = list(_ORDERS) if any(map(_NUMERIC_DATE.fullmatch, texts)) else []
         if not formats and (read := _read_by(texts, _SHORT)):
             formats = [one for one, number in read.items() if number == max(read.values())]
     return Finding("dates-not-read", {"column": column, "formats": formats, "example": next(iter(texts), "")})
