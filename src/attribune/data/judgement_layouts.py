@@ -510,12 +510,9 @@ def _nested_lists(cells: _Cells, people: str) -> dict[str, tuple[str, ...]]:
             continue
         rows = cells.rows(name)
         for path in dict.fromkeys(path for row in rows for path in _paths(row, ())):
-            same = [
-                len(_entries(_at({"": row}, ("", *path)))) in (0, count)
-                for row, count in zip(rows, lengths, strict=True)
-            ]
-            some = any(len(_entries(_at({"": row}, ("", *path)))) for row in rows)
-            if some and sum(same) >= _MOST * len(same):
+            counts = [len(_entries(_at(row, path))) for row in rows]
+            same = sum(count in (0, length) for count, length in zip(counts, lengths, strict=True))
+            if any(counts) and same >= _MOST * len(rows):
                 is_free = path[-1] not in found and path[-1] not in cells.names
                 found[path[-1] if is_free else ".".join((name, *path))] = (name, *path)
     return found

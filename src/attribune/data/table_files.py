@@ -285,12 +285,14 @@ class _File:
             raise ConfigError(f"{self.path}: a file of {kind} names its columns itself: leave out columns")
         if self.ending in _DELIMITED:
             return
-        if options.delimiter is not None:
-            raise ConfigError(f"{self.path}: a file of {kind} has no delimiter {options.delimiter!r}: leave it out")
-        if options.quoting is not None:
-            raise ConfigError(f"{self.path}: a file of {kind} has no quotes around fields: leave out quoting")
-        if options.decimal is not None:
-            raise ConfigError(f"{self.path}: a file of {kind} has numbers of its own: leave out decimal")
+        lacks = {
+            "delimiter": f"no delimiter {options.delimiter!r}: leave it out",
+            "quoting": "no quotes around fields: leave out quoting",
+            "decimal": "numbers of its own: leave out decimal",
+        }
+        for name, words in lacks.items():
+            if getattr(options, name) is not None:
+                raise ConfigError(f"{self.path}: a file of {kind} has {words}")
 
     def batches(self) -> Iterator[pa.Table]:
         """Read the rows."""

@@ -17,8 +17,8 @@ from attribune.core.arrays import Array, BoolArray, IntArray
 from attribune.core.wording import shortened
 from attribune.data.id_lists import IdLists
 from attribune.data.memory import Memory
-from attribune.data.texts import TextInput
-from attribune.data.windows import FILLER, Window
+from attribune.data.texts import TextInput, usual_window
+from attribune.data.windows import FILLER, Head, SpecialTokens, Window, longest_input
 from attribune.errors import ConfigError, DataError
 from attribune.findings import Finding
 from attribune.schema import EncodingReport, Schema
@@ -460,6 +460,15 @@ class Reader(ABC):
             {name: columns[name] for name in schema.sources} or {"text": rows.empty}, first_row=first_row
         )
         return rows.with_attribute_ids(attribute_ids, report=report)
+
+    def _take_window(self, tokenizer: Any, window: Window | None, limit: int | None, *, no_other: str = "") -> None:
+        """Fit texts to a window, by default to their beginning; `no_other` says why only `Head` can be taken."""
+        limit = limit if limit is not None else longest_input(tokenizer)
+        self.tokenizer, self.special = tokenizer, SpecialTokens.of(tokenizer)
+        self.window = window if window is not None else usual_window(limit)
+        if no_other and not isinstance(self.window, Head):
+            raise ConfigError(f"the window {str(window)!r} {no_other}: choose head:N")
+        self.window.check(self.special, limit=limit)
 
     def columns_in(self, table: Table, names: Sequence[str]) -> list[str]:
         """Return names of columns, and of those that are read where a table has them."""

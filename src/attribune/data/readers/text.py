@@ -14,17 +14,16 @@ from datasets import Dataset
 from attribune.core.arrays import IntArray
 from attribune.data.id_lists import IdLists, numbered
 from attribune.data.readers.base import Collator, EncodedRows, Reader, Reading, TextRows
-from attribune.data.texts import TextInput, usual_window
+from attribune.data.texts import TextInput
 from attribune.data.windows import (
     Chunks,
     PairTokens,
     SentenceChunks,
-    SpecialTokens,
     Window,
     content_ids,
     fair_shares,
     ids_and_places,
-    longest_input,
+    ids_of_lists,
 )
 from attribune.errors import ConfigError
 from attribune.schema import Schema
@@ -36,13 +35,6 @@ __all__ = [
     "PlainReader",
     "TextEncoder",
 ]
-
-
-def _with_separators(parts: Sequence[str], separator: str) -> Iterator[str]:
-    """Yield the texts of a row, each but the last one with the separator that follows it."""
-    for part in parts[:-1]:
-        yield part + separator
-    yield from parts[-1:]
 
 
 def _pieces(text: str, offsets: Sequence[tuple[int, int]], places: Sequence[int]) -> str:
@@ -72,11 +64,8 @@ class TextEncoder(Reader):
     def __init__(
         self, tokenizer: Any, *, window: Window | None = None, limit: int | None = None, segments: bool = False
     ) -> None:
-        limit = limit if limit is not None else longest_input(tokenizer)
-        self.tokenizer, self.segments = tokenizer, segments
-        self.special = SpecialTokens.of(tokenizer)
-        self.window = window if window is not None else usual_window(limit)
-        self.window.check(self.special, limit=limit)
+        self._take_window(tokenizer, window, limit)
+        self.segments = segments
         self._pairs: dict[str, PairTokens] = {}  # by the separator of the texts
 
     @classmethod
@@ -147,9 +136,9 @@ class TextEncoder(Reader):
     ) -> list[list[int]]:
         """Return the ids of texts of which each column has a fair share where they are too long for their room."""
         parts = text.read_parts(columns, first_row=first_row)
-        texts = [list(_with_separators(parts[row], text.separator)) for row, cut in enumerate(is_cut) if cut]
-        ids = iter(content_ids(self.tokenizer, [part for row in texts for part in row]))
-        shared = iter([[next(ids) for _ in row] for row in texts])
+        chosen = [row for row, cut in zip(parts, is_cut, strict=True) if cut]
+        texts = [[*(part + text.separator for part in row[:-1]), *row[-1:]] for row in chosen]
+        shared = iter(ids_of_lists(self.tokenizer, texts))
         return [
             self._fair_parts(next(shared), room) if cut else content
             for content, room, cut in zip(contents, rooms, is_cut, strict=True)
@@ -197,10 +186,7 @@ class TextEncoder(Reader):
             yield _pieces(part, own, self.window.keep(list(range(len(own))), size))
 
     def _sentence_rows(self, texts: Sequence[str], window: SentenceChunks) -> TextRows:
-        sentences = [window.split(text) for text in texts]
-        flat = [one for ones in sentences for one in ones]
-        ids = iter(content_ids(self.tokenizer, flat))
-        contents = [[next(ids) for _ in ones] for ones in sentences]
+        contents = ids_of_lists(self.tokenizer, [window.split(text) for text in texts])
         return TextRows.without_attributes(
             [window.join(content, self.special) for content in contents],
             empty=[not text for text in texts],
@@ -243,12 +229,7 @@ class TextEncoder(Reader):
         tokens = self._pairs.get(text.separator)
         if tokens is None:
             tokens = PairTokens.of(self.tokenizer, segments=self.segments, separator=text.separator)
-            room = self.window.length(self.special) - len(tokens)
-            if room < 2:
-                raise ConfigError(
-                    f"the window {str(self.window)!r} leaves room for {max(room, 0)} ids of two texts beside "
-                    f"{len(tokens)} special tokens: enlarge it"
-                )
+            tokens.check_room(self.window, self.special, of="two texts")
             self._pairs[text.separator] = tokens
         return tokens
 
