@@ -222,23 +222,21 @@ class TableCheck:
 
     def _blocks(self) -> list[tuple[str, list[list[str]]]]:
         action = "train on it" if self.export is None else "make a row for each judgement"
-        last: tuple[str, list[list[str]]] = (
-            f"{action} with:\n{f'  {self.command}' if is_command_line() else self.call}",
-            [],
-        )
-        blocks: list[tuple[str, list[list[str]]]] = [] if self.export is None else [(self.export, [])]
+        last = f"{action} with:\n{f'  {self.command}' if is_command_line() else self.call}"
+        first = [] if self.export is None else [self.export]
         if self.export is not None and not self.is_doubtful:  # what its columns are says nothing
-            return [*blocks, last]
-        blocks.append((f"{self.source}: {self.rows:,} rows, {len(self.columns):,} columns", self._column_cells()))
+            return [(words, []) for words in (*first, last)]
+        columns = (f"{self.source}: {self.rows:,} rows, {len(self.columns):,} columns", self._column_cells())
+        said = []
         if self.task is not None:
             where = f"labels in {self.names('label')[0]!r}" if self.names("label") else "texts that are compared"
-            blocks.append((f"{where}: {self._task_words()}{self._class_words()}", []))
+            said.append(f"{where}: {self._task_words()}{self._class_words()}")
         if self.judge is not None:
-            blocks.append((self._judge_words(), []))
-        blocks += [(_kind_words(one), []) for one in self.columns if one.role == "attribute" and one.reason]
-        blocks += [(f"warning: {finding}", []) for finding in self.findings]
-        blocks += [(words, []) for words in [self._left_out_words()] if words]
-        return [*blocks, last]
+            said.append(self._judge_words())
+        said += [_kind_words(one) for one in self.columns if one.role == "attribute" and one.reason]
+        said += [f"warning: {finding}" for finding in self.findings]
+        said += filter(None, [self._left_out_words(), last])
+        return [*((words, []) for words in first), columns, *((words, []) for words in said)]
 
     def _left_out_words(self) -> str:
         """Say why columns are left out of which no finding speaks."""
@@ -357,7 +355,7 @@ def check(
         convert="" if layout is None else layout.command(source, options_of(data, **reading).words()),
         findings=()
         if layout is not None and not layout.is_doubtful
-        else tuple(_findings(table, found, classes, leaks, missing=no_value, is_split=test is None)),
+        else tuple(_findings(table, found, classes, leaks, is_split=test is None)),
     )
 
 
@@ -370,6 +368,7 @@ class _Columns:
         texts: the columns of texts, and `groups` the number of the text of each row (rows,), -1 for none.
         task: as in `TableCheck`, and `judge`.
         layout: of a table with several judgements in a row; None elsewhere.
+        missing: the texts that mean no value.
     """
 
     read: Mapping[str, ColumnProfile]
@@ -379,6 +378,7 @@ class _Columns:
     task: TaskGuess | None
     judge: str | None
     layout: Layout | None
+    missing: Sequence[str]
 
     @classmethod
     def of(cls, table: pa.Table, *, texts: Sequence[str], label: str | None, missing: Sequence[str]) -> _Columns:
@@ -418,7 +418,16 @@ class _Columns:
             roles[name] = left_out(finding=Finding("text-repeats", {"column": name, "other": other}))
         roles |= _marked_roles(table, profiles, roles)
         read = {name: as_read(profiles[name], role) for name, role in roles.items()}
-        return cls(read=read, roles=roles, texts=text_columns, groups=groups, task=task, judge=judge, layout=layout)
+        return cls(
+            read=read,
+            roles=roles,
+            texts=text_columns,
+            groups=groups,
+            task=task,
+            judge=judge,
+            layout=layout,
+            missing=missing,
+        )
 
     def without(self, names: Collection[str]) -> _Columns:
         """Leave out attributes that test rows hardly share with training rows."""
@@ -467,13 +476,7 @@ def _marked_roles(
 
 
 def _findings(
-    table: pa.Table,
-    found: _Columns,
-    classes: Mapping[str, int],
-    leaks: Sequence[Finding],
-    *,
-    missing: Sequence[str],
-    is_split: bool,
+    table: pa.Table, found: _Columns, classes: Mapping[str, int], leaks: Sequence[Finding], *, is_split: bool
 ) -> Iterator[Finding]:
     """Say what is wrong, in the order in which it matters.
 
@@ -481,8 +484,7 @@ def _findings(
         is_split: whether the test rows are to be split off.
     """
     label = found.label
-    is_labelled = found.layout is None and (found.task is None or found.task.needs_label)
-    yield from _general(table, found.texts, label, is_labelled=is_labelled, missing=missing)
+    yield from _general(table, found)
     yield from _class_findings(classes)
     if label is not None and label.codes is label.spelled and label.no_values and label.kind != "list":
         yield Finding("class-words", {"column": label.name, "words": label.no_values})
@@ -496,10 +498,9 @@ def _findings(
     yield from dates
     numbers = [one for one in found.read.values() if one is label or found.roles[one.name].kind == "number"]
     for one in (one for one in numbers if one.odd):
-        yield Finding("odd-numbers", {"column": one.name, "words": one.odd, "missing": list(missing)})
+        yield Finding("odd-numbers", {"column": one.name, "words": one.odd, "missing": list(found.missing)})
     if label is not None and len(found.texts) == 1 and label.kind == "text":
-        written = written_finding(found.read[found.texts[0]].codes, label.codes)
-        yield from [written] if written is not None else []
+        yield from filter(None, [written_finding(found.read[found.texts[0]].codes, label.codes)])
     if found.groups is not None:
         ids = [one.name for one in found.with_role("id")]
         attributes = [one.codes.codes for one in found.with_role("attribute")]
@@ -512,7 +513,7 @@ def _findings(
         if one.no_values and found.roles[one.name].kind != "number"
     }
     if words:
-        yield Finding("value-words", {"words": words, "missing": list(missing)})
+        yield Finding("value-words", {"words": words, "missing": list(found.missing)})
     categories = [one for one in found.with_role("attribute") if found.roles[one.name].kind == "categorical"]
     for one in categories:
         counts = dict(zip(one.codes.values.to_pylist(), one.codes.counts.tolist(), strict=True))
@@ -575,8 +576,7 @@ def _test_rows(table: pa.Table, test: pa.Table | None, found: _Columns) -> tuple
     if not found.texts:
         return {}, []
     if test is not None:
-        has_classes = found.task is not None and found.task.kind == "classification" and not found.task.options
-        return _with_test(table, test, names, found.texts, label, has_classes=has_classes)
+        return _with_test(table, test, names, found)
     codes = [found.read[name].codes.codes for name in found.texts]
     usable = np.any([one >= 0 for one in codes], axis=0)
     if label is not None and label.kind != "list":
@@ -594,16 +594,11 @@ def _test_rows(table: pa.Table, test: pa.Table | None, found: _Columns) -> tuple
 
 
 def _with_test(
-    table: pa.Table,
-    test: pa.Table,
-    names: Sequence[str],
-    texts: Sequence[str],
-    label: ColumnProfile | None,
-    *,
-    has_classes: bool,
+    table: pa.Table, test: pa.Table, names: Sequence[str], found: _Columns
 ) -> tuple[dict[str, float], list[Finding]]:
     """Do it with test rows of their own."""
-    columns = [*texts, *names, *([] if label is None else [label.name])]
+    label, task = found.label, found.task
+    columns = [*found.texts, *names, *([] if label is None else [label.name])]
     require_columns(test.column_names, columns, source="the test table")
     text_type = pa.large_string()
     both = {
@@ -616,16 +611,16 @@ def _with_test(
     known = _known_shares({name: codes[name] for name in names if name in codes}, is_train, ~is_train)
     leaks = []
     labels = np.zeros(len(is_train), dtype=np.int64) if label is None else codes[label.name]
-    if has_classes and label is not None:
+    if label is not None and task is not None and task.kind == "classification" and not task.options:
         is_new = ~is_train & (labels >= 0) & ~np.isin(labels, labels[is_train])
         names_of = column_codes(both[label.name]).values.to_pylist()
         new = Counter(names_of[code] for code in labels[is_new])
         values = {"part": "test", "rows": new.total(), "labels": len(new), "examples": dict(new.most_common(_EXAMPLES))}
         leaks += [Finding("labels-not-in-training", values)] if new else []
-    shared, same = shared_rows(joint_codes([codes[name] for name in texts]), labels, is_train)
+    shared, same = shared_rows(joint_codes([codes[name] for name in found.texts]), labels, is_train)
     if shared:
-        found = {"rows": shared, "test_rows": len(test), "same_label": same}
-        leaks.append(Finding("test-rows-in-training", found))
+        values = {"rows": shared, "test_rows": len(test), "same_label": same}
+        leaks.append(Finding("test-rows-in-training", values))
     return known, leaks
 
 
@@ -645,32 +640,23 @@ def _classes(label: ColumnProfile) -> dict[str, int]:
     return dict(found.most_common())
 
 
-def _general(
-    table: pa.Table,
-    texts: Sequence[str],
-    label: ColumnProfile | None,
-    *,
-    is_labelled: bool,
-    missing: Sequence[str],
-) -> list[Finding]:
-    found = []
+def _general(table: pa.Table, found: _Columns) -> Iterator[Finding]:
+    label = found.label
     if len(table) < _ENOUGH_ROWS:
-        found.append(Finding("few-rows", {"rows": len(table)}))
-    if not texts:
-        found.append(Finding("no-column", {"role": "text"}))
-    if label is None and is_labelled:
-        found.append(Finding("no-column", {"role": "label"}))
-    elif label is not None and label.missing:
-        words = missing_label_words(table, [label.name], label.codes.codes < 0, missing=missing)
-        found.append(Finding("rows-without-label", {"rows": label.missing, "words": words}))
-    return found
+        yield Finding("few-rows", {"rows": len(table)})
+    if not found.texts:
+        yield Finding("no-column", {"role": "text"})
+    if label is None and found.layout is None and (found.task is None or found.task.needs_label):
+        yield Finding("no-column", {"role": "label"})
+    if label is not None and label.missing:
+        words = missing_label_words(table, [label.name], label.codes.codes < 0, missing=found.missing)
+        yield Finding("rows-without-label", {"rows": label.missing, "words": words})
 
 
-def _class_findings(classes: Mapping[str, int]) -> list[Finding]:
+def _class_findings(classes: Mapping[str, int]) -> Iterator[Finding]:
     if len(classes) == 1:
-        return [Finding("one-class", {"label": next(iter(classes))})]
-    few, alike = list(rare_classes(classes)), odd_classes(classes)
-    if not few:
-        return alike
-    found = {"classes": len(few), "examples": few[:5], "least": FEW_ROWS}
-    return [*alike, Finding("rare-classes", found)]
+        yield Finding("one-class", {"label": next(iter(classes))})
+        return
+    yield from odd_classes(classes)
+    if few := list(rare_classes(classes)):
+        yield Finding("rare-classes", {"classes": len(few), "examples": few[:5], "least": FEW_ROWS})
