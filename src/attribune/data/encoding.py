@@ -149,7 +149,7 @@ def encode_with_report(
             keep = choices.keep(rows.empty, label_ids, first_row)
             chosen = np.flatnonzero(keep)
             pieces = rows.take(chosen).with_labels(None if label_ids is None else label_ids.values[chosen]).pieces()
-            reports.append(_report(rows, label_ids, keep, first_row, choices, unlearned=pieces.unlearned))
+            reports.append(choices.report(rows, label_ids, keep, first_row, unlearned=pieces.unlearned))
             written = pieces.rows.columns()
             if weight is not None:
                 weights = row_weights(columns[weight], weight, first_row=first_row)[chosen]
@@ -220,35 +220,28 @@ class _Choices:
             )
         return keep & labels.is_labelled
 
-
-def _report(
-    rows: EncodedRows,
-    labels: _Labels | None,
-    keep: BoolArray,
-    first_row: int,
-    choices: _Choices,
-    *,
-    unlearned: int,
-) -> RowReport:
-    """Count what happened to the rows of a batch."""
-    empty = rows.empty if choices.on_empty_text == "drop" else np.zeros(len(keep), dtype=bool)
-    no_label = unseen_labels = 0
-    if labels is not None:
-        no_label = int((~labels.is_labelled & ~empty).sum())
-        # With partial labels, one that is missing looks like one that is unseen.
-        if labels.values.dtype.kind == "i" and choices.on_missing_label != "partial":
-            unseen = (labels.values[keep] == _UNSEEN).any(axis=tuple(range(1, labels.values.ndim)))
-            unseen_labels = int(unseen.sum())
-    return RowReport(
-        kept=np.flatnonzero(keep).astype(np.int64) + first_row - 1,
-        rows=len(keep),
-        empty_text=int(empty.sum()),
-        no_label=no_label,
-        unseen_labels=unseen_labels,
-        shortened=int(rows.shortened.sum()),
-        unlearned=unlearned,
-        schema=rows.report,
-    )
+    def report(
+        self, rows: EncodedRows, labels: _Labels | None, keep: BoolArray, first_row: int, *, unlearned: int
+    ) -> RowReport:
+        """Count what happened to the rows of a batch."""
+        empty = rows.empty if self.on_empty_text == "drop" else np.zeros(len(keep), dtype=bool)
+        no_label = unseen_labels = 0
+        if labels is not None:
+            no_label = int((~labels.is_labelled & ~empty).sum())
+            # With partial labels, one that is missing looks like one that is unseen.
+            if labels.values.dtype.kind == "i" and self.on_missing_label != "partial":
+                unseen = (labels.values[keep] == _UNSEEN).any(axis=tuple(range(1, labels.values.ndim)))
+                unseen_labels = int(unseen.sum())
+        return RowReport(
+            kept=np.flatnonzero(keep).astype(np.int64) + first_row - 1,
+            rows=len(keep),
+            empty_text=int(empty.sum()),
+            no_label=no_label,
+            unseen_labels=unseen_labels,
+            shortened=int(rows.shortened.sum()),
+            unlearned=unlearned,
+            schema=rows.report,
+        )
 
 
 def _encode_labels(

@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import pyarrow as pa
 
@@ -79,6 +79,8 @@ class Layout(ABC):
     used: tuple[str, ...]
     is_doubtful: bool = False
     is_plain: bool = False
+    about_work: ClassVar[tuple[str, ...]] = ()
+    """Other columns that are no columns of texts: about the work, or made of the judgements."""
 
     @abstractmethod
     def answers(self, row: Mapping[str, Any], question: str) -> Iterator[GivenAnswer]:
@@ -146,8 +148,8 @@ class Layout(ABC):
         return value
 
     def dropped(self, columns: Sequence[str]) -> list[str]:
-        """Return other columns that are no columns of texts: about the work, or made of the judgements."""
-        return []
+        """Return those of some columns that are `about_work`."""
+        return [name for name in columns if name in self.about_work]
 
 
 def parsed_cell(value: Any) -> Any:
@@ -250,6 +252,8 @@ def _results(annotation: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
 class ResponseLists(Layout):
     """Flat records of Argilla 2: ``label.responses`` beside ``label.responses.users``, perhaps with their status."""
 
+    about_work: ClassVar[tuple[str, ...]] = ("status", "_server_id")
+
     @classmethod
     def find(cls, cells: _Cells) -> ResponseLists | None:
         """Recognise the columns by their names."""
@@ -258,14 +262,8 @@ class ResponseLists(Layout):
             for name in cells.names
             if name.endswith(".responses") and f"{name}.users" in cells.names
         ]
-        about = (
-            "responses",
-            "responses.users",
-            "responses.status",
-            "suggestion",
-            "suggestion.score",
-            "suggestion.agent",
-        )
+        of_responses = ("responses", "responses.users", "responses.status")
+        about = (*of_responses, "suggestion", "suggestion.score", "suggestion.agent")
         used = [f"{question}.{part}" for question in questions for part in about]
         present = tuple(name for name in used if name in cells.names)
         return cls(words="an export of Argilla", questions=tuple(questions), used=present) if questions else None
@@ -281,10 +279,6 @@ class ResponseLists(Layout):
             yield _response(user, label, state)
         if row.get(f"{question}.suggestion") is not None:
             yield GivenAnswer(left_out="suggestions of a model")
-
-    def dropped(self, columns: Sequence[str]) -> list[str]:
-        """Return the status and the key of the record on the server."""
-        return [name for name in columns if name in ("status", "_server_id")]
 
 
 def _response(user: Any, label: Any, state: Any) -> GivenAnswer:
@@ -397,6 +391,7 @@ class PairedLists(Layout):
         nested: paths of lists of the same lengths within objects, by the names that they have as columns.
     """
 
+    about_work: ClassVar[tuple[str, ...]] = ("hard_label", "soft_label")
     people: str
     nested: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
@@ -444,10 +439,6 @@ class PairedLists(Layout):
     def taken_apart(self) -> Sequence[str]:
         """Return the columns of objects that hold such lists."""
         return tuple(dict.fromkeys(path[0] for path in self.nested.values()))
-
-    def dropped(self, columns: Sequence[str]) -> list[str]:
-        """Return what sums up the judgements: the answer of most, and the shares of all."""
-        return [name for name in columns if name in ("hard_label", "soft_label")]
 
     def rest_of(self, value: Mapping[str, Any], path: tuple[str, ...]) -> Mapping[str, Any]:
         """Return the object without the lists of judgements."""

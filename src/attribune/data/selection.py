@@ -92,11 +92,17 @@ def rows_with_text(
     def has(value: object) -> bool:
         return any(map(has, value)) if isinstance(value, list) else canonical(value) is not None
 
-    has_text = [
-        [enough(map(has, row)) for row in zip(*(columns[name].to_pylist() for name in names), strict=True)]
+    return _rows_where(table, names, lambda cells: enough(map(has, cells)))
+
+
+def _rows_where(table: Table, names: Sequence[str], holds: Callable[[Iterable[object]], bool]) -> BoolArray:
+    """Return (n,) whether something holds of the cells of each row."""
+    found = [
+        holds(cells)
         for _, columns in column_batches(table, names)
+        for cells in zip(*(columns[name].to_pylist() for name in names), strict=True)
     ]
-    return np.concatenate([np.zeros(0, dtype=bool), *has_text])
+    return np.array(found, dtype=bool)
 
 
 def placeholder_texts(table: Table, names: Sequence[str]) -> Counter[str]:
@@ -150,12 +156,7 @@ def rows_with_label(
         return isinstance(value, kinds) or (canonical(value) or "") not in unusable
 
     unusable = {*missing, ""}
-    has_label = [
-        enough(has(value) for value in row)
-        for _, columns in column_batches(table, names)
-        for row in zip(*(columns[name].to_pylist() for name in names), strict=True)
-    ]
-    return np.array(has_label, dtype=bool)
+    return _rows_where(table, names, lambda cells: enough(map(has, cells)))
 
 
 def missing_label_words(table: Table, names: Sequence[str], rows: BoolArray, *, missing: Collection[str]) -> str:

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -61,11 +61,7 @@ __all__ = [
 ]
 
 
-class _Matrix(Protocol):
-    def __getitem__(self, key: Any, /) -> Any: ...
-
-
-Ids = TypeVar("Ids", bound=_Matrix)  # an array or a tensor
+Ids = TypeVar("Ids", bound=Any)  # an array or a tensor
 
 
 @dataclass(frozen=True, kw_only=True)

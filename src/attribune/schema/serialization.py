@@ -170,13 +170,6 @@ def _file_beside(entry: Mapping[str, Any], key: str, folder: Path | None, *, wha
         raise ValueError(f"{named} are truncated or foreign ({error})") from error
 
 
-def _values_in(entry: Mapping[str, Any], folder: Path | None) -> tuple[Vocabulary, IntArray]:
-    """Read the values and counts of an entry from a file of their own; ValueError when it is none."""
-    with _file_beside(entry, "values_file", folder, what="its values, {},") as file:
-        values, counts = Vocabulary.read(file)
-    return values, np.concatenate([np.array(entry["counts"], dtype=np.int64), counts])
-
-
 def _attribute_from_dict(entry: Mapping[str, Any], *, start: int, folder: Path | None = None) -> FittedAttribute:
     """Build one attribute; anything wrong is a ValueError, TypeError or KeyError."""
     kinds = KINDS | PART_KINDS
@@ -185,7 +178,9 @@ def _attribute_from_dict(entry: Mapping[str, Any], *, start: int, folder: Path |
     spec = kinds[entry["kind"]](**entry["spec"])
     edges = tuple(float(edge) for edge in entry["edges"])
     if "values_file" in entry:
-        values, counts = _values_in(entry, folder)
+        with _file_beside(entry, "values_file", folder, what="its values, {},") as file:
+            values, counts = Vocabulary.read(file)
+        counts = np.concatenate([np.array(entry["counts"], dtype=np.int64), counts])
     else:
         listed = bin_names(list(edges)) if isinstance(spec, Numeric) else entry["values"]
         if not isinstance(listed, list | tuple) or not all(isinstance(value, str) and value for value in listed):

@@ -149,19 +149,14 @@ def read_times(texts: Sequence[str | None], *, column: str, date_format: str | N
         if text is None:
             raise RowError(f"column {column!r}, ", row, f" has no time: {_CURE}")
         if moment is None:
-            cure = _format_cure(texts[: row - 1])
+            cure = f"name its format with {as_argument(_SETTING, '%d/%m/%y')}, for times such as '31/05/24'"
+            if row > 1:
+                cure = f"one format reads all rows, and {texts[0]!r} is of another: write all times in one format"
             raise RowError(f"column {column!r}, ", row, f": the time {text!r} is not {kind}: {cure}; {_CURE}")
         times[row - 1] = moment
     if kind.startswith("a number"):
         _refuse_mixed_units(times, texts, column)
     return times
-
-
-def _format_cure(read: Sequence[str | None]) -> str:
-    """Return what to do about a time that cannot be read, after those that could be."""
-    if read:
-        return f"one format reads all rows, and {read[0]!r} is of another: write all times in one format"
-    return f"name its format with {as_argument(_SETTING, '%d/%m/%y')}, for times such as '31/05/24'"
 
 
 def _found_reader(texts: Sequence[str | None], column: str) -> tuple[Reader, str]:
