@@ -370,7 +370,7 @@ _WHOLE = dict.fromkeys(_OFF, False)
 """The options of tokenizers for whole texts, of which nothing but the ids is asked."""
 
 
-def content_ids(tokenizer: Any, texts: list[str]) -> list[list[int]]:
+def content_ids(tokenizer: Any, texts: Sequence[str]) -> list[list[int]]:
     """Tokenize whole texts, without special tokens and without warnings about their length.
 
     A text that is there several times, such as one with several judges, is tokenized once.

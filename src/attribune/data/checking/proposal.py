@@ -53,13 +53,11 @@ class Proposal:
         """The words after ``attribune train FILE``."""
         given = self.arguments
         kinds = given.get("attributes", ())
+        lists = [one for one in kinds if isinstance(one, MultiLabel)]
         listed: list[tuple[str, Sequence[str]]] = [(as_flag(name), as_list(given.get(name))) for name in _FLAGS]
         listed += [
             ("--attributes", [one for one in kinds if isinstance(one, str)]),
-            (
-                "--multi-label",
-                [":".join(filter(None, (one.name, one.separator))) for one in kinds if isinstance(one, MultiLabel)],
-            ),
+            ("--multi-label", [":".join(filter(None, (one.name, one.separator))) for one in lists]),
             ("--number", [one.name for one in kinds if not isinstance(one, str | MultiLabel)]),
             ("--weight", as_list(given.get("weight"))),
             *self.reading.words().items(),

@@ -111,13 +111,14 @@ class TextEncoder(Reader):
         rooms = [window.capacity(self.special) - len(ids) for ids in before]
         is_cut = [len(content) > room for content, room in zip(contents, rooms, strict=True)]
         if text.shares_window and len(text.columns) > 1 and any(is_cut):
-            contents = self._shared(text, columns, contents, rooms, is_cut, first_row=first_row)
+            parts = text.read_parts(columns, first_row=first_row)
+            contents = self._shared(parts, text.separator, contents, rooms)
         if text.pair:
             if isinstance(window, Chunks) and window.stride is not None:
                 raise ConfigError(
                     f"the window {str(window)!r} has chunks that overlap, of one text: leave out the stride"
                 )
-            return self._pair_rows(text, columns, texts, contents, before, first_row=first_row)
+            return self._pair_rows(text, texts, text.read_pairs(columns, first_row=first_row), contents, before)
         return TextRows.without_attributes(
             [self._fitted(content, ids) for content, ids in zip(contents, before, strict=True)],
             empty=[not part for part in texts],
@@ -125,24 +126,13 @@ class TextEncoder(Reader):
         )
 
     def _shared(
-        self,
-        text: TextInput,
-        columns: Mapping[str, Sequence[Any]],
-        contents: Sequence[list[int]],
-        rooms: Sequence[int],
-        is_cut: Sequence[bool],
-        *,
-        first_row: int,
+        self, parts: Sequence[list[str]], separator: str, contents: Sequence[list[int]], rooms: Sequence[int]
     ) -> list[list[int]]:
-        """Return the ids of texts of which each column has a fair share where they are too long for their room."""
-        parts = text.read_parts(columns, first_row=first_row)
-        chosen = [row for row, cut in zip(parts, is_cut, strict=True) if cut]
-        texts = [[*(part + text.separator for part in row[:-1]), *row[-1:]] for row in chosen]
-        shared = iter(ids_of_lists(self.tokenizer, texts))
-        return [
-            self._fair_parts(next(shared), room) if cut else content
-            for content, room, cut in zip(contents, rooms, is_cut, strict=True)
-        ]
+        """Return the ids of texts of which each part has a fair share where they are too long for their room."""
+        rows = list(zip(parts, contents, rooms, strict=True))
+        cut = [[*(part + separator for part in row[:-1]), *row[-1:]] for row, ids, room in rows if len(ids) > room]
+        ids_of_parts = iter(ids_of_lists(self.tokenizer, cut))
+        return [self._fair_parts(next(ids_of_parts), room) if len(ids) > room else ids for _, ids, room in rows]
 
     def _fitted(self, content: list[int], before: list[int]) -> list[int]:
         """Fit a text to the window behind other ids."""
@@ -196,14 +186,11 @@ class TextEncoder(Reader):
     def _pair_rows(
         self,
         text: TextInput,
-        columns: Mapping[str, Sequence[Any]],
         firsts: Sequence[str],
+        seconds: Sequence[str],
         contents: Sequence[list[int]],
         before: Sequence[list[int]],
-        *,
-        first_row: int,
     ) -> TextRows:
-        seconds = text.read_pairs(columns, first_row=first_row)
         pairs = list(zip(contents, content_ids(self.tokenizer, seconds), strict=True))
         tokens, whole = self.pair_tokens(text), self.window.length(self.special)
         sizes = [whole - len(front) for front in before]
