@@ -24,6 +24,7 @@ from attribune.data.windows import Window
 from attribune.errors import ConfigError, DataError
 from attribune.schema import EncodingReport, Schema
 from attribune.schema.columns import Table, column_batches
+from attribune.schema.description_kinds import holds_numbers
 from attribune.schema.reports import count_lines
 from attribune.tasks.base import Task
 
@@ -255,7 +256,7 @@ def _encode_labels(
     if len(columns) > 1:
         raise ConfigError(f"the label columns {', '.join(map(repr, names))} need a task, such as Aspects: give task=")
     column = columns[0]
-    if not (pa.types.is_integer(column.type) or pa.types.is_floating(column.type)):
+    if not holds_numbers(column.type):
         example = next((value for value in column.to_pylist() if value is not None), None)
         raise ConfigError(
             f"the label column {names[0]!r} holds {column.type}, such as {shortened(str(example), 40)!r}: "

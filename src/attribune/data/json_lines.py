@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from attribune.core.wording import shortened
 from attribune.data.messages import are_messages, message_texts, say_messages
-from attribune.data.text_files import checked_columns, inner_name, open_text, raised, readable
+from attribune.data.text_files import checked_columns, inner_name, is_text, open_text, raised, readable
 from attribune.errors import DataError
 from attribune.schema.columns import canonical, json_value
 
@@ -363,7 +363,7 @@ def _table(rows: list[tuple[str, dict[str, Any]]], kinds: dict[str, str]) -> pa.
         try:
             columns[name] = pa.array(cells, type=_TYPES.get(kind, pa.string()))
         except UnicodeEncodeError as error:
-            place = next(place for place, row in rows if _is_broken(row.get(name)))
+            place = next(place for place, row in rows if not is_text(json.dumps(row.get(name), ensure_ascii=False)))
             raise DataError(
                 f"{place}: column {name!r} holds half of a character pair (\\ud800 to \\udfff), which is not text: "
                 "correct the row"
@@ -379,11 +379,3 @@ def _cell(value: Any, kind: str) -> Any:
     if kind in ("list", "empty"):
         return [part if isinstance(part, str) else canonical(part) for part in value]
     return json.dumps(value, ensure_ascii=False) if isinstance(value, list | dict) else canonical(value)
-
-
-def _is_broken(value: Any) -> bool:
-    try:
-        json.dumps(value, ensure_ascii=False).encode()
-    except UnicodeEncodeError:
-        return True
-    return False

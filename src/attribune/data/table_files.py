@@ -75,12 +75,8 @@ def check_sheet(path: Path) -> None:
         ConfigError: naming the last row and column.
     """
     try:
-        with zipfile.ZipFile(path) as archive:
-            name = _first_sheet(archive)
-            if name is None:
-                return
-            with archive.open(name) as sheet:
-                rows, columns, last = _extent(iter(lambda: sheet.read(_BLOCK), b""))
+        with zipfile.ZipFile(path) as archive, archive.open(_first_sheet(archive)) as sheet:
+            rows, columns, last = _extent(iter(lambda: sheet.read(_BLOCK), b""))
     except (zipfile.BadZipFile, KeyError, OSError, NotImplementedError, RuntimeError):
         return  # another kind of workbook, or a damaged one, which its reader names
     require_memory(
@@ -90,16 +86,14 @@ def check_sheet(path: Path) -> None:
     )
 
 
-def _first_sheet(archive: zipfile.ZipFile) -> str | None:
-    """Return the name of the first sheet within the archive."""
-    sheet = _SHEET.search(archive.read("xl/workbook.xml"))
-    if sheet is None:
-        return None
-    for relation in _RELATION.findall(archive.read("xl/_rels/workbook.xml.rels")):
+def _first_sheet(archive: zipfile.ZipFile) -> str:
+    """Return the name of the first sheet within the archive; a KeyError says that there is none."""
+    sheets = _SHEET.findall(archive.read("xl/workbook.xml"))
+    for relation in _RELATION.findall(archive.read("xl/_rels/workbook.xml.rels")) if sheets else ():
         target = re.search(rb"\bTarget=\"([^\"]+)\"", relation)
-        if target is not None and re.search(rb"\bId=\"" + re.escape(sheet[1]) + rb"\"", relation):
+        if target is not None and re.search(rb"\bId=\"" + re.escape(sheets[0]) + rb"\"", relation):
             return normpath(join("/xl", target[1].decode())).lstrip("/")
-    return None
+    raise KeyError("sheet")
 
 
 def _extent(blocks: Iterator[bytes]) -> tuple[int, int, str]:
@@ -470,11 +464,10 @@ def _named_ending(path: Path) -> str:
     ending = next((ending for ending in known if name.lower().endswith(ending)), None)
     if ending is None:
         what = f"{path}: holds {name}, of the" if packed else f"{path}:"
-        unknown = f"{what} unknown ending {Path(name).suffix!r}"
-        cure = (
-            f"convert the file to one of {', '.join(known)}, or name its format ({as_argument('file_format', 'tsv')})"
+        raise DataError(
+            f"{what} unknown ending {Path(name).suffix!r}: convert the file to one of {', '.join(known)}, or name its "
+            f"format ({as_argument('file_format', 'tsv')})"
         )
-        raise DataError(f"{unknown}: {cure}")
     return ending
 
 

@@ -54,6 +54,7 @@ from attribune.errors import DataError
 from attribune.findings import Finding
 from attribune.metrics.tables import html_blocks, text_cells
 from attribune.schema.columns import MISSING, canonical, require_columns
+from attribune.schema.description_kinds import holds_numbers
 from attribune.schema.kinds import Kind, MultiLabel, Number
 from attribune.schema.number_marks import MarkedNumbers, marked_columns
 from attribune.schema.times import dates_finding, time_split_finding
@@ -452,7 +453,7 @@ def _marked_roles(
     """
 
     def is_amount(kind: pa.DataType) -> bool:
-        return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
+        return holds_numbers(kind) or bool(pa.types.is_decimal(kind))
 
     def found(mark: str, kind: str) -> dict[str, MarkedNumbers]:
         chosen = [name for name, role in roles.items() if role.role in ("label", "left out", "attribute", "id")]
