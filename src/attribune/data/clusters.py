@@ -143,7 +143,7 @@ def _has_speakers(parts: Sequence[Table], name: str) -> bool:
 def _is_shared(text: npt.NDArray[np.uint64]) -> BoolArray:
     """Return (n,) whether another row has the same text."""
     _, which, counts = np.unique(text, return_inverse=True, return_counts=True)
-    return np.asarray(counts[which.reshape(-1)] > 1)
+    return np.asarray(counts[which] > 1)
 
 
 def _hashes(table: Table, names: Sequence[str]) -> npt.NDArray[np.uint64]:
@@ -326,12 +326,10 @@ def judgement_metrics(task: Task, logits: Array, labels: Array, clusters: Cluste
     if not questions:
         return {}
     _, texts, counts = np.unique(clusters[TEXT], return_inverse=True, return_counts=True)
-    texts = texts.reshape(-1)
     used = (counts[texts] > 1) & np.logical_and.reduce([question.labels >= 0 for question in questions])
     if not used.any():
         return {}
-    _, texts = np.unique(texts[used], return_inverse=True)
-    texts = texts.reshape(-1)
+    texts = np.unique(texts[used], return_inverse=True)[1]
     is_ordered = all(question.positions is not None for question in questions)
     distances, errors = zip(
         *(question.distances(used, texts, is_ordered=is_ordered) for question in questions), strict=True

@@ -181,6 +181,8 @@ def _of_two_orders(column: str, example: str, cures: Sequence[str]) -> ConfigErr
 
 def _reader_of(date_format: str) -> tuple[Reader, str]:
     """Return what reads the dates of a format, and what to call them."""
+    if date_format in _SINCE_1970:
+        return lambda text: _since_1970(text, date_format), f"a number of {date_format} since 1970"
     if date_format == "iso":
         return _iso, _ISO_EXAMPLE
     if date_format == "day-first":
@@ -210,8 +212,8 @@ def date_format_of(texts: Sequence[str], *, column: str) -> str:
     Raises:
         ConfigError: for dates that can be read in two ways, or where more than half of the texts are no dates.
     """
-    for unit, ((low, high), _) in _SINCE_1970.items():
-        if texts and all((number := number_of(text)) is not None and low <= number < high for text in texts):
+    for unit in _SINCE_1970:
+        if texts and all(_since_1970(text, unit) is not None for text in texts):
             return unit
     marked = [text for text in texts if _NUMERIC_DATE.fullmatch(text)]
     found = _order_of(marked) if 2 * len(marked) > len(texts) else _written_format(texts) or "iso"
@@ -244,8 +246,6 @@ def _read_by(texts: Sequence[str], formats: Sequence[str]) -> dict[str, int]:
 
 def date_words(date_format: str) -> str:
     """Say what a date of a format is, such as ``a date of the format %d %b %Y``."""
-    if date_format in _SINCE_1970:
-        return f"a number of {date_format} since 1970"
     words = _reader_of(date_format)[1]
     return f"a date {words}" if words.startswith("of ") else words
 
@@ -253,14 +253,10 @@ def date_words(date_format: str) -> str:
 @lru_cache(maxsize=100_000)  # each part of a date reads it
 def read_date(text: str, date_format: str) -> dt.datetime | None:
     """Read a date of a format, in UTC; None for a text that is none."""
-    if date_format in _SINCE_1970:
-        (low, high), scale = _SINCE_1970[date_format]
-        number = number_of(text)
-        moment: float | int | None = None if number is None or not low <= number < high else int(number * scale)
-    else:
-        moment = _reader_of(date_format)[0](text)
-        if moment is None and not date_format.lower().startswith("%y"):  # dates of Python and pandas are written so
-            moment = None if _NUMERIC_DATE.fullmatch(text) else _iso(text)
+    moment = _reader_of(date_format)[0](text)
+    is_other = moment is None and date_format not in _SINCE_1970 and not date_format.lower().startswith("%y")
+    if is_other and not _NUMERIC_DATE.fullmatch(text):
+        moment = _iso(text)  # dates of Python and pandas are written so
     try:
         return None if moment is None else _EPOCH + dt.timedelta(microseconds=moment)
     except OverflowError:
@@ -324,6 +320,13 @@ def _refuse_mixed_units(times: Array, texts: Sequence[str | None], column: str) 
             f": the time {texts[row]!r} looks like {unit} since 1970, and that of row 1, {texts[0]!r}, like {other}: "
             "write all in one unit",
         )
+
+
+def _since_1970(text: str, unit: str) -> int | None:
+    """Read a number of seconds or milliseconds since 1970."""
+    (low, high), scale = _SINCE_1970[unit]
+    number = number_of(text)
+    return None if number is None or not low <= number < high else int(number * scale)
 
 
 def _iso(text: str) -> int | None:
