@@ -193,17 +193,13 @@ def _specs(values: ValueTable, missing: frozenset[str]) -> tuple[tuple[Field, ..
 
 
 def _fit_field(
-    spec: Field,
-    values: ValueTable,
-    rows: IntArray,
-    trained: IntArray,
-    missing: frozenset[str],
+    spec: Field, values: ValueTable, rows: IntArray, trained: IntArray, missing: frozenset[str]
 ) -> tuple[FittedField, FloatArray]:
     """Fit a column on the rows of training values; returns it, and the features of all rows."""
     if isinstance(spec, Text) and spec.encoder is None:
         spec = replace(spec, encoder=values.encoder, revision=values.revision)
-    column = values.column(spec.name)
     if isinstance(spec, Categorical | MultiLabel):
+        column = values.column(spec.name)
         fitter = AttributeFitter(spec, missing=missing)
         fitter.add(column, first_row=1)  # every row, for its number in messages
         fitter = AttributeFitter(spec, missing=missing)
@@ -213,7 +209,7 @@ def _fit_field(
         attribute, _ = fitter.finish(start=0)
         one = FittedField(spec=spec, categories=attribute.values, slots=attribute.slots)
         return one, _encode(one, values, rows, missing)
-    figures, there = _figures(spec, values, column, missing)
+    figures, there = _figures(spec, values, missing)
     seen = figures[trained[there[trained]]]
     if not len(seen):
         raise _empty(spec, values)
@@ -239,12 +235,11 @@ def _empty(spec: Field, values: ValueTable) -> DataError:
 
 def _encode(one: FittedField, values: ValueTable, rows: IntArray, missing: frozenset[str]) -> FloatArray:
     """Return the features (n, width) of some rows of a table."""
-    column = values.column(one.spec.name)
     if isinstance(one.spec, Categorical | MultiLabel):
         counts = np.ones(len(one.categories) + 1, np.int64)
         read = FittedAttribute(spec=one.spec, start=0, slots=one.slots, values=one.categories, counts=counts)
-        return read.encode(column, missing=missing)[0][rows].astype(np.float32)
-    figures, there = _figures(one.spec, values, column, missing)
+        return read.encode(values.column(one.spec.name), missing=missing)[0][rows].astype(np.float32)
+    figures, there = _figures(one.spec, values, missing)
     if figures.shape[1] != len(one.mean):
         raise DataError(
             f"{values.source}: column {one.spec.name!r} has vectors of {figures.shape[1]} numbers, but those of the "
@@ -258,13 +253,11 @@ def _standardised(one: FittedField, figures: DoubleArray, there: BoolArray) -> F
     return np.concatenate([np.where(there[:, None], scaled, 0), there[:, None]], axis=1).astype(np.float32)
 
 
-def _figures(
-    spec: Field, values: ValueTable, column: pa.Array, missing: frozenset[str]
-) -> tuple[DoubleArray, BoolArray]:
+def _figures(spec: Field, values: ValueTable, missing: frozenset[str]) -> tuple[DoubleArray, BoolArray]:
     """Return the figures (n, d) of all rows, 0 where there are none, and where there are some."""
     if isinstance(spec, Vector):
-        return _vectors(spec, values, column, missing)
-    cells = single_cells(column, missing=missing, column=spec.name, first_row=1)
+        return _vectors(spec, values, missing)
+    cells = single_cells(values.column(spec.name), missing=missing, column=spec.name, first_row=1)
     there = np.zeros(cells.height, dtype=bool)
     there[cells.rows] = True
     if isinstance(spec, Number):
@@ -279,10 +272,9 @@ def _figures(
     return figures, there
 
 
-def _vectors(
-    spec: Vector, values: ValueTable, column: pa.Array, missing: frozenset[str]
-) -> tuple[DoubleArray, BoolArray]:
+def _vectors(spec: Vector, values: ValueTable, missing: frozenset[str]) -> tuple[DoubleArray, BoolArray]:
     """Do as `_figures` for lists of numbers."""
+    column = values.column(spec.name)
     if not pa.types.is_nested(column.type):
         column = _parsed_lists(spec, column, missing)
     there, flat = column.is_valid().to_numpy(zero_copy_only=False), pc.list_flatten(column)
@@ -290,10 +282,9 @@ def _vectors(
     if len(lengths) != 1:
         shown = "no vector" if not lengths else f"vectors of {' and '.join(map(str, lengths[:3]))} numbers"
         raise DataError(f"{values.source}: column {spec.name!r} has {shown}: give each value as many")
-    are_numbers = holds_numbers(flat.type)
-    numbers = (
-        flat.to_numpy(zero_copy_only=False) if are_numbers else np.array([_number(one) for one in flat.to_pylist()])
-    )
+    numbers = flat.to_numpy(zero_copy_only=False)
+    if not holds_numbers(flat.type):
+        numbers = np.array(list(map(_number, flat.to_pylist())))
     figures = np.zeros((len(column), lengths[0]))
     figures[there] = numbers.reshape(there.sum(), lengths[0])
     if not (finite := np.isfinite(figures).all(axis=1)).all():
