@@ -42,6 +42,7 @@ __all__ = [
     "column_names",
     "distinct",
     "distinct_pairs",
+    "float_of",
     "is_list",
     "json_value",
     "list_cells",
@@ -122,6 +123,14 @@ def number_of(text: str) -> float | None:
     except ValueError:
         return None
     return number if math.isfinite(number) and "_" not in text else None
+
+
+def float_of(value: Any) -> float:
+    """Return a value as a number, which may be infinite; NaN for what is none."""
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        return math.nan
 
 
 def as_written(value: object) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -20,6 +19,7 @@ from attribune.schema.columns import (
     canonical,
     column_batches,
     column_names,
+    float_of,
     require_columns,
     single_cells,
     whole_columns,
@@ -171,15 +171,9 @@ def _specs(values: ValueTable, missing: frozenset[str]) -> tuple[tuple[Field, ..
         if twice := sorted({name for name in given if given.count(name) > 1}):
             raise ConfigError(f"column {', '.join(twice)} is named twice: name every column once")
         return values.fields, []
-    specs, passed = [], []
-    for name in names:
-        if name == values.key:
-            continue
-        spec = infer_field(name, values.column(name), missing=missing)
-        if spec is None:
-            passed.append(name)
-        else:
-            specs.append(spec)
+    inferred = {name: infer_field(name, values.column(name), missing=missing) for name in names if name != values.key}
+    specs = [spec for spec in inferred.values() if spec is not None]
+    passed = [name for name, spec in inferred.items() if spec is None]
     if not specs:
         raise DataError(
             f"{values.source} has no column beside {values.key!r} that describes its values: add one, or name the "
@@ -284,7 +278,7 @@ def _vectors(spec: Vector, values: ValueTable, missing: frozenset[str]) -> tuple
         raise DataError(f"{values.source}: column {spec.name!r} has {shown}: give each value as many")
     numbers = flat.to_numpy(zero_copy_only=False)
     if not holds_numbers(flat.type):
-        numbers = np.array(list(map(_number, flat.to_pylist())))
+        numbers = np.array(list(map(float_of, flat.to_pylist())))
     figures = np.zeros((len(column), lengths[0]))
     figures[there] = numbers.reshape(there.sum(), lengths[0])
     if not (finite := np.isfinite(figures).all(axis=1)).all():
@@ -294,13 +288,6 @@ def _vectors(spec: Vector, values: ValueTable, missing: frozenset[str]) -> tuple
             "vector of finite numbers: correct it, or leave the cell empty"
         )
     return figures, there
-
-
-def _number(value: Any) -> float:
-    try:
-        return float(value)
-    except (TypeError, ValueError):
-        return np.nan
 
 
 def _parsed_lists(spec: Vector, column: pa.Array, missing: frozenset[str]) -> pa.Array:

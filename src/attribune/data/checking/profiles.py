@@ -20,6 +20,7 @@ from attribune.schema.columns import (
     Cells,
     as_array,
     canonical,
+    float_of,
     is_list,
     list_cells,
     single_cells,
@@ -90,14 +91,7 @@ class Codes:
     @cached_property
     def numbers(self) -> DoubleArray:
         """The number of each distinct value, (values,), NaN for one that is none."""
-        return np.array([_number(text) for text in self.values.to_pylist()], dtype=np.float64)
-
-
-def _number(text: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        return float("nan")
+        return np.array(list(map(float_of, self.values.to_pylist())), dtype=np.float64)
 
 
 def arrow_columns(table: datasets.Dataset, names: Sequence[str] | None = None) -> pa.Table:
