@@ -376,10 +376,8 @@ def _readings(path: Path, found: _Bytes, cure: str | None) -> list[_Reading]:
         rated = [LANGUAGES[language].rate(words) for language in languages]
         worths, fitting = max(rated, key=lambda one: sum(one[0]))
         reading = _Reading(name=name, words=words, worths=worths, rarity=rarity, fitting=fitting)
-        known = by_words.get(words)
-        if known is None:
-            by_words[words] = reading
-        elif reading.worth > known.worth:
+        known = by_words.setdefault(words, reading)
+        if reading.worth > known.worth:
             by_words[words] = replace(reading, name=known.name)
     ordered = sorted(by_words.values(), key=lambda one: -one.worth)
     while ordered and _first_problem(path, ordered[0].name, cure) is not None:  # a word that is not among these

@@ -20,12 +20,9 @@ def with_parts(kinds: Sequence[Kind], table: Table, *, missing: frozenset[str]) 
         ConfigError: for dates that are not recognised, or that can be read in two ways; for a part that is called like
             another attribute.
     """
-    dates = {spec.name: list(_texts(spec.name, table, missing)) for spec in kinds if isinstance(spec, Date)}
-    if not dates:
-        return list(kinds)
     fitted: list[Kind] = []
     for spec in kinds:
-        fitted += _parts(spec, dates[spec.name]) if isinstance(spec, Date) else [spec]
+        fitted += _parts(spec, list(_texts(spec.name, table, missing))) if isinstance(spec, Date) else [spec]
     checked_names(fitted)
     return fitted
 

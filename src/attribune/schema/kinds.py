@@ -462,11 +462,8 @@ def as_kinds(attributes: Sequence[Kind | str] | Kind | str) -> list[Kind]:
 
 def checked_missing(missing: Sequence[str]) -> tuple[str, ...]:
     """Return the texts that mean no value; ConfigError for anything but a list of texts."""
-    if (
-        isinstance(missing, str)
-        or not isinstance(missing, Sequence)
-        or not all(isinstance(text, str) for text in missing)
-    ):
+    is_list = isinstance(missing, Sequence) and not isinstance(missing, str)
+    if not is_list or not all(isinstance(text, str) for text in missing):
         raise ConfigError(f"missing={missing!r} must be a list of texts that mean no value, such as ['', 'n/a']")
     return tuple(missing)
 
