@@ -110,7 +110,7 @@ class FittedAttribute:
     """An attribute with the vocabulary of its training rows.
 
     Attributes:
-        start: first slot, a column of `attribute_ids`; `slots` is their number.
+        slots: their number, and `start` the first one, a column of `attribute_ids`, which a schema sets.
         values: value of each id from 1, most frequent first; for `Numeric` the bin as text; empty for `hash`.
         counts: (size,) int64, training rows that have each id; index 0 counts rows without a value and values left out.
         edges: for `Numeric`, the lower bounds of all bins but the first.
@@ -119,10 +119,10 @@ class FittedAttribute:
     """
 
     spec: Kind
-    start: int
     slots: int
     values: Vocabulary
     counts: IntArray
+    start: int = 0
     edges: tuple[float, ...] = ()
     check: str | None = None
     description: ValueDescriptions | None = None
@@ -210,16 +210,16 @@ class FittedAttribute:
         cells = read_cells(self.spec, column, missing=missing, first_row=first_row)
         return list(map(tuple, cells.by_row()))
 
-    def grown(self, other: FittedAttribute, *, start: int) -> FittedAttribute:
+    def grown(self, other: FittedAttribute) -> FittedAttribute:
         """Return the attribute with the values of another fit as ids after its own; see `Schema.grown`."""
         slots = max(self.slots, other.slots)
         if isinstance(self.spec, Numeric):
-            return replace(self, start=start)
+            return self
         if not self.values or not other.values:
             hashing = (other.size, other.check, getattr(other.spec, "unseen", ""))
             if (self.size, self.check, self.spec.unseen) != hashing:
                 raise ConfigError(f"attribute {self.name!r} is hashed in two ways: give both the same buckets and salt")
-            return replace(self, start=start, slots=slots, counts=self.counts + other.counts)
+            return replace(self, slots=slots, counts=self.counts + other.counts)
         ids = self.values.ids(other.values[:])
         new = [value for value, known in zip(other.values, ids, strict=True) if not known]
         ids[ids == 0] = np.arange(self.size, self.size + len(new))
@@ -231,7 +231,6 @@ class FittedAttribute:
             description = description.take(np.r_[: self.size, np.zeros(len(new), dtype=np.int64)])
         return replace(
             self,
-            start=start,
             slots=slots,
             values=Vocabulary([*self.values, *new]),
             counts=counts,
@@ -394,8 +393,8 @@ class AttributeFitter:
         """Whether any row had a value."""
         return self._counts.missing < self._counts.rows
 
-    def finish(self, *, start: int) -> tuple[FittedAttribute, AttributeFit]:
-        """Number the values; `start` is the attribute's first slot. A DataError if there is none."""
+    def finish(self) -> tuple[FittedAttribute, AttributeFit]:
+        """Number the values. A DataError if there is none."""
         if not self.has_values:
             words = missing_words(self._words) or unread_words(self._unread)
             raise DataError(
@@ -403,15 +402,15 @@ class AttributeFitter:
                 f"{words and f' ({words})'}: leave it out, or check the column and the list of missing values"
             )
         if isinstance(self._spec, Numeric):
-            return self._binned(self._spec, start)
+            return self._binned(self._spec)
         if isinstance(self._spec, MultiLabel) and self._spec.separator is not None:
             cure = f"leave the separator out ({as_attribute('multi_label', self._spec.name)})"
             refuse_split_lists(self._values, what=f"attribute {self._spec.name!r}: the cells", cure=cure)
         if self._spec.unseen == "hash":
-            return self._hashed(self._spec, start)
-        return self._listed(self._spec, start)
+            return self._hashed(self._spec)
+        return self._listed(self._spec)
 
-    def _listed(self, spec: Categorical | MultiLabel, start: int) -> tuple[FittedAttribute, AttributeFit]:
+    def _listed(self, spec: Categorical | MultiLabel) -> tuple[FittedAttribute, AttributeFit]:
         frequent = {value: times for value, times in self._values.items() if times >= spec.min_count}
         kept = dict(_by_frequency(frequent)[: spec.max_values])
         kept = dict(_by_frequency({value: self._values[value] for value in (*self._described, *kept)}))
@@ -431,17 +430,17 @@ class AttributeFitter:
             left_out_cells=left_out,
             notes=level_notes(spec.name, self._values) if isinstance(spec, Hierarchy) else (),
         )
-        return self._fitted(spec, start, tuple(kept), [self._counts.missing + left_out, *kept.values()]), fit
+        return self._fitted(spec, tuple(kept), [self._counts.missing + left_out, *kept.values()]), fit
 
-    def _hashed(self, spec: Categorical | MultiLabel, start: int) -> tuple[FittedAttribute, AttributeFit]:
+    def _hashed(self, spec: Categorical | MultiLabel) -> tuple[FittedAttribute, AttributeFit]:
         ids = hashed_ids(spec, list(self._values), check=None)
         counts = np.bincount(ids, weights=list(self._values.values()), minlength=spec.buckets + 1).astype(np.int64)
         counts[0] = self._counts.missing
         shared = int((np.bincount(ids)[ids] > 1).sum())
         fit = self._report(found=len(self._values), kept=int(np.count_nonzero(counts[1:])), shared=shared)
-        return self._fitted(spec, start, (), counts.tolist()), fit
+        return self._fitted(spec, (), counts.tolist()), fit
 
-    def _binned(self, spec: Numeric, start: int) -> tuple[FittedAttribute, AttributeFit]:
+    def _binned(self, spec: Numeric) -> tuple[FittedAttribute, AttributeFit]:
         numbers = np.array(sorted(self._numbers))
         times = np.array([self._numbers[number] for number in numbers.tolist()])
         edges, description = quantile_edges(numbers, times, bins=spec.bins), None
@@ -452,7 +451,7 @@ class AttributeFitter:
         counts[0] = self._counts.missing
         unit = "levels on their scale" if isinstance(spec, Number) else "bins"
         fit = self._report(found=len(numbers), kept=len(edges) + 1, unit=unit)
-        fitted = self._fitted(spec, start, bin_names(edges.tolist()), counts.tolist(), tuple(edges.tolist()))
+        fitted = self._fitted(spec, bin_names(edges.tolist()), counts.tolist(), tuple(edges.tolist()))
         return replace(fitted, description=description), fit
 
     def _levels(self, spec: Number, numbers: DoubleArray, times: IntArray) -> tuple[DoubleArray, ValueDescriptions]:
@@ -473,13 +472,13 @@ class AttributeFitter:
         return (levels[1:] + levels[:-1]) / 2, ValueDescriptions(fields=(known,), features=features, own_vectors=False)
 
     def _fitted(
-        self, spec: Kind, start: int, values: tuple[str, ...], counts: list[int], edges: tuple[float, ...] = ()
+        self, spec: Kind, values: tuple[str, ...], counts: list[int], edges: tuple[float, ...] = ()
     ) -> FittedAttribute:
         slots = min(self._widest, spec.max_per_row) if isinstance(spec, MultiLabel) else 1
         check = None if isinstance(spec, Numeric) else salt_check(spec)
         array = np.array(counts, dtype=np.int64)
         return FittedAttribute(
-            spec=spec, start=start, slots=slots, values=Vocabulary(values), counts=array, edges=edges, check=check
+            spec=spec, slots=slots, values=Vocabulary(values), counts=array, edges=edges, check=check
         )
 
     def _report(self, **counts: Any) -> AttributeFit:

@@ -200,7 +200,7 @@ def _fit_field(
         fitter.add(column.take(pa.array(trained)), first_row=1)
         if not fitter.has_values:
             raise _empty(spec, values)
-        attribute, _ = fitter.finish(start=0)
+        attribute, _ = fitter.finish()
         one = FittedField(spec=spec, categories=attribute.values, slots=attribute.slots)
         return one, _encode(one, values, rows, missing)
     figures, there = _figures(spec, values, missing)
@@ -231,7 +231,7 @@ def _encode(one: FittedField, values: ValueTable, rows: IntArray, missing: froze
     """Return the features (n, width) of some rows of a table."""
     if isinstance(one.spec, Categorical | MultiLabel):
         counts = np.ones(len(one.categories) + 1, np.int64)
-        read = FittedAttribute(spec=one.spec, start=0, slots=one.slots, values=one.categories, counts=counts)
+        read = FittedAttribute(spec=one.spec, slots=one.slots, values=one.categories, counts=counts)
         return read.encode(values.column(one.spec.name), missing=missing)[0][rows].astype(np.float32)
     figures, there = _figures(one.spec, values, missing)
     if figures.shape[1] != len(one.mean):

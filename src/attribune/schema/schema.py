@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import accumulate
 from pathlib import Path
 from typing import Any, Self
 
@@ -66,7 +67,8 @@ class Schema:
         missing: Sequence[str] = MISSING,
         fit_report: FitReport | None = None,
     ) -> None:
-        self.attributes = tuple(attributes)
+        starts = accumulate((one.slots for one in attributes), initial=0)
+        self.attributes = tuple(replace(one, start=start) for one, start in zip(attributes, starts, strict=False))
         self.missing = tuple(missing)
         self.fit_report = fit_report
         self.slots = sum(attribute.slots for attribute in self.attributes)
@@ -120,7 +122,7 @@ class Schema:
         fitted: list[FittedAttribute] = []
         fits: dict[str, AttributeFit] = {}
         for name, fitter in fitters.items():
-            attribute, fits[name] = fitter.finish(start=sum(done.slots for done in fitted))
+            attribute, fits[name] = fitter.finish()
             if name in values and described:
                 description, notes = fit_descriptions(values[name], attribute, missing=meaningless)
                 fits[name] = replace(fits[name], notes=[*fits[name].notes, *notes])
@@ -191,10 +193,7 @@ class Schema:
         Raises:
             ConfigError: for an attribute that the other schema lacks, or hashes in another way.
         """
-        attributes: list[FittedAttribute] = []
-        for attribute in self.attributes:
-            start = sum(done.slots for done in attributes)
-            attributes.append(attribute.grown(other[attribute.name], start=start))
+        attributes = [attribute.grown(other[attribute.name]) for attribute in self.attributes]
         return Schema(attributes, missing=self.missing, fit_report=other.fit_report)
 
     def with_descriptions(self, values: Mapping[str, ValueTable], *, known: Schema) -> Schema:

@@ -54,12 +54,9 @@ def attributes_from_dict(data: Any, *, folder: Path | None = None) -> tuple[list
             f"schema version {data.get('version')!r}, but this release reads version {_VERSION}: use the release "
             "that wrote it"
         )
-    attributes: list[FittedAttribute] = []
     try:
         missing = checked_missing(data["missing"])
-        for entry in data["attributes"]:
-            start = sum(done.slots for done in attributes)
-            attributes.append(_attribute_from_dict(entry, start=start, folder=folder))
+        attributes = [_attribute_from_dict(entry, folder) for entry in data["attributes"]]
         checked_names([attribute.spec for attribute in attributes])
     except KeyError as error:
         raise ModelFolderError(f"the schema lacks {error}") from error
@@ -170,7 +167,7 @@ def _file_beside(entry: Mapping[str, Any], key: str, folder: Path | None, *, wha
         raise ValueError(f"{named} are truncated or foreign ({error})") from error
 
 
-def _attribute_from_dict(entry: Mapping[str, Any], *, start: int, folder: Path | None = None) -> FittedAttribute:
+def _attribute_from_dict(entry: Mapping[str, Any], folder: Path | None) -> FittedAttribute:
     """Build one attribute; anything wrong is a ValueError, TypeError or KeyError."""
     kinds = KINDS | PART_KINDS
     if entry["kind"] not in kinds:
@@ -195,7 +192,6 @@ def _attribute_from_dict(entry: Mapping[str, Any], *, start: int, folder: Path |
     description = entry.get("description")
     return FittedAttribute(
         spec=spec,
-        start=start,
         slots=slots,
         values=values,
         counts=counts,
