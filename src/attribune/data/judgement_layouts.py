@@ -180,9 +180,9 @@ class _Cells:
         """Return the parsed cells that hold something."""
         return [cell for cell in self.rows(name) if cell is not None and cell != ""]
 
-    def person(self) -> str | None:
-        """Return the first column with a name such as ``annotator``."""
-        return next((name for name in self.names if _PERSON.search(name.lower())), None)
+    def people(self) -> list[str]:
+        """Return the columns with a name such as ``annotator``."""
+        return [name for name in self.names if _PERSON.search(name.lower())]
 
 
 def _all_of(cells: Sequence[Any], kind: type | tuple[type, ...]) -> bool:
@@ -398,7 +398,7 @@ class PairedLists(Layout):
     @classmethod
     def find(cls, cells: _Cells, *, judge: str | None = None) -> PairedLists | None:
         """Recognise the columns by a name such as ``annotators``, or by values that no record has twice."""
-        named = [judge] if judge else [name for name in cells.names if _PERSON.search(name.lower())]
+        named = [judge] if judge else cells.people()
         pairs = [(name, _aligned(cells, name)) for name in named]
         if not any(others for _, others in pairs) and judge is None:
             listed = [name for name in cells.names if _all_of(cells.of(name), list) and _are_people(cells.rows(name))]
@@ -536,7 +536,7 @@ class Records(Layout):
     @classmethod
     def find(cls, cells: _Cells, *, judge: str | None = None, label: str | None = None) -> Records | None:
         """Recognise a column of answers, beside one of people if there is one."""
-        people = judge or cells.person()
+        people = judge or next(iter(cells.people()), None)
         rest = [name for name in cells.names if name != people and name.lower() not in _RECORDS]
         wrapped = [name for name in rest if _are_wrapped(name, cells.of(name))]
         named = [name for name in rest if _LABEL.fullmatch(name.lower()) and cells.of(name)]

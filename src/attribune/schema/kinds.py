@@ -468,8 +468,8 @@ def checked_missing(missing: Sequence[str]) -> tuple[str, ...]:
     return tuple(missing)
 
 
-def checked_names(attributes: Sequence[Kind]) -> list[str]:
-    """Return the names of attributes; ConfigError for what is none, or a name given twice."""
+def checked_names(attributes: Sequence[Kind]) -> None:
+    """Check attributes; ConfigError for what is none, or a name given twice."""
     for spec in attributes:
         if not isinstance(spec, Kind):
             raise ConfigError(
@@ -485,7 +485,6 @@ def checked_names(attributes: Sequence[Kind]) -> list[str]:
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
         raise ConfigError(f"attribute {twice!r} is given twice: name each column once")
-    return names
 
 
 def nested_columns(attributes: Iterable[Kind]) -> dict[str, tuple[str, ...]]:

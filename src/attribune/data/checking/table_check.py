@@ -230,8 +230,7 @@ class TableCheck:
         columns = (f"{self.source}: {self.rows:,} rows, {len(self.columns):,} columns", self._column_cells())
         said = []
         if self.task is not None:
-            where = f"labels in {self.names('label')[0]!r}" if self.names("label") else "texts that are compared"
-            said.append(f"{where}: {self._task_words()}{self._class_words()}")
+            said.append(self._task_words(self.task))
         if self.judge is not None:
             said.append(self._judge_words())
         said += [_kind_words(one) for one in self.columns if one.role == "attribute" and one.reason]
@@ -247,10 +246,11 @@ class TableCheck:
         more = f", and {len(columns) - _SHOWN:,} more" if len(columns) > _SHOWN else ""
         return f"left out: {', '.join(listed)}{more}" if listed else ""
 
-    def _task_words(self) -> str:
-        assert self.task is not None
-        choices = [as_argument("task.kind", one, at="train") for one in self.task.choices]
-        return ": ".join([self.task.words, *([" or ".join(choices)] if choices else [])])
+    def _task_words(self, task: TaskGuess) -> str:
+        where = f"labels in {self.names('label')[0]!r}" if self.names("label") else "texts that are compared"
+        choices = " or ".join(as_argument("task.kind", one, at="train") for one in task.choices)
+        rows = f"\n  rows of each: {listed_counts(self.classes, most=_SHOWN)}" if self.classes else ""
+        return ": ".join(filter(None, [where, task.words, choices])) + rows
 
     def _judge_words(self) -> str:
         judge = next(one for one in self.columns if one.name == self.judge)
@@ -258,9 +258,6 @@ class TableCheck:
             f"a table of judgements: {judge.values:,} values of {judge.name!r} judge the texts, several each; a split "
             "keeps the rows of a text in one part, and figures are resampled by text and judge"
         )
-
-    def _class_words(self) -> str:
-        return f"\n  rows of each: {listed_counts(self.classes, most=_SHOWN)}" if self.classes else ""
 
     def _column_cells(self) -> list[list[str]]:
         order = ("text", "label", "attribute", "weight", "time", "id", "left out")

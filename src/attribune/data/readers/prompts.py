@@ -55,7 +55,9 @@ class PromptEncoder(Reader):
         if text.chat and (separate or not tokenizer.chat_template):
             lacks = "an encoder-decoder reads no chat" if separate else "the tokenizer has no chat template"
             raise ConfigError(f"{lacks}: leave chat out, or choose a backbone trained for it")
-        self.begin = () if text.chat else self._begin()
+        first = tokenizer.bos_token_id
+        begin = self.special.before or (self.end if first is None else int(first),)
+        self.begin = () if text.chat or separate else begin
 
     @classmethod
     def of(cls, reading: Reading, text: TextInput | None) -> Self:
@@ -71,12 +73,6 @@ class PromptEncoder(Reader):
     def collator(cls, reading: Reading, schema: Schema) -> Collator:
         """Return a `PromptCollator`, which pads on the right."""
         return PromptCollator(reading.tokenizer, schema, separate=reading.is_encoder_decoder)
-
-    def _begin(self) -> tuple[int, ...]:
-        if self.separate or self.special.before:
-            return () if self.separate else self.special.before
-        first = self.tokenizer.bos_token_id
-        return (self.end if first is None else int(first),)
 
     @classmethod
     def shared_texts(cls, rows: Dataset) -> None:
