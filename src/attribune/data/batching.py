@@ -14,8 +14,7 @@ from attribune.errors import ConfigError
 __all__ = ["LengthGroupedBatches", "SharedBatches", "batches_by_length", "length_cuts", "padding_share"]
 
 _SIMILAR = 0.75  # of the longest row of a batch; shorter rows deserve their own batch
-_BUSY = {"cpu": 512}  # ids of a batch beyond which a device gets no faster
-_BUSY_OTHER = 16384
+_BUSY_CPU, _BUSY_OTHER = 512, 16384  # ids of a batch beyond which a device gets no faster
 _POOL = 50  # batches that are sorted together: enough to group by length, few enough to stay random
 
 
@@ -131,7 +130,7 @@ def batches_by_length(
         room: see `length_cuts`.
     """
     order = np.argsort(-lengths, kind="stable") if texts is None else np.lexsort((texts, -lengths))
-    busy = _BUSY.get(device.type, _BUSY_OTHER)
+    busy = _BUSY_CPU if device.type == "cpu" else _BUSY_OTHER
     ordered = None if texts is None else texts[order].tolist()
     for cut in length_cuts(lengths[order].tolist(), size=size, busy=busy, texts=ordered, room=room):
         yield order[cut]

@@ -270,10 +270,8 @@ def answer_shares(
         )
     answers = label_texts(list(table[label]), missing=missing)
     digests = text_digests(table, text)
-    used = np.array(
-        [digest is not None and answer is not None for digest, answer in zip(digests, answers, strict=True)]
-    )
-    rows = np.flatnonzero(used)
+    has_text, has_answer = (np.array([one is not None for one in column], dtype=bool) for column in (digests, answers))
+    rows = np.flatnonzero(has_text & has_answer)
     if not len(rows):
         raise DataError(
             f"{source}: none of its {len(table):,} rows has both a text in {', '.join(text)} and an answer in {label}: "
@@ -292,8 +290,8 @@ def answer_shares(
         counts=np.array([counts.total() for counts in found]),
         shared=tuple(shared),
         dropped=tuple(name for name in others if name not in shared),
-        no_text=sum(digest is None for digest in digests),
-        no_label=sum(digest is not None and answer is None for digest, answer in zip(digests, answers, strict=True)),
+        no_text=int((~has_text).sum()),
+        no_label=int((has_text & ~has_answer).sum()),
     )
 
 

@@ -114,16 +114,9 @@ def comma_columns(batches: Iterable[pa.Table], *, is_said: bool = False) -> dict
 
 def with_points(table: pa.Table, columns: Mapping[str, str]) -> pa.Table:
     """Write the numbers of columns with a decimal point, and nothing between thousands."""
-    if not columns:
-        return table
-    cells = [
-        _with_point(column) if name in columns else column
-        for name, column in zip(table.column_names, table.columns, strict=True)
-    ]
-    return pa.table(cells, names=table.column_names)
-
-
-def _with_point(cells: pa.ChunkedArray) -> pa.ChunkedArray:
-    is_number = pc.match_substring_regex(cells, _NUMBER)
-    plain = pc.replace_substring(pc.replace_substring_regex(cells, _BETWEEN_THOUSANDS, ""), ",", ".")
-    return pc.if_else(is_number, plain, cells)
+    for name in columns:
+        cells = table[name]
+        is_number = pc.match_substring_regex(cells, _NUMBER)
+        plain = pc.replace_substring(pc.replace_substring_regex(cells, _BETWEEN_THOUSANDS, ""), ",", ".")
+        table = table.set_column(table.column_names.index(name), name, pc.if_else(is_number, plain, cells))
+    return table

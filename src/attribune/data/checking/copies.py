@@ -96,7 +96,7 @@ def copy_findings(
         ids: columns that number the rows, in which copies may differ.
         attributes: (n,) the numbers of the values of each attribute.
     """
-    rows = _rows_of_repeated_texts(texts)
+    rows = np.flatnonzero((texts >= 0) & (np.bincount(texts + 1)[texts + 1] > 1))
     if not len(rows):
         return
     names = [name for name in table.column_names if name not in ids]
@@ -114,12 +114,6 @@ def copy_findings(
     other = labels != labels[first][inverse]
     if other.any():
         yield Finding("contradicting-rows", {"rows": int(other.sum()), **_example(rows, asked, other)})
-
-
-def _rows_of_repeated_texts(texts: IntArray) -> IntArray:
-    has_text = np.flatnonzero(texts >= 0)
-    sizes = np.bincount(texts[has_text])
-    return np.asarray(has_text[sizes[texts[has_text]] > 1], dtype=np.int64)
 
 
 def _numbers(column: pa.ChunkedArray) -> IntArray:

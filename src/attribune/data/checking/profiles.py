@@ -33,7 +33,6 @@ __all__ = [
     "LISTED",
     "Codes",
     "ColumnProfile",
-    "are_numbers",
     "are_stars",
     "arrow_columns",
     "column_codes",
@@ -119,17 +118,11 @@ def _holds_no_values(kind: pa.DataType) -> bool:
     return bool(pa.types.is_nested(kind) or pa.types.is_binary(kind) or pa.types.is_large_binary(kind))
 
 
-def are_numbers(codes: Codes) -> bool:
-    """Whether all labels are numbers of one scale, such as ``4`` and ``4 stars``, but for words that mean none."""
-    texts = [text for text in codes.values.to_pylist() if text not in NO_NUMBER]
-    return bool(texts) and all(label_number(text) is not None for text in texts) and len(scales_of(texts)) < 2
-
-
 def are_stars(codes: Codes) -> bool:
-    """Whether they are, and some are not written as a number."""
-    return are_numbers(codes) and any(
-        number_of(text) is None for text in codes.values.to_pylist() if text not in NO_NUMBER
-    )
+    """Whether all labels are numbers of one scale, and some of them not written so, such as ``4 stars``."""
+    texts = [text for text in codes.values.to_pylist() if text not in NO_NUMBER]
+    are_numbers = all(label_number(text) is not None for text in texts) and len(scales_of(texts)) < 2
+    return are_numbers and any(number_of(text) is None for text in texts)
 
 
 def number_codes(codes: Codes) -> Codes:
