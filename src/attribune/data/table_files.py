@@ -135,7 +135,11 @@ def plain_column(column: pa.ChunkedArray, what: str) -> pa.ChunkedArray:
     Raises:
         DataError: for texts that are not UTF-8, damaged values, or other extensions, such as the periods of pandas.
     """
-    _check_whole(column, what)
+    try:
+        column.validate(full=True)
+    except pa.ArrowInvalid as error:
+        bad = _bad_text(column) or f"damaged values ({error})"
+        raise DataError(f"{what} holds {bad}: write it again, with texts in UTF-8") from error
     kind = column.type
     if pa.types.is_run_end_encoded(kind):
         chunks = [pc.run_end_decode(chunk) for chunk in column.chunks]
@@ -152,15 +156,6 @@ def plain_column(column: pa.ChunkedArray, what: str) -> pa.ChunkedArray:
     if _UNKNOWN.search(str(kind)):
         raise DataError(f"{what} is of the type {kind!s:.80}: write it as texts, numbers or lists of them")
     return column
-
-
-def _check_whole(column: pa.ChunkedArray, what: str) -> None:
-    try:
-        column.validate(full=True)
-    except pa.ArrowInvalid as error:
-        raise DataError(
-            f"{what} holds {_bad_text(column) or f'damaged values ({error})'}: write it again, with texts in UTF-8"
-        ) from error
 
 
 def _bad_text(column: pa.ChunkedArray) -> str | None:

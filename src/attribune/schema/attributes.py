@@ -245,7 +245,14 @@ class FittedAttribute:
             return hashed_ids(self.spec, cells.texts, check=self.check)
         ids = self.values.ids(cells.texts)
         if self.spec.unseen == "error" and not ids.all():
-            raise self._unseen(cells, ids, first_row)
+            value, row = cells.first(ids == 0, first_row=first_row)
+            hint = did_you_mean(value, self.values) if len(self.values) <= SEARCHABLE else ""
+            raise RowError(
+                f"attribute {self.name!r}, ",
+                row,
+                f": the value {value!r} was not seen in training{hint}: correct the row, or fit the schema with "
+                "unseen='unknown'",
+            )
         return ids
 
     def _beyond(self, cells: Cells, first_row: int) -> BoolArray:
@@ -257,17 +264,6 @@ class FittedAttribute:
         lowest, highest = levels.mean + levels.scale * self.description.features[[1, -1], 0].astype(np.float64)
         margin = 1e-6 * max(abs(lowest), abs(highest))  # levels are of single precision
         return np.asarray((numbers < lowest - margin) | (numbers > highest + margin), dtype=bool)
-
-    def _unseen(self, cells: Cells, ids: IntArray, first_row: int) -> DataError:
-        cell = int(np.argmax(ids[cells.codes] == 0))
-        value = cells.texts[cells.codes[cell]]
-        hint = did_you_mean(value, self.values) if len(self.values) <= SEARCHABLE else ""
-        return RowError(
-            f"attribute {self.name!r}, ",
-            first_row + int(cells.rows[cell]),
-            f": the value {value!r} was not seen in training{hint}: correct the row, or fit the schema with "
-            "unseen='unknown'",
-        )
 
 
 def _counts_of(cells: Cells) -> AttributeCounts:
@@ -313,11 +309,9 @@ def numbers_of(cells: Cells, *, column: str, first_row: int) -> DoubleArray:
         DataError: naming row and value of the first text that is not a finite number.
     """
     numbers = np.array(list(map(number_of, cells.texts)), dtype=np.float64)  # NaN for None
-    bad = np.isnan(numbers)
-    if bad.any():
-        cell = int(np.argmax(bad[cells.codes]))
-        text = cells.texts[cells.codes[cell]]
-        raise NoNumberError(column, first_row + int(cells.rows[cell]), text)
+    if (bad := np.isnan(numbers)).any():
+        text, row = cells.first(bad, first_row=first_row)
+        raise NoNumberError(column, row, text)
     return numbers
 
 

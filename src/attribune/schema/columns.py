@@ -475,6 +475,11 @@ class Cells(NamedTuple):
             texts[row].append(self.texts[code])
         return texts
 
+    def first(self, chosen: BoolArray, *, first_row: int) -> tuple[str, int]:
+        """Return the first of some distinct texts (len(texts),) that stands in a cell, and the number of its row."""
+        cell = int(np.argmax(chosen[self.codes]))
+        return self.texts[self.codes[cell]], first_row + int(self.rows[cell])
+
     def map(self, value_of: Callable[[str], str | None], *, column: str, first_row: int) -> Cells:
         """Replace texts by the values that they mean; a value that a row has twice counts once."""
         index: dict[str, int] = {}

@@ -177,7 +177,10 @@ def written_finding(texts: Codes, label: Codes) -> Finding | None:
     if len(names) > _MOST_NAMES or len(rows) < _LEAST_ROWS or len(np.unique(label.codes[rows])) < 2:
         return None
     rows = np.random.default_rng(0).choice(rows, min(len(rows), _LEAST_ROWS * 50), replace=False)
-    patterns = [re.compile(_alone(re.escape(name))) for name in names]
+    patterns = [
+        re.compile(re.escape(name) if _WITHOUT_SPACES.search(name) else rf"(?<!\w){re.escape(name)}(?!\w)")
+        for name in names
+    ]
     found = [str(texts.values[int(code)].as_py()).casefold() for code in texts.codes[rows]]
 
     def share_with(labels: IntArray) -> float:
@@ -187,11 +190,6 @@ def written_finding(texts: Codes, label: Codes) -> Finding | None:
     own, of_others = share_with(labels), share_with(np.roll(labels, 1))
     is_told = own >= _NEARLY_ALL and of_others <= _MOST_COMMON
     return Finding("label-in-text", {"share": own}) if is_told else None
-
-
-def _alone(name: str) -> str:
-    """Return the pattern of a name as a word, or anywhere in scripts that have no spaces."""
-    return name if _WITHOUT_SPACES.search(name) else rf"(?<!\w){name}(?!\w)"
 
 
 def _told_share(labels: IntArray, values: IntArray) -> float | None:
