@@ -180,6 +180,10 @@ class _Cells:
         """Return the parsed cells that hold something."""
         return [cell for cell in self.rows(name) if cell is not None and cell != ""]
 
+    def lists(self, name: str) -> list[list[str]]:
+        """Return the entries of the cells of all rows."""
+        return [list(map(str, _entries(row))) for row in self.rows(name)]
+
     def people(self) -> list[str]:
         """Return the columns with a name such as ``annotator``."""
         return [name for name in self.names if _PERSON.search(name.lower())]
@@ -299,8 +303,10 @@ class ObjectLists(Layout):
         """Recognise columns of such lists, or of objects with such a list for each question."""
         direct = tuple(name for name in cells.names if _hold_answers(cells.of(name)))
         if direct:
-            words = "an export of Argilla" if any("status" in one for one in _objects(cells.of(direct[0]))) else ""
-            words = words or f"lists of answers with their judges ({', '.join(direct)})"
+            is_argilla = any("status" in one for one in _objects(cells.of(direct[0])))
+            words = (
+                "an export of Argilla" if is_argilla else f"lists of answers with their judges ({', '.join(direct)})"
+            )
             return cls(words=words, questions=direct, used=direct)
         if "responses" in cells.names and _all_of(cells.of("responses"), dict):
             questions = Counter(name for cell in cells.of("responses") for name in cell)
@@ -401,7 +407,7 @@ class PairedLists(Layout):
         named = [judge] if judge else cells.people()
         pairs = [(name, _aligned(cells, name)) for name in named]
         if not any(others for _, others in pairs) and judge is None:
-            listed = [name for name in cells.names if _all_of(cells.of(name), list) and _are_people(cells.rows(name))]
+            listed = [name for name in cells.names if _all_of(cells.of(name), list) and _are_people(cells.lists(name))]
             pairs = [(name, _aligned(cells, name, must_repeat=True)) for name in listed]
         found = [(name, others) for name, others in pairs if others]
         if len(found) != 1:
@@ -472,22 +478,20 @@ def _aligned(cells: _Cells, people: str, *, must_repeat: bool = False) -> tuple[
         for name in cells.names
         if name != people
         and (
-            _repeats(cells.rows(name))
+            _repeats(cells.lists(name))
             or (not must_repeat and (_all_of(cells.of(name), list) or _LABEL.fullmatch(name.lower())))
         )
         and sum(map(int.__eq__, _lengths(cells, name), lengths)) >= _MOST * len(lengths)
     )
 
 
-def _are_people(rows: Sequence[Any]) -> bool:
+def _are_people(lists: Sequence[list[str]]) -> bool:
     """Whether no list names anyone twice, and each is named in several."""
-    lists = [list(map(str, _entries(row))) for row in rows]
     names = Counter(name for one in lists for name in one)
     return bool(names) and all(len(set(one)) == len(one) for one in lists) and names.total() >= 2 * len(names)
 
 
-def _repeats(rows: Sequence[Any]) -> bool:
-    lists = [list(map(str, _entries(row))) for row in rows]
+def _repeats(lists: Sequence[list[str]]) -> bool:
     values = {value for one in lists for value in one}
     return len(values) <= _FEW_VALUES and any(len(set(one)) < len(one) for one in lists)
 
