@@ -6,7 +6,7 @@ import json
 import shlex
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -207,10 +207,10 @@ def read_judgements(
 def _sources(data: Any) -> list[Any]:
     """Return the tables to read; of a folder its files."""
     given = list(data) if isinstance(data, list | tuple) else [data]
-    is_folder = [isinstance(one, str | Path) and Path(one).is_dir() for one in given]
-    return [
-        file for one, folder in zip(given, is_folder, strict=True) for file in (table_files([one]) if folder else [one])
-    ]
+    sources: list[Any] = []
+    for one in given:
+        sources += table_files([one]) if isinstance(one, str | Path) and Path(one).is_dir() else [one]
+    return sources
 
 
 @contextmanager
@@ -287,11 +287,9 @@ def _items(table: pa.Table, layout: Layout, question: str) -> tuple[pa.Table, li
 
 def _column(values: Sequence[Any], name: str) -> pa.Array:
     """Return values as a column; lists of lists, objects, and lists beside single values are JSON text."""
-    try:
+    with suppress(DataError):
         if not any(isinstance(value, Mapping) or _is_nested(value) for value in values):
             return as_array(list(values), column=name)
-    except DataError:
-        pass
     texts = [
         json.dumps(one, ensure_ascii=False) if isinstance(one, list | Mapping) else canonical(one) for one in values
     ]

@@ -8,13 +8,13 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from attribune.core.arrays import IntArray
 from attribune.errors import ConfigError
 
 __all__ = ["LengthGroupedBatches", "SharedBatches", "batches_by_length", "length_cuts", "padding_share"]
 
 _SIMILAR = 0.75  # of the longest row of a batch; shorter rows deserve their own batch
-_BUSY = {"cpu": 512}  # ids of a batch beyond which a device gets no faster
-_BUSY_OTHER = 16384
+_BUSY_CPU, _BUSY_OTHER = 512, 16384  # ids of a batch beyond which a device gets no faster
 _POOL = 50  # batches that are sorted together: enough to group by length, few enough to stay random
 
 
@@ -32,7 +32,7 @@ class LengthGroupedBatches(torch.utils.data.Sampler[int]):
         ConfigError: for a batch size below 1.
     """
 
-    def __init__(self, lengths: Sequence[int] | npt.NDArray[np.int64], *, batch_size: int, seed: int = 0) -> None:
+    def __init__(self, lengths: Sequence[int] | IntArray, *, batch_size: int, seed: int = 0) -> None:
         if batch_size < 1:
             raise ConfigError(f"batch_size={batch_size} must be at least 1")
         self.lengths = np.asarray(lengths, dtype=np.int64)
@@ -50,7 +50,7 @@ class LengthGroupedBatches(torch.utils.data.Sampler[int]):
     def __iter__(self) -> Iterator[int]:
         return iter(self.order().tolist())
 
-    def order(self) -> npt.NDArray[np.int64]:
+    def order(self) -> IntArray:
         """Return the row indices of the epoch, (n,)."""
         random = np.random.default_rng([self.seed, self.epoch])
         rows = random.permutation(len(self.lengths))
@@ -102,7 +102,7 @@ class SharedBatches(torch.utils.data.Sampler[list[int]]):
             yield batch[self.process :: self.processes] or batch[:1]
 
 
-def padding_share(lengths: Sequence[int] | npt.NDArray[np.int64], *, batch_size: int) -> float:
+def padding_share(lengths: Sequence[int] | IntArray, *, batch_size: int) -> float:
     """Return the share of padding when consecutive runs of `batch_size` rows are padded to their longest, 0 to 1."""
     array = np.asarray(lengths, dtype=np.int64)
     if not array.sum():
@@ -113,11 +113,11 @@ def padding_share(lengths: Sequence[int] | npt.NDArray[np.int64], *, batch_size:
 
 
 def batches_by_length(
-    lengths: npt.NDArray[np.int64],
+    lengths: IntArray,
     *,
     size: int,
     device: torch.device,
-    texts: npt.NDArray[np.int64] | None = None,
+    texts: IntArray | None = None,
     room: int = 0,
 ) -> Iterator[npt.NDArray[np.intp]]:
     """Cut rows into batches of at most `size` rows of similar length, the longest first; yields their indices.
@@ -130,7 +130,7 @@ def batches_by_length(
         room: see `length_cuts`.
     """
     order = np.argsort(-lengths, kind="stable") if texts is None else np.lexsort((texts, -lengths))
-    busy = _BUSY.get(device.type, _BUSY_OTHER)
+    busy = _BUSY_CPU if device.type == "cpu" else _BUSY_OTHER
     ordered = None if texts is None else texts[order].tolist()
     for cut in length_cuts(lengths[order].tolist(), size=size, busy=busy, texts=ordered, room=room):
         yield order[cut]

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from attribune.core.arguments import as_list
-from attribune.core.arrays import Array
+from attribune.core.arrays import Array, BoolArray, IntArray
 from attribune.core.hashing import text_digest, text_numbers
 from attribune.core.wording import counted
 from attribune.data.id_lists import numbered
@@ -140,10 +140,10 @@ def _has_speakers(parts: Sequence[Table], name: str) -> bool:
     return _SPEAKERS <= len(known) <= rows / 2
 
 
-def _is_shared(text: npt.NDArray[np.uint64]) -> npt.NDArray[np.bool_]:
+def _is_shared(text: npt.NDArray[np.uint64]) -> BoolArray:
     """Return (n,) whether another row has the same text."""
     _, which, counts = np.unique(text, return_inverse=True, return_counts=True)
-    return np.asarray(counts[which.reshape(-1)] > 1)
+    return np.asarray(counts[which] > 1)
 
 
 def _hashes(table: Table, names: Sequence[str]) -> npt.NDArray[np.uint64]:
@@ -195,12 +195,12 @@ def _words(name: str) -> str:
     return "texts" if name == TEXT else f"values of {name}"
 
 
-def packed_clusters(clusters: Clusters) -> dict[str, npt.NDArray[Any]]:
+def packed_clusters(clusters: Clusters) -> dict[str, Array]:
     """Return the clusters as arrays of a file with other ones."""
     return {f"{_START}{name}": kind for name, kind in clusters.items()}
 
 
-def unpacked_clusters(arrays: Mapping[str, npt.NDArray[Any]]) -> Clusters:
+def unpacked_clusters(arrays: Mapping[str, Array]) -> Clusters:
     """Return the clusters among the arrays of a file; none in those of earlier versions."""
     return {name.removeprefix(_START): array for name, array in arrays.items() if name.startswith(_START)}
 
@@ -223,9 +223,9 @@ class AnswerShares:
         no_label: rows left out because they have no answer.
     """
 
-    first: npt.NDArray[np.int64]
+    first: IntArray
     shares: list[str]
-    counts: npt.NDArray[np.int64]
+    counts: IntArray
     shared: tuple[str, ...]
     dropped: tuple[str, ...]
     no_text: int
@@ -270,10 +270,8 @@ def answer_shares(
         )
     answers = label_texts(list(table[label]), missing=missing)
     digests = text_digests(table, text)
-    used = np.array(
-        [digest is not None and answer is not None for digest, answer in zip(digests, answers, strict=True)]
-    )
-    rows = np.flatnonzero(used)
+    has_text, has_answer = (np.array([one is not None for one in column], dtype=bool) for column in (digests, answers))
+    rows = np.flatnonzero(has_text & has_answer)
     if not len(rows):
         raise DataError(
             f"{source}: none of its {len(table):,} rows has both a text in {', '.join(text)} and an answer in {label}: "
@@ -292,14 +290,12 @@ def answer_shares(
         counts=np.array([counts.total() for counts in found]),
         shared=tuple(shared),
         dropped=tuple(name for name in others if name not in shared),
-        no_text=sum(digest is None for digest in digests),
-        no_label=sum(digest is not None and answer is None for digest, answer in zip(digests, answers, strict=True)),
+        no_text=int((~has_text).sum()),
+        no_label=int((has_text & ~has_answer).sum()),
     )
 
 
-def _has_same_cells(
-    table: datasets.Dataset, name: str, rows: npt.NDArray[np.int64], first: npt.NDArray[np.int64]
-) -> bool:
+def _has_same_cells(table: datasets.Dataset, name: str, rows: IntArray, first: IntArray) -> bool:
     """Whether the cells of a column are the same in these rows as in the first ones of their texts."""
     cells = _cells(table, name)
     return all(cells[row] == cells[start] for row, start in zip(rows.tolist(), first.tolist(), strict=True))
@@ -328,12 +324,10 @@ def judgement_metrics(task: Task, logits: Array, labels: Array, clusters: Cluste
     if not questions:
         return {}
     _, texts, counts = np.unique(clusters[TEXT], return_inverse=True, return_counts=True)
-    texts = texts.reshape(-1)
     used = (counts[texts] > 1) & np.logical_and.reduce([question.labels >= 0 for question in questions])
     if not used.any():
         return {}
-    _, texts = np.unique(texts[used], return_inverse=True)
-    texts = texts.reshape(-1)
+    texts = np.unique(texts[used], return_inverse=True)[1]
     is_ordered = all(question.positions is not None for question in questions)
     distances, errors = zip(
         *(question.distances(used, texts, is_ordered=is_ordered) for question in questions), strict=True

@@ -9,10 +9,10 @@ from typing import Any, Literal, NamedTuple, Protocol, Self
 
 import datasets
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from attribune.core.arguments import as_list, checked_arguments
+from attribune.core.arrays import Array, BoolArray, IntArray
 from attribune.core.wording import shortened
 from attribune.data.readers import READERS
 from attribune.data.readers.base import EncodedRows, Reader
@@ -24,6 +24,7 @@ from attribune.data.windows import Window
 from attribune.errors import ConfigError, DataError
 from attribune.schema import EncodingReport, Schema
 from attribune.schema.columns import Table, column_batches
+from attribune.schema.description_kinds import holds_numbers
 from attribune.schema.reports import count_lines
 from attribune.tasks.base import Task
 
@@ -36,9 +37,7 @@ _UNSEEN = -100
 class LabelEncoder(Protocol):
     """What encoding asks of a task."""
 
-    def encode_labels(
-        self, columns: Sequence[Sequence[Any]], *, first_row: int = 1
-    ) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
+    def encode_labels(self, columns: Sequence[Sequence[Any]], *, first_row: int = 1) -> tuple[Array, Array]:
         """Return labels (n,) or (n, k), int64 or float32, and a mask (n,) that is False where the label is missing."""
 
 
@@ -55,7 +54,7 @@ class RowReport:
         unlearned: answers that no window has whole.
     """
 
-    kept: npt.NDArray[np.int64]
+    kept: IntArray
     rows: int
     empty_text: int
     no_label: int
@@ -151,7 +150,7 @@ def encode_with_report(
             keep = choices.keep(rows.empty, label_ids, first_row)
             chosen = np.flatnonzero(keep)
             pieces = rows.take(chosen).with_labels(None if label_ids is None else label_ids.values[chosen]).pieces()
-            reports.append(_report(rows, label_ids, keep, first_row, choices, unlearned=pieces.unlearned))
+            reports.append(choices.report(rows, label_ids, keep, first_row, unlearned=pieces.unlearned))
             written = pieces.rows.columns()
             if weight is not None:
                 weights = row_weights(columns[weight], weight, first_row=first_row)[chosen]
@@ -182,8 +181,8 @@ def _text_encoder(
 
 
 class _Labels(NamedTuple):
-    values: npt.NDArray[Any]
-    is_labelled: npt.NDArray[np.bool_]
+    values: Array
+    is_labelled: BoolArray
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -205,7 +204,7 @@ class _Choices:
             return labels
         return labels._replace(is_labelled=(labels.values != _UNSEEN).any(axis=1))
 
-    def keep(self, empty: npt.NDArray[np.bool_], labels: _Labels | None, first_row: int) -> npt.NDArray[np.bool_]:
+    def keep(self, empty: BoolArray, labels: _Labels | None, first_row: int) -> BoolArray:
         """Return which rows stay, (rows,)."""
         keep = np.ones(len(empty), dtype=bool) if self.on_empty_text == "keep" else ~empty
         if self.on_empty_text == "error" and empty.any():
@@ -222,35 +221,28 @@ class _Choices:
             )
         return keep & labels.is_labelled
 
-
-def _report(
-    rows: EncodedRows,
-    labels: _Labels | None,
-    keep: npt.NDArray[np.bool_],
-    first_row: int,
-    choices: _Choices,
-    *,
-    unlearned: int,
-) -> RowReport:
-    """Count what happened to the rows of a batch."""
-    empty = rows.empty if choices.on_empty_text == "drop" else np.zeros(len(keep), dtype=bool)
-    no_label = unseen_labels = 0
-    if labels is not None:
-        no_label = int((~labels.is_labelled & ~empty).sum())
-        # With partial labels, one that is missing looks like one that is unseen.
-        if labels.values.dtype.kind == "i" and choices.on_missing_label != "partial":
-            unseen = (labels.values[keep] == _UNSEEN).any(axis=tuple(range(1, labels.values.ndim)))
-            unseen_labels = int(unseen.sum())
-    return RowReport(
-        kept=np.flatnonzero(keep).astype(np.int64) + first_row - 1,
-        rows=len(keep),
-        empty_text=int(empty.sum()),
-        no_label=no_label,
-        unseen_labels=unseen_labels,
-        shortened=int(rows.shortened.sum()),
-        unlearned=unlearned,
-        schema=rows.report,
-    )
+    def report(
+        self, rows: EncodedRows, labels: _Labels | None, keep: BoolArray, first_row: int, *, unlearned: int
+    ) -> RowReport:
+        """Count what happened to the rows of a batch."""
+        empty = rows.empty if self.on_empty_text == "drop" else np.zeros(len(keep), dtype=bool)
+        no_label = unseen_labels = 0
+        if labels is not None:
+            no_label = int((~labels.is_labelled & ~empty).sum())
+            # With partial labels, one that is missing looks like one that is unseen.
+            if labels.values.dtype.kind == "i" and self.on_missing_label != "partial":
+                unseen = (labels.values[keep] == _UNSEEN).any(axis=tuple(range(1, labels.values.ndim)))
+                unseen_labels = int(unseen.sum())
+        return RowReport(
+            kept=np.flatnonzero(keep).astype(np.int64) + first_row - 1,
+            rows=len(keep),
+            empty_text=int(empty.sum()),
+            no_label=no_label,
+            unseen_labels=unseen_labels,
+            shortened=int(rows.shortened.sum()),
+            unlearned=unlearned,
+            schema=rows.report,
+        )
 
 
 def _encode_labels(
@@ -264,7 +256,7 @@ def _encode_labels(
     if len(columns) > 1:
         raise ConfigError(f"the label columns {', '.join(map(repr, names))} need a task, such as Aspects: give task=")
     column = columns[0]
-    if not (pa.types.is_integer(column.type) or pa.types.is_floating(column.type)):
+    if not holds_numbers(column.type):
         example = next((value for value in column.to_pylist() if value is not None), None)
         raise ConfigError(
             f"the label column {names[0]!r} holds {column.type}, such as {shortened(str(example), 40)!r}: "

@@ -249,12 +249,17 @@ class FoundEncoding:
 
 @dataclass(frozen=True, kw_only=True)
 class _Bytes:
-    """What is beyond ASCII in a file: how many bytes and UTF-8 characters, and some of the words."""
+    """What is beyond ASCII in a file: how many bytes and UTF-8 characters, and some of the words.
+
+    Attributes:
+        stray: bytes that are of no UTF-8 character, and `misfits` those that Windows-1252 has not.
+    """
 
     size: int
     beyond: int
     utf8: int
     stray: int
+    misfits: int
     words: tuple[bytes, ...]
 
 
@@ -317,7 +322,7 @@ def _guessed(path: Path, found: _Bytes, cure: str | None) -> FoundEncoding:
     if _first_problem(path, name, cure) is not None:
         name = "latin-1"
         _first_problem(path, name, cure)
-        misfits = counted(_count(path, _NOT_CP1252), "byte fits", "bytes fit")
+        misfits = counted(found.misfits, "byte fits", "bytes fit")
         warnings.warn(
             f"{path} is neither UTF-8 nor Windows-1252 ({misfits} neither): it is read as Latin-1, and some "
             "characters may be wrong; "
@@ -371,10 +376,8 @@ def _readings(path: Path, found: _Bytes, cure: str | None) -> list[_Reading]:
         rated = [LANGUAGES[language].rate(words) for language in languages]
         worths, fitting = max(rated, key=lambda one: sum(one[0]))
         reading = _Reading(name=name, words=words, worths=worths, rarity=rarity, fitting=fitting)
-        known = by_words.get(words)
-        if known is None:
-            by_words[words] = reading
-        elif reading.worth > known.worth:
+        known = by_words.setdefault(words, reading)
+        if reading.worth > known.worth:
             by_words[words] = replace(reading, name=known.name)
     ordered = sorted(by_words.values(), key=lambda one: -one.worth)
     while ordered and _first_problem(path, ordered[0].name, cure) is not None:  # a word that is not among these
@@ -392,7 +395,7 @@ def _apart(readings: list[_Reading]) -> int:
 
 def _read_bytes(path: Path) -> _Bytes:
     """Count what is beyond ASCII, and take the first words of it, and those with bytes that no earlier one has."""
-    size = beyond = utf8 = stray = sampled = 0
+    size = beyond = utf8 = stray = misfits = sampled = 0
     words: dict[bytes, None] = {}
     seen: set[int] = set()
     rest = b""
@@ -403,6 +406,7 @@ def _read_bytes(path: Path) -> _Bytes:
             end = len(block) if not chunk else max(block.rfind(b"\n"), block.rfind(b" "), len(block) - _CHUNK) + 1
             block, rest = block[:end], block[end:]
             beyond += len(block.translate(None, _ASCII))
+            misfits += len(block) - len(block.translate(None, _NOT_CP1252))
             without, characters = _UTF8.subn(b"", block)
             utf8, stray = utf8 + characters, stray + len(without.translate(None, _ASCII))
             for word in _WORD.findall(block):
@@ -410,12 +414,11 @@ def _read_bytes(path: Path) -> _Bytes:
                     words[word], sampled = None, sampled + len(word)
                     seen.update(word)
             if not chunk:
-                return _Bytes(size=size, beyond=beyond, utf8=utf8, stray=stray, words=tuple(words))
+                return _Bytes(size=size, beyond=beyond, utf8=utf8, stray=stray, misfits=misfits, words=tuple(words))
 
 
 def _checked(path: Path, encoding: str, cure: str | None) -> str:
-    problem = _first_problem(path, encoding, cure)
-    if problem is not None:
+    if (problem := _first_problem(path, encoding, cure)) is not None:
         raise DataError(
             f"{path}, {problem}, so the file is not {encoding}: "
             f"{cure or f'name the right encoding with {_named()}, or leave it out to have it found'}"
@@ -455,11 +458,3 @@ def _describe(error: UnicodeError, offset: int, lines: int) -> str:
     line = lines + before.count("\n") + before.replace("\r\n", "").count("\r")
     shown = error.object[error.start : error.start + 1].hex()
     return f"line {line}: byte {shown} at position {offset + error.start:,} cannot be decoded"
-
-
-def _count(path: Path, unwanted: bytes) -> int:
-    total = 0
-    with open_bytes(path) as file:
-        while chunk := file.read(_CHUNK):
-            total += len(chunk) - len(chunk.translate(None, unwanted))
-    return total

@@ -119,8 +119,7 @@ class FileOptions:
             given["delimiter"] = "tab" if self.field_delimiter == "\t" else self.delimiter
         if self.quoting is not None:
             given["quoting"] = "double" if self.quoting else "none"
-        values = {name: list(value) if name == "columns" else [str(value)] for name, value in given.items()}
-        return {as_flag(name): listed for name, listed in values.items()}
+        return {as_flag(name): list(one) if name == "columns" else [str(one)] for name, one in given.items()}
 
     def beside(self, source: object) -> FileOptions:
         """Return how another table than that of the rows is read, such as one that describes values.

@@ -29,7 +29,6 @@ class IdLists:
 
     def __init__(self, ids: IntArray, lengths: IntArray) -> None:
         self.ids, self.lengths = ids, lengths
-        self.ends = np.cumsum(lengths)
 
     @classmethod
     def of(cls, lists: Sequence[Any] | Array) -> Self:
@@ -54,7 +53,7 @@ class IdLists:
             beside: (n,) what equal texts must have in common, too.
         """
         content, size = self.ids.tobytes(), self.ids.itemsize
-        starts, ends = size * (self.ends - self.lengths), size * self.ends
-        texts = map(content.__getitem__, map(slice, starts.tolist(), ends.tolist()))
+        ends = size * np.cumsum(self.lengths)
+        texts = map(content.__getitem__, map(slice, (ends - size * self.lengths).tolist(), ends.tolist()))
         keys: Iterable[Hashable] = texts if beside is None else zip(texts, beside.tolist(), strict=True)
         return numbered(keys, count=len(self.lengths))

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from attribune.core.wording import shortened
 from attribune.data.messages import are_messages, message_texts, say_messages
-from attribune.data.text_files import checked_columns, inner_name, open_text, readable
+from attribune.data.text_files import checked_columns, inner_name, is_text, open_text, raised, readable
 from attribune.errors import DataError
 from attribune.schema.columns import canonical, json_value
 
@@ -63,10 +63,6 @@ def _split(item: Mapping[str, Any]) -> list[dict[str, Any]] | None:
     return [dict(zip(map(str, names), row, strict=True)) for row in rows] if len(rows) == len(data) else None
 
 
-def _is_scalar(value: Any) -> bool:
-    return not isinstance(value, list | dict)
-
-
 def _is_rows(value: Any) -> bool:
     return isinstance(value, list) and len(value) > 0 and all(isinstance(row, dict) for row in value)
 
@@ -75,7 +71,9 @@ def _inner(item: Mapping[str, Any]) -> tuple[str, Any] | None:
     """Return the name and value under which the table is; None if it is the object itself."""
     if len(item) == 1:
         name, value = next(iter(item.items()))
-        is_table = name in _NAMES and isinstance(value, dict) and not any(map(_is_scalar, value.values()))
+        is_table = (
+            name in _NAMES and isinstance(value, dict) and all(isinstance(one, list | dict) for one in value.values())
+        )
         return (name, value) if is_table or _is_rows(value) else None
     found = [(name, value) for name, value in item.items() if name in _NAMES and _is_rows(value)]
     others = [value for name, value in item.items() if name not in _NAMES]
@@ -245,14 +243,14 @@ def json_objects(
     path: Path,
     encoding: str,
     *,
-    bad: Callable[[DataError], None] | None = None,
+    bad: Callable[[DataError], None] = raised,
     tell: Callable[[str], None] = lambda _: None,
 ) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield (place for messages, object).
 
     Args:
         tell: as for `json_batches`.
-        bad: takes the DataError of a line that is not a JSON object, which is then skipped; None raises it.
+        bad: takes the DataError of a line that is not a JSON object, which is then skipped; by default it is raised.
     """
     with open_text(path, encoding) as file:
         lines = ((number, line.strip()) for number, line in enumerate(file, start=1))
@@ -273,18 +271,15 @@ def json_objects(
         for place, item in pairs:
             if isinstance(item, dict):
                 yield place, item
-                continue
-            error = DataError(f"{place}: not an object ({shortened(str(item), 60)!r}): write one {{...}} per row")
-            if bad is None:
-                raise error
-            bad(error)
+            else:
+                bad(DataError(f"{place}: not an object ({shortened(str(item), 60)!r}): write one {{...}} per row"))
 
 
 def _json_pairs(
     path: Path,
     first: tuple[int, str],
     filled: Iterator[tuple[int, str]],
-    bad: Callable[[DataError], None] | None,
+    bad: Callable[[DataError], None],
     tell: Callable[[str], None],
 ) -> Iterator[tuple[str, Any]]:
     """Yield the objects of a file with one a line, or the rows of one object that holds a whole table."""
@@ -304,18 +299,16 @@ def _json_pairs(
 
 
 def _parsed_lines(
-    path: Path, numbered: Iterable[tuple[int, str]], bad: Callable[[DataError], None] | None
+    path: Path, numbered: Iterable[tuple[int, str]], bad: Callable[[DataError], None]
 ) -> Iterator[tuple[str, Any]]:
     for number, line in numbered:
         place = f"{path}, line {number}"
         try:
             item = _parsed(line, place)
         except DataError as error:
-            if bad is None:
-                raise
             bad(error)
-            continue
-        yield place, item
+        else:
+            yield place, item
 
 
 def _parsed(text: str, place: str) -> Any:
@@ -370,7 +363,7 @@ def _table(rows: list[tuple[str, dict[str, Any]]], kinds: dict[str, str]) -> pa.
         try:
             columns[name] = pa.array(cells, type=_TYPES.get(kind, pa.string()))
         except UnicodeEncodeError as error:
-            place = next(place for place, row in rows if _is_broken(row.get(name)))
+            place = next(place for place, row in rows if not is_text(json.dumps(row.get(name), ensure_ascii=False)))
             raise DataError(
                 f"{place}: column {name!r} holds half of a character pair (\\ud800 to \\udfff), which is not text: "
                 "correct the row"
@@ -386,11 +379,3 @@ def _cell(value: Any, kind: str) -> Any:
     if kind in ("list", "empty"):
         return [part if isinstance(part, str) else canonical(part) for part in value]
     return json.dumps(value, ensure_ascii=False) if isinstance(value, list | dict) else canonical(value)
-
-
-def _is_broken(value: Any) -> bool:
-    try:
-        json.dumps(value, ensure_ascii=False).encode()
-    except UnicodeEncodeError:
-        return True
-    return False

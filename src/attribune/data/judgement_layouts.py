@@ -5,15 +5,13 @@ A layout is found by what the cells hold; `find_layout` returns it, and `Layout.
 
 from __future__ import annotations
 
-import ast
 import re
 import shlex
-import warnings
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import pyarrow as pa
 
@@ -22,7 +20,7 @@ from attribune.core.wording import shortened
 from attribune.data.file_options import file_word
 from attribune.data.span_tags import are_spans
 from attribune.errors import ConfigError, DataError
-from attribune.schema.columns import MISSING, canonical, json_value, require_columns
+from attribune.schema.columns import MISSING, canonical, literal, require_columns
 
 __all__ = ["SAMPLE", "GivenAnswer", "Layout", "Records", "chosen_classes", "find_export", "find_layout", "parsed_cell"]
 
@@ -81,6 +79,8 @@ class Layout(ABC):
     used: tuple[str, ...]
     is_doubtful: bool = False
     is_plain: bool = False
+    about_work: ClassVar[tuple[str, ...]] = ()
+    """Other columns that are no columns of texts: about the work, or made of the judgements."""
 
     @abstractmethod
     def answers(self, row: Mapping[str, Any], question: str) -> Iterator[GivenAnswer]:
@@ -148,20 +148,16 @@ class Layout(ABC):
         return value
 
     def dropped(self, columns: Sequence[str]) -> list[str]:
-        """Return other columns that are no columns of texts: about the work, or made of the judgements."""
-        return []
+        """Return those of some columns that are `about_work`."""
+        return [name for name in columns if name in self.about_work]
 
 
 def parsed_cell(value: Any) -> Any:
     """Return the list or object of a cell that spells one in JSON or Python, and any other value as it is."""
     if not isinstance(value, str) or value.lstrip()[:1] not in ("[", "{"):
         return value
-    if (found := json_value(value)) is not None:
-        return found
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # a backslash in a text is no mistake of a program
-            return ast.literal_eval(value.strip())
+        return literal(value)
     except (ValueError, SyntaxError, MemoryError, RecursionError):
         return value
 
@@ -184,9 +180,13 @@ class _Cells:
         """Return the parsed cells that hold something."""
         return [cell for cell in self.rows(name) if cell is not None and cell != ""]
 
-    def person(self) -> str | None:
-        """Return the first column with a name such as ``annotator``."""
-        return next((name for name in self.names if _PERSON.search(name.lower())), None)
+    def lists(self, name: str) -> list[list[str]]:
+        """Return the entries of the cells of all rows."""
+        return [list(map(str, _entries(row))) for row in self.rows(name)]
+
+    def people(self) -> list[str]:
+        """Return the columns with a name such as ``annotator``."""
+        return [name for name in self.names if _PERSON.search(name.lower())]
 
 
 def _all_of(cells: Sequence[Any], kind: type | tuple[type, ...]) -> bool:
@@ -256,6 +256,8 @@ def _results(annotation: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
 class ResponseLists(Layout):
     """Flat records of Argilla 2: ``label.responses`` beside ``label.responses.users``, perhaps with their status."""
 
+    about_work: ClassVar[tuple[str, ...]] = ("status", "_server_id")
+
     @classmethod
     def find(cls, cells: _Cells) -> ResponseLists | None:
         """Recognise the columns by their names."""
@@ -264,14 +266,8 @@ class ResponseLists(Layout):
             for name in cells.names
             if name.endswith(".responses") and f"{name}.users" in cells.names
         ]
-        about = (
-            "responses",
-            "responses.users",
-            "responses.status",
-            "suggestion",
-            "suggestion.score",
-            "suggestion.agent",
-        )
+        of_responses = ("responses", "responses.users", "responses.status")
+        about = (*of_responses, "suggestion", "suggestion.score", "suggestion.agent")
         used = [f"{question}.{part}" for question in questions for part in about]
         present = tuple(name for name in used if name in cells.names)
         return cls(words="an export of Argilla", questions=tuple(questions), used=present) if questions else None
@@ -287,10 +283,6 @@ class ResponseLists(Layout):
             yield _response(user, label, state)
         if row.get(f"{question}.suggestion") is not None:
             yield GivenAnswer(left_out="suggestions of a model")
-
-    def dropped(self, columns: Sequence[str]) -> list[str]:
-        """Return the status and the key of the record on the server."""
-        return [name for name in columns if name in ("status", "_server_id")]
 
 
 def _response(user: Any, label: Any, state: Any) -> GivenAnswer:
@@ -311,8 +303,10 @@ class ObjectLists(Layout):
         """Recognise columns of such lists, or of objects with such a list for each question."""
         direct = tuple(name for name in cells.names if _hold_answers(cells.of(name)))
         if direct:
-            words = "an export of Argilla" if any("status" in one for one in _objects(cells.of(direct[0]))) else ""
-            words = words or f"lists of answers with their judges ({', '.join(direct)})"
+            is_argilla = any("status" in one for one in _objects(cells.of(direct[0])))
+            words = (
+                "an export of Argilla" if is_argilla else f"lists of answers with their judges ({', '.join(direct)})"
+            )
             return cls(words=words, questions=direct, used=direct)
         if "responses" in cells.names and _all_of(cells.of("responses"), dict):
             questions = Counter(name for cell in cells.of("responses") for name in cell)
@@ -403,16 +397,17 @@ class PairedLists(Layout):
         nested: paths of lists of the same lengths within objects, by the names that they have as columns.
     """
 
+    about_work: ClassVar[tuple[str, ...]] = ("hard_label", "soft_label")
     people: str
     nested: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     @classmethod
     def find(cls, cells: _Cells, *, judge: str | None = None) -> PairedLists | None:
         """Recognise the columns by a name such as ``annotators``, or by values that no record has twice."""
-        named = [judge] if judge else [name for name in cells.names if _PERSON.search(name.lower())]
+        named = [judge] if judge else cells.people()
         pairs = [(name, _aligned(cells, name)) for name in named]
         if not any(others for _, others in pairs) and judge is None:
-            listed = [name for name in cells.names if _all_of(cells.of(name), list) and _are_people(cells.rows(name))]
+            listed = [name for name in cells.names if _all_of(cells.of(name), list) and _are_people(cells.lists(name))]
             pairs = [(name, _aligned(cells, name, must_repeat=True)) for name in listed]
         found = [(name, others) for name, others in pairs if others]
         if len(found) != 1:
@@ -451,10 +446,6 @@ class PairedLists(Layout):
         """Return the columns of objects that hold such lists."""
         return tuple(dict.fromkeys(path[0] for path in self.nested.values()))
 
-    def dropped(self, columns: Sequence[str]) -> list[str]:
-        """Return what sums up the judgements: the answer of most, and the shares of all."""
-        return [name for name in columns if name in ("hard_label", "soft_label")]
-
     def rest_of(self, value: Mapping[str, Any], path: tuple[str, ...]) -> Mapping[str, Any]:
         """Return the object without the lists of judgements."""
         kept: dict[str, Any] = {}
@@ -487,22 +478,20 @@ def _aligned(cells: _Cells, people: str, *, must_repeat: bool = False) -> tuple[
         for name in cells.names
         if name != people
         and (
-            _repeats(cells.rows(name))
+            _repeats(cells.lists(name))
             or (not must_repeat and (_all_of(cells.of(name), list) or _LABEL.fullmatch(name.lower())))
         )
         and sum(map(int.__eq__, _lengths(cells, name), lengths)) >= _MOST * len(lengths)
     )
 
 
-def _are_people(rows: Sequence[Any]) -> bool:
+def _are_people(lists: Sequence[list[str]]) -> bool:
     """Whether no list names anyone twice, and each is named in several."""
-    lists = [list(map(str, _entries(row))) for row in rows]
     names = Counter(name for one in lists for name in one)
     return bool(names) and all(len(set(one)) == len(one) for one in lists) and names.total() >= 2 * len(names)
 
 
-def _repeats(rows: Sequence[Any]) -> bool:
-    lists = [list(map(str, _entries(row))) for row in rows]
+def _repeats(lists: Sequence[list[str]]) -> bool:
     values = {value for one in lists for value in one}
     return len(values) <= _FEW_VALUES and any(len(set(one)) < len(one) for one in lists)
 
@@ -516,12 +505,9 @@ def _nested_lists(cells: _Cells, people: str) -> dict[str, tuple[str, ...]]:
             continue
         rows = cells.rows(name)
         for path in dict.fromkeys(path for row in rows for path in _paths(row, ())):
-            same = [
-                len(_entries(_at({"": row}, ("", *path)))) in (0, count)
-                for row, count in zip(rows, lengths, strict=True)
-            ]
-            some = any(len(_entries(_at({"": row}, ("", *path)))) for row in rows)
-            if some and sum(same) >= _MOST * len(same):
+            counts = [len(_entries(_at(row, path))) for row in rows]
+            same = sum(count in (0, length) for count, length in zip(counts, lengths, strict=True))
+            if any(counts) and same >= _MOST * len(rows):
                 is_free = path[-1] not in found and path[-1] not in cells.names
                 found[path[-1] if is_free else ".".join((name, *path))] = (name, *path)
     return found
@@ -554,7 +540,7 @@ class Records(Layout):
     @classmethod
     def find(cls, cells: _Cells, *, judge: str | None = None, label: str | None = None) -> Records | None:
         """Recognise a column of answers, beside one of people if there is one."""
-        people = judge or cells.person()
+        people = judge or next(iter(cells.people()), None)
         rest = [name for name in cells.names if name != people and name.lower() not in _RECORDS]
         wrapped = [name for name in rest if _are_wrapped(name, cells.of(name))]
         named = [name for name in rest if _LABEL.fullmatch(name.lower()) and cells.of(name)]

@@ -80,8 +80,7 @@ def message_texts(texts: Sequence[Any]) -> list[Any]:
 def _message_text(messages: Sequence[Any]) -> str:
     contents = []
     for message in messages:
-        content = _content(message)
-        if content is None:
+        if (content := _content(message)) is None:
             raise DataError(f"{str(message)!r:.80} is no message with a text: give {{'role': ..., 'content': TEXT}}")
         contents.append(content)
     return "\n".join(contents)

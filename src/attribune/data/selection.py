@@ -9,10 +9,9 @@ from typing import Any
 
 import datasets
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
-from attribune.core.arrays import BoolArray
+from attribune.core.arrays import BoolArray, FloatArray, IntArray
 from attribune.core.wording import shortened
 from attribune.data.texts import join_text
 from attribune.errors import DataError, RowError
@@ -36,7 +35,7 @@ _LARGEST = 1e9  # weights are relative: their products and sums have to be numbe
 _CURE = f"give 0 for a row that is to be left out, or a number from {1 / _LARGEST:g} to {_LARGEST:g}"
 
 
-def read_weights(table: Table, name: str) -> npt.NDArray[np.float32]:
+def read_weights(table: Table, name: str) -> FloatArray:
     """Return the weights (n,) of a table's rows.
 
     Raises:
@@ -49,7 +48,7 @@ def read_weights(table: Table, name: str) -> npt.NDArray[np.float32]:
     return weights
 
 
-def row_weights(column: Any, name: str, *, first_row: int = 1) -> npt.NDArray[np.float32]:
+def row_weights(column: Any, name: str, *, first_row: int = 1) -> FloatArray:
     """Return the weights (n,) of a column; DataError naming the row of a cell that is none."""
     cells = as_array(column, column=name, first_row=first_row).to_pylist()
     return np.array([_weight(cell, name, row) for row, cell in enumerate(cells, start=first_row)], dtype=np.float32)
@@ -93,11 +92,17 @@ def rows_with_text(
     def has(value: object) -> bool:
         return any(map(has, value)) if isinstance(value, list) else canonical(value) is not None
 
-    has_text = [
-        [enough(map(has, row)) for row in zip(*(columns[name].to_pylist() for name in names), strict=True)]
+    return _rows_where(table, names, lambda cells: enough(map(has, cells)))
+
+
+def _rows_where(table: Table, names: Sequence[str], holds: Callable[[Iterable[object]], bool]) -> BoolArray:
+    """Return (n,) whether something holds of the cells of each row."""
+    found = [
+        holds(cells)
         for _, columns in column_batches(table, names)
+        for cells in zip(*(columns[name].to_pylist() for name in names), strict=True)
     ]
-    return np.concatenate([np.zeros(0, dtype=bool), *has_text])
+    return np.array(found, dtype=bool)
 
 
 def placeholder_texts(table: Table, names: Sequence[str]) -> Counter[str]:
@@ -151,12 +156,7 @@ def rows_with_label(
         return isinstance(value, kinds) or (canonical(value) or "") not in unusable
 
     unusable = {*missing, ""}
-    has_label = [
-        enough(has(value) for value in row)
-        for _, columns in column_batches(table, names)
-        for row in zip(*(columns[name].to_pylist() for name in names), strict=True)
-    ]
-    return np.array(has_label, dtype=bool)
+    return _rows_where(table, names, lambda cells: enough(map(has, cells)))
 
 
 def missing_label_words(table: Table, names: Sequence[str], rows: BoolArray, *, missing: Collection[str]) -> str:
@@ -180,7 +180,7 @@ def missing_label_words(table: Table, names: Sequence[str], rows: BoolArray, *, 
     return ", ".join([*words, f"empty ({cells['']:,})"] if words and cells[""] else words)
 
 
-def listed_labels(column: Sequence[object], bad: BoolArray, rows: npt.NDArray[np.int64]) -> str:
+def listed_labels(column: Sequence[object], bad: BoolArray, rows: IntArray) -> str:
     """List the most frequent labels that cannot be used, each with its number and its first row.
 
     Args:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import datasets
 import numpy as np
-import numpy.typing as npt
 
 from attribune.core.arguments import checked_arguments
-from attribune.core.arrays import IntArray
+from attribune.core.arrays import Array, IntArray
 from attribune.data.id_lists import numbered
 from attribune.data.texts import text_digests
 from attribune.errors import ConfigError, DataError, RowError
@@ -256,7 +255,7 @@ def _by_group(groups: IntArray, fractions: Sequence[float], *, seed: int | tuple
     return part[groups]
 
 
-def _by_time(times: npt.NDArray[Any], fractions: Sequence[float]) -> IntArray:
+def _by_time(times: Array, fractions: Sequence[float]) -> IntArray:
     """Cut between points in time, as near to the fractions as they allow. Returns the part per row."""
     _, moment, sizes = np.unique(times, return_inverse=True, return_counts=True)
     _check_enough(len(times), len(sizes), "points in time", fractions, "split at random")

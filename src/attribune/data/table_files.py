@@ -75,12 +75,8 @@ def check_sheet(path: Path) -> None:
         ConfigError: naming the last row and column.
     """
     try:
-        with zipfile.ZipFile(path) as archive:
-            name = _first_sheet(archive)
-            if name is None:
-                return
-            with archive.open(name) as sheet:
-                rows, columns, last = _extent(iter(lambda: sheet.read(_BLOCK), b""))
+        with zipfile.ZipFile(path) as archive, archive.open(_first_sheet(archive)) as sheet:
+            rows, columns, last = _extent(iter(lambda: sheet.read(_BLOCK), b""))
     except (zipfile.BadZipFile, KeyError, OSError, NotImplementedError, RuntimeError):
         return  # another kind of workbook, or a damaged one, which its reader names
     require_memory(
@@ -90,16 +86,14 @@ def check_sheet(path: Path) -> None:
     )
 
 
-def _first_sheet(archive: zipfile.ZipFile) -> str | None:
-    """Return the name of the first sheet within the archive."""
-    sheet = _SHEET.search(archive.read("xl/workbook.xml"))
-    if sheet is None:
-        return None
-    for relation in _RELATION.findall(archive.read("xl/_rels/workbook.xml.rels")):
+def _first_sheet(archive: zipfile.ZipFile) -> str:
+    """Return the name of the first sheet within the archive; a KeyError says that there is none."""
+    sheets = _SHEET.findall(archive.read("xl/workbook.xml"))
+    for relation in _RELATION.findall(archive.read("xl/_rels/workbook.xml.rels")) if sheets else ():
         target = re.search(rb"\bTarget=\"([^\"]+)\"", relation)
-        if target is not None and re.search(rb"\bId=\"" + re.escape(sheet[1]) + rb"\"", relation):
+        if target is not None and re.search(rb"\bId=\"" + re.escape(sheets[0]) + rb"\"", relation):
             return normpath(join("/xl", target[1].decode())).lstrip("/")
-    return None
+    raise KeyError("sheet")
 
 
 def _extent(blocks: Iterator[bytes]) -> tuple[int, int, str]:
@@ -141,7 +135,11 @@ def plain_column(column: pa.ChunkedArray, what: str) -> pa.ChunkedArray:
     Raises:
         DataError: for texts that are not UTF-8, damaged values, or other extensions, such as the periods of pandas.
     """
-    _check_whole(column, what)
+    try:
+        column.validate(full=True)
+    except pa.ArrowInvalid as error:
+        bad = _bad_text(column) or f"damaged values ({error})"
+        raise DataError(f"{what} holds {bad}: write it again, with texts in UTF-8") from error
     kind = column.type
     if pa.types.is_run_end_encoded(kind):
         chunks = [pc.run_end_decode(chunk) for chunk in column.chunks]
@@ -158,15 +156,6 @@ def plain_column(column: pa.ChunkedArray, what: str) -> pa.ChunkedArray:
     if _UNKNOWN.search(str(kind)):
         raise DataError(f"{what} is of the type {kind!s:.80}: write it as texts, numbers or lists of them")
     return column
-
-
-def _check_whole(column: pa.ChunkedArray, what: str) -> None:
-    try:
-        column.validate(full=True)
-    except pa.ArrowInvalid as error:
-        raise DataError(
-            f"{what} holds {_bad_text(column) or f'damaged values ({error})'}: write it again, with texts in UTF-8"
-        ) from error
 
 
 def _bad_text(column: pa.ChunkedArray) -> str | None:
@@ -285,12 +274,14 @@ class _File:
             raise ConfigError(f"{self.path}: a file of {kind} names its columns itself: leave out columns")
         if self.ending in _DELIMITED:
             return
-        if options.delimiter is not None:
-            raise ConfigError(f"{self.path}: a file of {kind} has no delimiter {options.delimiter!r}: leave it out")
-        if options.quoting is not None:
-            raise ConfigError(f"{self.path}: a file of {kind} has no quotes around fields: leave out quoting")
-        if options.decimal is not None:
-            raise ConfigError(f"{self.path}: a file of {kind} has numbers of its own: leave out decimal")
+        lacks = {
+            "delimiter": f"no delimiter {options.delimiter!r}: leave it out",
+            "quoting": "no quotes around fields: leave out quoting",
+            "decimal": "numbers of its own: leave out decimal",
+        }
+        for name, words in lacks.items():
+            if getattr(options, name) is not None:
+                raise ConfigError(f"{self.path}: a file of {kind} has {words}")
 
     def batches(self) -> Iterator[pa.Table]:
         """Read the rows."""
@@ -468,11 +459,10 @@ def _named_ending(path: Path) -> str:
     ending = next((ending for ending in known if name.lower().endswith(ending)), None)
     if ending is None:
         what = f"{path}: holds {name}, of the" if packed else f"{path}:"
-        unknown = f"{what} unknown ending {Path(name).suffix!r}"
-        cure = (
-            f"convert the file to one of {', '.join(known)}, or name its format ({as_argument('file_format', 'tsv')})"
+        raise DataError(
+            f"{what} unknown ending {Path(name).suffix!r}: convert the file to one of {', '.join(known)}, or name its "
+            f"format ({as_argument('file_format', 'tsv')})"
         )
-        raise DataError(f"{unknown}: {cure}")
     return ending
 
 

@@ -53,6 +53,7 @@ __all__ = [
     "no_such_file",
     "open_bytes",
     "open_text",
+    "raised",
     "readable",
     "refuse_other_kinds",
     "standard_input",
@@ -81,6 +82,11 @@ _MARKS = (
     (codecs.BOM_UTF16_LE, "utf-16"),
     (codecs.BOM_UTF16_BE, "utf-16"),
 )
+
+
+def raised(error: DataError) -> None:
+    """Raise an error."""
+    raise error
 
 
 def no_such_file(path: Path) -> DataError:
@@ -176,23 +182,20 @@ def csv_rows(
     delimiter: str,
     quoting: bool = True,
     columns: Sequence[str] | None = None,
-    bad: Callable[[DataError], None] | None = None,
+    bad: Callable[[DataError], None] = raised,
 ) -> Iterator[tuple[str, dict[str, str]]]:
     """Yield (place for messages, row by column names), as `csv_batches` reads them.
 
     Args:
-        bad: takes the error of a row with too few or too many fields, which is then skipped; None raises it.
+        bad: takes the error of a row with too few or too many fields, which is then skipped; by default it is raised.
     """
     with _csv_file(path, encoding, delimiter, quoting, columns) as (names, reader):
         number = 0
         for number, (line, row) in enumerate(_rows(reader, path, delimiter), start=1):
             if len(row) == len(names):
                 yield f"{path}, line {line}", dict(zip(names, row, strict=True))
-                continue
-            error = _wrong_width(path, line, number, row, names, delimiter, is_named=columns is not None)
-            if bad is None:
-                raise error
-            bad(error)
+            else:
+                bad(_wrong_width(path, line, number, row, names, delimiter, is_named=columns is not None))
         if not number:
             raise DataError(f"{path}: the file has a header but no rows: give a file with rows")
 
@@ -268,7 +271,11 @@ def open_bytes(path: Path) -> IO[bytes]:
     """
     ending = compression_of(path)
     if ending == ".zip":
-        return _open_zip(path)
+        archive = zipfile.ZipFile(path)
+        try:
+            return archive.open(_only_member(path, archive))
+        except RuntimeError as error:
+            raise DataError(f"{path}: the archive has a password: unpack it, and name the file in it") from error
     if ending == ".zst":
         return cast("IO[bytes]", pa.CompressedInputStream(pa.OSFile(str(path)), "zstd"))
     openers: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
@@ -281,14 +288,6 @@ def inner_name(path: Path) -> str:
         return path.name[: -len(path.suffix)] if path.name.lower().endswith(COMPRESSED) else path.name
     with readable(path), zipfile.ZipFile(path) as archive:
         return _only_member(path, archive).filename
-
-
-def _open_zip(path: Path) -> IO[bytes]:
-    archive = zipfile.ZipFile(path)
-    try:
-        return archive.open(_only_member(path, archive))
-    except RuntimeError as error:
-        raise DataError(f"{path}: the archive has a password: unpack it, and name the file in it") from error
 
 
 def _only_member(path: Path, archive: zipfile.ZipFile) -> zipfile.ZipInfo:

@@ -9,7 +9,7 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
-from itertools import accumulate, pairwise
+from itertools import accumulate, islice, pairwise
 from typing import Annotated, Any, Literal, get_args
 
 import sentencex
@@ -31,6 +31,7 @@ __all__ = [
     "content_ids",
     "fair_shares",
     "ids_and_places",
+    "ids_of_lists",
     "longest_input",
     "parse_window",
     "shares",
@@ -89,10 +90,8 @@ class SpecialTokens:
         for probe in _PROBES:
             content = content_ids(tokenizer, [probe])[0]
             wrapped = list(tokenizer(probe)["input_ids"])
-            for start in range(len(wrapped) - len(content) + 1) if content else ():
-                end = start + len(content)
-                if wrapped[start:end] == content:
-                    return cls(tuple(wrapped[:start]), tuple(wrapped[end:]), filler)
+            if content and (start := _place(wrapped, content)) is not None:
+                return cls(tuple(wrapped[:start]), tuple(wrapped[start + len(content) :]), filler)
         raise ConfigError(
             f"{type(tokenizer).__name__} changes a text's ids when it adds special tokens, so no window can be cut: "
             "use another tokenizer"
@@ -371,7 +370,7 @@ _WHOLE = dict.fromkeys(_OFF, False)
 """The options of tokenizers for whole texts, of which nothing but the ids is asked."""
 
 
-def content_ids(tokenizer: Any, texts: list[str]) -> list[list[int]]:
+def content_ids(tokenizer: Any, texts: Sequence[str]) -> list[list[int]]:
     """Tokenize whole texts, without special tokens and without warnings about their length.
 
     A text that is there several times, such as one with several judges, is tokenized once.
@@ -379,6 +378,12 @@ def content_ids(tokenizer: Any, texts: list[str]) -> list[list[int]]:
     places = {text: place for place, text in enumerate(dict.fromkeys(texts))}
     distinct = _distinct_ids(tokenizer, list(places)) if texts else []
     return [distinct[places[text]] for text in texts]
+
+
+def ids_of_lists(tokenizer: Any, lists: Sequence[Sequence[str]]) -> list[list[list[int]]]:
+    """Tokenize the texts of several lists, as `content_ids` does."""
+    ids = iter(content_ids(tokenizer, [text for texts in lists for text in texts]))
+    return [list(islice(ids, len(texts))) for texts in lists]
 
 
 def _distinct_ids(tokenizer: Any, texts: list[str]) -> list[list[int]]:
@@ -455,12 +460,13 @@ class PairTokens:
             first, second = content_ids(tokenizer, list(pair))
             encoded = tokenizer(*pair, return_token_type_ids=True)
             ids, kinds = list(encoded["input_ids"]), list(encoded["token_type_ids"])
-            places = _places(ids, first, second) if first and second else None
-            if places is not None:
-                start, end, after = places[0] + len(first), places[1], places[1] + len(second)
+            begin = _place(ids, first) if first and second else None
+            start = 0 if begin is None else begin + len(first)
+            end = None if begin is None else _place(ids, second, start)
+            if end is not None:
                 boundary = _boundary(kinds, start, end) if segments else None
                 between = tuple(ids[start:end]) or tuple(content_ids(tokenizer, [separator])[0] if separator else ())
-                return cls(tuple(ids[: places[0]]), between, tuple(ids[after:]), boundary)
+                return cls(tuple(ids[:begin]), between, tuple(ids[end + len(second) :]), boundary)
         raise ConfigError(
             f"{type(tokenizer).__name__} changes the ids of two texts when it joins them, so no window can be cut: use "
             "another tokenizer, or name both columns as the text, which joins them"
@@ -468,6 +474,18 @@ class PairTokens:
 
     def __len__(self) -> int:
         return len(self.before) + len(self.between) + len(self.after)
+
+    def room(self, window: Window, special: SpecialTokens) -> int:
+        """Return how many ids of both texts a window has."""
+        return window.length(special) - len(self)
+
+    def check_room(self, window: Window, special: SpecialTokens, *, of: str) -> None:
+        """Refuse a window without room for both texts, which are called so, with a ConfigError."""
+        if (room := self.room(window, special)) < 2:
+            raise ConfigError(
+                f"the window {str(window)!r} leaves room for {max(room, 0)} ids of {of} beside {len(self)} special "
+                "tokens: enlarge it"
+            )
 
     def join(self, first: Sequence[int], second: Sequence[int]) -> tuple[list[int], int]:
         """Put the special tokens around two texts; returns the ids, and where the second segment begins."""
@@ -517,14 +535,9 @@ def shares(first: int, second: int, room: int, *, truncation: Truncation) -> tup
     return (longer, shorter) if first > second else (shorter, longer)
 
 
-def _places(ids: list[int], first: list[int], second: list[int]) -> tuple[int, int] | None:
-    """Return where two texts begin among ids, the second one after the first; None where they are not."""
-    for start in range(len(ids) - len(first) - len(second) + 1):
-        if ids[start : start + len(first)] == first:
-            for next_start in range(start + len(first), len(ids) - len(second) + 1):
-                if ids[next_start : next_start + len(second)] == second:
-                    return start, next_start
-    return None
+def _place(ids: list[int], part: list[int], start: int = 0) -> int | None:
+    """Return where a part of ids first begins, from a place on; None where it is not there."""
+    return next((place for place in range(start, len(ids)) if ids[place : place + len(part)] == part), None)
 
 
 def _boundary(kinds: list[int], start: int, end: int) -> int | None:

@@ -66,15 +66,13 @@ def open_writer(
     """
     check_output(path, escape_formulas=escape_formulas)
     path = Path(path)
-    open_format = ENDINGS[path.suffix.lower()]
-    if escape_formulas:
-        open_format = partial(open_format, escape_formulas=True)
-    if form is not None and form.ending == path.suffix.lower():
-        open_format = partial(open_format, form=form)
+    ending = path.suffix.lower()
+    options: dict[str, Any] = {"escape_formulas": True} if escape_formulas else {}
+    options |= {"form": form} if form is not None and form.ending == ending else {}
     draft = draft_of(path)
     try:
         with ExitStack() as stack:
-            yield open_format(draft, stack)
+            yield ENDINGS[ending](draft, stack, **options)
         move_into_place(draft, path)
     except OSError as error:
         raise DataError(

@@ -6,16 +6,15 @@ Values are compared as canonical text (`attribune.schema.columns.canonical`). Id
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
-from attribune.core.arrays import IntArray
+from attribune.core.arrays import BoolArray, DoubleArray, IntArray
 from attribune.core.door import as_argument, as_attribute
 from attribune.core.wording import did_you_mean
 from attribune.errors import ConfigError, DataError, RowError
@@ -62,11 +61,7 @@ __all__ = [
 ]
 
 
-class _Matrix(Protocol):
-    def __getitem__(self, key: Any, /) -> Any: ...
-
-
-Ids = TypeVar("Ids", bound=_Matrix)  # an array or a tensor
+Ids = TypeVar("Ids", bound=Any)  # an array or a tensor
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,7 +110,7 @@ class FittedAttribute:
     """An attribute with the vocabulary of its training rows.
 
     Attributes:
-        start: first slot, a column of `attribute_ids`; `slots` is their number.
+        slots: their number, and `start` the first one, a column of `attribute_ids`, which a schema sets.
         values: value of each id from 1, most frequent first; for `Numeric` the bin as text; empty for `hash`.
         counts: (size,) int64, training rows that have each id; index 0 counts rows without a value and values left out.
         edges: for `Numeric`, the lower bounds of all bins but the first.
@@ -124,10 +119,10 @@ class FittedAttribute:
     """
 
     spec: Kind
-    start: int
     slots: int
     values: Vocabulary
     counts: IntArray
+    start: int = 0
     edges: tuple[float, ...] = ()
     check: str | None = None
     description: ValueDescriptions | None = None
@@ -187,17 +182,8 @@ class FittedAttribute:
         fits = slot < self.slots
         encoded = np.zeros((cells.height, self.slots), dtype=np.int64)
         encoded[rows[fits], slot[fits]] = distinct[fits]
-        counts = AttributeCounts(
-            rows=cells.height,
-            missing=cells.missing,
-            unseen=int((~known).sum()),
-            trimmed=cells.trimmed,
-            dropped=int((~fits).sum()),
-            unread=sum(cells.unread.values()),
-            clipped=int(clipped.sum()),
-            below_empty=cells.below_empty,
-        )
-        return encoded, counts
+        unseen, dropped = int((~known).sum()), int((~fits).sum())
+        return encoded, replace(_counts_of(cells), unseen=unseen, dropped=dropped, clipped=int(clipped.sum()))
 
     def ids_of_values(self, values: Sequence[str]) -> IntArray:
         """Return the ids (n, slots) of rows that have these known values: in a hierarchy with the levels above."""
@@ -215,31 +201,25 @@ class FittedAttribute:
     def unknown(self, column: pa.Array, *, missing: frozenset[str], first_row: int = 1) -> list[list[str]]:
         """Return the values of each row that are not in the vocabulary; hashed values and numbers always have an id."""
         cells = read_cells(self.spec, column, missing=missing, first_row=first_row)
-        unknown: list[list[str]] = [[] for _ in range(cells.height)]
-        if self.spec.lists_values:
-            is_unknown = (self.values.ids(cells.texts) == 0)[cells.codes]
-            for row, code in zip(cells.rows[is_unknown], cells.codes[is_unknown], strict=True):
-                unknown[row].append(cells.texts[code])
-        return unknown
+        if not self.spec.lists_values:
+            return [[] for _ in range(cells.height)]
+        return cells.by_row((self.values.ids(cells.texts) == 0)[cells.codes])
 
     def written(self, column: pa.Array, *, missing: frozenset[str], first_row: int = 1) -> list[tuple[str, ...]]:
         """Return the values of each row as they are written, whether they are in the vocabulary or not."""
         cells = read_cells(self.spec, column, missing=missing, first_row=first_row)
-        written: list[list[str]] = [[] for _ in range(cells.height)]
-        for row, code in zip(cells.rows, cells.codes, strict=True):
-            written[row].append(cells.texts[code])
-        return list(map(tuple, written))
+        return list(map(tuple, cells.by_row()))
 
-    def grown(self, other: FittedAttribute, *, start: int) -> FittedAttribute:
+    def grown(self, other: FittedAttribute) -> FittedAttribute:
         """Return the attribute with the values of another fit as ids after its own; see `Schema.grown`."""
         slots = max(self.slots, other.slots)
         if isinstance(self.spec, Numeric):
-            return replace(self, start=start)
+            return self
         if not self.values or not other.values:
             hashing = (other.size, other.check, getattr(other.spec, "unseen", ""))
             if (self.size, self.check, self.spec.unseen) != hashing:
                 raise ConfigError(f"attribute {self.name!r} is hashed in two ways: give both the same buckets and salt")
-            return replace(self, start=start, slots=slots, counts=self.counts + other.counts)
+            return replace(self, slots=slots, counts=self.counts + other.counts)
         ids = self.values.ids(other.values[:])
         new = [value for value, known in zip(other.values, ids, strict=True) if not known]
         ids[ids == 0] = np.arange(self.size, self.size + len(new))
@@ -251,7 +231,6 @@ class FittedAttribute:
             description = description.take(np.r_[: self.size, np.zeros(len(new), dtype=np.int64)])
         return replace(
             self,
-            start=start,
             slots=slots,
             values=Vocabulary([*self.values, *new]),
             counts=counts,
@@ -266,10 +245,17 @@ class FittedAttribute:
             return hashed_ids(self.spec, cells.texts, check=self.check)
         ids = self.values.ids(cells.texts)
         if self.spec.unseen == "error" and not ids.all():
-            raise self._unseen(cells, ids, first_row)
+            value, row = cells.first(ids == 0, first_row=first_row)
+            hint = did_you_mean(value, self.values) if len(self.values) <= SEARCHABLE else ""
+            raise RowError(
+                f"attribute {self.name!r}, ",
+                row,
+                f": the value {value!r} was not seen in training{hint}: correct the row, or fit the schema with "
+                "unseen='unknown'",
+            )
         return ids
 
-    def _beyond(self, cells: Cells, first_row: int) -> npt.NDArray[np.bool_]:
+    def _beyond(self, cells: Cells, first_row: int) -> BoolArray:
         """Return whether each distinct text (n,) is a continuous number beyond those of training."""
         if not isinstance(self.spec, Number) or self.description is None:
             return np.zeros(len(cells.texts), dtype=bool)
@@ -279,16 +265,15 @@ class FittedAttribute:
         margin = 1e-6 * max(abs(lowest), abs(highest))  # levels are of single precision
         return np.asarray((numbers < lowest - margin) | (numbers > highest + margin), dtype=bool)
 
-    def _unseen(self, cells: Cells, ids: IntArray, first_row: int) -> DataError:
-        cell = int(np.argmax(ids[cells.codes] == 0))
-        value = cells.texts[cells.codes[cell]]
-        hint = did_you_mean(value, self.values) if len(self.values) <= SEARCHABLE else ""
-        return RowError(
-            f"attribute {self.name!r}, ",
-            first_row + int(cells.rows[cell]),
-            f": the value {value!r} was not seen in training{hint}: correct the row, or fit the schema with "
-            "unseen='unknown'",
-        )
+
+def _counts_of(cells: Cells) -> AttributeCounts:
+    return AttributeCounts(
+        rows=cells.height,
+        missing=cells.missing,
+        trimmed=cells.trimmed,
+        unread=sum(cells.unread.values()),
+        below_empty=cells.below_empty,
+    )
 
 
 def counts_of_rows(counts: IntArray, ids: IntArray) -> IntArray:
@@ -317,18 +302,16 @@ def read_cells(spec: Kind, column: pa.Array, *, missing: frozenset[str], first_r
     return cells.map(spec.value_of, column=spec.column, first_row=first_row)
 
 
-def numbers_of(cells: Cells, *, column: str, first_row: int) -> npt.NDArray[np.float64]:
+def numbers_of(cells: Cells, *, column: str, first_row: int) -> DoubleArray:
     """Read the distinct texts of a column as finite numbers, float64 of shape (len(texts),).
 
     Raises:
         DataError: naming row and value of the first text that is not a finite number.
     """
     numbers = np.array(list(map(number_of, cells.texts)), dtype=np.float64)  # NaN for None
-    bad = np.isnan(numbers)
-    if bad.any():
-        cell = int(np.argmax(bad[cells.codes]))
-        text = cells.texts[cells.codes[cell]]
-        raise NoNumberError(column, first_row + int(cells.rows[cell]), text)
+    if (bad := np.isnan(numbers)).any():
+        text, row = cells.first(bad, first_row=first_row)
+        raise NoNumberError(column, row, text)
     return numbers
 
 
@@ -373,12 +356,9 @@ class AttributeFitter:
 
     def __init__(self, spec: Kind, *, missing: frozenset[str], described: Iterable[str] = ()) -> None:
         self._spec = spec
-        self._described = dict.fromkeys(described, 0)
+        self._described = tuple(described)
         self._missing = missing
-        self._rows = 0
-        self._empty = 0
-        self._trimmed = 0
-        self._below_empty = 0
+        self._counts = AttributeCounts()
         self._words: Counter[str] = Counter()
         self._unread: Counter[str] = Counter()
         self._widest = 1
@@ -388,10 +368,7 @@ class AttributeFitter:
     def add(self, column: pa.Array, *, first_row: int) -> None:
         """Count the values of one batch; a DataError names the row of a value that does not fit the kind."""
         cells = read_cells(self._spec, column, missing=self._missing, first_row=first_row)
-        self._rows += cells.height
-        self._empty += cells.missing
-        self._trimmed += cells.trimmed
-        self._below_empty += cells.below_empty
+        self._counts += _counts_of(cells)
         self._words.update(cells.words)
         self._unread.update(cells.unread)
         if not len(cells.codes):
@@ -408,60 +385,56 @@ class AttributeFitter:
     @property
     def has_values(self) -> bool:
         """Whether any row had a value."""
-        return self._empty < self._rows
+        return self._counts.missing < self._counts.rows
 
-    def finish(self, *, start: int) -> tuple[FittedAttribute, AttributeFit]:
-        """Number the values; `start` is the attribute's first slot. A DataError if there is none."""
+    def finish(self) -> tuple[FittedAttribute, AttributeFit]:
+        """Number the values. A DataError if there is none."""
         if not self.has_values:
             words = missing_words(self._words) or unread_words(self._unread)
             raise DataError(
-                f"attribute {self._spec.name!r} has no value in any of the {self._rows} training rows"
+                f"attribute {self._spec.name!r} has no value in any of the {self._counts.rows} training rows"
                 f"{words and f' ({words})'}: leave it out, or check the column and the list of missing values"
             )
         if isinstance(self._spec, Numeric):
-            return self._binned(self._spec, start)
+            return self._binned(self._spec)
         if isinstance(self._spec, MultiLabel) and self._spec.separator is not None:
             cure = f"leave the separator out ({as_attribute('multi_label', self._spec.name)})"
             refuse_split_lists(self._values, what=f"attribute {self._spec.name!r}: the cells", cure=cure)
         if self._spec.unseen == "hash":
-            return self._hashed(self._spec, start)
-        return self._listed(self._spec, start)
+            return self._hashed(self._spec)
+        return self._listed(self._spec)
 
-    def _listed(self, spec: Categorical | MultiLabel, start: int) -> tuple[FittedAttribute, AttributeFit]:
-        frequent = [(value, times) for value, times in self._values.items() if times >= spec.min_count]
-        ordered = sorted(frequent, key=lambda pair: (-pair[1], pair[0]))[: spec.max_values]
-        if self._described:
-            chosen = self._described | {value: self._values[value] for value in self._described} | dict(ordered)
-            ordered = sorted(chosen.items(), key=lambda pair: (-pair[1], pair[0]))
-        if not ordered:
+    def _listed(self, spec: Categorical | MultiLabel) -> tuple[FittedAttribute, AttributeFit]:
+        frequent = {value: times for value, times in self._values.items() if times >= spec.min_count}
+        kept = dict(_by_frequency(frequent)[: spec.max_values])
+        kept = dict(_by_frequency({value: self._values[value] for value in (*self._described, *kept)}))
+        if not kept:
             raise DataError(
                 f"attribute {spec.name!r}: none of its {len(self._values)} values is in {spec.min_count} training "
                 "rows: lower min_count"
             )
-        left_out = self._values.total() - sum(times for _, times in ordered)
-        counts = [self._empty + left_out, *(times for _, times in ordered)]
-        kept = dict(ordered)
+        left_out = self._values.total() - sum(kept.values())
         rare = sum(times < spec.min_count and value not in kept for value, times in self._values.items())
         found = sum(times > 0 for times in kept.values())
         fit = self._report(
             found=len(self._values),
-            kept=len(ordered),
+            kept=len(kept),
             rare=rare,
             beyond_cap=len(self._values) - found - rare,
             left_out_cells=left_out,
             notes=level_notes(spec.name, self._values) if isinstance(spec, Hierarchy) else (),
         )
-        return self._fitted(spec, start, tuple(value for value, _ in ordered), counts), fit
+        return self._fitted(spec, tuple(kept), [self._counts.missing + left_out, *kept.values()]), fit
 
-    def _hashed(self, spec: Categorical | MultiLabel, start: int) -> tuple[FittedAttribute, AttributeFit]:
+    def _hashed(self, spec: Categorical | MultiLabel) -> tuple[FittedAttribute, AttributeFit]:
         ids = hashed_ids(spec, list(self._values), check=None)
         counts = np.bincount(ids, weights=list(self._values.values()), minlength=spec.buckets + 1).astype(np.int64)
-        counts[0] = self._empty
+        counts[0] = self._counts.missing
         shared = int((np.bincount(ids)[ids] > 1).sum())
         fit = self._report(found=len(self._values), kept=int(np.count_nonzero(counts[1:])), shared=shared)
-        return self._fitted(spec, start, (), counts.tolist()), fit
+        return self._fitted(spec, (), counts.tolist()), fit
 
-    def _binned(self, spec: Numeric, start: int) -> tuple[FittedAttribute, AttributeFit]:
+    def _binned(self, spec: Numeric) -> tuple[FittedAttribute, AttributeFit]:
         numbers = np.array(sorted(self._numbers))
         times = np.array([self._numbers[number] for number in numbers.tolist()])
         edges, description = quantile_edges(numbers, times, bins=spec.bins), None
@@ -469,15 +442,13 @@ class AttributeFitter:
             edges, description = self._levels(spec, numbers, times)
         bins = np.searchsorted(edges, numbers, side="right") + 1
         counts = np.bincount(bins, weights=times, minlength=len(edges) + 2).astype(np.int64)
-        counts[0] = self._empty
+        counts[0] = self._counts.missing
         unit = "levels on their scale" if isinstance(spec, Number) else "bins"
         fit = self._report(found=len(numbers), kept=len(edges) + 1, unit=unit)
-        fitted = self._fitted(spec, start, bin_names(edges.tolist()), counts.tolist(), tuple(edges.tolist()))
+        fitted = self._fitted(spec, bin_names(edges.tolist()), counts.tolist(), tuple(edges.tolist()))
         return replace(fitted, description=description), fit
 
-    def _levels(
-        self, spec: Number, numbers: npt.NDArray[np.float64], times: npt.NDArray[np.int64]
-    ) -> tuple[npt.NDArray[np.float64], ValueDescriptions]:
+    def _levels(self, spec: Number, numbers: DoubleArray, times: IntArray) -> tuple[DoubleArray, ValueDescriptions]:
         """Return the bounds between the levels of a continuous number, and the levels, standardised."""
         largest = np.abs(numbers).max()
         if largest > LARGEST_NUMBER:
@@ -495,30 +466,33 @@ class AttributeFitter:
         return (levels[1:] + levels[:-1]) / 2, ValueDescriptions(fields=(known,), features=features, own_vectors=False)
 
     def _fitted(
-        self, spec: Kind, start: int, values: tuple[str, ...], counts: list[int], edges: tuple[float, ...] = ()
+        self, spec: Kind, values: tuple[str, ...], counts: list[int], edges: tuple[float, ...] = ()
     ) -> FittedAttribute:
         slots = min(self._widest, spec.max_per_row) if isinstance(spec, MultiLabel) else 1
         check = None if isinstance(spec, Numeric) else salt_check(spec)
         array = np.array(counts, dtype=np.int64)
         return FittedAttribute(
-            spec=spec, start=start, slots=slots, values=Vocabulary(values), counts=array, edges=edges, check=check
+            spec=spec, slots=slots, values=Vocabulary(values), counts=array, edges=edges, check=check
         )
 
     def _report(self, **counts: Any) -> AttributeFit:
         return AttributeFit(
-            rows=self._rows,
-            missing=self._empty,
-            trimmed=self._trimmed,
-            below_empty=self._below_empty,
+            rows=self._counts.rows,
+            missing=self._counts.missing,
+            trimmed=self._counts.trimmed,
+            below_empty=self._counts.below_empty,
             words=self._words,
             unread=self._unread,
             **counts,
         )
 
 
-def number_levels(
-    numbers: npt.NDArray[np.float64], times: npt.NDArray[np.int64], *, count: int
-) -> npt.NDArray[np.float64]:
+def _by_frequency(counts: Mapping[str, int]) -> list[tuple[str, int]]:
+    """Return texts with their numbers, the most frequent first."""
+    return sorted(counts.items(), key=lambda pair: (-pair[1], pair[0]))
+
+
+def number_levels(numbers: DoubleArray, times: IntArray, *, count: int) -> DoubleArray:
     """Choose the levels to which continuous numbers are rounded, ascending.
 
     Half of them are the means of quantile bins, the others lie evenly between the smallest number and the largest.
@@ -537,9 +511,7 @@ def number_levels(
     return np.asarray(levels[np.append(True, apart)], dtype=np.float64)
 
 
-def quantile_edges(
-    numbers: npt.NDArray[np.float64], times: npt.NDArray[np.int64], *, bins: int
-) -> npt.NDArray[np.float64]:
+def quantile_edges(numbers: DoubleArray, times: IntArray, *, bins: int) -> DoubleArray:
     """Choose the lower bounds of all bins but the first; each is a training number, so that no bin is empty.
 
     Args:

@@ -16,11 +16,11 @@ from typing import Any, NamedTuple, TypeAlias
 
 import datasets
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from attribune.core.arrays import BoolArray, IntArray
 from attribune.core.door import as_attribute
 from attribune.core.wording import closest, did_you_mean, shortened
 from attribune.errors import DataError, RowError
@@ -42,8 +42,11 @@ __all__ = [
     "column_names",
     "distinct",
     "distinct_pairs",
+    "float_of",
+    "is_list",
     "json_value",
     "list_cells",
+    "literal",
     "missing_column",
     "number_of",
     "other_spellings",
@@ -100,6 +103,19 @@ def json_value(text: str, **options: Any) -> Any:
         return None
 
 
+def literal(text: str) -> Any:
+    """Return the list or object that a text spells in JSON or Python.
+
+    Raises:
+        ValueError, SyntaxError, RecursionError, MemoryError: for any other text.
+    """
+    if (found := json_value(text)) is not None:
+        return found
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # "\d" inside a quoted value
+        return ast.literal_eval(text.strip())
+
+
 def number_of(text: str) -> float | None:
     """Return a text as a finite number, or None if it is not one; ``1_000`` is a name."""
     try:
@@ -107,6 +123,14 @@ def number_of(text: str) -> float | None:
     except ValueError:
         return None
     return number if math.isfinite(number) and "_" not in text else None
+
+
+def float_of(value: Any) -> float:
+    """Return a value as a number, which may be infinite; NaN for what is none."""
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        return math.nan
 
 
 def as_written(value: object) -> str:
@@ -205,12 +229,11 @@ def distinct(array: pa.Array, *, missing: frozenset[str], column: str, rows: np.
     Raises:
         DataError: naming column and row of a value that is not one value.
     """
-    if pa.types.is_null(array.type):
+    is_nested = pa.types.is_nested(array.type)
+    if array.null_count == len(array) and (is_nested or pa.types.is_null(array.type)):
         return Distinct(np.full(len(array), -1, dtype=np.int64), [], np.zeros(0, dtype=bool))
-    if pa.types.is_nested(array.type):
-        index = next((i for i, cell in enumerate(array) if cell.is_valid), None)
-        if index is None:
-            return Distinct(np.full(len(array), -1, dtype=np.int64), [], np.zeros(0, dtype=bool))
+    if is_nested:
+        index = int(np.argmax(array.is_valid()))
         raise RowError(
             f"column {column!r}, ",
             rows[index],
@@ -432,8 +455,8 @@ class Cells(NamedTuple):
     """
 
     height: int
-    rows: npt.NDArray[np.int64]
-    codes: npt.NDArray[np.int64]
+    rows: IntArray
+    codes: IntArray
     texts: list[str]
     trimmed: int
     words: Mapping[str, int] = {}
@@ -444,6 +467,18 @@ class Cells(NamedTuple):
     def missing(self) -> int:
         """Number of rows without a value."""
         return self.height - len(np.unique(self.rows))
+
+    def by_row(self, chosen: BoolArray | slice = slice(None)) -> list[list[str]]:
+        """Return the texts of each row, or those of some cells."""
+        texts: list[list[str]] = [[] for _ in range(self.height)]
+        for row, code in zip(self.rows[chosen], self.codes[chosen], strict=True):
+            texts[row].append(self.texts[code])
+        return texts
+
+    def first(self, chosen: BoolArray, *, first_row: int) -> tuple[str, int]:
+        """Return the first of some distinct texts (len(texts),) that stands in a cell, and the number of its row."""
+        cell = int(np.argmax(chosen[self.codes]))
+        return self.texts[self.codes[cell]], first_row + int(self.rows[cell])
 
     def map(self, value_of: Callable[[str], str | None], *, column: str, first_row: int) -> Cells:
         """Replace texts by the values that they mean; a value that a row has twice counts once."""
@@ -477,7 +512,7 @@ def list_cells(
     A value that a row has twice counts once; lists of lists are refused.
     """
     lists = array
-    if not _is_list(array.type):
+    if not is_list(array.type):
         lists = _lists_of_text(array, separator=separator, missing=missing, column=column, first_row=first_row)
     rows = pc.list_parent_indices(lists).to_numpy(zero_copy_only=False).astype(np.int64)
     flat = pc.list_flatten(lists)
@@ -508,7 +543,7 @@ def path_cells(array: pa.Array, *, missing: frozenset[str], column: str, first_r
 
     A path ends where a level is empty or means missing. A cell may also be a list of paths.
     """
-    if _is_list(array.type):
+    if is_list(array.type):
         cells = list_cells(array, separator=None, missing=missing, column=column, first_row=first_row)
     else:
         cells = single_cells(array, missing=missing, column=column, first_row=first_row)
@@ -523,22 +558,18 @@ def path_cells(array: pa.Array, *, missing: frozenset[str], column: str, first_r
         if rest and rest[0] is not None:
             words[rest[0]] += times[code]
         is_broken[code] = any(level is not None and level not in missing for level in rest)
-        paths = accumulate(known, f"{{}}{PATH}{{}}".format)
-        paths_of_texts.append([index.setdefault(path, len(index)) for path in paths])
-    lengths = np.array([len(paths) for paths in paths_of_texts], dtype=np.int64)
-    starts = np.cumsum(lengths) - lengths
-    depths = lengths[cells.codes]
-    places = np.arange(depths.sum()) - np.repeat(np.cumsum(depths) - depths, depths)
-    codes = np.array([code for paths in paths_of_texts for code in paths], dtype=np.int64)
-    chosen = codes[np.repeat(starts[cells.codes], depths) + places]
-    rows, chosen = distinct_pairs(np.repeat(cells.rows, depths), chosen)
+        upward = accumulate(known, f"{{}}{PATH}{{}}".format)
+        paths_of_texts.append([index.setdefault(path, len(index)) for path in upward])
+    paths = pa.array(paths_of_texts, pa.list_(pa.int64())).take(pa.array(cells.codes))
+    parents = pc.list_parent_indices(paths).to_numpy()
+    rows, codes = distinct_pairs(cells.rows[parents], pc.list_flatten(paths).to_numpy())
     return cells._replace(
-        rows=rows, codes=chosen, texts=list(index), words=words, below_empty=int(is_broken[cells.codes].sum())
+        rows=rows, codes=codes, texts=list(index), words=words, below_empty=int(is_broken[cells.codes].sum())
     )
 
 
 def _cells(
-    flat: pa.Array, rows: npt.NDArray[np.int64], count: int, *, missing: frozenset[str], column: str, first_row: int
+    flat: pa.Array, rows: IntArray, count: int, *, missing: frozenset[str], column: str, first_row: int
 ) -> Cells:
     column_values = distinct(flat, missing=missing, column=column, rows=rows + first_row)
     index: dict[str, int] = {}
@@ -553,16 +584,15 @@ def _cells(
     return Cells(count, rows[valid], codes[valid], list(index), int((padded & valid).sum()), words)
 
 
-def distinct_pairs(
-    rows: npt.NDArray[np.int64], codes: npt.NDArray[np.int64]
-) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+def distinct_pairs(rows: IntArray, codes: IntArray) -> tuple[IntArray, IntArray]:
     """Drop repeated pairs (row, code); the order stays."""
     key = rows * (int(codes.max(initial=0)) + 1) + codes
     first = np.sort(np.unique(key, return_index=True)[1])
     return rows[first], codes[first]
 
 
-def _is_list(kind: pa.DataType) -> bool:
+def is_list(kind: pa.DataType) -> bool:
+    """Whether the cells of a column of this type are lists."""
     return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind))
 
 
@@ -597,7 +627,7 @@ def _parsed(text: str, *, column: str, row: int) -> list[str | None]:
             f"give the separator, {as_attribute('multi_label', column, separator)}",
         )
     try:
-        return [canonical(part) for part in _literal(text)]
+        return [canonical(part) for part in literal(text)]
     except (ValueError, SyntaxError, RecursionError, MemoryError) as error:
         raise RowError(
             f"column {column!r}, ",
@@ -605,13 +635,3 @@ def _parsed(text: str, *, column: str, row: int) -> list[str | None]:
             f": {shortened(text, 60)!r} looks like a list but cannot be read as one: correct the row, or give a "
             "separator",
         ) from error
-
-
-def _literal(text: str) -> list[object]:
-    try:
-        parsed = json.loads(text)
-    except ValueError:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", SyntaxWarning)  # "\d" inside a quoted value
-            parsed = ast.literal_eval(text)
-    return list(parsed)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from attribune.errors import DataError
 from attribune.schema.columns import Table, column_batches, single_cells, words_of_none
@@ -20,17 +21,14 @@ def with_parts(kinds: Sequence[Kind], table: Table, *, missing: frozenset[str]) 
         ConfigError: for dates that are not recognised, or that can be read in two ways; for a part that is called like
             another attribute.
     """
-    dates = {spec.name: list(_texts(spec.name, table, missing)) for spec in kinds if isinstance(spec, Date)}
-    if not dates:
-        return list(kinds)
     fitted: list[Kind] = []
     for spec in kinds:
-        fitted += _parts(spec, dates[spec.name]) if isinstance(spec, Date) else [spec]
+        fitted += _parts(spec, _texts(spec.name, table, missing)) if isinstance(spec, Date) else [spec]
     checked_names(fitted)
     return fitted
 
 
-def _texts(column: str, table: Table, missing: frozenset[str]) -> dict[str, None]:
+def _texts(column: str, table: Table, missing: frozenset[str]) -> list[str]:
     """Return the distinct texts of a column that are values."""
     found: dict[str, None] = {}
     missing = frozenset(words_of_none(tuple(missing), of_numbers=True))
@@ -39,7 +37,7 @@ def _texts(column: str, table: Table, missing: frozenset[str]) -> dict[str, None
         found |= dict.fromkeys(cells.texts)
     if not found:
         raise DataError(f"attribute {column!r} has no date in any training row: leave it out, or check the column")
-    return found
+    return list(found)
 
 
 def _parts(spec: Date, texts: Sequence[str]) -> list[Kind]:
@@ -56,15 +54,6 @@ def _parts(spec: Date, texts: Sequence[str]) -> list[Kind]:
                 for wave in ("sine", "cosine")
             ]
         else:
-            fitted.append(
-                DatePart(
-                    name,
-                    of=spec.name,
-                    part=part,
-                    date_format=date_format,
-                    min_count=spec.min_count,
-                    max_values=spec.max_values,
-                    unseen=spec.unseen,
-                )
-            )
+            settings: dict[str, Any] = {one: getattr(spec, one) for one in ("min_count", "max_values", "unseen")}
+            fitted.append(DatePart(name, of=spec.name, part=part, date_format=date_format, **settings))
     return fitted

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import KW_ONLY, asdict, dataclass, field, replace
 from typing import Any, ClassVar, Self, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
-from attribune.core.arrays import FloatArray
+from attribune.core.arrays import FloatArray, IntArray
 from attribune.core.config import checked_dataclass
 from attribune.core.hashing import checksum
 from attribune.errors import ConfigError, DataError
@@ -105,7 +103,8 @@ def infer_field(name: str, values: Any, *, missing: frozenset[str]) -> Field | N
     if all(number_of(text) is not None for text in cells.texts):
         return Number(name)
     if all(text.startswith("[") and text.endswith("]") for text in cells.texts):
-        return Vector(name) if all(map(_lists_numbers, cells.texts)) else MultiLabel(name)
+        parts = [part.strip() for text in cells.texts for part in text[1:-1].split(",")]
+        return Vector(name) if all(number_of(part) is not None for part in parts) else MultiLabel(name)
     return _infer_words(name, cells)
 
 
@@ -119,11 +118,6 @@ def _infer_words(name: str, cells: Cells) -> Field | None:
 def holds_numbers(kind: pa.DataType) -> bool:
     """Whether a type of Arrow is one of numbers."""
     return bool(pa.types.is_floating(kind) or pa.types.is_integer(kind))
-
-
-def _lists_numbers(text: str) -> bool:
-    parts: Sequence[str] = text[1:-1].split(",")
-    return all(number_of(part.strip()) is not None for part in parts)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -165,7 +159,7 @@ class ValueDescriptions:
     features: FloatArray
     own_vectors: bool = True
 
-    def take(self, ids: npt.NDArray[np.int64], features: FloatArray | None = None) -> Self:
+    def take(self, ids: IntArray, features: FloatArray | None = None) -> Self:
         """Return the descriptions of some ids, in another order; the last ones may have other features."""
         taken = self.features[ids]
         if features is not None:

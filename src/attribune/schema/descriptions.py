@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from attribune.core.arrays import FloatArray
+from attribune.core.arrays import BoolArray, DoubleArray, FloatArray, IntArray
 from attribune.core.wording import shortened
 from attribune.errors import ConfigError, DataError, RowError
 from attribune.schema.attributes import LARGEST_NUMBER, AttributeFitter, FittedAttribute, numbers_of
@@ -21,6 +19,7 @@ from attribune.schema.columns import (
     canonical,
     column_batches,
     column_names,
+    float_of,
     require_columns,
     single_cells,
     whole_columns,
@@ -68,6 +67,10 @@ class ValueTable:
     encoder: str | None = None
     revision: str | None = None
     source: str = "the table of values"
+
+    def column(self, name: str) -> pa.Array:
+        """Return the cells of a column."""
+        return whole_columns(self.table, [name])[name]
 
     def described(self, spec: Kind, *, missing: frozenset[str]) -> list[str]:
         """Return the values that are described, of an attribute of some kind; see `fit_descriptions`."""
@@ -125,7 +128,7 @@ def describe(
         return keys, np.concatenate(blocks, axis=1)
 
 
-def _read_values(values: ValueTable, spec: Kind, *, missing: frozenset[str]) -> tuple[list[str], npt.NDArray[np.int64]]:
+def _read_values(values: ValueTable, spec: Kind, *, missing: frozenset[str]) -> tuple[list[str], IntArray]:
     """Read the values that a table describes, and the row of each, from 0; rows without a value are passed over.
 
     Raises:
@@ -162,62 +165,45 @@ def _named(values: ValueTable) -> Iterator[None]:
 
 def _specs(values: ValueTable, missing: frozenset[str]) -> tuple[tuple[Field, ...], list[str]]:
     """Return the columns that are read, and notes of those that are not."""
-    names = column_names(values.table)
-    if values.fields:
-        require_columns(names, [spec.name for spec in values.fields], source=values.source)
-        given = [spec.name for spec in values.fields]
+    names, given = column_names(values.table), [spec.name for spec in values.fields]
+    if given:
+        require_columns(names, given, source=values.source)
         if twice := sorted({name for name in given if given.count(name) > 1}):
             raise ConfigError(f"column {', '.join(twice)} is named twice: name every column once")
         return values.fields, []
-    specs, passed = [], []
-    for name in names:
-        if name == values.key:
-            continue
-        column = _column(values.table, name)
-        spec = infer_field(name, column, missing=missing)
-        if spec is None:
-            passed.append(name)
-        else:
-            specs.append(spec)
+    inferred = {name: infer_field(name, values.column(name), missing=missing) for name in names if name != values.key}
+    specs = [spec for spec in inferred.values() if spec is not None]
+    passed = [name for name, spec in inferred.items() if spec is None]
     if not specs:
         raise DataError(
             f"{values.source} has no column beside {values.key!r} that describes its values: add one, or name the "
             "columns and their kinds"
         )
-    if not passed:
-        return tuple(specs), []
-    return tuple(specs), [
+    note = (
         f"{values.source}: column {', '.join(map(repr, passed))} is not read, as it is empty or has a word of its own "
         "for nearly every value: name it with its kind if it says something"
-    ]
-
-
-def _column(table: Table, name: str) -> pa.Array:
-    return whole_columns(table, [name])[name]
+    )
+    return tuple(specs), [note] if passed else []
 
 
 def _fit_field(
-    spec: Field,
-    values: ValueTable,
-    rows: npt.NDArray[np.int64],
-    trained: npt.NDArray[np.int64],
-    missing: frozenset[str],
+    spec: Field, values: ValueTable, rows: IntArray, trained: IntArray, missing: frozenset[str]
 ) -> tuple[FittedField, FloatArray]:
     """Fit a column on the rows of training values; returns it, and the features of all rows."""
     if isinstance(spec, Text) and spec.encoder is None:
         spec = replace(spec, encoder=values.encoder, revision=values.revision)
-    column = _column(values.table, spec.name)
     if isinstance(spec, Categorical | MultiLabel):
+        column = values.column(spec.name)
         fitter = AttributeFitter(spec, missing=missing)
         fitter.add(column, first_row=1)  # every row, for its number in messages
         fitter = AttributeFitter(spec, missing=missing)
         fitter.add(column.take(pa.array(trained)), first_row=1)
         if not fitter.has_values:
             raise _empty(spec, values)
-        attribute, _ = fitter.finish(start=0)
+        attribute, _ = fitter.finish()
         one = FittedField(spec=spec, categories=attribute.values, slots=attribute.slots)
         return one, _encode(one, values, rows, missing)
-    figures, there = _figures(spec, values, column, missing)
+    figures, there = _figures(spec, values, missing)
     seen = figures[trained[there[trained]]]
     if not len(seen):
         raise _empty(spec, values)
@@ -241,14 +227,13 @@ def _empty(spec: Field, values: ValueTable) -> DataError:
     )
 
 
-def _encode(one: FittedField, values: ValueTable, rows: npt.NDArray[np.int64], missing: frozenset[str]) -> FloatArray:
+def _encode(one: FittedField, values: ValueTable, rows: IntArray, missing: frozenset[str]) -> FloatArray:
     """Return the features (n, width) of some rows of a table."""
-    column = _column(values.table, one.spec.name)
     if isinstance(one.spec, Categorical | MultiLabel):
         counts = np.ones(len(one.categories) + 1, np.int64)
-        read = FittedAttribute(spec=one.spec, start=0, slots=one.slots, values=one.categories, counts=counts)
-        return read.encode(column, missing=missing)[0][rows].astype(np.float32)
-    figures, there = _figures(one.spec, values, column, missing)
+        read = FittedAttribute(spec=one.spec, slots=one.slots, values=one.categories, counts=counts)
+        return read.encode(values.column(one.spec.name), missing=missing)[0][rows].astype(np.float32)
+    figures, there = _figures(one.spec, values, missing)
     if figures.shape[1] != len(one.mean):
         raise DataError(
             f"{values.source}: column {one.spec.name!r} has vectors of {figures.shape[1]} numbers, but those of the "
@@ -257,18 +242,16 @@ def _encode(one: FittedField, values: ValueTable, rows: npt.NDArray[np.int64], m
     return _standardised(one, figures, there)[rows]
 
 
-def _standardised(one: FittedField, figures: npt.NDArray[np.float64], there: npt.NDArray[np.bool_]) -> FloatArray:
+def _standardised(one: FittedField, figures: DoubleArray, there: BoolArray) -> FloatArray:
     scaled = ((figures - one.mean) / one.scale).clip(-_LARGEST, _LARGEST)
     return np.concatenate([np.where(there[:, None], scaled, 0), there[:, None]], axis=1).astype(np.float32)
 
 
-def _figures(
-    spec: Field, values: ValueTable, column: pa.Array, missing: frozenset[str]
-) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.bool_]]:
+def _figures(spec: Field, values: ValueTable, missing: frozenset[str]) -> tuple[DoubleArray, BoolArray]:
     """Return the figures (n, d) of all rows, 0 where there are none, and where there are some."""
     if isinstance(spec, Vector):
-        return _vectors(spec, values, column, missing)
-    cells = single_cells(column, missing=missing, column=spec.name, first_row=1)
+        return _vectors(spec, values, missing)
+    cells = single_cells(values.column(spec.name), missing=missing, column=spec.name, first_row=1)
     there = np.zeros(cells.height, dtype=bool)
     there[cells.rows] = True
     if isinstance(spec, Number):
@@ -283,56 +266,28 @@ def _figures(
     return figures, there
 
 
-def _vectors(
-    spec: Vector, values: ValueTable, column: pa.Array, missing: frozenset[str]
-) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.bool_]]:
-    if pa.types.is_nested(column.type) and not column.flatten().null_count and holds_numbers(column.type.value_type):
-        return _number_lists(spec, values, column)
+def _vectors(spec: Vector, values: ValueTable, missing: frozenset[str]) -> tuple[DoubleArray, BoolArray]:
+    """Do as `_figures` for lists of numbers."""
+    column = values.column(spec.name)
     if not pa.types.is_nested(column.type):
         column = _parsed_lists(spec, column, missing)
-    found: list[list[Any] | None] = column.to_pylist()
-    lengths = {len(vector) for vector in found if vector is not None}
+    there, flat = column.is_valid().to_numpy(zero_copy_only=False), pc.list_flatten(column)
+    lengths = np.unique(pc.list_value_length(column).drop_null().to_numpy(zero_copy_only=False)).tolist()
     if len(lengths) != 1:
-        raise _uneven(spec, values, sorted(lengths))
-    figures, there = np.zeros((len(found), lengths.pop())), np.zeros(len(found), dtype=bool)
-    for row, vector in enumerate(found):
-        if vector is None:
-            continue
-        there[row] = True
-        try:
-            figures[row] = [float("nan") if number is None else float(number) for number in vector]
-        except (TypeError, ValueError):
-            figures[row] = np.nan
-        if not np.isfinite(figures[row]).all():
-            raise _not_finite(spec, values, row, vector)
-    return figures, there
-
-
-def _number_lists(
-    spec: Vector, values: ValueTable, column: pa.Array
-) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.bool_]]:
-    """Do as `_vectors`, without an object for each number."""
-    there = column.is_valid().to_numpy(zero_copy_only=False)
-    lengths = np.unique(pc.list_value_length(column).drop_null().to_numpy(zero_copy_only=False))
-    if len(lengths) != 1:
-        raise _uneven(spec, values, lengths.tolist())
-    figures = np.zeros((len(column), int(lengths[0])))
-    figures[there] = pc.list_flatten(column).to_numpy(zero_copy_only=False).reshape(-1, int(lengths[0]))
+        shown = "no vector" if not lengths else f"vectors of {' and '.join(map(str, lengths[:3]))} numbers"
+        raise DataError(f"{values.source}: column {spec.name!r} has {shown}: give each value as many")
+    numbers = flat.to_numpy(zero_copy_only=False)
+    if not holds_numbers(flat.type):
+        numbers = np.array(list(map(float_of, flat.to_pylist())))
+    figures = np.zeros((len(column), lengths[0]))
+    figures[there] = numbers.reshape(there.sum(), lengths[0])
     if not (finite := np.isfinite(figures).all(axis=1)).all():
-        raise _not_finite(spec, values, int(np.argmin(finite)), figures[int(np.argmin(finite))].tolist())
+        row = int(np.argmin(finite))
+        raise DataError(
+            f"{values.source}: column {spec.name!r}, row {row + 1}: {shortened(str(column[row].as_py()), 60)} is not a "
+            "vector of finite numbers: correct it, or leave the cell empty"
+        )
     return figures, there
-
-
-def _uneven(spec: Vector, values: ValueTable, lengths: list[int]) -> DataError:
-    shown = "no vector" if not lengths else f"vectors of {' and '.join(map(str, lengths[:3]))} numbers"
-    return DataError(f"{values.source}: column {spec.name!r} has {shown}: give each value as many")
-
-
-def _not_finite(spec: Vector, values: ValueTable, row: int, vector: Any) -> DataError:
-    return DataError(
-        f"{values.source}: column {spec.name!r}, row {row + 1}: {shortened(str(vector), 60)} is not a vector of finite "
-        "numbers: correct it, or leave the cell empty"
-    )
 
 
 def _parsed_lists(spec: Vector, column: pa.Array, missing: frozenset[str]) -> pa.Array:

@@ -8,9 +8,9 @@ from dataclasses import KW_ONLY, asdict, fields
 from typing import Annotated, Any, ClassVar, Literal, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 from pydantic import BeforeValidator, ValidationInfo
 
+from attribune.core.arrays import IntArray
 from attribune.core.config import checked_dataclass
 from attribune.core.hashing import text_digest, text_number
 from attribune.errors import ConfigError
@@ -462,17 +462,14 @@ def as_kinds(attributes: Sequence[Kind | str] | Kind | str) -> list[Kind]:
 
 def checked_missing(missing: Sequence[str]) -> tuple[str, ...]:
     """Return the texts that mean no value; ConfigError for anything but a list of texts."""
-    if (
-        isinstance(missing, str)
-        or not isinstance(missing, Sequence)
-        or not all(isinstance(text, str) for text in missing)
-    ):
+    is_list = isinstance(missing, Sequence) and not isinstance(missing, str)
+    if not is_list or not all(isinstance(text, str) for text in missing):
         raise ConfigError(f"missing={missing!r} must be a list of texts that mean no value, such as ['', 'n/a']")
     return tuple(missing)
 
 
-def checked_names(attributes: Sequence[Kind]) -> list[str]:
-    """Return the names of attributes; ConfigError for what is none, or a name given twice."""
+def checked_names(attributes: Sequence[Kind]) -> None:
+    """Check attributes; ConfigError for what is none, or a name given twice."""
     for spec in attributes:
         if not isinstance(spec, Kind):
             raise ConfigError(
@@ -488,7 +485,6 @@ def checked_names(attributes: Sequence[Kind]) -> list[str]:
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
         raise ConfigError(f"attribute {twice!r} is given twice: name each column once")
-    return names
 
 
 def nested_columns(attributes: Iterable[Kind]) -> dict[str, tuple[str, ...]]:
@@ -496,7 +492,7 @@ def nested_columns(attributes: Iterable[Kind]) -> dict[str, tuple[str, ...]]:
     return {spec.name: spec.columns for spec in attributes if isinstance(spec, Hierarchy)}
 
 
-def hashed_ids(spec: Categorical | MultiLabel, texts: Sequence[str], *, check: str | None) -> npt.NDArray[np.int64]:
+def hashed_ids(spec: Categorical | MultiLabel, texts: Sequence[str], *, check: str | None) -> IntArray:
     """Hash each text to 1..buckets, the same on every machine.
 
     Raises:

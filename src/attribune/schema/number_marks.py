@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Literal
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -15,6 +16,7 @@ __all__ = ["MarkedNumbers", "comma_columns", "has_thousands", "marked_columns", 
 
 _BETWEEN_THOUSANDS = r"[.' \x{00a0}\x{202f}]"
 _NUMBER = rf"^\s*[+-]?(\d{{1,3}}({_BETWEEN_THOUSANDS}\d{{3}})+|\d+)?(,\d+)?\s*$"
+_PLAIN = r"^\s*[+-]?(\d+\.?\d*|\.\d+)\s*$"
 _SMALL = r"^\s*[+-]?\d{1,3}\s*$"  # a number without thousands
 _NO_VALUE = pa.array(sorted({*MISSING, *NO_NUMBER}), pa.string())
 _FEWEST = 5  # numbers with a point before three digits, which are rarely all fractions
@@ -30,52 +32,48 @@ def has_thousands(text: str) -> bool:
     return re.match(_thousands(","), text) is not None
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass
 class MarkedNumbers:
     """What the numbers of a column, all of them texts, say of a comma or point in them.
 
-    Args:
+    Attributes:
+        mark: the comma or point.
         example: the first number with the mark.
-        may_be_thousands: whether each mark stands before three digits, as between thousands.
-        are_thousands: whether there are also numbers below 1000 without it, or with several: numbers with decimals
-            have not always three or none.
-        has_several: marks in one number.
+        count: numbers with it, and `several` those that have more than one.
+        small: whole numbers below 1000, and `others` larger ones and fractions that do not have it between thousands.
     """
 
-    example: str
-    may_be_thousands: bool
-    are_thousands: bool
-    has_several: bool
-
-
-@dataclass
-class _Counts:
+    mark: str
     example: str = ""
     count: int = 0
-    others: int = 0
     several: int = 0
     small: int = 0
+    others: int = 0
 
-    def add(self, cells: pa.ChunkedArray, mark: str) -> bool:
+    @property
+    def thousands(self) -> Literal["no", "perhaps", "yes"]:
+        """Whether the marks are between thousands, as they are where numbers have several, or smaller ones none."""
+        if self.others:
+            return "no"
+        is_likely = self.mark == "," or self.count >= _FEWEST
+        return "yes" if is_likely and (self.several or self.small) else "perhaps"
+
+    def add(self, cells: pa.ChunkedArray) -> bool:
         """Count the cells of a batch; False where one is no number."""
         cells = cells.filter(pc.invert(pc.is_in(pc.utf8_trim_whitespace(cells), value_set=_NO_VALUE))).drop_null()
-        marked = pc.match_substring(cells, mark)
-        is_thousands = pc.match_substring_regex(cells, _thousands(mark))
+        is_thousands = pc.match_substring_regex(cells, _thousands(self.mark))
         is_small = pc.match_substring_regex(cells, _SMALL)
         rest = cells.filter(pc.invert(pc.or_(is_thousands, is_small)))
-        if not pc.all(pc.match_substring_regex(rest, _NUMBER if mark == "," else _PLAIN), min_count=0).as_py():
+        if not pc.all(pc.match_substring_regex(rest, _NUMBER if self.mark == "," else _PLAIN), min_count=0).as_py():
             return False
-        with_mark = cells.filter(marked)
+        with_mark = cells.filter(pc.match_substring(cells, self.mark))
         if len(with_mark) and not self.count:
             self.example = str(with_mark[0].as_py()).strip()
         self.count += len(with_mark)
         self.others += len(rest)
-        self.several += int(pc.sum(pc.greater(pc.count_substring(with_mark, mark), 1), min_count=0).as_py() or 0)
-        self.small += int(pc.sum(is_small, min_count=0).as_py() or 0)
+        self.several += pc.sum(pc.greater(pc.count_substring(with_mark, self.mark), 1), min_count=0).as_py()
+        self.small += pc.sum(is_small, min_count=0).as_py()
         return not (self.several and self.others)
-
-
-_PLAIN = r"^\s*[+-]?(\d+\.?\d*|\.\d+)\s*$"
 
 
 def marked_columns(batches: Iterable[pa.Table], mark: str) -> dict[str, MarkedNumbers]:
@@ -91,23 +89,14 @@ def marked_columns(batches: Iterable[pa.Table], mark: str) -> dict[str, MarkedNu
     Returns:
         What is found of each, in the order of the columns.
     """
-    found: dict[str, _Counts] | None = None
+    found: dict[str, MarkedNumbers] | None = None
     for batch in batches:
         if found is None:
-            found = {name: _Counts() for name in batch.column_names}
-        found = {name: counts for name, counts in found.items() if counts.add(batch[name], mark)}
+            found = {name: MarkedNumbers(mark) for name in batch.column_names}
+        found = {name: counts for name, counts in found.items() if counts.add(batch[name])}
         if not found:
             break
-    return {
-        name: MarkedNumbers(
-            example=one.example,
-            may_be_thousands=not one.others,
-            are_thousands=not one.others and bool(one.several or one.small) and (mark == "," or one.count >= _FEWEST),
-            has_several=bool(one.several),
-        )
-        for name, one in (found or {}).items()
-        if one.count
-    }
+    return {name: one for name, one in (found or {}).items() if one.count}
 
 
 def comma_columns(batches: Iterable[pa.Table], *, is_said: bool = False) -> dict[str, str]:
@@ -118,22 +107,16 @@ def comma_columns(batches: Iterable[pa.Table], *, is_said: bool = False) -> dict
         is_said: that commas are decimal ones, where those of a column may also be between thousands.
     """
     found = marked_columns(batches, ",")
-    known = {name: one.has_several if is_said else one.are_thousands for name, one in found.items()}
-    return {name: one.example for name, one in found.items() if not known[name]}
+    return {
+        name: one.example for name, one in found.items() if not (one.several if is_said else one.thousands == "yes")
+    }
 
 
 def with_points(table: pa.Table, columns: Mapping[str, str]) -> pa.Table:
     """Write the numbers of columns with a decimal point, and nothing between thousands."""
-    if not columns:
-        return table
-    cells = [
-        _with_point(column) if name in columns else column
-        for name, column in zip(table.column_names, table.columns, strict=True)
-    ]
-    return pa.table(cells, names=table.column_names)
-
-
-def _with_point(cells: pa.ChunkedArray) -> pa.ChunkedArray:
-    is_number = pc.match_substring_regex(cells, _NUMBER)
-    plain = pc.replace_substring(pc.replace_substring_regex(cells, _BETWEEN_THOUSANDS, ""), ",", ".")
-    return pc.if_else(is_number, plain, cells)
+    for name in columns:
+        cells = table[name]
+        is_number = pc.match_substring_regex(cells, _NUMBER)
+        plain = pc.replace_substring(pc.replace_substring_regex(cells, _BETWEEN_THOUSANDS, ""), ",", ".")
+        table = table.set_column(table.column_names.index(name), name, pc.if_else(is_number, plain, cells))
+    return table

@@ -7,8 +7,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 
 import numpy as np
-import numpy.typing as npt
 
+from attribune.core.arrays import BoolArray
 from attribune.core.wording import counted
 from attribune.findings import rows_without_text
 from attribune.schema.columns import PATH
@@ -189,7 +189,7 @@ class EncodingReport:
         """Return the report on the other attributes."""
         return replace(self, attributes={name: one for name, one in self.attributes.items() if name not in names})
 
-    def with_empty(self, empty: npt.NDArray[np.bool_], *, first_row: int) -> EncodingReport:
+    def with_empty(self, empty: BoolArray, *, first_row: int) -> EncodingReport:
         """Return the report with the rows that have no text, (rows,)."""
         first = np.flatnonzero(empty)[:FIRST_ROWS] + first_row
         return replace(self, no_text=int(empty.sum()), first_without=tuple(first.tolist()))

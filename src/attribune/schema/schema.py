@@ -10,13 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import accumulate
 from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
+from attribune.core.arrays import FloatArray, IntArray
 from attribune.core.files import read_json
 from attribune.core.wording import did_you_mean
 from attribune.errors import ConfigError, DataError, ModelFolderError
@@ -66,7 +67,8 @@ class Schema:
         missing: Sequence[str] = MISSING,
         fit_report: FitReport | None = None,
     ) -> None:
-        self.attributes = tuple(attributes)
+        starts = accumulate((one.slots for one in attributes), initial=0)
+        self.attributes = tuple(replace(one, start=start) for one, start in zip(attributes, starts, strict=False))
         self.missing = tuple(missing)
         self.fit_report = fit_report
         self.slots = sum(attribute.slots for attribute in self.attributes)
@@ -120,7 +122,7 @@ class Schema:
         fitted: list[FittedAttribute] = []
         fits: dict[str, AttributeFit] = {}
         for name, fitter in fitters.items():
-            attribute, fits[name] = fitter.finish(start=sum(done.slots for done in fitted))
+            attribute, fits[name] = fitter.finish()
             if name in values and described:
                 description, notes = fit_descriptions(values[name], attribute, missing=meaningless)
                 fits[name] = replace(fits[name], notes=[*fits[name].notes, *notes])
@@ -128,7 +130,7 @@ class Schema:
             fitted.append(attribute)
         return cls(fitted, missing=missing, fit_report=FitReport(fits))
 
-    def encode(self, table: Table, *, first_row: int = 1) -> tuple[npt.NDArray[np.int64], EncodingReport]:
+    def encode(self, table: Table, *, first_row: int = 1) -> tuple[IntArray, EncodingReport]:
         """Turn the attribute columns of a table into `attribute_ids` (rows, slots), and report what was done.
 
         Args:
@@ -153,7 +155,7 @@ class Schema:
 
     def encode_one(
         self, attribute: FittedAttribute, column: pa.Array, *, first_row: int = 1
-    ) -> tuple[npt.NDArray[np.int64], AttributeCounts]:
+    ) -> tuple[IntArray, AttributeCounts]:
         """Turn the column of one attribute into its ids (rows, slots), and count what was done; see `encode`."""
         return attribute.encode(column, missing=self._missing, first_row=first_row)
 
@@ -191,10 +193,7 @@ class Schema:
         Raises:
             ConfigError: for an attribute that the other schema lacks, or hashes in another way.
         """
-        attributes: list[FittedAttribute] = []
-        for attribute in self.attributes:
-            start = sum(done.slots for done in attributes)
-            attributes.append(attribute.grown(other[attribute.name], start=start))
+        attributes = [attribute.grown(other[attribute.name]) for attribute in self.attributes]
         return Schema(attributes, missing=self.missing, fit_report=other.fit_report)
 
     def with_descriptions(self, values: Mapping[str, ValueTable], *, known: Schema) -> Schema:
@@ -348,14 +347,14 @@ class Revision:
     """
 
     schema: Schema
-    ids: Mapping[str, npt.NDArray[np.int64]]
+    ids: Mapping[str, IntArray]
 
     @classmethod
     def adding(
         cls,
         schema: Schema,
         values: Mapping[str, Mapping[str, int]],
-        features: Mapping[str, Mapping[str, npt.NDArray[np.float32]]] | None = None,
+        features: Mapping[str, Mapping[str, FloatArray]] | None = None,
     ) -> Revision:
         """Add values, whose ids follow the old ones.
 
@@ -367,7 +366,7 @@ class Revision:
             ConfigError: for an attribute that has no list of values, or a value that it has already.
         """
 
-        def grown(attribute: FittedAttribute) -> tuple[FittedAttribute, npt.NDArray[np.int64]]:
+        def grown(attribute: FittedAttribute) -> tuple[FittedAttribute, IntArray]:
             check_listed(attribute)
             new = values[attribute.name]
             if (old := attribute.values.ids(list(new))).any():
@@ -397,7 +396,7 @@ class Revision:
             ConfigError: for an attribute that has no list of values, or a value that is not in it.
         """
 
-        def shrunk(attribute: FittedAttribute) -> tuple[FittedAttribute, npt.NDArray[np.int64]]:
+        def shrunk(attribute: FittedAttribute) -> tuple[FittedAttribute, IntArray]:
             check_listed(attribute)
             removed = attribute.values.ids(values[attribute.name])
             for value, number in zip(values[attribute.name], removed, strict=True):
@@ -414,7 +413,7 @@ class Revision:
         return cls._of(schema, {name: shrunk(schema[name]) for name in values})
 
     @classmethod
-    def _of(cls, schema: Schema, changed: Mapping[str, tuple[FittedAttribute, npt.NDArray[np.int64]]]) -> Revision:
+    def _of(cls, schema: Schema, changed: Mapping[str, tuple[FittedAttribute, IntArray]]) -> Revision:
         attributes = [changed[one.name][0] if one.name in changed else one for one in schema]
         return cls(
             schema=Schema(attributes, missing=schema.missing), ids={name: ids for name, (_, ids) in changed.items()}
@@ -466,7 +465,7 @@ def assignments_text(assignments: Mapping[str, Sequence[str]]) -> str:
     return " ".join(f"{name}={value}" for name, values in assignments.items() for value in values) or "no attributes"
 
 
-def assigned_ids(schema: Schema, assignments: Mapping[str, Sequence[str]]) -> npt.NDArray[np.int64]:
+def assigned_ids(schema: Schema, assignments: Mapping[str, Sequence[str]]) -> IntArray:
     """Return the ids (slots,) of a row that has these values and no others.
 
     Args:

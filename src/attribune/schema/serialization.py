@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
+from attribune.core.arrays import IntArray
 from attribune.core.files import read_json, replace_file, write_json
 from attribune.errors import ModelFolderError
 from attribune.schema.attributes import FittedAttribute, bin_names
@@ -54,12 +54,9 @@ def attributes_from_dict(data: Any, *, folder: Path | None = None) -> tuple[list
             f"schema version {data.get('version')!r}, but this release reads version {_VERSION}: use the release "
             "that wrote it"
         )
-    attributes: list[FittedAttribute] = []
     try:
         missing = checked_missing(data["missing"])
-        for entry in data["attributes"]:
-            start = sum(done.slots for done in attributes)
-            attributes.append(_attribute_from_dict(entry, start=start, folder=folder))
+        attributes = [_attribute_from_dict(entry, folder) for entry in data["attributes"]]
         checked_names([attribute.spec for attribute in attributes])
     except KeyError as error:
         raise ModelFolderError(f"the schema lacks {error}") from error
@@ -170,14 +167,7 @@ def _file_beside(entry: Mapping[str, Any], key: str, folder: Path | None, *, wha
         raise ValueError(f"{named} are truncated or foreign ({error})") from error
 
 
-def _values_in(entry: Mapping[str, Any], folder: Path | None) -> tuple[Vocabulary, npt.NDArray[np.int64]]:
-    """Read the values and counts of an entry from a file of their own; ValueError when it is none."""
-    with _file_beside(entry, "values_file", folder, what="its values, {},") as file:
-        values, counts = Vocabulary.read(file)
-    return values, np.concatenate([np.array(entry["counts"], dtype=np.int64), counts])
-
-
-def _attribute_from_dict(entry: Mapping[str, Any], *, start: int, folder: Path | None = None) -> FittedAttribute:
+def _attribute_from_dict(entry: Mapping[str, Any], folder: Path | None) -> FittedAttribute:
     """Build one attribute; anything wrong is a ValueError, TypeError or KeyError."""
     kinds = KINDS | PART_KINDS
     if entry["kind"] not in kinds:
@@ -185,7 +175,9 @@ def _attribute_from_dict(entry: Mapping[str, Any], *, start: int, folder: Path |
     spec = kinds[entry["kind"]](**entry["spec"])
     edges = tuple(float(edge) for edge in entry["edges"])
     if "values_file" in entry:
-        values, counts = _values_in(entry, folder)
+        with _file_beside(entry, "values_file", folder, what="its values, {},") as file:
+            values, counts = Vocabulary.read(file)
+        counts = np.concatenate([np.array(entry["counts"], dtype=np.int64), counts])
     else:
         listed = bin_names(list(edges)) if isinstance(spec, Numeric) else entry["values"]
         if not isinstance(listed, list | tuple) or not all(isinstance(value, str) and value for value in listed):
@@ -200,7 +192,6 @@ def _attribute_from_dict(entry: Mapping[str, Any], *, start: int, folder: Path |
     description = entry.get("description")
     return FittedAttribute(
         spec=spec,
-        start=start,
         slots=slots,
         values=values,
         counts=counts,
@@ -240,9 +231,7 @@ def _description_from_dict(about: Mapping[str, Any], size: int, folder: Path | N
     return ValueDescriptions(fields=tuple(fields), features=features, own_vectors=about["own_vectors"])
 
 
-def _check_parts(
-    spec: Kind, *, values: Vocabulary, counts: npt.NDArray[np.int64], edges: tuple[float, ...], size: int
-) -> None:
+def _check_parts(spec: Kind, *, values: Vocabulary, counts: IntArray, edges: tuple[float, ...], size: int) -> None:
     if counts.shape != (size,) or (counts < 0).any():
         raise ValueError(f"attribute {spec.name!r} has counts of shape {counts.shape} for {size} ids, or negative ones")
     if (twice := values.repeated()) is not None:

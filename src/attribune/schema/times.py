@@ -9,11 +9,11 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from itertools import islice
-from typing import Any, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 
+from attribune.core.arrays import Array
 from attribune.core.door import as_argument, as_attribute
 from attribune.errors import ConfigError, RowError
 from attribune.findings import Finding
@@ -55,7 +55,8 @@ _ZONE = re.compile(r" (?=[+-]\d{2}:?\d{2}$)| ?(?P<name>UTC|GMT)$")
 _SAMPLE = 200  # cells that are tried as dates
 _SECONDS, _MILLISECONDS = (1e8, 1e10), (1e11, 1e13)  # of the years 1973 to 2286
 
-DATE_FORMATS = ("iso", "day-first", "month-first")
+_ORDERS = ("day-first", "month-first")
+DATE_FORMATS = ("iso", *_ORDERS)
 """How dates may be written, beside numbers and the formats of ``strptime``."""
 _YEAR = "\u5e74"  # the sign behind a year in Chinese and Japanese, before those of month and day
 _WRITTEN = (
@@ -128,7 +129,7 @@ def check_date_format(date_format: str, *, since_1970: bool = False) -> None:
         ) from error
 
 
-def read_times(texts: Sequence[str | None], *, column: str, date_format: str | None = None) -> npt.NDArray[Any]:
+def read_times(texts: Sequence[str | None], *, column: str, date_format: str | None = None) -> Array:
     """Read times as numbers (n,): as they are, or as microseconds since 1970, in UTC where a date has no time zone.
 
     Without a format the first row tells numbers from dates. Among dates such as 3/4/2024, those whose day is above 12
@@ -138,10 +139,7 @@ def read_times(texts: Sequence[str | None], *, column: str, date_format: str | N
         RowError: naming a row whose time cannot be read, or is written in another way than those before it.
         ConfigError: for dates that can be read in two ways.
     """
-    if date_format is not None:
-        reader, kind = _reader_of(date_format)
-    else:
-        reader, kind = _found_reader(texts, column)
+    reader, kind = _found_reader(texts, column) if date_format is None else _reader_of(date_format)
     times = np.empty(len(texts), dtype=np.float64 if kind.startswith("a number") else np.int64)
     known: dict[str, float | int | None] = {}
     for row, text in enumerate(texts, start=1):
@@ -151,19 +149,14 @@ def read_times(texts: Sequence[str | None], *, column: str, date_format: str | N
         if text is None:
             raise RowError(f"column {column!r}, ", row, f" has no time: {_CURE}")
         if moment is None:
-            cure = _format_cure(texts[: row - 1])
+            cure = f"name its format with {as_argument(_SETTING, '%d/%m/%y')}, for times such as '31/05/24'"
+            if row > 1:
+                cure = f"one format reads all rows, and {texts[0]!r} is of another: write all times in one format"
             raise RowError(f"column {column!r}, ", row, f": the time {text!r} is not {kind}: {cure}; {_CURE}")
         times[row - 1] = moment
     if kind.startswith("a number"):
         _refuse_mixed_units(times, texts, column)
     return times
-
-
-def _format_cure(read: Sequence[str | None]) -> str:
-    """Return what to do about a time that cannot be read, after those that could be."""
-    if read:
-        return f"one format reads all rows, and {read[0]!r} is of another: write all times in one format"
-    return f"name its format with {as_argument(_SETTING, '%d/%m/%y')}, for times such as '31/05/24'"
 
 
 def _found_reader(texts: Sequence[str | None], column: str) -> tuple[Reader, str]:
@@ -175,15 +168,21 @@ def _found_reader(texts: Sequence[str | None], column: str) -> tuple[Reader, str
         return (_iso, _ISO_EXAMPLE) if written is None else _reader_of(written)
     order = _order_of(texts)
     if order is None:
-        raise ConfigError(
-            f"column {column!r}: dates such as {first!r} may begin with the day or the month, and no row tells which: "
-            f"give {as_argument(_SETTING, 'day-first')} or {as_argument(_SETTING, 'month-first')}"
-        )
+        raise _of_two_orders(column, first, [as_argument(_SETTING, one) for one in _ORDERS])
     return _reader_of(order)
+
+
+def _of_two_orders(column: str, example: str, cures: Sequence[str]) -> ConfigError:
+    return ConfigError(
+        f"column {column!r}: dates such as {example!r} may begin with the day or the month, and no row tells which: "
+        f"give {' or '.join(cures)}"
+    )
 
 
 def _reader_of(date_format: str) -> tuple[Reader, str]:
     """Return what reads the dates of a format, and what to call them."""
+    if date_format in _SINCE_1970:
+        return lambda text: _since_1970(text, date_format), f"a number of {date_format} since 1970"
     if date_format == "iso":
         return _iso, _ISO_EXAMPLE
     if date_format == "day-first":
@@ -213,22 +212,13 @@ def date_format_of(texts: Sequence[str], *, column: str) -> str:
     Raises:
         ConfigError: for dates that can be read in two ways, or where more than half of the texts are no dates.
     """
-    for unit, ((low, high), _) in _SINCE_1970.items():
-        if texts and all((number := number_of(text)) is not None and low <= number < high for text in texts):
+    for unit in _SINCE_1970:
+        if texts and all(_since_1970(text, unit) is not None for text in texts):
             return unit
     marked = [text for text in texts if _NUMERIC_DATE.fullmatch(text)]
-    found = "iso"
-    if 2 * len(marked) > len(texts):
-        order = _order_of(marked)
-        if order is None:
-            raise ConfigError(
-                f"column {column!r}: dates such as {marked[0]!r} may begin with the day or the month, and no row tells "
-                f"which: give {as_attribute('date', column, 'day-first')} or "
-                f"{as_attribute('date', column, 'month-first')}"
-            )
-        found = order
-    else:
-        found = _written_format(texts) or found
+    found = _order_of(marked) if 2 * len(marked) > len(texts) else _written_format(texts) or "iso"
+    if found is None:
+        raise _of_two_orders(column, marked[0], [as_attribute("date", column, one) for one in _ORDERS])
     bad = [text for text in texts if read_date(text, found) is None]
     if 2 * len(bad) > len(texts):
         raise ConfigError(
@@ -256,8 +246,6 @@ def _read_by(texts: Sequence[str], formats: Sequence[str]) -> dict[str, int]:
 
 def date_words(date_format: str) -> str:
     """Say what a date of a format is, such as ``a date of the format %d %b %Y``."""
-    if date_format in _SINCE_1970:
-        return f"a number of {date_format} since 1970"
     words = _reader_of(date_format)[1]
     return f"a date {words}" if words.startswith("of ") else words
 
@@ -265,14 +253,10 @@ def date_words(date_format: str) -> str:
 @lru_cache(maxsize=100_000)  # each part of a date reads it
 def read_date(text: str, date_format: str) -> dt.datetime | None:
     """Read a date of a format, in UTC; None for a text that is none."""
-    if date_format in _SINCE_1970:
-        (low, high), scale = _SINCE_1970[date_format]
-        number = number_of(text)
-        moment: float | int | None = None if number is None or not low <= number < high else int(number * scale)
-    else:
-        moment = _reader_of(date_format)[0](text)
-        if moment is None and not date_format.lower().startswith("%y"):  # dates of Python and pandas are written so
-            moment = None if _NUMERIC_DATE.fullmatch(text) else _iso(text)
+    moment = _reader_of(date_format)[0](text)
+    is_other = moment is None and date_format not in _SINCE_1970 and not date_format.lower().startswith("%y")
+    if is_other and not _NUMERIC_DATE.fullmatch(text):
+        moment = _iso(text)  # dates of Python and pandas are written so
     try:
         return None if moment is None else _EPOCH + dt.timedelta(microseconds=moment)
     except OverflowError:
@@ -324,7 +308,7 @@ def _share_of_year(date: dt.datetime) -> float:
     return passed / dt.timedelta(days=365 + calendar.isleap(date.year))
 
 
-def _refuse_mixed_units(times: npt.NDArray[Any], texts: Sequence[str | None], column: str) -> None:
+def _refuse_mixed_units(times: Array, texts: Sequence[str | None], column: str) -> None:
     """Refuse seconds since 1970 among milliseconds, where all times look like one or the other."""
     seconds, milliseconds = ((low <= times) & (times < high) for low, high in (_SECONDS, _MILLISECONDS))
     if seconds.any() and milliseconds.any() and (seconds | milliseconds).all():
@@ -336,6 +320,13 @@ def _refuse_mixed_units(times: npt.NDArray[Any], texts: Sequence[str | None], co
             f": the time {texts[row]!r} looks like {unit} since 1970, and that of row 1, {texts[0]!r}, like {other}: "
             "write all in one unit",
         )
+
+
+def _since_1970(text: str, unit: str) -> int | None:
+    """Read a number of seconds or milliseconds since 1970."""
+    (low, high), scale = _SINCE_1970[unit]
+    number = number_of(text)
+    return None if number is None or not low <= number < high else int(number * scale)
 
 
 def _iso(text: str) -> int | None:
@@ -399,7 +390,7 @@ def dates_finding(column: str, texts: Sequence[str]) -> Finding:
         date_format_of(texts, column=column)
         formats = [""]
     except ConfigError:
-        formats = ["day-first", "month-first"] if any(map(_NUMERIC_DATE.fullmatch, texts)) else []
+        formats = list(_ORDERS) if any(map(_NUMERIC_DATE.fullmatch, texts)) else []
         if not formats and (read := _read_by(texts, _SHORT)):
             formats = [one for one, number in read.items() if number == max(read.values())]
     return Finding("dates-not-read", {"column": column, "formats": formats, "example": next(iter(texts), "")})

@@ -12,6 +12,7 @@ import numpy.typing as npt
 import pandas as pd
 import pyarrow as pa
 
+from attribune.core.arrays import IntArray
 from attribune.core.files import draft_of, move_into_place
 from attribune.core.hashing import checksum
 from attribune.schema.columns import other_spellings
@@ -44,7 +45,7 @@ class Vocabulary(Sequence[str]):
         found.__dict__["_index"] = (np.insert(known, places, hashes[own]), np.insert(order, places, own + len(self)))
         return found
 
-    def write(self, folder: Path, stem: str, *, counts: npt.NDArray[np.int64]) -> Path:
+    def write(self, folder: Path, stem: str, *, counts: IntArray) -> Path:
         """Write a file for `read`, named by its content; returns its path.
 
         Args:
@@ -69,7 +70,7 @@ class Vocabulary(Sequence[str]):
         return path
 
     @classmethod
-    def read(cls, path: Path) -> tuple[Self, npt.NDArray[np.int64]]:
+    def read(cls, path: Path) -> tuple[Self, IntArray]:
         """Read a file that `write` made, or map a large one; returns the values and their counts.
 
         Raises:
@@ -127,7 +128,7 @@ class Vocabulary(Sequence[str]):
         shown = ", ".join(map(repr, self[:5])) + (", ..." if len(self) > 5 else "")
         return f"Vocabulary([{shown}], {len(self):,} values)"
 
-    def ids(self, texts: Sequence[str]) -> npt.NDArray[np.int64]:
+    def ids(self, texts: Sequence[str]) -> IntArray:
         """Look texts up: (len(texts),), the position of each, counted from 1; 0 for one that is not there.
 
         A boolean that is not there as it is written is looked up as other tables write it.
@@ -138,7 +139,7 @@ class Vocabulary(Sequence[str]):
                 ids[place] = self._ids(others).max()
         return ids
 
-    def _ids(self, texts: Sequence[str]) -> npt.NDArray[np.int64]:
+    def _ids(self, texts: Sequence[str]) -> IntArray:
         ids = np.zeros(len(texts), dtype=np.int64)
         if not len(texts) or not len(self):
             return ids
@@ -167,7 +168,7 @@ class Vocabulary(Sequence[str]):
         return None
 
     @cached_property
-    def _index(self) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.int64]]:
+    def _index(self) -> tuple[npt.NDArray[np.uint64], IntArray]:
         """The hashes in ascending order, and the position of each one's text."""
         blocks = [_hashes(self[start : start + _BLOCK]) for start in range(0, len(self), _BLOCK)]
         hashes = np.concatenate([np.zeros(0, dtype=np.uint64), *blocks])

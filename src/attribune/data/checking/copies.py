@@ -10,10 +10,9 @@ from collections.abc import Iterator, Sequence
 from itertools import permutations
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
-from attribune.core.arrays import IntArray
+from attribune.core.arrays import BoolArray, IntArray
 from attribune.data.checking.names import ColumnName
 from attribune.data.checking.profiles import ColumnProfile, column_codes, joint_codes
 from attribune.data.id_lists import numbered
@@ -97,7 +96,7 @@ def copy_findings(
         ids: columns that number the rows, in which copies may differ.
         attributes: (n,) the numbers of the values of each attribute.
     """
-    rows = _rows_of_repeated_texts(texts)
+    rows = np.flatnonzero((texts >= 0) & (np.bincount(texts + 1)[texts + 1] > 1))
     if not len(rows):
         return
     names = [name for name in table.column_names if name not in ids]
@@ -108,24 +107,13 @@ def copy_findings(
         yield Finding("copied-rows", {"rows": int(copies.sum()), "ids": list(ids), **_example(rows, alike, copies)})
     if label is None or label.kind == "list":
         return
-    labels = label.codes.codes[rows]
-    asked = joint_codes([texts[rows], *(codes[rows] for codes in attributes)])
+    labels, asked = label.codes.codes[rows], joint_codes([texts[rows], *(codes[rows] for codes in attributes)])
     known = labels >= 0
-    other = np.zeros(len(rows), dtype=bool)
-    answers = np.flatnonzero(known)
-    first = np.unique(asked[answers], return_index=True)[1]
-    first_label = np.full(int(asked.max()) + 1, -1)
-    first_label[asked[answers[first]]] = labels[answers[first]]
-    other[answers] = labels[answers] != first_label[asked[answers]]
+    rows, labels, asked = rows[known], labels[known], asked[known]
+    _, first, inverse = np.unique(asked, return_index=True, return_inverse=True)
+    other = labels != labels[first][inverse]
     if other.any():
-        example = _example(rows[known], asked[known], other[known])
-        yield Finding("contradicting-rows", {"rows": int(other.sum()), **example})
-
-
-def _rows_of_repeated_texts(texts: IntArray) -> IntArray:
-    has_text = np.flatnonzero(texts >= 0)
-    sizes = np.bincount(texts[has_text])
-    return np.asarray(has_text[sizes[texts[has_text]] > 1], dtype=np.int64)
+        yield Finding("contradicting-rows", {"rows": int(other.sum()), **_example(rows, asked, other)})
 
 
 def _numbers(column: pa.ChunkedArray) -> IntArray:
@@ -135,14 +123,14 @@ def _numbers(column: pa.ChunkedArray) -> IntArray:
     return numbered(map(repr, column.to_pylist()), count=len(column))
 
 
-def _later(codes: IntArray) -> npt.NDArray[np.bool_]:
+def _later(codes: IntArray) -> BoolArray:
     """Return (n,) whether an earlier row has the same number."""
     later = np.ones(len(codes), dtype=bool)
     later[np.unique(codes, return_index=True)[1]] = False
     return later
 
 
-def _example(rows: IntArray, codes: IntArray, later: npt.NDArray[np.bool_]) -> dict[str, int]:
+def _example(rows: IntArray, codes: IntArray, later: BoolArray) -> dict[str, int]:
     """Return the number of the first of some rows, and the earlier row that is like it."""
     place = int(np.argmax(later))
     earlier = int(np.argmax(codes == codes[place]))

@@ -6,11 +6,10 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow.compute as pc
 
-from attribune.core.arrays import DoubleArray, IntArray
-from attribune.data.checking.judgements import told_share
+from attribune.core.arrays import BoolArray, DoubleArray, IntArray
+from attribune.data.checking.judgements import known_pairs, told_share
 from attribune.data.checking.profiles import Codes, ColumnProfile, joint_codes, number_codes
 from attribune.data.checking.whole_numbers import row_numbers
 from attribune.findings import Finding
@@ -50,9 +49,8 @@ def attribute_finding(name: str, codes: Codes, *, may_be_unique: bool = False) -
         return Finding("column-mostly-missing", {"column": name, "share": share})
     if len(codes.values) == 1:
         return Finding("column-with-one-value", {"column": name, "value": codes.values[0].as_py()})
-    once = int((codes.counts == 1).sum())
-    if not may_be_unique and present >= _LEAST_ROWS and once >= _NEARLY_ALL * present:
-        return Finding("column-of-unique-values", {"column": name, "once": once, "values": len(codes.values)})
+    if not may_be_unique and present >= _LEAST_ROWS and codes.once >= _NEARLY_ALL * present:
+        return Finding("column-of-unique-values", {"column": name, "once": codes.once, "values": len(codes.values)})
     return None
 
 
@@ -66,8 +64,7 @@ def leak_finding(name: str, codes: Codes, label: Codes, *, guessed: str = "") ->
         codes: of the column, and `label` those of the labels.
         guessed: the column of the label, if this is a guess: of two that tell each other, the other may be the label.
     """
-    both = (codes.codes >= 0) & (label.codes >= 0)
-    values, labels = codes.codes[both], label.codes[both]
+    values, labels = known_pairs(codes.codes, label.codes)
     if len(values) < _LEAST_ROWS or len(label.values) < 2:
         return None
     share = float((_same_text(codes, label)[values] == labels).mean())
@@ -180,7 +177,10 @@ def written_finding(texts: Codes, label: Codes) -> Finding | None:
     if len(names) > _MOST_NAMES or len(rows) < _LEAST_ROWS or len(np.unique(label.codes[rows])) < 2:
         return None
     rows = np.random.default_rng(0).choice(rows, min(len(rows), _LEAST_ROWS * 50), replace=False)
-    patterns = [re.compile(_alone(re.escape(name))) for name in names]
+    patterns = [
+        re.compile(re.escape(name) if _WITHOUT_SPACES.search(name) else rf"(?<!\w){re.escape(name)}(?!\w)")
+        for name in names
+    ]
     found = [str(texts.values[int(code)].as_py()).casefold() for code in texts.codes[rows]]
 
     def share_with(labels: IntArray) -> float:
@@ -190,11 +190,6 @@ def written_finding(texts: Codes, label: Codes) -> Finding | None:
     own, of_others = share_with(labels), share_with(np.roll(labels, 1))
     is_told = own >= _NEARLY_ALL and of_others <= _MOST_COMMON
     return Finding("label-in-text", {"share": own}) if is_told else None
-
-
-def _alone(name: str) -> str:
-    """Return the pattern of a name as a word, or anywhere in scripts that have no spaces."""
-    return name if _WITHOUT_SPACES.search(name) else rf"(?<!\w){name}(?!\w)"
 
 
 def _told_share(labels: IntArray, values: IntArray) -> float | None:
@@ -215,13 +210,13 @@ def _same_text(codes: Codes, label: Codes) -> IntArray:
     return np.asarray(found.to_numpy(zero_copy_only=False), dtype=np.int64)
 
 
-def shared_rows(texts: IntArray, labels: IntArray, is_train: npt.NDArray[np.bool_]) -> tuple[int, int]:
+def shared_rows(texts: IntArray, labels: IntArray, is_train: BoolArray) -> tuple[int, int]:
     """Count the other rows whose text is in training, and those of them whose label is there with it.
 
     Args:
         texts: (rows,) numbers of the texts, and `labels` those of the labels.
         is_train: (rows,) whether a row is of the training part.
     """
-    pairs = texts * (labels.max(initial=0) + 2) + labels + 1
+    pairs = joint_codes([texts, labels])
     shared, same = (int(np.isin(codes[~is_train], codes[is_train]).sum()) for codes in (texts, pairs))
     return shared, same

@@ -12,10 +12,16 @@ import numpy as np
 from attribune.core.arrays import IntArray
 from attribune.data.checking.profiles import ColumnProfile
 
-__all__ = ["is_told_by", "judge_among", "never_twice", "numbers_the_texts", "told_share"]
+__all__ = ["is_told_by", "judge_among", "known_pairs", "never_twice", "numbers_the_texts", "told_share"]
 
 _LEAST_EQUAL = 20.0  # rows of one text that would have the same value by chance
 _NEARLY_ALL = 0.99
+
+
+def known_pairs(codes: IntArray, others: IntArray) -> tuple[IntArray, IntArray]:
+    """Return the numbers of the rows that have a value in both of two columns (n,)."""
+    both = (codes >= 0) & (others >= 0)
+    return codes[both], others[both]
 
 
 def never_twice(codes: IntArray, texts: IntArray) -> tuple[float, float] | None:
@@ -27,8 +33,7 @@ def never_twice(codes: IntArray, texts: IntArray) -> tuple[float, float] | None:
     Returns:
         how often two rows of a text have the same value, and how often by chance; None where it is not far less.
     """
-    both = (codes >= 0) & (texts >= 0)
-    codes, texts = codes[both], texts[both]
+    codes, texts = known_pairs(codes, texts)
     if not len(codes):
         return None
     shares = np.bincount(codes) / len(codes)
@@ -67,8 +72,7 @@ def told_share(codes: IntArray, others: IntArray) -> float | None:
     Args:
         codes: (n,) numbers of values, -1 for none, and `others` those of the other column.
     """
-    both = (codes >= 0) & (others >= 0)
-    codes, others = codes[both], others[both]
+    codes, others = known_pairs(codes, others)
     sizes = np.bincount(others)
     repeated = sizes[others] > 1
     codes, others = codes[repeated], others[repeated]
@@ -82,8 +86,7 @@ def told_share(codes: IntArray, others: IntArray) -> float | None:
 
 def numbers_the_texts(codes: IntArray, texts: IntArray) -> bool:
     """Whether each text has a value of its own, and no other; texts that do not repeat say nothing."""
-    both = (codes >= 0) & (texts >= 0)
-    codes, texts = codes[both], texts[both]
+    codes, texts = known_pairs(codes, texts)
     distinct = len(np.unique(texts))
     repeats = distinct < 0.95 * len(texts)
     return repeats and len(np.unique(codes)) >= 0.95 * distinct and is_told_by(codes, texts)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from attribune.data.checking.judgements import told_share
+from attribune.data.checking.judgements import known_pairs, told_share
 from attribune.data.checking.profiles import Codes, joint_codes
 from attribune.findings import Finding
 from attribune.schema.columns import PATH
@@ -86,9 +86,7 @@ def _share_within(lower: Codes, upper: Codes) -> float | None:
     if len(upper.values) < 2 or len(lower.values) < _LEAST_EACH * len(upper.values):
         return None
     step = max(1, len(lower.codes) // _LOOKED_AT)
-    children, tops = lower.codes[::step], upper.codes[::step]
-    both = (children >= 0) & (tops >= 0)
-    children, tops = children[both], tops[both]
+    children, tops = known_pairs(lower.codes[::step], upper.codes[::step])
     repeated = np.bincount(children, minlength=len(lower.values))[children] > 1
     children, tops = children[repeated], tops[repeated]
     if len(children) < _LEAST_ROWS:

@@ -14,7 +14,18 @@ import pyarrow.compute as pc
 
 from attribune.core.arrays import DoubleArray, IntArray
 from attribune.errors import RowError
-from attribune.schema.columns import MISSING, NO_NUMBER, Cells, canonical, list_cells, single_cells, words_of_none
+from attribune.schema.columns import (
+    MISSING,
+    NO_NUMBER,
+    Cells,
+    as_array,
+    canonical,
+    float_of,
+    is_list,
+    list_cells,
+    single_cells,
+    words_of_none,
+)
 from attribune.schema.times import times_among
 from attribune.tasks.labels import label_number, number_of, scales_of
 
@@ -22,7 +33,6 @@ __all__ = [
     "LISTED",
     "Codes",
     "ColumnProfile",
-    "are_numbers",
     "are_stars",
     "arrow_columns",
     "column_codes",
@@ -67,17 +77,20 @@ class Codes:
         """Rows of each value, (values,)."""
         return np.bincount(self.codes[self.codes >= 0], minlength=len(self.values))
 
+    @property
+    def missing(self) -> int:
+        """Rows without a value."""
+        return int((self.codes < 0).sum())
+
+    @property
+    def once(self) -> int:
+        """Values that a single row has."""
+        return int((self.counts == 1).sum())
+
     @cached_property
     def numbers(self) -> DoubleArray:
         """The number of each distinct value, (values,), NaN for one that is none."""
-        return np.array([_number(text) for text in self.values.to_pylist()], dtype=np.float64)
-
-
-def _number(text: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        return float("nan")
+        return np.array(list(map(float_of, self.values.to_pylist())), dtype=np.float64)
 
 
 def arrow_columns(table: datasets.Dataset, names: Sequence[str] | None = None) -> pa.Table:
@@ -90,29 +103,26 @@ def arrow_columns(table: datasets.Dataset, names: Sequence[str] | None = None) -
 def column_codes(column: pa.ChunkedArray, *, missing: Sequence[str] = words_of_none()) -> Codes:
     """Number the values of a column, as `canonical` writes them, in the order of their first rows."""
     kind = column.type
-    if pa.types.is_nested(kind) or pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
+    if _holds_no_values(kind):
         return Codes(codes=np.full(len(column), -1), values=pa.array([], pa.string()))
     if pa.types.is_string(kind) or pa.types.is_dictionary(kind):  # texts of any length, in chunks of any dictionaries
         column = column.cast(pa.large_string() if pa.types.is_string(kind) else kind.value_type)
-    array = column.combine_chunks()
-    array = pa.concat_arrays(array.chunks) if isinstance(array, pa.ChunkedArray) else array
+    array = as_array(column, column="a column")
     cells = single_cells(array, missing=frozenset(missing), column="a column", first_row=1)
     codes = np.full(len(column), -1, dtype=np.int64)
     codes[cells.rows] = cells.codes
     return Codes(codes=codes, values=pa.array(cells.texts, pa.large_string()))
 
 
-def are_numbers(codes: Codes) -> bool:
-    """Whether all labels are numbers of one scale, such as ``4`` and ``4 stars``, but for words that mean none."""
-    texts = [text for text in codes.values.to_pylist() if text not in NO_NUMBER]
-    return bool(texts) and all(label_number(text) is not None for text in texts) and len(scales_of(texts)) < 2
+def _holds_no_values(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_nested(kind) or pa.types.is_binary(kind) or pa.types.is_large_binary(kind))
 
 
 def are_stars(codes: Codes) -> bool:
-    """Whether they are, and some are not written as a number."""
-    return are_numbers(codes) and any(
-        number_of(text) is None for text in codes.values.to_pylist() if text not in NO_NUMBER
-    )
+    """Whether all labels are numbers of one scale, and some of them not written so, such as ``4 stars``."""
+    texts = [text for text in codes.values.to_pylist() if text not in NO_NUMBER]
+    are_numbers = all(label_number(text) is not None for text in texts) and len(scales_of(texts)) < 2
+    return are_numbers and any(number_of(text) is None for text in texts)
 
 
 def number_codes(codes: Codes) -> Codes:
@@ -151,7 +161,6 @@ class ColumnProfile:
         spelled: the same where a column of names or classes reads them: words such as ``n/a`` are values there, and no
             values among numbers and times.
         missing: rows without a value.
-        once: values that a single row has.
         words: mean number of words of a value.
         characters: mean length of a value.
         whole: whether all values are whole numbers.
@@ -166,7 +175,6 @@ class ColumnProfile:
     codes: Codes
     spelled: Codes
     missing: int
-    once: int
     words: float = 0.0
     characters: float = 0.0
     whole: bool = False
@@ -192,22 +200,26 @@ class ColumnProfile:
         return len(self.codes.values)
 
     @property
+    def once(self) -> int:
+        """Values that a single row has."""
+        return self.codes.once
+
+    @property
     def is_unique(self) -> bool:
         """Whether every row with a value has another one."""
         return self.present > 1 and self.values == self.present
 
     def read_as(self, codes: Codes) -> Self:
         """Return the same column with values that are read in another way."""
-        if codes is self.codes:
-            return self
-        missing, once = int((codes.codes < 0).sum()), int((codes.counts == 1).sum())
-        return replace(self, codes=codes, missing=missing, once=once)
+        return self if codes is self.codes else replace(self, codes=codes, missing=codes.missing)
 
 
 def profile_column(name: str, column: pa.ChunkedArray, *, missing: Sequence[str] = MISSING) -> ColumnProfile:
     """Profile a column, in which some texts mean that there is no value."""
-    spelled, kind = column_codes(column, missing=words_of_none(missing)), column.type
-    codes = spelled
+    kind = column.type
+    if _holds_no_values(kind):
+        return _nested(name, column, missing=missing)
+    codes = spelled = column_codes(column, missing=words_of_none(missing))
     places = pc.index_in(pa.array(NO_NUMBER, pa.large_string()), value_set=codes.values.cast(pa.large_string()))
     no_values = {
         word: int(codes.counts[place])
@@ -218,40 +230,30 @@ def profile_column(name: str, column: pa.ChunkedArray, *, missing: Sequence[str]
         without = column_codes(column, missing=words_of_none(missing, of_numbers=True))
         if len(without.values) and _of_values(without)["kind"] != "text":
             codes = without
-    common: dict[str, Any] = {
-        "name": name,
-        "codes": codes,
-        "spelled": spelled,
-        "missing": int((codes.codes < 0).sum()),
-        "once": int((codes.counts == 1).sum()),
-        "no_values": no_values,
-    }
-    if pa.types.is_nested(kind) or pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
-        return _nested(name, column, missing=missing)
+    profile = ColumnProfile(
+        name=name, kind="other", codes=codes, spelled=spelled, missing=codes.missing, no_values=no_values
+    )
     if not len(codes.values):
-        return ColumnProfile(kind="other", **common)
+        return profile
     lists = _spelled_lists(column, codes, missing=missing)
     if lists is not None:
         return _of_lists(name, lists)
     if pa.types.is_date(kind) or pa.types.is_timestamp(kind):
-        return ColumnProfile(kind="time", **common)
-    return ColumnProfile(**common, **_of_values(codes))
+        return replace(profile, kind="time")
+    return replace(profile, **_of_values(codes))
 
 
 def _nested(name: str, column: pa.ChunkedArray, *, missing: Sequence[str]) -> ColumnProfile:
     """Profile a column of lists of values, or of what is no value of an attribute: objects, and lists of measures."""
     kind = column.type
-    is_list = pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
-    inner = kind.value_type if is_list else kind
-    if not is_list or pa.types.is_nested(inner) or pa.types.is_floating(inner):
+    if not is_list(kind) or pa.types.is_nested(kind.value_type) or pa.types.is_floating(kind.value_type):
         none = column_codes(column)
-        return ColumnProfile(name=name, kind="other", codes=none, spelled=none, missing=column.null_count, once=0)
+        return ColumnProfile(name=name, kind="other", codes=none, spelled=none, missing=column.null_count)
     return _of_lists(name, _list_cells(column, missing=missing))
 
 
 def _list_cells(column: pa.ChunkedArray, *, missing: Sequence[str]) -> Cells:
-    array = column.combine_chunks()
-    array = pa.concat_arrays(array.chunks) if isinstance(array, pa.ChunkedArray) else array
+    array = as_array(column, column="a column")
     words = frozenset(words_of_none(missing))
     return list_cells(array, separator=None, missing=words, column="a column", first_row=1)
 
@@ -260,8 +262,7 @@ def _spelled_lists(column: pa.ChunkedArray, codes: Codes, *, missing: Sequence[s
     """Return the cells of texts that spell out lists, of values that recur; None for other texts."""
     if not (pa.types.is_string(column.type) or pa.types.is_large_string(column.type)):
         return None
-    is_list = pc.match_substring_regex(codes.values, _LIST).to_numpy(zero_copy_only=False)
-    if not is_list.all():
+    if not pc.all(pc.match_substring_regex(codes.values, _LIST)).as_py():
         return None
     try:
         cells = _list_cells(column, missing=missing)
@@ -274,8 +275,7 @@ def _spelled_lists(column: pa.ChunkedArray, codes: Codes, *, missing: Sequence[s
 
 def _of_lists(name: str, cells: Cells) -> ColumnProfile:
     found = _list_codes(cells)
-    absent, once = int((found.codes < 0).sum()), int((found.counts == 1).sum())
-    return ColumnProfile(name=name, kind="list", codes=found, spelled=found, missing=absent, once=once)
+    return ColumnProfile(name=name, kind="list", codes=found, spelled=found, missing=found.missing)
 
 
 def _list_codes(cells: Cells) -> Codes:
@@ -306,7 +306,7 @@ def _of_values(codes: Codes) -> dict[str, Any]:
         if counts[is_number].sum() >= _MOST * rows:
             numbers = values.filter(pa.array(is_number)).cast(pa.float64()).to_numpy()
             whole, low, high = bool((numbers == np.floor(numbers)).all()), float(numbers.min()), float(numbers.max())
-            if whole and low >= _FIRST_DATE and high <= _LAST_DATE and _are_dates(values.to_pylist()):
+            if whole and low >= _FIRST_DATE and high <= _LAST_DATE and times_among(values.to_pylist()) == len(values):
                 return {"kind": "time"}
             odd = zip(values.filter(pa.array(~is_number)).to_pylist(), counts[~is_number].tolist(), strict=True)
             return {"kind": "number", "whole": whole, "low": low, "high": high, "odd": dict(odd)}
@@ -326,10 +326,6 @@ def _of_values(codes: Codes) -> dict[str, Any]:
         "characters": characters,
         "separator": _separator(values, counts, rows) if characters < _LONGEST_LIST else None,
     }
-
-
-def _are_dates(texts: list[str]) -> bool:
-    return times_among(texts) == len(texts)
 
 
 def _separator(values: pa.Array, counts: IntArray, rows: int) -> str | None:

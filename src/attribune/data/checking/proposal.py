@@ -53,10 +53,11 @@ class Proposal:
         """The words after ``attribune train FILE``."""
         given = self.arguments
         kinds = given.get("attributes", ())
+        lists = [one for one in kinds if isinstance(one, MultiLabel)]
         listed: list[tuple[str, Sequence[str]]] = [(as_flag(name), as_list(given.get(name))) for name in _FLAGS]
         listed += [
             ("--attributes", [one for one in kinds if isinstance(one, str)]),
-            ("--multi-label", [_with_separator(one) for one in kinds if isinstance(one, MultiLabel)]),
+            ("--multi-label", [":".join(filter(None, (one.name, one.separator))) for one in lists]),
             ("--number", [one.name for one in kinds if not isinstance(one, str | MultiLabel)]),
             ("--weight", as_list(given.get("weight"))),
             *self.reading.words().items(),
@@ -83,7 +84,7 @@ class Proposal:
     @property
     def call(self) -> str:
         """The lines of Python to paste."""
-        given = {**self.arguments, **{name: _plain(value) for name, value in self.reading.given().items()}}
+        given = {**self.arguments, **self.reading.given()}
         if self._missing:
             given["settings"] = self._missing
         kinds = {type(one).__name__ for one in given.get("attributes", ()) if not isinstance(one, str)}
@@ -92,22 +93,14 @@ class Proposal:
         return f"from attribune import {', '.join([*sorted(kinds), 'train'])}\ntrain({', '.join(words)})"
 
 
-def _plain(value: Any) -> Any:
-    return list(value) if isinstance(value, tuple) else value
-
-
 def _code(value: Any) -> str:
     """Return an argument as it is written in Python."""
-    if isinstance(value, list):
+    if isinstance(value, list | tuple):
         return f"[{', '.join(map(_code, value))}]"
     if not isinstance(value, Kind) or isinstance(value, Categorical):
         return repr(value)
     separator = f", separator={value.separator!r}" if isinstance(value, MultiLabel) and value.separator else ""
     return f"{type(value).__name__}({value.name!r}{separator})"
-
-
-def _with_separator(one: MultiLabel) -> str:
-    return f"{one.name}:{one.separator}" if one.separator else one.name
 
 
 def _flag(flag: str, names: Sequence[str]) -> list[str]:

@@ -33,6 +33,7 @@ __all__ = [
     "guess_roles",
     "guess_task",
     "guess_texts",
+    "left_out",
 ]
 
 Role = Literal["text", "label", "attribute", "id", "time", "weight", "left out"]
@@ -100,6 +101,11 @@ class TaskGuess:
     options: Mapping[str, Any] = field(default_factory=dict)
     texts: Mapping[str, Sequence[str]] = field(default_factory=dict)
     needs_label: bool = True
+
+
+def left_out(reason: str = "see below", finding: Finding | None = None) -> RoleOf:
+    """Return the role of a column that no training reads; without a reason the finding says it."""
+    return RoleOf(role="left out", reason=reason, finding=finding)
 
 
 def guess_compared(profiles: Sequence[ColumnProfile]) -> TaskGuess | None:
@@ -177,17 +183,16 @@ def guess_roles(
     is_guessed = label is None
     if len(candidates) < len(rest):
         further = [one.name for one in candidates if one.name not in roles and one.values <= _FEW_VALUES]
-        roles |= dict.fromkeys(further, RoleOf(role="left out", reason="an answer of the judges, as the label is"))
+        roles |= dict.fromkeys(further, left_out("an answer of the judges, as the label is"))
     if target is not None:
         roles |= _present_with_label(profiles, roles, target)
     others = [one for one in rest if one.name not in roles]
     roles |= {one.name: _attribute_role(one, target, groups, is_guessed=is_guessed) for one in others}
     proposed = [one.name for one in rest if roles[one.name].role == "attribute"]
-    roles |= dict.fromkeys(proposed[_MOST_ATTRIBUTES:], RoleOf(role="left out", reason="after many others"))
+    roles |= dict.fromkeys(proposed[_MOST_ATTRIBUTES:], left_out("after many others"))
     categories = {one.name: one.spelled for one in others if roles[one.name].kind == "categorical"}
     for name, other in said_by_others(categories).items():
-        finding = Finding("attribute-says-nothing-more", {"column": name, "other": other})
-        roles[name] = RoleOf(role="left out", reason="see below", finding=finding)
+        roles[name] = left_out(finding=Finding("attribute-says-nothing-more", {"column": name, "other": other}))
     if target is not None:
         roles |= _told_together([one for one in others if roles[one.name].role == "attribute"], target, groups)
     return {one.name: roles[one.name] for one in profiles}
@@ -205,8 +210,7 @@ def _roles_without_label(
     sure = {name: answer for answer, others in answers.items() for name in others}
     for one in profiles:
         if one.name in sure:
-            reason = f"tells of {sure[one.name]!r}, and is known with it"
-            roles[one.name] = RoleOf(role="left out", reason=reason)
+            roles[one.name] = left_out(f"tells of {sure[one.name]!r}, and is known with it")
         elif one.name not in roles and groups is not None and numbers_the_texts(one.codes.codes, groups):
             roles[one.name] = RoleOf(role="id", reason="numbers the texts")
     return roles
@@ -216,16 +220,15 @@ def _present_with_label(
     profiles: Sequence[ColumnProfile], roles: Mapping[str, RoleOf], label: ColumnProfile
 ) -> dict[str, RoleOf]:
     """Leave out times, and texts beside others, that only rows of one label have."""
-    texts = [one for one in profiles if one.name in roles and roles[one.name].role == "text"]
-    times = [one for one in profiles if one.name in roles and roles[one.name].role == "time"]
-    found = {
-        one.name: presence_finding(one.name, one.codes, label.codes)
-        for one in (*times, *(texts if len(texts) > 1 else []))
-    }
-    left_out = {name: finding for name, finding in found.items() if finding is not None}
-    if all(one.name in left_out for one in texts):
-        left_out = {name: finding for name, finding in left_out.items() if roles[name].role == "time"}
-    return {name: RoleOf(role="left out", reason="see below", finding=finding) for name, finding in left_out.items()}
+    texts, times = (
+        [one for one in profiles if one.name in roles and roles[one.name].role == role] for role in ("text", "time")
+    )
+    asked = [*times, *(texts if len(texts) > 1 else [])]
+    found = {one.name: presence_finding(one.name, one.codes, label.codes) for one in asked}
+    told = {name: left_out(finding=finding) for name, finding in found.items() if finding is not None}
+    if all(one.name in told for one in texts):
+        told = {name: role for name, role in told.items() if roles[name].role == "time"}
+    return told
 
 
 def _finding_of_guess(label: str, candidates: Sequence[ColumnProfile]) -> Finding | None:
@@ -266,12 +269,11 @@ def _plain_role(one: ColumnProfile) -> RoleOf | None:
     """Return the role of a column that its form alone tells."""
     name = ColumnName(one.name)
     if one.name.startswith("_") and "." not in one.name and not _is_text(one):
-        return RoleOf(role="left out", reason="is of the tool that wrote the table, as the first sign of its name says")
+        return left_out("is of the tool that wrote the table, as the first sign of its name says")
     if one.kind == "other":
-        reason = "no row has a value" if one.present == 0 else _FIELDS
-        return RoleOf(role="left out", reason=reason)
+        return left_out("no row has a value" if one.present == 0 else _FIELDS)
     if 2 <= one.values <= len(_PARTS) and _PARTS.issuperset(text.casefold() for text in one.codes.values.to_pylist()):
-        return RoleOf(role="left out", reason="see below", finding=Finding("column-of-parts", {"column": one.name}))
+        return left_out(finding=Finding("column-of-parts", {"column": one.name}))
     if one.kind == "time" or (name.means("time") and _may_be_times(one)):
         return RoleOf(role="time")
     if one.kind == "number" and name.plain in _WEIGHTS and one.low >= 0 and not one.missing:
@@ -347,10 +349,10 @@ def _attribute_role(
         if problem is None and kind == "number" and (share := explained_by_size(codes, groups, label)) >= _EXPLAINS_ALL:
             problem = Finding("number-tells-label", {"column": one.name, "share": share})
     if problem is not None:
-        return RoleOf(role="left out", reason="see below", finding=problem)
+        return left_out(finding=problem)
     if kind is None:
         example = one.codes.values[0].as_py() if one.values else ""
-        return RoleOf(role="left out", reason=f"nearly all values differ, such as {example!r:.40}")
+        return left_out(f"nearly all values differ, such as {example!r:.40}")
     note = signs
     if note is None and is_guessed and label is not None and ColumnName(one.name).means("label"):
         note = Finding("named-as-label", {"column": one.name, "label": label.name})
@@ -364,8 +366,7 @@ def _told_together(
     """Leave out numbers that tell the label together."""
     usual = {one.name: one for one in attributes if one.kind == "number" and one.missing < one.rows / 2}
     finding = together_finding(usual, label, groups) if usual else None
-    role = RoleOf(role="left out", reason="see below", finding=finding)
-    return {} if finding is None else dict.fromkeys(finding.values["columns"], role)
+    return {} if finding is None else dict.fromkeys(finding.values["columns"], left_out(finding=finding))
 
 
 def _finding_of_signs(one: ColumnProfile) -> Finding | None:

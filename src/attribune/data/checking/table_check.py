@@ -11,12 +11,11 @@ from pathlib import Path
 from typing import Any, Unpack
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 import pyarrow as pa
 
 from attribune.core.arguments import as_list, checked_arguments
-from attribune.core.arrays import IntArray
+from attribune.core.arrays import BoolArray, IntArray
 from attribune.core.door import as_argument, as_attribute, is_command_line
 from attribune.core.wording import listed_counts
 from attribune.data.checking.copies import copy_findings, repeated_texts, text_findings
@@ -43,6 +42,7 @@ from attribune.data.checking.roles import (
     guess_roles,
     guess_task,
     guess_texts,
+    left_out,
 )
 from attribune.data.checking.whole_numbers import row_numbers
 from attribune.data.file_options import AS_FOUND, FileOptions, Reading
@@ -54,6 +54,7 @@ from attribune.errors import DataError
 from attribune.findings import Finding
 from attribune.metrics.tables import html_blocks, text_cells
 from attribune.schema.columns import MISSING, canonical, require_columns
+from attribune.schema.description_kinds import holds_numbers
 from attribune.schema.kinds import Kind, MultiLabel, Number
 from attribune.schema.number_marks import MarkedNumbers, marked_columns
 from attribune.schema.times import dates_finding, time_split_finding
@@ -70,8 +71,8 @@ _OF_ALL = 0.95  # rows with a time: one that more rows lack is not that of the r
 _SAMPLE = 10_000  # dates that tell their format, and rows that are read at once
 _LEAST_KNOWN = 0.02
 _BESIDE_OTHERS = 2  # distance of a name that has the word for a label beside other words
-_JUDGEMENTS = RoleOf(role="left out", reason="holds judgements")
-_UNKNOWN = RoleOf(role="left out", reason="hardly any test row has a value that training rows have")
+_JUDGEMENTS = left_out("holds judgements")
+_UNKNOWN = left_out("hardly any test row has a value that training rows have")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -222,23 +223,20 @@ class TableCheck:
 
     def _blocks(self) -> list[tuple[str, list[list[str]]]]:
         action = "train on it" if self.export is None else "make a row for each judgement"
-        last: tuple[str, list[list[str]]] = (
-            f"{action} with:\n{f'  {self.command}' if is_command_line() else self.call}",
-            [],
-        )
-        blocks: list[tuple[str, list[list[str]]]] = [] if self.export is None else [(self.export, [])]
+        last = f"{action} with:\n{f'  {self.command}' if is_command_line() else self.call}"
+        first = [] if self.export is None else [self.export]
         if self.export is not None and not self.is_doubtful:  # what its columns are says nothing
-            return [*blocks, last]
-        blocks.append((f"{self.source}: {self.rows:,} rows, {len(self.columns):,} columns", self._column_cells()))
+            return [(words, []) for words in (*first, last)]
+        columns = (f"{self.source}: {self.rows:,} rows, {len(self.columns):,} columns", self._column_cells())
+        said = []
         if self.task is not None:
-            where = f"labels in {self.names('label')[0]!r}" if self.names("label") else "texts that are compared"
-            blocks.append((f"{where}: {self._task_words()}{self._class_words()}", []))
+            said.append(self._task_words(self.task))
         if self.judge is not None:
-            blocks.append((self._judge_words(), []))
-        blocks += [(_kind_words(one), []) for one in self.columns if one.role == "attribute" and one.reason]
-        blocks += [(f"warning: {finding}", []) for finding in self.findings]
-        blocks += [(words, []) for words in [self._left_out_words()] if words]
-        return [*blocks, last]
+            said.append(self._judge_words())
+        said += [_kind_words(one) for one in self.columns if one.role == "attribute" and one.reason]
+        said += [f"warning: {finding}" for finding in self.findings]
+        said += filter(None, [self._left_out_words(), last])
+        return [*((words, []) for words in first), columns, *((words, []) for words in said)]
 
     def _left_out_words(self) -> str:
         """Say why columns are left out of which no finding speaks."""
@@ -248,10 +246,11 @@ class TableCheck:
         more = f", and {len(columns) - _SHOWN:,} more" if len(columns) > _SHOWN else ""
         return f"left out: {', '.join(listed)}{more}" if listed else ""
 
-    def _task_words(self) -> str:
-        assert self.task is not None
-        choices = [as_argument("task.kind", one, at="train") for one in self.task.choices]
-        return ": ".join([self.task.words, *([" or ".join(choices)] if choices else [])])
+    def _task_words(self, task: TaskGuess) -> str:
+        where = f"labels in {self.names('label')[0]!r}" if self.names("label") else "texts that are compared"
+        choices = " or ".join(as_argument("task.kind", one, at="train") for one in task.choices)
+        rows = f"\n  rows of each: {listed_counts(self.classes, most=_SHOWN)}" if self.classes else ""
+        return ": ".join(filter(None, [where, task.words, choices])) + rows
 
     def _judge_words(self) -> str:
         judge = next(one for one in self.columns if one.name == self.judge)
@@ -259,9 +258,6 @@ class TableCheck:
             f"a table of judgements: {judge.values:,} values of {judge.name!r} judge the texts, several each; a split "
             "keeps the rows of a text in one part, and figures are resampled by text and judge"
         )
-
-    def _class_words(self) -> str:
-        return f"\n  rows of each: {listed_counts(self.classes, most=_SHOWN)}" if self.classes else ""
 
     def _column_cells(self) -> list[list[str]]:
         order = ("text", "label", "attribute", "weight", "time", "id", "left out")
@@ -357,7 +353,7 @@ def check(
         convert="" if layout is None else layout.command(source, options_of(data, **reading).words()),
         findings=()
         if layout is not None and not layout.is_doubtful
-        else tuple(_findings(table, found, classes, leaks, missing=no_value, is_split=test is None)),
+        else tuple(_findings(table, found, classes, leaks, is_split=test is None)),
     )
 
 
@@ -370,6 +366,7 @@ class _Columns:
         texts: the columns of texts, and `groups` the number of the text of each row (rows,), -1 for none.
         task: as in `TableCheck`, and `judge`.
         layout: of a table with several judgements in a row; None elsewhere.
+        missing: the texts that mean no value.
     """
 
     read: Mapping[str, ColumnProfile]
@@ -379,6 +376,7 @@ class _Columns:
     task: TaskGuess | None
     judge: str | None
     layout: Layout | None
+    missing: Sequence[str]
 
     @classmethod
     def of(cls, table: pa.Table, *, texts: Sequence[str], label: str | None, missing: Sequence[str]) -> _Columns:
@@ -415,11 +413,19 @@ class _Columns:
         elif target is not None and not texts:
             task = guess_preference(text_columns, target) or task
         for name, other in repeated.items():
-            finding = Finding("text-repeats", {"column": name, "other": other})
-            roles[name] = RoleOf(role="left out", reason="see below", finding=finding)
+            roles[name] = left_out(finding=Finding("text-repeats", {"column": name, "other": other}))
         roles |= _marked_roles(table, profiles, roles)
         read = {name: as_read(profiles[name], role) for name, role in roles.items()}
-        return cls(read=read, roles=roles, texts=text_columns, groups=groups, task=task, judge=judge, layout=layout)
+        return cls(
+            read=read,
+            roles=roles,
+            texts=text_columns,
+            groups=groups,
+            task=task,
+            judge=judge,
+            layout=layout,
+            missing=missing,
+        )
 
     def without(self, names: Collection[str]) -> _Columns:
         """Leave out attributes that test rows hardly share with training rows."""
@@ -444,7 +450,7 @@ def _marked_roles(
     """
 
     def is_amount(kind: pa.DataType) -> bool:
-        return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
+        return holds_numbers(kind) or bool(pa.types.is_decimal(kind))
 
     def found(mark: str, kind: str) -> dict[str, MarkedNumbers]:
         chosen = [name for name, role in roles.items() if role.role in ("label", "left out", "attribute", "id")]
@@ -455,32 +461,20 @@ def _marked_roles(
     marked = dict[str, RoleOf]()
     for name, one in found(",", "text").items():
         role = roles[name].role
-        if role in ("attribute", "id") and not one.may_be_thousands:  # such as `3,4`, which may be two values
+        if role in ("attribute", "id") and one.thousands == "no":  # such as `3,4`, which may be two values
             continue
         is_label = role == "label"
-        thousands = _COMMAS[one.may_be_thousands, one.are_thousands]
-        values = {"column": name, "example": one.example, "thousands": thousands, "is_label": is_label}
-        finding = Finding("decimal-commas", values)
-        left_out = RoleOf(role="left out", reason="see below")
-        marked[name] = replace(roles[name] if is_label else left_out, finding=finding)
+        values = {"column": name, "example": one.example, "thousands": one.thousands, "is_label": is_label}
+        marked[name] = replace(roles[name] if is_label else left_out(), finding=Finding("decimal-commas", values))
     for name, one in found(".", "number").items():
-        if one.are_thousands:
+        if one.thousands == "yes":
             finding = Finding("thousands-points", {"column": name, "example": one.example})
             marked[name] = replace(roles[name], finding=finding)
     return marked
 
 
-_COMMAS = {(False, False): "no", (True, False): "perhaps", (True, True): "yes"}
-
-
 def _findings(
-    table: pa.Table,
-    found: _Columns,
-    classes: Mapping[str, int],
-    leaks: Sequence[Finding],
-    *,
-    missing: Sequence[str],
-    is_split: bool,
+    table: pa.Table, found: _Columns, classes: Mapping[str, int], leaks: Sequence[Finding], *, is_split: bool
 ) -> Iterator[Finding]:
     """Say what is wrong, in the order in which it matters.
 
@@ -488,8 +482,7 @@ def _findings(
         is_split: whether the test rows are to be split off.
     """
     label = found.label
-    is_labelled = found.layout is None and (found.task is None or found.task.needs_label)
-    yield from _general(table, found.texts, label, is_labelled=is_labelled, missing=missing)
+    yield from _general(table, found)
     yield from _class_findings(classes)
     if label is not None and label.codes is label.spelled and label.no_values and label.kind != "list":
         yield Finding("class-words", {"column": label.name, "words": label.no_values})
@@ -503,10 +496,9 @@ def _findings(
     yield from dates
     numbers = [one for one in found.read.values() if one is label or found.roles[one.name].kind == "number"]
     for one in (one for one in numbers if one.odd):
-        yield Finding("odd-numbers", {"column": one.name, "words": one.odd, "missing": list(missing)})
+        yield Finding("odd-numbers", {"column": one.name, "words": one.odd, "missing": list(found.missing)})
     if label is not None and len(found.texts) == 1 and label.kind == "text":
-        written = written_finding(found.read[found.texts[0]].codes, label.codes)
-        yield from [written] if written is not None else []
+        yield from filter(None, [written_finding(found.read[found.texts[0]].codes, label.codes)])
     if found.groups is not None:
         ids = [one.name for one in found.with_role("id")]
         attributes = [one.codes.codes for one in found.with_role("attribute")]
@@ -519,7 +511,7 @@ def _findings(
         if one.no_values and found.roles[one.name].kind != "number"
     }
     if words:
-        yield Finding("value-words", {"words": words, "missing": list(missing)})
+        yield Finding("value-words", {"words": words, "missing": list(found.missing)})
     categories = [one for one in found.with_role("attribute") if found.roles[one.name].kind == "categorical"]
     for one in categories:
         counts = dict(zip(one.codes.values.to_pylist(), one.codes.counts.tolist(), strict=True))
@@ -582,8 +574,7 @@ def _test_rows(table: pa.Table, test: pa.Table | None, found: _Columns) -> tuple
     if not found.texts:
         return {}, []
     if test is not None:
-        has_classes = found.task is not None and found.task.kind == "classification" and not found.task.options
-        return _with_test(table, test, names, found.texts, label, has_classes=has_classes)
+        return _with_test(table, test, names, found)
     codes = [found.read[name].codes.codes for name in found.texts]
     usable = np.any([one >= 0 for one in codes], axis=0)
     if label is not None and label.kind != "list":
@@ -594,25 +585,18 @@ def _test_rows(table: pa.Table, test: pa.Table | None, found: _Columns) -> tuple
         part = parts_at_random(groups)
     except DataError:  # too few rows
         return {}, []
-    known = {name: _known_share(found.read[name].codes.codes[rows], part == 0, part == 2) for name in names}
+    known = _known_shares({name: found.read[name].codes.codes[rows] for name in names}, part == 0, part == 2)
     repeated = len(groups) - int(groups.max(initial=-1)) - 1
-    leaks = []
-    if repeated > len(groups) / 20 and found.judge is None:
-        leaks.append(Finding("repeated-texts", {"rows": repeated}))
-    return {name: share for name, share in known.items() if share is not None}, leaks
+    is_odd = repeated > len(groups) / 20 and found.judge is None
+    return known, [Finding("repeated-texts", {"rows": repeated})] if is_odd else []
 
 
 def _with_test(
-    table: pa.Table,
-    test: pa.Table,
-    names: Sequence[str],
-    texts: Sequence[str],
-    label: ColumnProfile | None,
-    *,
-    has_classes: bool,
+    table: pa.Table, test: pa.Table, names: Sequence[str], found: _Columns
 ) -> tuple[dict[str, float], list[Finding]]:
     """Do it with test rows of their own."""
-    columns = [*texts, *names, *([] if label is None else [label.name])]
+    label, task = found.label, found.task
+    columns = [*found.texts, *names, *([] if label is None else [label.name])]
     require_columns(test.column_names, columns, source="the test table")
     text_type = pa.large_string()
     both = {
@@ -622,25 +606,26 @@ def _with_test(
     }
     is_train = np.arange(len(table) + len(test)) < len(table)
     codes = {name: column_codes(column).codes for name, column in both.items()}
-    known = {name: _known_share(codes[name], is_train, ~is_train) for name in names if name in codes}
+    known = _known_shares({name: codes[name] for name in names if name in codes}, is_train, ~is_train)
     leaks = []
     labels = np.zeros(len(is_train), dtype=np.int64) if label is None else codes[label.name]
-    if has_classes and label is not None:
+    if label is not None and task is not None and task.kind == "classification" and not task.options:
         is_new = ~is_train & (labels >= 0) & ~np.isin(labels, labels[is_train])
         names_of = column_codes(both[label.name]).values.to_pylist()
         new = Counter(names_of[code] for code in labels[is_new])
         values = {"part": "test", "rows": new.total(), "labels": len(new), "examples": dict(new.most_common(_EXAMPLES))}
         leaks += [Finding("labels-not-in-training", values)] if new else []
-    shared, same = shared_rows(joint_codes([codes[name] for name in texts]), labels, is_train)
+    shared, same = shared_rows(joint_codes([codes[name] for name in found.texts]), labels, is_train)
     if shared:
-        found = {"rows": shared, "test_rows": len(test), "same_label": same}
-        leaks.append(Finding("test-rows-in-training", found))
-    return {name: share for name, share in known.items() if share is not None}, leaks
+        values = {"rows": shared, "test_rows": len(test), "same_label": same}
+        leaks.append(Finding("test-rows-in-training", values))
+    return known, leaks
 
 
-def _known_share(codes: IntArray, train: npt.NDArray[np.bool_], test: npt.NDArray[np.bool_]) -> float | None:
-    asked = codes[test & (codes >= 0)]
-    return float(np.isin(asked, codes[train]).mean()) if len(asked) else None
+def _known_shares(columns: Mapping[str, IntArray], train: BoolArray, test: BoolArray) -> dict[str, float]:
+    """Return of the test rows with a value the share whose value training rows have, for columns that have any."""
+    asked = {name: codes[test & (codes >= 0)] for name, codes in columns.items()}
+    return {name: float(np.isin(of, columns[name][train]).mean()) for name, of in asked.items() if len(of)}
 
 
 def _classes(label: ColumnProfile) -> dict[str, int]:
@@ -653,32 +638,23 @@ def _classes(label: ColumnProfile) -> dict[str, int]:
     return dict(found.most_common())
 
 
-def _general(
-    table: pa.Table,
-    texts: Sequence[str],
-    label: ColumnProfile | None,
-    *,
-    is_labelled: bool,
-    missing: Sequence[str],
-) -> list[Finding]:
-    found = []
+def _general(table: pa.Table, found: _Columns) -> Iterator[Finding]:
+    label = found.label
     if len(table) < _ENOUGH_ROWS:
-        found.append(Finding("few-rows", {"rows": len(table)}))
-    if not texts:
-        found.append(Finding("no-column", {"role": "text"}))
-    if label is None and is_labelled:
-        found.append(Finding("no-column", {"role": "label"}))
-    elif label is not None and label.missing:
-        words = missing_label_words(table, [label.name], label.codes.codes < 0, missing=missing)
-        found.append(Finding("rows-without-label", {"rows": label.missing, "words": words}))
-    return found
+        yield Finding("few-rows", {"rows": len(table)})
+    if not found.texts:
+        yield Finding("no-column", {"role": "text"})
+    if label is None and found.layout is None and (found.task is None or found.task.needs_label):
+        yield Finding("no-column", {"role": "label"})
+    if label is not None and label.missing:
+        words = missing_label_words(table, [label.name], label.codes.codes < 0, missing=found.missing)
+        yield Finding("rows-without-label", {"rows": label.missing, "words": words})
 
 
-def _class_findings(classes: Mapping[str, int]) -> list[Finding]:
+def _class_findings(classes: Mapping[str, int]) -> Iterator[Finding]:
     if len(classes) == 1:
-        return [Finding("one-class", {"label": next(iter(classes))})]
-    few, alike = list(rare_classes(classes)), odd_classes(classes)
-    if not few:
-        return alike
-    found = {"classes": len(few), "examples": few[:5], "least": FEW_ROWS}
-    return [*alike, Finding("rare-classes", found)]
+        yield Finding("one-class", {"label": next(iter(classes))})
+        return
+    yield from odd_classes(classes)
+    if few := list(rare_classes(classes)):
+        yield Finding("rare-classes", {"classes": len(few), "examples": few[:5], "least": FEW_ROWS})

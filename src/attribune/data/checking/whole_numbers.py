@@ -16,6 +16,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -188,7 +189,7 @@ def explained_by_size(codes: Codes, texts: IntArray | None, label: ColumnProfile
     numbers = row_numbers(codes)
     known = np.flatnonzero(~np.isnan(numbers))
     trial = _Trial.of(numbers[known], None if texts is None else texts[known], label, known)
-    return 0.0 if trial is None else 1 - _mean(_errors_by_size(trial.ranks, trial.targets, trial.fold)) / trial.spread
+    return 0.0 if trial is None else trial.explained_by(trial.errors_by_size())
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -199,13 +200,11 @@ class _Trial:
         ranks: the places of the numbers among all.
         targets: (n, K) the label.
         fold: the part of the rows in which each is not learned from; all rows of a text are in one.
-        base: the errors of the mean of the rows that are learned from.
     """
 
     ranks: IntArray
     targets: DoubleArray
     fold: IntArray
-    base: DoubleArray
 
     @classmethod
     def of(cls, rows: DoubleArray, texts: IntArray | None, label: ColumnProfile, known: IntArray) -> _Trial | None:
@@ -220,13 +219,60 @@ class _Trial:
         groups = np.arange(len(labelled)) if texts is None else _groups(texts[labelled])
         fold = chance.integers(0, _FOLDS, groups.max(initial=0) + 1)[groups]
         ranks = np.unique(rows[labelled], return_inverse=True)[1]
-        base = _errors(np.zeros_like(ranks), targets, fold)
-        return cls(ranks=ranks, targets=targets, fold=fold, base=base) if base.any() else None
+        trial = cls(ranks=ranks, targets=targets, fold=fold)
+        return trial if trial.base.any() else None
 
-    @property
-    def spread(self) -> float:
-        """The mean error without the number."""
-        return _mean(self.base)
+    @cached_property
+    def base(self) -> DoubleArray:
+        """The errors (n,) of the mean of the rows that are learned from."""
+        return self.errors(np.zeros_like(self.ranks))
+
+    def explained_by(self, errors: DoubleArray) -> float:
+        """Return the share of the variance that predictions with these errors explain."""
+        return 1 - _mean(errors) / _mean(self.base)
+
+    def errors(self, codes: IntArray) -> DoubleArray:
+        """Return the squared error (n,) of the means of cells, shrunk to the mean of all, in folds not learned.
+
+        The shrinkage, a number of rows, is the best of four on all folds.
+        """
+        targets, size = self.targets, int(codes.max()) + 1
+        tried = {weight: np.zeros(len(codes)) for weight in (1.0, 5.0, 25.0, 125.0)}
+        for learned, asked in self._folds():
+            mean = targets[learned].mean(0)
+            sums = np.zeros((size, targets.shape[1]))
+            np.add.at(sums, codes[learned], targets[learned] - mean)
+            counts = np.bincount(codes[learned], minlength=size)[:, None]
+            for weight, errors in tried.items():
+                predicted = mean + (sums / (counts + weight))[codes[asked]]
+                errors[asked] = ((targets[asked] - predicted) ** 2).sum(1)
+        return min(tried.values(), key=_mean)
+
+    def errors_by_size(self) -> DoubleArray:
+        """Return the squared error (n,) of a broken line over the share of rows below a number, in folds not learned.
+
+        The number of its pieces is the best of three on all folds.
+        """
+        targets, rows = self.targets, np.bincount(self.ranks)
+        below = ((np.cumsum(rows) - rows / 2) / len(targets))[self.ranks]
+        tried = []
+        for pieces in (1, 4, 8):
+            near = np.clip(1 - np.abs(below[:, None] * pieces - np.arange(pieces + 1)), 0, None)
+            errors = np.zeros(len(targets))
+            for learned, asked in self._folds():
+                mean = targets[learned].mean(0)
+                products = near[learned].T @ near[learned] + np.eye(pieces + 1)
+                heights = np.linalg.solve(products, near[learned].T @ (targets[learned] - mean))
+                errors[asked] = ((targets[asked] - mean - near[asked] @ heights) ** 2).sum(1)
+            tried.append(errors)
+        return min(tried, key=_mean)
+
+    def _folds(self) -> Iterator[tuple[BoolArray, BoolArray]]:
+        """Yield the rows (n,) that are learned from and those that are asked for, where there are both."""
+        for number in range(_FOLDS):
+            learned, asked = self.fold != number, self.fold == number
+            if learned.any() and asked.any():
+                yield learned, asked
 
 
 def _tried(rows: DoubleArray, texts: IntArray | None, label: ColumnProfile, known: IntArray) -> NumberKind | None:
@@ -239,10 +285,8 @@ def _tried(rows: DoubleArray, texts: IntArray | None, label: ColumnProfile, know
     trial = _Trial.of(rows, texts, label, known)
     if trial is None:
         return None
-    base = trial.base
-    own = _errors(trial.ranks, trial.targets, trial.fold)
-    size = _errors_by_size(trial.ranks, trial.targets, trial.fold)
-    shares = [1 - _mean(one) / trial.spread for one in (own, size)]
+    base, own, size = trial.base, trial.errors(trial.ranks), trial.errors_by_size()
+    shares = list(map(trial.explained_by, (own, size)))
     reason = (
         f"tried on {len(base):,} rows, each number for itself explains {max(shares[0], 0):.1%} of the label, and its "
         f"size {max(shares[1], 0):.1%}"
@@ -273,52 +317,6 @@ def _groups(texts: IntArray) -> IntArray:
     """Number the texts of rows, each row without one for itself."""
     alone = np.where(texts < 0, texts.max(initial=0) + 1 + np.arange(len(texts)), texts)
     return np.asarray(np.unique(alone, return_inverse=True)[1], dtype=np.int64)
-
-
-def _errors(codes: IntArray, targets: DoubleArray, fold: IntArray) -> DoubleArray:
-    """Return the squared error (n,) of the means of cells, shrunk to the mean of all, in folds that are not learned.
-
-    The shrinkage, a number of rows, is the best of four on all folds.
-    """
-    size = int(codes.max()) + 1
-    tried = {weight: np.zeros(len(codes)) for weight in (1.0, 5.0, 25.0, 125.0)}
-    for learned, asked in _folds(fold):
-        mean = targets[learned].mean(0)
-        sums = np.zeros((size, targets.shape[1]))
-        np.add.at(sums, codes[learned], targets[learned] - mean)
-        counts = np.bincount(codes[learned], minlength=size)[:, None]
-        for weight, errors in tried.items():
-            predicted = mean + (sums / (counts + weight))[codes[asked]]
-            errors[asked] = ((targets[asked] - predicted) ** 2).sum(1)
-    return min(tried.values(), key=_mean)
-
-
-def _errors_by_size(ranks: IntArray, targets: DoubleArray, fold: IntArray) -> DoubleArray:
-    """Return the squared error (n,) of a broken line over the share of rows below a number, in folds not learned.
-
-    The number of its pieces is the best of three on all folds.
-    """
-    rows = np.bincount(ranks)
-    below = ((np.cumsum(rows) - rows / 2) / len(ranks))[ranks]
-    tried = []
-    for pieces in (1, 4, 8):
-        near = np.clip(1 - np.abs(below[:, None] * pieces - np.arange(pieces + 1)), 0, None)
-        errors = np.zeros(len(ranks))
-        for learned, asked in _folds(fold):
-            mean = targets[learned].mean(0)
-            products = near[learned].T @ near[learned] + np.eye(pieces + 1)
-            heights = np.linalg.solve(products, near[learned].T @ (targets[learned] - mean))
-            errors[asked] = ((targets[asked] - mean - near[asked] @ heights) ** 2).sum(1)
-        tried.append(errors)
-    return min(tried, key=_mean)
-
-
-def _folds(fold: IntArray) -> Iterator[tuple[BoolArray, BoolArray]]:
-    """Yield the rows (n,) that are learned from and those that are asked for, where there are both."""
-    for number in range(_FOLDS):
-        learned, asked = fold != number, fold == number
-        if learned.any() and asked.any():
-            yield learned, asked
 
 
 def _mean(errors: DoubleArray) -> float:

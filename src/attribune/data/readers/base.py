@@ -13,12 +13,12 @@ import pyarrow as pa
 import torch
 from datasets import Dataset
 
-from attribune.core.arrays import Array, BoolArray
+from attribune.core.arrays import Array, BoolArray, IntArray
 from attribune.core.wording import shortened
 from attribune.data.id_lists import IdLists
 from attribune.data.memory import Memory
-from attribune.data.texts import TextInput
-from attribune.data.windows import FILLER, Window
+from attribune.data.texts import TextInput, usual_window
+from attribune.data.windows import FILLER, Head, SpecialTokens, Window, longest_input
 from attribune.errors import ConfigError, DataError
 from attribune.findings import Finding
 from attribune.schema import EncodingReport, Schema
@@ -163,7 +163,7 @@ class EncodedRows(ABC):
     """
 
     inputs: Sequence[Any]
-    attribute_ids: npt.NDArray[np.int64]
+    attribute_ids: IntArray
     empty: BoolArray
     shortened: BoolArray
     labels: Sequence[Any] | Array | None = None
@@ -206,7 +206,7 @@ class EncodedRows(ABC):
         """Return what a model reads at once; by default each row is one piece."""
         return Pieces(rows=self, owners=np.arange(len(self)))
 
-    def with_attribute_ids(self, attribute_ids: npt.NDArray[np.int64], *, report: EncodingReport | None = None) -> Self:
+    def with_attribute_ids(self, attribute_ids: IntArray, *, report: EncodingReport | None = None) -> Self:
         """Return the same texts with other attributes, (rows, slots)."""
         return replace(self, attribute_ids=attribute_ids, report=self.report if report is None else report)
 
@@ -241,10 +241,10 @@ class EncodedRows(ABC):
 
     @property
     @abstractmethod
-    def lengths(self) -> npt.NDArray[np.int64]:
+    def lengths(self) -> IntArray:
         """How long each row's text is, (rows,): the number of ids where it has any."""
 
-    def text_numbers(self) -> npt.NDArray[np.int64]:
+    def text_numbers(self) -> IntArray:
         """Number the distinct texts in their order: (rows,), equal for rows with the same text."""
         raise NotImplementedError(f"{type(self).__name__} are numbered as their pieces")
 
@@ -281,16 +281,16 @@ class TextRows(EncodedRows):
     """
 
     inputs: Sequence[list[int]]
-    segment_starts: npt.NDArray[np.int64] | None = None
+    segment_starts: IntArray | None = None
 
     _by_row: ClassVar[tuple[str, ...]] = (*EncodedRows._by_row, "segment_starts")
 
     @property
-    def lengths(self) -> npt.NDArray[np.int64]:
+    def lengths(self) -> IntArray:
         """Number of ids of each row, (rows,)."""
         return np.fromiter(map(len, self.inputs), dtype=np.int64, count=len(self.inputs))
 
-    def text_numbers(self) -> npt.NDArray[np.int64]:
+    def text_numbers(self) -> IntArray:
         """Number the distinct texts in their order: (rows,), equal for rows with the same text."""
         return IdLists.of(self.inputs).numbers(self.segment_starts)
 
@@ -460,6 +460,15 @@ class Reader(ABC):
             {name: columns[name] for name in schema.sources} or {"text": rows.empty}, first_row=first_row
         )
         return rows.with_attribute_ids(attribute_ids, report=report)
+
+    def _take_window(self, tokenizer: Any, window: Window | None, limit: int | None, *, no_other: str = "") -> None:
+        """Fit texts to a window, by default to their beginning; `no_other` says why only `Head` can be taken."""
+        limit = limit if limit is not None else longest_input(tokenizer)
+        self.tokenizer, self.special = tokenizer, SpecialTokens.of(tokenizer)
+        self.window = window if window is not None else usual_window(limit)
+        if no_other and not isinstance(self.window, Head):
+            raise ConfigError(f"the window {str(window)!r} {no_other}: choose head:N")
+        self.window.check(self.special, limit=limit)
 
     def columns_in(self, table: Table, names: Sequence[str]) -> list[str]:
         """Return names of columns, and of those that are read where a table has them."""

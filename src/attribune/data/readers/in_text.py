@@ -12,8 +12,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
-import numpy.typing as npt
 
+from attribune.core.arrays import IntArray
 from attribune.core.door import as_argument
 from attribune.data.id_lists import numbered
 from attribune.data.readers.base import Pieces, Reader, Reading, TextRows
@@ -67,7 +67,7 @@ class InTextRows(TextRows):
     """
 
     inputs: Sequence[WrittenRow]  # type: ignore[assignment]
-    own_ids: npt.NDArray[np.int64]
+    own_ids: IntArray
     reader: InTextReader = field(repr=False)
     text: TextInput
     schema: Schema
@@ -81,14 +81,14 @@ class InTextRows(TextRows):
         for some in columns:
             is_hidden[some] = True
         stays = [not is_hidden[attribute.columns].all() for attribute in self.schema]
-        return replace(super().hide_attributes(columns), inputs=[_kept(row, stays) for row in self.inputs])
+        inputs = [replace(row, values=_kept(row.values, stays)) for row in self.inputs]
+        return replace(super().hide_attributes(columns), inputs=inputs)
 
-    def text_numbers(self) -> npt.NDArray[np.int64]:
+    def text_numbers(self) -> IntArray:
         """Number the distinct texts in their order, whatever is written in front of them."""
         if not len(self):
             return np.zeros(0, dtype=np.int64)
-        cells = zip(*(row.cells for row in self.inputs), strict=True)
-        texts = self.text.read_rows(dict(zip(self.text.names, map(list, cells), strict=True)))
+        texts = self.text.read_rows(_cells_of(self.inputs, self.text))
         return numbered(texts, count=len(texts))
 
     def values(self) -> list[Values]:
@@ -112,8 +112,7 @@ class InTextRows(TextRows):
         starts = None if self.segment_starts is None else self.segment_starts.copy()
         changed = [place for place, row in enumerate(self.inputs) if row.written != wanted[place]]
         if changed:
-            cells = zip(*(self.inputs[place].cells for place in changed), strict=True)
-            columns = dict(zip(self.text.names, map(list, cells), strict=True))
+            columns = _cells_of([self.inputs[place] for place in changed], self.text)
             before = self.reader.before([wanted[place] for place in changed], self.schema)
             again = self.reader.encoder.rows(self.text, columns, before=before)
             for place, ids in zip(changed, again.inputs, strict=True):
@@ -123,12 +122,17 @@ class InTextRows(TextRows):
         return self.as_kind(TextRows, inputs=inputs, segment_starts=starts).pieces()
 
 
-def _kept(row: WrittenRow, stays: Sequence[bool]) -> WrittenRow:
-    """Return a row without the values of the attributes that do not stay."""
-    return replace(row, values=tuple(own if stay else () for own, stay in zip(row.values, stays, strict=True)))
+def _kept(values: Values, stays: Iterable[bool]) -> Values:
+    """Return values without those of the attributes that do not stay."""
+    return tuple(own if stay else () for own, stay in zip(values, stays, strict=True))
 
 
-def _values_of(attribute: FittedAttribute, ids: npt.NDArray[np.int64]) -> tuple[str, ...]:
+def _cells_of(rows: Iterable[WrittenRow], text: TextInput) -> dict[str, list[Any]]:
+    """Return the columns of the texts of rows."""
+    return dict(zip(text.names, map(list, zip(*(row.cells for row in rows), strict=True)), strict=True))
+
+
+def _values_of(attribute: FittedAttribute, ids: IntArray) -> tuple[str, ...]:
     """Return the values of ids in the vocabulary; of a number, what its bin is called."""
     return tuple(attribute.values[int(one) - 1] for one in ids if one > 0)
 
@@ -207,10 +211,7 @@ class InTextReader(Reader):
         values = values or [()] * len(columns[text.names[0]])
         if self._chance is not None:
             drawn = self._chance.random((len(values), len(schema))) >= self.dropout
-            values = [
-                tuple(own if stay else () for own, stay in zip(row, stays, strict=True))
-                for row, stays in zip(values, drawn, strict=True)
-            ]
+            values = list(map(_kept, values, drawn))
         rows = self.encoder.rows(text, columns, first_row=first_row, before=self.before(values, schema))
         rows = self._with_attributes(rows, columns, schema, first_row)
         cells = zip(*(columns[name] for name in text.names), strict=True)

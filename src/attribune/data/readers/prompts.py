@@ -12,8 +12,8 @@ from jinja2 import TemplateError
 from attribune.core.arrays import Array
 from attribune.data.id_lists import IdLists
 from attribune.data.readers.base import Collator, Reader, Reading, TextRows
-from attribune.data.texts import TextInput, usual_window
-from attribune.data.windows import Head, SpecialTokens, content_ids, longest_input
+from attribune.data.texts import TextInput
+from attribune.data.windows import content_ids
 from attribune.errors import ConfigError
 from attribune.schema import Schema
 
@@ -47,21 +47,17 @@ class PromptEncoder(Reader):
     def __init__(self, tokenizer: Any, text: TextInput, *, limit: int | None = None, separate: bool = False) -> None:
         if text.pair:
             raise ConfigError("a model that writes cannot read a pair of texts: name the second text as a prompt")
-        limit = limit if limit is not None else longest_input(tokenizer)
-        window = text.window if text.window is not None else usual_window(limit)
-        if not isinstance(window, Head):
-            raise ConfigError(f"the window {str(window)!r} cannot be used to write texts: choose head:N")
-        self.tokenizer, self.text, self.separate = tokenizer, text, separate
-        self.special = SpecialTokens.of(tokenizer)
-        window.check(self.special, limit=limit)
-        self.window, self.size = window, window.size
+        self._take_window(tokenizer, text.window, limit, no_other="cannot be used to write texts")
+        self.text, self.separate, self.size = text, separate, self.window.length(self.special)
         if tokenizer.eos_token_id is None:
             raise ConfigError(f"{type(tokenizer).__name__} has no end token: set tokenizer.eos_token")
         self.end = int(tokenizer.eos_token_id)
         if text.chat and (separate or not tokenizer.chat_template):
             lacks = "an encoder-decoder reads no chat" if separate else "the tokenizer has no chat template"
             raise ConfigError(f"{lacks}: leave chat out, or choose a backbone trained for it")
-        self.begin = () if text.chat else self._begin()
+        first = tokenizer.bos_token_id
+        begin = self.special.before or (self.end if first is None else int(first),)
+        self.begin = () if text.chat or separate else begin
 
     @classmethod
     def of(cls, reading: Reading, text: TextInput | None) -> Self:
@@ -77,12 +73,6 @@ class PromptEncoder(Reader):
     def collator(cls, reading: Reading, schema: Schema) -> Collator:
         """Return a `PromptCollator`, which pads on the right."""
         return PromptCollator(reading.tokenizer, schema, separate=reading.is_encoder_decoder)
-
-    def _begin(self) -> tuple[int, ...]:
-        if self.separate or self.special.before:
-            return () if self.separate else self.special.before
-        named = (self.tokenizer.bos_token_id, self.end)
-        return (next(int(token) for token in named if token is not None),)
 
     @classmethod
     def shared_texts(cls, rows: Dataset) -> None:

@@ -7,24 +7,23 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import torch
 from datasets import Dataset
 
+from attribune.core.arrays import IntArray
 from attribune.data.id_lists import IdLists, numbered
 from attribune.data.readers.base import Collator, EncodedRows, Reader, Reading, TextRows
-from attribune.data.texts import TextInput, usual_window
+from attribune.data.texts import TextInput
 from attribune.data.windows import (
     Chunks,
     PairTokens,
     SentenceChunks,
-    SpecialTokens,
     Window,
     content_ids,
     fair_shares,
     ids_and_places,
-    longest_input,
+    ids_of_lists,
 )
 from attribune.errors import ConfigError
 from attribune.schema import Schema
@@ -36,13 +35,6 @@ __all__ = [
     "PlainReader",
     "TextEncoder",
 ]
-
-
-def _with_separators(parts: Sequence[str], separator: str) -> Iterator[str]:
-    """Yield the texts of a row, each but the last one with the separator that follows it."""
-    for part in parts[:-1]:
-        yield part + separator
-    yield from parts[-1:]
 
 
 def _pieces(text: str, offsets: Sequence[tuple[int, int]], places: Sequence[int]) -> str:
@@ -72,11 +64,8 @@ class TextEncoder(Reader):
     def __init__(
         self, tokenizer: Any, *, window: Window | None = None, limit: int | None = None, segments: bool = False
     ) -> None:
-        limit = limit if limit is not None else longest_input(tokenizer)
-        self.tokenizer, self.segments = tokenizer, segments
-        self.special = SpecialTokens.of(tokenizer)
-        self.window = window if window is not None else usual_window(limit)
-        self.window.check(self.special, limit=limit)
+        self._take_window(tokenizer, window, limit)
+        self.segments = segments
         self._pairs: dict[str, PairTokens] = {}  # by the separator of the texts
 
     @classmethod
@@ -122,13 +111,14 @@ class TextEncoder(Reader):
         rooms = [window.capacity(self.special) - len(ids) for ids in before]
         is_cut = [len(content) > room for content, room in zip(contents, rooms, strict=True)]
         if text.shares_window and len(text.columns) > 1 and any(is_cut):
-            contents = self._shared(text, columns, contents, rooms, is_cut, first_row=first_row)
+            parts = text.read_parts(columns, first_row=first_row)
+            contents = self._shared(parts, text.separator, contents, rooms)
         if text.pair:
             if isinstance(window, Chunks) and window.stride is not None:
                 raise ConfigError(
                     f"the window {str(window)!r} has chunks that overlap, of one text: leave out the stride"
                 )
-            return self._pair_rows(text, columns, texts, contents, before, first_row=first_row)
+            return self._pair_rows(text, texts, text.read_pairs(columns, first_row=first_row), contents, before)
         return TextRows.without_attributes(
             [self._fitted(content, ids) for content, ids in zip(contents, before, strict=True)],
             empty=[not part for part in texts],
@@ -136,24 +126,13 @@ class TextEncoder(Reader):
         )
 
     def _shared(
-        self,
-        text: TextInput,
-        columns: Mapping[str, Sequence[Any]],
-        contents: Sequence[list[int]],
-        rooms: Sequence[int],
-        is_cut: Sequence[bool],
-        *,
-        first_row: int,
+        self, parts: Sequence[list[str]], separator: str, contents: Sequence[list[int]], rooms: Sequence[int]
     ) -> list[list[int]]:
-        """Return the ids of texts of which each column has a fair share where they are too long for their room."""
-        parts = text.read_parts(columns, first_row=first_row)
-        texts = [list(_with_separators(parts[row], text.separator)) for row, cut in enumerate(is_cut) if cut]
-        ids = iter(content_ids(self.tokenizer, [part for row in texts for part in row]))
-        shared = iter([[next(ids) for _ in row] for row in texts])
-        return [
-            self._fair_parts(next(shared), room) if cut else content
-            for content, room, cut in zip(contents, rooms, is_cut, strict=True)
-        ]
+        """Return the ids of texts of which each part has a fair share where they are too long for their room."""
+        rows = list(zip(parts, contents, rooms, strict=True))
+        cut = [[*(part + separator for part in row[:-1]), *row[-1:]] for row, ids, room in rows if len(ids) > room]
+        ids_of_parts = iter(ids_of_lists(self.tokenizer, cut))
+        return [self._fair_parts(next(ids_of_parts), room) if len(ids) > room else ids for _, ids, room in rows]
 
     def _fitted(self, content: list[int], before: list[int]) -> list[int]:
         """Fit a text to the window behind other ids."""
@@ -197,10 +176,7 @@ class TextEncoder(Reader):
             yield _pieces(part, own, self.window.keep(list(range(len(own))), size))
 
     def _sentence_rows(self, texts: Sequence[str], window: SentenceChunks) -> TextRows:
-        sentences = [window.split(text) for text in texts]
-        flat = [one for ones in sentences for one in ones]
-        ids = iter(content_ids(self.tokenizer, flat))
-        contents = [[next(ids) for _ in ones] for ones in sentences]
+        contents = ids_of_lists(self.tokenizer, [window.split(text) for text in texts])
         return TextRows.without_attributes(
             [window.join(content, self.special) for content in contents],
             empty=[not text for text in texts],
@@ -210,14 +186,11 @@ class TextEncoder(Reader):
     def _pair_rows(
         self,
         text: TextInput,
-        columns: Mapping[str, Sequence[Any]],
         firsts: Sequence[str],
+        seconds: Sequence[str],
         contents: Sequence[list[int]],
         before: Sequence[list[int]],
-        *,
-        first_row: int,
     ) -> TextRows:
-        seconds = text.read_pairs(columns, first_row=first_row)
         pairs = list(zip(contents, content_ids(self.tokenizer, seconds), strict=True))
         tokens, whole = self.pair_tokens(text), self.window.length(self.special)
         sizes = [whole - len(front) for front in before]
@@ -243,12 +216,7 @@ class TextEncoder(Reader):
         tokens = self._pairs.get(text.separator)
         if tokens is None:
             tokens = PairTokens.of(self.tokenizer, segments=self.segments, separator=text.separator)
-            room = self.window.length(self.special) - len(tokens)
-            if room < 2:
-                raise ConfigError(
-                    f"the window {str(self.window)!r} leaves room for {max(room, 0)} ids of two texts beside "
-                    f"{len(tokens)} special tokens: enlarge it"
-                )
+            tokens.check_room(self.window, self.special, of="two texts")
             self._pairs[text.separator] = tokens
         return tokens
 
@@ -264,12 +232,12 @@ class ComparedRows(TextRows):
     inputs: Sequence[tuple[list[int], ...]]  # type: ignore[assignment]
 
     @property
-    def lengths(self) -> npt.NDArray[np.int64]:
+    def lengths(self) -> IntArray:
         """Number of ids of each row's longest text, (rows,)."""
         sizes = (max(map(len, texts)) for texts in self.inputs)
         return np.fromiter(sizes, dtype=np.int64, count=len(self.inputs))
 
-    def text_numbers(self) -> npt.NDArray[np.int64]:
+    def text_numbers(self) -> IntArray:
         """Number the distinct tuples of texts in their order: (rows,), equal for rows with the same texts."""
         starts = None if self.segment_starts is None else self.segment_starts.reshape(-1)
         numbers = IdLists.of([ids for texts in self.inputs for ids in texts]).numbers(starts)
@@ -360,7 +328,7 @@ class PlainRows(EncodedRows):
     inputs: Sequence[str]
 
     @property
-    def lengths(self) -> npt.NDArray[np.int64]:
+    def lengths(self) -> IntArray:
         """Number of characters of each row, (rows,)."""
         return np.array([len(text) for text in self.inputs], dtype=np.int64)
 

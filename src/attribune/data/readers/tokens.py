@@ -10,11 +10,11 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from attribune.core.arrays import IntArray
+from attribune.core.arrays import Array, IntArray
 from attribune.data.id_lists import IdLists
 from attribune.data.readers.base import Collator, EncodedRows, Pieces, Reader, Reading, TextRows
-from attribune.data.texts import TextInput, canonical_text, listed_text, usual_window
-from attribune.data.windows import Head, PairTokens, SpecialTokens, Window, content_ids, ids_and_places, longest_input
+from attribune.data.texts import TextInput, canonical_text, listed_text
+from attribune.data.windows import PairTokens, Window, content_ids, ids_and_places
 from attribune.errors import ConfigError, DataError, RowError
 from attribune.schema import Schema
 from attribune.schema.columns import as_array, as_written
@@ -84,13 +84,13 @@ class WindowPieces(Pieces):
         """Return where the reduced scores of windows are put."""
         return [None] * len(self.windows)
 
-    def put(self, sheet: Any, index: npt.NDArray[np.intp], scores: npt.NDArray[Any]) -> None:
+    def put(self, sheet: Any, index: npt.NDArray[np.intp], scores: Array) -> None:
         """Reduce the scores (B, T, C) of some windows to what those of their rows need."""
         for number, of_tokens in zip(index.tolist(), scores, strict=True):
             window = self.windows[number]
             sheet[number] = self.texts.task.window_scores(of_tokens[: len(window.ids)], window)
 
-    def merged(self, sheet: Any, task: Task) -> npt.NDArray[Any]:
+    def merged(self, sheet: Any, task: Task) -> Array:
         """Return the scores of rows, (n,), as the task defines them."""
         parts: list[list[Any]] = [[] for _ in range(len(self.texts))]
         for owner, reduced in zip(self.owners.tolist(), sheet, strict=True):
@@ -115,15 +115,8 @@ class TokenReader(Reader):
     cuts_rows: ClassVar[bool] = True
 
     def __init__(self, tokenizer: Any, *, window: Window | None = None, limit: int | None = None) -> None:
-        limit = limit if limit is not None else longest_input(tokenizer)
-        self.tokenizer, self.special = tokenizer, SpecialTokens.of(tokenizer)
-        self.window = usual_window(limit) if window is None else window
-        if not isinstance(self.window, Head):
-            raise ConfigError(
-                f"the window {str(window)!r} is not for tasks that score tokens, which read the whole text: choose "
-                "head:N"
-            )
-        self.window.check(self.special, limit=limit)
+        no_other = "is not for tasks that score tokens, which read the whole text"
+        self._take_window(tokenizer, window, limit, no_other=no_other)
 
     @classmethod
     def collator(cls, reading: Reading, schema: Schema) -> Collator:
@@ -152,7 +145,7 @@ class TokenCollator(Collator):
         super().__init__(tokenizer, schema, pad_to_multiple_of=pad_to_multiple_of)
         self.left = False
 
-    def labels(self, labels: Sequence[Any] | npt.NDArray[Any], *, length: int) -> torch.Tensor:
+    def labels(self, labels: Sequence[Any] | Array, *, length: int) -> torch.Tensor:
         """Return the labels (B, length), `UNSEEN` where there is padding."""
         return torch.from_numpy(IdLists.of(labels).padded(length, filler=UNSEEN))
 
@@ -311,7 +304,7 @@ class PassageEncoder(TokenReader):
         question_ids = content_ids(self.tokenizer, questions)
         encoded = self._encoded(list(dict.fromkeys(contexts)))
         tokens = self._pair_tokens(text.separator)
-        longest = min(self.task.max_question_length, max(1, (self._room(tokens) - 1) // 2))
+        longest = min(self.task.max_question_length, max(1, (tokens.room(self.window, self.special) - 1) // 2))
         return TokenRows.without_attributes(
             [
                 self._row(question[:longest], context, *encoded[context], tokens)
@@ -329,9 +322,6 @@ class PassageEncoder(TokenReader):
             "task.max_question_length: raise what is too small"
         )
 
-    def _room(self, tokens: PairTokens) -> int:
-        return self.window.length(self.special) - len(tokens)
-
     def _pair_tokens(self, separator: str) -> PairTokens:
         """Return the special tokens around question and context, with one that can stand for no answer."""
         if separator not in self._tokens:
@@ -340,11 +330,7 @@ class PassageEncoder(TokenReader):
                 lacking = "the tokenizer has no token that could stand for no answer: set tokenizer.eos_token"
                 end = self._stand_in(self.tokenizer.eos_token_id, lacking)
                 found = PairTokens(found.before, found.between, (end,), found.second)
-            if (room := self._room(found)) < 2:
-                raise ConfigError(
-                    f"the window {str(self.window)!r} leaves room for {max(room, 0)} ids of question and context "
-                    f"beside {len(found)} special tokens: enlarge it"
-                )
+            found.check_room(self.window, self.special, of="question and context")
             self._tokens[separator] = found
         return self._tokens[separator]
 
@@ -356,7 +342,7 @@ class PassageEncoder(TokenReader):
     def _row(
         self, question: list[int], context: str, content: list[int], offsets: IntArray, tokens: PairTokens
     ) -> TokenRow:
-        room = self._room(tokens) - len(question)
+        room = tokens.room(self.window, self.special) - len(question)
         step = self.task.doc_stride or max(1, self.window.length(self.special) // 3)
         windows = []
         for start in window_starts(len(content), room=room, step=min(step, room)).tolist():
