@@ -79,14 +79,32 @@ def test_rows_that_were_held_out_are_not(run: Path, tmp_path: Path) -> None:
     assert not any("training texts" in note or "says nothing" in note for note in found.notes)
 
 
-def test_nothing_is_said_where_the_training_table_is_gone(
+def test_it_is_said_that_the_training_table_is_gone(
     trained_runs: TrainedRuns, run: Path, table: Path, tmp_path: Path
 ) -> None:
     recipe = trained_runs.copy(run, tmp_path / "run") / "recipe.yaml"
     content = recipe.read_text().replace(str(table), str(tmp_path / "gone.csv"))
     CheckedFiles(recipe.parent).write({"recipe.yaml": content.encode()})
     assert load_run(recipe.parent)[0].data.train == str(tmp_path / "gone.csv")
-    assert evaluate(recipe.parent, table).trained == 0
+    found = evaluate(recipe.parent, table)
+    assert found.trained == 0
+    assert f"the training rows of the run, from {tmp_path / 'gone.csv'}, cannot be read again" in repr(found)
+    assert not any("cannot be read again" in note for note in evaluate(run, table).notes)
+
+
+def test_other_labels_show_nothing_of_the_attributes(run: Path, tmp_path: Path) -> None:
+    others = [{**row, "stars": "9"} for row in small_runs.reviews(20, seed=9)]
+    with pytest.raises(DataError, match=r"no row has a label that a training row had: '9' \(20\); the run predicts '"):
+        evaluate(run, small_runs.write_csv(tmp_path / "all.csv", others))
+    known = small_runs.reviews(40, seed=9)
+    found = evaluate(run, small_runs.write_csv(tmp_path / "many.csv", [*known, *others]))
+    assert "20 labels are of no training row, and counted as wrong: '9' (20)" in found.notes
+    assert any(
+        "nothing of the attributes, since over 10% of the rows have a label that no" in one for one in found.notes
+    )
+    assert found.verdict.attributes is None
+    few = evaluate(run, small_runs.write_csv(tmp_path / "few.csv", [*known, *others[:1]]))
+    assert few.verdict.attributes is not None
 
 
 def test_a_continued_training_says_which_rows_it_was_trained_on(

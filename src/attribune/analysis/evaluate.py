@@ -28,7 +28,7 @@ from attribune.models.table_scores import TableScores
 from attribune.runs.attribute_gains import AttributesTogether, attribute_gains, gains_by_count, value_counts
 from attribune.runs.folder import RunFolder
 from attribune.runs.hidden_attributes import hidden_attributes, judged_metrics
-from attribune.runs.labelled import FEW_TRAINED, LabelledRows
+from attribune.runs.labelled import LabelledRows
 from attribune.runs.loading import load_run
 from attribune.runs.recipe import Recipe
 from attribune.runs.stored_scores import LOGITS, NETWORK_LOGITS, StoredScores, network_logits, own_table
@@ -111,7 +111,7 @@ class Evaluation:
         """What the rows show of the attributes, and which weights the run kept."""
         metric, by_count, proper = self.predictor.task.main_metric, [], self._proper()
         effects = HiddenAttributes()
-        comparisons = [] if self.labelled.are_known else self.comparisons
+        comparisons = self.comparisons if self.labelled.silence is None else []
         if comparisons:
             counts = value_counts(self.predictor.schema, self.labelled.rows)
             by_count = gains_by_count(self.scores[AS_GIVEN][metric], self.scores[HIDDEN][metric], counts)
@@ -152,10 +152,10 @@ class Evaluation:
         return "\n\n".join([*tables, *filter(None, lines)])
 
     def __repr__(self) -> str:
-        return self.text()
+        return "\n\n".join(filter(None, ["\n".join(self.notes), self.text()]))
 
     def _repr_html_(self) -> str:
-        lines = [*comparison_lines(self.comparisons), *self.verdict.sentences()]
+        lines = [*self.notes, *comparison_lines(self.comparisons), *self.verdict.sentences()]
         tables = [(caption, table_cells(rows)) for caption, rows in self._tables()]
         return html_blocks([*tables, *((line, []) for line in lines)])
 
@@ -205,11 +205,8 @@ def evaluate(
         hidden=predictor.logits(labelled.rows, hide_attributes=True)[0] if reads else None,
         notes=[*labelled.notes, *report.lines()],
     )
-    if reads and labelled.are_known:
-        found.notes.append(
-            f"the verdict says nothing of the attributes, since over {FEW_TRAINED:.0%} of the rows have a text of the "
-            "training: give rows with other texts"
-        )
+    if reads and labelled.silence is not None:
+        found.notes.append(f"the verdict says nothing of the attributes, since {labelled.silence}")
     return found
 
 

@@ -22,10 +22,9 @@ from attribune.runs.stored_scores import StoredScores, own_table, rows_of_traini
 from attribune.schema.columns import require_columns
 from attribune.tasks.labels import UNSEEN
 
-__all__ = ["FEW_TRAINED", "LabelledRows"]
+__all__ = ["LabelledRows"]
 
-FEW_TRAINED = 0.1
-"""Of rows, whose texts a run was trained on: beyond it, they show nothing of the attributes."""
+_FEW = 0.1  # of rows whose texts a run was trained on, or with labels that it cannot predict
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,6 +37,7 @@ class LabelledRows:
         source: name of the table, for messages.
         clusters: those of rows that are not independent.
         notes: messages for the user about rows that were dropped or cannot be right.
+        unseen: number of labels that no training row has.
         trained: number of rows whose text is among the training texts of the run, where these could be read.
     """
 
@@ -47,12 +47,17 @@ class LabelledRows:
     source: str
     clusters: Clusters
     notes: list[str]
+    unseen: int = 0
     trained: int = 0
 
     @property
-    def are_known(self) -> bool:
-        """Whether so many texts are of the training that the rows show nothing of the attributes."""
-        return self.trained > FEW_TRAINED * len(self.labels)
+    def silence(self) -> str | None:
+        """Why the rows show nothing of the attributes, with the cure; None if they do."""
+        if self.trained > _FEW * len(self.labels):
+            return f"over {_FEW:.0%} of the rows have a text of the training: give rows with other texts"
+        if self.unseen > _FEW * len(self.labels):
+            return f"over {_FEW:.0%} of the rows have a label that no training row had: write labels as in the training"
+        return None
 
     @classmethod
     def read(cls, recipe: Recipe, predictor: Predictor, data: Any) -> Self:
@@ -64,7 +69,8 @@ class LabelledRows:
     def to_score(cls, run: str | Path, recipe: Recipe, predictor: Predictor, data: Any) -> Self:
         """Read the rows on which a run is scored: those of a table, or with None its own test rows.
 
-        A note counts the rows whose text is among the training texts of the run, as `trained` does.
+        A note counts the rows whose text is among the training texts of the run, as `trained` does, or says that these
+        cannot be read.
 
         Raises:
             DataError: naming file, row or column and the cure.
@@ -76,12 +82,17 @@ class LabelledRows:
             rows = cls._of(recipe, predictor, table, numbers, source=source)
             rows.notes.insert(0, note)
         trained = rows_of_training(RunFolder.of(run), rows.rows)
+        if trained is None and data is not None:
+            rows.notes.append(
+                f"the training rows of the run, from {recipe.data.train}, cannot be read again: if texts of these rows are "
+                "among them, the figures are too high"
+            )
         if trained:
             rows.notes.append(
                 f"{counted(trained, 'row has', 'rows have')} a text that is among the training texts of the run: the "
                 "figures are too high, and what the attributes seem to add may be learned by heart"
             )
-        return replace(rows, trained=trained)
+        return replace(rows, trained=trained or 0)
 
     @classmethod
     def _of(
@@ -117,13 +128,21 @@ class LabelledRows:
             notes.append(f"left out of {counted(len(table), 'row')}: {left_out}")
         if not len(usable):
             raise DataError(f"{source}: no row has both a text and a label{words}: check the columns")
-        if unseen := task.unseen_labels(columns):
-            found = counted(sum(unseen.values()), "row has", "rows have")
+        rows = table.select(usable)
+        unseen = task.unseen_labels([list(rows[column]) for column in recipe.label_columns])
+        if unseen:
             listed = ", ".join(f"{label!r} ({count:,})" for label, count in unseen.most_common(5))
             more = f", and {len(unseen) - 5:,} others" if len(unseen) > 5 else ""
-            notes.append(f"{found} a label that no training row had, which counts as wrong: {listed}{more}")
+            known = _with_known_label(labels[usable])
+            if known is not None and not known.any():
+                classes = ", ".join(map(repr, task.output_names[:5]))
+                raise DataError(
+                    f"{source}: no row has a label that a training row had: {listed}{more}; the run predicts {classes}"
+                    f"{', ...' if len(task.output_names) > 5 else ''}: write labels as in the training"
+                )
+            found = counted(unseen.total(), "label is", "labels are")
+            notes.append(f"{found} of no training row, and counted as wrong: {listed}{more}")
         notes += task.codec.notes(columns)
-        rows = table.select(usable)
         clusters = find_clusters(rows, recipe.cluster_settings())
         if note := clusters_note(clusters):
             notes.append(note)
@@ -133,7 +152,13 @@ class LabelledRows:
             rows = shuffle_columns(rows, predictor.schema.columns, seed=recipe.training.seed)
             notes.append("the attributes are shuffled over the rows, as in the training of this run")
         return cls(
-            rows=rows, numbers=numbers[usable], labels=labels[usable], source=source, clusters=clusters, notes=notes
+            rows=rows,
+            numbers=numbers[usable],
+            labels=labels[usable],
+            source=source,
+            clusters=clusters,
+            notes=notes,
+            unseen=unseen.total(),
         )
 
     def first(self, count: int) -> Self:
@@ -141,17 +166,9 @@ class LabelledRows:
         return self._select(np.arange(count))
 
     def learnable(self) -> Self:
-        """Return the rows with a label that training rows had: the loss of others is zero, whatever is learned.
-
-        Raises:
-            DataError: if there are none.
-        """
-        if np.asarray(self.labels).dtype != np.int64:
-            return self
-        known = np.flatnonzero((self.labels.reshape(len(self.labels), -1) != UNSEEN).any(axis=1))
-        if not len(known):
-            raise DataError(f"{self.source}: no row has a label that a training row had, so there is nothing to learn")
-        return self if len(known) == len(self.labels) else self._select(known)
+        """Return the rows with a label that training rows had: the loss of others is zero, whatever is learned."""
+        known = _with_known_label(self.labels)
+        return self if known is None or known.all() else self._select(np.flatnonzero(known))
 
     def _select(self, rows: npt.NDArray[np.int64]) -> Self:
         return replace(
@@ -161,6 +178,13 @@ class LabelledRows:
             labels=self.labels[rows],
             clusters={name: kind[rows] for name, kind in self.clusters.items()},
         )
+
+
+def _with_known_label(labels: npt.NDArray[Any]) -> npt.NDArray[np.bool_] | None:
+    """Return (n,) whether a row has a label of the training; None for labels that are no numbers of classes."""
+    if np.asarray(labels).dtype != np.int64:
+        return None
+    return np.asarray((labels.reshape(len(labels), -1) != UNSEEN).any(axis=1))
 
 
 def _own_rows(run: str | Path, recipe: Recipe) -> tuple[Dataset, npt.NDArray[np.int64], str, str]:

@@ -109,8 +109,8 @@ class StoredScores:
         return cls(task=task, parts=parts, scored=results.rows)
 
 
-def rows_of_training(folder: RunFolder, rows: Dataset) -> int:
-    """Count rows whose text is among those of the training rows of a run; 0 where these cannot be read any more.
+def rows_of_training(folder: RunFolder, rows: Dataset) -> int | None:
+    """Count rows whose text is among those of the training rows of a run; None where these cannot be read any more.
 
     Rows whose predictions were removed with a value are not told from training rows: so many are not counted.
     """
@@ -118,18 +118,18 @@ def rows_of_training(folder: RunFolder, rows: Dataset) -> int:
         data, parts = folder.read_recipe().data, StoredScores.read(folder.path).parts
         counts = folder.read_results().rows
         if not Path(data.train).exists():  # nor is the standard input read, or the hub asked
-            return 0
+            return None
         table = read_table(data.train, **data.reading)
     except (AttribuneError, OSError):
-        return 0
+        return None
     is_training, removed = np.ones(len(table), dtype=bool), 0
     for part, arrays in parts.items():
         if getattr(data, part) is None and "validation" in parts:  # cut from the training file; folds train on all
             if int(arrays["rows"].max(initial=-1)) >= len(table):
-                return 0
+                return None
             is_training[arrays["rows"]] = False
             removed += max(counts.get(part, 0) - len(arrays["rows"]), 0)
     if any(name not in table.column_names for name in data.texts):
-        return 0
+        return None
     shared = share_texts(table.select(np.flatnonzero(is_training)), rows, text=data.texts)
     return max(shared - removed, 0)

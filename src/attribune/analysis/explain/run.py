@@ -162,7 +162,7 @@ def explain_rows(
 def _leave_out_findings(recipe: Recipe, scores: Rescored, labelled: LabelledRows) -> list[Finding]:
     """Return which attributes these rows say to leave out, as the verdict of `evaluate` has it."""
     predictor, schema = scores.predictor, scores.predictor.schema
-    if len(schema) < 2 or labelled.are_known:
+    if len(schema) < 2 or labelled.silence is not None:
         return []
     task, chosen = predictor.task, drawn_rows(len(labelled.labels))
     effects = HidingRows(
