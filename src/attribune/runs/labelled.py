@@ -84,8 +84,8 @@ class LabelledRows:
         trained = rows_of_training(RunFolder.of(run), rows.rows)
         if trained is None and data is not None:
             rows.notes.append(
-                f"the training rows of the run, from {recipe.data.train}, cannot be read again: if texts of these rows are "
-                "among them, the figures are too high"
+                f"the training rows of the run, from {recipe.data.train}, cannot be read again: if texts of these rows "
+                "are among them, the figures are too high"
             )
         if trained:
             rows.notes.append(

@@ -49,7 +49,8 @@ def load_run(
     folder.complete_model()
     if not folder.outcome.is_file():
         raise ModelFolderError(
-            f"{path} is an interrupted run without a model: repeat its training with {as_argument('resume', True, at='train')}"
+            f"{path} is an interrupted run without a model: repeat its training with "
+            f"{as_argument('resume', True, at='train')}"
         )
     if not folder.is_finished:
         show_note(

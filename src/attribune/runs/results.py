@@ -128,8 +128,8 @@ class RunResults(SavedRecord):
             return cls.model_validate(record)
         except ValidationError as error:
             raise ModelFolderError(
-                f"{source} does not hold the results of a run: restore the file, or remove it and repeat the training with "
-                f"{as_argument('resume', True, at='train')}"
+                f"{source} does not hold the results of a run: restore the file, or remove it and repeat the training "
+                f"with {as_argument('resume', True, at='train')}"
             ) from error
 
     @classmethod
