@@ -321,6 +321,19 @@ def test_anchors_and_positives_are_compared(has_negative: bool, tmp_path: Path) 
         (["question", "Answer 1", "Answer 2"], ["1", "2"], ""),
         (["first text", "second text"], ["first", "second"], "--text first text --text-pair second text --label said"),
         (["answer_a", "answer_b"], ["a", "c"], ""),
+        (["answer_a", "answer_b"], ["a", "b", "tie", "c"], ""),
+        (
+            ["conversation_a", "conversation_b"],
+            ["model_a", "model_b", "tie (bothbad)"],
+            "--text conversation_a --text-pair conversation_b --label said --set task.ties=['tie (bothbad)']",
+        ),
+        (
+            ["response_1", "response_2"],
+            ["response_1", "response_2", "Tie"],
+            "--text response_1 --text-pair response_2 --label said "
+            "--set task.labels=['response_1', 'response_2'] task.ties=['Tie']",
+        ),
+        (["left text", "right text"], ["left", "right"], "--text left text --text-pair right text --label said"),
         (["answer", "remark"], ["a", "b"], ""),
     ],
 )
@@ -333,7 +346,9 @@ def test_a_choice_between_two_texts_is_a_preference(texts: list[str], labels: li
     assert checked.is_complete
     assert (checked.task.kind == "preference") == bool(flags)
     if flags:
-        assert " ".join(checked.flags) == f"{flags} --attributes user --task preference"
+        columns, _, settings = flags.replace("'", '"').partition(" --set ")
+        given = [f"{columns} --attributes user --task preference", *([f"--set {settings}"] if settings else [])]
+        assert " ".join(checked.flags) == " ".join(given)
     else:
         named = check(rows.rename(columns={"said": "winner"}))
         assert (named.task.kind == "preference") == (labels == ["1", "2"])

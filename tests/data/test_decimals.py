@@ -46,6 +46,21 @@ def test_commas_between_thousands_are_no_decimals_unless_it_is_said(tmp_path: Pa
     assert (rows["x"], rows["z"]) == (["1.334", "998"], ["1,881,983", "7,000"])
 
 
+def test_points_between_thousands_are_read_beside_decimal_commas_or_where_it_is_said(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    points = "text;x\na;1.234\nb;12.500\n"
+    assert read(tmp_path, "t.csv", points)["x"] == ["1.234", "12.500"]
+    assert "decimal points in 'x' ('1.234')" in caplog.text
+    assert read(tmp_path, "t.csv", points, decimal=",")["x"] == ["1234", "12500"]
+    assert read(tmp_path, "t.csv", points, decimal=".")["x"] == ["1.234", "12.500"]
+    assert read(tmp_path, "t.csv", "text;x\na;48.1\nb;11.575\n", decimal=",")["x"] == ["48.1", "11.575"]
+    mixed = "\n".join(["text;price;count;place", *(f"a;1,5;{number}.000;48.137" for number in range(1, 6)), "a;2;7;1.5"])
+    rows = read(tmp_path, "t.csv", mixed)
+    assert (rows["count"][-2:], rows["price"][-1], rows["place"][-2:]) == (["5000", "7"], "2", ["48.137", "1.5"])
+    assert "decimal commas in 'price' ('1,5'), points between thousands in 'count' ('1.000')" in caplog.text
+
+
 @pytest.mark.parametrize(
     ("cells", "words"),
     [
@@ -220,7 +235,7 @@ def test_words_for_no_label_and_classes_of_test_rows_are_said() -> None:
     rows = pd.DataFrame({"text": texts, "answer": ["For", "Against", "None"] * 20})
     test = pd.DataFrame({"text": ["other words", "and others"], "answer": ["For", "great"]})
     said = [str(one) for one in check(rows, text="text", label="answer", test=test).findings]
-    assert any(one.startswith("20 rows have no label, and are left out of a training: 'None' (20); ") for one in said)
+    assert any(one.startswith("20 rows without a label, which a training leaves out: 'None' (20); ") for one in said)
     assert any(one.startswith("test: 1 row has a label that no training row has: 'great' (1)") for one in said)
 
 

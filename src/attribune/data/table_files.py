@@ -7,7 +7,7 @@ import re
 import uuid
 import warnings
 import zipfile
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from itertools import chain
@@ -44,7 +44,7 @@ from attribune.data.text_files import (
 )
 from attribune.errors import AttribuneWarning, ConfigError, DataError
 from attribune.schema.columns import as_array, canonical
-from attribune.schema.number_marks import comma_columns, with_points
+from attribune.schema.number_marks import comma_columns, point_columns, with_points
 
 __all__ = [
     "ENDINGS",
@@ -296,7 +296,7 @@ class _File:
         try:
             if self.ending in _DELIMITED:
                 for batch in self._csv_batches(encoding):
-                    yield with_points(batch, self._comma_columns)
+                    yield with_points(batch, self._marked_columns)
             else:
                 yield from json_batches(self.path, encoding=encoding, tell=self._layouts.append)
         except UnicodeDecodeError as error:  # its encoding was checked before
@@ -344,10 +344,28 @@ class _File:
     @cached_property
     def _comma_columns(self) -> dict[str, str]:
         """The columns of numbers with a decimal comma, each with one of them; the file is read for it."""
-        may_be = self._delimiter == ";" if self.options.decimal is None else self.options.decimal == ","
-        if not may_be:
+        if not self._may_have_commas:
             return {}
         return comma_columns(self._csv_batches(self._encoding.name), is_said=self.options.decimal is not None)
+
+    @cached_property
+    def _point_columns(self) -> dict[str, str]:
+        """The columns of numbers with points that may stand between thousands, each with one of them."""
+        if not self._may_have_commas:
+            return {}
+        is_sure = self.options.decimal is None and bool(self._comma_columns)
+        return point_columns(self._csv_batches(self._encoding.name), is_sure=is_sure)
+
+    @property
+    def _may_have_commas(self) -> bool:
+        """Whether the file may have decimal commas."""
+        return self._delimiter == ";" if self.options.decimal is None else self.options.decimal == ","
+
+    @cached_property
+    def _marked_columns(self) -> dict[str, str]:
+        """The columns whose numbers are read with decimal commas, and with points between thousands."""
+        has_commas = self.options.decimal is not None or self._comma_columns
+        return self._comma_columns | (self._point_columns if has_commas else {})
 
     def form(self) -> FileForm | None:
         """Return how the file is written; None if it is no CSV or TSV."""
@@ -355,7 +373,7 @@ class _File:
             return None
         is_unnamed = (self.columns() or [""])[0] == UNNAMED
         return FileForm(
-            ending=self.ending, delimiter=self._delimiter, commas=tuple(self._comma_columns), is_unnamed=is_unnamed
+            ending=self.ending, delimiter=self._delimiter, commas=tuple(self._marked_columns), is_unnamed=is_unnamed
         )
 
     def guesses(self, rows: pa.Table) -> str | None:
@@ -371,13 +389,13 @@ class _File:
             if not self._quoting and self.options.quoting is None:
                 is_guess = True
                 words.append("quotes as plain characters")
-            if self._comma_columns and self.options.decimal is None:
+            if self.options.decimal is None and self._comma_columns:
                 is_guess = True
-                listed = ", ".join(
-                    f"{name!r} ({cell!r})" for name, cell in list(self._comma_columns.items())[:_SHOWN_COLUMNS]
-                )
-                more = ", ..." * (len(self._comma_columns) > _SHOWN_COLUMNS)
-                words.append(f"decimal commas in {one_line(listed)}{more}")
+                words.append(f"decimal commas in {_listed(self._comma_columns)}")
+            if self.options.decimal is None and self._point_columns:
+                is_guess = True
+                kind = "points between thousands" if self._comma_columns else "decimal points"
+                words.append(f"{kind} in {_listed(self._point_columns)}")
         if self.ending not in _BINARY:
             sample = self._encoding.sample
             is_guess |= sample is not None
@@ -392,6 +410,12 @@ class _File:
             if rows.column_names[0] == UNNAMED:
                 words.append(f"column 1 without a name as {UNNAMED!r}")
         return f"{self.path} is read as {', '.join(words)}" if is_guess else None
+
+
+def _listed(cells: Mapping[str, str]) -> str:
+    """Return names of columns, each with a cell."""
+    listed = ", ".join(f"{name!r} ({cell!r})" for name, cell in list(cells.items())[:_SHOWN_COLUMNS])
+    return one_line(listed) + ", ..." * (len(cells) > _SHOWN_COLUMNS)
 
 
 def _doubtful_header(rows: pa.Table) -> str:

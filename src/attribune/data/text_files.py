@@ -398,6 +398,8 @@ def _wrong_width(
     wanted = f"{len(names)} columns are named" if is_named else f"the header has {len(names)}"
     if len(row) > len(names):
         cure = f"put fields that contain {delimiter!r} or a line end in double quotes"
+        if len(names) == 1 and not is_named:
+            cure += ", or remove the title above the header"
     else:
         cure = f"add the fields that are missing (an empty one has its {delimiter!r}, too), or remove the row"
     return DataError(

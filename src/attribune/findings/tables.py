@@ -44,7 +44,7 @@ def _no_column(values: Values) -> str:
 def _no_label(values: Values) -> str:
     """Rows have no label."""
     words = f": {values['words']}; {if_labels()}" if values.get("words") else ""
-    return f"{counted(values['rows'], 'row has', 'rows have')} no label, and are left out of a training{words}"
+    return f"{counted(values['rows'], 'row', 'rows')} without a label, which a training leaves out{words}"
 
 
 def _rare_classes(values: Values) -> str:

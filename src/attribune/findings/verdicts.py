@@ -174,7 +174,10 @@ def _too_few_to_leave_out(values: Values) -> str:
     """There are too few rows to say whether some attributes can be left out."""
     names, rows = values["attributes"], counted(values["rows"], "row")
     with_value = values["with_value"]
-    about = f"only {with_value:,} of {rows} have a value of {_them(names)} that the model knows"
+    if with_value == values["rows"]:
+        about = f"only {rows} {'is' if with_value == 1 else 'are'} scored"
+    else:
+        about = f"only {with_value:,} of {rows} have a value of {_them(names)} that the model knows"
     if with_value is None or with_value >= ENOUGH_TO_LEAVE_OUT:
         differing = values["differing"]
         about = f"without {_them(names)}, {differing:,} of {rows} (or of what they share) have another score"

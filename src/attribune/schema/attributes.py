@@ -272,6 +272,7 @@ def _counts_of(cells: Cells) -> AttributeCounts:
         missing=cells.missing,
         trimmed=cells.trimmed,
         unread=sum(cells.unread.values()),
+        example=next(iter(cells.unread), ""),
         below_empty=cells.below_empty,
     )
 
@@ -328,7 +329,8 @@ class NoNumberError(RowError):
         reading = f"read the file with {as_argument('data.decimal', ',')}"
         comma = f"write a decimal point, or {reading}; " * ("," in text)
         if has_thousands(text):
-            comma = f"write thousands without commas, or, if they are decimal commas, {reading}; "
+            or_decimal = "" if "." in text else f", or, if they are decimal commas, {reading}"
+            comma = f"write thousands without commas{or_decimal}; "
         super().__init__(
             f"column {column!r}, ",
             row,

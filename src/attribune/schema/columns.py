@@ -85,7 +85,7 @@ _DECIMALS_OF_ZERO = re.compile(r"(-?)(0|[1-9][0-9]*)\.0+")
 _EXACT = 10**16  # above this, floats print with an exponent and are no longer exact integers
 LISTS = (list, tuple, set, frozenset, np.ndarray)
 """The types of a cell with several values."""
-_UNREADABLE = (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError, UnicodeEncodeError)
+_UNREADABLE = (TypeError, pa.ArrowInvalid, pa.ArrowNotImplementedError, OverflowError, UnicodeEncodeError)
 
 
 def cell_text(value: Any) -> str:

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from attribune.schema.columns import MISSING, NO_NUMBER
 
-__all__ = ["MarkedNumbers", "comma_columns", "has_thousands", "marked_columns", "with_points"]
+__all__ = ["MarkedNumbers", "comma_columns", "has_thousands", "marked_columns", "point_columns", "with_points"]
 
 _BETWEEN_THOUSANDS = r"[.' \x{00a0}\x{202f}]"
 _NUMBER = rf"^\s*[+-]?(\d{{1,3}}({_BETWEEN_THOUSANDS}\d{{3}})+|\d+)?(,\d+)?\s*$"
@@ -28,8 +28,8 @@ def _thousands(mark: str) -> str:
 
 
 def has_thousands(text: str) -> bool:
-    """Whether a text is a whole number with commas between thousands, or with one before three decimals."""
-    return re.match(_thousands(","), text) is not None
+    """Whether a text is a number with commas between thousands, or with one before three decimals."""
+    return re.match(_thousands(","), text.partition(".")[0]) is not None
 
 
 @dataclass
@@ -110,6 +110,18 @@ def comma_columns(batches: Iterable[pa.Table], *, is_said: bool = False) -> dict
     return {
         name: one.example for name, one in found.items() if not (one.several if is_said else one.thousands == "yes")
     }
+
+
+def point_columns(batches: Iterable[pa.Table], *, is_sure: bool) -> dict[str, str]:
+    """Find the columns of texts whose numbers have points that may stand between thousands, each with the first.
+
+    Args:
+        batches: of one table.
+        is_sure: only those that have smaller numbers without a point, or numbers with several.
+    """
+    wanted = ("yes",) if is_sure else ("yes", "perhaps")
+    found = marked_columns(batches, ".")
+    return {name: one.example for name, one in found.items() if one.thousands in wanted}
 
 
 def with_points(table: pa.Table, columns: Mapping[str, str]) -> pa.Table:

@@ -59,6 +59,7 @@ class AttributeCounts:
         trimmed: cells that lost spaces around the value.
         dropped: known values left out because a row has more of them than slots.
         unread: cells, counted as missing, that are no value for the kind of the attribute, such as no date.
+        example: the first of them.
         clipped: cells with a continuous number beyond those of training, read as the smallest or largest of these.
         below_empty: in a hierarchy, rows with a value below an empty level, which is not read.
     """
@@ -69,11 +70,13 @@ class AttributeCounts:
     trimmed: int = 0
     dropped: int = 0
     unread: int = 0
+    example: str = ""
     clipped: int = 0
     below_empty: int = 0
 
     def __add__(self, other: AttributeCounts) -> AttributeCounts:
-        return AttributeCounts(**{name: count + getattr(other, name) for name, count in asdict(self).items()})
+        sums = {name: found + getattr(other, name) for name, found in asdict(self).items()}
+        return AttributeCounts(**{**sums, "example": self.example or other.example})
 
     def phrases(self) -> list[str]:
         """Describe what is not zero."""
@@ -82,7 +85,7 @@ class AttributeCounts:
             "unseen": "values not in the vocabulary",
             "trimmed": "values trimmed of spaces",
             "dropped": "values dropped for lack of slots",
-            "unread": "cells that cannot be read, which count as missing",
+            "unread": f"cells that cannot be read, such as {self.example!r:.40}, which count as missing",
             "clipped": "numbers beyond those of training, read as the nearest of these",
             "below_empty": "rows with a value below an empty level, which is not read",
         }

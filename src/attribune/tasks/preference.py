@@ -41,6 +41,7 @@ SIDES = (
     ("a", "b"),
     ("A", "B"),
     ("1", "2"),
+    ("left", "right"),
     ("model_a", "model_b"),
 )
 """Labels of the first and the second text that need no explanation."""

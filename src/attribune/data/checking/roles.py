@@ -47,6 +47,8 @@ _OF_CLASSES = re.compile(r"(^|_)(label|class|category|topic|intent|target)(_id)?
 _LIKE_A_DATE = re.compile(r"\d\D+\d")
 _LOOKED_AT = 200  # values
 _CHOICE = re.compile(r"winner|prefer|better|best|choice|chosen")
+_NO_PREFERENCE = re.compile(r"(tied?|draw|equal|both|neither|same)\b", re.IGNORECASE)
+_MOST_ANSWERS = 6  # to the question which of two texts is better
 _WEIGHTS = ("weight", "weights", "sample_weight")
 _NEARLY_ALL = 0.95
 _MOST_ROWS = 0.9
@@ -130,14 +132,21 @@ def guess_preference(texts: Sequence[str], label: ColumnProfile) -> TaskGuess | 
     """
     pairs = [(one, other) for one in texts for other in texts if _are_sides(one, other)]
     says_so = label.kind != "number" or _CHOICE.search(label.name.lower()) is not None
-    if len(pairs) != 1 or not says_so or label.values > 2 + len(TIES):
+    if len(pairs) != 1 or not says_so or label.values > _MOST_ANSWERS:
         return None
-    values = {*label.codes.values.to_pylist()} - {*TIES}
-    if all(values != {*sides} for sides in SIDES):
+    answers = label.codes.values.to_pylist()
+    ties = [answer for answer in answers if _NO_PREFERENCE.match(answer)]
+    sides = {answer.casefold(): answer for answer in answers if answer not in ties}
+    named = [pair for pair in (*SIDES, pairs[0]) if {*sides} == {name.casefold() for name in pair}]
+    if not named or len(sides) + len(ties) < len(answers):
         return None
+    labels = [sides[name.casefold()] for name in named[0]]
+    options = {} if tuple(labels) in SIDES else {"labels": labels}
+    options |= {} if {*ties} <= {*TIES} else {"ties": ties}
     prompts = [name for name in texts if name not in pairs[0]]
     found = dict(zip(("prompt", "text", "text_pair"), (prompts, *([name] for name in pairs[0])), strict=True))
-    return TaskGuess(kind="preference", words="which of two texts is better", choices=("preference",), texts=found)
+    words = "which of two texts is better"
+    return TaskGuess(kind="preference", words=words, choices=("preference",), options=options, texts=found)
 
 
 def _are_sides(one: str, other: str) -> bool:
