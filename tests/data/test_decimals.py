@@ -55,7 +55,9 @@ def test_points_between_thousands_are_read_beside_decimal_commas_or_where_it_is_
     assert read(tmp_path, "t.csv", points, decimal=",")["x"] == ["1234", "12500"]
     assert read(tmp_path, "t.csv", points, decimal=".")["x"] == ["1.234", "12.500"]
     assert read(tmp_path, "t.csv", "text;x\na;48.1\nb;11.575\n", decimal=",")["x"] == ["48.1", "11.575"]
-    mixed = "\n".join(["text;price;count;place", *(f"a;1,5;{number}.000;48.137" for number in range(1, 6)), "a;2;7;1.5"])
+    mixed = "\n".join(
+        ["text;price;count;place", *(f"a;1,5;{number}.000;48.137" for number in range(1, 6)), "a;2;7;1.5"]
+    )
     rows = read(tmp_path, "t.csv", mixed)
     assert (rows["count"][-2:], rows["price"][-1], rows["place"][-2:]) == (["5000", "7"], "2", ["48.137", "1.5"])
     assert "decimal commas in 'price' ('1,5'), points between thousands in 'count' ('1.000')" in caplog.text
@@ -174,17 +176,49 @@ def test_a_check_tells_words_for_no_value_from_numbers_and_names_them_elsewhere(
 
 def test_stars_are_numbers() -> None:
     numbers = {
-        4: ["4", "4 stars", "4-star", "4.0 out of 5 stars", "4/5 stars", "4/5", "4 out of 10", "4 %"],
+        4: [
+            "4",
+            "4 stars",
+            "4-star",
+            "4.0 out of 5 stars",
+            "4/5 stars",
+            "4/5",
+            "4 out of 10",
+            "4 %",
+            "4 - Agree",
+            "4=ok",
+        ],
         4.5: ["4.5", "4,5 Sterne"],
         1: ["1 star"],
         5: ["5 Stars", "5\u2605"],
         3: ["3 étoiles", "\u2605\u2605\u2605\u2606\u2606"],
         2: ["2 estrellas", "\u2b50\ufe0f\u2b50\ufe0f"],
-        None: ["stars", "4 apples", "starry", "\u2606\u2606", "6/5", "4/", "4,5", ""],
+        None: [
+            "stars",
+            "4 apples",
+            "starry",
+            "\u2606\u2606",
+            "6/5",
+            "4/",
+            "4,5",
+            "",
+            "4 - 5",
+            "4:30",
+            "4-D",
+            "2024 - x",
+        ],
     }
     assert {number: [label_number(text) for text in texts] for number, texts in numbers.items()} == {
         number: [number] * len(texts) for number, texts in numbers.items()
     }
+
+
+def test_numbers_with_what_they_mean_may_be_classes_or_ratings() -> None:
+    labels = ["1 - Disagree", "2 - Neutral", "3 - Agree"] * 20
+    rows = pd.DataFrame({"text": [f"words of review {row}" for row in range(60)], "answer": labels})
+    checked = check(rows, label="answer")
+    assert checked.task.words.endswith("or ratings, from 1 to 3, read from texts such as '1 - Disagree'")
+    assert checked.task.choices == ("classification", "ordinal", "rating")
 
 
 def test_stars_are_learned_as_numbers() -> None:

@@ -43,6 +43,7 @@ __all__ = [
     "compared_texts",
     "count_classes",
     "label_lists",
+    "is_explained",
     "label_number",
     "label_numbers",
     "label_texts",
@@ -68,6 +69,9 @@ _SCORE = re.compile(
     rf"(?P<unit>[{_FILLED}%]|stars?|sterne?|[ée]toiles?|estrellas?|estrelas?|stell[ae]|sterren|ster)?",
     re.IGNORECASE,
 )
+_EXPLAINED = re.compile(
+    r"(?P<number>\d{1,2})( ?[=:] ?| [-\u2013\u2014] ?|[-\u2013\u2014] )[^\W\d].*", re.DOTALL
+)  # 4 - Agree
 _LARGEST_LABEL = float(np.finfo(np.float32).max)
 _EXAMPLES = 5  # of classes that are alike
 _CODES = (9, 77, 88, 98, 99, 777, 888, 998, 999, 7777, 8888, 9999)  # for no answer, as surveys have them
@@ -150,9 +154,11 @@ def _flag(value: Any, info: ValidationInfo) -> bool:
 
 
 def label_number(text: str) -> float | None:
-    """Return the number of a label, also of ``4 stars``, signs of stars, ``4/5``, ``4.5 out of 5`` or ``80 %``."""
+    """Return the number of a label, also of ``4 stars``, signs of stars, ``4/5``, ``80 %`` or ``4 - Agree``."""
     if (number := number_of(text)) is not None:
         return number
+    if (explained := _EXPLAINED.fullmatch(text)) is not None:
+        return float(explained["number"])
     score = _score(text)
     if score is None or (score["number"] and not score["best"] and not score["unit"]):
         return None
@@ -160,6 +166,11 @@ def label_number(text: str) -> float | None:
         return float(len(score["filled"]))
     number = float(score["number"].replace(",", "."))
     return number if score["best"] is None or number <= float(score["best"]) else None
+
+
+def is_explained(text: str) -> bool:
+    """Whether a label is a number with what it means, such as ``4 - Agree``."""
+    return _EXPLAINED.fullmatch(text) is not None
 
 
 def scales_of(texts: Iterable[str]) -> dict[str, str]:

@@ -21,6 +21,7 @@ from attribune.data.text_files import UNNAMED
 from attribune.findings import Finding
 from attribune.schema.columns import NO_NUMBER
 from attribune.tasks import TASKS
+from attribune.tasks.labels import is_explained
 from attribune.tasks.preference import SIDES, TIES
 
 __all__ = [
@@ -400,8 +401,9 @@ def _attribute_kind(one: ColumnProfile) -> str | None:
 
 
 def _has_stars(one: ColumnProfile) -> bool:
-    """Whether the values are a judgement by themselves, such as ``4 stars``; ``20 %`` may be anything."""
-    return _reads_as_numbers(one) and not any("%" in text for text in one.spelled.values.to_pylist())
+    """Whether the values are a judgement by themselves, such as ``4 stars``; ``20 %`` and ``2 - Berlin`` may not be."""
+    values = one.spelled.values.to_pylist()
+    return _reads_as_numbers(one) and not any("%" in text or is_explained(text) for text in values)
 
 
 def _reads_as_numbers(one: ColumnProfile) -> bool:
@@ -448,7 +450,8 @@ def guess_task(label: ColumnProfile, *, is_judged: bool = False) -> TaskGuess:
         example = next(text for text in label.codes.values.to_pylist() if text not in NO_NUMBER)
         read = f", read from texts such as {example!r}" if has_stars else ""
         name = "ratings"
-        if not has_stars and numbers[0] == 0 and _OF_CLASSES.search(ColumnName(label.name).plain):
+        has_codes = numbers[0] == 0 and _OF_CLASSES.search(ColumnName(label.name).plain) is not None
+        if is_explained(example) or (has_codes and not has_stars):
             name, kinds = "codes of classes, or ratings,", ("classification", *kinds)
         return TaskGuess(kind=kinds[0], words=f"{name} from {numbers[0]:g} to {numbers[-1]:g}{read}", choices=kinds)
     if label.values <= _FEW_VALUES:
