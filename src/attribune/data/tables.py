@@ -335,6 +335,8 @@ def table_source_name(source: Source) -> str:
         return table_source_name(source.path)
     if isinstance(source, str) and source == STDIN:
         return "the standard input"
+    if isinstance(source, pa.Table):
+        return "the Arrow table"
     return str(source) if isinstance(source, str | Path) else f"the {type(source).__name__}"
 
 

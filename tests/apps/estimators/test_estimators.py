@@ -390,6 +390,11 @@ def test_ordered_classes_and_numbers() -> None:
         ),
         (lambda: AttributeOrdinal(**LINEAR).fit(FRAME, FRAME["stars"]), "outside the scale of the task 'ordinal'"),
         (lambda: AttributeClassifier(**LINEAR).fit(FRAME, FRAME["stars"], sample_weight=np.zeros(60)), "are zero"),
+        (
+            lambda: AttributeClassifier(**LINEAR).fit(FRAME, FRAME["stars"], sample_weight=[1.0] * 59 + [-1.0]),
+            r"sample_weight\[59\] is -1.0: give finite numbers of at least 0",
+        ),
+        (lambda: AttributeClassifier(**LINEAR).fit(FRAME[:0], FRAME["stars"][:0]), "X has no rows"),
     ],
 )
 def test_mistakes_are_named(call: Callable[[], Any], message: str) -> None:

@@ -157,10 +157,15 @@ class AttributeEstimator(BaseEstimator, ABC):
         """Train in a folder that is removed afterwards, and keep the predictor."""
         table = self._read(X, is_fit=True, continues=continues)
         check_consistent_length(table, labels)
+        if not len(table):
+            raise DataError("X has no rows: give texts with their labels")
         columns = {"label": labels}
         if weight is not None:
-            columns["weight"] = pa.array(column_or_1d(weight), type=pa.float64())
-            check_consistent_length(table, columns["weight"])
+            weights = np.asarray(column_or_1d(weight), dtype=np.float64)
+            check_consistent_length(table, weights)
+            for place in np.flatnonzero(~((weights >= 0) & np.isfinite(weights)))[:1]:
+                raise DataError(f"sample_weight[{place}] is {weights[place]}: give finite numbers of at least 0")
+            columns["weight"] = pa.array(weights)
         own: dict[str, Any] = {what: _free_name(what, table.column_names) for what in columns}
         for what, name in own.items():
             table = table.append_column(name, columns[what])
