@@ -333,6 +333,9 @@ def test_dates_with_years_of_two_digits_are_asked_for() -> None:
     (said,) = [one for one in check(rows).findings if one.code == "dates-not-read"]
     assert said.values["formats"] == ["%d.%m.%y", "%y.%m.%d"]
     assert not [one for one in check(rows).findings if one.code == "times-split-at-random"], "which would be refused"
+    rows["sent"] = "2024-05-31"
+    assert {one.code for one in check(rows).findings} >= {"column-with-one-value"}
+    assert not [one for one in check(rows).findings if one.code in ("times-split-at-random", "dates-not-read")]
     with pytest.raises(ConfigError, match="name their format"):
         date_format_of(list(rows["sent"]), column="sent")
     whole = ["5 May 2024", "6 August 2024", "7 Sept 2024", "8. Mai 2024"]

@@ -19,7 +19,7 @@ from attribune.core.arrays import BoolArray, IntArray
 from attribune.core.door import as_argument, as_attribute, is_command_line
 from attribune.core.wording import listed_counts
 from attribune.data.checking.copies import copy_findings, repeated_texts, text_findings
-from attribune.data.checking.findings import shared_rows, written_finding
+from attribune.data.checking.findings import attribute_finding, shared_rows, written_finding
 from attribune.data.checking.judgements import judge_among
 from attribune.data.checking.names import ColumnName
 from attribune.data.checking.nesting import nesting_findings
@@ -473,6 +473,17 @@ def _marked_roles(
     return marked
 
 
+def _time_findings(times: Sequence[ColumnProfile], *, is_split: bool) -> Iterator[Finding]:
+    useless = {one.name: attribute_finding(one.name, one.codes, may_be_unique=True) for one in times}
+    times = [one for one in times if useless[one.name] is None]
+    dates = [dates_finding(one.name, one.codes.values.slice(0, _SAMPLE).to_pylist()) for one in times]
+    for one, date in zip(times, dates, strict=True):
+        if is_split and date.values["formats"] == [""] and one.present >= _OF_ALL * one.rows:
+            yield time_split_finding(one.name)
+    yield from dates
+    yield from filter(None, useless.values())
+
+
 def _findings(
     table: pa.Table, found: _Columns, classes: Mapping[str, int], leaks: Sequence[Finding], *, is_split: bool
 ) -> Iterator[Finding]:
@@ -488,12 +499,7 @@ def _findings(
         yield Finding("class-words", {"column": label.name, "words": label.no_values})
     yield from text_findings(table, found.texts, found.groups)
     yield from leaks
-    times = found.with_role("time")
-    dates = [dates_finding(one.name, one.codes.values.slice(0, _SAMPLE).to_pylist()) for one in times]
-    for one, date in zip(times, dates, strict=True):
-        if is_split and date.values["formats"] == [""] and one.present >= _OF_ALL * one.rows:
-            yield time_split_finding(one.name)
-    yield from dates
+    yield from _time_findings(found.with_role("time"), is_split=is_split)
     numbers = [one for one in found.read.values() if one is label or found.roles[one.name].kind == "number"]
     for one in (one for one in numbers if one.odd):
         yield Finding("odd-numbers", {"column": one.name, "words": one.odd, "missing": list(found.missing)})
