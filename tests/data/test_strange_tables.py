@@ -10,10 +10,13 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 from datasets import Dataset
 
 from attribune import MultiLabel, Schema, check, read_table
+from attribune.data.checking.findings import attribute_finding
+from attribune.data.checking.profiles import column_codes
 from attribune.data.texts import listed_text
 from attribune.errors import ConfigError, DataError, RowError
 from attribune.schema.times import date_format_of, read_times
@@ -333,6 +336,14 @@ def test_a_column_of_one_date_is_useless() -> None:
     codes = {one.code for one in check(rows).findings}
     assert codes >= {"column-with-one-value"}
     assert not codes & {"times-split-at-random", "dates-not-read"}
+
+
+def test_an_attribute_of_objects_is_said_to_have_several_fields() -> None:
+    cells = ['{"name": "ann", "age": 41}', "{'name': 'bob', 'age': 7}", None]
+    found = attribute_finding("who", column_codes(pa.chunked_array([cells])))
+    assert found is not None
+    assert str(found).startswith('column \'who\' holds several fields, such as \'{"name": "ann", "age": 41}\'')
+    assert attribute_finding("who", column_codes(pa.chunked_array([["{ann}", "bob", "bob"]]))) is None
 
 
 def test_dates_with_years_of_two_digits_are_asked_for() -> None:

@@ -32,6 +32,7 @@ _ROWS_EACH = 10  # for each column of a sum, which fits fewer by chance
 _LEAST_REPEATED = 0.5  # share of rows that share the numbers of all columns: of few rows, some agree by chance
 _MOST_ROWS = 10_000  # whose numbers are looked at together
 _MOST_NAMES = 200  # of classes that are looked for in texts
+_FIELDS = r"""(?s)^\{["'].*\}$"""  # objects, as JSON or Python writes them
 _WITHOUT_SPACES = re.compile("[\u0e00-\u0e7f\u3040-\u30ff\u3400-\u9fff]")  # Thai, Japanese and Chinese
 
 
@@ -49,6 +50,8 @@ def attribute_finding(name: str, codes: Codes, *, may_be_unique: bool = False) -
         return Finding("column-mostly-missing", {"column": name, "share": share})
     if len(codes.values) == 1:
         return Finding("column-with-one-value", {"column": name, "value": codes.values[0].as_py()})
+    if pc.all(pc.match_substring_regex(codes.values, _FIELDS)).as_py():
+        return Finding("column-of-fields", {"column": name, "value": codes.values[0].as_py()})
     if not may_be_unique and present >= _LEAST_ROWS and codes.once >= _NEARLY_ALL * present:
         return Finding("column-of-unique-values", {"column": name, "once": codes.once, "values": len(codes.values)})
     return None
