@@ -252,8 +252,8 @@ SENTENCES: Sentences = {
     "column-without-values": "column {column!r} has no value in any row: leave it out",
     "column-mostly-missing": "column {column!r} is missing in {share:.1%} of the rows, and can hardly help: leave it "
     "out",
-    "column-of-fields": "column {column!r} holds several fields, such as {value!r:.60}, and each combination of them is "
-    "a value: make a column of each field that tells something",
+    "column-of-fields": "column {column!r} holds several fields, such as {value!r:.60}, and each combination of them "
+    "is a value: make a column of each field that tells something",
     "column-with-one-value": "column {column!r} has one value, {value!r:.60}, and cannot help: leave it out",
     "column-of-unique-values": _unique,
     "column-is-label": "column {column!r} is the label in {share:.1%} of the rows: leave it out, or the model reads "
