@@ -70,7 +70,7 @@ PAIR = ["first", "second"]
 @pytest.mark.parametrize(
     ("labels", "options", "message"),
     [
-        (["left", "right"], {}, r"the labels are 'left', 'right': name the label of the first text"),
+        (["east", "west"], {}, r"the labels are 'east', 'west': name the label of the first text"),
         ([0, 1], {}, "the labels are '0', '1': name the label of the first"),
         ([True, False], {}, "the labels are 'false', 'true': name the label of the first"),
         (["a", "B"], {}, "the labels are 'B', 'a': name the label of the first"),

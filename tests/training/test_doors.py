@@ -118,7 +118,7 @@ def test_predictions_and_schemas_are_printed_as_tables(predictor: Predictor, run
     assert "<table" in predictor.predict(ROWS)._repr_html_()
     assert repr(predictor.schema).splitlines()[2].split()[:2] == ["user", "categorical"]
     shown = evaluate(run, FRAME)
-    assert repr(shown).startswith("60 rows")
+    assert "\n\n60 rows" in repr(shown)
     assert "<table>" in shown._repr_html_()
     pairs = compare_runs(run, run)
     assert pairs[0]["difference"] == 0

@@ -126,7 +126,7 @@ class _Summary(Settings):
     rows: int
     parts: int
     files: dict[str, int]
-    attributes: dict[str, dict[str, int]]
+    attributes: dict[str, dict[str, int | str]]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -194,7 +194,7 @@ def test_parts_of_stop_texts_and_of_characters_are_held_back() -> None:
 
 
 WRONG: list[tuple[dict[str, Any], int, str, str]] = [
-    ({"attributes": {"usr": "u1"}}, 400, "attributes.usr", "it has user, tags"),
+    ({"attributes": {"usr": "u1"}}, 400, "attributes.usr", "It has user, tags"),
     ({"user": "u1"}, 400, "user", "did you mean attributes.user"),
     ({"max_tokens": 2000}, 400, "max_tokens", "at most 1,024 are written"),
     ({"prompt": "film " * 600}, 400, "body", "does not fit into the window"),

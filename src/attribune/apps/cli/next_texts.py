@@ -12,6 +12,7 @@ Examples:
 from __future__ import annotations
 
 import argparse
+import math
 from dataclasses import asdict
 from typing import Any
 
@@ -55,5 +56,7 @@ def _run(options: argparse.Namespace) -> None:
     if options.json:
         show_json([asdict(text) for text in found], ensure_ascii=False)
         return
-    cells = [[str(text.row), f"{text.gain:.3g}", " ".join(text.text.split())[:_WIDTH]] for text in found]
+    largest = max((text.gain for text in found), default=0.0)
+    decimals = 5 if largest <= 0 else max(5, 1 - math.floor(math.log10(largest)))
+    cells = [[str(text.row), f"{text.gain:.{decimals}f}", " ".join(text.text.split())[:_WIDTH]] for text in found]
     show(text_cells([["row", "gain", "text"], *cells]))
