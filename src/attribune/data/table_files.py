@@ -44,7 +44,7 @@ from attribune.data.text_files import (
 )
 from attribune.errors import AttribuneWarning, ConfigError, DataError
 from attribune.schema.columns import as_array, canonical
-from attribune.schema.number_marks import comma_columns, point_columns, with_points
+from attribune.schema.number_marks import MarkedNumbers, comma_columns, marked_columns, point_columns, with_points
 
 __all__ = [
     "ENDINGS",
@@ -343,23 +343,20 @@ class _File:
 
     @cached_property
     def _comma_columns(self) -> dict[str, str]:
-        """The columns of numbers with a decimal comma, each with one of them; the file is read for it."""
-        if not self._may_have_commas:
-            return {}
-        return comma_columns(self._csv_batches(self._encoding.name), is_said=self.options.decimal is not None)
+        """The columns of numbers with a decimal comma, each with one of them."""
+        return comma_columns(self._numbers[","], is_given=self.options.decimal is not None)
 
     @cached_property
     def _point_columns(self) -> dict[str, str]:
         """The columns of numbers with points that may stand between thousands, each with one of them."""
-        if not self._may_have_commas:
-            return {}
         is_sure = self.options.decimal is None and bool(self._comma_columns)
-        return point_columns(self._csv_batches(self._encoding.name), is_sure=is_sure)
+        return point_columns(self._numbers["."], is_sure=is_sure)
 
-    @property
-    def _may_have_commas(self) -> bool:
-        """Whether the file may have decimal commas."""
-        return self._delimiter == ";" if self.options.decimal is None else self.options.decimal == ","
+    @cached_property
+    def _numbers(self) -> Mapping[str, Mapping[str, MarkedNumbers]]:
+        """The columns of numbers with commas, and with points; a file that may have decimal commas is read for it."""
+        may_have_commas = self._delimiter == ";" if self.options.decimal is None else self.options.decimal == ","
+        return marked_columns(self._csv_batches(self._encoding.name) if may_have_commas else (), ",.")
 
     @cached_property
     def _marked_columns(self) -> dict[str, str]:

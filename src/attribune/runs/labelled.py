@@ -56,7 +56,7 @@ class LabelledRows:
         if self.trained > _FEW * len(self.labels):
             return f"over {_FEW:.0%} of the rows have a text of the training: give rows with other texts"
         if self.unseen > _FEW * len(self.labels):
-            return f"over {_FEW:.0%} of the rows have a label that no training row had: write labels as in the training"
+            return f"labels of no training row are over {_FEW:.0%} as many as the rows: write labels as in the training"
         return None
 
     @classmethod

@@ -76,7 +76,7 @@ class MarkedNumbers:
         return not (self.several and self.others)
 
 
-def marked_columns(batches: Iterable[pa.Table], mark: str) -> dict[str, MarkedNumbers]:
+def marked_columns(batches: Iterable[pa.Table], marks: str) -> dict[str, dict[str, MarkedNumbers]]:
     """Find the columns of texts that hold only numbers, of which at least one has a mark.
 
     Cells without a value are passed over. Beside decimal commas, points, spaces and apostrophes may stand between
@@ -84,43 +84,43 @@ def marked_columns(batches: Iterable[pa.Table], mark: str) -> dict[str, MarkedNu
 
     Args:
         batches: of one table.
-        mark: comma or point.
+        marks: comma, point or both.
 
     Returns:
-        What is found of each, in the order of the columns.
+        For each mark, what is found of each column, in the order of the columns.
     """
-    found: dict[str, MarkedNumbers] | None = None
+    found: dict[str, dict[str, MarkedNumbers]] | None = None
     for batch in batches:
         if found is None:
-            found = {name: MarkedNumbers(mark) for name in batch.column_names}
-        found = {name: counts for name, counts in found.items() if counts.add(batch[name])}
-        if not found:
+            found = {mark: {name: MarkedNumbers(mark) for name in batch.column_names} for mark in marks}
+        for mark, columns in found.items():
+            found[mark] = {name: counts for name, counts in columns.items() if counts.add(batch[name])}
+        if not any(found.values()):
             break
-    return {name: one for name, one in (found or {}).items() if one.count}
+    found = found or {mark: {} for mark in marks}
+    return {mark: {name: one for name, one in columns.items() if one.count} for mark, columns in found.items()}
 
 
-def comma_columns(batches: Iterable[pa.Table], *, is_said: bool = False) -> dict[str, str]:
-    """Find the columns of texts whose numbers have decimal commas, each with the first of them.
+def comma_columns(found: Mapping[str, MarkedNumbers], *, is_given: bool = False) -> dict[str, str]:
+    """Choose the columns whose numbers have decimal commas, each with the first of them.
 
     Args:
-        batches: of one table.
-        is_said: that commas are decimal ones, where those of a column may also be between thousands.
+        found: the columns with commas.
+        is_given: that commas are decimal ones, where those of a column may also be between thousands.
     """
-    found = marked_columns(batches, ",")
     return {
-        name: one.example for name, one in found.items() if not (one.several if is_said else one.thousands == "yes")
+        name: one.example for name, one in found.items() if not (one.several if is_given else one.thousands == "yes")
     }
 
 
-def point_columns(batches: Iterable[pa.Table], *, is_sure: bool) -> dict[str, str]:
-    """Find the columns of texts whose numbers have points that may stand between thousands, each with the first.
+def point_columns(found: Mapping[str, MarkedNumbers], *, is_sure: bool) -> dict[str, str]:
+    """Choose the columns whose numbers have points that may stand between thousands, each with the first.
 
     Args:
-        batches: of one table.
+        found: the columns with points.
         is_sure: only those that have smaller numbers without a point, or numbers with several.
     """
     wanted = ("yes",) if is_sure else ("yes", "perhaps")
-    found = marked_columns(batches, ".")
     return {name: one.example for name, one in found.items() if one.thousands in wanted}
 
 

@@ -89,7 +89,7 @@ DATE_CYCLES: tuple[DateCycleName, ...] = ("season", "daytime")
 """The place of a date in its year, and of a time in its day: the last of December is next to the first of January."""
 DatePartName = Literal["year", "month", "weekday", "hour", "age", "season", "daytime"]
 DATE_PARTS: tuple[DatePartName, ...] = ("year", "month", "weekday", "hour", "age")
-"""What of a date is an attribute unless it is said; the age is the date as a number of years, such as 2024.38."""
+"""The default parts of a date; the age is the date as a number of years, such as 2024.38."""
 _MONTHS = (
     *("January", "February", "March", "April", "May", "June"),
     *("July", "August", "September", "October", "November", "December"),

@@ -180,7 +180,7 @@ def _plan(options: argparse.Namespace) -> None:
         try:
             plan = with_paces(plan, options.probe, tell=lambda cell, word: console.note(f"{cell.path}: {word}"))
         except ConfigError as error:  # such as a backbone that is not there yet
-            console.note(f"no step was tried, so that no time is said: {error}")
+            console.note(f"no step was tried, so the time is unknown: {error}")
     show(plan.text())
 
 

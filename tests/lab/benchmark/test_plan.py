@@ -141,7 +141,7 @@ def test_without_its_backbone_a_plan_has_no_time(
     code, text, messages = attribune("benchmark", "plan", tmp_path / "tiny.yaml")
     assert code == 0
     assert text.startswith("tiny: 14 cells")
-    assert "no step was tried, so that no time is said: " in messages
+    assert "no step was tried, so the time is unknown: " in messages
     code, _, messages = attribune("benchmark", "plan", tmp_path / "tiny.yaml", "--probe", "2")
     assert (code, "a probe of 2 steps is too short" in messages) == (1, True)
 

@@ -456,7 +456,7 @@ def _marked_roles(
         chosen = [name for name, role in roles.items() if role.role in ("label", "left out", "attribute", "id")]
         names = [name for name in chosen if profiles[name].kind == kind and not is_amount(table[name].type)]
         cells = table.select(names).cast(pa.schema([(name, pa.string()) for name in names]))
-        return marked_columns((cells.slice(row, _SAMPLE) for row in range(0, len(cells), _SAMPLE)), mark)
+        return marked_columns((cells.slice(row, _SAMPLE) for row in range(0, len(cells), _SAMPLE)), mark)[mark]
 
     marked = dict[str, RoleOf]()
     for name, one in found(",", "text").items():
