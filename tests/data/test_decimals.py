@@ -55,11 +55,11 @@ def test_points_between_thousands_are_read_beside_decimal_commas_or_where_it_is_
     assert read(tmp_path, "t.csv", points, decimal=",")["x"] == ["1234", "12500"]
     assert read(tmp_path, "t.csv", points, decimal=".")["x"] == ["1.234", "12.500"]
     assert read(tmp_path, "t.csv", "text;x\na;48.1\nb;11.575\n", decimal=",")["x"] == ["48.1", "11.575"]
-    mixed = "\n".join(
-        ["text;price;count;place", *(f"a;1,5;{number}.000;48.137" for number in range(1, 6)), "a;2;7;1.5"]
-    )
-    rows = read(tmp_path, "t.csv", mixed)
-    assert (rows["count"][-2:], rows["price"][-1], rows["place"][-2:]) == (["5000", "7"], "2", ["48.137", "1.5"])
+    rows = [f"a;1,5;{number}.000;48.137;11.575" for number in range(1, 6)]
+    mixed = "\n".join(["text;price;count;place;east", *rows, "a;2;7;1.5;11.575"])
+    read_rows = read(tmp_path, "t.csv", mixed)
+    assert (read_rows["count"][-2:], read_rows["price"][-1]) == (["5000", "7"], "2")
+    assert (read_rows["place"][-2:], read_rows["east"][0]) == (["48.137", "1.5"], "11.575"), "they may be fractions"
     assert "decimal commas in 'price' ('1,5'), points between thousands in 'count' ('1.000')" in caplog.text
 
 
