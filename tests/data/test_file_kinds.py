@@ -171,10 +171,26 @@ NOTES: dict[str, tuple[str, str | bytes, str]] = {
         "17,text\n18,other\n",
         f"CSV, ',', utf-8, header in row 1 (17, text); '17' there is a number: {ROW_1}",
     ),
+    "Qualtrics": (
+        "t.csv",
+        'Q1,Q2\nWhat was it?,"How\nmany?"\n"{""ImportId"":""QID1""}","{""ImportId"":""QID2"",""a"":1}"\nfilms,3\nx,2',
+        "CSV, ',', utf-8, an export of Qualtrics, of which row 4 is the first, below questions and ids, header in row 1 "
+        "(Q1, Q2)",
+    ),
     "kind": ("t.csv", '{"a": 1}\n{"a": 2}\n', "JSON, utf-8"),
     "ids": ("t.json", json.dumps(RECORDS), "JSON, utf-8, rows by their ids ('17', ...), which are the column 'id'"),
     "name": ("t.json", json.dumps({"data": ROWS}), "JSON, utf-8, rows under 'data'"),
 }
+
+
+def test_the_questions_and_ids_of_qualtrics_are_no_rows(tmp_path: Path) -> None:
+    name, content, _ = NOTES["Qualtrics"]
+    path = write(tmp_path, name, content)
+    assert read_table(path).to_dict() == {"Q1": ["films", "x"], "Q2": ["3", "2"]}
+    pd.read_csv(path).to_excel(path.with_suffix(".xlsx"), index=False)
+    assert read_table(path.with_suffix(".xlsx")).to_dict() == {"Q1": ["films", "x"], "Q2": ["3", "2"]}
+    with pytest.raises(DataError, match="no rows"):
+        read(tmp_path, name, str(content).split("films")[0])
 
 
 @pytest.mark.parametrize("case", NOTES)

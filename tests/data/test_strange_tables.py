@@ -175,6 +175,84 @@ def test_the_label_is_the_column_of_that_name_and_its_values_say_the_task(column
     assert "label-is-a-guess" not in [one.code for one in checked.findings]
 
 
+@pytest.mark.parametrize(
+    ("columns", "label", "said"),
+    [
+        ({"label": "x", "mood": PLACES % 2}, "mood", "'label' has one value: 'mood' is taken for it"),
+        (
+            {"label": [f"x{place}" for place in PLACES], "mood": PLACES % 2},
+            "mood",
+            "'label' has another value in each row: 'mood' is taken",
+        ),
+        ({"label": [None] * 300}, None, "no column looks like a label ('label' has no value)"),
+        ({"label": [f"x{place}" for place in PLACES]}, None, "('label' has another value in each row)"),
+        ({"Produkt": PLACES % 3, "Filiale": PLACES % 4}, "Produkt", "though its name is that of people or things"),
+        ({"score": PLACES / 7, "spam": PLACES % 2, "shop": PLACES % 3}, "score", "the label may be 'spam': then name"),
+    ],
+)
+def test_why_a_column_is_not_the_label_is_said(columns: dict[str, Any], label: str | None, said: str) -> None:
+    checked = check(pd.DataFrame({"comment": TEXTS, **columns}).astype(dict.fromkeys(columns, object)))
+    assert checked.names("label") == ([] if label is None else [label])
+    assert said in "\n".join(map(str, checked.findings))
+
+
+@pytest.mark.parametrize(
+    ("name", "values", "kind"),
+    [
+        ("build", ["1.1", "1.10", "1.2", "2.0"], "categorical"),
+        ("app_version", ["1.1", "1.3", "1.2", "2.5"], "categorical"),
+        ("build", ["1.1", *["1.5", "1.7", "1.8"] * 13, "1.10.2"], "categorical"),
+        ("price", ["1.10", "1.20", "10.05", "1.1"], "number"),
+        ("conversion", ["1.5", "2.5", "3.5"], "number"),
+    ],
+)
+def test_versions_are_names_and_amounts_are_numbers(name: str, values: list[str], kind: str) -> None:
+    rows = pd.DataFrame({"text": TEXTS, name: np.resize(values, 300), "stars": STARS})
+    (column,) = (one for one in check(rows).columns if one.name == name)
+    assert column.kind == kind
+    assert column.reason
+
+
+@pytest.mark.parametrize("size", [6, 10])
+def test_columns_with_a_value_at_the_beginning_of_blocks_look_like_merged_cells(size: int) -> None:
+    is_first = PLACES % size == 0
+    shops = np.where(is_first, [f"shop{place // size % 7}" for place in PLACES], None)
+    rows = pd.DataFrame({"text": TEXTS, "stars": STARS, "shop": shops, "row": np.where(is_first, PLACES, None)})
+    rows["note"] = np.random.default_rng(3).permutation(shops)
+    rows["speaker"] = np.where(PLACES % 2 == 0, PLACES % 3, None)
+    checked = check(rows)
+    found = [one.values["column"] for one in checked.findings if one.code == "merged-cells"]
+    assert found == ["shop", "row"]
+    assert checked.names("left out") == found
+    assert check(rows.assign(shop=rows["shop"].ffill())[["text", "stars", "shop"]]).names("attribute") == ["shop"]
+
+
+@pytest.mark.parametrize(
+    ("names", "label", "answers", "labels"),
+    [
+        (("response_a", "response_b"), "label", ["0", "1"], ["0", "1"]),
+        (("response_a", "response_b"), "label", ["1", "2"], None),
+        (("response_0", "response_1"), "better_response_id", ["0", "1"], ["0", "1"]),
+        (("answer_1", "answer_2"), "winner", ["a", "b"], None),
+    ],
+)
+def test_numbers_beside_two_answers_say_which_is_better(
+    names: tuple[str, str], label: str, answers: list[str], labels: list[str] | None
+) -> None:
+    rows = pd.DataFrame({"prompt": TEXTS, label: np.resize(answers, 300)})
+    rows = rows.assign(**{name: [f"{name} says {text}" for text in TEXTS] for name in names})
+    task = check(rows).task
+    assert task.kind == "preference"
+    assert task.options.get("labels") == labels
+    assert ("turn task.labels around" in task.words) == (labels is not None)
+
+
+@pytest.mark.parametrize("names", [("sentence1", "sentence2"), ("question_1", "question_2")])
+def test_the_label_of_a_pair_of_sentences_is_no_preference(names: tuple[str, str]) -> None:
+    rows = pd.DataFrame({name: [f"{name} says {text}" for text in TEXTS] for name in names} | {"label": PLACES % 2})
+    assert check(rows).task.kind == "classification"
+
+
 def test_a_label_without_a_name_and_texts_among_numbers_are_said() -> None:
     rows = pd.DataFrame({"text": TEXTS, "colour": PLACES % 2, "size": PLACES % 3, "user": PLACES % 7})
     (said,) = check(rows.astype(str)).findings

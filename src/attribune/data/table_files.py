@@ -176,6 +176,7 @@ _ARROW = (".feather", ".arrow")
 _ARROW_MAGIC, _END_OF_STREAM = b"ARROW1", b"\xff\xff\xff\xff\0\0\0\0"
 _TIMES = re.compile("timestamp|date|time|duration")
 _ROWS = 10_000  # of a batch
+_ROWS_OF_HEADER = 3  # below the first
 _DELIMITED = {".csv": ",", ".tsv": "\t"}
 _PLAIN_NUMBER = re.compile(r"[+-]?\d+([.,]\d+)?")
 _SHOWN_COLUMNS = 6  # names of columns
@@ -287,7 +288,7 @@ class _File:
         """Read the rows."""
         path = self.path
         if self.ending in WORKBOOKS:
-            return _read_sheet(path, self.options.columns)
+            return self._below_import_ids(_read_sheet(path, self.options.columns))
         if self.ending in _BINARY:
             return _BINARY[self.ending](path)
         return self._text_batches(self._encoding.name)  # found at once, not with the first batch
@@ -303,13 +304,27 @@ class _File:
             raise DataError(f"{self.path}: the file changed while it was read: read it again") from error
 
     def _csv_batches(self, encoding: str) -> Iterator[pa.Table]:
-        return csv_batches(
+        batches = csv_batches(
             self.path,
             encoding=encoding,
             delimiter=self._delimiter,
             quoting=self._quoting,
             columns=self.options.columns,
         )
+        return self._below_import_ids(batches)
+
+    def _below_import_ids(self, batches: Iterator[pa.Table]) -> Iterator[pa.Table]:
+        """Leave out what Qualtrics writes below the header: the questions, and the ids of the columns."""
+        first = next(batches)
+        beginning = first.slice(0, _ROWS_OF_HEADER).to_pylist()
+        ids = next((row for row, cells in enumerate(beginning) if _are_import_ids(cells.values())), None)
+        if ids is not None:
+            self._layouts = [f"an export of Qualtrics, of which row {ids + 3} is the first, below questions and ids"]
+            first = first.slice(ids + 1)
+            if not len(first):
+                raise _no_rows(self.path)
+        yield first
+        yield from batches
 
     def columns(self) -> list[str] | None:
         """Return the names of the columns; None for JSON."""
@@ -407,6 +422,11 @@ class _File:
             if rows.column_names[0] == UNNAMED:
                 words.append(f"column 1 without a name as {UNNAMED!r}")
         return f"{self.path} is read as {', '.join(words)}" if is_guess else None
+
+
+def _are_import_ids(cells: Iterable[object]) -> bool:
+    texts = [cell for cell in cells if cell is not None and cell != ""]
+    return bool(texts) and all(isinstance(text, str) and text.startswith('{"ImportId"') for text in texts)
 
 
 def _listed(cells: Mapping[str, str]) -> str:

@@ -38,7 +38,8 @@ def _placeholders(values: Values) -> str:
 
 def _no_column(values: Values) -> str:
     """No column looks like a text, or like a label."""
-    return f"no column looks like a {values['role']}: name it with {as_argument('data.' + values['role'])}"
+    but = "".join(f" ({name!r} {words})" for name, words in values.get("unusable", {}).items())
+    return f"no column looks like a {values['role']}{but}: name it with {as_argument('data.' + values['role'])}"
 
 
 def _no_label(values: Values) -> str:
@@ -186,6 +187,19 @@ def _tells_label(values: Values) -> str:
     )
 
 
+def _label_guess(values: Values) -> str:
+    """No column has the name of a label, and one of few values is taken for it."""
+    unusable, others = values.get("unusable", {}), ", ".join(map(repr, values["others"]))
+    names = ", ".join(f"{name!r} {words}" for name, words in unusable.items()) or "no column has the name of a label"
+    why = "few values that names nobody and nothing"
+    if values["is_of_things"]:
+        why = "the fewest values, though its name is that of people or things"
+    listed = f" (others are {others})" if others else ""
+    return (
+        f"{names}: {values['column']!r} is taken for it, as the one of {why}{listed}; name it (label) if it is another"
+    )
+
+
 def _column_of_parts(values: Values) -> str:
     """A column of names of parts is no attribute."""
     files = f"{as_argument('data.validation')} and {as_argument('data.test')}"
@@ -250,6 +264,9 @@ SENTENCES: Sentences = {
     "copied-rows": _copies,
     "contradicting-rows": _contradictions,
     "column-without-values": "column {column!r} has no value in any row: leave it out",
+    "merged-cells": "column {column!r} has a value in {filled:,} of {rows:,} rows, each followed by empty ones, as "
+    "merged cells of a spreadsheet are written, and is left out: if a value holds for the empty rows below it, write it "
+    "there (pandas: table[{column!r}].ffill()); else name it as an attribute",
     "column-mostly-missing": "column {column!r} is missing in {share:.1%} of the rows, and can hardly help: leave it "
     "out",
     "column-of-fields": "column {column!r} holds several fields, such as {value!r:.60}, and each combination of them "
@@ -276,8 +293,9 @@ SENTENCES: Sentences = {
     "from: it is left out; name it as an attribute if it is known before the label",
     "label-in-text": "{share:.1%} of the texts have their own label written in them: remove it from the texts, unless "
     "those that are to be predicted have it, too",
-    "label-is-a-guess": "no column has the name of a label: {column!r} is taken for it, as the one of few values that "
-    "names nobody and nothing{others}; name it (label) if it is another",
+    "label-is-a-guess": _label_guess,
+    "other-labels": "column {column!r} has the name of a label, and is taken for it; if a program gave it, the label "
+    "may be {others:quoted}: then name that one (label)",
     "named-as-label": "column {column!r} has the name of a label, and is taken for an attribute beside {label!r}: if "
     "it is the label, name it (label); if it is not known before the label, leave it out",
     "column-of-parts": _column_of_parts,

@@ -17,6 +17,7 @@ from attribune.findings import Finding
 __all__ = [
     "attribute_finding",
     "leak_finding",
+    "merged_finding",
     "presence_finding",
     "shared_rows",
     "together_finding",
@@ -28,6 +29,9 @@ _SURE = 0.99  # share of rows whose value tells the label
 _MOST_COMMON = 0.9  # above this share of one label, any column seems to tell it
 _LEAST_ROWS = 20
 _CHANCE = 1e-3
+_FEWEST_BLOCKS = 8
+_LONGER_THAN_TURNS = 3  # rows of the longest block: each second row may be that of one of two speakers
+_REGULAR = 0.5  # deviation of the rows of blocks, as a part of their mean; it is near 1 for cells at random places
 _ROWS_EACH = 10  # for each column of a sum, which fits fewer by chance
 _LEAST_REPEATED = 0.5  # share of rows that share the numbers of all columns: of few rows, some agree by chance
 _MOST_ROWS = 10_000  # whose numbers are looked at together
@@ -55,6 +59,26 @@ def attribute_finding(name: str, codes: Codes, *, may_be_unique: bool = False) -
     if not may_be_unique and present >= _LEAST_ROWS and codes.once >= _NEARLY_ALL * present:
         return Finding("column-of-unique-values", {"column": name, "once": codes.once, "values": len(codes.values)})
     return None
+
+
+def merged_finding(name: str, codes: Codes) -> Finding | None:
+    """Say that a column has values at the beginning of blocks of rows alone, as merged cells of a spreadsheet are read.
+
+    The first row has one, and the blocks are more alike in length, or fewer of them of a single row, than empty cells
+    at random places would make them.
+    """
+    filled = np.flatnonzero(codes.codes >= 0)
+    blocks, rows = len(filled), len(codes.codes)
+    if blocks < _FEWEST_BLOCKS or filled[0] or 2 * blocks > rows or len(codes.values) < 2:
+        return None
+    lengths = np.diff(filled)
+    if lengths.max() < _LONGER_THAN_TURNS:
+        return None
+    by_chance = blocks * (blocks - 1) / rows  # blocks of a single row
+    is_regular = lengths.std() < _REGULAR * lengths.mean()
+    if not is_regular and ((lengths == 1).sum() > by_chance / 5 or by_chance < 5):
+        return None
+    return Finding("merged-cells", {"column": name, "filled": blocks, "rows": rows})
 
 
 def leak_finding(name: str, codes: Codes, label: Codes, *, guessed: str = "") -> Finding | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import Any, Literal
@@ -11,7 +11,13 @@ from typing import Any, Literal
 import numpy as np
 
 from attribune.core.arrays import DoubleArray, IntArray
-from attribune.data.checking.findings import attribute_finding, leak_finding, presence_finding, together_finding
+from attribune.data.checking.findings import (
+    attribute_finding,
+    leak_finding,
+    merged_finding,
+    presence_finding,
+    together_finding,
+)
 from attribune.data.checking.judgements import is_told_by, numbers_the_texts
 from attribune.data.checking.names import ColumnName
 from attribune.data.checking.nesting import said_by_others
@@ -35,6 +41,7 @@ __all__ = [
     "guess_task",
     "guess_texts",
     "left_out",
+    "unusable_labels",
 ]
 
 Role = Literal["text", "label", "attribute", "id", "time", "weight", "left out"]
@@ -48,12 +55,15 @@ _OF_CLASSES = re.compile(r"(^|_)(label|class|category|topic|intent|target)(_id)?
 _LIKE_A_DATE = re.compile(r"\d\D+\d")
 _LOOKED_AT = 200  # values
 _CHOICE = re.compile(r"winner|prefer|better|best|choice|chosen")
+_ANSWERS = re.compile(r"response|answer|completion|output|reply|generation|summary|candidate|model|assistant")
 _NO_PREFERENCE = re.compile(r"(tied?|draw|equal(ly)?|both|neither|same)\b", re.IGNORECASE)
 _MOST_ANSWERS = 6  # to the question which of two texts is better
 _WEIGHTS = ("weight", "weights", "sample_weight")
 _NEARLY_ALL = 0.95
 _MOST_ROWS = 0.9
 _EXPLAINS_ALL = 0.9  # share of the variance of classes, which a threshold at the wrong place does not lose
+_BESIDE = 2  # distance of a name that has the word for a label beside other words
+_OF_A_MODEL = re.compile(r"(^|_)(scores?|overall|confidence)($|_)")  # or a judgement
 _SHOWN = 5  # columns that may be the label, too
 _FEW_VALUES = 20  # up to which numbers are categories
 _MANY_CLASSES = 200
@@ -132,13 +142,17 @@ def guess_preference(texts: Sequence[str], label: ColumnProfile) -> TaskGuess | 
     Further texts are the prompt.
     """
     pairs = [(one, other) for one in texts for other in texts if _are_sides(one, other)]
-    says_so = label.kind != "number" or _CHOICE.search(label.name.lower()) is not None
-    if len(pairs) != 1 or not says_so or label.values > _MOST_ANSWERS:
+    if len(pairs) != 1 or label.values > _MOST_ANSWERS:
+        return None
+    says_so = _CHOICE.search(label.name.lower()) or (
+        ColumnName(label.name).means("label") and _ANSWERS.search(pairs[0][0].lower())
+    )
+    if label.kind == "number" and not says_so:
         return None
     answers = label.codes.values.to_pylist()
     ties = [answer for answer in answers if _NO_PREFERENCE.match(answer)]
     sides = {answer.casefold(): answer for answer in answers if answer not in ties}
-    named = [pair for pair in (*SIDES, pairs[0]) if {*sides} == {name.casefold() for name in pair}]
+    named = [pair for pair in (*SIDES, ("0", "1"), pairs[0]) if {*sides} == {name.casefold() for name in pair}]
     if not named or len(sides) + len(ties) < len(answers):
         return None
     labels = [sides[name.casefold()] for name in named[0]]
@@ -147,13 +161,15 @@ def guess_preference(texts: Sequence[str], label: ColumnProfile) -> TaskGuess | 
     prompts = [name for name in texts if name not in pairs[0]]
     found = dict(zip(("prompt", "text", "text_pair"), (prompts, *([name] for name in pairs[0])), strict=True))
     words = "which of two texts is better"
+    if labels == ["0", "1"]:
+        words += ", 0 for the first and 1 for the second (if they mean the opposite, turn task.labels around)"
     return TaskGuess(kind="preference", words=words, choices=("preference",), options=options, texts=found)
 
 
 def _are_sides(one: str, other: str) -> bool:
     words, others = ColumnName(one).plain.split("_"), ColumnName(other).plain.split("_")
     differing = [pair for pair in zip(words, others, strict=False) if pair[0] != pair[1]]
-    return len(words) == len(others) and len(differing) == 1 and differing[0] in SIDES
+    return len(words) == len(others) and len(differing) == 1 and differing[0] in (*SIDES, ("0", "1"))
 
 
 def guess_texts(profiles: Sequence[ColumnProfile], *, label: str | None = None) -> list[str]:
@@ -188,7 +204,9 @@ def guess_roles(
     chosen = label or (_label_among(candidates, answers) if is_labelled else None)
     if chosen is not None:
         is_known = label is not None or chosen in answers
-        roles[chosen] = RoleOf(role="label", finding=None if is_known else _finding_of_guess(chosen, candidates))
+        unusable = unusable_labels(one for one in profiles if one.name not in text)
+        finding = None if is_known else _finding_of_guess(chosen, candidates, unusable)
+        roles[chosen] = RoleOf(role="label", finding=finding)
     target = next((as_read(one, roles[chosen]) for one in profiles if one.name == chosen), None)
     is_guessed = label is None
     if len(candidates) < len(rest):
@@ -241,15 +259,37 @@ def _present_with_label(
     return told
 
 
-def _finding_of_guess(label: str, candidates: Sequence[ColumnProfile]) -> Finding | None:
-    """Return what to say of a label that neither its name nor its values make one."""
+def unusable_labels(profiles: Iterable[ColumnProfile]) -> dict[str, str]:
+    """Return the columns that are called a label and can be none, each with the reason in words."""
+    found = {one.name: _unusable_words(one) for one in profiles if ColumnName(one.name).distance("label") < _BESIDE}
+    return {name: words for name, words in found.items() if words}
+
+
+def _unusable_words(one: ColumnProfile) -> str:
+    if one.present == 0:
+        return "has no value"
+    if one.values == 1:
+        return "has one value"
+    if one.is_unique and one.kind != "list":
+        return "has another value in each row"
+    return "is empty in most rows" if one.missing >= one.rows / 2 else ""
+
+
+def _finding_of_guess(label: str, candidates: Sequence[ColumnProfile], unusable: Mapping[str, str]) -> Finding | None:
+    """Return what to say of a label that neither its name nor its values make one, or others as well."""
     chosen = next(one for one in candidates if one.name == label)
-    if _has_stars(chosen) or ColumnName(label).means("label"):
+    is_named = ColumnName(label).means("label")
+    names = {one.name: ColumnName(one.name) for one in candidates if 1 < one.values <= _FEW_VALUES}
+    others = [name for name, words in names.items() if name != label and not words.means("group")]
+    if _has_stars(chosen):
         return None
-    few = [one.name for one in candidates if 1 < one.values <= _FEW_VALUES]
-    others = [name for name in few if name != label and not ColumnName(name).means("group")]
-    listed = f" (others are {', '.join(map(repr, others[:_SHOWN]))})" if others else ""
-    return Finding("label-is-a-guess", {"column": label, "others": listed})
+    if is_named:
+        is_score = chosen.kind == "number" and _OF_A_MODEL.search(ColumnName(label).plain) is not None
+        others = [name for name in others if is_score and not names[name].means("label")]
+        return Finding("other-labels", {"column": label, "others": others[:_SHOWN]}) if others else None
+    is_of_things = ColumnName(label).means("group")
+    values = {"column": label, "others": others[:_SHOWN], "unusable": unusable, "is_of_things": is_of_things}
+    return Finding("label-is-a-guess", values)
 
 
 def _answers(profiles: Sequence[ColumnProfile]) -> dict[str, list[str]]:
@@ -280,6 +320,8 @@ def _plain_role(one: ColumnProfile) -> RoleOf | None:
     name = ColumnName(one.name)
     if one.name.startswith("_") and "." not in one.name and not _is_text(one):
         return left_out("is of the tool that wrote the table, as the first sign of its name says")
+    if not name.means("label") and (merged := merged_finding(one.name, one.codes)) is not None:
+        return left_out(finding=merged)
     if one.kind == "other":
         return left_out("no row has a value" if one.present == 0 else _FIELDS)
     if 2 <= one.values <= len(_PARTS) and _PARTS.issuperset(text.casefold() for text in one.codes.values.to_pylist()):
@@ -326,8 +368,7 @@ def _label_among(candidates: Sequence[ColumnProfile], answers: Collection[str]) 
     rows. A column with the name of people or things is only taken if there is no other one.
     """
     kinds = ("text", "number", "list")
-    filled = [one for one in candidates if one.kind in kinds and one.missing < one.rows / 2]
-    usable = [one for one in filled if one.values > 1]
+    usable = [one for one in candidates if one.kind in kinds and one.missing < one.rows / 2 and one.values > 1]
     names = {one.name: ColumnName(one.name) for one in usable}
 
     def order(one: ColumnProfile) -> tuple[Any, ...]:

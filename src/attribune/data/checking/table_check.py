@@ -43,6 +43,7 @@ from attribune.data.checking.roles import (
     guess_task,
     guess_texts,
     left_out,
+    unusable_labels,
 )
 from attribune.data.checking.whole_numbers import row_numbers
 from attribune.data.file_options import AS_FOUND, FileOptions, Reading
@@ -651,7 +652,8 @@ def _general(table: pa.Table, found: _Columns) -> Iterator[Finding]:
     if not found.texts:
         yield Finding("no-column", {"role": "text"})
     if label is None and found.layout is None and (found.task is None or found.task.needs_label):
-        yield Finding("no-column", {"role": "label"})
+        unusable = unusable_labels(one for name, one in found.read.items() if name not in found.texts)
+        yield Finding("no-column", {"role": "label", "unusable": unusable})
     if label is not None and label.missing:
         words = missing_label_words(table, [label.name], label.codes.codes < 0, missing=found.missing)
         yield Finding("rows-without-label", {"rows": label.missing, "words": words})

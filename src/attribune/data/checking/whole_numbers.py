@@ -33,6 +33,10 @@ _WIDEST = 200_000  # numbers of a lattice that are compared with their neighbour
 _TRIED_ROWS = 5_000
 _LARGEST = 2.0**53  # up to which floats count in steps of one
 _FOLDS = 5
+_VERSION_NAME = re.compile(r"(^|_)(versions?|release|firmware|semver)($|_)")
+_LONG_VERSION = re.compile(r"\d+(\.\d+){2,}")  # 2.0.3
+_THOUSANDS = re.compile(r"\d{1,3}(\.\d{3})+")
+_SHORT_VERSION = re.compile(r"\d+(\.(0|[1-9]\d*))?")  # 1.10, and not 1.05
 LONG = 1e8
 """Whole numbers from here on count nothing of a text."""
 _AMOUNTS = re.compile(
@@ -73,7 +77,7 @@ def kind_of_numbers(name: str, codes: Codes, *, texts: IntArray | None, label: C
     """
     numbers = codes.numbers
     if np.any(numbers != np.floor(numbers), where=~np.isnan(numbers)):
-        return NumberKind(kind="number", reason="there are fractions")
+        return _kind_of_fractions(name, codes)
     if (numbers < 0).sum() > 1:  # one alone stands for a missing value
         return NumberKind(kind="number", reason="there are negative ones")
     is_amount = _AMOUNTS.search(ColumnName(name).plain) is not None
@@ -99,6 +103,22 @@ def kind_of_numbers(name: str, codes: Codes, *, texts: IntArray | None, label: C
     if is_amount:
         return NumberKind(kind="number", reason="the values leave it open, and the name is that of an amount")
     return NumberKind(kind="categorical", reason="all are about as frequent, as numbers that somebody gave out")
+
+
+def _kind_of_fractions(name: str, codes: Codes) -> NumberKind:
+    """Tell amounts from versions, of which 1.1 and 1.10 are two."""
+    texts = codes.values.to_pylist()
+    long = [text for text in texts if _LONG_VERSION.fullmatch(text) and not _THOUSANDS.fullmatch(text)]
+    if long:
+        return NumberKind(kind="categorical", reason=f"{long[0]!r} is a version")
+    if _VERSION_NAME.search(ColumnName(name).plain) is not None:
+        return NumberKind(kind="categorical", reason="its name is that of versions")
+    spelled: dict[float, str] = {}
+    for number, text in zip(codes.numbers.tolist(), texts, strict=True):
+        other = spelled.setdefault(number, text)
+        if other != text and all(map(_SHORT_VERSION.fullmatch, texts)):
+            return NumberKind(kind="categorical", reason=f"{other!r} and {text!r} are two values, as versions are")
+    return NumberKind(kind="number", reason="there are fractions")
 
 
 def _kind_of_long(*, is_amount: bool) -> NumberKind:
