@@ -174,8 +174,8 @@ NOTES: dict[str, tuple[str, str | bytes, str]] = {
     "Qualtrics": (
         "t.csv",
         'Q1,Q2\nWhat was it?,"How\nmany?"\n"{""ImportId"":""QID1""}","{""ImportId"":""QID2"",""a"":1}"\nfilms,3\nx,2',
-        "CSV, ',', utf-8, an export of Qualtrics, of which row 4 is the first, below questions and ids, header in row 1 "
-        "(Q1, Q2)",
+        "CSV, ',', utf-8, an export of Qualtrics, of which row 4 is the first, below questions and ids, header in row "
+        "1 (Q1, Q2)",
     ),
     "kind": ("t.csv", '{"a": 1}\n{"a": 2}\n', "JSON, utf-8"),
     "ids": ("t.json", json.dumps(RECORDS), "JSON, utf-8, rows by their ids ('17', ...), which are the column 'id'"),

@@ -20,7 +20,7 @@ from attribune.data.checking.profiles import column_codes
 from attribune.data.texts import listed_text
 from attribune.errors import ConfigError, DataError, RowError
 from attribune.schema.times import date_format_of, read_times
-from attribune.tasks import Classification
+from attribune.tasks import Classification, fit_task
 
 TEXTS = [f"the room was number {number} of ours" for number in range(300)]
 PLACES = np.arange(300)
@@ -253,6 +253,37 @@ def test_the_label_of_a_pair_of_sentences_is_no_preference(names: tuple[str, str
     assert check(rows).task.kind == "classification"
 
 
+@pytest.mark.parametrize(
+    "classes",
+    [
+        ["0-20%", "20-40%", "40-60%", "80-100%"],
+        ["under $2.5", "$2.5 - $5", "$5 - $1,000", "over $1,000"],
+        ["strongly disagree", "disagree", "neutral", "agree", "strongly agree"],
+        ["Very dissatisfied", "Dissatisfied", "Neither satisfied nor dissatisfied", "Satisfied", "Very satisfied"],
+        ["Never", "Rarely", "Sometimes", "Often", "Always"],
+        ["very bad", "bad", "ok", "good", "very good"],
+        ["C", "B", "B+", "A-", "A"],
+        ["low", "medium", "high", "urgent"],
+        ["nie", "manchmal", "immer"],
+    ],
+)
+def test_classes_whose_names_tell_an_order_are_said_with_the_task_that_reads_it(classes: list[str]) -> None:
+    rows = pd.DataFrame({"text": TEXTS, "answer": np.resize(classes[::-1], 300)})
+    checked = check(rows)
+    assert (checked.task.kind, checked.task.options) == ("classification", {})
+    (said,) = checked.findings
+    assert said.values == {"classes": classes}
+    assert f"settings={{'task.kind': 'ordinal', 'task.classes': {classes!r}}}" in said.text
+    assert fit_task("ordinal", [rows["answer"].tolist()], classes=classes).classes == tuple(classes)
+
+
+@pytest.mark.parametrize(
+    "classes", [["A", "B", "C"], ["yes", "no", "low"], ["good", "bad"], ["low", "low risk", "high"]]
+)
+def test_other_classes_have_no_order(classes: list[str]) -> None:
+    assert not check(pd.DataFrame({"text": TEXTS, "answer": np.resize(classes, 300)})).findings
+
+
 def test_a_label_without_a_name_and_texts_among_numbers_are_said() -> None:
     rows = pd.DataFrame({"text": TEXTS, "colour": PLACES % 2, "size": PLACES % 3, "user": PLACES % 7})
     (said,) = check(rows.astype(str)).findings
@@ -321,6 +352,10 @@ def test_lists_that_are_spelled_out_are_lists(spell: Callable[[list[str]], str])
         Schema.fit(table, [MultiLabel("genres", separator=",")])
     with pytest.raises(DataError, match=r"the labels spell out lists.*leave task\.separator out"):
         Classification.fit([table["genres"].tolist()], multi_label=True, separator=",")
+    split = Schema.fit({"genres": ["Action;Sci-Fi", "Action"]}, [MultiLabel("genres", separator=";")])
+    with pytest.raises(DataError, match=r"'genres': the cells spell out lists.*write them with ';' between"):
+        split.encode({"genres": table["genres"].tolist()})
+    assert split.encode({"genres": ["Action;Drama", "'Action'"]})[0].tolist() == [[1, 0], [0, 0]]
 
 
 def test_numbers_that_add_up_to_the_label_are_left_out() -> None:

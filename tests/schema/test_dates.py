@@ -119,7 +119,8 @@ def test_a_part_is_not_called_like_another_attribute() -> None:
 def test_cells_that_cannot_be_read_are_missing_and_said() -> None:
     schema = Schema.fit({"posted": [*DAYS, "soon", "soon", None, "-"]}, [Date("posted")])
     said = schema.fit_report.lines()
-    assert all("rows without a value: 4" in line and "'soon' (2)" in line for line in said)
+    assert all("rows without a value: 4" in line for line in said)
+    assert sum("'soon' (2)" in line for line in said) == 1
     ids, report = schema.encode({"posted": ["later", None, "2024-05-17", "2031-05-17", "9999-12-31"]})
     assert not ids[:2].any()
     assert ids[2].all()
@@ -127,6 +128,7 @@ def test_cells_that_cannot_be_read_are_missing_and_said() -> None:
     assert (years.missing, years.unread, years.unseen) == (2, 1, 2)
     assert ages.clipped == 2
     assert ids[3, 3] == ids[4, 3] == schema["posted.age"].size - 1
+    assert sum("such as 'later', which count as missing: 1" in line for line in report.lines()) == 1
     assert any("numbers beyond those of training, read as the nearest of these: 2" in line for line in report.lines())
 
 

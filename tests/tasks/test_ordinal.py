@@ -42,6 +42,26 @@ def test_classes_and_first_cut_points_are_those_of_the_labels() -> None:
     assert (labels[:2].tolist(), known.tolist()) == ([3, UNSEEN], [True, True, False])
 
 
+@pytest.mark.parametrize("kind", ["ordinal", "rating"])
+def test_named_levels_are_numbered_in_their_order(kind: str) -> None:
+    levels = ["none", "mild", "severe"]
+    task = fit_task(kind, [["mild", "severe", "none", "none"]], classes=levels)
+    assert task.classes == tuple(levels)
+    assert task_from_dict(task.to_dict()) == task
+    labels, known = task.encode_labels([["severe", "none", "fatal", None]])
+    assert (labels[:3].tolist(), known.tolist()) == ([2, 0, UNSEEN], [True, True, True, False])
+    assert task.codec.positions.tolist() == [1, 2, 3]
+    decoded = task.decode(np.log([[0.5, 0.25, 0.25], [0.0001, 0.0999, 0.9]]))
+    assert decoded.predictions["prediction"] == ["none", "severe"]
+    assert decoded.predictions["expected"].round(2).tolist() == [1.75, 2.9]
+    found = figures(task.metrics(np.log([[0.8, 0.1, 0.1], [0.8, 0.1, 0.1]]), np.array([0, 2])))
+    assert found["accuracy"] == 0.5
+    with pytest.raises(DataError, match=r"name levels in their order with task.classes=\['low', 'high'\]"):
+        fit_task(kind, [["mild", "severe"]])
+    shares, _ = fit_task(kind, [['{"mild": 1}']], classes=levels, soft_labels=True).encode_labels([['{"none": 1}']])
+    assert shares.tolist() == [[1, 0, 0]]
+
+
 def test_a_higher_score_makes_higher_answers_likelier() -> None:
     link = CutPoints([-1.0, 0.5, 0.5, 3.0])
     with torch.no_grad():
@@ -96,7 +116,7 @@ ANSWERS = {"classes": ("1", "2", "3")}
         (lambda: Ordinal(**ANSWERS, cut_points=(1.0, 0.0)), ConfigError, "numbers in order"),
         (lambda: Ordinal(**ANSWERS, cut_points=(0.0, float("inf"))), ConfigError, "finite numbers in order"),
         (lambda: Ordinal(classes=("1", "2"), cut_points="0"), ConfigError, "numbers in order"),
-        (lambda: Ordinal(classes=("low", "high")), ConfigError, "not numbers"),
+        (lambda: Ordinal(classes=("1", "high")), ConfigError, "not numbers"),
         (lambda: Ordinal(**ANSWERS, score_by="f1"), ConfigError, "an ordinal task has the metrics rmse, mae, r2"),
         (lambda: fit_task("ordinal", [["1", "good"]]), DataError, "'good'"),
         (lambda: fit_task("ordinal", [["1", "1"]]), DataError, "the same label '1'"),

@@ -84,6 +84,16 @@ def _distinct(name: str) -> str:
     return repr(name) if unicodedata.is_normalized("NFC", name) else ascii(name)
 
 
+def _ordered_classes(values: Values) -> str:
+    """The names of classes tell an order."""
+    classes = list(values["classes"])
+    cure = as_call("train", **{"task.kind": "ordinal", "task.classes": classes})
+    return (
+        f"the names of the classes tell an order, from {classes[0]!r} to {classes[-1]!r}, which a classification does "
+        f"not read: to learn it, use {cure}"
+    )
+
+
 def _label_code(values: Values) -> str:
     """A class looks like a code for no label."""
     return (
@@ -248,6 +258,7 @@ SENTENCES: Sentences = {
     "placeholder-texts": _placeholders,
     "one-class": "all labels are {label!r}, of which nothing can be learned: name another column",
     "rare-classes": _rare_classes,
+    "ordered-classes": _ordered_classes,
     "alike-classes": _alike_classes,
     "alike-values": _alike_values,
     "label-code": _label_code,

@@ -533,8 +533,7 @@ def refuse_split_lists(parts: Mapping[str, int], *, what: str, cure: str) -> Non
     of_lists = [part for part in parts if _PART_OF_LIST.fullmatch(part)]
     if of_lists and 2 * sum(parts[part] for part in of_lists) > sum(parts.values()):
         raise DataError(
-            f"{what} spell out lists, of which a separator makes values such as {of_lists[0]!r:.60}: {cure}, and they "
-            "are read as lists"
+            f"{what} spell out lists, of which a separator makes values such as {of_lists[0]!r:.60}: {cure}"
         )
 
 

@@ -28,6 +28,7 @@ __all__ = [
 FIRST_ROWS = 5
 """Rows whose numbers are named."""
 _SAMPLE = 3  # cells that are shown
+_UNREAD = "cells that cannot be read"
 
 
 def count_lines(counts: object, words: Mapping[str, str]) -> list[str]:
@@ -46,7 +47,7 @@ def unread_words(words: Mapping[str, int]) -> str:
     first = list(words.items())[:_SAMPLE]
     listed = ", ".join(f"{word!r:.40} ({count:,})" for word, count in first)
     more = f", and {len(words) - _SAMPLE:,} other texts" if len(words) > _SAMPLE else ""
-    return f"cells that cannot be read count as missing: {listed}{more}" if words else ""
+    return f"{_UNREAD} count as missing: {listed}{more}" if words else ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,7 +86,7 @@ class AttributeCounts:
             "unseen": "values not in the vocabulary",
             "trimmed": "values trimmed of spaces",
             "dropped": "values dropped for lack of slots",
-            "unread": f"cells that cannot be read, such as {self.example!r:.40}, which count as missing",
+            "unread": f"{_UNREAD}, such as {self.example!r:.40}, which count as missing",
             "clipped": "numbers beyond those of training, read as the nearest of these",
             "below_empty": "rows with a value below an empty level, which is not read",
         }
@@ -219,8 +220,12 @@ class FitReport:
 
 
 def _lines(attributes: Mapping[str, AttributeCounts] | Mapping[str, AttributeFit]) -> list[str]:
-    return [
-        f"attribute {name!r} in {counted(record.rows, 'row')}: {'; '.join(phrases)}"
-        for name, record in attributes.items()
-        if (phrases := record.phrases())
-    ]
+    """Describe each attribute; the parts of a date have the same cells that cannot be read, which are said once."""
+    lines, told = [], set[tuple[str, str]]()
+    for name, record in attributes.items():
+        column = name.rpartition(".")[0] or name
+        phrases = [one for one in record.phrases() if not one.startswith(_UNREAD) or (column, one) not in told]
+        told.update((column, one) for one in phrases)
+        if phrases:
+            lines.append(f"attribute {name!r} in {counted(record.rows, 'row')}: {'; '.join(phrases)}")
+    return lines

@@ -49,6 +49,7 @@ __all__ = [
     "Choice",
     "ClassCodec",
     "LabelCodec",
+    "Level",
     "Number",
     "Numbers",
     "One",
@@ -56,6 +57,7 @@ __all__ = [
     "Several",
     "Shares",
     "checked_logits",
+    "level_numbers",
     "log_frequencies",
     "log_losses",
     "refuse_distributions",
@@ -335,18 +337,23 @@ class One(ClassCodec):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Number(One):
-    """One of several numbers a row, compared as numbers: 4, "4.0" and "4 stars" are one class."""
+class Level(One):
+    """One of several levels a row, such as ``low``, ``medium`` and ``high``: classes in their order, from 1 to C."""
 
     @property
     def positions(self) -> Array:
-        """The numbers (C,), sorted."""
-        return _numbers_of(self.classes)
+        """The numbers (C,) of the classes, ascending."""
+        return level_numbers(self.classes)
 
     def numbers(self, labels: Array) -> Array:
         """Return the numbers; the mean of all for one that no training row has."""
         values = self.positions
         return np.asarray(np.where(labels >= 0, values[labels.clip(min=0)], values.mean()))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Number(Level):
+    """One of several numbers a row, compared as numbers: 4, "4.0" and "4 stars" are one class."""
 
     def names(self, column: Column) -> list[str | None]:
         """Return the text of each number; DataError for a label that is none."""
@@ -523,7 +530,7 @@ class Shares(ClassCodec):
     @property
     def positions(self) -> Array | None:
         """The numbers (C,), if classes are some."""
-        return _numbers_of(self.classes) if self.as_numbers else None
+        return level_numbers(self.classes) if self.as_numbers else None
 
     def numbers(self, labels: Array) -> Array | None:
         """Return the means of the distributions, if classes are numbers."""
@@ -729,18 +736,25 @@ def _encode_shares(
 
 def _named_as(shares: Sequence[ShareOf | None], classes: Sequence[str]) -> list[ShareOf | None]:
     """Return shares whose keys are written as the classes that are the same numbers."""
-    names = {number_of(name): name for name in classes}
+
+    def key(name: str) -> float | str:
+        number = number_of(name)
+        return name if number is None else number
+
+    names = {key(name): name for name in classes}
     named: list[ShareOf | None] = []
     for cell in shares:
         found: dict[str, float] = defaultdict(float)
         for name, share in (cell or {}).items():
-            found[names.get(number_of(name), name)] += share
+            found[names.get(key(name), name)] += share
         named.append(None if cell is None else found)
     return named
 
 
-def _numbers_of(classes: Sequence[str]) -> Array:
-    return np.array([float(name) for name in classes])
+def level_numbers(classes: Sequence[str]) -> Array:
+    """Return the numbers (C,) that ordered classes are, or 1 to C in their order if they are other names."""
+    numbers = list(map(number_of, classes))
+    return np.arange(1.0, len(classes) + 1) if None in numbers else np.array(numbers, dtype=np.float64)
 
 
 def log_frequencies(ids: Array, classes: int) -> Array:

@@ -222,8 +222,9 @@ def label_numbers(column: Column, *, missing: Collection[str], first_row: int = 
             raise RowError(
                 "the label of ",
                 first_row + i,
-                f" is {text!r}, which is not a finite number: correct or empty the cell, or choose the classification "
-                f"task with {as_argument('task.kind', 'classification')}",
+                f" is {text!r}, which is not a finite number: correct or empty the cell, name levels in their order "
+                f"with {as_argument('task.classes', ['low', 'high'])}, or choose the classification task with "
+                f"{as_argument('task.kind', 'classification')}",
             )
         if abs(number) > _LARGEST_LABEL:
             raise RowError(

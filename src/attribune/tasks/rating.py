@@ -13,12 +13,13 @@ from scipy.special import softmax
 
 from attribune.core.arrays import Array
 from attribune.core.config import checked_dataclass
+from attribune.core.door import as_argument
 from attribune.errors import ConfigError
 from attribune.metrics import formulas as metric
 from attribune.metrics.metric import Metric
 from attribune.schema.columns import MISSING, NO_NUMBER
 from attribune.tasks.base import Decoded, ScoreBy, Task, TaskHead, check_metrics, checked_logits
-from attribune.tasks.codecs import ClassCodec, Number, Shares
+from attribune.tasks.codecs import ClassCodec, Level, Number, Shares, level_numbers
 from attribune.tasks.labels import (
     UNSEEN,
     Column,
@@ -41,11 +42,21 @@ __all__ = ["Ordinal", "Rating"]
 def _sorted_ratings(classes: Any) -> tuple[str, ...]:
     values = {name: number_of(name) for name in class_names(classes, of="the rating")}
     wrong = [name for name, value in values.items() if value is None]
-    if wrong:
-        raise ConfigError(f"the ratings {wrong} are not numbers: give numbers, or choose the classification task")
+    if len(wrong) == len(values):
+        return tuple(wrong)
+    _refuse_names(wrong)
     if len(set(values.values())) < len(values):
         raise ConfigError(f"some of the ratings {list(values)} are the same number: give each once")
     return sorted_classes(values, of="the rating")
+
+
+def _refuse_names(wrong: Sequence[str]) -> None:
+    """Raise a ConfigError for names among numbers, or of which nothing tells the order."""
+    if wrong:
+        raise ConfigError(
+            f"the ratings {list(wrong)} are not numbers: give numbers, name all in their order with "
+            f"{as_argument('task.classes')}, or choose the classification task"
+        )
 
 
 Ratings = Annotated[tuple[str, ...], BeforeValidator(_sorted_ratings)]
@@ -56,11 +67,12 @@ class Rating(Task):
     """Predict one of C numbers per row, learned by cross-entropy; errors are in the unit of the numbers.
 
     Labels are class ids int64 (n,), with `soft_labels` distributions float32 (n, C). Ratings are compared as numbers:
-    4, "4.0" and "4.00" are one class. For a rating that no training row has, RMSE and MAE count the distance from the
-    prediction to the farther end of the scale.
+    4, "4.0" and "4.00" are one class. Those with names, such as ``low``, ``medium`` and ``high``, are numbered from 1.
+    For a rating that no training row has, RMSE and MAE count the distance from the prediction to the farther end of
+    the scale.
 
     Args:
-        classes: the ratings, sorted by number.
+        classes: the ratings, sorted by number, or names in their order, from the lowest; numbers are found in labels.
         expected: predict the expected rating instead of the most probable one, which still determines the accuracy. By
             default the prediction is the most probable rating, and the expected one, the mean under the probabilities,
             stands beside it and determines RMSE and correlations; False leaves it out of both.
@@ -104,6 +116,7 @@ class Rating(Task):
             require_columns(label_columns, ["label"], task=cls.kind)
             texts = cls.codec_for({"soft_labels": soft_labels, "missing": missing}).names(label_columns[0])
             classes = sorted_classes(texts, of="the label column")
+            _refuse_names([name for name in classes if number_of(name) is None])
         names = class_names(classes, of="the rating")
         return cls(
             classes=names,
@@ -125,7 +138,8 @@ class Rating(Task):
         names = () if classes is None else class_names(classes, of="the rating")
         if options.get("soft_labels"):
             return Shares(classes=names, missing=missing, as_numbers=True)
-        return Number(classes=names, missing=missing)
+        are_levels = bool(names) and number_of(names[0]) is None
+        return Level(classes=names, missing=missing) if are_levels else Number(classes=names, missing=missing)
 
     @property
     def codec(self) -> ClassCodec:
@@ -139,7 +153,7 @@ class Rating(Task):
 
     @property
     def _values(self) -> Array:
-        return np.array([float(name) for name in self.classes])
+        return level_numbers(self.classes)
 
     def decode(self, logits: Array) -> Decoded:
         """Return the most probable rating as text, or the expected rating as a number, or both."""
@@ -239,7 +253,7 @@ class Ordinal(Rating):
     Predictions are the most probable class and the expected number, whose errors are measured.
 
     Args:
-        classes: the numbers, sorted.
+        classes: see `Rating`.
         cut_points: C - 1 initial values; by default those at which the training labels are as frequent
             as they are.
         personal_cut_points: attributes whose values shift and scale the cut points, by a map of their vectors. Models

@@ -357,6 +357,15 @@ def test_models_are_selected() -> None:
     assert (weighted.predict_proba(FRAME) - linear().predict_proba(FRAME))[:, 0].min() > 0
 
 
+@slow
+def test_an_ordered_categorical_tells_the_order_of_names() -> None:
+    names = ["poor", "fair", "good", "great"]
+    y = pd.Series(pd.Categorical.from_codes(FRAME["taste"] - 1, names, ordered=True))
+    ordinal = AttributeOrdinal(**SMALL).fit(FRAME, y)
+    assert ordinal.classes_.tolist() == names
+    assert set(ordinal.predict(FRAME)) <= set(names)
+
+
 @pytest.mark.exhaustive
 @slow
 def test_ordered_classes_and_numbers() -> None:
@@ -388,7 +397,10 @@ def test_ordered_classes_and_numbers() -> None:
             lambda: BaggingClassifier(AttributeClassifier(**LINEAR), 2).fit(FRAME[["text", "user"]], FRAME["stars"]),
             r"an array has no names: its columns are x0, x1, and the estimator reads text, user; .* text='x0'",
         ),
-        (lambda: AttributeOrdinal(**LINEAR).fit(FRAME, FRAME["stars"]), "outside the scale of the task 'ordinal'"),
+        (
+            lambda: AttributeOrdinal(**LINEAR).fit(FRAME, FRAME["stars"]),
+            "of which nothing tells the order: give numbers",
+        ),
         (lambda: AttributeClassifier(**LINEAR).fit(FRAME, FRAME["stars"], sample_weight=np.zeros(60)), "are zero"),
         (
             lambda: AttributeClassifier(**LINEAR).fit(FRAME, FRAME["stars"], sample_weight=[1.0] * 59 + [-1.0]),

@@ -7,6 +7,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
 import pyarrow as pa
 from sklearn.base import ClassifierMixin
 from sklearn.utils.metaestimators import available_if
@@ -71,9 +72,10 @@ class AttributeClassifier(ClassifierMixin, AttributeEstimator):
         epochs: float | None = None,
         classes: Any = None,
     ) -> Self:
+        order = _categories_of(y) if classes is None else classes
         y = validate_data(self, X="no_validation", y=y)
         check_classification_targets(y)
-        known = self.classes_ if continues else self._sorted(np.unique(y if classes is None else classes))
+        known = self.classes_ if continues else self._sorted(np.unique(y if classes is None else classes), order)
         if continues and classes is not None and set(_names(np.asarray(classes))) != set(_names(known)):
             raise ConfigError(
                 f"classes is {list(classes)!r:.200}, and at the first call it was {known.tolist()!r:.200}: leave it "
@@ -100,27 +102,46 @@ class AttributeClassifier(ClassifierMixin, AttributeEstimator):
         super()._restore(record)
         self.classes_ = restored_classes(record["classes"])
 
-    def _sorted(self, classes: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """Return sorted classes in the order of the model's."""
+    def _sorted(self, classes: npt.NDArray[Any], order: Any) -> npt.NDArray[Any]:
+        """Return sorted classes in the order of the model's.
+
+        Args:
+            order: the classes as they are given, if they are.
+        """
         return classes
 
 
 class AttributeOrdinal(AttributeClassifier):
-    """A classifier whose classes are ordered numbers, such as stars: one score and cut points decide.
+    """A classifier whose classes are ordered, such as stars: one score and cut points decide.
+
+    Labels are numbers, or an ordered categorical of pandas, which tells the order of names such as ``low``, ``high``.
 
     The task is `Ordinal`; ``settings`` sets its options, such as ``{"task.personal_cut_points": ["user"]}``.
     `AttributeEstimator` documents the parameters.
 
     Attributes:
-        classes_: (C,) the classes, sorted by number.
+        classes_: (C,) the classes, from the lowest.
     """
 
     _kind: ClassVar[str] = "ordinal"
 
-    def _sorted(self, classes: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    def _sorted(self, classes: npt.NDArray[Any], order: Any) -> npt.NDArray[Any]:
         numbers = [number_of(name) for name in _names(classes)]
         known = [number for number in numbers if number is not None]
-        return classes[np.argsort(known)] if len(known) == len(classes) else classes  # the task refuses others
+        if len(known) == len(classes):
+            return classes[np.argsort(known)]
+        if order is None:
+            raise ConfigError(
+                f"y has {', '.join(map(repr, classes.tolist()[:5]))}, of which nothing tells the order: give numbers, "
+                "or an ordered categorical, as in pandas.Categorical(y, categories=[...], ordered=True)"
+            )
+        return np.asarray(list(order), dtype=classes.dtype)
+
+
+def _categories_of(y: Any) -> Any:
+    """Return the categories of an ordered categorical of pandas, from the lowest; None for other labels."""
+    dtype = getattr(y, "dtype", None)
+    return dtype.categories if isinstance(dtype, pd.CategoricalDtype) and dtype.ordered else None
 
 
 def _names(values: npt.NDArray[Any]) -> list[str]:

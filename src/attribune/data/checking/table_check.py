@@ -23,6 +23,7 @@ from attribune.data.checking.findings import attribute_finding, shared_rows, wri
 from attribune.data.checking.judgements import judge_among
 from attribune.data.checking.names import ColumnName
 from attribune.data.checking.nesting import nesting_findings
+from attribune.data.checking.orders import ordered_classes
 from attribune.data.checking.profiles import (
     LISTED,
     ColumnProfile,
@@ -496,6 +497,9 @@ def _findings(
     label = found.label
     yield from _general(table, found)
     yield from _class_findings(classes)
+    is_plain = found.task is not None and found.task.kind == "classification" and not found.task.options
+    if is_plain and (ordered := ordered_classes(classes)) is not None:
+        yield Finding("ordered-classes", {"classes": ordered})
     if label is not None and label.codes is label.spelled and label.no_values and label.kind != "list":
         yield Finding("class-words", {"column": label.name, "words": label.no_values})
     yield from text_findings(table, found.texts, found.groups)
