@@ -188,12 +188,23 @@ def test_the_label_is_the_column_of_that_name_and_its_values_say_the_task(column
         ({"label": [f"x{place}" for place in PLACES]}, None, "('label' has another value in each row)"),
         ({"Produkt": PLACES % 3, "Filiale": PLACES % 4}, "Produkt", "though its name is that of people or things"),
         ({"score": PLACES / 7, "spam": PLACES % 2, "shop": PLACES % 3}, "score", "the label may be 'spam': then name"),
+        (
+            {"often": np.resize(["never", "often", "always"], 300), "is": PLACES % 2},
+            "often",
+            "are the steps of a scale",
+        ),
     ],
 )
 def test_why_a_column_is_not_the_label_is_said(columns: dict[str, Any], label: str | None, said: str) -> None:
     checked = check(pd.DataFrame({"comment": TEXTS, **columns}).astype(dict.fromkeys(columns, object)))
     assert checked.names("label") == ([] if label is None else [label])
     assert said in "\n".join(map(str, checked.findings))
+
+
+def test_a_label_of_some_rows_is_one_where_no_other_is_fuller() -> None:
+    rows = pd.DataFrame({"text": TEXTS, "speaker": PLACES % 2, "sentiment": np.where(PLACES % 3, None, PLACES % 4)})
+    assert check(rows).names("label") == ["sentiment"]
+    assert check(rows.assign(stars=STARS)).names("label") == ["stars"]
 
 
 @pytest.mark.parametrize(
@@ -265,6 +276,7 @@ def test_the_label_of_a_pair_of_sentences_is_no_preference(names: tuple[str, str
         ["C", "B", "B+", "A-", "A"],
         ["low", "medium", "high", "urgent"],
         ["nie", "manchmal", "immer"],
+        ["Not at all clear", "Slightly clear", "Very clear"],
     ],
 )
 def test_classes_whose_names_tell_an_order_are_said_with_the_task_that_reads_it(classes: list[str]) -> None:

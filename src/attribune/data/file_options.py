@@ -148,7 +148,7 @@ class FileForm:
 
     Args:
         ending: ``.csv`` or ``.tsv``.
-        commas: names of the columns whose numbers have decimal commas; with any, other numbers get them too.
+        commas: names of the columns whose numbers have decimal commas, or other marks; with any, new numbers have them.
         is_unnamed: whether the first column has no name.
     """
 

@@ -191,13 +191,16 @@ ENDINGS: tuple[str, ...] = (
 """File endings that can be read."""
 
 
-def table_batches(path: Path, *, options: FileOptions = AS_FOUND) -> Iterator[pa.Table]:
+def table_batches(path: Path, *, options: FileOptions = AS_FOUND, as_written: bool = False) -> Iterator[pa.Table]:
     """Read a file batch by batch, as `read_table` does; all batches have the same columns and types.
 
     A note names the guesses about the file.
+
+    Args:
+        as_written: whether numbers in CSV keep decimal commas and marks between thousands.
     """
     file = _File(path, options)
-    batches = _within_memory(path, file.batches())
+    batches = _within_memory(path, file.batches(as_written=as_written))
     first, messages = with_contents(next(batches))
     if said := file.guesses(first):
         show_note(said)
@@ -284,20 +287,20 @@ class _File:
             if getattr(options, name) is not None:
                 raise ConfigError(f"{self.path}: a file of {kind} has {words}")
 
-    def batches(self) -> Iterator[pa.Table]:
-        """Read the rows."""
+    def batches(self, *, as_written: bool = False) -> Iterator[pa.Table]:
+        """Read the rows; see `table_batches`."""
         path = self.path
         if self.ending in WORKBOOKS:
             return self._below_import_ids(_read_sheet(path, self.options.columns))
         if self.ending in _BINARY:
             return _BINARY[self.ending](path)
-        return self._text_batches(self._encoding.name)  # found at once, not with the first batch
+        return self._text_batches(self._encoding.name, as_written=as_written)  # found at once, not with the first batch
 
-    def _text_batches(self, encoding: str) -> Iterator[pa.Table]:
+    def _text_batches(self, encoding: str, *, as_written: bool) -> Iterator[pa.Table]:
         try:
             if self.ending in _DELIMITED:
                 for batch in self._csv_batches(encoding):
-                    yield with_points(batch, self._marked_columns)
+                    yield batch if as_written else with_points(batch, self._marked_columns)
             else:
                 yield from json_batches(self.path, encoding=encoding, tell=self._layouts.append)
         except UnicodeDecodeError as error:  # its encoding was checked before

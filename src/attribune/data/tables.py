@@ -35,6 +35,7 @@ __all__ = [
     "check_stored",
     "common_form",
     "options_of",
+    "read_as_written",
     "read_table",
     "refuse_input_as_output",
     "sample_data",
@@ -196,6 +197,12 @@ def read_table(
     return table if options.rows is None or len(table) <= options.rows else table.select(range(options.rows))
 
 
+def read_as_written(source: str | Path | TableFile, **reading: Unpack[Reading]) -> datasets.Dataset:
+    """Read a CSV file as `read_table` does, but with its numbers as they are written; `with_points` reads them."""
+    path = source.path if isinstance(source, TableFile) else source
+    return _whole_table(path, options_of(source, **reading), ArrowStore(), as_written=True)
+
+
 def with_reading(source: Any, reading: Reading | ReadingOfAll, *, argument: str = "data") -> Any:
     """Return a table together with the options for reading its file, if any are given.
 
@@ -220,7 +227,9 @@ def options_of(source: Source, **reading: Unpack[Reading]) -> FileOptions:
     return replace(own, **FileOptions(**reading).given())
 
 
-def _whole_table(source: Source, options: FileOptions, store: ArrowStore) -> datasets.Dataset:
+def _whole_table(
+    source: Source, options: FileOptions, store: ArrowStore, *, as_written: bool = False
+) -> datasets.Dataset:
     """Read a table; of a file the first rows that are wanted, and all of anything else."""
     if isinstance(source, datasets.Dataset):
         return _as_read(source.with_format(None), table_source_name(source))
@@ -247,7 +256,7 @@ def _whole_table(source: Source, options: FileOptions, store: ArrowStore) -> dat
     if not path.exists() and (hub := _hub_id(source)) is not None:
         return _as_read(_from_hub(hub["name"], hub["split"]), str(source))
     with store:
-        for batch in table_batches(path, options=options):
+        for batch in table_batches(path, options=options, as_written=as_written):
             store.write(batch)
     return store.finish()
 

@@ -6,7 +6,6 @@ import contextlib
 import csv
 import json
 import math
-import re
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import partial
@@ -25,7 +24,6 @@ from attribune.errors import ConfigError, DataError
 __all__ = ["ENDINGS", "TableWriter", "check_output", "finite", "open_writer", "prediction_array", "prediction_field"]
 
 _SPACED = b"attribune.spaced"  # in the metadata of a column
-_POINT = re.compile(r"\.(?=\d)")
 
 
 class TableWriter(Protocol):
@@ -102,16 +100,17 @@ class _Csv:
         cells = column.to_pylist()
         if field.metadata and _SPACED in field.metadata:
             cells = [" ".join(map(str, cell)) for cell in cells]
-        if field.name in self._form.commas or (self._form.commas and pa.types.is_floating(field.type)):
+        if field.name in self._form.commas:
+            return cells  # numbers, which run as no formula
+        if self._form.commas and pa.types.is_floating(field.type):
             return [_with_comma(cell) for cell in cells]  # numbers, which run as no formula
         return map(self._cell, cells)
 
 
-def _with_comma(cell: Any) -> Any:
-    """Write a number with a decimal comma; words for no number, such as ``n/a``, have no point between digits."""
-    is_number = isinstance(cell, float) and math.isfinite(cell)  # without exponents, which are read as no number here
-    text = np.format_float_positional(cell, trim="0") if is_number else str(cell)
-    return None if cell is None else _POINT.sub(",", text)
+def _with_comma(cell: float | None) -> str | None:
+    """Write a number with a decimal comma, and without an exponent, which is read as no number beside one."""
+    is_number = cell is not None and math.isfinite(cell)
+    return np.format_float_positional(cell, trim="0").replace(".", ",") if is_number else cell and str(cell)
 
 
 class _JsonLines:

@@ -201,13 +201,13 @@ def _label_guess(values: Values) -> str:
     """No column has the name of a label, and one of few values is taken for it."""
     unusable, others = values.get("unusable", {}), ", ".join(map(repr, values["others"]))
     names = ", ".join(f"{name!r} {words}" for name, words in unusable.items()) or "no column has the name of a label"
-    why = "few values that names nobody and nothing"
-    if values["is_of_things"]:
-        why = "the fewest values, though its name is that of people or things"
+    why = {
+        "few": "of few values that names nobody and nothing",
+        "scale": "whose values are the steps of a scale",
+        "things": "of the fewest values, though its name is that of people or things",
+    }[values.get("because", "few")]
     listed = f" (others are {others})" if others else ""
-    return (
-        f"{names}: {values['column']!r} is taken for it, as the one of {why}{listed}; name it (label) if it is another"
-    )
+    return f"{names}: {values['column']!r} is taken for it, as the one {why}{listed}; name it (label) if it is another"
 
 
 def _column_of_parts(values: Values) -> str:
@@ -276,8 +276,8 @@ SENTENCES: Sentences = {
     "contradicting-rows": _contradictions,
     "column-without-values": "column {column!r} has no value in any row: leave it out",
     "merged-cells": "column {column!r} has a value in {filled:,} of {rows:,} rows, each followed by empty ones, as "
-    "merged cells of a spreadsheet are written, and is left out: if a value holds for the empty rows below it, write it "
-    "there (pandas: table[{column!r}].ffill()); else name it as an attribute",
+    "merged cells of a spreadsheet are written, and is left out: if a value holds for the empty rows below it, write "
+    "it there (pandas: table[{column!r}].ffill()); else name it as an attribute",
     "column-mostly-missing": "column {column!r} is missing in {share:.1%} of the rows, and can hardly help: leave it "
     "out",
     "column-of-fields": "column {column!r} holds several fields, such as {value!r:.60}, and each combination of them "

@@ -21,6 +21,7 @@ from attribune.data.tables import (
     check_same_columns,
     check_stored,
     common_form,
+    read_as_written,
     read_table,
     refuse_input_as_output,
     table_source_name,
@@ -33,6 +34,7 @@ from attribune.prediction.parts import Job, PartsFolder, predict_parts
 from attribune.prediction.rows import note_empty_texts, panel_rows, score_rows
 from attribune.runs.loading import load_predictor
 from attribune.schema import EncodingReport
+from attribune.schema.number_marks import with_points
 from attribune.values.panel import Panel
 
 __all__ = ["predict"]
@@ -156,7 +158,9 @@ def _to_file(
     form = common_form(files, reading) if Path(output).suffix.lower() in (".csv", ".tsv") else None
     with open_output(form=form) as writer:
         predictor = load()
-        tables = [(table_source_name(source), read_table(source, **reading.given())) for source in files]
+        commas = () if form is None else form.commas
+        read = read_as_written if commas else read_table
+        tables = [(table_source_name(source), read(source, **reading.given())) for source in files]
         if not any(len(table) for _, table in tables):
             raise DataError(
                 f"{tables[0][0]}: there are no rows to predict" if tables else "there is no table to predict"
@@ -170,11 +174,14 @@ def _to_file(
             arrow, own = table.with_format("arrow"), EncodingReport({})
             for start in range(0, len(table), _ROWS):
                 check_stored(table)
-                rows = arrow[start : start + _ROWS]
+                written = arrow[start : start + _ROWS]
+                rows = with_points(written, commas)
                 if panel is None:
                     scored, counted = score_rows(predictor, rows, source=name, first_row=start + 1)
                 else:
                     scored, counted = panel_rows(predictor, panel, rows, source=name, first_row=start + 1)
+                for column in commas:
+                    scored = scored.set_column(scored.column_names.index(column), column, written[column])
                 own = own + counted
                 writer.write(scored if len(tables) == 1 else _cast(scored, schema, name))
             note_empty_texts(own, name, reporter)

@@ -124,7 +124,7 @@ def point_columns(found: Mapping[str, MarkedNumbers], *, is_sure: bool) -> dict[
     return {name: one.example for name, one in found.items() if one.thousands in wanted}
 
 
-def with_points(table: pa.Table, columns: Mapping[str, str]) -> pa.Table:
+def with_points(table: pa.Table, columns: Iterable[str]) -> pa.Table:
     """Write the numbers of columns with a decimal point, and nothing between thousands."""
     for name in columns:
         cells = table[name]

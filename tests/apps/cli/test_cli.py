@@ -435,3 +435,21 @@ def test_no_module_of_a_verb_hides_a_word_of_python() -> None:
     package = sys.modules["attribune.apps.cli"]
     modules = {name for name, value in vars(package).items() if isinstance(value, ModuleType)}
     assert not modules & {*dir(builtins)}
+
+
+@slow
+def test_cells_that_are_only_carried_over_stay_as_they_are_written(
+    trained_runs: TrainedRuns, data: Path, tmp_path: Path, attribune: Run
+) -> None:
+    run, wanted = trained_runs("injector", "--multi-label", "tags:;", "--numeric", "price"), tmp_path / "wanted.csv"
+    frame = pd.read_csv(data, keep_default_na=False, dtype=str)
+    prices = [one and f"{float(one):.3f}" for one in frame["price"]]
+    frame.assign(price=prices).to_csv(plain := tmp_path / "plain.csv", index=False)
+    frame["price"] = [one.replace(".", ",") for one in prices]
+    frame["count"] = ["1.234,0", "-12,5"] * (len(frame) // 2) + ["7"] * (len(frame) % 2)
+    frame.to_csv(source := tmp_path / "source.csv", index=False, sep=";")
+    for path, output in ((plain, wanted), (source, found := tmp_path / "found.csv")):
+        assert attribune("predict", run, path, "--output", output)[0] == 0
+    written = pd.read_csv(found, keep_default_na=False, dtype=str, sep=";")
+    assert written[[*frame]].equals(frame)
+    assert (written["prediction"] == pd.read_csv(wanted, dtype=str)["prediction"]).all()

@@ -28,7 +28,8 @@ _LADDERS = (
     "none|trivial|very low|low|minor|mild|small|medium|moderate|normal|major|large|high|severe|very high|urgent|"
     "critical|blocker|extreme|highest",
     "terrible|awful|very poor|poor|weak|fair|okay|average|decent|good|very good|great|excellent|outstanding|perfect",
-    "not at all|a little|slightly|somewhat|moderately|quite a bit|a lot|very|very much|extremely|completely",
+    "not|not at all|a little|slightly|somewhat|moderately|fairly|quite|quite a bit|a lot|very|very much|extremely|"
+    "completely",
     "nie|fast nie|selten|gelegentlich|manchmal|häufig|oft|meistens|fast immer|immer",
     "mangelhaft|ausreichend|befriedigend|gut|sehr gut",
 )
@@ -74,6 +75,9 @@ def ordered_classes(names: Iterable[str]) -> list[str] | None:
     plain = {name: " ".join(re.sub(r"[_\s]+", " ", name.casefold()).split()) for name in names}
     if len(plain) < 3:
         return None
+    last = {words.rpartition(" ")[2] for words in plain.values()}
+    if len(last) == 1 and all(" " in words for words in plain.values()):  # not at all offensive, very offensive
+        plain = {name: words.rpartition(" ")[0] for name, words in plain.items()}
     keys: list[Callable[[str], float | None]] = [_of_range, _of_grade]
     keys += [_of_ladder(ladder.split("|")) for ladder in _LADDERS]
     keys += [_between(*poles.split("|")) for poles in _POLES]

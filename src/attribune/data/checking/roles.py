@@ -21,6 +21,7 @@ from attribune.data.checking.findings import (
 from attribune.data.checking.judgements import is_told_by, numbers_the_texts
 from attribune.data.checking.names import ColumnName
 from attribune.data.checking.nesting import said_by_others
+from attribune.data.checking.orders import ordered_classes
 from attribune.data.checking.profiles import ColumnProfile, are_stars, number_codes
 from attribune.data.checking.whole_numbers import LONG, NumberKind, explained_by_size, kind_of_numbers
 from attribune.data.text_files import UNNAMED
@@ -187,6 +188,7 @@ def guess_roles(
     groups: IntArray | None = None,
     judge: str | None = None,
     label: str | None = None,
+    is_guessed: bool = True,
     is_labelled: bool = True,
 ) -> dict[str, RoleOf]:
     """Guess the role of each column, by name.
@@ -195,6 +197,7 @@ def guess_roles(
         text: columns of texts, and `label` the one that is known to be the label.
         groups: (rows,) number of the text of each row, -1 for none.
         judge: the column of those who judge the texts, if there is one.
+        is_guessed: whether the label is a guess, though one that is made before.
         is_labelled: whether there is a label.
     """
     answers = _answers(profiles)
@@ -208,7 +211,6 @@ def guess_roles(
         finding = None if is_known else _finding_of_guess(chosen, candidates, unusable)
         roles[chosen] = RoleOf(role="label", finding=finding)
     target = next((as_read(one, roles[chosen]) for one in profiles if one.name == chosen), None)
-    is_guessed = label is None
     if len(candidates) < len(rest):
         further = [one.name for one in candidates if one.name not in roles and one.values <= _FEW_VALUES]
         roles |= dict.fromkeys(further, left_out("an answer of the judges, as the label is"))
@@ -272,7 +274,7 @@ def _unusable_words(one: ColumnProfile) -> str:
         return "has one value"
     if one.is_unique and one.kind != "list":
         return "has another value in each row"
-    return "is empty in most rows" if one.missing >= one.rows / 2 else ""
+    return "is empty in nearly all rows" if one.missing > _MOST_ROWS * one.rows else ""
 
 
 def _finding_of_guess(label: str, candidates: Sequence[ColumnProfile], unusable: Mapping[str, str]) -> Finding | None:
@@ -285,11 +287,17 @@ def _finding_of_guess(label: str, candidates: Sequence[ColumnProfile], unusable:
         return None
     if is_named:
         is_score = chosen.kind == "number" and _OF_A_MODEL.search(ColumnName(label).plain) is not None
-        others = [name for name in others if is_score and not names[name].means("label")]
+        classes = {one.name for one in candidates if _may_be_classes(one)} if is_score else set()
+        others = [name for name in others if name in classes and not names[name].means("label")]
         return Finding("other-labels", {"column": label, "others": others[:_SHOWN]}) if others else None
-    is_of_things = ColumnName(label).means("group")
-    values = {"column": label, "others": others[:_SHOWN], "unusable": unusable, "is_of_things": is_of_things}
+    because = "things" if ColumnName(label).means("group") else "scale" if _are_words_of_scale(chosen) else "few"
+    values = {"column": label, "others": others[:_SHOWN], "unusable": unusable, "because": because}
     return Finding("label-is-a-guess", values)
+
+
+def _may_be_classes(one: ColumnProfile) -> bool:
+    """Whether nearly all rows have a text, or one of two numbers, as they have of what people were asked for."""
+    return (one.kind == "text" or one.values == 2) and one.present >= _NEARLY_ALL * one.rows
 
 
 def _answers(profiles: Sequence[ColumnProfile]) -> dict[str, list[str]]:
@@ -368,21 +376,40 @@ def _label_among(candidates: Sequence[ColumnProfile], answers: Collection[str]) 
     rows. A column with the name of people or things is only taken if there is no other one.
     """
     kinds = ("text", "number", "list")
-    usable = [one for one in candidates if one.kind in kinds and one.missing < one.rows / 2 and one.values > 1]
+    usable = [
+        one for one in candidates if one.kind in kinds and one.missing <= _MOST_ROWS * one.rows and one.values > 1
+    ]
     names = {one.name: ColumnName(one.name) for one in usable}
 
     def order(one: ColumnProfile) -> tuple[Any, ...]:
-        return not _has_stars(one), one.name not in answers, names[one.name].distance("label"), one.values
+        distance = names[one.name].distance("label")
+        return not _has_stars(one), one.name not in answers, _is_mostly_empty(one), distance, one.values
 
     for one in sorted(usable, key=order):
         is_named = names[one.name].distance("label") < 2 and (one.values <= one.present / 2 or one.kind == "list")
+        if _is_mostly_empty(one) and not is_named:
+            continue
         is_scale = one.kind == "number" or is_named or one.values <= max(_FEW_VALUES, one.present / 20)
         if is_scale and (_has_stars(one) or one.name in answers or names[one.name].means("label")):
             return one.name
-    usable = [one for one in usable if one.kind != "list"]
-    few = [one for one in usable if one.values <= _FEW_VALUES and one.present >= 3 * one.values]
-    found = min(reversed(few), key=lambda one: (names[one.name].means("group"), one.values), default=None)
+    filled = [one for one in usable if one.kind != "list" and not _is_mostly_empty(one)]
+    few = [one for one in filled if one.values <= _FEW_VALUES and one.present >= 3 * one.values]
+
+    def likely(one: ColumnProfile) -> tuple[Any, ...]:
+        return names[one.name].means("group"), not _are_words_of_scale(one), one.values
+
+    found = min(reversed(few), key=likely, default=None)
     return None if found is None else found.name
+
+
+def _is_mostly_empty(one: ColumnProfile) -> bool:
+    return one.missing >= one.rows / 2
+
+
+def _are_words_of_scale(one: ColumnProfile) -> bool:
+    """Whether the values are answers such as ``rarely`` and ``often``; ranges, as those of ages, are none."""
+    values = one.spelled.values.to_pylist()
+    return not any(map(str.isdigit, "".join(values))) and ordered_classes(values) is not None
 
 
 def _attribute_role(

@@ -392,9 +392,12 @@ class _Columns:
         groups = _text_groups([profiles[name] for name in text_columns])
         others = [one for one in listed if one.name not in (*text_columns, *repeated)]
         judge = None if groups is None or compared else judge_among(others, groups)
-        if not texts and not compared and label is None:
+        is_guessed = label is None
+        if not texts and not compared and is_guessed:
             label = next((one.name for one in others if guess_preference(text_columns, one) is not None), None)
-        guess = partial(guess_roles, listed, text=text_columns, groups=groups, judge=judge, label=label)
+        guess = partial(
+            guess_roles, listed, text=text_columns, groups=groups, judge=judge, label=label, is_guessed=is_guessed
+        )
         roles = guess(is_labelled=not compared)
         # Of texts that are named, it is only said what is wrong with them.
         roles |= {name: replace(roles[name], role="text", reason="") for name in texts}
