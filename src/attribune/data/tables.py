@@ -197,7 +197,7 @@ def read_table(
     return table if options.rows is None or len(table) <= options.rows else table.select(range(options.rows))
 
 
-def read_as_written(source: str | Path | TableFile, **reading: Unpack[Reading]) -> datasets.Dataset:
+def read_as_written(source: Source, **reading: Unpack[Reading]) -> datasets.Dataset:
     """Read a CSV file as `read_table` does, but with its numbers as they are written; `with_points` reads them."""
     path = source.path if isinstance(source, TableFile) else source
     return _whole_table(path, options_of(source, **reading), ArrowStore(), as_written=True)

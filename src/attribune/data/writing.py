@@ -109,8 +109,9 @@ class _Csv:
 
 def _with_comma(cell: float | None) -> str | None:
     """Write a number with a decimal comma, and without an exponent, which is read as no number beside one."""
-    is_number = cell is not None and math.isfinite(cell)
-    return np.format_float_positional(cell, trim="0").replace(".", ",") if is_number else cell and str(cell)
+    if cell is None or not math.isfinite(cell):
+        return None if cell is None else str(cell)
+    return np.format_float_positional(cell, trim="0").replace(".", ",")
 
 
 class _JsonLines:

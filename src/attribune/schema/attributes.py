@@ -175,7 +175,7 @@ class FittedAttribute:
         cells = read_cells(self.spec, column, missing=missing, first_row=first_row)
         ids = self._ids(cells, first_row)[cells.codes]
         if isinstance(self.spec, MultiLabel) and self.spec.separator is not None and not ids.all():
-            self._refuse_lists(cells)
+            self._refuse_lists(cells, self.spec.separator)
         clipped = self._beyond(cells, first_row)[cells.codes]
         known = ids > 0
         # Two values of a row can share one bucket.
@@ -257,11 +257,11 @@ class FittedAttribute:
             )
         return ids
 
-    def _refuse_lists(self, cells: Cells) -> None:
+    def _refuse_lists(self, cells: Cells, separator: str) -> None:
         """Refuse cells that are spelled as lists, of which a separator makes values that no training row has."""
         if any(text.startswith("[") for text in cells.texts):
             parts = dict(zip(cells.texts, np.bincount(cells.codes, minlength=len(cells.texts)).tolist(), strict=True))
-            cure = f"write them with {self.spec.separator!r} between, as in training"
+            cure = f"write them with {separator!r} between, as in training"
             refuse_split_lists(parts, what=f"attribute {self.name!r}: the cells", cure=cure)
 
     def _beyond(self, cells: Cells, first_row: int) -> BoolArray:
