@@ -207,6 +207,11 @@ def test_a_label_of_some_rows_is_one_where_no_other_is_fuller() -> None:
     assert check(rows.assign(stars=STARS)).names("label") == ["stars"]
 
 
+def test_a_name_that_ends_with_the_word_of_a_label_comes_before_one_that_begins_with_it() -> None:
+    rows = pd.DataFrame({"essay": TEXTS, "grade_level": PLACES % 3, "holistic_score": PLACES % 5})
+    assert check(rows).names("label") == ["holistic_score"]
+
+
 @pytest.mark.parametrize(
     ("name", "values", "kind"),
     [

@@ -27,6 +27,7 @@ def written(template: str) -> list[str]:
         ("%Y-%m-%d %H:%M:%S %z", None),
         ("%Y/%m/%d %H:%M UTC", None),
         ("%Y-%m-%dT%H:%MZ", "iso"),
+        ("%Y/%m/%d %I:%M:%S %p GMT+0", None),
         ("%d.%m.%Y %H:%M", None),
         ("%d-%m-%Y %H.%M", None),
         ("%d/%m/%Y %Hh%M", None),

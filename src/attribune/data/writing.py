@@ -101,7 +101,7 @@ class _Csv:
         if field.metadata and _SPACED in field.metadata:
             cells = [" ".join(map(str, cell)) for cell in cells]
         if field.name in self._form.commas:
-            return cells  # numbers, which run as no formula
+            return list(cells)  # numbers, which run as no formula
         if self._form.commas and pa.types.is_floating(field.type):
             return [_with_comma(cell) for cell in cells]  # numbers, which run as no formula
         return map(self._cell, cells)

@@ -52,6 +52,8 @@ _NUMERIC_DATE = re.compile(
 )
 _ISO_VARIANT = re.compile(r"(?P<year>\d{4})(?P<mark>[./-])(?P<month>\d{2})(?P=mark)(?P<day>\d{2})(?P<rest>.*)")
 _ZONE = re.compile(r" (?=[+-]\d{2}:?\d{2}$)| ?(?P<name>UTC|GMT)$")
+_SHORT_ZONE = re.compile(r" ?(?:GMT|UTC)(?P<sign>[+-])(?P<hours>\d{1,2})(?::?(?P<minutes>\d{2}))?$")  # GMT+2
+_HALF_DAY = re.compile(r"(?P<hour>\d{1,2})(?P<rest>:\d{2}(:\d{2})?) ?(?P<half>[AaPp][Mm])\b")
 _SAMPLE = 200  # cells that are tried as dates
 _SECONDS, _MILLISECONDS = (1e8, 1e10), (1e11, 1e13)  # of the years 1973 to 2286
 
@@ -330,9 +332,11 @@ def _since_1970(text: str, unit: str) -> int | None:
 
 
 def _iso(text: str) -> int | None:
-    """Read an ISO date, also with other marks between its parts, or a space before its zone."""
+    """Read an ISO date, also with other marks between its parts, halves of the day, or a space before its zone."""
     if match := _ISO_VARIANT.fullmatch(text):
-        rest = _ZONE.sub(lambda zone: "Z" if zone["name"] else "", match["rest"])
+        rest = _SHORT_ZONE.sub(lambda of: f"{of['sign']}{of['hours']:0>2}:{of['minutes'] or '00'}", match["rest"])
+        rest = _HALF_DAY.sub(lambda of: f"{_hour(of['hour'], of['half'])}{of['rest']}", rest)
+        rest = _ZONE.sub(lambda zone: "Z" if zone["name"] else "", rest)
         text = f"{match['year']}-{match['month']}-{match['day']}{rest}"
     moment = read_moment(text, numeric=False)
     return None if moment is None else int(moment)
@@ -343,15 +347,17 @@ def _numeric_date(text: str, *, day: int) -> int | None:
     match = _NUMERIC_DATE.fullmatch(text)
     if match is None:
         return None
-    hour = int(match["hour"] or 0)
-    if match["half"]:
-        if not 1 <= hour <= 12:
-            return None
-        hour = hour % 12 + 12 * (match["half"].lower() == "pm")
     days, months = (match["first"], match["second"]) if day == 1 else (match["second"], match["first"])
     zone = {None: "", "UTC": "Z", "GMT": "Z"}.get(match["zone"], match["zone"])
-    clock = f"{hour:02}:{match['minute'] or '00'}:{match['second_of_minute'] or '00'}{match['fraction'] or ''}"
+    clock = f"{_hour(match['hour'] or '0', match['half'])}:{match['minute'] or '00'}:{match['second_of_minute'] or '00'}{match['fraction'] or ''}"
     return _iso(f"{match['year']}-{months:>02}-{days:>02}T{clock}{zone}")
+
+
+def _hour(hour: str, half: str | None) -> str:
+    """Return the hour of a day from that of a half, if it is one; one that no half has gives 25."""
+    if not half:
+        return hour.zfill(2)
+    return f"{int(hour) % 12 + 12 * (half.lower() == 'pm'):02}" if 1 <= int(hour) <= 12 else "25"
 
 
 def _of_format(text: str, date_format: str) -> int | None:

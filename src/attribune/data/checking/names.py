@@ -132,13 +132,16 @@ class ColumnName:
         return re.search(_ID, self._words) is not None
 
     def distance(self, meaning: Meaning) -> int:
-        """How far it is from a meaning: 0 for the English word, 1 for another, 2 beside others, 3 for one of many."""
+        """How far it is from a meaning: 0 for the English word, 1 for another, 2 behind others, 3 before, or numbered."""
         words = NAMES[meaning]
         if self._words != self.plain:
             return 3
         if self.plain in _plurals(words["en"]):
             return 0
-        return 1 if any(self.plain in _plurals(_plain(listed)) for listed in words.values()) else 2
+        if any(self.plain in _plurals(_plain(listed)) for listed in words.values()):
+            return 1
+        ends = [_PATTERNS[meaning].search(text) for text in (self.plain, self.plain.rpartition("_")[2])]
+        return 2 if any(found is not None and found.string.endswith(found[0]) for found in ends) else 3
 
 
 def _plurals(listed: str) -> set[str]:
