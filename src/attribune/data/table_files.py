@@ -199,8 +199,8 @@ def table_batches(path: Path, *, options: FileOptions = AS_FOUND, as_written: bo
     Args:
         as_written: whether numbers in CSV keep decimal commas and marks between thousands.
     """
-    file = _File(path, options)
-    batches = _within_memory(path, file.batches(as_written=as_written))
+    file = _File(path, options, as_written=as_written)
+    batches = _within_memory(path, file.batches())
     first, messages = with_contents(next(batches))
     if said := file.guesses(first):
         show_note(said)
@@ -257,8 +257,8 @@ class _File:
         ConfigError: for options that its format does not have.
     """
 
-    def __init__(self, path: Path, options: FileOptions) -> None:
-        self.path, self.options = path, options
+    def __init__(self, path: Path, options: FileOptions, *, as_written: bool = False) -> None:
+        self.path, self.options, self._as_written = path, options, as_written
         _check_file(path)
         named = _named_ending(path) if options.file_format is None else f".{options.file_format}"
         self.ending = named
@@ -287,20 +287,20 @@ class _File:
             if getattr(options, name) is not None:
                 raise ConfigError(f"{self.path}: a file of {kind} has {words}")
 
-    def batches(self, *, as_written: bool = False) -> Iterator[pa.Table]:
-        """Read the rows; see `table_batches`."""
+    def batches(self) -> Iterator[pa.Table]:
+        """Read the rows."""
         path = self.path
         if self.ending in WORKBOOKS:
             return self._below_import_ids(_read_sheet(path, self.options.columns))
         if self.ending in _BINARY:
             return _BINARY[self.ending](path)
-        return self._text_batches(self._encoding.name, as_written=as_written)  # found at once, not with the first batch
+        return self._text_batches(self._encoding.name)  # found at once, not with the first batch
 
-    def _text_batches(self, encoding: str, *, as_written: bool) -> Iterator[pa.Table]:
+    def _text_batches(self, encoding: str) -> Iterator[pa.Table]:
         try:
             if self.ending in _DELIMITED:
                 for batch in self._csv_batches(encoding):
-                    yield batch if as_written else with_points(batch, self._marked_columns)
+                    yield batch if self._as_written else with_points(batch, self._marked_columns)
             else:
                 yield from json_batches(self.path, encoding=encoding, tell=self._layouts.append)
         except UnicodeDecodeError as error:  # its encoding was checked before

@@ -349,7 +349,8 @@ def _numeric_date(text: str, *, day: int) -> int | None:
         return None
     days, months = (match["first"], match["second"]) if day == 1 else (match["second"], match["first"])
     zone = {None: "", "UTC": "Z", "GMT": "Z"}.get(match["zone"], match["zone"])
-    clock = f"{_hour(match['hour'] or '0', match['half'])}:{match['minute'] or '00'}:{match['second_of_minute'] or '00'}{match['fraction'] or ''}"
+    hour = _hour(match["hour"] or "0", match["half"])
+    clock = f"{hour}:{match['minute'] or '00'}:{match['second_of_minute'] or '00'}{match['fraction'] or ''}"
     return _iso(f"{match['year']}-{months:>02}-{days:>02}T{clock}{zone}")
 
 

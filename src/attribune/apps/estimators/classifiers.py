@@ -135,7 +135,7 @@ class AttributeOrdinal(AttributeClassifier):
                 f"y has {', '.join(map(repr, classes.tolist()[:5]))}, of which nothing tells the order: give numbers, "
                 "or an ordered categorical, as in pandas.Categorical(y, categories=[...], ordered=True)"
             )
-        return np.asarray(list(order), dtype=classes.dtype)
+        return np.asarray(list(order))
 
 
 def _categories_of(y: Any) -> Any:

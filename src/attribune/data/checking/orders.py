@@ -4,24 +4,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
+from functools import partial
 
 __all__ = ["ordered_classes"]
 
-_NUMBER = r"(\d[\d.,']*)"
-_SIGN = r"\s*[%$€£k+]?\s*"
+_NUMBER = r" ?[$€£]? ?(\d[\d.,']*k?) ?[%$€£]?"
 _RANGE = re.compile(
-    rf"[$€£]?\s*{_NUMBER}{_SIGN}(?:-|\u2013|to|bis)\s*[$€£]?\s*{_NUMBER}{_SIGN}(?:[^\W\d]+)?", re.IGNORECASE
-)
-_BELOW = re.compile(
-    rf"(?:<=?|under|below|less than|up to|unter|bis)\s*[$€£]?\s*{_NUMBER}{_SIGN}(?:[^\W\d]+)?", re.IGNORECASE
-)
-_ABOVE = re.compile(
-    rf"(?:>=?|over|above|more than|at least|über|ab)\s*[$€£]?\s*{_NUMBER}{_SIGN}(?:[^\W\d]+)?|[$€£]?\s*{_NUMBER}{_SIGN}"
-    r"(?:\+|or more|and over)(?:\s*[^\W\d]+)?",
-    re.IGNORECASE,
+    r"(?P<below><=?|under|below|less than|up to|unter)?(?P<over>>=?|over|above|more than|at least|über|ab)?"
+    rf"{_NUMBER}(?P<to> ?(?:-|\u2013|to|bis){_NUMBER})?(?P<more> ?(?:\+|or more|and over))?(?: ?[^\W\d]+)?"
 )
 _THOUSANDS = re.compile(r"[,.'](?=\d{3}(\D|$))")
-_GRADE = re.compile(r"([A-F])([+-]?)")
+_GRADE = re.compile(r"([a-f])([+-]?)")
 _LADDERS = (
     "never|hardly ever|almost never|rarely|seldom|occasionally|sometimes|regularly|often|frequently|usually|mostly|"
     "very often|almost always|always",
@@ -35,38 +28,13 @@ _LADDERS = (
 )
 """Words from the lowest to the highest."""
 _POLES = (
-    "disagree|agree",
-    "dissatisfied|satisfied",
-    "unsatisfied|satisfied",
-    "unlikely|likely",
-    "unhappy|happy",
-    "unhelpful|helpful",
-    "unimportant|important",
-    "negative|positive",
-    "bad|good",
-    "poor|good",
-    "worse|better",
-    "weak|strong",
-    "difficult|easy",
-    "schlecht|gut",
-    "unzufrieden|zufrieden",
-    "stimme nicht zu|stimme zu",
+    *("disagree|agree", "dissatisfied|satisfied", "unsatisfied|satisfied", "unlikely|likely", "unhappy|happy"),
+    *("unhelpful|helpful", "unimportant|important", "negative|positive", "bad|good", "poor|good", "worse|better"),
+    *("weak|strong", "difficult|easy", "schlecht|gut", "unzufrieden|zufrieden", "stimme nicht zu|stimme zu"),
 )
 """The two ends of a scale, which words make stronger or weaker, and between which there may be one for neither."""
-_STRONG = (
-    "strongly",
-    "very",
-    "extremely",
-    "completely",
-    "totally",
-    "definitely",
-    "much",
-    "highly",
-    "sehr",
-    "stark",
-    "voll",
-)
-_WEAK = ("slightly", "somewhat", "rather", "a little", "mildly", "eher", "etwas")
+_STRONG = "strongly|very|extremely|completely|totally|definitely|much|highly|sehr|stark|voll".split("|")  # noqa: SIM905
+_WEAK = "slightly|somewhat|rather|a little|mildly|eher|etwas".split("|")  # noqa: SIM905
 _NEITHER = re.compile(r"(neither|neutral|undecided|mixed|unsure|ok|okay|average|same|weder|teils|so-so)\b.*")
 
 
@@ -78,13 +46,12 @@ def ordered_classes(names: Iterable[str]) -> list[str] | None:
     last = {words.rpartition(" ")[2] for words in plain.values()}
     if len(last) == 1 and all(" " in words for words in plain.values()):  # not at all offensive, very offensive
         plain = {name: words.rpartition(" ")[0] for name, words in plain.items()}
-    keys: list[Callable[[str], float | None]] = [_of_range, _of_grade]
-    keys += [_of_ladder(ladder.split("|")) for ladder in _LADDERS]
-    keys += [_between(*poles.split("|")) for poles in _POLES]
+    are_grades = any(words[1:] in ("+", "-") for words in plain.values())  # A, B and C alone may be answers
+    keys: list[Callable[[str], float | None]] = [_of_range, *([_of_grade] if are_grades else [])]
+    keys += [partial(_on_ladder, ladder.split("|")) for ladder in _LADDERS]
+    keys += [partial(_between, *poles.split("|")) for poles in _POLES]
     for key in keys:
-        if key is _of_grade and not any(name[1:] in ("+", "-") for name in plain):  # A, B and C may be answers
-            continue
-        places = {name: key(name if key is _of_grade else words) for name, words in plain.items()}
+        places = {name: key(words) for name, words in plain.items()}
         found = {name: place for name, place in places.items() if place is not None}
         if len(found) == len(plain) == len(set(found.values())):
             return sorted(found, key=found.__getitem__)
@@ -92,11 +59,12 @@ def ordered_classes(names: Iterable[str]) -> list[str] | None:
 
 
 def _of_range(text: str) -> float | None:
-    for pattern, beyond in ((_RANGE, 0.0), (_BELOW, -0.5), (_ABOVE, 0.5)):
-        if (match := pattern.fullmatch(text)) is not None:
-            number = _THOUSANDS.sub("", next(filter(None, match.groups()))).replace(",", ".").rstrip(".")
-            return float(number) + beyond if number.count(".") < 2 else None
-    return None
+    match = _RANGE.fullmatch(text)
+    if match is None or not any(match[part] for part in ("below", "over", "to", "more")):
+        return None
+    number = _THOUSANDS.sub("", match[3].removesuffix("k")).replace(",", ".").rstrip(".")
+    beyond = 0.5 * bool(match["over"] or match["more"]) - 0.5 * bool(match["below"])
+    return float(number) * (1000 if match[3].endswith("k") else 1) + beyond if number.count(".") < 2 else None
 
 
 def _of_grade(text: str) -> float | None:
@@ -104,20 +72,17 @@ def _of_grade(text: str) -> float | None:
     return None if match is None else -3.0 * ord(match[1]) + {"+": 1, "": 0, "-": -1}[match[2]]
 
 
-def _of_ladder(steps: list[str]) -> Callable[[str], float | None]:
-    return lambda text: float(steps.index(text)) if text in steps else None
+def _on_ladder(steps: list[str], text: str) -> float | None:
+    return float(steps.index(text)) if text in steps else None
 
 
-def _between(low: str, high: str) -> Callable[[str], float | None]:
-    def place(text: str) -> float | None:
-        if _NEITHER.fullmatch(text):
-            return 0.0
-        for pole, sign in ((low, -1.0), (high, 1.0)):
-            if text == pole:
-                return 2 * sign
-            if text.endswith(f" {pole}"):
-                word = text.removesuffix(f" {pole}")
-                return 3 * sign if word in _STRONG else sign if word in _WEAK else None
-        return None
-
-    return place
+def _between(low: str, high: str, text: str) -> float | None:
+    if _NEITHER.fullmatch(text):
+        return 0.0
+    for pole, sign in ((low, -1.0), (high, 1.0)):
+        if text == pole:
+            return 2 * sign
+        word = text.removesuffix(f" {pole}")
+        if word != text:
+            return 3 * sign if word in _STRONG else sign if word in _WEAK else None
+    return None
