@@ -132,7 +132,7 @@ class ColumnName:
         return re.search(_ID, self._words) is not None
 
     def distance(self, meaning: Meaning) -> int:
-        """How far it is from a meaning: 0 for the English word, 1 for another, 2 behind others, 3 before, or numbered."""
+        """How far it is from a meaning: 0 for the English word, 1 for another, 2 behind others, else 3."""
         words = NAMES[meaning]
         if self._words != self.plain:
             return 3
