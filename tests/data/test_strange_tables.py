@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 from datasets import Dataset
 
-from attribune import MultiLabel, Schema, check, read_table
+from attribune import MultiLabel, Schema, check, read_judgements, read_table
 from attribune.data.checking.findings import attribute_finding
 from attribune.data.checking.profiles import column_codes
 from attribune.data.texts import listed_text
@@ -220,6 +220,7 @@ def test_a_name_that_ends_with_the_word_of_a_label_comes_before_one_that_begins_
         ("build", ["1.1", *["1.5", "1.7", "1.8"] * 13, "1.10.2"], "categorical"),
         ("price", ["1.10", "1.20", "10.05", "1.1"], "number"),
         ("conversion", ["1.5", "2.5", "3.5"], "number"),
+        ("Alter", [str(age) for age in range(18, 78)], "number"),
     ],
 )
 def test_versions_are_names_and_amounts_are_numbers(name: str, values: list[str], kind: str) -> None:
@@ -263,6 +264,18 @@ def test_numbers_beside_two_answers_say_which_is_better(
     assert ("turn task.labels around" in task.words) == (labels is not None)
 
 
+def test_a_column_of_responses_is_a_text_beside_answers_about_it(tmp_path: Path) -> None:
+    chance = np.random.default_rng(5)
+    aspects = {name: chance.integers(0, 5, 300) for name in ("helpful", "correct", "verbose", "complex")}
+    rows = pd.DataFrame({"response": [f"{text} and of nobody else" for text in TEXTS], **aspects})
+    checked = check(rows)
+    assert checked.names("text") == ["response"]
+    assert "if each is a label of its own, name all of them" in str(checked.export)
+    rows["annotator"], rows["rating"] = [f"a{place % 9}" for place in PLACES], STARS
+    rows.to_csv(path := tmp_path / "judged.csv", index=False)
+    assert read_judgements(path).table["label"][:3] == STARS[:3].astype(str).tolist()
+
+
 @pytest.mark.parametrize("names", [("sentence1", "sentence2"), ("question_1", "question_2")])
 def test_the_label_of_a_pair_of_sentences_is_no_preference(names: tuple[str, str]) -> None:
     rows = pd.DataFrame({name: [f"{name} says {text}" for text in TEXTS] for name in names} | {"label": PLACES % 2})
@@ -281,6 +294,7 @@ def test_the_label_of_a_pair_of_sentences_is_no_preference(names: tuple[str, str
         ["C", "B", "B+", "A-", "A"],
         ["low", "medium", "high", "urgent"],
         ["nie", "manchmal", "immer"],
+        ["Nunca", "A veces", "Siempre"],
         ["Not at all clear", "Slightly clear", "Very clear"],
     ],
 )

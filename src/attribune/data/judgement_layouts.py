@@ -38,6 +38,7 @@ _SUBMITTED = "submitted"
 _FEW_VALUES = 20
 SAMPLE = 1_000
 """Rows by which a table is recognised."""
+_LONG = 40  # characters
 _LEAST_JUDGES = 3  # columns with the same values that are taken for judges unasked
 _MOST_SCALES = 300  # different sets of values of columns, which are no answers of judges where there are more
 _MOST = 0.9  # of the records: a few broken ones are named rather than hide the layout
@@ -544,6 +545,7 @@ class Records(Layout):
         rest = [name for name in cells.names if name != people and name.lower() not in _RECORDS]
         wrapped = [name for name in rest if _are_wrapped(name, cells.of(name))]
         named = [name for name in rest if _LABEL.fullmatch(name.lower()) and cells.of(name)]
+        named = [name for name in named if not _are_texts(cells.of(name))] or (named if people else [])
         few = [] if people is None else [name for name in rest if _are_classes(name, cells.of(name), least=2)]
         questions = tuple([label] if label else wrapped or named[:1] or few)
         if not questions:
@@ -598,6 +600,11 @@ def _hold_one_class(cells: Sequence[Any]) -> bool:
     return is_one and len(classes) <= len(lists) / 2
 
 
+def _are_texts(cells: Sequence[Any]) -> bool:
+    """Whether the cells are texts, such as those of a column ``response``, rather than answers about one."""
+    return _all_of(cells, str) and sum(map(len, cells)) > _LONG * len(cells)
+
+
 def _are_classes(name: str, cells: Sequence[Any], *, least: int = 1) -> bool:
     """Whether the cells have a few values, several times each."""
     if name.lower() == "id" or not cells or any(isinstance(cell, list | dict) for cell in cells):
@@ -631,7 +638,7 @@ class Wide(Layout):
     @classmethod
     def find(cls, cells: _Cells) -> Wide | None:
         """Recognise columns that share the same few values, if they are several; they may be something else."""
-        if any(_LABEL.fullmatch(name.lower()) for name in cells.names):
+        if any(_LABEL.fullmatch(name.lower()) and not _are_texts(cells.of(name)) for name in cells.names):
             return None
         names = [name for name in cells.names if not _FLAG.match(name.lower()) and _are_classes(name, cells.of(name))]
         values = {name: frozenset(map(canonical, cells.of(name))) for name in names}

@@ -24,7 +24,10 @@ _LADDERS = (
     "not|not at all|a little|slightly|somewhat|moderately|fairly|quite|quite a bit|a lot|very|very much|extremely|"
     "completely",
     "nie|fast nie|selten|gelegentlich|manchmal|häufig|oft|meistens|fast immer|immer",
+    "sehr gering|gering|niedrig|leicht|mittel|hoch|schwer|sehr hoch",
     "mangelhaft|ausreichend|befriedigend|gut|sehr gut",
+    "jamais|rarement|parfois|souvent|toujours",
+    "nunca|casi nunca|rara vez|a veces|a menudo|casi siempre|siempre",
 )
 """Words from the lowest to the highest."""
 _POLES = (

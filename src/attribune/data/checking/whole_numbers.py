@@ -42,7 +42,8 @@ LONG = 1e8
 _AMOUNTS = re.compile(
     r"(^|_)(age|year|price|cost|income|salary|amount|count|num|n|number_of|score|ratings?|stars?|lat|latitude|lon|lng|"
     r"longitude|length|size|height|weight|width|duration|seconds|minutes|hours?|days?|percent|distance|temperature|words|"
-    r"votes?|likes|total|followers|views|revenue|sales|budget|gross|population)($|_)"
+    r"votes?|likes|total|followers|views|revenue|sales|budget|gross|population|"
+    r"alter|anzahl|dauer|jahr|preis|edad|precio|cantidad|eta|prezzo|prix|duree|annee|idade|preco|leeftijd|prijs|aantal)($|_)"
 )
 
 
