@@ -58,7 +58,7 @@ _LOOKED_AT = 200  # values
 _CHOICE = re.compile(r"winner|prefer|better|best|choice|chosen")
 _ANSWERS = re.compile(r"response|answer|completion|output|reply|generation|summary|candidate|model|assistant")
 _NO_PREFERENCE = re.compile(r"(tied?|draw|equal(ly)?|both|neither|same)\b", re.IGNORECASE)
-_MOST_ANSWERS = 6  # to the question which of two texts is better
+_MOST_ANSWERS = 6  # to a question such as which of two texts is better
 _WEIGHTS = ("weight", "weights", "sample_weight")
 _NEARLY_ALL = 0.95
 _MOST_ROWS = 0.9
@@ -296,8 +296,9 @@ def _finding_of_guess(label: str, candidates: Sequence[ColumnProfile], unusable:
 
 
 def _may_be_classes(one: ColumnProfile) -> bool:
-    """Whether nearly all rows have a text, or one of two numbers, as they have of what people were asked for."""
-    return (one.kind == "text" or one.values == 2) and one.present >= _NEARLY_ALL * one.rows
+    """Whether nearly all rows have one of a few texts, or of two numbers, as they have of what people were asked for."""
+    is_few = one.values <= _MOST_ANSWERS if one.kind == "text" else one.values == 2
+    return is_few and one.present >= _NEARLY_ALL * one.rows
 
 
 def _answers(profiles: Sequence[ColumnProfile]) -> dict[str, list[str]]:
