@@ -296,7 +296,7 @@ def _finding_of_guess(label: str, candidates: Sequence[ColumnProfile], unusable:
 
 
 def _may_be_classes(one: ColumnProfile) -> bool:
-    """Whether nearly all rows have one of a few texts, or of two numbers, as they have of what people were asked for."""
+    """Whether nearly all rows have one of a few texts, or of two numbers, as of what people were asked for."""
     is_few = one.values <= _MOST_ANSWERS if one.kind == "text" else one.values == 2
     return is_few and one.present >= _NEARLY_ALL * one.rows
 
