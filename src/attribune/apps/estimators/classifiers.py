@@ -15,7 +15,7 @@ from sklearn.utils.validation import column_or_1d, validate_data
 
 from attribune.apps.estimators.base import AttributeEstimator, can_continue
 from attribune.apps.estimators.saved import plain_classes, restored_classes
-from attribune.errors import ConfigError
+from attribune.errors import ConfigError, DataError
 from attribune.schema.columns import canonical
 from attribune.tasks.labels import number_of
 
@@ -72,7 +72,13 @@ class AttributeClassifier(ClassifierMixin, AttributeEstimator):
         classes: Any = None,
     ) -> Self:
         y = validate_data(self, X="no_validation", y=y)
-        check_classification_targets(y)
+        try:
+            check_classification_targets(y)
+        except (TypeError, ValueError) as error:
+            raise DataError(
+                f"{error} Give classes as texts, whole numbers or booleans, none of them missing; classes with "
+                "fractions, such as 1.5 stars, as texts (y.astype(str)); and other numbers to AttributeRegressor"
+            ) from error
         known = self.classes_ if continues else self._sorted(np.unique(y if classes is None else classes))
         if continues and classes is not None and set(_names(np.asarray(classes))) != set(_names(known)):
             raise ConfigError(
@@ -118,9 +124,16 @@ class AttributeOrdinal(AttributeClassifier):
     _kind: ClassVar[str] = "ordinal"
 
     def _sorted(self, classes: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        numbers = [number_of(name) for name in _names(classes)]
-        known = [number for number in numbers if number is not None]
-        return classes[np.argsort(known)] if len(known) == len(classes) else classes  # the task refuses others
+        numbers = []
+        for name in _names(classes):
+            number = number_of(name)
+            if number is None:
+                raise DataError(
+                    f"y has {name!r}, which is no number, and ordered classes are numbers: give them, as in "
+                    "y.map({'bad': 1, 'good': 2}), or train an AttributeClassifier"
+                )
+            numbers.append(number)
+        return classes[np.argsort(numbers)]
 
 
 def _names(values: npt.NDArray[Any]) -> list[str]:
